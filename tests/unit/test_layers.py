@@ -1,0 +1,91 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""The rules of the house that an import statement can break."""
+
+import ast
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+# Standard-library modules that read a clock, draw randomness from the
+# machine, or touch files, sockets, processes and threads.
+IMPURE = {
+    'asyncio', 'http', 'io', 'multiprocessing', 'os', 'requests', 'select',
+    'shutil', 'socket', 'sqlite3', 'subprocess', 'threading', 'time',
+    'urllib',
+}
+IMPURE_PACKAGES = {
+    'alembic', 'falcon', 'keystoneauth1', 'oslo_config', 'oslo_db',
+    'oslo_log', 'oslo_messaging', 'ovs', 'ovsdbapp', 'pyroute2',
+    'sqlalchemy', 'waitress',
+}
+PURE = [
+    'virtco/units.py', 'virtco/hints.py', 'virtco/hint_matrix.py',
+    'virtco/hint_patterns.py', 'virtco/model',
+    'virtco/scheduling', 'virtco/table', 'virtco/measure',
+    'edge_module/tcplan.py',
+]
+# The planner takes a clock as an argument; monotonic is only its default.
+ALLOWED = {('virtco/solver/planner.py', 'time')}
+
+
+def _sources(names):
+    for name in names:
+        path = ROOT / name
+        yield from sorted(path.rglob('*.py')) if path.is_dir() else [path]
+
+
+def _imports(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield from (f'{node.module}.{alias.name}'
+                        for alias in node.names)
+
+
+@pytest.mark.parametrize(
+    'path', [str(path.relative_to(ROOT))
+             for path in _sources(PURE + ['virtco/solver'])])
+def test_pure_core_does_no_io(path):
+    for name in _imports(ROOT / path):
+        top = name.split('.')[0]
+        if (path, top) in ALLOWED:
+            continue
+        assert top not in IMPURE | IMPURE_PACKAGES, f'{path}: {name}'
+
+
+@pytest.mark.parametrize('path', [
+    str(path.relative_to(ROOT)) for path in _sources(PURE)])
+def test_pure_core_does_not_know_its_callers(path):
+    callers = ('virtco.api', 'virtco.controller', 'virtco.db',
+               'virtco.client', 'virtco.sim', 'virtco.emulation',
+               'virtco.lifecycle', 'nova_filters', 'edge_module.agent')
+    for name in _imports(ROOT / path):
+        assert not name.startswith(callers), f'{path}: {name}'
+
+
+def _loaded_by(statement):
+    code = f'import sys; {statement}; print(*sorted(sys.modules))'
+    done = subprocess.run([sys.executable, '-c', code], cwd=ROOT, check=True,
+                          capture_output=True, text=True)
+    return {name.split('.')[0] for name in done.stdout.split()}
+
+
+def test_edge_agent_stays_light():
+    heavy = {'eventlet', 'oslo_messaging', 'oslo_service', 'numpy', 'scipy',
+             'numba', 'sqlalchemy', 'falcon', 'nova'}
+    assert not _loaded_by('import edge_module.agent') & heavy
