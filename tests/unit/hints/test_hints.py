@@ -1,0 +1,344 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Every form of the hint, every offence, and laws over any input."""
+
+import json
+import time
+import tracemalloc
+from typing import Any
+
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+import pytest
+
+from virtco import exception
+from virtco import hints
+from virtco.model import coflow as coflow_model
+
+
+def tm(value: Any, **others: Any) -> dict[str, Any]:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return {'virtco:coflow': 'a', 'virtco:tm': text, **others}
+
+
+def flows_of(value: Any) -> list[tuple[int, int, float]]:
+    hint = hints.parse(tm(value))
+    assert hint is not None and len(hint.coflows) == 1
+    return [(f.src, f.dst, f.size_bytes) for f in hint.coflows[0].flows]
+
+
+@pytest.mark.parametrize('given_hints, metadata', [
+    (None, None), ({}, {}), ({'same_host': ['x']}, {'role': 'web'}),
+    ({'virtcoflow': '1', 5: 'x'}, None)])
+def test_no_virtco_key_is_no_hint(given_hints, metadata):
+    assert hints.parse(given_hints, metadata) is None
+
+
+def test_dense_matrix_with_units():
+    hint = hints.parse(tm([[0, '5GB'], ['1 GiB', 0]]))
+    assert hint == hints.Hint('a', (coflow_model.Coflow.from_flows(
+        'a', 2, [(0, 1, 5e9), (1, 0, 2.0 ** 30)]),), None, None, 2)
+
+
+def test_values_as_nova_keeps_them():
+    wrapped = {key: [value] for key, value in tm(
+        [[0, 7], [0, 0]], **{'virtco:index': '1'}).items()}
+    hint = hints.parse(wrapped)
+    assert hint is not None and hint.index == 1
+    assert hint == hints.parse(tm([[0, 7], [0, 0]], **{'virtco:index': 1}))
+
+
+def test_sparse_matrix_adds_duplicates_and_drops_self_flows():
+    value = {'n': 40, 'flows': [[0, 20, '720MB'], [0, 20, 1], [3, 3, 9]]}
+    assert flows_of(value) == [(0, 20, 720e6 + 1)]
+
+
+def test_named_matrices_share_the_vms():
+    hint = hints.parse(tm([
+        {'name': 'C1', 'dst_port': 5001, 'tm': [[0, 3, 0], [0] * 3, [0] * 3]},
+        {'name': 'C2', 'tm': {'n': 3, 'flows': [[1, 2, '2kB']]}}]))
+    assert hint is not None and hint.n_vms == 3
+    assert [(c.name, c.dst_port, c.size_bytes) for c in hint.coflows] == [
+        ('C1', 5001, 3.0), ('C2', None, 2000.0)]
+
+
+@pytest.mark.parametrize('value, expected', [
+    ({'pattern': 'shuffle', 'senders': 2, 'receivers': 2, 'size': 400},
+     [(0, 2, 100), (0, 3, 100), (1, 2, 100), (1, 3, 100)]),
+    ({'pattern': 'shuffle', 'senders': 1, 'receivers': 2, 'size': 300,
+      'skew': 1}, [(0, 1, 200), (0, 2, 100)]),
+    ({'pattern': 'shuffle', 'senders': 1, 'receivers': 2, 'flow_size': 300},
+     [(0, 1, 300), (0, 2, 300)]),
+    ({'pattern': 'broadcast', 'receivers': 2, 'size': '1kB'},
+     [(0, 1, 500), (0, 2, 500)]),
+    ({'pattern': 'gather', 'n': 3, 'size': 300, 'skew': 1},
+     [(0, 2, 200), (1, 2, 100)]),
+    ({'pattern': 'all-to-all', 'n': 3, 'size': 600},
+     [(s, d, 100) for s in range(3) for d in range(3) if s != d]),
+    ({'pattern': 'ring', 'n': 3, 'size': 300},
+     [(0, 1, 100), (1, 2, 100), (2, 0, 100)]),
+    ({'pattern': 'allreduce-ring', 'n': 4, 'size': 400},
+     [(0, 1, 600), (1, 2, 600), (2, 3, 600), (3, 0, 600)])])
+def test_patterns(value, expected):
+    found = {(src, dst): size for src, dst, size in flows_of(value)}
+    assert found == pytest.approx({(s, d): size for s, d, size in expected})
+
+
+@pytest.mark.parametrize('pattern', ['shuffle', 'gather', 'all-to-all'])
+@pytest.mark.parametrize('skew', [0, 0.5, 2])
+def test_size_is_the_total_whatever_the_skew(pattern, skew):
+    counts = {'shuffle': {'senders': 3, 'receivers': 4},
+              'gather': {'senders': 5}, 'all-to-all': {'n': 6}}[pattern]
+    flows = flows_of({'pattern': pattern, 'size': '19GB', 'skew': skew,
+                      **counts})
+    assert sum(size for _s, _d, size in flows) == pytest.approx(19e9)
+    sizes = [size for _s, _d, size in flows]
+    assert (max(sizes) > 1.2 * min(sizes)) == (skew > 0)
+
+
+def test_metadata_pieces_spell_the_same_matrix():
+    text = json.dumps({'n': 60, 'flows': [[i, i + 1, '720MB']
+                                          for i in range(59)]})
+    pieces = {f'virtco:tm.{i}': text[i * 255:(i + 1) * 255]
+              for i in range(len(text) // 255 + 1)}
+    assert len(pieces) > 2
+    assert hints.parse(None, {'virtco:coflow': 'a', **pieces}) == (
+        hints.parse(tm(text)))
+
+
+def test_hints_win_over_metadata_key_by_key():
+    metadata = tm([[0, 1], [0, 0]], **{'virtco:index': '1'})
+    hint = hints.parse({'virtco:coflow': 'b', 'virtco:tm_ref': 'm-1'},
+                       metadata)
+    assert hint == hints.Hint('b', (), 1, 'm-1', None)
+    hint = hints.parse({'virtco:index': '0'}, metadata)
+    assert hint is not None and (hint.index, hint.coflow_name) == (0, 'a')
+
+
+def test_broken_metadata_matrix_does_not_spoil_a_hint():
+    hint = hints.parse(tm([[0, 1], [0, 0]]), {'virtco:tm.4': 'x',
+                                              'virtco:index': '1'})
+    assert hint is not None and hint.index == 1
+
+
+def test_a_name_alone_joins_a_group():
+    assert hints.parse({'virtco:coflow': 'a'}) == hints.Hint('a')
+
+
+SMALL = hints.Limits(max_vms=4, max_flows=5, max_bytes_per_flow=1e6,
+                     max_bytes=3e6, max_coflows=2, max_text_bytes=300,
+                     max_name_chars=8)
+NAMED = {'name': 'x', 'tm': [[0, 1], [0, 0]]}
+
+
+@pytest.mark.parametrize('values, field, limit', [
+    ({'virtco:tm': '[[0]]'}, 'virtco:coflow', 'required'),
+    ({'virtco:cofow': 'a'}, 'virtco:cofow', 'known key'),
+    ({'virtco:coflow': ['a', 'b']}, 'virtco:coflow', 'one text'),
+    ({'virtco:coflow': ''}, 'virtco:coflow', '1 to 8'),
+    ({'virtco:coflow': 'x' * 9}, 'virtco:coflow', '1 to 8'),
+    ({'virtco:coflow': 'a\n'}, 'virtco:coflow', 'printable'),
+    (tm('[[0]]', **{'virtco:tm_ref': 'r'}), 'virtco:tm_ref', 'together'),
+    (tm('[[0, 1], [0, 0]]', **{'virtco:index': '2'}), 'virtco:index',
+     'between 0 and 1'),
+    (tm('[[0]]', **{'virtco:index': '-1'}), 'virtco:index', 'row'),
+    (tm('[[0]]', **{'virtco:tm.0': '[[0]]'}), 'virtco:tm', 'pieces'),
+    ({'virtco:coflow': 'a', 'virtco:tm.1': 'x'}, 'virtco:tm.0', 'gap'),
+    (tm('[' * 300), 'virtco:tm', 'JSON'),
+    (tm('{'), 'virtco:tm', 'JSON'),
+    (tm('[[NaN]]'), 'virtco:tm', 'NaN'),
+    (tm('{"n": 1, "n": 2, "flows": []}'), 'virtco:tm', 'twice'),
+    (tm('x' * 301), 'virtco:tm', '300 bytes'),
+    (tm('7'), 'virtco:tm', 'matrix'),
+    (tm([]), 'virtco:tm rows', 'between 1 and 4'),
+    (tm([[0] * 5] * 5), 'virtco:tm rows', 'between 1 and 4'),
+    (tm([[0, 1], [0]]), 'virtco:tm[1]', '2 sizes'),
+    (tm([[0, -1], [0, 0]]), 'virtco:tm[0][1]', 'between 0 and 1 MB'),
+    (tm([[0, '2MB'], [0, 0]]), 'virtco:tm[0][1]', 'between 0 and 1 MB'),
+    (tm('[[0, 1e999], [0, 0]]'), 'virtco:tm[0][1]', 'between 0'),
+    (tm([[0, True], [0, 0]]), 'virtco:tm[0][1]', 'between 0'),
+    (tm([[0, 'lots'], [0, 0]]), 'virtco:tm[0][1]', '720MB'),
+    (tm([[0, '5\u212aB'], [0, 0]]), 'virtco:tm[0][1]', '720MB'),
+    (tm([[0, 1, 1], [1, 0, 1], [1, 1, 0]]), 'virtco:tm flows', 'at most 5'),
+    (tm([['1MB'] * 2, ['1MB'] * 2]), 'virtco:tm bytes', 'at most 3 MB'),
+    (tm({'n': 5, 'flows': []}), 'virtco:tm.n', '1 and 4'),
+    (tm({'n': 2.0, 'flows': []}), 'virtco:tm.n', 'whole'),
+    (tm({'n': 2}), 'virtco:tm.flows', 'required'),
+    (tm({'n': 2, 'flows': {}}), 'virtco:tm.flows', 'list'),
+    (tm({'n': 2, 'flows': [], 'skew': 1}), 'virtco:tm', 'known key'),
+    (tm({'n': 2, 'flows': [[0, 1]]}), 'virtco:tm.flows[0]', 'receiver'),
+    (tm({'n': 2, 'flows': [[0, 1, '600kB']] * 2}), 'virtco:tm[0][1]',
+     'between 0 and 1 MB'),
+    (tm({'n': 2, 'flows': [[0, 2, 1]]}), 'virtco:tm.flows[0][1]', '0 and 1'),
+    (tm({'pattern': 'star', 'n': 2}), 'virtco:tm.pattern', 'shuffle'),
+    (tm({'pattern': ['ring']}), 'virtco:tm.pattern', 'shuffle'),
+    (tm({'pattern': 'ring', 'n': 5, 'size': 1}), 'virtco:tm.n', '1 and 4'),
+    (tm({'pattern': 'ring', 'n': 1, 'size': 1}), 'virtco:tm', 'at least 2'),
+    (tm({'pattern': 'ring', 'n': 2, 'size': 1, 'skew': 1}), 'virtco:tm',
+     'known key'),
+    (tm({'pattern': 'ring', 'n': 2}), 'virtco:tm', 'size or flow_size'),
+    (tm({'pattern': 'shuffle', 'senders': 2, 'size': 1}), 'virtco:tm',
+     'receivers'),
+    (tm({'pattern': 'shuffle', 'senders': 3, 'receivers': 2, 'size': 1}),
+     'virtco:tm', 'at most 4'),
+    (tm({'pattern': 'broadcast', 'n': 3, 'senders': 2, 'size': 1}),
+     'virtco:tm', 'one of the senders'),
+    (tm({'pattern': 'all-to-all', 'n': 3, 'senders': 2, 'size': 1}),
+     'virtco:tm', 'one n'),
+    (tm({'pattern': 'all-to-all', 'n': 3, 'size': 1, 'skew': -1}),
+     'virtco:tm.skew', '0 and 8'),
+    (tm({'pattern': 'all-to-all', 'n': 3, 'flow_size': '1MB'}),
+     'virtco:tm flows', 'at most 5'),
+    (tm({'pattern': 'ring', 'n': 4, 'flow_size': '1MB'}), 'virtco:tm bytes',
+     'at most 3 MB'),
+    (tm([NAMED] * 3), 'virtco:tm', '2 matrices'),
+    (tm([NAMED, NAMED]), 'virtco:tm[1].name', 'once'),
+    (tm([NAMED, []]), 'virtco:tm[1]', 'object'),
+    (tm([NAMED, {'name': 'y', 'tm': [[0]]}]), 'virtco:tm[1].tm', '2 rows'),
+    (tm([{**NAMED, 'dst_port': 0}]), 'virtco:tm[0].dst_port', '65535'),
+    (tm([{**NAMED, 'dst_port': None}]), 'virtco:tm[0].dst_port', '65535'),
+    (tm([{**NAMED, 'tm': [NAMED]}]), 'virtco:tm[0].tm[0]', 'sizes'),
+    (tm([{'tm': [[0]]}]), 'virtco:tm[0].name', 'required')])
+def test_offences_name_field_value_and_limit(values, field, limit):
+    with pytest.raises(exception.HintInvalid) as caught:
+        hints.parse(values, None, SMALL)
+    assert caught.value.kwargs['field'].strip("'") == field
+    assert limit in caught.value.kwargs['limit']
+    assert len(str(caught.value)) < 400
+    if field not in ('virtco:coflow', 'virtco:tm_ref', 'virtco:index') and (
+            'virtco:coflow' in values):
+        with pytest.raises(exception.HintInvalid):
+            hints.parse(None, values, SMALL)
+
+
+@pytest.mark.parametrize('hostile', [
+    '{"pattern":"all-to-all","senders":1000000000,"size":1}',
+    '{"pattern":"all-to-all","n":500,"size":"1GB"}',
+    '{"pattern":"shuffle","senders":499,"receivers":499,"size":1}',
+    '[' * 114_000, '{"a":' * 20_000, '[[' + '9' * 110_000 + ']]',
+    '[["1' + ' ' * 110_000 + 'x"]]', '"' + '\\ud800' * 19_000 + '"',
+    '[' + ','.join(['[0]'] * 28_000) + ']', '[' + '{},' * 38_000 + '{}]',
+    '{"n":2,"flows":[' + '[0,1,1],' * 14_000 + '[0,1]]}', '[[1e400]]',
+    '[[-Infinity]]', 'null', '\x00', '\ud800'])
+def test_hostile_text_is_refused_fast_and_small(hostile):
+    tracemalloc.start()
+    start = time.process_time()
+    with pytest.raises(exception.HintInvalid):
+        hints.parse({'virtco:coflow': 'a', 'virtco:tm': hostile})
+    cpu_s = time.process_time() - start
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert cpu_s < 2.0 and peak_bytes < 40e6
+
+
+class _Rude:
+    def __repr__(self):
+        raise RuntimeError('no')
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(
+        max_size=8) | st.builds(_Rude),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(
+        st.sampled_from(['n', 'flows', 'pattern', 'size', 'name', 'tm', 'q']),
+        inner, max_size=4), max_leaves=12)
+KEYS = st.sampled_from(['virtco:coflow', 'virtco:tm', 'virtco:index',
+                        'virtco:tm_ref', 'virtco:tm.0', 'virtco:tm.1',
+                        'virtco:x', 'other'])
+
+
+@pytest.mark.parametrize('key', ['virtco:coflow', 'virtco:tm',
+                                 'virtco:index', 'virtco:tm_ref'])
+def test_an_int_too_long_for_its_repr_is_refused(key):
+    with pytest.raises(exception.HintInvalid):
+        hints.parse({'virtco:coflow': 'a', key: 10 ** 5000})
+    with pytest.raises(exception.HintInvalid):
+        hints.parse_matrix([[10 ** 5000]], 'a')
+
+
+def parse_or_refuse(*args: Any) -> None:
+    try:
+        hints.parse(*args)
+    except exception.HintInvalid as error:
+        assert set(error.kwargs) == {'field', 'value', 'limit'}
+
+
+@given(st.dictionaries(KEYS | ANYTHING.filter(lambda k: isinstance(k, str)),
+                       ANYTHING) | ANYTHING,
+       st.dictionaries(KEYS, ANYTHING | st.text()))
+@settings(deadline=None)
+def test_any_mapping_parses_or_is_refused(given_hints, metadata):
+    parse_or_refuse(given_hints, metadata)
+
+
+@given(st.text() | ANYTHING.map(lambda v: json.dumps(v, default=id)))
+@settings(max_examples=300, deadline=None)
+def test_any_text_parses_or_is_refused(text):
+    parse_or_refuse({'virtco:coflow': 'a', 'virtco:tm': text})
+
+
+@given(st.dictionaries(
+    st.sampled_from(['n', 'senders', 'receivers', 'size', 'flow_size',
+                     'skew']), st.integers(-1, 40) | ANYTHING),
+       st.sampled_from(['shuffle', 'broadcast', 'gather', 'all-to-all', 'ring',
+                        'allreduce-ring']))
+@settings(deadline=None)
+def test_any_pattern_parses_or_is_refused(value, pattern):
+    try:
+        (coflow,) = hints.parse_matrix({'pattern': pattern, **value}, 'a')
+    except exception.HintInvalid:
+        return
+    assert coflow.n_vms >= 2
+    assert all(f.src != f.dst for f in coflow.flows)
+
+
+SIZES = st.integers(1, 10 ** 13).map(float) | st.floats(1e-3, 1e13)
+NAMES = st.text('abcXYZ09-_. äß漢', min_size=1, max_size=20).filter(
+    lambda text: text == text.strip())
+
+
+@st.composite
+def any_hint(draw: Any) -> hints.Hint:
+    name = draw(NAMES)
+    index = draw(st.none() | st.integers(0, 3))
+    if draw(st.booleans()):
+        return hints.Hint(name, (), index, draw(st.none() | NAMES), None)
+    n_vms = draw(st.integers(4, 9))
+    rows = st.integers(0, n_vms - 1)
+    flows = st.lists(st.tuples(rows, rows, SIZES), max_size=30)
+    names = draw(st.lists(NAMES, min_size=1, max_size=3, unique=True))
+    coflows = tuple(
+        coflow_model.Coflow.from_flows(
+            entry, n_vms, draw(flows),
+            draw(st.none() | st.integers(1, 65535)))
+        for entry in names)
+    return hints.Hint(name, coflows, index, None, n_vms)
+
+
+@given(any_hint())
+@settings(deadline=None)
+def test_encode_and_parse_are_inverse(hint):
+    assert hints.parse(hints.encode(hint)) == hint
+    assert hints.parse({key: [value] for key, value
+                        in hints.encode(hint).items()}) == hint
+    metadata = hints.encode_metadata(hint)
+    assert max(map(len, metadata.values())) <= 255
+    assert hints.parse({}, metadata) == hint
+
+
+def test_metadata_that_nova_cannot_hold_is_refused():
+    (coflow,) = hints.parse_matrix(
+        {'pattern': 'all-to-all', 'n': 60, 'size': '1TB'}, 'a')
+    with pytest.raises(exception.HintInvalid, match='128'):
+        hints.encode_metadata(hints.Hint('a', (coflow,), None, None, 60))

@@ -1,0 +1,78 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Every exception that virtco raises on purpose, in one tree."""
+
+from typing import Any
+
+
+class VirtcoException(Exception):
+    """Base: subclasses set ``msg_fmt`` and are raised with its keywords."""
+
+    msg_fmt = 'An unknown error occurred.'
+
+    def __init__(self, message: str | None = None, **kwargs: Any):
+        self.kwargs = kwargs
+        super().__init__(message or self.msg_fmt % kwargs)
+
+
+class Invalid(VirtcoException):
+    """Bad input: names the field, the value and the limit."""
+
+    msg_fmt = '%(field)s: %(value)s is not acceptable: %(limit)s.'
+
+
+class HintInvalid(Invalid):
+    msg_fmt = 'Hint %(field)s: %(value)s is not acceptable: %(limit)s.'
+
+
+class PolicyInvalid(Invalid):
+    msg_fmt = 'Policy %(field)s: %(value)s is not acceptable: %(limit)s.'
+
+
+class PlacementInfeasible(VirtcoException):
+    """No placement satisfies the hard constraints."""
+
+    msg_fmt = 'No placement exists for %(what)s: %(why)s.'
+
+
+class NotFound(VirtcoException):
+    msg_fmt = '%(what)s %(id)s was not found.'
+
+
+class Conflict(VirtcoException):
+    msg_fmt = '%(what)s %(id)s was changed by someone else.'
+
+
+class DatabaseUnavailable(VirtcoException):
+    msg_fmt = 'The database did not answer: %(why)s.'
+
+
+class Forbidden(VirtcoException):
+    msg_fmt = 'This is not allowed: %(what)s.'
+
+
+class ControllerUnavailable(VirtcoException):
+    msg_fmt = 'The virtco controller at %(url)s did not answer: %(why)s.'
+
+
+class KernelRefused(VirtcoException):
+    msg_fmt = 'The kernel refused to %(what)s (%(count)s times): %(why)s.'
+
+
+class QdiscConflict(VirtcoException):
+    msg_fmt = ('%(dev)s is shaped by somebody else (%(qdisc)s); virtco leaves '
+               'it alone.')
+
+
+class OvsUnavailable(VirtcoException):
+    msg_fmt = 'Open vSwitch at %(address)s did not answer: %(why)s.'

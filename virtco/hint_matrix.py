@@ -1,0 +1,339 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The matrix of a hint: ``virtco:tm`` as text or as decoded JSON.
+
+Dense, sparse, a named pattern (:mod:`virtco.hint_patterns`) or a list of
+named matrices; every bound of :class:`Limits` is checked before memory is
+spent on what it bounds.
+"""
+
+import dataclasses
+import json
+import math
+import reprlib
+from typing import Any
+from typing import NoReturn
+
+from virtco import exception
+from virtco import hint_patterns
+from virtco.model import coflow as coflow_model
+from virtco import units
+
+TM = 'virtco:tm'
+
+_SIZE_CHARS = 40
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 60
+_SHORT.maxlevel = 2
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on one hint; the defaults fit what Nova lets through.
+
+    :ivar max_vms: rows of a matrix.
+    :ivar max_flows: non-zero entries, all matrices of the group together.
+    :ivar max_bytes_per_flow: size of one entry.
+    :ivar max_bytes: all entries of the group together.
+    :ivar max_coflows: named matrices of one group.
+    :ivar max_text_bytes: length of ``virtco:tm`` in UTF-8; Nova's whole
+        request is at most 114,688 bytes long.
+    :ivar max_name_chars: length of a name or a reference.
+    """
+
+    max_vms: int = 500
+    max_flows: int = 50_000
+    max_bytes_per_flow: float = 1e15
+    max_bytes: float = 1e17
+    max_coflows: int = 32
+    max_text_bytes: int = 114_688
+    max_name_chars: int = 255
+
+
+def parse_matrix_text(text: str, name: str, limits: Limits = Limits()
+                      ) -> tuple[coflow_model.Coflow, ...]:
+    """Read the JSON text of ``virtco:tm``.
+
+    :param name: of the coflow when the text holds one nameless matrix.
+    :raises virtco.exception.HintInvalid: see :func:`parse`.
+    """
+    size = len(text) if len(text) > limits.max_text_bytes else len(
+        text.encode('utf-8', 'replace'))
+    if size > limits.max_text_bytes:
+        refuse(TM, text, f'at most {limits.max_text_bytes} bytes of text')
+    try:
+        value = json.loads(text, parse_constant=_no_constant,
+                           object_pairs_hook=_no_duplicates)
+    except RecursionError:
+        refuse(TM, text, 'JSON that is less deeply nested')
+    except ValueError as error:
+        refuse(TM, text, f'JSON text ({_why(error)})')
+    return parse_matrix(value, name, limits)
+
+
+def parse_matrix(value: Any, name: str, limits: Limits = Limits()
+                 ) -> tuple[coflow_model.Coflow, ...]:
+    """Read the decoded value of ``virtco:tm``; see :func:`parse`."""
+    if not (isinstance(value, list) and value and isinstance(value[0], dict)):
+        reader = _Reader(limits)
+        return (reader.coflow(name, reader.matrix(TM, value), None),)
+    return _Reader(limits).named_matrices(value)
+
+
+def encode_matrix(coflows: tuple[coflow_model.Coflow, ...], name: str) -> str:
+    """JSON text of ``virtco:tm`` for the coflows of the group ``name``."""
+    entries: list[dict[str, Any]] = []
+    for coflow in coflows:
+        entry: dict[str, Any] = {'name': coflow.name}
+        if coflow.dst_port is not None:
+            entry['dst_port'] = coflow.dst_port
+        entry['tm'] = {'n': coflow.n_vms,
+                       'flows': [[f.src, f.dst, _plain(f.size_bytes)]
+                                 for f in coflow.flows]}
+        entries.append(entry)
+    if len(coflows) == 1 and set(entries[0]) == {'name', 'tm'} and (
+            coflows[0].name == name):
+        return json.dumps(entries[0]['tm'], separators=(',', ':'))
+    return json.dumps(entries, separators=(',', ':'))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Matrix:
+    field: str
+    n_vms: int
+    flows: list[tuple[int, int, float]]
+
+
+class _Reader:
+    """Reads decoded JSON and counts what the group has used of its limits."""
+
+    def __init__(self, limits: Limits):
+        self._limits = limits
+        self._flows = 0
+        self._bytes = 0.0
+
+    def named_matrices(self, entries: list[Any]
+                       ) -> tuple[coflow_model.Coflow, ...]:
+        limit = self._limits.max_coflows
+        if len(entries) > limit:
+            refuse(TM, len(entries), f'at most {limit} matrices')
+        coflows: dict[str, coflow_model.Coflow] = {}
+        n_vms = None
+        for i, entry in enumerate(entries):
+            field = f'{TM}[{i}]'
+            _keys(field, entry, {'name', 'tm'}, {'dst_port'})
+            name = as_name(f'{field}.name', entry['name'], self._limits)
+            if name in coflows:
+                refuse(f'{field}.name', name, 'a name used once in the list')
+            found = self.matrix(f'{field}.tm', entry['tm'])
+            if n_vms is not None and found.n_vms != n_vms:
+                refuse(f'{field}.tm', found.n_vms,
+                       f'{n_vms} rows, as in the first matrix')
+            n_vms = found.n_vms
+            port = entry.get('dst_port')
+            if 'dst_port' in entry:
+                port = _count(f'{field}.dst_port', port, 65535)
+            coflows[name] = self.coflow(name, found, port)
+        return tuple(coflows.values())
+
+    def coflow(self, name: str, found: _Matrix, dst_port: int | None
+               ) -> coflow_model.Coflow:
+        coflow = coflow_model.Coflow.from_flows(
+            name, found.n_vms, found.flows, dst_port)
+        for flow in coflow.flows:  # entries of one pair have been added up
+            self._size(f'{found.field}[{flow.src}][{flow.dst}]',
+                       flow.size_bytes)
+        return coflow
+
+    def matrix(self, field: str, value: Any) -> _Matrix:
+        if isinstance(value, list):
+            return self._dense(field, value)
+        if isinstance(value, dict):
+            if 'pattern' in value:
+                return self._pattern(field, value)
+            return self._sparse(field, value)
+        refuse(field, value, 'a matrix, {"n": ..., "flows": [...]}, '
+                             '{"pattern": ...} or a list of named matrices')
+
+    def _dense(self, field: str, rows: list[Any]) -> _Matrix:
+        n_vms = _count(f'{field} rows', len(rows), self._limits.max_vms)
+        flows = []
+        for src, row in enumerate(rows):
+            if not isinstance(row, list) or len(row) != n_vms:
+                refuse(f'{field}[{src}]', row, f'a list of {n_vms} sizes')
+            for dst, size in enumerate(row):
+                size_bytes = self._size(f'{field}[{src}][{dst}]', size)
+                if size_bytes > 0:
+                    self._take(field, 1, size_bytes)
+                    flows.append((src, dst, size_bytes))
+        return _Matrix(field, n_vms, flows)
+
+    def _sparse(self, field: str, value: dict[str, Any]) -> _Matrix:
+        _keys(field, value, {'n', 'flows'}, set())
+        n_vms = _count(f'{field}.n', value['n'], self._limits.max_vms)
+        if not isinstance(value['flows'], list):
+            refuse(f'{field}.flows', value['flows'], 'a list of flows')
+        flows = []
+        for i, row in enumerate(value['flows']):
+            where = f'{field}.flows[{i}]'
+            if not isinstance(row, list) or len(row) != 3:
+                refuse(where, row, '[sender row, receiver row, size]')
+            src = _count(f'{where}[0]', row[0], n_vms - 1, least=0)
+            dst = _count(f'{where}[1]', row[1], n_vms - 1, least=0)
+            size_bytes = self._size(f'{where}[2]', row[2])
+            self._take(field, 1, size_bytes)
+            flows.append((src, dst, size_bytes))
+        return _Matrix(field, n_vms, flows)
+
+    def _pattern(self, field: str, value: dict[str, Any]) -> _Matrix:
+        kind = value['pattern']
+        shape = hint_patterns.SHAPES.get(kind) if isinstance(
+            kind, str) else None
+        if shape is None:
+            refuse(f'{field}.pattern', kind,
+                   'one of ' + ', '.join(hint_patterns.SHAPES))
+        _keys(field, value, {'pattern'}, shape.keys)
+        try:
+            n_senders, n_receivers, n_vms = shape.count({
+                key: _count(f'{field}.{key}', value[key],
+                            self._limits.max_vms)
+                for key in ('n', 'senders', 'receivers') if key in value})
+        except ValueError as error:
+            refuse(field, value, str(error))
+        if n_vms > self._limits.max_vms:
+            refuse(field, n_vms, f'at most {self._limits.max_vms} VMs')
+        sized = [key for key in ('size', 'flow_size') if key in value]
+        if len(sized) != 1:
+            refuse(field, value, 'either size or flow_size')
+        size_bytes = self._size(f'{field}.{sized[0]}', value[sized[0]],
+                                self._limits.max_bytes)
+        skew = self._skew(f'{field}.skew', value.get('skew', 0))
+        n_flows = shape.n_flows(n_senders, n_receivers)
+        self._take(field, n_flows, 0.0)
+        flows = shape.flows(n_senders, n_receivers, size_bytes,
+                            sized[0] == 'size', skew)
+        for _src, _dst, flow_bytes in flows:
+            self._take(field, 0, flow_bytes)
+        return _Matrix(field, n_vms, flows)
+
+    def _size(self, field: str, value: Any, most: float | None = None
+              ) -> float:
+        most = self._limits.max_bytes_per_flow if most is None else most
+        limit = f'between 0 and {units.format_size(most)}'
+        size: Any = value
+        if isinstance(value, str):
+            try:  # bounded: a long run of spaces costs quadratic time
+                size = units.parse_size_bytes(
+                    value if len(value) <= _SIZE_CHARS else '')
+            except ValueError:
+                refuse(field, value, 'a number of bytes or text such as '
+                                     '"720MB" or "1.5 GiB"')
+        if isinstance(size, bool) or not isinstance(size, (int, float)):
+            refuse(field, value, limit)
+        if not 0 <= size <= most:
+            refuse(field, value, limit)
+        return float(size)
+
+    def _skew(self, field: str, value: Any) -> float:
+        most = hint_patterns.MAX_SKEW
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or (
+                not 0 <= value <= most):
+            refuse(field, value, f'a number between 0 and {most}')
+        return float(value)
+
+    def _take(self, field: str, n_flows: int, size_bytes: float) -> None:
+        self._flows += n_flows
+        self._bytes += size_bytes
+        if self._flows > self._limits.max_flows:
+            refuse(f'{field} flows', self._flows,
+                   f'at most {self._limits.max_flows} flows in the group')
+        if self._bytes > self._limits.max_bytes:
+            refuse(f'{field} bytes', units.format_size(self._bytes),
+                   f'at most {units.format_size(self._limits.max_bytes)} '
+                   f'in the group')
+
+
+def refuse(field: str, value: Any, limit: str) -> NoReturn:
+    """Raise HintInvalid with the value shortened to what a log line holds."""
+    raise exception.HintInvalid(field=field, value=shorten(value),
+                                limit=limit)
+
+
+def shorten(value: Any) -> str:
+    """A value as a log line can hold it; never fails."""
+    try:
+        return _SHORT.repr(value)
+    except Exception:  # e.g. an int too long for its own repr
+        return f'a {type(value).__name__}'
+
+
+def as_text(field: str, value: Any) -> str:
+    if isinstance(value, int) and not isinstance(value, bool) and (
+            value.bit_length() <= 64):
+        return str(value)
+    if not isinstance(value, str):
+        refuse(field, value, 'one text value')
+    return value
+
+
+def as_name(field: str, value: Any, limits: Limits) -> str:
+    if value is None:
+        refuse(field, None, 'required beside the other virtco: keys')
+    text = as_text(field, value)
+    if not (0 < len(text) <= limits.max_name_chars) or (
+            not text.isprintable() or text != text.strip()):
+        refuse(field, text, f'1 to {limits.max_name_chars} printable '
+                            f'characters without outer spaces')
+    return text
+
+
+def _count(field: str, value: Any, most: int, least: int = 1) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or (
+            not least <= value <= most):
+        refuse(field, value, f'a whole number between {least} and {most}')
+    return value
+
+
+def _keys(field: str, value: Any, required: set[str], optional: set[str]
+          ) -> None:
+    if not isinstance(value, dict):
+        refuse(field, value, 'an object with ' + ', '.join(sorted(required)))
+    for key in sorted(required - set(value)):
+        refuse(f'{field}.{key}', None, 'required')
+    for key in sorted(set(value) - required - optional):
+        refuse(field, key, 'a known key: '
+                           + ', '.join(sorted(required | optional)))
+
+
+def _no_constant(literal: str) -> NoReturn:
+    raise ValueError(f'{literal} is not JSON')
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError('a key stands twice in one object')
+    return value
+
+
+def _why(error: ValueError) -> str:
+    text = str(error)
+    return text if len(text) <= 80 else text[:77] + '...'
+
+
+def _plain(size_bytes: float) -> float | int:
+    """Whole numbers without their ``.0``; exact below 2**53."""
+    if size_bytes.is_integer() and abs(size_bytes) < 2 ** 53 and (
+            math.isfinite(size_bytes)):
+        return int(size_bytes)
+    return size_bytes

@@ -1,0 +1,162 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Traffic patterns that a hint may name instead of a whole matrix.
+
+A pattern is spelt ``{"pattern": NAME, COUNTS, SIZE, "skew": s}``.
+
+=============== ============================= ==============================
+pattern         counts                        flows
+=============== ============================= ==============================
+shuffle         senders, receivers            every sender (the first rows)
+                                              to every receiver (the rest)
+broadcast       receivers, or n = 1 + those   row 0 to every other row
+gather          senders, or n = those + 1     every row to the last one
+all-to-all      n                             every row to every other row
+ring            n                             each row to the next one
+allreduce-ring  n                             each row to the next one,
+                                              2 (n - 1) / n x size each
+=============== ============================= ==============================
+
+``size`` is the total of all flows (the Size of VirtCO Table 2), except in
+allreduce-ring, where it is the buffer that each member reduces;
+``flow_size`` is the size of each flow.
+
+``skew`` (shuffle, gather, all-to-all) is the exponent of a Zipf law: peer
+k = 0, 1, ... of a VM gets a share proportional to ``1 / (k + 1) ** skew``,
+where peers are the receivers (senders for gather) in the order of their
+rows; 0, the default, is equal shares. Table 2 of the paper gives a skew in
+gigabytes that no distribution of its own sizes can have, hence this choice.
+"""
+
+from collections.abc import Callable
+import dataclasses
+
+MAX_SKEW = 8
+
+Flows = list[tuple[int, int, float]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shape:
+    """One pattern.
+
+    :ivar keys: what its object may hold beside ``pattern``.
+    :ivar count: counts by key -> (senders, receivers, VMs); ValueError says
+        what is wrong with them.
+    :ivar n_flows: (senders, receivers) -> number of flows.
+    :ivar flows: (senders, receivers, size_bytes, is_total, skew) -> flows.
+    """
+
+    keys: set[str]
+    count: Callable[[dict[str, int]], tuple[int, int, int]]
+    n_flows: Callable[[int, int], int]
+    flows: Callable[[int, int, float, bool, float], Flows]
+
+
+def _shares(n_peers: int, skew: float) -> list[float]:
+    weights = [(k + 1.0) ** -skew for k in range(n_peers)]
+    total = sum(weights)
+    return [weight / total for weight in weights]
+
+
+def _need(counts: dict[str, int], *keys: str) -> None:
+    for key in keys:
+        if key not in counts:
+            raise ValueError(f'a pattern that says {key}')
+
+
+def _count_shuffle(counts: dict[str, int]) -> tuple[int, int, int]:
+    _need(counts, 'senders', 'receivers')
+    senders, receivers = counts['senders'], counts['receivers']
+    if counts.get('n', senders + receivers) != senders + receivers:
+        raise ValueError('n = senders + receivers')
+    return senders, receivers, senders + receivers
+
+
+def _count_star(many: str, one: str
+                ) -> Callable[[dict[str, int]], tuple[int, int, int]]:
+    def count(counts: dict[str, int]) -> tuple[int, int, int]:
+        if counts.get(one, 1) != 1:
+            raise ValueError(f'a pattern with one of the {one}')
+        if many not in counts:
+            _need(counts, 'n')
+        peers = counts.get(many, counts.get('n', 0) - 1)
+        if peers < 1 or counts.get('n', peers + 1) != peers + 1:
+            raise ValueError(f'n = {many} + 1, at least 2')
+        return (1, peers, peers + 1) if one == 'senders' else (
+            peers, 1, peers + 1)
+    return count
+
+
+def _count_peers(counts: dict[str, int]) -> tuple[int, int, int]:
+    """Every VM both sends and receives; senders or receivers may say n."""
+    if not counts:
+        _need(counts, 'n')
+    n_vms = next(iter(counts.values()))
+    if n_vms < 2 or any(count != n_vms for count in counts.values()):
+        raise ValueError('one n, at least 2, that senders and receivers '
+                         'repeat if they are given')
+    return n_vms, n_vms, n_vms
+
+
+def _bipartite(senders: int, receivers: int, size_bytes: float,
+               is_total: bool, skew: float) -> Flows:
+    """Shuffle, broadcast and gather: the skew is on the larger side."""
+    if receivers == 1:
+        shares = [[share] for share in _shares(senders, skew)]
+    else:
+        row = [share / senders for share in _shares(receivers, skew)]
+        shares = [row] * senders
+    scale = size_bytes if is_total else size_bytes * senders * receivers
+    return [(src, senders + dst, scale * shares[src][dst])
+            for src in range(senders) for dst in range(receivers)]
+
+
+def _all_to_all(n_vms: int, _receivers: int, size_bytes: float,
+                is_total: bool, skew: float) -> Flows:
+    weights = [(k + 1.0) ** -skew for k in range(n_vms)]
+    total = sum(weights)
+    per_sender = size_bytes / n_vms if is_total else size_bytes * (n_vms - 1)
+    return [(src, dst, per_sender * weights[dst] / (total - weights[src]))
+            for src in range(n_vms) for dst in range(n_vms) if src != dst]
+
+
+def _ring(n_vms: int, _receivers: int, size_bytes: float, is_total: bool,
+          _skew: float) -> Flows:
+    each = size_bytes / n_vms if is_total else size_bytes
+    return [(src, (src + 1) % n_vms, each) for src in range(n_vms)]
+
+
+def _allreduce_ring(n_vms: int, _receivers: int, size_bytes: float,
+                    is_total: bool, skew: float) -> Flows:
+    """Reduce-scatter and all-gather: 2 (n - 1) steps of size / n bytes."""
+    each = 2.0 * (n_vms - 1) / n_vms * size_bytes if is_total else size_bytes
+    return _ring(n_vms, n_vms, each, False, skew)
+
+
+_COUNTS = {'n', 'senders', 'receivers', 'size', 'flow_size'}
+
+SHAPES = {
+    'shuffle': Shape(_COUNTS | {'skew'}, _count_shuffle,
+                     lambda senders, receivers: senders * receivers,
+                     _bipartite),
+    'broadcast': Shape(_COUNTS, _count_star('receivers', 'senders'),
+                       lambda _senders, receivers: receivers, _bipartite),
+    'gather': Shape(_COUNTS | {'skew'}, _count_star('senders', 'receivers'),
+                    lambda senders, _receivers: senders, _bipartite),
+    'all-to-all': Shape(_COUNTS | {'skew'}, _count_peers,
+                        lambda n_vms, _: n_vms * (n_vms - 1), _all_to_all),
+    'ring': Shape(_COUNTS, _count_peers, lambda n_vms, _: n_vms, _ring),
+    'allreduce-ring': Shape(_COUNTS, _count_peers, lambda n_vms, _: n_vms,
+                            _allreduce_ring),
+}

@@ -1,0 +1,189 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a tenant says about a group of servers, read from Nova's hints.
+
+The keys are ``virtco:coflow``, ``virtco:tm`` (or its pieces ``virtco:tm.0``,
+``virtco:tm.1``, ...), ``virtco:index`` and ``virtco:tm_ref``, as scheduler
+hints or as server metadata; a scheduler hint wins over metadata. Text comes
+from tenants: :func:`parse` answers any input within the time and memory that
+:class:`Limits` allows, and an offence is always a
+:class:`virtco.exception.HintInvalid`. Only the standard library is imported,
+since Nova's scheduler loads this module.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+import re
+from typing import Any
+
+from virtco import hint_matrix
+from virtco.model import coflow as coflow_model
+
+PREFIX = 'virtco:'
+COFLOW = 'virtco:coflow'
+TM = hint_matrix.TM
+INDEX = 'virtco:index'
+TM_REF = 'virtco:tm_ref'
+
+Limits = hint_matrix.Limits
+parse_matrix = hint_matrix.parse_matrix
+
+#: Nova's bounds on server metadata.
+METADATA_VALUE_CHARS = 255
+METADATA_ITEMS = 128
+
+_CHUNK = re.compile(r'virtco:tm\.([0-9]{1,4})')
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Hint:
+    """A valid hint.
+
+    :ivar coflow_name: name of the group, unique within the project.
+    :ivar coflows: its matrices; empty when the hint only joins a group or
+        names a registered matrix.
+    :ivar index: this server's row; None = its ``launch_index``.
+    :ivar tm_ref: id of a matrix registered through the API, or None.
+    :ivar n_vms: rows of the matrices, None when there are none here.
+    """
+
+    coflow_name: str
+    coflows: tuple[coflow_model.Coflow, ...] = ()
+    index: int | None = None
+    tm_ref: str | None = None
+    n_vms: int | None = None
+
+
+def select(values: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The ``virtco:`` entries of a mapping, one-element lists unwrapped."""
+    return {key: _unwrap(value) for key, value in (values or {}).items()
+            if isinstance(key, str) and key.startswith(PREFIX)}
+
+
+def parse(hints: Mapping[str, Any] | None,
+          metadata: Mapping[str, Any] | None = None,
+          limits: Limits = Limits()) -> Hint | None:
+    """Read scheduler hints and server metadata.
+
+    :param hints: values are text or, as Nova keeps them, lists of one text.
+    :returns: None when neither holds any ``virtco:`` key.
+    :raises virtco.exception.HintInvalid: naming field, value and limit.
+    """
+    values = _merge(_checked(hints, 'scheduler hints'),
+                    _checked(metadata, 'metadata'))
+    if not values:
+        return None
+    name = hint_matrix.as_name(COFLOW, values.get(COFLOW), limits)
+    coflows: tuple[coflow_model.Coflow, ...] = ()
+    tm_ref = None
+    if TM_REF in values:
+        if TM in values:
+            hint_matrix.refuse(TM_REF, values[TM_REF],
+                               f'not together with {TM}')
+        tm_ref = hint_matrix.as_name(TM_REF, values[TM_REF], limits)
+    elif TM in values:
+        coflows = hint_matrix.parse_matrix_text(
+            hint_matrix.as_text(TM, values[TM]), name, limits)
+    n_vms = coflows[0].n_vms if coflows else None
+    index = None
+    if INDEX in values:
+        index = _index(values[INDEX], n_vms or limits.max_vms)
+    return Hint(name, coflows, index, tm_ref, n_vms)
+
+
+def encode(hint: Hint) -> dict[str, str]:
+    """Scheduler hints that :func:`parse` reads back as ``hint``."""
+    values = {COFLOW: hint.coflow_name}
+    if hint.tm_ref is not None:
+        values[TM_REF] = hint.tm_ref
+    elif hint.coflows:
+        values[TM] = hint_matrix.encode_matrix(hint.coflows, hint.coflow_name)
+    if hint.index is not None:
+        values[INDEX] = str(hint.index)
+    return values
+
+
+def encode_metadata(hint: Hint) -> dict[str, str]:
+    """Server metadata that :func:`parse` reads back as ``hint``.
+
+    :raises virtco.exception.HintInvalid: when Nova's metadata cannot hold it.
+    """
+    values = encode(hint)
+    text = values.get(TM, '')
+    if len(text) > METADATA_VALUE_CHARS:
+        del values[TM]
+        for start in range(0, len(text), METADATA_VALUE_CHARS):
+            values[f'{TM}.{start // METADATA_VALUE_CHARS}'] = (
+                text[start:start + METADATA_VALUE_CHARS])
+    if len(values) > METADATA_ITEMS:
+        hint_matrix.refuse(TM, text,
+                           f'at most {METADATA_ITEMS} metadata items of '
+                           f'{METADATA_VALUE_CHARS} characters')
+    return values
+
+
+def _checked(values: Any, what: str) -> dict[str, Any]:
+    if values is not None and not isinstance(values, Mapping):
+        hint_matrix.refuse(what, values, 'keys with values')
+    found = select(values)
+    for key in found:
+        if key not in (COFLOW, TM, INDEX, TM_REF) and (
+                not _CHUNK.fullmatch(key)):
+            hint_matrix.refuse(
+                hint_matrix.shorten(key), found[key],
+                f'a known key: {COFLOW}, {TM}, {INDEX} or {TM_REF}')
+    return found
+
+
+def _merge(hints: dict[str, Any], metadata: dict[str, Any]
+           ) -> dict[str, Any]:
+    """One value per key; whoever names a matrix names it alone."""
+    hints = _joined(hints)
+    if TM in hints or TM_REF in hints:
+        metadata = {key: value for key, value in metadata.items()
+                    if key in (COFLOW, INDEX)}
+    return {**_joined(metadata), **hints}
+
+
+def _joined(values: dict[str, Any]) -> dict[str, Any]:
+    """Put the pieces ``virtco:tm.0``, ... together as ``virtco:tm``."""
+    pieces = {int(match.group(1)): key for key in values
+              if (match := _CHUNK.fullmatch(key))}
+    if not pieces:
+        return values
+    if TM in values:
+        hint_matrix.refuse(TM, values[TM],
+                           f'either {TM} or its pieces {TM}.0, ...')
+    for number in range(len(pieces)):
+        if pieces.get(number) != f'{TM}.{number}':
+            hint_matrix.refuse(
+                f'{TM}.{number}', None,
+                f'{len(pieces)} pieces numbered from 0 without a gap')
+    text = ''.join(hint_matrix.as_text(pieces[number], values[pieces[number]])
+                   for number in range(len(pieces)))
+    rest = {key: value for key, value in values.items()
+            if not _CHUNK.fullmatch(key)}
+    return {**rest, TM: text}
+
+
+def _unwrap(value: Any) -> Any:
+    if isinstance(value, (list, tuple)) and len(value) == 1:
+        return value[0]
+    return value
+
+
+def _index(value: Any, n_vms: int) -> int:
+    text = hint_matrix.as_text(INDEX, value)
+    if not re.fullmatch('[0-9]{1,9}', text) or int(text) >= n_vms:
+        hint_matrix.refuse(INDEX, text, f'a row between 0 and {n_vms - 1}')
+    return int(text)

@@ -1,0 +1,95 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""All unit conversions of the project live here.
+
+Rates are **bits per second** (``_bps``) everywhere outside the kernel's own
+structures, sizes are **bytes** (``_bytes``), times are **seconds**
+(``_s``). Decimal prefixes are powers of ten, binary ones (KiB, MiB, ...)
+powers of two.
+"""
+
+import math
+import re
+
+BITS_PER_BYTE = 8
+
+_PREFIXES = {
+    '': 1, 'K': 10 ** 3, 'M': 10 ** 6, 'G': 10 ** 9, 'T': 10 ** 12,
+    'P': 10 ** 15,
+    'KI': 2 ** 10, 'MI': 2 ** 20, 'GI': 2 ** 30, 'TI': 2 ** 40,
+    'PI': 2 ** 50,
+}
+_SIZE = re.compile(r'^\s*([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)\s*'
+                   r'([KMGTP]i?)?(B)?\s*$', re.IGNORECASE | re.ASCII)
+_RATE = re.compile(r'^\s*([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)\s*'
+                   r'([KMGTP]i?)?(?:bit/?s?|bps|b/s)?\s*$',
+                   re.IGNORECASE | re.ASCII)
+
+
+def bytes_per_s_to_bps(rate_bytes_per_s: float) -> float:
+    return rate_bytes_per_s * BITS_PER_BYTE
+
+
+def bps_to_bytes_per_s(rate_bps: float) -> float:
+    return rate_bps / BITS_PER_BYTE
+
+
+def transfer_time_s(size_bytes: float, rate_bps: float) -> float:
+    """Seconds to move size_bytes at rate_bps; 0/0 = 0 and x/0 = inf."""
+    if size_bytes <= 0:
+        return 0.0
+    if rate_bps <= 0:
+        return math.inf
+    return size_bytes * BITS_PER_BYTE / rate_bps
+
+
+def parse_size_bytes(text: str) -> float:
+    """Read a size such as ``'720MB'``, ``'1.5 GiB'`` or ``'4096'``.
+
+    :raises ValueError: when the text is not a non-negative finite size.
+    """
+    return _parse(_SIZE, text, 'size')
+
+
+def parse_rate_bps(text: str) -> float:
+    """Read a rate such as ``'100Mbit'``, ``'1Gbps'`` or ``'1e9'``.
+
+    :raises ValueError: when the text is not a non-negative finite rate.
+    """
+    return _parse(_RATE, text, 'rate')
+
+
+def _parse(pattern: re.Pattern[str], text: str, what: str) -> float:
+    match = pattern.match(text)
+    if match is None:
+        raise ValueError(f'{text!r} is not a {what}')
+    value = float(match.group(1)) * _PREFIXES[(match.group(2) or '').upper()]
+    if not math.isfinite(value):
+        raise ValueError(f'{text!r} is not a finite {what}')
+    return value
+
+
+def format_size(size_bytes: float) -> str:
+    return _format(size_bytes, 'B')
+
+
+def format_rate(rate_bps: float) -> str:
+    return _format(rate_bps, 'bit/s')
+
+
+def _format(value: float, suffix: str) -> str:
+    for prefix in ('P', 'T', 'G', 'M', 'K'):
+        if abs(value) >= _PREFIXES[prefix]:
+            shown = 'k' if prefix == 'K' else prefix
+            return f'{value / _PREFIXES[prefix]:.4g} {shown}{suffix}'
+    return f'{value:.4g} {suffix}'
