@@ -1,0 +1,134 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""What the controller takes: a computation of all policies, a report.
+
+``python -m benchmarks.controller [--coflows 500] [--hosts 150] [--vms 12]
+[--json]``; half of each coflow's VMs send to the other half. Times are CPU
+seconds of this process, medians of several runs.
+"""
+
+import argparse
+import json
+import pathlib
+import random
+import statistics
+import tempfile
+import time
+from typing import Any
+
+from virtco.cmd import controller as controller_cmd
+from virtco.controller import live
+from virtco.controller import progress
+from virtco.controller import service
+from virtco.db import migration
+from virtco.model import coflow as coflow_model
+
+RUNS = 7
+
+
+def make_controller(home: str) -> service.Controller:
+    config = pathlib.Path(home) / 'virtco.conf'
+    config.write_text(f'[controller]\nstate_dir = {home}\n'
+                      '[placement]\ndeadline_s = 60\n')
+    conf = controller_cmd.make_conf(['--config-file', str(config)])
+    controller = service.Controller(conf)
+    migration.upgrade(controller.database)
+    controller.resolver.warm_up()
+    controller.resolver.run_once()
+    return controller
+
+
+def report(ports: list[dict[str, Any]],
+           sent: dict[str, float]) -> dict[str, Any]:
+    return {'epoch': 'e', 'applied_generation': 0,
+            'link': {'egress_bps': 1e9, 'ingress_bps': 1e9},
+            'ports': ports, 'uplink_sent_bytes': sum(sent.values()),
+            'coflows': [{'coflow_id': name, 'sent_bytes': value}
+                        for name, value in sent.items()]}
+
+
+def fill(controller: service.Controller, n_coflows: int, n_hosts: int,
+         n_vms: int) -> dict[str, list[dict[str, Any]]]:
+    """Active coflows with VMs anywhere; the ports per host."""
+    rnd = random.Random(1)
+    ports: dict[str, list[dict[str, Any]]] = {
+        f'h{i}': [] for i in range(n_hosts)}
+    for i in range(n_coflows):
+        rows = {}
+        for row in range(n_vms):
+            host = rnd.choice(sorted(ports))
+            rows[row] = live.Row(f'{i}-{row}', host, True)
+            ports[host].append({
+                'vm': f'{i}-{row}',
+                'ips': [f'10.{i // 250}.{i % 250}.{row}']})
+        model = coflow_model.Coflow.from_flows('c', n_vms, [
+            (src, dst, rnd.random() * 1e9) for src in range(n_vms // 2)
+            for dst in range(n_vms // 2, n_vms)])
+        controller.state.groups[f'g{i}'] = rows
+        controller.state.coflows[f'c{i}'] = live.Tracked(
+            f'c{i}', f'g{i}', 'p', 'c', 'active', model,
+            progress.CoflowProgress([f.size_bytes for f in model.flows]),
+            arrival_s=0.0)
+    for host, found in ports.items():
+        controller.state.intake(host, report(found, {}), 1.0)
+    return ports
+
+
+def median_s(work: Any) -> float:
+    taken = []
+    for _run in range(RUNS):
+        started = time.process_time()
+        work()
+        taken.append(time.process_time() - started)
+    return statistics.median(taken)
+
+
+def measure(n_coflows: int, n_hosts: int, n_vms: int) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as home:
+        controller = make_controller(home)
+        ports = fill(controller, n_coflows, n_hosts, n_vms)
+        resolve_s = median_s(controller.resolver.run_once)
+        host = sorted(ports)[0]
+        policy = controller.publisher.get(host)
+        assert policy is not None
+        steps = iter(range(1, 1 + RUNS))
+
+        def one_report() -> None:
+            step = next(steps)
+            controller.state.intake(host, report(ports[host], {
+                c.coflow_id: 1e4 * step for c in policy.classes}), 1.0 + step)
+
+        report_s = median_s(one_report)
+        controller.database.dispose()
+    return {'coflows': n_coflows, 'hosts': n_hosts,
+            'flows': n_coflows * (n_vms // 2) * (n_vms - n_vms // 2),
+            'resolve_s': resolve_s, 'report_s': report_s}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
+    parser.add_argument('--coflows', type=int, default=500)
+    parser.add_argument('--hosts', type=int, default=150)
+    parser.add_argument('--vms', type=int, default=12,
+                        help='VMs per coflow')
+    parser.add_argument('--json', action='store_true')
+    args = parser.parse_args()
+    found = measure(args.coflows, args.hosts, args.vms)
+    if args.json:
+        print(json.dumps(found))
+    else:
+        for name, value in found.items():
+            print(f'{name:10} {value:g}')
+
+
+if __name__ == '__main__':
+    main()

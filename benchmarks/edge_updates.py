@@ -1,0 +1,161 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""How long the edge module takes to change the kernel.
+
+``python -m benchmarks.edge_updates`` (root) makes a namespace of its own,
+with one uplink and one VM port, and applies policies to it: class changes in
+place, new classes, new classification entries, a restart that finds all of it
+right. Wall and CPU time per update; the best of several is what the code
+costs, the median what a busy machine makes of it.
+"""
+
+import argparse
+from collections.abc import Callable
+import ctypes
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import time
+
+from edge_module.classify import base as classify
+from edge_module.classify import nft
+from edge_module import enforcer
+from edge_module.privileged import kernel
+from edge_module.qdisc import htb
+from virtco.table import edge_policy
+
+_CLONE_NEWNET = 0x40000000
+_LINK_BPS = 10e9
+
+
+def enter_own_namespace() -> None:
+    """Leave the machine's interfaces alone."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(_CLONE_NEWNET):
+        error = ctypes.get_errno()
+        sys.exit(f'Cannot make a network namespace: {os.strerror(error)}. '
+                 'This benchmark needs root.')
+    for command in ('ip link set dev lo up',
+                    'ip link add dev uplink0 type veth peer name wire0',
+                    'ip link add dev tap1 type veth peer name vm1',
+                    'ip link set dev uplink0 up', 'ip link set dev wire0 up',
+                    'ip link set dev tap1 up', 'ip link set dev vm1 up'):
+        subprocess.run(command.split(), check=True)
+
+
+def policy(classes: int, entries: int, rate_bps: float, shift: int = 0
+           ) -> edge_policy.EdgePolicy:
+    """Coflows with one destination each; the entries spread over them."""
+    coflows = []
+    for index in range(classes):
+        minor = edge_policy.FIRST_MINOR + 2 * index
+        child = edge_policy.Destination('h2', minor + 1, 1.0, rate_bps,
+                                        _LINK_BPS)
+        coflows.append(edge_policy.CoflowClass(
+            f'c{index}', f'c{index}', minor, rate_bps, _LINK_BPS, 0,
+            (child,)))
+    flows = []
+    for index in range(entries):
+        number = index + shift
+        coflow = coflows[index % classes]
+        flows.append(edge_policy.FlowEntry(
+            coflow.coflow_id, 'vm', '10.0.0.1',
+            f'10.{1 + (number >> 16)}.{number >> 8 & 255}.{number & 255}',
+            coflow.minor + 1))
+    return edge_policy.EdgePolicy('h1', 1, 60.0, _LINK_BPS, _LINK_BPS, 1e6,
+                                  tuple(coflows), tuple(flows))
+
+
+class Bench:
+    """One enforcer, and the times of what it did."""
+
+    def __init__(self) -> None:
+        self.enforcer = self.fresh()
+        self.rows: list[dict[str, object]] = []
+
+    def fresh(self) -> enforcer.Enforcer:
+        made = enforcer.Enforcer(htb.Uplink(kernel, 'uplink0'),
+                                 nft.NftClassifier(kernel), _LINK_BPS, 1e6,
+                                 grace_s=0.0)
+        made.ports = (classify.VmPort(
+            'vm', 'tap1', socket.if_nametoindex('tap1'), '', ('10.0.0.1',)),)
+        return made
+
+    def apply(self, wanted: edge_policy.EdgePolicy) -> None:
+        self.enforcer.set_policy(wanted, time.monotonic())
+
+    def timed(self, what: str, repeat: int, prepare: Callable[[int], object],
+              action: Callable[[object], None]) -> None:
+        wall, cpu = [], []
+        for index in range(repeat):
+            given = prepare(index)
+            start = time.perf_counter(), time.process_time()
+            action(given)
+            wall.append(time.perf_counter() - start[0])
+            cpu.append(time.process_time() - start[1])
+        self.rows.append({
+            'what': what, 'best_ms': round(min(wall) * 1e3, 1),
+            'median_ms': round(statistics.median(wall) * 1e3, 1),
+            'cpu_ms': round(statistics.median(cpu) * 1e3, 1)})
+
+    def run(self, repeat: int) -> None:
+        self.timed('create 500 coflows (1,000 classes)', 1,
+                   lambda index: policy(500, 0, 1e6), self.apply)
+        self.timed('change 1,000 classes', repeat,
+                   lambda index: policy(500, 0, 1e6 + 8e3 * (1 + index)),
+                   self.apply)
+        self.timed('the same policy again', repeat,
+                   lambda index: self.enforcer.policy, self.apply)
+        rate_bps = self.enforcer.policy.classes[0].rate_bps
+        self.timed('add 10,000 entries', 1,
+                   lambda index: policy(500, 10_000, rate_bps), self.apply)
+        self.timed('replace 10,000 entries', repeat,
+                   lambda index: policy(500, 10_000, rate_bps,
+                                        10_000 * (1 + index)), self.apply)
+        self.timed('replace 100 of 10,000 entries', repeat,
+                   lambda index: policy(
+                       500, 10_000, rate_bps,
+                       10_000 * repeat + 100 * (1 + index)), self.apply)
+        last = self.enforcer.policy
+        self.timed('restart with all of it right', repeat,
+                   lambda index: self.fresh(),
+                   lambda made: made.set_policy(last, time.monotonic()))
+        self.timed('read the counters of 10,000 pairs', repeat,
+                   lambda index: None,
+                   lambda _: self.enforcer.classifier.dump())
+        self.timed('read the counters of 1,000 classes', repeat,
+                   lambda index: None,
+                   lambda _: self.enforcer.uplink.snapshot())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--repeat', type=int, default=7)
+    parser.add_argument('--json', action='store_true')
+    arguments = parser.parse_args()
+    enter_own_namespace()
+    bench = Bench()
+    bench.run(arguments.repeat)
+    if arguments.json:
+        print(json.dumps(bench.rows))
+        return
+    print(f'{"":38} {"best":>8} {"median":>8} {"CPU":>8}  (ms)')
+    for row in bench.rows:
+        print(f'{row["what"]:38} {row["best_ms"]:>8} {row["median_ms"]:>8} '
+              f'{row["cpu_ms"]:>8}')
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,224 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Generate placement instances in the reference schema.
+
+``python -m benchmarks.instances --out DIR [--count N] [--seed S]``
+
+Families (all rates multiples of 1 Gbit/s, everything from the seed):
+
+paper18
+    Table 2's applications on 18 hosts. n VMs of 1 or 2 slots (35 % have 2);
+    *sparse* n, *medium* 3n, *dense* n(n - 1) random flows whose sizes are
+    lognormal values raised to the power at which the largest is Table 2's
+    length and the sum its size. *empty*: 12 slots and full rate; *partial*:
+    2-9 slots and rates 0.2, 0.4 ... 1; *tight*: 2 or more slots, together
+    at least 1.15 times the demand, rates uniform in 0.2 ... 0.97.
+dc
+    100 x 100 or 1,000 x 200 hosts x VMs, *homog* (12 slots, full rate) or
+    *het* (0-6 slots, rates 0.2, 0.4 ... 1), patterns ring, star, sparse,
+    zipf, groups, a2a and shuffle, lognormal sizes.
+small
+    3-8 VMs on 3-5 hosts, some with a pinned VM, racks or pipes.
+"""
+
+import argparse
+import json
+import pathlib
+import random
+from typing import Any
+
+GBIT = 1.25e8
+GB = 1e9
+
+#: Table 2 of VirtCO: name -> (VMs, size, length) in bytes.
+TABLE_2 = {
+    'pager-0.5m': (10, 2.98 * GB, 0.72 * GB),
+    'pager-1m': (20, 4.45 * GB, 0.98 * GB),
+    'pager-4m': (40, 19.53 * GB, 2.55 * GB),
+    'recomm-1g': (10, 7.68 * GB, 4.88 * GB),
+    'recomm-2g': (20, 16.21 * GB, 8.54 * GB),
+    'recomm-5g': (40, 33.37 * GB, 12.4 * GB),
+}
+PATTERNS = ('ring', 'star', 'sparse', 'zipf', 'groups', 'a2a', 'shuffle')
+_STEPS = (0.2, 0.4, 0.6, 0.8, 1.0)
+
+
+def table_2_sizes(rng: random.Random, count: int, size_bytes: float,
+                  length_bytes: float) -> list[float]:
+    """Sizes with the given sum and maximum (bisection on a power)."""
+    raw = [rng.lognormvariate(0.0, 1.0) for _ in range(count)]
+    top = max(raw)
+    low, high = 0.0, 64.0
+    for _ in range(80):
+        power = (low + high) / 2
+        total = sum(length_bytes * (x / top) ** power for x in raw)
+        low, high = (power, high) if total > size_bytes else (low, power)
+    return [length_bytes * (x / top) ** power for x in raw]
+
+
+def table_2_flows(rng: random.Random, name: str, density: str
+                  ) -> list[tuple[int, int, float]]:
+    """Flows (src, dst, bytes) of one of Table 2's applications."""
+    n, size_bytes, length_bytes = TABLE_2[name]
+    pairs = [(a, b) for a in range(n) for b in range(n) if a != b]
+    count = {'sparse': n, 'medium': 3 * n, 'dense': len(pairs)}[density]
+    chosen = sorted(rng.sample(pairs, count))
+    sizes = table_2_sizes(rng, count, size_bytes, length_bytes)
+    return [(a, b, s) for (a, b), s in zip(chosen, sizes, strict=True)]
+
+
+def pattern_flows(rng: random.Random, pattern: str, n: int
+                  ) -> list[tuple[int, int, float]]:
+    """Flows of a communication pattern over n VMs, lognormal sizes."""
+    if pattern == 'ring':
+        walk = rng.sample(range(n), n)
+        pairs = {(walk[i], walk[(i + 1) % n]) for i in range(n)}
+    elif pattern == 'star':
+        hub = rng.randrange(n)
+        pairs = {(hub, j) for j in range(n) if j != hub}
+    elif pattern == 'sparse':
+        pairs = {tuple(rng.sample(range(n), 2)) for _ in range(2 * n)}
+    elif pattern == 'zipf':
+        weight = [1 / (j + 1) for j in range(n)]
+        rng.shuffle(weight)
+        pairs = set()
+        while len(pairs) < min(4 * n, n * (n - 1) // 2):
+            a, b = rng.randrange(n), rng.choices(range(n), weight)[0]
+            if a != b:
+                pairs.add((a, b))
+    elif pattern == 'groups':
+        group = [rng.randrange(max(2, n // 14)) for _ in range(n)]
+        pairs = {(a, b) for a in range(n) for b in range(n)
+                 if a != b and group[a] == group[b] and rng.random() < .4}
+    elif pattern == 'shuffle':
+        pairs = {(a, b) for a in range(n // 2) for b in range(n // 2, n)}
+    else:
+        pairs = {(a, b) for a in range(n) for b in range(n) if a != b}
+    return [(a, b, round(1e8 * rng.lognormvariate(0, 1.5)))
+            for a, b in sorted(pairs)]
+
+
+def _instance(name: str, family: str, hosts: list[dict[str, Any]],
+              sizes: list[int], flows: list[tuple[int, int, float]],
+              **more: Any) -> dict[str, Any]:
+    return {
+        'name': name, 'family': family, 'hosts': hosts,
+        'vms': [{'id': f'v{j}', 'size': s} for j, s in enumerate(sizes)],
+        'flows': [{'src': f'v{a}', 'dst': f'v{b}', 'bytes': s}
+                  for a, b, s in flows],
+        'status': 'gap', 'optimum': None, 'best_known': None,
+        'lower_bound': 0.0, 'placement': None, **more}
+
+
+def _sizes(rng: random.Random, n: int) -> list[int]:
+    return [2 if rng.random() < 0.35 else 1 for _ in range(n)]
+
+
+def _hosts(rng: random.Random, count: int, slots: tuple[int, int],
+           rates: tuple[float, ...]) -> list[dict[str, Any]]:
+    return [{'id': f'h{m}', 'slots': rng.randint(*slots),
+             'egress': rng.choice(rates) * GBIT,
+             'ingress': rng.choice(rates) * GBIT}
+            for m in range(count)]
+
+
+def paper18(rng: random.Random, app: str, density: str, fill: str
+            ) -> dict[str, Any]:
+    n = TABLE_2[app][0]
+    sizes = _sizes(rng, n)
+    if fill == 'empty':
+        hosts = _hosts(rng, 18, (12, 12), (1.0,))
+    elif fill == 'partial':
+        hosts = _hosts(rng, 18, (2, 9), _STEPS)
+    else:
+        rates = tuple(rng.uniform(.2, .97) for _ in range(36))
+        hosts = _hosts(rng, 18, (2, 2), rates)
+        while sum(h['slots'] for h in hosts) < 1.15 * sum(sizes) + 2:
+            rng.choice(hosts)['slots'] += 1
+    return _instance(f'p18-{app}-{density}-{fill}', 'paper18', hosts,
+                     sizes, table_2_flows(rng, app, density))
+
+
+def datacentre(rng: random.Random, n_hosts: int, n_vms: int, pattern: str,
+               kind: str) -> dict[str, Any]:
+    hosts = (_hosts(rng, n_hosts, (12, 12), (1.0,)) if kind == 'homog' else
+             _hosts(rng, n_hosts, (0, 6), _STEPS))
+    family = f'dc{n_hosts}x{n_vms}'
+    return _instance(f'{family}-{pattern}-{kind}', family, hosts,
+                     _sizes(rng, n_vms), pattern_flows(rng, pattern, n_vms))
+
+
+def small(rng: random.Random, number: int) -> dict[str, Any]:
+    """3-8 VMs; every third with a pin, then racks, then pipes."""
+    n, count = rng.randint(3, 8), rng.randint(3, 5)
+    sizes = _sizes(rng, n)
+    hosts = _hosts(rng, count, (1, 3), _STEPS)
+    while sum(h['slots'] for h in hosts) < sum(sizes) + 2:
+        rng.choice(hosts)['slots'] += 1
+    pattern = PATTERNS[number % len(PATTERNS)]
+    result = _instance(f'small-{pattern}-{number}', 'small', hosts, sizes,
+                       pattern_flows(rng, pattern, n))
+    extra = number % 4
+    if extra == 1:
+        host = max(hosts, key=lambda h: h['slots'])
+        result['vms'][0]['pinned'] = host['id']
+    elif extra == 2:
+        result['racks'] = [
+            {'id': f'r{q}', 'uplink_out': .75 * GBIT,
+             'uplink_in': .75 * GBIT} for q in range(2)]
+        for m, host in enumerate(hosts):
+            host['rack'] = f'r{m % 2}'
+    elif extra == 3:
+        names = [host['id'] for host in hosts]
+        result['pair_rate'] = {
+            a: {b: rng.choice((.1, .3, .5, 1.0)) * GBIT
+                for b in names if b != a} for a in names}
+    return result
+
+
+def generate(count: int, seed: int) -> list[dict[str, Any]]:
+    """``count`` draws of every family's every kind."""
+    result: list[dict[str, Any]] = []
+    for draw in range(count):
+        rng = random.Random(f'{seed}/{draw}')
+        drawn = []
+        for app in TABLE_2:
+            for density in ('sparse', 'medium', 'dense'):
+                for fill in ('empty', 'partial', 'tight'):
+                    drawn.append(paper18(rng, app, density, fill))
+        for n_hosts, n_vms in ((100, 100), (1000, 200)):
+            for pattern in PATTERNS:
+                for kind in ('homog', 'het'):
+                    drawn.append(datacentre(rng, n_hosts, n_vms, pattern,
+                                            kind))
+        drawn += [small(rng, i) for i in range(28)]
+        for item in drawn:
+            item['name'] += f'-s{seed}.{draw}'
+        result += drawn
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('--out', type=pathlib.Path, required=True)
+    parser.add_argument('--count', type=int, default=1)
+    parser.add_argument('--seed', type=int, default=0)
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    for item in generate(options.count, options.seed):
+        path = options.out / f"{item['name']}.json"
+        path.write_text(json.dumps(item))
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,207 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""How good, how certain and how fast the planner is on given instances.
+
+``python -m benchmarks.placement --instances DIR [--budget S] [--cpu]
+[--json]``
+
+DIR holds instances in the reference schema (:mod:`benchmarks.reference`).
+Every placement is judged by code of its own. ``seconds`` is the wall time
+of one ``plan()`` after the warm-up. ``ratio`` is t / best known: below 1 the
+planner beat it; with a best known of 0 it is 1 or infinite (null in JSON).
+An infeasible instance is valid when the planner says so.
+"""
+
+import argparse
+from collections.abc import Callable
+import json
+import math
+import pathlib
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+from benchmarks import reference
+from virtco import exception
+from virtco.model import snapshot
+from virtco.solver import planner as planners
+
+#: Two times closer than this are the same.
+CLOSE = 1e-6
+
+
+def measure(instance: reference.Instance, planner: str, seed: int,
+            budget_s: float,
+            clock: Callable[[], float] = time.perf_counter
+            ) -> dict[str, Any]:
+    """One row of the report."""
+    best_s = instance.get('best_known')
+    row: dict[str, Any] = {
+        'name': instance['name'], 'family': instance['family'],
+        'hosts': len(instance['hosts']), 'vms': len(instance['vms']),
+        't_s': None, 'best_known_s': best_s, 'ratio': None,
+        'lower_bound_s': None, 'gap': None, 'seconds': None, 'valid': False,
+        'method': None}
+    problem = reference.to_problem(instance)
+    started = clock()
+    try:
+        plan = planners.plan(problem, planner=planner, seed=seed,
+                             objective=snapshot.Objective.ISOLATED,
+                             budget_s=budget_s, clock=clock)
+    except exception.PlacementInfeasible:
+        row['seconds'] = clock() - started
+        row['method'] = 'infeasible'
+        row['valid'] = instance.get('status') == 'infeasible'
+        return row
+    row['seconds'] = clock() - started
+    names = [vm['id'] for vm in instance['vms']]
+    ids = {str(host['id']): host['id'] for host in instance['hosts']}
+    t_s = reference.completion_time_s(
+        instance, {vm: ids[host] for vm, host in
+                   zip(names, plan.hosts, strict=True)})
+    row.update(t_s=t_s, lower_bound_s=plan.lower_bound_s, gap=plan.gap,
+               method=plan.method)
+    if t_s is not None:
+        row['valid'] = math.isclose(t_s, plan.cct_s, rel_tol=1e-9,
+                                    abs_tol=1e-12)
+        row['ratio'] = _ratio(t_s, best_s)
+    return row
+
+
+def _ratio(t_s: float, best_s: float | None) -> float | None:
+    if best_s is None:
+        return None
+    if best_s == 0:
+        return 1.0 if t_s == 0 else math.inf
+    return t_s / best_s
+
+
+def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Per family and over all."""
+    families: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        families.setdefault(row['family'], []).append(row)
+    result = {family: _summary(members)
+              for family, members in sorted(families.items())}
+    for name, chosen in (
+            ('<= 8 VMs', [r for r in rows if r['vms'] <= 8]),
+            ('18 hosts x 40 VMs', [r for r in rows if r['vms'] == 40
+                                   and r['hosts'] == 18]),
+            ('all', rows)):
+        if chosen:
+            result[name] = _summary(chosen)
+    return result
+
+
+def _summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    ratios = [r['ratio'] for r in rows if r['ratio'] is not None]
+    gaps = [r['gap'] for r in rows if r['gap'] is not None]
+    seconds = [r['seconds'] for r in rows]
+    return {
+        'instances': len(rows), 'valid': sum(r['valid'] for r in rows),
+        'at_best_known': sum(x <= 1 + CLOSE for x in ratios),
+        'better_than_best_known': sum(x < 1 - CLOSE for x in ratios),
+        'with_best_known': len(ratios),
+        **{f'ratio_p{p}': _percentile(ratios, p) for p in (50, 90, 99)},
+        'certified_1_percent': sum(x <= 0.01 for x in gaps),
+        'gap_p50': _percentile(gaps, 50), 'gap_p99': _percentile(gaps, 99),
+        **{f'seconds_p{p}': _percentile(seconds, p) for p in (50, 99)},
+        'seconds_max': max(seconds)}
+
+
+def _percentile(values: list[float], percent: int) -> float | None:
+    """Nearest rank, so that one infinite value stays one."""
+    if not values:
+        return None
+    return float(np.percentile(np.array(values), percent,
+                               method='inverted_cdf'))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _text(value: Any, width: int, digits: int = 4) -> str:
+    if value is None:
+        return '-'.rjust(width)
+    if isinstance(value, float):
+        return f'{value:.{digits}g}'.rjust(width)
+    return str(value).rjust(width)
+
+
+def _print_rows(rows: list[dict[str, Any]]) -> None:
+    print(f'{"instance":34}{"t s":>12}{"best s":>12}{"ratio":>9}'
+          f'{"bound s":>12}{"gap":>9}{"seconds":>9}  valid  method')
+    for row in rows:
+        print(f'{row["name"]:34}{_text(row["t_s"], 12, 6)}'
+              f'{_text(row["best_known_s"], 12, 6)}'
+              f'{_text(row["ratio"], 9, 5)}'
+              f'{_text(row["lower_bound_s"], 12, 6)}'
+              f'{_text(row["gap"], 9)}{_text(row["seconds"], 9, 3)}'
+              f'  {"yes" if row["valid"] else "NO":5}  {row["method"]}')
+
+
+def _print_summary(summary: dict[str, Any]) -> None:
+    columns = ('instances', 'valid', 'at_best_known',
+               'better_than_best_known', 'ratio_p50', 'ratio_p99',
+               'certified_1_percent', 'gap_p99', 'seconds_p50',
+               'seconds_p99')
+    heads = ('n', 'valid', 'at best', 'better', 'ratio50', 'ratio99',
+             'cert 1%', 'gap99', 's p50', 's p99')
+    print(f'\n{"family":20}' + ''.join(f'{head:>9}' for head in heads))
+    for family, values in summary.items():
+        print(f'{family:20}' + ''.join(_text(values[c], 9) for c in columns))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--instances', type=pathlib.Path, required=True)
+    parser.add_argument('--budget', type=float, default=3.0,
+                        help='seconds per instance (default 3)')
+    parser.add_argument('--seed', type=int, default=0)
+    parser.add_argument('--planner', default='virtco',
+                        choices=planners.PLANNERS)
+    parser.add_argument('--cpu', action='store_true',
+                        help='count CPU seconds: on a busy machine')
+    parser.add_argument('--json', action='store_true')
+    options = parser.parse_args()
+    instances = reference.read_all(options.instances)
+    if not instances:
+        print(f'no instances in {options.instances}', file=sys.stderr)
+        return 2
+    planners.warm_up()
+    clock = time.process_time if options.cpu else time.perf_counter
+    rows = [measure(instance, options.planner, options.seed, options.budget,
+                    clock) for instance in instances]
+    summary = summarise(rows)
+    if options.json:
+        print(json.dumps(_finite({'instances': rows, 'summary': summary}),
+                         indent=1))
+    else:
+        _print_rows(rows)
+        _print_summary(summary)
+    return 0 if all(row['valid'] for row in rows) else 1
+
+
+if __name__ == '__main__':
+    sys.exit(main())

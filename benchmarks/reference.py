@@ -1,0 +1,113 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Read placement instances in the reference schema; judge placements.
+
+hosts: [{id, slots, egress, ingress, rack?}] (bytes/s); racks: optional
+[{id, uplink_out, uplink_in}]; vms: [{id, size, pinned?}]; flows: [{src, dst,
+bytes}]; pair_rate: optional {a: {b: rate}}, which replaces egress and
+ingress; status, best_known, lower_bound, placement. The judge shares no code
+with the solver.
+"""
+
+import json
+import math
+import pathlib
+from typing import Any
+
+from virtco.model import cluster
+from virtco.model import coflow
+from virtco.model import snapshot
+from virtco import units
+
+Instance = dict[str, Any]
+
+
+def read_all(folder: pathlib.Path) -> list[Instance]:
+    """Every instance of a folder, by file name; ``_*`` is left out."""
+    result = []
+    for path in sorted(folder.glob('*.json')):
+        if path.name.startswith('_'):
+            continue
+        content = json.loads(path.read_text())
+        if isinstance(content, dict) and 'hosts' in content:
+            content.setdefault('name', path.stem)
+            content.setdefault('family', path.stem.split('-')[0])
+            result.append(content)
+    return result
+
+
+def to_problem(instance: Instance) -> snapshot.PlacementProblem:
+    bps = units.bytes_per_s_to_bps
+    row = {vm['id']: i for i, vm in enumerate(instance['vms'])}
+    pairs = instance.get('pair_rate')
+    return snapshot.PlacementProblem(
+        hosts=tuple(cluster.Host(
+            str(h['id']), (float(h['slots']),), bps(h['egress']),
+            bps(h['ingress']), h.get('rack')) for h in instance['hosts']),
+        vms=tuple(cluster.Vm(
+            str(v['id']), (float(v['size']),), v.get('pinned'))
+            for v in instance['vms']),
+        coflows=(coflow.Coflow.from_flows(
+            instance['name'], len(row),
+            [(row[f['src']], row[f['dst']], f['bytes'])
+             for f in instance['flows']]),),
+        racks=tuple(cluster.Rack(r['id'], bps(r['uplink_out']),
+                                 bps(r['uplink_in']))
+                    for r in instance.get('racks') or ()),
+        pair_rate_bps={(a, b): bps(rate) for a, row in pairs.items()
+                       for b, rate in row.items()} if pairs else None)
+
+
+def _time(size: float, rate: float) -> float:
+    if size <= 0:
+        return 0.0
+    return size / rate if rate > 0 else math.inf
+
+
+def completion_time_s(instance: Instance, placement: dict[str, str]
+                      ) -> float | None:
+    """t of a placement (VM id -> host id); None when it is not valid."""
+    hosts = {h['id']: h for h in instance['hosts']}
+    used: dict[str, float] = {}
+    for vm in instance['vms']:
+        host = placement.get(vm['id'])
+        if host not in hosts or vm.get('pinned') not in (None, host):
+            return None
+        used[host] = used.get(host, 0) + vm['size']
+    if any(size > hosts[host]['slots'] for host, size in used.items()):
+        return None
+    loads: dict[tuple[str, ...], float] = {}
+    for flow in instance['flows']:
+        a, b = placement[flow['src']], placement[flow['dst']]
+        if a == b:
+            continue
+        keys: list[tuple[str, ...]] = [('pair', a, b)]
+        if not instance.get('pair_rate'):
+            keys = [('egress', a), ('ingress', b)]
+            racks = hosts[a].get('rack'), hosts[b].get('rack')
+            if instance.get('racks') and racks[0] != racks[1]:
+                keys += [('uplink_out', racks[0]), ('uplink_in', racks[1])]
+        for key in keys:
+            loads[key] = loads.get(key, 0) + flow['bytes']
+    return max((_time(size, _rate(instance, hosts, key))
+                for key, size in loads.items()), default=0.0)
+
+
+def _rate(instance: Instance, hosts: dict[str, Any],
+          key: tuple[str, ...]) -> float:
+    if key[0] == 'pair':
+        return instance['pair_rate'][key[1]][key[2]]
+    if key[0].startswith('uplink'):
+        racks = {r['id']: r for r in instance['racks']}
+        return racks[key[1]][key[0]] if key[1] in racks else math.inf
+    return hosts[key[1]][key[0]]

@@ -1,0 +1,202 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Small placement problems, and their costs worked out the slow way."""
+
+import itertools
+import math
+
+from hypothesis import strategies as st
+
+from virtco.model import cluster
+from virtco.model import coflow
+from virtco.model import snapshot
+
+BITS = 8
+
+
+def fig_1_problem(**changes):
+    """VirtCO Fig. 1: three VMs, two coflows, hosts of 2 slots and 1 unit."""
+    fields = {
+        'hosts': tuple(cluster.Host(f'h{m}', (2.0,), 8.0, 8.0)
+                       for m in range(3)),
+        'vms': tuple(cluster.Vm(f'vm{j}', (1.0,)) for j in range(3)),
+        'coflows': (
+            coflow.Coflow.from_flows('C1', 3, [(0, 1, 5), (1, 2, 1),
+                                               (2, 0, 2)]),
+            coflow.Coflow.from_flows('C2', 3, [(1, 2, 1), (2, 1, 2)]))}
+    return snapshot.PlacementProblem(**{**fields, **changes})
+
+
+def times_s(problem, placement, flows):
+    """Time per port of flows (src VM, dst VM, bytes), a plain reading."""
+    hosts = {host.name: host for host in problem.hosts}
+    racks = {rack.name: rack for rack in problem.racks}
+    pairs = problem.pair_rate_bps
+    hose = pairs is None or problem.hose_limits
+    load, rate = {}, {}
+    for src, dst, size in flows:
+        a, b = placement[src], placement[dst]
+        if a == b or size <= 0:
+            continue
+        ports = []
+        if hose:
+            ports += [((a, 'out'), hosts[a].egress_bps),
+                      ((b, 'in'), hosts[b].ingress_bps)]
+            ra, rb = racks.get(hosts[a].rack), racks.get(hosts[b].rack)
+            if ra is not rb and ra is not None:
+                ports.append(((ra.name, 'up'), ra.uplink_out_bps))
+            if ra is not rb and rb is not None:
+                ports.append(((rb.name, 'down'), rb.uplink_in_bps))
+        if pairs is not None:
+            ports.append(((a, b), pairs[a, b]))
+        for port, bps in ports:
+            load[port] = load.get(port, 0.0) + size
+            rate[port] = bps
+    return load, rate
+
+
+def slowest_s(load, rate):
+    return max((math.inf if rate[port] == 0 else BITS * size / rate[port]
+                for port, size in load.items() if size > 0), default=0.0)
+
+
+def isolated_s(problem, placement):
+    flows = [(f.src, f.dst, f.size_bytes)
+             for c in problem.coflows for f in c.flows]
+    return slowest_s(*times_s(problem, placement, flows))
+
+
+def online_s(problem, placement):
+    """Sum of prefix CCTs in MRTF order, active coflows first on a tie."""
+    loads = []
+    rates = {}
+    for host in problem.hosts:
+        rates[host.name, 'out'] = host.egress_bps
+        rates[host.name, 'in'] = host.ingress_bps
+    for active in problem.active:
+        load = {}
+        for way, entries in (('out', active.out_bytes),
+                             ('in', active.in_bytes)):
+            for name, size in entries:
+                load[name, way] = load.get((name, way), 0.0) + size
+        loads.append(load)
+    for own in problem.coflows:
+        load, rate = times_s(problem, placement, [
+            (f.src, f.dst, f.size_bytes) for f in own.flows])
+        rates.update(rate)
+        loads.append(load)
+    order = sorted(range(len(loads)),
+                   key=lambda i: (slowest_s(loads[i], rates), i))
+    total, result = {}, 0.0
+    for i in order:
+        for port, size in loads[i].items():
+            total[port] = total.get(port, 0.0) + size
+        result += slowest_s(total, rates)
+    return result
+
+
+def is_valid(problem, placement):
+    """Every hard constraint, worked out from the problem alone."""
+    used = {host.name: [0.0] * len(problem.resources)
+            for host in problem.hosts}
+    for vm, name in zip(problem.vms, placement, strict=True):
+        if vm.pinned is not None:
+            if name != vm.pinned:
+                return False
+        elif name in problem.excluded_hosts or (
+                vm.allowed is not None and name not in vm.allowed):
+            return False
+        if not (vm.pinned is not None and vm.counted):
+            used[name] = [a + b for a, b in zip(used[name], vm.demand,
+                                                strict=True)]
+    for host in problem.hosts:
+        if any(u > f + 1e-9 and u > 0 for u, f in zip(
+                used[host.name], host.free, strict=True)):
+            return False
+    return all(_keeps(problem, group, placement)
+               for group in problem.server_groups)
+
+
+def _keeps(problem, group, placement):
+    names = [placement[vm] for vm in group.members]
+    new = [vm for vm in group.members if problem.vms[vm].pinned is None]
+    if group.policy == snapshot.GroupPolicy.AFFINITY:
+        if len(set(names)) > 1:
+            return False
+        return not group.taken_hosts or all(
+            placement[vm] in group.taken_hosts for vm in new)
+    if group.policy == snapshot.GroupPolicy.ANTI_AFFINITY:
+        return all(
+            names.count(placement[vm])
+            + (placement[vm] in group.taken_hosts) <= group.max_per_host
+            for vm in new)
+    return True
+
+
+def optimum(problem, cost):
+    """Least cost over all valid placements; None when there is none."""
+    names = [host.name for host in problem.hosts]
+    return min((cost(problem, placement) for placement in
+                itertools.product(names, repeat=len(problem.vms))
+                if is_valid(problem, placement)), default=None)
+
+
+@st.composite
+def problems(draw, model='any', max_vms=5, extras=True):
+    """2-4 hosts, 1-5 VMs, one or two resources, anything else at times."""
+    n_hosts = draw(st.integers(2, 4 if max_vms < 6 else 3))
+    n_vms = draw(st.integers(1, max_vms))
+    resources = ('vcpus', 'ram')[:draw(st.integers(1, 2))]
+    model = draw(st.sampled_from(('hose', 'rack', 'pipe', 'both'))
+                 if model == 'any' else st.just(model))
+    rates = st.sampled_from((8e8, 4e8, 1e9, 2e8))
+    racks = (cluster.Rack('r0', 3e8, 3e8), cluster.Rack('r1', 3e8, 5e8))
+    hosts = tuple(cluster.Host(
+        f'h{m}', tuple(float(draw(st.integers(0, 5))) for _ in resources),
+        draw(rates), draw(st.sampled_from((8e8, 4e8, 1e9, 0.0))),
+        f'r{m % 2}' if model == 'rack' else None) for m in range(n_hosts))
+    names = [host.name for host in hosts]
+    vms = []
+    for j in range(n_vms):
+        pinned = draw(st.sampled_from((None,) * 5 + tuple(names))
+                      if extras else st.none())
+        allowed = draw(st.sampled_from(
+            (None, None, None, frozenset(names[1:]))) if extras
+            else st.none())
+        vms.append(cluster.Vm(
+            f'v{j}', tuple(float(draw(st.sampled_from((1, 1, 2, 0))))
+                           for _ in resources),
+            pinned, pinned is not None and draw(st.booleans()), allowed))
+    index = st.integers(0, n_vms - 1)
+    size = st.integers(0, 30).map(lambda x: x * 1e7)
+    coflows = tuple(coflow.Coflow.from_flows(f'c{i}', n_vms, draw(
+        st.lists(st.tuples(index, index, size), max_size=8)))
+        for i in range(draw(st.integers(1, 2))))
+    groups = ()
+    if extras and n_vms > 1 and draw(st.integers(0, 2)) == 0:
+        groups = (snapshot.ServerGroup(
+            draw(st.sampled_from(snapshot.GroupPolicy)),
+            tuple(range(draw(st.integers(2, n_vms)))),
+            frozenset(names[:draw(st.integers(0, 1))]),
+            draw(st.integers(1, 2))),)
+    active = tuple(snapshot.ActiveCoflow(
+        f'a{i}', ((draw(st.sampled_from(names)), draw(size)),),
+        ((draw(st.sampled_from(names)), draw(size)),))
+        for i in range(draw(st.integers(0, 2)) if extras else 0))
+    pairs = {(a, b): draw(rates) for a in names for b in names if a != b}
+    return snapshot.PlacementProblem(
+        hosts, tuple(vms), coflows, racks if model == 'rack' else (),
+        active, groups, pairs if model in ('pipe', 'both') else None,
+        model == 'both', resources,
+        frozenset(names[-1:]) if extras and draw(st.integers(0, 4)) == 0
+        else frozenset())

@@ -1,0 +1,156 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Bounds, relaxation, exact solvers and reduction against each other."""
+
+import math
+import random
+
+import hypothesis
+from hypothesis import strategies as st
+import pytest
+
+from benchmarks import instances as generator
+from benchmarks import reference
+from tests.unit.solver import problems
+from virtco import exception
+from virtco.model import snapshot
+from virtco.solver import bounds
+from virtco.solver import exact
+from virtco.solver import instance as instances
+from virtco.solver import planner
+from virtco.solver import relaxation
+from virtco.solver import rounding
+from virtco.solver import smallgroup
+
+SETTINGS = hypothesis.settings(
+    max_examples=50, deadline=None,
+    suppress_health_check=list(hypothesis.HealthCheck))
+ISOLATED = snapshot.Objective.ISOLATED
+
+
+def always():
+    return True
+
+
+@SETTINGS
+@hypothesis.given(problems.problems())
+def test_bounds_stay_below_the_optimum(problem):
+    best = problems.optimum(problem, problems.isolated_s)
+    hypothesis.assume(best is not None)
+    inst = instances.build(problem)
+    bound = bounds.anchored_sets(inst, math.inf, always)
+    assert bound.complete
+    assert bound.lower_s <= best
+    assert sorted(bound.order) in ([], list(range(inst.n_nodes)))
+    relaxed = relaxation.solve(inst, 10.0)
+    if relaxed is not None:
+        assert relaxed.lower_s <= best * (1 + 1e-6)
+        rounded = rounding.round_shares(inst, relaxed.share)
+        if rounded is not None:
+            assert problems.is_valid(problem, inst.to_hosts(rounded))
+
+
+@SETTINGS
+@hypothesis.given(problems.problems('hose', max_vms=6))
+def test_reduction_loses_nothing(problem):
+    try:
+        full = instances.build(problem, reduce=False)
+        small = instances.build(problem)
+    except exception.PlacementInfeasible:
+        return
+    assert set(small.host_index) <= set(full.host_index)
+    hypothesis.assume(smallgroup.applies(full) and smallgroup.applies(small))
+    assert smallgroup.solve(full)[0] == pytest.approx(
+        smallgroup.solve(small)[0], rel=1e-9)
+
+
+@SETTINGS
+@hypothesis.given(problems.problems())
+def test_small_group_solvers_agree(problem):
+    try:
+        inst = instances.build(problem)
+    except exception.PlacementInfeasible:
+        return
+    best = problems.optimum(problem, problems.isolated_s)
+    best = math.inf if best is None else best
+    if smallgroup.applies(inst):
+        assert smallgroup.solve(inst)[0] == pytest.approx(best, rel=1e-9)
+    if smallgroup.enumerable(inst):
+        result = smallgroup.enumerate_all(inst, math.inf)
+        assert result is not None
+        assert result[0] == pytest.approx(best, rel=1e-9)
+
+
+@pytest.mark.parametrize('seed', range(4))
+def test_milp_and_dynamic_programme_agree(seed):
+    item = generator.small(random.Random(seed), 4 * seed + seed % 2)
+    problem = reference.to_problem(item)
+    optimum_s, hosts = exact.virtco_milp(problem)
+    inst = instances.build(problem)
+    assert optimum_s == pytest.approx(smallgroup.solve(inst)[0], rel=1e-5)
+    assert problems.is_valid(problem, hosts)
+    assert problems.isolated_s(problem, hosts) == pytest.approx(
+        optimum_s, rel=1e-5)
+
+
+@pytest.mark.parametrize('number', [2, 3])
+def test_milps_of_racks_and_pipes(number):
+    problem = reference.to_problem(
+        generator.small(random.Random(number), number))
+    model = exact.choreo_ilp if number == 3 else exact.virtco_milp
+    optimum_s, hosts = model(problem)
+    assert problems.is_valid(problem, hosts)
+    plan = planner.plan(problem, objective=ISOLATED, budget_s=20)
+    assert plan.cct_s == pytest.approx(optimum_s, rel=1e-5)
+    assert plan.gap == pytest.approx(0.0, abs=1e-8)
+
+
+def test_choreo_ilp_needs_pipes():
+    with pytest.raises(exception.Invalid):
+        exact.choreo_ilp(problems.fig_1_problem())
+
+
+@SETTINGS
+@hypothesis.given(st.integers(1, 40), st.integers(0, 10 ** 6))
+def test_many_equal_hosts_reduce_to_the_number_of_vms(n_hosts, seed):
+    rng = random.Random(seed)
+    item = generator.small(rng, 0)
+    item['hosts'] = [dict(item['hosts'][0], id=f'h{m}', slots=8)
+                     for m in range(n_hosts)]
+    inst = instances.build(reference.to_problem(item))
+    assert inst.n_hosts == min(n_hosts, len(item['vms']))
+
+
+def test_better_hosts_push_out_worse_ones():
+    item = generator.small(random.Random(0), 0)
+    good = [{'id': f'g{m}', 'slots': 9, 'egress': 2e8, 'ingress': 2e8}
+            for m in range(len(item['vms']))]
+    bad = [{'id': f'b{m}', 'slots': 8, 'egress': 2e8, 'ingress': 1e8}
+           for m in range(30)]
+    wide = [{'id': 'wide', 'slots': 10, 'egress': 1e7, 'ingress': 1e7}]
+    item['hosts'] = bad + good + wide
+    inst = instances.build(reference.to_problem(item))
+    kept = {inst.host_name(m) for m in range(inst.n_hosts)}
+    assert kept == {h['id'] for h in good + wide}
+
+
+@pytest.mark.parametrize('pattern', ['zipf', 'groups', 'ring'])
+def test_relaxation_is_below_search_where_nothing_else_is_exact(pattern):
+    rng = random.Random(pattern)
+    item = generator.paper18(rng, 'pager-1m', 'sparse', 'tight')
+    problem = reference.to_problem(item)
+    relaxed = relaxation.solve(instances.build(problem), 20.0)
+    plan = planner.plan(problem, objective=ISOLATED, budget_s=10)
+    assert relaxed is not None
+    assert relaxed.lower_s <= plan.cct_s
+    assert plan.lower_bound_s <= plan.cct_s

@@ -1,0 +1,141 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The compiled kernels against their interpreted selves."""
+
+import random
+
+import numpy as np
+import pytest
+
+from benchmarks import instances as generator
+from benchmarks import reference
+from virtco.model import snapshot
+from virtco.solver import anchored
+from virtco.solver import baselines
+from virtco.solver import bounds
+from virtco.solver import candidates
+from virtco.solver import compiled
+from virtco.solver import instance as instances
+from virtco.solver import localsearch
+from virtco.solver import smallgroup
+from virtco.solver import subsets
+
+ISOLATED = snapshot.Objective.ISOLATED
+
+
+def draw_instance(kind, seed=0):
+    rng = random.Random(seed)
+    if kind == 'small rack':
+        item = generator.small(rng, 2)
+    elif kind == 'small pipe':
+        item = generator.small(rng, 3)
+    else:
+        item = generator.paper18(rng, kind, 'medium', 'partial')
+    return instances.build(reference.to_problem(item))
+
+
+@pytest.mark.skipif(not compiled.COMPILED, reason='numba is not installed')
+@pytest.mark.parametrize('kind', ['pager-1m', 'recomm-1g', 'small rack',
+                                  'small pipe'])
+def test_search_is_the_same_interpreted(kind):
+    inst = draw_instance(kind)
+    start = candidates.best_fit(inst)
+    compiled_run = localsearch.Searcher(inst, ISOLATED, 7)
+    plain_run = localsearch.Searcher(inst, ISOLATED, 7, interpreted=True)
+    found, value = compiled_run.anneal(start, 1500)
+    plain, plain_value = plain_run.anneal(start, 1500)
+    np.testing.assert_array_equal(found, plain)
+    assert value == plain_value
+    np.testing.assert_array_equal(compiled_run.random, plain_run.random)
+    np.testing.assert_array_equal(compiled_run.polish(found, 200),
+                                  plain_run.polish(plain, 200))
+
+
+@pytest.mark.skipif(not compiled.COMPILED, reason='numba is not installed')
+def test_bound_is_the_same_interpreted():
+    inst = draw_instance('pager-1m')
+    classes, graph = bounds.prepare(
+        inst, bounds.undominated(inst, bounds.hose_s_per_byte(inst)))
+    plain = compiled.interpreted(anchored.least_around)
+    for node in range(inst.n_nodes):
+        args = graph, classes, node, 1e300, 0.0, 100
+        assert anchored.least_around(*args) == plain(*args)
+
+
+@pytest.mark.skipif(not compiled.COMPILED, reason='numba is not installed')
+def test_subset_programme_is_the_same_interpreted(monkeypatch):
+    inst = instances.build(reference.to_problem(
+        generator.small(random.Random(4), 0)))
+    assert smallgroup.applies(inst)
+    expected = smallgroup.solve(inst)
+    monkeypatch.setattr(subsets, 'solve',
+                        compiled.interpreted(subsets.solve))
+    again = smallgroup.solve(inst)
+    assert again[0] == expected[0]
+    np.testing.assert_array_equal(again[1], expected[1])
+
+
+def test_search_never_breaks_a_constraint_nor_loses_its_best():
+    for seed in range(6):
+        inst = draw_instance('pager-1m', seed)
+        search = localsearch.Searcher(inst, ISOLATED, seed)
+        start = candidates.spread(inst, random.Random(seed))
+        before = search.evaluate(start)
+        found, value = search.anneal(start, 3000)
+        assert inst.fits(found)
+        assert value.objective_s <= before.objective_s
+        assert value == search.evaluate(found)
+
+
+def test_polish_keeps_the_objective_and_moves_fewer_bytes():
+    inst = draw_instance('pager-1m', 1)
+    search = localsearch.Searcher(inst, ISOLATED, 0)
+    start, before = search.anneal(
+        candidates.spread(inst, random.Random(0)), 40000)
+    after = search.polish(start, 20000)
+    assert inst.fits(after)
+    assert search.evaluate(after).objective_s <= before.objective_s
+
+    def cut(assign):
+        return sum(size[assign[src] != assign[dst]].sum()
+                   for src, dst, size in inst.arcs)
+    assert cut(after) < cut(start)
+
+
+def test_min_cut_cuts_less_than_its_start():
+    inst = draw_instance('pager-4m')
+
+    def cut(assign):
+        return sum(size[assign[src] != assign[dst]].sum()
+                   for src, dst, size in inst.arcs)
+    assert cut(baselines.min_cut(inst, 0)) <= cut(candidates.cluster(inst))
+    assert cut(baselines.min_cut(inst, 0)) < 0.8 * cut(
+        candidates.spread(inst, random.Random(0)))
+
+
+def test_many_levels_are_merged_but_judged_exactly():
+    host_names = [f'h{m}' for m in range(4)]
+    problem = reference.to_problem(generator.small(random.Random(1), 0))
+    active = tuple(snapshot.ActiveCoflow(
+        f'a{i}', ((host_names[i % 3], 1e7 * (i + 1)),),
+        ((host_names[(i + 1) % 3], 1e7 * (i + 1)),)) for i in range(60))
+    problem = snapshot.PlacementProblem(
+        problem.hosts, problem.vms, problem.coflows, active=active)
+    inst = instances.build(problem, reduce=False)
+    search = localsearch.Searcher(inst, snapshot.Objective.ONLINE, 0)
+    start = candidates.best_fit(inst)
+    level, base, floor, weight = search.levels(start)
+    assert len(weight) == len(floor) == len(base)
+    assert len(weight) <= localsearch.MAX_LEVELS + 2
+    found, value = search.anneal(start, 2000)
+    assert value.objective_s <= search.evaluate(start).objective_s

@@ -1,0 +1,125 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Laws of the planner on random problems, against brute force."""
+
+import math
+
+import hypothesis
+from hypothesis import strategies as st
+import pytest
+
+from tests.unit.solver import problems
+from virtco import exception
+from virtco.model import snapshot
+from virtco.solver import planner
+
+FEW = hypothesis.settings(
+    max_examples=60, deadline=None,
+    suppress_health_check=list(hypothesis.HealthCheck))
+
+
+@pytest.fixture(scope='module', autouse=True)
+def warm():
+    planner.warm_up()
+
+
+def close(a, b):
+    return a == b or math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-12)
+
+
+@FEW
+@hypothesis.given(problems.problems())
+def test_isolated_search_finds_the_optimum(problem):
+    best = problems.optimum(problem, problems.isolated_s)
+    if best is None:
+        with pytest.raises(exception.PlacementInfeasible):
+            planner.plan(problem, objective=snapshot.Objective.ISOLATED)
+        return
+    plan = planner.plan(problem, objective=snapshot.Objective.ISOLATED,
+                        budget_s=4)
+    assert problems.is_valid(problem, plan.hosts)
+    assert close(plan.cct_s, problems.isolated_s(problem, plan.hosts))
+    assert close(plan.cct_s, best)
+    assert plan.objective_s == plan.cct_s
+    assert plan.lower_bound_s <= best * (1 + 1e-6)
+
+
+@FEW
+@hypothesis.given(problems.problems('hose'))
+def test_online_search_finds_the_optimum(problem):
+    best = problems.optimum(problem, problems.online_s)
+    hypothesis.assume(best is not None)
+    plan = planner.plan(problem, budget_s=4)
+    assert problems.is_valid(problem, plan.hosts)
+    assert close(plan.objective_s, problems.online_s(problem, plan.hosts))
+    assert close(plan.objective_s, best)
+    lowest = problems.optimum(problem, problems.isolated_s)
+    assert plan.lower_bound_s <= lowest * (1 + 1e-6)
+    for note in plan.notes:
+        if note.startswith('objective >='):
+            assert float(note.split()[2]) <= best * (1 + 1e-5) + 1e-12
+
+
+@FEW
+@hypothesis.given(problems.problems(), st.sampled_from(planner.PLANNERS))
+def test_every_planner_answers_validly(problem, name):
+    try:
+        plan = planner.plan(problem, planner=name, budget_s=5, seed=3)
+    except exception.PlacementInfeasible:
+        assert problems.optimum(problem, problems.isolated_s) is None
+        return
+    assert problems.is_valid(problem, plan.hosts)
+    assert close(plan.cct_s, problems.isolated_s(problem, plan.hosts))
+    assert plan.lower_bound_s <= plan.cct_s
+    assert len(plan.coflow_cct_s) == len(problem.coflows)
+
+
+@FEW
+@hypothesis.given(problems.problems(), st.sampled_from(snapshot.Objective),
+                  st.integers(0, 4))
+def test_ranking_is_exact(problem, objective, vm_index):
+    cost = (problems.isolated_s if objective == 'isolated'
+            else problems.online_s)
+    hypothesis.assume(objective == 'isolated'
+                      or problem.pair_rate_bps is None)
+    affine = any(g.policy == 'affinity' for g in problem.server_groups)
+    hypothesis.assume(vm_index < len(problem.vms) and not affine)
+    try:
+        plan = planner.plan(problem, objective=objective, budget_s=4)
+    except exception.PlacementInfeasible:
+        return
+    ranked = planner.rank_hosts(problem, plan, vm_index)
+    assert sorted(r.host for r in ranked) == [
+        host.name for host in problem.hosts]
+    for row in ranked:
+        trial = list(plan.hosts)
+        trial[vm_index] = row.host
+        assert row.feasible == problems.is_valid(problem, trial), row
+        assert row.why
+        if row.feasible:
+            assert close(row.objective_s, cost(problem, trial))
+            assert close(row.cct_s, problems.isolated_s(problem, trial))
+    feasible = [row for row in ranked if row.feasible]
+    assert list(ranked[:len(feasible)]) == feasible
+    assert feasible == sorted(feasible, key=lambda row: row.objective_s)
+    assert ranked[0].objective_s <= plan.objective_s
+
+
+@FEW
+@hypothesis.given(problems.problems(max_vms=4), st.integers(0, 3))
+def test_same_snapshot_and_seed_same_plan(problem, seed):
+    try:
+        first = planner.plan(problem, seed=seed, budget_s=4)
+    except exception.PlacementInfeasible:
+        return
+    assert planner.plan(problem, seed=seed, budget_s=4) == first

@@ -1,0 +1,240 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Lower bounds on t of the own coflows together, VirtCO Eq. (3).
+
+The anchored-set bound: every node is somewhere in some set, so the largest
+over nodes of the least time of a set around it is a lower bound. Hosts of
+the same kind are one class and a class that another one dominates is left
+out. It looks at the hose rows only; racks only add rows. A pipe matrix
+without hose limits still bounds what a host may send, by the sum of its
+pairs' rates.
+"""
+
+from collections.abc import Callable
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from virtco.solver import anchored
+from virtco.solver import candidates
+from virtco.solver import instance as instances
+
+#: Search tree nodes per VM and host class in the first pass.
+FIRST_LIMIT = 2000
+LIMIT_GROWTH = 20
+#: What running sums of bytes may be off by, relative to all bytes.
+SUM_ROUNDING = 1e-14
+#: Guards the bound against rounding in the kernel's running sums.
+ROUNDING = 1e-9
+
+
+@dataclasses.dataclass(frozen=True)
+class Bound:
+    """A proven lower bound.
+
+    :ivar complete: False when a limit or the clock cut it short.
+    :ivar order: nodes, those that need the most time first.
+    """
+
+    lower_s: float
+    complete: bool
+    order: tuple[int, ...] = ()
+
+
+def anchored_sets(inst: instances.Instance, upper_s: float,
+                  in_time: Callable[[], bool],
+                  growths: int = 2) -> Bound:
+    """Largest over nodes of the least time of a set around the node.
+
+    :param upper_s: time of a known placement; the search for cheaper sets
+        stops there.
+    :param growths: how often the limit on the search tree grows.
+    """
+    if upper_s <= 0 or not any(len(arcs[0]) for arcs in inst.arcs):
+        return Bound(0.0, True)
+    finite_s = upper_s if math.isfinite(upper_s) else 1e300
+    classes, graph = prepare(
+        inst, undominated(inst, hose_s_per_byte(inst)))
+    lower_s = 0.0
+    todo = by_traffic(inst).tolist()
+    least = np.zeros(inst.n_nodes)
+    limit = FIRST_LIMIT
+    complete = False
+    for _ in range(growths + 1):
+        unfinished = []
+        for node in todo:
+            if not in_time():
+                unfinished = todo
+                break
+            least_s = anchored.least_around(graph, classes, node, finite_s,
+                                            lower_s, limit)
+            if least_s < 0:
+                unfinished.append(node)
+                least[node] = lower_s
+                continue
+            least[node] = least_s
+            lower_s = max(lower_s, least_s)
+        todo = unfinished
+        limit *= LIMIT_GROWTH
+        complete = not todo or lower_s >= finite_s
+        if complete or not in_time():
+            break
+    order = np.argsort(-least, kind='stable')
+    return Bound(_guard(lower_s, upper_s), complete, tuple(order.tolist()))
+
+
+def objective(inst: instances.Instance,
+              in_time: Callable[[], bool]) -> float:
+    """Lower bound on the sum of prefix CCTs (ONLINE and JOINT).
+
+    Active coflows keep their order among themselves, so each ends no
+    earlier than among the active ones alone; an own coflow ends no earlier
+    than alone on its best placement, nor than the active coflows that are
+    before it wherever it goes.
+    """
+    total = np.cumsum(inst.active_bytes, axis=0)
+    prefix_s = inst.floor_s[1:].copy()
+    if total.size:
+        prefix_s = np.maximum(
+            prefix_s, instances.times_s(total, inst.s_per_byte).max(axis=1))
+    result = float(prefix_s.sum())
+    for arcs in inst.arcs:
+        alone = dataclasses.replace(inst, arcs=(arcs,))
+        own_s = anchored_sets(alone, math.inf, in_time).lower_s
+        before = prefix_s[inst.active_cct_s <= own_s]
+        result += max(own_s, float(before.max(initial=0.0)))
+    return result
+
+
+def _guard(lower_s: float, upper_s: float) -> float:
+    if lower_s >= upper_s * (1 - ROUNDING) or lower_s >= 1e300:
+        return upper_s
+    return lower_s * (1 - ROUNDING)
+
+
+def by_traffic(inst: instances.Instance) -> np.ndarray:
+    """Nodes by falling bytes sent and received."""
+    total = np.zeros(inst.n_nodes)
+    for src, dst, size_bytes in inst.arcs:
+        np.add.at(total, src, size_bytes)
+        np.add.at(total, dst, size_bytes)
+    return np.argsort(-total, kind='stable')
+
+
+def hose_s_per_byte(inst: instances.Instance) -> np.ndarray:
+    """Egress and ingress time per byte of every host, shape (2, M).
+
+    A port of no bandwidth is made slow instead, which only lowers a bound.
+    """
+    m = inst.n_hosts
+    hose = inst.s_per_byte[:2 * m].reshape(2, m).copy()
+    if inst.pipe:
+        with np.errstate(divide='ignore'):
+            rates = 1.0 / inst.s_per_byte[2 * m + 2 * inst.n_racks:]
+            rates = rates.reshape(m, m).copy()
+            np.fill_diagonal(rates, 0.0)
+            hose = np.maximum(hose, 1.0 / np.array([rates.sum(axis=1),
+                                                    rates.sum(axis=0)]))
+    usual = hose[np.isfinite(hose)]
+    worst = float(usual.max()) if usual.size and usual.max() > 0 else 1.0
+    return np.minimum(hose, worst * instances.ZERO_RATE_PENALTY)
+
+
+def undominated(inst: instances.Instance, hose: np.ndarray) -> list[int]:
+    """One host of each class that is not dominated, pinned ones always."""
+    pinned = set(inst.fixed[inst.fixed >= 0].tolist())
+    rows = np.hstack([inst.free, -hose.T, inst.allowed.T.astype(float)])
+    plain = np.array([m for m in range(inst.n_hosts) if m not in pinned],
+                     dtype=np.int64)
+    if not len(plain):
+        return sorted(pinned)
+    kinds, first = np.unique(rows[plain], axis=0, return_index=True)
+    best = [i for i in range(len(kinds))
+            if not any(j != i and (kinds[j] >= kinds[i]).all()
+                       for j in range(len(kinds)))]
+    return sorted(pinned) + [int(plain[first[i]]) for i in best]
+
+
+def prepare(inst: instances.Instance, hosts: list[int]
+            ) -> tuple[anchored.Classes, anchored.Sets]:
+    """The kernel's arrays, with one class for each of the given hosts."""
+    n, n_resources = inst.demand.shape
+    hose = hose_s_per_byte(inst)
+    start, node, out, into = adjacency(inst)
+    dense = candidates.one_way_traffic(inst)
+    free = np.maximum(inst.free, 0.0)
+    free = free + instances.CAPACITY_EPS * np.maximum(1.0, free)
+    stacks: dict[str, list[Any]] = {
+        name: [] for name in anchored.Classes._fields[1:]}
+    for host in hosts:
+        status = np.where(inst.allowed[:, host], anchored.UNDECIDED,
+                          anchored.OUTSIDE)
+        status[inst.fixed == host] = anchored.INSIDE
+        inside = status == anchored.INSIDE
+        outside = status == anchored.OUTSIDE
+        undecided = status == anchored.UNDECIDED
+        knapsack = _scarcest(inst, free[host], undecided)
+        stacks['s_per_byte'].append(hose[:, host])
+        stacks['weight'].append(inst.demand[:, knapsack])
+        stacks['status'].append(status)
+        stacks['room'].append(np.append(free[host], free[host, knapsack]))
+        from_set, to_set = dense[inside].sum(axis=0), dense[:, inside].sum(
+            axis=1)
+        stacks['from_set'].append(from_set)
+        stacks['to_set'].append(to_set)
+        stacks['from_outside'].append(dense[outside].sum(axis=0))
+        stacks['to_outside'].append(dense[:, outside].sum(axis=1))
+        stacks['sums'].append([from_set[outside].sum(), to_set[outside].sum(),
+                               from_set[undecided].sum(),
+                               to_set[undecided].sum(),
+                               SUM_ROUNDING * dense.sum()])
+    stacked = {name: np.concatenate([np.asarray(row) for row in values])
+               for name, values in stacks.items()}
+    classes = anchored.Classes(use=np.arange(len(hosts)), **stacked)
+    return classes, _sets(n, n_resources, start, node, out, into,
+                          inst.demand)
+
+
+def _scarcest(inst: instances.Instance, free: np.ndarray,
+              undecided: np.ndarray) -> int:
+    """The resource whose knapsack says most."""
+    wanted = inst.demand[undecided].sum(axis=0)
+    return int(np.argmax(wanted / np.maximum(free, 1e-300)))
+
+
+def adjacency(inst: instances.Instance) -> tuple[np.ndarray, ...]:
+    """CSR rows of (neighbour, bytes out, bytes in), coflows together."""
+    n = inst.n_nodes
+    dense = candidates.one_way_traffic(inst)
+    rows, columns = np.nonzero((dense + dense.T) > 0)
+    start = np.searchsorted(rows, np.arange(n + 1)).astype(np.int64)
+    return (start, columns.astype(np.int64), dense[rows, columns],
+            dense[columns, rows])
+
+
+def _sets(n: int, n_resources: int, start: np.ndarray, node: np.ndarray,
+          out: np.ndarray, into: np.ndarray, demand: np.ndarray
+          ) -> anchored.Sets:
+    def ints() -> np.ndarray:
+        return np.zeros(n + 1, dtype=np.int64)
+
+    return anchored.Sets(
+        n=n, n_resources=n_resources, adj_start=start, adj_node=node,
+        adj_out=out, adj_in=into, demand=demand.ravel().copy(),
+        s_per_byte=np.zeros(2), weight=np.zeros(n), status=ints(),
+        room=np.zeros(n_resources + 1), sums=np.zeros(5),
+        from_set=np.zeros(n), to_set=np.zeros(n), from_outside=np.zeros(n),
+        to_outside=np.zeros(n), stack_node=ints(), stack_phase=ints(),
+        ratio=np.zeros(n), item=ints(), best=ints())

@@ -1,0 +1,255 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Constructive placements: starts of the search and baselines.
+
+Every function takes an :class:`~virtco.solver.instance.Instance` and
+returns hosts per node, or None when its rule runs into a full cloud.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+import random
+
+import numpy as np
+
+from virtco.solver import instance as instances
+
+
+class Filler:
+    """A placement in the making; keeps the hard constraints."""
+
+    def __init__(self, inst: instances.Instance):
+        self.inst = inst
+        self.assign = inst.fixed.copy()
+        free = np.maximum(inst.free, 0.0)
+        self.free = free + instances.CAPACITY_EPS * np.maximum(1.0, free)
+        total = np.maximum(free.sum(axis=0), 1e-300)
+        #: Scalar size: the sum of each resource's share of the cloud.
+        self.size = (inst.demand / total).sum(axis=1)
+        self.share = total
+
+    def hosts_for(self, node: int) -> np.ndarray:
+        """Hosts with room for the node, rising."""
+        ok = self.inst.allowed[node].copy()
+        for r, need in enumerate(self.inst.demand[node]):
+            if need > 0:
+                ok &= self.free[:, r] >= need
+        return np.flatnonzero(ok)
+
+    def can(self, node: int, host: int) -> bool:
+        return bool(self.inst.allowed[node, host]
+                    and (self.inst.demand[node] <= self.free[host]).all())
+
+    def put(self, node: int, host: int) -> None:
+        self.assign[node] = host
+        self.free[host] -= self.inst.demand[node]
+
+    def left(self) -> np.ndarray:
+        """Scalar free capacity per host."""
+        return (np.maximum(self.free, 0.0) / self.share).sum(axis=1)
+
+    def done(self) -> np.ndarray | None:
+        return self.assign if (self.assign >= 0).all() else None
+
+
+def one_way_traffic(inst: instances.Instance) -> np.ndarray:
+    """Bytes from node to node, all coflows; shape (n, n)."""
+    total = np.zeros((inst.n_nodes, inst.n_nodes))
+    for src, dst, size_bytes in inst.arcs:
+        np.add.at(total, (src, dst), size_bytes)
+    return total
+
+
+def traffic(inst: instances.Instance) -> np.ndarray:
+    """Bytes between nodes, all coflows, both ways; shape (n, n)."""
+    total = one_way_traffic(inst)
+    return total + total.T
+
+
+def first_fit(inst: instances.Instance, order: Iterable[int],
+              choose: Callable[[Filler, int, np.ndarray], int]
+              ) -> np.ndarray | None:
+    """Place nodes one by one; choose picks among the hosts with room."""
+    filler = Filler(inst)
+    for node in order:
+        if filler.assign[node] >= 0:
+            continue
+        hosts = filler.hosts_for(node)
+        if not len(hosts):
+            return None
+        filler.put(node, choose(filler, node, hosts))
+    return filler.done()
+
+
+def by_size(inst: instances.Instance) -> list[int]:
+    """Nodes by falling size, those with fewer hosts first."""
+    size = Filler(inst).size
+    width = inst.allowed.sum(axis=1)
+    return sorted(range(inst.n_nodes), key=lambda j: (width[j], -size[j], j))
+
+
+def best_fit(inst: instances.Instance) -> np.ndarray | None:
+    """Best-fit decreasing: the fullest host that has room."""
+    return first_fit(inst, by_size(inst), _fullest)
+
+
+def _fullest(filler: Filler, node: int, hosts: np.ndarray) -> int:
+    return int(hosts[filler.left()[hosts].argmin()])
+
+
+def min_machines(inst: instances.Instance) -> np.ndarray | None:
+    """As few hosts as possible (Choreo section 6): largest first, then fill.
+
+    A host that is in use is filled before an empty one is opened.
+    """
+    def choose(filler: Filler, node: int, hosts: np.ndarray) -> int:
+        used = np.isin(hosts, filler.assign[filler.assign >= 0])
+        if used.any():
+            return _fullest(filler, node, hosts[used])
+        return int(hosts[filler.left()[hosts].argmax()])
+    return first_fit(inst, by_size(inst), choose)
+
+
+def round_robin(inst: instances.Instance) -> np.ndarray | None:
+    """The next machine in the list that has room (Choreo section 6)."""
+    last = -1
+
+    def choose(filler: Filler, node: int, hosts: np.ndarray) -> int:
+        nonlocal last
+        after = hosts[hosts > last]
+        last = int(after[0] if len(after) else hosts[0])
+        return last
+    return first_fit(inst, range(inst.n_nodes), choose)
+
+
+def spread(inst: instances.Instance, rng: random.Random
+           ) -> np.ndarray | None:
+    """No co-residence while hosts last, hosts in random order."""
+    tie = np.array([rng.random() for _ in range(inst.n_hosts)])
+
+    def choose(filler: Filler, node: int, hosts: np.ndarray) -> int:
+        placed = filler.assign[filler.assign >= 0]
+        crowd = np.bincount(placed, minlength=inst.n_hosts)[hosts]
+        return int(hosts[np.lexsort((tie[hosts], crowd))[0]])
+    order = sorted(range(inst.n_nodes),
+                   key=lambda j: inst.allowed[j].sum())
+    return first_fit(inst, order, choose)
+
+
+def random_fit(inst: instances.Instance, rng: random.Random
+               ) -> np.ndarray | None:
+    """Any host that has room, all equally likely (Choreo section 6)."""
+    def choose(filler: Filler, node: int, hosts: np.ndarray) -> int:
+        return int(hosts[rng.randrange(len(hosts))])
+    order = list(range(inst.n_nodes))
+    rng.shuffle(order)
+    return first_fit(inst, order, choose)
+
+
+def pack(inst: instances.Instance) -> np.ndarray | None:
+    """Walk the traffic graph, fill the roomiest hosts one after another."""
+    bytes_between = traffic(inst)
+    filler = Filler(inst)
+    pull = np.zeros(inst.n_nodes)
+    for pinned in np.flatnonzero(inst.fixed >= 0):
+        pull += bytes_between[pinned]
+    heavy = bytes_between.sum(axis=1)
+    left: set[int] = set(np.flatnonzero(inst.fixed < 0).tolist())
+    host = -1
+    while left:
+        node = max(left, key=lambda j: (pull[j], heavy[j], -j))
+        if host < 0 or not filler.can(node, host):
+            same = [j for j in left if host >= 0 and pull[j] > 0
+                    and filler.can(j, host)]
+            if same:
+                node = max(same, key=lambda j: (pull[j], -j))
+            else:
+                hosts = filler.hosts_for(node)
+                if not len(hosts):
+                    return None
+                host = int(hosts[filler.left()[hosts].argmax()])
+        filler.put(node, host)
+        left.discard(node)
+        pull += bytes_between[node]
+    return filler.done()
+
+
+def cluster(inst: instances.Instance) -> np.ndarray | None:
+    """Merge along the heaviest traffic, then pack the clusters.
+
+    The start of min-cut placement: pairs of clusters are merged by falling
+    bytes between them while some host can still hold the union; clusters
+    then go to hosts best-fit, largest first, and fall apart where they must.
+    """
+    bytes_between = traffic(inst)
+    members = {int(j): [int(j)] for j in np.flatnonzero(inst.fixed < 0)}
+    between = bytes_between.copy()
+    np.fill_diagonal(between, 0.0)
+    terminals = np.flatnonzero(inst.fixed >= 0)
+    between[terminals] = 0.0
+    between[:, terminals] = 0.0
+    demand, allowed = inst.demand.copy(), inst.allowed.copy()
+    free = Filler(inst).free
+    while len(members) > 1:
+        a, b = divmod(int(between.argmax()), inst.n_nodes)
+        if between[a, b] <= 0:
+            break
+        joint, where = demand[a] + demand[b], allowed[a] & allowed[b]
+        if not (where & (joint <= free).all(axis=1)).any():
+            between[a, b] = between[b, a] = 0.0
+            continue
+        members[a] += members.pop(b)
+        demand[a], allowed[a] = joint, where
+        between[a] += between[b]
+        between[:, a] = between[a]
+        between[b] = between[:, b] = 0.0
+        between[a, a] = 0.0
+    return _place_clusters(inst, list(members.values()), bytes_between)
+
+
+def _place_clusters(inst: instances.Instance, clusters: list[list[int]],
+                    bytes_between: np.ndarray) -> np.ndarray | None:
+    filler = Filler(inst)
+    size = filler.size
+    for nodes in sorted(clusters, key=lambda c: -size[c].sum()):
+        demand = inst.demand[nodes].sum(axis=0)
+        ok = (demand <= filler.free).all(axis=1)
+        for node in nodes:
+            ok &= inst.allowed[node]
+        hosts = np.flatnonzero(ok)
+        if len(hosts):
+            host = _pulled(filler, nodes, hosts, bytes_between)
+            for node in nodes:
+                filler.put(node, host)
+    return fill(filler, bytes_between)
+
+
+def fill(filler: Filler, bytes_between: np.ndarray) -> np.ndarray | None:
+    """Place what is left, large first, where most of its traffic is."""
+    left = np.flatnonzero(filler.assign < 0).tolist()
+    for node in sorted(left, key=lambda j: (-filler.size[j], j)):
+        hosts = filler.hosts_for(node)
+        if not len(hosts):
+            return None
+        filler.put(node, _pulled(filler, [node], hosts, bytes_between))
+    return filler.done()
+
+
+def _pulled(filler: Filler, nodes: list[int], hosts: np.ndarray,
+            bytes_between: np.ndarray) -> int:
+    """The host with most traffic to the nodes, the fullest on a tie."""
+    pull = np.zeros(filler.inst.n_hosts)
+    placed = np.flatnonzero(filler.assign >= 0)
+    np.add.at(pull, filler.assign[placed],
+              bytes_between[nodes][:, placed].sum(axis=0))
+    return int(hosts[np.lexsort((filler.left()[hosts], -pull[hosts]))[0]])

@@ -1,0 +1,185 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A start made of cheapest sets: carve the group up host by host.
+
+The bound's branch and bound also finds the set it is about. The node that
+needs the most time goes first: its cheapest set among the nodes and hosts
+that are left is placed, and so on. A target time keeps that lean: the first
+set within it is taken, and it goes on the host that is least of a loss, the
+tightest and slowest one on which the set still meets the target.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Sequence
+import random
+
+import numpy as np
+
+from virtco.solver import anchored
+from virtco.solver import bounds
+from virtco.solver import candidates
+from virtco.solver import instance as instances
+
+TREE_LIMIT = 400
+
+
+def carve(inst: instances.Instance, target_s: float,
+          order: Sequence[int]) -> tuple[np.ndarray | None, list[int]]:
+    """Hosts per node, and the nodes whose set missed the target.
+
+    None instead of hosts when the nodes left over do not fit.
+
+    :param order: nodes, those that need the most time first.
+    """
+    if inst.pipe or not len(inst.movable):
+        return None, []
+    carver = _Carver(inst)
+    missed = []
+    for node in order:
+        if carver.filler.assign[node] < 0:
+            time_s = carver.place_set_of(node, target_s)
+            if time_s > target_s * (1 + 1e-9):
+                missed.append(node)
+    return (candidates.fill(carver.filler, candidates.traffic(inst)),
+            missed)
+
+
+def squeaky_wheel(inst: instances.Instance, target_s: float,
+                  order: Sequence[int], rounds: int,
+                  rng: random.Random) -> Iterator[np.ndarray]:
+    """Carve again and again; nodes that missed the target move forward.
+
+    Squeaky-wheel optimisation: blame adds up over the rounds, a little
+    noise keeps two orders from alternating for ever.
+    """
+    blame = np.zeros(inst.n_nodes)
+    for _ in range(rounds):
+        assign, missed = carve(inst, target_s, order)
+        if assign is not None:
+            yield assign
+        if not missed:
+            break
+        blame[missed] += 1.0 + 0.5 * rng.random()
+        order = sorted(order, key=lambda node: -blame[node])
+
+
+class _Carver:
+    def __init__(self, inst: instances.Instance):
+        self.inst = inst
+        self.filler = candidates.Filler(inst)
+        self.hose = bounds.hose_s_per_byte(inst)
+        self.kinds, self.hosts = _kinds(inst, self.hose)
+        self.terminals = np.isin(np.arange(inst.n_hosts),
+                                 inst.fixed[inst.fixed >= 0])
+        self.kind_of = np.zeros(inst.n_hosts, dtype=np.int64)
+        for kind, hosts in enumerate(self.hosts):
+            self.kind_of[hosts] = kind
+        self.better = _better(self.kinds)
+        first = [hosts[0] for hosts in self.hosts]
+        self.classes, self.graph = bounds.prepare(inst, first)
+        self.dense = candidates.one_way_traffic(inst)
+        self._use()
+
+    def place_set_of(self, node: int, target_s: float) -> float:
+        """Time of the set that was placed, 0 if none was."""
+        time_s = anchored.least_around(self.graph, self.classes, node,
+                                       1e300, target_s, TREE_LIMIT)
+        c = int(self.graph.best[0])
+        if c < 0:
+            return 0.0
+        inside = self.graph.best[1:] == anchored.INSIDE
+        nodes = np.flatnonzero(inside & (self.inst.fixed < 0))
+        host = self.hosts[c][-1]
+        if not self.terminals[host]:
+            host = self._least_loss(nodes, max(time_s, target_s), host)
+        for j in nodes:
+            self.filler.put(int(j), host)
+        self._rule_out(nodes)
+        kind = self.kind_of[host]
+        self.hosts[kind].remove(host)
+        if not self.hosts[kind]:
+            self._use()
+        return float(time_s)
+
+    def _least_loss(self, nodes: np.ndarray, time_s: float,
+                    host: int) -> int:
+        """Empty host on which the set meets time_s with least to spare."""
+        inside = np.zeros(self.inst.n_nodes, dtype=bool)
+        inside[nodes] = True
+        out = self.dense[inside][:, ~inside].sum()
+        into = self.dense[~inside][:, inside].sum()
+        hosts = np.array([h for kind in self.hosts for h in kind[-1:]])
+        demand = self.inst.demand[nodes].sum(axis=0)
+        slack = time_s * (1 + 1e-9)
+        ok = ((self.filler.free[hosts] >= demand) | (demand <= 0)).all(axis=1)
+        ok &= self.inst.allowed[nodes][:, hosts].all(axis=0)
+        ok &= ~self.terminals[hosts]
+        ok &= (out * self.hose[0, hosts] <= slack) & (
+            into * self.hose[1, hosts] <= slack)
+        if not ok.any():
+            return host
+        hosts = hosts[ok]
+        left = self.filler.left()[hosts]
+        speed = -self.hose[:, hosts].sum(axis=0)
+        return int(hosts[np.lexsort((hosts, speed, left))[0]])
+
+    def _use(self) -> None:
+        """Classes with hosts left that no other such class dominates."""
+        left = np.array([bool(hosts) for hosts in self.hosts])
+        dominated = (self.better & left[None, :]).any(axis=1)
+        self.classes = self.classes._replace(
+            use=np.flatnonzero(left & ~dominated))
+
+    def _rule_out(self, nodes: np.ndarray) -> None:
+        k = self.classes
+        n, n_classes = self.inst.n_nodes, len(self.hosts)
+
+        def rows(array: np.ndarray, width: int = n) -> np.ndarray:
+            return array.reshape(n_classes, width)
+
+        for j in nodes:
+            was = rows(k.status)[:, j] == anchored.UNDECIDED
+            out = np.where(was, rows(k.from_set)[:, j], 0.0)
+            into = np.where(was, rows(k.to_set)[:, j], 0.0)
+            sums = rows(k.sums, 5)
+            sums[:, 0] += out
+            sums[:, 1] += into
+            sums[:, 2] -= out
+            sums[:, 3] -= into
+            rows(k.to_outside)[was] += self.dense[:, j]
+            rows(k.from_outside)[was] += self.dense[j]
+            rows(k.status)[was, j] = anchored.OUTSIDE
+
+
+def _kinds(inst: instances.Instance, hose: np.ndarray
+           ) -> tuple[np.ndarray, list[list[int]]]:
+    """Rows where more is better, and the hosts of each distinct row."""
+    pinned = np.isin(np.arange(inst.n_hosts), inst.fixed[inst.fixed >= 0])
+    # A host with terminals is comparable to none.
+    apart = np.where(pinned, np.arange(inst.n_hosts) + 1.0, 0.0)
+    rows = np.column_stack([inst.free, -hose.T, inst.allowed.T, apart,
+                            -apart])
+    kinds, which = np.unique(rows, axis=0, return_inverse=True)
+    hosts: list[list[int]] = [[] for _ in kinds]
+    for host in range(inst.n_hosts - 1, -1, -1):
+        hosts[which.reshape(-1)[host]].append(host)
+    return kinds, hosts
+
+
+def _better(kinds: np.ndarray) -> np.ndarray:
+    """better[i, j]: kind j dominates kind i."""
+    better = np.ones((len(kinds), len(kinds)), dtype=bool)
+    for column in kinds.T:
+        better &= column[None, :] >= column[:, None]
+    np.fill_diagonal(better, False)
+    return better

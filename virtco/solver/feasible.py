@@ -1,0 +1,72 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Some valid placement, or the proof that there is none."""
+
+import random
+
+import numpy as np
+from scipy import optimize
+from scipy import sparse
+
+from virtco import exception
+from virtco.solver import candidates
+from virtco.solver import instance as instances
+
+_INFEASIBLE = 2
+
+
+def any_placement(inst: instances.Instance, seed: int,
+                  limit_s: float) -> np.ndarray:
+    """A placement by best fit, else by integer programming.
+
+    :raises virtco.exception.PlacementInfeasible: when there is none, or
+        none was found within limit_s.
+    """
+    found = candidates.best_fit(inst)
+    rng = random.Random(seed)
+    for _ in range(8):
+        if found is not None:
+            return found
+        found = candidates.random_fit(inst, rng)
+    return found if found is not None else _by_milp(inst, limit_s)
+
+
+def _by_milp(inst: instances.Instance, limit_s: float) -> np.ndarray:
+    """Multi-dimensional bin packing as a feasibility MILP (HiGHS)."""
+    rows, columns = np.nonzero(inst.allowed)
+    free = np.maximum(inst.free, 0.0)
+    free = free + instances.CAPACITY_EPS * np.maximum(1.0, free)
+    count = len(rows)
+    cover = sparse.csr_matrix((np.ones(count), (rows, np.arange(count))),
+                              shape=(inst.n_nodes, count))
+    constraints = [optimize.LinearConstraint(cover, 1, 1)]
+    for r in range(inst.demand.shape[1]):
+        room = sparse.csr_matrix(
+            (inst.demand[rows, r], (columns, np.arange(count))),
+            shape=(inst.n_hosts, count))
+        constraints.append(optimize.LinearConstraint(room, -np.inf,
+                                                     free[:, r]))
+    result = optimize.milp(
+        np.zeros(count), integrality=np.ones(count),
+        bounds=optimize.Bounds(0, 1), constraints=constraints,
+        options={'time_limit': max(0.05, limit_s)})
+    if result.x is None:
+        proved = result.status == _INFEASIBLE
+        raise exception.PlacementInfeasible(
+            what=f'{len(inst.node_of_vm)} VMs on {inst.n_hosts} hosts',
+            why=('capacities and constraints exclude every assignment'
+                 if proved else 'none was found within the time budget'))
+    assign = np.full(inst.n_nodes, -1, dtype=np.int64)
+    chosen = result.x > 0.5
+    assign[rows[chosen]] = columns[chosen]
+    return assign

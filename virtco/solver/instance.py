@@ -1,0 +1,390 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A placement problem as arrays, with everything exact done to it.
+
+VMs that an affinity group ties together become one *node*, an anti-affinity
+group becomes one more resource of which a host has ``max_per_host``, pinned
+VMs become terminals, and hosts that cannot be needed are dropped
+(:mod:`virtco.solver.reduction`). What remains is one model for hose, racks
+and Choreo's pipes: *ports*, each with a time per byte, that the bytes
+between two hosts pass.
+
+Ports are numbered egress of host m = m, ingress = M + m, rack uplink
+2M + q, rack downlink 2M + Q + q, pair (a, b) = 2M + 2Q + aM + b.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from virtco import exception
+from virtco.model import snapshot
+from virtco.solver import reduction
+from virtco.solver import validation
+from virtco import units
+
+#: Stands for 1/0 where arithmetic must stay finite: a port of no bandwidth
+#: costs this many times what the slowest real port costs.
+ZERO_RATE_PENALTY = 1e6
+#: Slack when capacities are compared, relative to the capacity.
+CAPACITY_EPS = 1e-9
+
+
+@dataclasses.dataclass(frozen=True)
+class Instance:
+    """Arrays of one problem; n nodes, M hosts, P ports, R resources.
+
+    :ivar host_index: index in ``problem.hosts`` of every kept host.
+    :ivar node_vms: VM indices of every node.
+    :ivar node_of_vm: node of every VM.
+    :ivar fixed: host of a pinned node, else -1; shape (n,).
+    :ivar demand: shape (n, R), 0 for pinned nodes.
+    :ivar free: shape (M, R), after the pinned nodes took theirs.
+    :ivar allowed: shape (n, M), bool.
+    :ivar arcs: per coflow (src nodes, dst nodes, bytes), merged.
+    :ivar s_per_byte: shape (P,); inf for a port of no bandwidth.
+    :ivar rack_of: shape (M,), -1 for none.
+    :ivar pipe: whether the pair ports exist.
+    :ivar active_bytes: shape (A, P), rows in order of rising isolated CCT.
+    :ivar active_cct_s: shape (A,), isolated.
+    :ivar floor_s: shape (A + 1,), the prefix CCT of the first i active
+        coflows on the dropped hosts.
+    """
+
+    problem: snapshot.PlacementProblem
+    host_index: np.ndarray
+    node_vms: tuple[tuple[int, ...], ...]
+    node_of_vm: np.ndarray
+    fixed: np.ndarray
+    demand: np.ndarray
+    free: np.ndarray
+    allowed: np.ndarray
+    arcs: tuple[tuple[np.ndarray, np.ndarray, np.ndarray], ...]
+    s_per_byte: np.ndarray
+    rack_of: np.ndarray
+    n_racks: int
+    pipe: bool
+    active_bytes: np.ndarray
+    active_cct_s: np.ndarray
+    floor_s: np.ndarray
+
+    @property
+    def n_nodes(self) -> int:
+        return len(self.node_vms)
+
+    @property
+    def n_hosts(self) -> int:
+        return len(self.host_index)
+
+    @property
+    def movable(self) -> np.ndarray:
+        return np.flatnonzero(self.fixed < 0)
+
+    def host_name(self, host: int) -> str:
+        return self.problem.hosts[self.host_index[host]].name
+
+    def port_name(self, port: int) -> str:
+        m, q = self.n_hosts, self.n_racks
+        if port < 2 * m:
+            way = 'egress' if port < m else 'ingress'
+            return f'{self.host_name(port % m)} {way}'
+        if port < 2 * m + 2 * q:
+            way = 'up' if port < 2 * m + q else 'down'
+            return f'{self.problem.racks[(port - 2 * m) % q].name} {way}'
+        a, b = divmod(port - 2 * m - 2 * q, m)
+        return f'{self.host_name(a)}->{self.host_name(b)}'
+
+    def to_hosts(self, assign: np.ndarray) -> tuple[str, ...]:
+        """Host names per VM of an assignment of nodes."""
+        return tuple(self.host_name(assign[node])
+                     for node in self.node_of_vm)
+
+    def fits(self, assign: np.ndarray) -> bool:
+        """Whether an assignment keeps every hard constraint."""
+        nodes = np.arange(self.n_nodes)
+        if (assign < 0).any() or not self.allowed[nodes, assign].all():
+            return False
+        used = np.zeros_like(self.free)
+        np.add.at(used, assign, self.demand)
+        slack = CAPACITY_EPS * np.maximum(1.0, np.abs(self.free))
+        return bool(((used <= self.free + slack) | (used <= 0)).all())
+
+
+def build(problem: snapshot.PlacementProblem, *,
+          reduce: bool = True) -> Instance:
+    """Check a problem and turn it into arrays.
+
+    :param reduce: drop the hosts that cannot be needed.
+    :raises virtco.exception.Invalid: for NaN, negative or dangling input.
+    :raises virtco.exception.PlacementInfeasible: where a single VM or pin
+        already shows that no placement exists.
+    """
+    validation.check(problem)
+    if problem.vms and not problem.hosts:
+        raise exception.PlacementInfeasible(
+            what=f'{len(problem.vms)} VMs', why='there are no hosts')
+    index = {host.name: i for i, host in enumerate(problem.hosts)}
+    node_vms, node_of_vm = _merge_affinity(problem)
+    fixed = _pins(problem, index, node_vms)
+    allowed = _allowed(problem, index, node_vms, fixed)
+    demand, free = _capacities(problem, index, node_vms, node_of_vm, fixed)
+    allowed &= _fits_alone(demand, free)
+    _check_hostless(problem, node_vms, allowed)
+    active = _active(problem, index)
+    hose = _hose_s_per_byte(problem)
+    order = np.argsort(_isolated_s(active, hose), kind='stable')
+    active = active[order]
+    if problem.pair_rate_bps is None and reduce and problem.hosts:
+        keep = reduction.needed_hosts(
+            free, hose.reshape(2, -1), active, allowed, fixed,
+            _rack_ids(problem))
+    else:
+        keep = np.arange(len(problem.hosts))
+    return _assemble(problem, keep, node_vms, node_of_vm, fixed, demand,
+                     free, allowed, active, hose)
+
+
+def _merge_affinity(problem: snapshot.PlacementProblem
+                    ) -> tuple[tuple[tuple[int, ...], ...], np.ndarray]:
+    root = list(range(len(problem.vms)))
+
+    def find(vm: int) -> int:
+        while root[vm] != vm:
+            vm = root[vm]
+        return vm
+
+    for group in problem.server_groups:
+        if group.policy == snapshot.GroupPolicy.AFFINITY:
+            for vm in group.members[1:]:
+                root[find(vm)] = find(group.members[0])
+    sets: dict[int, list[int]] = {}
+    for vm in range(len(problem.vms)):
+        sets.setdefault(find(vm), []).append(vm)
+    node_vms = tuple(tuple(vms) for vms in sets.values())
+    node_of_vm = np.zeros(len(problem.vms), dtype=np.int64)
+    for node, vms in enumerate(node_vms):
+        node_of_vm[list(vms)] = node
+    return node_vms, node_of_vm
+
+
+def _pins(problem: snapshot.PlacementProblem, index: dict[str, int],
+          node_vms: tuple[tuple[int, ...], ...]) -> np.ndarray:
+    fixed = np.full(len(node_vms), -1, dtype=np.int64)
+    for node, vms in enumerate(node_vms):
+        pins = {problem.vms[vm].pinned for vm in vms} - {None}
+        if len(pins) > 1:
+            raise exception.PlacementInfeasible(
+                what=problem.vms[vms[0]].name,
+                why='its affinity group is pinned to several hosts')
+        for pin in pins:
+            fixed[node] = index[str(pin)]
+    return fixed
+
+
+def _allowed(problem: snapshot.PlacementProblem, index: dict[str, int],
+             node_vms: tuple[tuple[int, ...], ...],
+             fixed: np.ndarray) -> np.ndarray:
+    allowed = np.ones((len(node_vms), len(index)), dtype=bool)
+    masks: dict[frozenset[str], np.ndarray] = {}
+
+    def mask(hosts: frozenset[str]) -> np.ndarray:
+        if hosts not in masks:
+            masks[hosts] = np.array([name in hosts for name in index],
+                                    dtype=bool)
+        return masks[hosts]
+
+    affine: dict[int, frozenset[str]] = {}
+    for group in problem.server_groups:
+        if (group.policy == snapshot.GroupPolicy.AFFINITY
+                and group.taken_hosts):
+            affine.update(dict.fromkeys(group.members, group.taken_hosts))
+    for node, vms in enumerate(node_vms):
+        for vm in vms:
+            if problem.vms[vm].pinned is not None:
+                continue
+            allowed[node] &= ~mask(problem.excluded_hosts)
+            hosts = problem.vms[vm].allowed
+            if hosts is not None:
+                allowed[node] &= mask(hosts)
+            if vm in affine:
+                allowed[node] &= mask(affine[vm])
+        if fixed[node] >= 0:
+            pin_allowed = allowed[node, fixed[node]]
+            allowed[node] = False
+            allowed[node, fixed[node]] = pin_allowed
+    return allowed
+
+
+def _capacities(problem: snapshot.PlacementProblem, index: dict[str, int],
+                node_vms: tuple[tuple[int, ...], ...],
+                node_of_vm: np.ndarray,
+                fixed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Demand (n, R') and free (M, R'); pinned demand already taken off."""
+    groups = [group for group in problem.server_groups
+              if group.policy == snapshot.GroupPolicy.ANTI_AFFINITY]
+    n_own = len(problem.resources)
+    free = np.zeros((len(index), n_own + len(groups)))
+    for m, candidate in enumerate(problem.hosts):
+        free[m, :n_own] = candidate.free
+    demand = np.zeros((len(node_vms), free.shape[1]))
+    taken = np.zeros_like(free)
+    for i, vm in enumerate(problem.vms):
+        node = node_of_vm[i]
+        if fixed[node] < 0:
+            demand[node, :n_own] += vm.demand
+        elif not (vm.pinned is not None and vm.counted):
+            taken[fixed[node], :n_own] += vm.demand
+    over = (taken > free * (1 + CAPACITY_EPS)) & (taken > 0)
+    if over.any():
+        host = problem.hosts[int(np.argwhere(over)[0][0])].name
+        raise exception.PlacementInfeasible(
+            what=f'the VMs pinned to {host}', why='they exceed its capacity')
+    free -= taken
+    for column, group in enumerate(groups, start=n_own):
+        free[:, column] = group.max_per_host
+        for taken_host in group.taken_hosts & index.keys():
+            free[index[taken_host], column] -= 1
+        for node in node_of_vm[list(group.members)]:
+            if fixed[node] < 0:
+                demand[node, column] += 1
+            else:
+                free[fixed[node], column] -= 1
+    return demand, free
+
+
+def _fits_alone(demand: np.ndarray, free: np.ndarray) -> np.ndarray:
+    slack = CAPACITY_EPS * np.maximum(1.0, np.abs(free))
+    fits = np.ones((len(demand), len(free)), dtype=bool)
+    for r in range(demand.shape[1]):
+        need = demand[:, r][:, None]
+        fits &= (need <= (free + slack)[:, r]) | (need <= 0)
+    return fits
+
+
+def _check_hostless(problem: snapshot.PlacementProblem,
+                    node_vms: tuple[tuple[int, ...], ...],
+                    allowed: np.ndarray) -> None:
+    hostless = np.flatnonzero(~allowed.any(axis=1))
+    if len(hostless):
+        raise exception.PlacementInfeasible(
+            what=f'VM {problem.vms[node_vms[hostless[0]][0]].name}',
+            why='no host that it may use has room for it')
+
+
+def _active(problem: snapshot.PlacementProblem,
+            index: dict[str, int]) -> np.ndarray:
+    m = len(index)
+    loads = np.zeros((len(problem.active), 2 * m))
+    for row, active in enumerate(problem.active):
+        for offset, entries in ((0, active.out_bytes), (m, active.in_bytes)):
+            for name, size_bytes in entries:
+                if name in index:
+                    loads[row, offset + index[name]] += size_bytes
+    return loads
+
+
+def _seconds(rates_bps: list[float]) -> np.ndarray:
+    rates = np.array(rates_bps, dtype=float)
+    with np.errstate(divide='ignore'):
+        return units.BITS_PER_BYTE / rates
+
+
+def _hose_s_per_byte(problem: snapshot.PlacementProblem) -> np.ndarray:
+    return _seconds([host.egress_bps for host in problem.hosts]
+                    + [host.ingress_bps for host in problem.hosts])
+
+
+def _isolated_s(loads: np.ndarray, s_per_byte: np.ndarray) -> np.ndarray:
+    if not loads.shape[1]:
+        return np.zeros(len(loads))
+    return times_s(loads, s_per_byte).max(axis=-1)
+
+
+def times_s(loads: np.ndarray, s_per_byte: np.ndarray) -> np.ndarray:
+    """loads * s_per_byte with 0 * inf = 0."""
+    with np.errstate(invalid='ignore'):
+        return np.where(loads > 0, loads * s_per_byte, 0.0)
+
+
+def _rack_ids(problem: snapshot.PlacementProblem) -> np.ndarray:
+    names = {rack.name: i for i, rack in enumerate(problem.racks)}
+    return np.array([names.get(host.rack or '', -1)
+                     for host in problem.hosts], dtype=np.int64)
+
+
+def _arcs(problem: snapshot.PlacementProblem, node_of_vm: np.ndarray
+          ) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray], ...]:
+    result = []
+    for coflow in problem.coflows:
+        merged: dict[tuple[int, int], float] = {}
+        for flow in coflow.flows:
+            key = int(node_of_vm[flow.src]), int(node_of_vm[flow.dst])
+            if key[0] != key[1] and flow.size_bytes > 0:
+                merged[key] = merged.get(key, 0.0) + flow.size_bytes
+        keys = np.array(sorted(merged), dtype=np.int64).reshape(-1, 2)
+        sizes = np.array([merged[key] for key in sorted(merged)])
+        result.append((keys[:, 0].copy(), keys[:, 1].copy(), sizes))
+    return tuple(result)
+
+
+def _assemble(problem: snapshot.PlacementProblem, keep: np.ndarray,
+              node_vms: tuple[tuple[int, ...], ...],
+              node_of_vm: np.ndarray, fixed: np.ndarray,
+              demand: np.ndarray, free: np.ndarray, allowed: np.ndarray,
+              active: np.ndarray, hose: np.ndarray) -> Instance:
+    m_all = len(problem.hosts)
+    position = np.full(m_all + 1, -1, dtype=np.int64)
+    position[keep] = np.arange(len(keep))
+    kept_ports = np.concatenate([keep, keep + m_all])
+    dropped = np.setdiff1d(np.arange(2 * m_all), kept_ports)
+    floor_s = np.zeros(len(active) + 1)
+    if len(dropped):
+        sums = np.cumsum(active[:, dropped], axis=0)
+        floor_s[1:] = times_s(sums, hose[dropped]).max(axis=1)
+    ports = _ports(problem, keep, hose[kept_ports])
+    loads = np.zeros((len(active), len(ports)))
+    loads[:, :len(kept_ports)] = active[:, kept_ports]
+    pipe_only = problem.pair_rate_bps is not None and not problem.hose_limits
+    racks = () if pipe_only else problem.racks
+    return Instance(
+        problem=problem, host_index=keep, node_vms=node_vms,
+        node_of_vm=node_of_vm, fixed=position[fixed], demand=demand,
+        free=free[keep], allowed=np.ascontiguousarray(allowed[:, keep]),
+        arcs=_arcs(problem, node_of_vm), s_per_byte=ports,
+        rack_of=(_rack_ids(problem)[keep] if racks
+                 else np.full(len(keep), -1, dtype=np.int64)),
+        n_racks=len(racks), pipe=problem.pair_rate_bps is not None,
+        active_bytes=loads, active_cct_s=_isolated_s(active, hose),
+        floor_s=floor_s)
+
+
+def _ports(problem: snapshot.PlacementProblem, keep: np.ndarray,
+           hose: np.ndarray) -> np.ndarray:
+    """Seconds per byte of every port of the kept hosts."""
+    pairs = problem.pair_rate_bps
+    if pairs is None:
+        return np.concatenate([hose, _rack_seconds(problem)])
+    names = [problem.hosts[i].name for i in keep]
+    hosts = [problem.hosts[i] for i in keep]
+    rates = [pairs.get((a, b), min(hosts[i].egress_bps,
+                                   hosts[j].ingress_bps))
+             for i, a in enumerate(names) for j, b in enumerate(names)]
+    if problem.hose_limits:
+        return np.concatenate(
+            [hose, _rack_seconds(problem), _seconds(rates)])
+    return np.concatenate([np.zeros_like(hose), _seconds(rates)])
+
+
+def _rack_seconds(problem: snapshot.PlacementProblem) -> np.ndarray:
+    return _seconds([rack.uplink_out_bps for rack in problem.racks]
+                    + [rack.uplink_in_bps for rack in problem.racks])

@@ -1,0 +1,295 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Drives the kernel: orders of coflows, chunks, restarts, the clock."""
+
+from collections.abc import Callable
+import random
+from typing import Any
+
+import numpy as np
+
+from virtco.model import snapshot
+from virtco.solver import compiled
+from virtco.solver import instance as instances
+from virtco.solver import kernel
+from virtco.solver import objectives
+
+#: More prefixes than this are merged, with weights, while searching.
+MAX_LEVELS = 24
+#: Moves between two looks at the clock, and at the order of coflows.
+CHUNK_MOVES = 20000
+CHUNKS_OF_ORDER = 12
+HOT = 0.3
+COLD = 0.01
+POLISH_HOT = 0.02
+ORDER_NOISE = 1.0
+#: With several coflows the small ones freeze at lower temperatures only.
+COLD_OF_MANY = 0.001
+
+
+class Searcher:
+    """Local search over one instance; holds buffers and the generator.
+
+    :param interpreted: run the kernel's source without numba.
+    """
+
+    def __init__(self, inst: instances.Instance,
+                 objective: snapshot.Objective, seed: int,
+                 interpreted: bool = not compiled.COMPILED):
+        self.inst = inst
+        self.objective = objective
+        self.interpreted = interpreted
+        self.random = np.array([_mix(seed)], dtype=np.int64)
+        self.order_random = random.Random(seed)
+        self.movable = inst.movable
+        self.moves_done = 0
+        finite = inst.s_per_byte[np.isfinite(inst.s_per_byte)]
+        worst = finite.max() if len(finite) and finite.max() > 0 else 1.0
+        self.s_per_byte = np.where(
+            np.isfinite(inst.s_per_byte), inst.s_per_byte,
+            worst * instances.ZERO_RATE_PENALTY)
+        self.adjacency = _adjacency(inst)
+
+    def is_single(self) -> bool:
+        """Whether the objective is t itself: one level, no order."""
+        return (self.objective == snapshot.Objective.ISOLATED
+                or (len(self.inst.arcs) <= 1
+                    and not len(self.inst.active_bytes)))
+
+    def evaluate(self, assign: np.ndarray) -> objectives.Evaluation:
+        return objectives.evaluate(self.inst, assign, self.objective)
+
+    def anneal(self, start: np.ndarray, moves: int, *, power: int = 3,
+               hot: float = HOT, in_time: Callable[[], bool] = lambda: True,
+               floor_s: float = 0.0,
+               ) -> tuple[np.ndarray, objectives.Evaluation]:
+        """Anneal from start; the best seen by the exact objective.
+
+        The run is cut into chunks, between which the clock is read and the
+        order of coflows is taken anew.
+
+        :param floor_s: stop when the objective reaches it.
+        """
+        current = start.copy()
+        best, value = start.copy(), self.evaluate(start)
+        if not len(self.movable) or self.inst.n_hosts < 2:
+            return best, value
+        chunks, cold = max(1, moves // CHUNK_MOVES), COLD
+        if not self.is_single():
+            cold = COLD_OF_MANY
+            chunks = max(CHUNKS_OF_ORDER, chunks)
+        ratio = cold / hot
+        for chunk in range(chunks):
+            if not in_time() or value.objective_s <= floor_s:
+                break
+            noise = ORDER_NOISE * max(0.0, 1 - 2 * chunk / chunks)
+            level, base, floor, weight = self.levels(
+                current, noise if hot >= HOT else 0.0)
+            graph, state = self._prepare(
+                current, self.s_per_byte, level, base, floor, weight,
+                np.full(len(weight), np.inf))
+            self._run(graph, state, power, max(1, moves // chunks),
+                      hot * ratio ** (chunk / chunks),
+                      hot * ratio ** ((chunk + 1) / chunks), floor_s)
+            current = np.array(state.assign, dtype=np.int64)
+            found = np.array(state.best, dtype=np.int64)
+            found_value = self.evaluate(found)
+            if _better(found_value, value):
+                best, value = found, found_value
+        return best, value
+
+    def least_cut(self, start: np.ndarray, moves: int) -> np.ndarray:
+        """Anneal on the total bytes between hosts alone."""
+        if not len(self.movable) or self.inst.n_hosts < 2:
+            return start.copy()
+        n_ports, n_hosts = len(self.s_per_byte), self.inst.n_hosts
+        # Every byte between hosts once, whatever the port.
+        once = np.where(np.arange(n_ports) < n_hosts, 1.0, 0.0)
+        graph, state = self._prepare(
+            start, once, np.zeros(len(self.inst.arcs), dtype=np.int64),
+            np.zeros((1, n_ports)), np.zeros(1), np.ones(1),
+            np.full(1, np.inf))
+        self._run(graph, state, 0, moves, HOT, COLD)
+        return np.array(state.best, dtype=np.int64)
+
+    def polish(self, start: np.ndarray, moves: int) -> np.ndarray:
+        """Use less of the network at the same objective.
+
+        Anneals on the sum of all ports' times while no level's maximum may
+        rise: what is left is for the coflows to come.
+        """
+        if not (len(self.movable) and self.inst.arcs) or (
+                self.inst.n_hosts < 2):
+            return start.copy()
+        level, base, floor, weight = self.levels(start)
+        loads = objectives.own_loads(self.inst, start)
+        totals = base.copy()
+        for coflow, row in zip(level, loads, strict=True):
+            totals[coflow:] += row
+        ceiling = np.maximum((totals * self.s_per_byte).max(axis=1), floor)
+        graph, state = self._prepare(
+            start, self.s_per_byte, level, base, floor, weight,
+            ceiling * (1 + 1e-12))
+        self._run(graph, state, 0, moves, POLISH_HOT, COLD_OF_MANY)
+        return np.array(state.best, dtype=np.int64)
+
+    def _run(self, graph: Any, state: Any, power: int, moves: int,
+             hot: float, cold: float, enough_s: float = 0.0) -> None:
+        function = (compiled.interpreted(kernel.anneal)
+                    if self.interpreted else kernel.anneal)
+        function(graph, state, power, moves, hot, cold, np.inf,
+                 _fixed_s(graph), enough_s)
+        self.moves_done += moves
+        self.random[0] = state.random[0]
+
+    def levels(self, assign: np.ndarray, noise: float = 0.0) -> tuple[
+            np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Level of each own coflow, base loads, floors and weights.
+
+        :param noise: of the own CCTs' logarithms while ordering: a run
+            keeps its order, so it must also try others than its start's.
+        """
+        inst = self.inst
+        n_active = len(inst.active_bytes)
+        if self.objective == snapshot.Objective.ISOLATED:
+            return (np.zeros(len(inst.arcs), dtype=np.int64),
+                    np.zeros((1, len(inst.s_per_byte))), np.zeros(1),
+                    np.ones(1))
+        loads = objectives.own_loads(inst, assign)
+        own_s = objectives.own_cct_s(inst, loads)
+        if noise > 0:
+            own_s = own_s * np.exp([self.order_random.gauss(0.0, noise)
+                                    for _ in own_s])
+        order = objectives.mrtf_order(inst, own_s)
+        first = int(np.flatnonzero(order >= n_active).min(initial=len(order)))
+        level = np.zeros(len(inst.arcs), dtype=np.int64)
+        base, floor = [], []
+        total = np.zeros(len(inst.s_per_byte))
+        seen = 0
+        for rank, who in enumerate(order):
+            if who < n_active:
+                total = total + inst.active_bytes[who]
+                seen += 1
+            else:
+                level[who - n_active] = rank - first
+            if rank >= first:
+                base.append(total)
+                floor.append(inst.floor_s[seen])
+        return _merge_levels(level, np.array(base), np.array(floor))
+
+    def _prepare(self, assign: np.ndarray, s_per_byte: np.ndarray,
+                 level: np.ndarray, base: np.ndarray, floor: np.ndarray,
+                 weight: np.ndarray, ceiling: np.ndarray
+                 ) -> tuple[Any, Any]:
+        inst = self.inst
+        start, node, coflow, out, into = self.adjacency
+        graph = kernel.Graph(
+            n=inst.n_nodes, n_hosts=inst.n_hosts,
+            n_resources=inst.demand.shape[1], n_racks=inst.n_racks,
+            n_ports=len(s_per_byte), n_levels=len(weight),
+            pipe=int(inst.pipe), movable=self.movable,
+            demand=inst.demand.ravel(),
+            allowed=inst.allowed.astype(np.uint8).ravel(),
+            rack_of=inst.rack_of, adj_start=start, adj_node=node,
+            adj_level=level[coflow] if len(coflow) else coflow,
+            adj_out=out, adj_in=into,
+            s_per_byte=s_per_byte,
+            base=np.ascontiguousarray(base.T).ravel(), floor_s=floor,
+            ceiling_s=ceiling, weight=weight)
+        state = _state(graph, assign, _room(inst, assign), self.random)
+        if self.interpreted:
+            return _listed(graph), _listed(state)
+        return graph, state
+
+
+def _better(a: objectives.Evaluation, b: objectives.Evaluation) -> bool:
+    return (a.objective_s, a.cct_s) < (b.objective_s, b.cct_s)
+
+
+def _fixed_s(g: kernel.Graph) -> float:
+    """The objective of the base loads alone."""
+    times = (np.array(g.base).reshape(g.n_ports, g.n_levels)
+             * np.array(g.s_per_byte)[:, None])
+    tops = np.maximum(times.max(axis=0), np.array(g.floor_s))
+    return float((tops * np.array(g.weight)).sum())
+
+
+def _mix(seed: int) -> int:
+    return (seed * 2654435761 + 0x9E3779B9) % 0xFFFFFFFF or 1
+
+
+def _room(inst: instances.Instance, assign: np.ndarray) -> np.ndarray:
+    free = np.maximum(inst.free, 0.0)
+    free = free + instances.CAPACITY_EPS * np.maximum(1.0, free)
+    np.subtract.at(free, assign, inst.demand)
+    return free.ravel()
+
+
+def _merge_levels(level: np.ndarray, base: np.ndarray, floor: np.ndarray
+                  ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """At most MAX_LEVELS levels; the last of each merged run stands for it.
+
+    Levels at which an own coflow enters are kept, since merging them would
+    put a coflow's bytes where they are not.
+    """
+    n_levels = len(floor)
+    if n_levels <= MAX_LEVELS:
+        return level, base, floor, np.ones(n_levels)
+    ends = np.unique(np.concatenate([
+        np.linspace(0, n_levels - 1, MAX_LEVELS).astype(np.int64),
+        level, np.maximum(level - 1, 0)]))
+    weight = np.diff(np.concatenate([[-1], ends])).astype(float)
+    return np.searchsorted(ends, level), base[ends], floor[ends], weight
+
+
+def _adjacency(inst: instances.Instance) -> tuple[np.ndarray, ...]:
+    """CSR rows of (neighbour, coflow, bytes out, bytes in) per node."""
+    entries: dict[tuple[int, int, int], list[float]] = {}
+    for c, (src, dst, size_bytes) in enumerate(inst.arcs):
+        for a, b, size in zip(src.tolist(), dst.tolist(),
+                              size_bytes.tolist(), strict=True):
+            entries.setdefault((a, b, c), [0.0, 0.0])[0] += size
+            entries.setdefault((b, a, c), [0.0, 0.0])[1] += size
+    keys = np.array(sorted(entries), dtype=np.int64).reshape(-1, 3)
+    sizes = np.array([entries[key] for key in sorted(entries)])
+    sizes = sizes.reshape(-1, 2)
+    start = np.searchsorted(keys[:, 0], np.arange(inst.n_nodes + 1))
+    return (start.astype(np.int64), keys[:, 1].copy(), keys[:, 2].copy(),
+            sizes[:, 0].copy(), sizes[:, 1].copy())
+
+
+def _state(g: kernel.Graph, assign: np.ndarray, free: np.ndarray,
+           generator: np.ndarray) -> kernel.State:
+    kk, ports = g.n_levels, g.n_ports
+
+    def ints(size: int) -> np.ndarray:
+        return np.zeros(size, dtype=np.int64)
+
+    return kernel.State(
+        assign=assign.astype(np.int64).copy(),
+        best=assign.astype(np.int64).copy(), free=free,
+        load=np.zeros(ports * kk), power_sum=np.zeros(kk),
+        power_top=np.zeros(kk), delta=np.zeros(kk), scale=np.ones(kk),
+        top_s=np.zeros(kk), top_port=ints(kk),
+        members=ints(g.n * g.n_hosts), n_members=ints(g.n_hosts),
+        place=np.full(g.n, -1, dtype=np.int64), touched=ints(ports),
+        mark=ints(ports), saved=np.zeros(ports * kk),
+        level_work=np.zeros(4 * kk), move_node=ints(kernel.MAX_MOVE_NODES),
+        move_from=ints(kernel.MAX_MOVE_NODES),
+        move_to=ints(kernel.MAX_MOVE_NODES), counts=ints(2),
+        random=generator.copy())
+
+
+def _listed(values: Any) -> Any:
+    return type(values)(*(value.tolist() if isinstance(value, np.ndarray)
+                          else value for value in values))

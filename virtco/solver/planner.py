@@ -1,0 +1,163 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The planner: a problem in, a valid placement with its certificate out.
+
+Pure: the clock is an argument, randomness comes from the seed. For one
+problem and seed the answer is the same unless the time budget cut the
+search short (a note says when it did).
+"""
+
+from collections.abc import Callable
+import math
+import time
+
+import numpy as np
+
+from virtco import exception
+from virtco.model import cluster
+from virtco.model import coflow
+from virtco.model import snapshot
+from virtco.solver import baselines
+from virtco.solver import bounds
+from virtco.solver import carving
+from virtco.solver import feasible
+from virtco.solver import instance as instances
+from virtco.solver import localsearch
+from virtco.solver import objectives
+from virtco.solver import ranking
+from virtco.solver import search
+from virtco.solver import smallgroup
+
+PLANNERS = ('virtco', *baselines.NAMES)
+
+
+def plan(problem: snapshot.PlacementProblem, *,
+         objective: snapshot.Objective = snapshot.Objective.ONLINE,
+         planner: str = 'virtco', seed: int = 0, budget_s: float = 1.0,
+         clock: Callable[[], float] = time.monotonic) -> snapshot.Plan:
+    """Place the movable VMs of a problem.
+
+    :param planner: one of :data:`PLANNERS`.
+    :param budget_s: time to spend; kept within 20 %.
+    :raises virtco.exception.PlacementInfeasible: when no placement keeps
+        the hard constraints.
+    :raises virtco.exception.Invalid: when the problem makes no sense.
+    """
+    if planner not in PLANNERS:
+        raise exception.Invalid(field='planner', value=planner,
+                                limit=f'one of {", ".join(PLANNERS)}')
+    if math.isnan(budget_s) or budget_s < 0:
+        raise exception.Invalid(field='budget_s', value=budget_s,
+                                limit='at least 0')
+    if planner == 'virtco':
+        inst, found = _search(problem, objective, seed, budget_s, clock)
+        return _answer(inst, objective, found.assign, found.lower_s,
+                       found.method, found.moves, found.notes)
+    return _baseline(problem, objective, planner, seed, budget_s, clock)
+
+
+def _baseline(problem: snapshot.PlacementProblem,
+              objective: snapshot.Objective, planner: str, seed: int,
+              budget_s: float, clock: Callable[[], float]) -> snapshot.Plan:
+    deadline = clock() + budget_s
+    inst = instances.build(problem, reduce=False)
+    notes: tuple[str, ...] = ()
+    iterations = 0
+    if planner == 'virtco-printed':
+        reduced, outcome = _search(
+            baselines.residual(problem), snapshot.Objective.ISOLATED, seed,
+            budget_s, clock)
+        assign = reduced.host_index[outcome.assign]
+        iterations, notes = outcome.moves, outcome.notes
+    else:
+        placed = baselines.place(planner, inst, seed)
+        if placed is None:
+            placed = feasible.any_placement(inst, seed, deadline - clock())
+            notes = (f'{planner} got stuck; any valid placement instead',)
+        assign = placed
+    until = clock() + search.BOUND_SHARE * budget_s
+    bound = bounds.anchored_sets(inst, math.inf, lambda: clock() < until)
+    return _answer(inst, objective, assign, bound.lower_s, planner,
+                   iterations, notes)
+
+
+def rank_hosts(problem: snapshot.PlacementProblem, plan: snapshot.Plan,
+               vm_index: int) -> tuple[snapshot.RankedHost, ...]:
+    """Every host of the problem for one VM, best first, infeasible last.
+
+    Exact: each host's objective and t are those of the placement in which
+    this VM (with its affinity group) goes there and the others stay.
+
+    :raises virtco.exception.Invalid: for a plan of another problem.
+    """
+    if not 0 <= vm_index < len(problem.vms):
+        raise exception.Invalid(field='vm_index', value=vm_index,
+                                limit=f'below {len(problem.vms)}')
+    inst = instances.build(problem, reduce=False)
+    names = {host.name: i for i, host in enumerate(problem.hosts)}
+    if len(plan.hosts) != len(problem.vms) or not set(plan.hosts) <= set(
+            names):
+        raise exception.Invalid(field='plan.hosts', value=plan.hosts,
+                                limit='one known host per VM')
+    assign = np.array([names[plan.hosts[vms[0]]] for vms in inst.node_vms],
+                      dtype=np.int64)
+    return ranking.rank(inst, plan.objective, assign, vm_index)
+
+
+def warm_up() -> None:
+    """Compile the kernels or load them from numba's cache on disk."""
+    hosts = tuple(cluster.Host(f'h{i}', (2.0,), 1e9, 1e9) for i in range(3))
+    vms = tuple(cluster.Vm(f'v{i}', (1.0,)) for i in range(4))
+    rows = [(0, 1, 4e8), (1, 2, 2e8), (2, 3, 3e8), (3, 0, 1e8)]
+    inst = instances.build(snapshot.PlacementProblem(
+        hosts, vms, (coflow.Coflow.from_flows('warm-up', 4, rows),)))
+    bound = bounds.anchored_sets(inst, math.inf, lambda: True)
+    carving.carve(inst, bound.lower_s, bound.order)
+    smallgroup.solve(inst)
+    smallgroup.enumerate_all(inst, math.inf)
+    start = feasible.any_placement(inst, 0, 1.0)
+    localsearch.Searcher(inst, snapshot.Objective.ISOLATED, 0).anneal(
+        start, 100)
+
+
+def _search(problem: snapshot.PlacementProblem,
+            objective: snapshot.Objective, seed: int, budget_s: float,
+            clock: Callable[[], float]
+            ) -> tuple[instances.Instance, search.Outcome]:
+    """Local search on the reduced problem; much time buys more moves."""
+    deadline = clock() + budget_s
+    inst = instances.build(problem)
+    effort = max(1.0, budget_s / search.USUAL_BUDGET_S)
+    return inst, search.Search(inst, objective, seed, deadline - clock(),
+                               clock, effort=effort).run()
+
+
+def _answer(inst: instances.Instance, objective: snapshot.Objective,
+            assign: np.ndarray, bound_s: float, method: str,
+            iterations: int = 0, notes: tuple[str, ...] = ()
+            ) -> snapshot.Plan:
+    value = objectives.evaluate(inst, assign, objective)
+    bound_s = min(bound_s, value.cct_s)
+    if value.cct_s <= bound_s:
+        gap = 0.0
+    elif bound_s > 0:
+        gap = value.cct_s / bound_s - 1
+    else:
+        gap = math.inf
+    return snapshot.Plan(
+        hosts=inst.to_hosts(assign), cct_s=value.cct_s,
+        coflow_cct_s=value.coflow_cct_s, objective=objective,
+        objective_s=value.objective_s, lower_bound_s=bound_s, gap=gap,
+        method=method, iterations=iterations,
+        bottleneck=(inst.port_name(value.port) if value.port >= 0
+                    else 'none'), notes=notes)

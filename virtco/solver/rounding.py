@@ -1,0 +1,58 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Capacity-safe rounding of a relaxation's shares.
+
+VirtCO's Algorithm 2 puts each VM on the host with its largest x_j^m, which
+breaks the slots of most instances. Here the largest share that still fits is
+taken first, over all VMs and hosts; among equal shares the host with more
+of the VM's traffic wins.
+"""
+
+import numpy as np
+
+from virtco.solver import candidates
+from virtco.solver import instance as instances
+
+
+def round_shares(inst: instances.Instance, share: np.ndarray
+                 ) -> np.ndarray | None:
+    """Hosts per node, or None when the nodes left over do not fit.
+
+    :param share: x_j^m, shape (n, M).
+    """
+    filler = candidates.Filler(inst)
+    bytes_between = candidates.traffic(inst)
+    left = set(np.flatnonzero(filler.assign < 0).tolist())
+    while left:
+        best, where = -1.0, (-1, -1)
+        for node in sorted(left):
+            hosts = filler.hosts_for(node)
+            if not len(hosts):
+                return None
+            pull = _pull(filler, node, bytes_between)
+            value = np.round(share[node, hosts], 6) + 1e-7 * pull[hosts]
+            if value.max() > best:
+                best = float(value.max())
+                where = node, int(hosts[value.argmax()])
+        filler.put(*where)
+        left.discard(where[0])
+    return filler.done()
+
+
+def _pull(filler: candidates.Filler, node: int,
+          bytes_between: np.ndarray) -> np.ndarray:
+    """Part of the node's traffic that is with nodes on each host."""
+    pull = np.zeros(filler.inst.n_hosts)
+    placed = np.flatnonzero(filler.assign >= 0)
+    np.add.at(pull, filler.assign[placed], bytes_between[node, placed])
+    return pull / max(float(bytes_between[node].sum()), 1e-300)

@@ -1,0 +1,101 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Independent groups of one problem, placed one after another.
+
+Groups that wait together share no traffic, only hosts. Placing them in the
+order of their bounds, each with the earlier ones running, is a good start
+for the joint search.
+"""
+
+from collections.abc import Callable
+import dataclasses
+
+import numpy as np
+
+from virtco.solver import bounds
+from virtco.solver import instance as instances
+from virtco.solver import objectives
+
+#: Places the movable nodes of one group.
+Place = Callable[[instances.Instance], np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Nodes that talk, and the coflows among them."""
+
+    nodes: np.ndarray
+    coflows: tuple[int, ...]
+
+
+def groups(inst: instances.Instance) -> list[Group]:
+    """Weakly connected groups; nodes without traffic are in none."""
+    root = np.arange(inst.n_nodes)
+    for src, dst, _size in inst.arcs:
+        if len(src):
+            nodes = np.union1d(src, dst)
+            merged = np.isin(root, root[nodes])
+            root[merged] = root[nodes[0]]
+    coflows: dict[int, list[int]] = {}
+    for c, (src, _dst, _size) in enumerate(inst.arcs):
+        if len(src):
+            coflows.setdefault(int(root[src[0]]), []).append(c)
+    return [Group(np.flatnonzero(root == r), tuple(cs))
+            for r, cs in sorted(coflows.items())]
+
+
+def place_in_order(inst: instances.Instance, parts: list[Group],
+                   order: list[int], place: Place) -> np.ndarray:
+    """Hosts per node; nodes in no group stay unplaced (-1)."""
+    assign = inst.fixed.copy()
+    free = inst.free.copy()
+    placed: list[np.ndarray] = []
+    for i in order:
+        part = parts[i]
+        sub = restrict(inst, part, free, placed)
+        hosts = place(sub)
+        assign[part.nodes] = hosts
+        np.subtract.at(free, hosts, sub.demand)
+        placed += list(objectives.own_loads(sub, hosts))
+    return assign
+
+
+def by_bound(inst: instances.Instance, parts: list[Group],
+             in_time: Callable[[], bool]) -> list[int]:
+    """Groups by rising lower bound."""
+    lower = [bounds.anchored_sets(restrict(inst, part, inst.free, []),
+                                  np.inf, in_time, growths=0).lower_s
+             for part in parts]
+    return sorted(range(len(parts)), key=lambda i: lower[i])
+
+
+def restrict(inst: instances.Instance, part: Group, free: np.ndarray,
+             placed: list[np.ndarray]) -> instances.Instance:
+    """One group's instance, with the placed loads among the active."""
+    row = np.full(inst.n_nodes, -1, dtype=np.int64)
+    row[part.nodes] = np.arange(len(part.nodes))
+    arcs = tuple((row[inst.arcs[c][0]], row[inst.arcs[c][1]],
+                  inst.arcs[c][2]) for c in part.coflows)
+    loads = np.concatenate([inst.active_bytes, np.array(placed).reshape(
+        -1, len(inst.s_per_byte))])
+    own_s = np.concatenate([inst.active_cct_s, objectives.own_cct_s(
+        inst, loads[len(inst.active_bytes):])])
+    order = np.argsort(own_s, kind='stable')
+    running = np.concatenate(
+        [[0], np.cumsum(order < len(inst.active_bytes))])
+    return dataclasses.replace(
+        inst, node_vms=tuple(inst.node_vms[j] for j in part.nodes),
+        fixed=inst.fixed[part.nodes], demand=inst.demand[part.nodes],
+        free=free, allowed=inst.allowed[part.nodes], arcs=arcs,
+        active_bytes=loads[order], active_cct_s=own_s[order],
+        floor_s=inst.floor_s[running])

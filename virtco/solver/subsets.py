@@ -1,0 +1,57 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Kernel of the exact subset dynamic programme, for at most 12 nodes.
+
+A host's own time depends on the set of nodes on it alone, so with f_m(S)
+the best bottleneck of placing exactly S on the first m hosts,
+
+    f_m(S) = min over T in S of max(f_{m-1}(S - T), time_m(T)).
+
+3^n steps per host; sets are bit masks.
+"""
+
+from typing import Any
+
+from virtco.solver import compiled
+
+
+@compiled.jit
+def solve(n: int, n_hosts: int, time: Any, value: Any, choice: Any,
+          before: Any) -> float:
+    """Fill value[S] and choice[m * 2 ** n + S]; the best bottleneck.
+
+    :param time: time_m(T) at m * 2 ** n + T, inf where T does not fit.
+    :param before: scratch of 2 ** n.
+    """
+    full = 1 << n
+    for s in range(full):
+        value[s] = time[s]
+        choice[s] = s
+    for m in range(1, n_hosts):
+        for s in range(full):
+            before[s] = value[s]
+        for s in range(full):
+            best = max(before[s], time[m * full])
+            chosen = 0
+            t = s
+            while t > 0:
+                mine = time[m * full + t]
+                if mine < best:
+                    rest = before[s ^ t]
+                    if rest < best:
+                        best = max(mine, rest)
+                        chosen = t
+                t = (t - 1) & s
+            value[s] = best
+            choice[m * full + s] = chosen
+    return value[full - 1]

@@ -1,0 +1,95 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Refuses placement problems that make no sense."""
+
+import math
+
+from virtco import exception
+from virtco.model import snapshot
+
+
+def check(problem: snapshot.PlacementProblem) -> None:
+    """Refuse what is not a problem at all.
+
+    :raises virtco.exception.Invalid: naming field, value and limit.
+    """
+    names = [host.name for host in problem.hosts]
+    n_resources = len(problem.resources)
+    for field, values in (('hosts', names),
+                          ('racks', [rack.name for rack in problem.racks])):
+        if len(set(values)) != len(values):
+            raise exception.Invalid(field=field, value=len(values),
+                                    limit='all names differ')
+    racks = {rack.name for rack in problem.racks}
+    for host in problem.hosts:
+        _check_vector(f'{host.name}.free', host.free, n_resources, None)
+        _check_rate(f'{host.name}.egress_bps', host.egress_bps)
+        _check_rate(f'{host.name}.ingress_bps', host.ingress_bps)
+        if racks and host.rack is not None and host.rack not in racks:
+            raise exception.Invalid(field=f'{host.name}.rack',
+                                    value=host.rack, limit='a known rack')
+    for rack in problem.racks:
+        _check_rate(f'{rack.name}.uplink_out_bps', rack.uplink_out_bps)
+        _check_rate(f'{rack.name}.uplink_in_bps', rack.uplink_in_bps)
+    for vm in problem.vms:
+        _check_vector(f'{vm.name}.demand', vm.demand, n_resources, 0.0)
+        if vm.pinned is not None and vm.pinned not in names:
+            raise exception.Invalid(field=f'{vm.name}.pinned',
+                                    value=vm.pinned, limit='a known host')
+    _check_traffic(problem)
+
+
+def _check_traffic(problem: snapshot.PlacementProblem) -> None:
+    for coflow in problem.coflows:
+        for flow in coflow.flows:
+            for vm in (flow.src, flow.dst):
+                if not 0 <= vm < len(problem.vms):
+                    raise exception.Invalid(
+                        field=f'{coflow.name}.flows', value=vm,
+                        limit=f'VM indices below {len(problem.vms)}')
+            _check_bytes(f'{coflow.name}.size_bytes', flow.size_bytes)
+    for active in problem.active:
+        for _host, size_bytes in active.out_bytes + active.in_bytes:
+            _check_bytes(f'{active.coflow_id}.bytes', size_bytes)
+    for pair, rate_bps in (problem.pair_rate_bps or {}).items():
+        _check_rate(f'pair_rate_bps{pair}', rate_bps)
+    for group in problem.server_groups:
+        for vm in group.members:
+            if not 0 <= vm < len(problem.vms):
+                raise exception.Invalid(
+                    field='server_groups.members', value=vm,
+                    limit=f'VM indices below {len(problem.vms)}')
+
+
+def _check_vector(field: str, values: tuple[float, ...], length: int,
+                  least: float | None) -> None:
+    if len(values) != length:
+        raise exception.Invalid(field=field, value=len(values),
+                                limit=f'{length} entries')
+    for value in values:
+        if math.isnan(value) or (least is not None and value < least):
+            raise exception.Invalid(
+                field=field, value=value,
+                limit='a number' if least is None else f'at least {least}')
+
+
+def _check_rate(field: str, rate_bps: float) -> None:
+    if math.isnan(rate_bps) or rate_bps < 0:
+        raise exception.Invalid(field=field, value=rate_bps,
+                                limit='a rate of at least 0')
+
+
+def _check_bytes(field: str, size_bytes: float) -> None:
+    if not math.isfinite(size_bytes) or size_bytes < 0:
+        raise exception.Invalid(field=field, value=size_bytes,
+                                limit='a finite number, at least 0')
