@@ -1,0 +1,157 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+import pytest
+
+from virtco.measure import hostrates
+
+RATE = st.floats(1e6, 1e10)
+
+
+def _pairs(egress, ingress, *, now_s=0.0, hosts=None):
+    """Noiseless readings of all pairs in the hose model."""
+    hosts = hosts or sorted(egress)
+    return [hostrates.PairRate(m, n, min(egress[m], ingress[n]), now_s)
+            for m, n in itertools.permutations(hosts, 2)]
+
+
+@st.composite
+def hoses(draw):
+    names = [f'h{i}' for i in range(draw(st.integers(2, 5)))]
+    return ({name: draw(RATE) for name in names},
+            {name: draw(RATE) for name in names})
+
+
+@given(hoses())
+def test_estimates_never_exceed_the_truth(hose):
+    egress, ingress = hose
+    rates = hostrates.estimate(_pairs(egress, ingress), 0.0)
+    assert set(rates) == set(egress)
+    for host, rate in rates.items():
+        assert rate.egress_bps <= egress[host]
+        assert rate.ingress_bps <= ingress[host]
+
+
+@given(hoses())
+def test_estimates_come_near_the_truth_once_a_peer_is_fast(hose):
+    egress, ingress = hose
+    rates = hostrates.estimate(_pairs(egress, ingress), 0.0)
+    for host, rate in rates.items():
+        peers = [name for name in egress if name != host]
+        if max(ingress[name] for name in peers) >= egress[host]:
+            assert rate.egress_bps >= egress[host] * 0.9
+        if max(egress[name] for name in peers) >= ingress[host]:
+            assert rate.ingress_bps >= ingress[host] * 0.9
+
+
+@given(hoses())
+def test_a_sure_estimate_is_the_truth(hose):
+    egress, ingress = hose
+    rates = hostrates.estimate(_pairs(egress, ingress), 0.0)
+    for host, rate in rates.items():
+        if rate.egress_confidence == 1.0:
+            assert rate.egress_bps == pytest.approx(egress[host], rel=0.1)
+        if rate.ingress_confidence == 1.0:
+            assert rate.ingress_bps == pytest.approx(ingress[host], rel=0.1)
+
+
+def test_one_slow_host_is_found_and_its_peers_are_not_blamed():
+    bps = {'a': 1e8, 'b': 5e7, 'c': 1e8, 'd': 1e8}
+    rates = hostrates.estimate(_pairs(bps, bps), 0.0)
+    assert rates['b'] == hostrates.HostRate(
+        egress_bps=5e7, ingress_bps=5e7, age_s=0.0, egress_confidence=1.0,
+        ingress_confidence=1.0)
+    for host in 'acd':
+        assert (rates[host].egress_bps, rates[host].ingress_bps) == (1e8, 1e8)
+        assert not rates[host].egress_lower_bound
+
+
+def test_slow_in_one_direction_only():
+    egress = {'a': 1e8, 'b': 5e7, 'c': 1e8}
+    ingress = {'a': 1e8, 'b': 1e8, 'c': 1e8}
+    rate = hostrates.estimate(_pairs(egress, ingress), 0.0)['b']
+    assert (rate.egress_bps, rate.ingress_bps) == (5e7, 1e8)
+
+
+def test_who_only_met_a_slow_peer_may_be_faster():
+    readings = [hostrates.PairRate('a', 'slow', 5e7, 0.0),
+                hostrates.PairRate('b', 'slow', 5e7, 0.0),
+                hostrates.PairRate('b', 'c', 1e8, 0.0)]
+    rates = hostrates.estimate(readings, 0.0)
+    assert rates['a'].egress_bps == 5e7
+    assert rates['a'].egress_lower_bound
+    assert rates['slow'].ingress_bps == 5e7
+    assert rates['slow'].ingress_confidence == 1.0
+    assert rates['slow'].egress_bps is None
+    assert rates['slow'].egress_confidence == 0.0
+
+
+def test_confidence_grows_with_the_peers_that_agree():
+    bps = dict.fromkeys('abcde', 1e8)
+    seen = [hostrates.estimate(_pairs(bps, bps, hosts='abcde'[:n]), 0.0)['a']
+            .egress_confidence for n in (2, 3, 5)]
+    assert seen == [0.5, 0.75, 1 - 0.5 ** 4]
+
+
+def test_a_link_that_got_slower_is_believed_after_a_few_readings():
+    bps = dict.fromkeys('abcdef', 1e8)
+    readings = _pairs(bps, bps)
+    for count, peer in enumerate('bcde', start=1):
+        readings.append(hostrates.PairRate('a', peer, 4e7, float(count)))
+        rate = hostrates.estimate(readings, float(count))['a']
+        assert rate.egress_bps == (4e7 if count == 4 else 1e8)
+    assert rate.egress_confidence == 1.0
+    assert rate.ingress_bps == 1e8
+
+
+def test_a_lower_bound_counts_only_where_it_is_higher():
+    readings = [hostrates.PairRate('a', 'b', 1e8, 0.0),
+                hostrates.PairRate('a', 'c', 2e7, 9.0, lower_bound=True)]
+    rate = hostrates.estimate(readings, 9.0)['a']
+    assert (rate.egress_bps, rate.egress_lower_bound) == (1e8, False)
+    readings[1] = hostrates.PairRate('a', 'c', 2e9, 9.0, lower_bound=True)
+    rate = hostrates.estimate(readings, 9.0)['a']
+    assert (rate.egress_bps, rate.egress_lower_bound) == (2e9, True)
+
+
+def test_noise_averages_out_at_the_top():
+    readings = [hostrates.PairRate('a', peer, bps, 0.0)
+                for peer, bps in zip('bcde', (9.8e7, 1e8, 1.02e8, 2e7),
+                                     strict=True)]
+    assert hostrates.estimate(readings, 0.0)['a'].egress_bps == 1e8
+
+
+def test_age_lowers_confidence_and_is_that_of_the_older_direction():
+    readings = [hostrates.PairRate('a', 'b', 1e8, 100.0),
+                hostrates.PairRate('b', 'a', 1e8, 40.0)]
+    rate = hostrates.estimate(readings, 100.0)['a']
+    assert rate.age_s == 60.0
+    assert rate.ingress_confidence < rate.egress_confidence
+    assert hostrates.confidence(hostrates.HALF_LIFE_S) == 0.5
+    assert hostrates.confidence(-5.0) == 1.0
+
+
+@given(hoses(), st.randoms())
+def test_the_order_of_the_readings_does_not_matter(hose, random):
+    readings = _pairs(*hose)
+    wanted = hostrates.estimate(readings, 0.0)
+    random.shuffle(readings)
+    assert hostrates.estimate(readings, 0.0) == wanted
+
+
+def test_nothing_measured_gives_nothing():
+    assert hostrates.estimate([], 0.0) == {}

@@ -1,0 +1,80 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+import pytest
+
+from virtco import exception
+from virtco.measure import rounds
+
+HOSTS = st.integers(0, 13).map(lambda n: [f'h{i}' for i in range(n)])
+
+
+@given(HOSTS)
+def test_every_ordered_pair_meets_exactly_once(hosts):
+    pairs = [pair for one in rounds.disjoint_rounds(hosts) for pair in one]
+    wanted = {(a, b) for a in hosts for b in hosts if a != b}
+    assert len(pairs) == len(wanted)
+    assert set(pairs) == wanted
+
+
+@given(HOSTS)
+def test_a_host_takes_part_once_per_round(hosts):
+    for one in rounds.disjoint_rounds(hosts):
+        busy = [host for pair in one for host in pair]
+        assert len(busy) == len(set(busy)) == len(hosts) // 2 * 2
+
+
+@pytest.mark.parametrize('n, n_rounds', [(0, 0), (1, 0), (2, 2), (3, 6),
+                                         (4, 6), (5, 10), (18, 34)])
+def test_number_of_rounds(n, n_rounds):
+    assert len(rounds.disjoint_rounds([str(i) for i in range(n)])) == n_rounds
+
+
+def test_two_rounds_give_both_directions():
+    forth, back = rounds.disjoint_rounds(['a', 'b', 'c', 'd'])[:2]
+    assert {host for pair in forth for host in pair} == set('abcd')
+    assert back == tuple((dst, src) for src, dst in forth)
+
+
+def test_a_host_named_twice_is_refused():
+    with pytest.raises(exception.Invalid, match='hosts: a is not'):
+        rounds.disjoint_rounds(['a', 'b', 'a'])
+
+
+def test_next_round_prefers_the_never_measured_then_the_oldest():
+    plan = ((('a', 'b'), ('c', 'd')), (('a', 'c'), ('b', 'd')))
+    assert rounds.next_round(plan, {}, freshness_s=60.0) == plan[0]
+    half = {('a', 'b'): 5.0, ('c', 'd'): 500.0}
+    assert rounds.next_round(plan, half, freshness_s=60.0) == plan[1]
+    ages = half | {('a', 'c'): 70.0, ('b', 'd'): 80.0}
+    assert rounds.next_round(plan, ages, freshness_s=60.0) == (('c', 'd'),)
+    fresh = dict.fromkeys(ages, 1.0)
+    assert rounds.next_round(plan, fresh, freshness_s=60.0) == ()
+
+
+@given(st.integers(2, 9), st.floats(1.0, 100.0))
+def test_asking_again_and_again_measures_every_pair(n, freshness_s):
+    plan = rounds.disjoint_rounds([str(i) for i in range(n)])
+    measured = {}
+    for step in range(len(plan)):
+        ages = {pair: (step - at) * 0.001 for pair, at in measured.items()}
+        for pair in rounds.next_round(plan, ages, freshness_s=freshness_s):
+            assert pair not in measured
+            measured[pair] = step
+    assert len(measured) == n * (n - 1)
+    assert rounds.next_round(plan, dict.fromkeys(measured, math.inf),
+                             freshness_s=freshness_s) == plan[0]

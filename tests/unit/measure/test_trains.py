@@ -1,0 +1,170 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+import math
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+import pytest
+
+from virtco.measure import trains
+
+FRAME = 1514
+PAYLOAD = 1472
+RATE = st.floats(1e6, 1e10)
+
+
+def _burst(rate_bps, n=200, *, bucket_bytes=0, line_bps=math.inf, granule=1,
+           lost=(), start_s=1000.0, sending_s=0.0):
+    """Arrivals behind a token bucket fed at line_bps in super-packets."""
+    arrivals = []
+    for seq in range(n):
+        sent_bytes = (seq // granule + 1) * granule * FRAME
+        time_s = max(sent_bytes * 8 / line_bps,
+                     (sent_bytes - bucket_bytes) * 8 / rate_bps)
+        if seq not in lost:
+            arrivals.append((seq, start_s + time_s))
+    return trains.Burst(n, tuple(arrivals), sending_s)
+
+
+def _estimate(*bursts, **kwargs):
+    return trains.estimate(bursts, frame_bytes=FRAME, packet_bytes=PAYLOAD,
+                           **kwargs)
+
+
+@given(RATE, st.integers(20, 500), st.integers(1, 10))
+def test_evenly_spaced_packets_give_their_rate(rate_bps, n, n_bursts):
+    found = _estimate(*[_burst(rate_bps, n) for _ in range(n_bursts)])
+    assert found.rate_bps == pytest.approx(rate_bps, rel=1e-3)
+    assert found.throughput_bps == pytest.approx(
+        rate_bps * PAYLOAD / FRAME, rel=1e-3)
+    assert (found.loss, found.agrees, found.lower_bound) == (0, True, False)
+    assert found.bursts == n_bursts
+
+
+@given(RATE, st.integers(1, 16), st.integers(12, 40))
+def test_super_packets_do_not_bend_the_rate(rate_bps, granule, n_granules):
+    found = _estimate(_burst(rate_bps, granule * n_granules,
+                             granule=granule))
+    assert found.rate_bps == pytest.approx(rate_bps, rel=1e-3)
+    assert found.throughput_bps == pytest.approx(
+        rate_bps * PAYLOAD / FRAME, rel=1e-3)
+
+
+@given(RATE, st.floats(0, 0.2))
+def test_a_small_token_bucket_does_not_bend_the_rate(rate_bps, share):
+    found = _estimate(_burst(rate_bps, bucket_bytes=share * 200 * FRAME,
+                             line_bps=100 * rate_bps))
+    assert found.rate_bps == pytest.approx(rate_bps, rel=1e-3)
+    assert found.agrees
+
+
+@given(RATE, st.floats(0.4, 0.95))
+def test_a_large_token_bucket_is_noticed(rate_bps, share):
+    found = _estimate(_burst(rate_bps, bucket_bytes=share * 200 * FRAME,
+                             line_bps=100 * rate_bps))
+    assert not found.agrees
+
+
+@given(RATE, st.floats(1.0, 4.0))
+def test_a_bucket_that_holds_the_burst_shows_the_sender_only(rate_bps, share):
+    line_bps = 3 * rate_bps
+    found = _estimate(_burst(
+        rate_bps, bucket_bytes=share * 201 * FRAME, line_bps=line_bps,
+        sending_s=200 * FRAME * 8 / line_bps))
+    assert found.lower_bound
+    assert found.rate_bps == pytest.approx(line_bps, rel=1e-3)
+
+
+@given(RATE, st.integers(0, 60), st.integers(0, 60))
+def test_packets_lost_at_the_ends_are_put_right(rate_bps, head, tail):
+    n = 200
+    lost = {*range(head), *range(n - tail, n)}
+    found = _estimate(_burst(rate_bps, n, lost=lost))
+    loss = (head + tail) / n
+    assert found.loss == pytest.approx(loss)
+    assert found.rate_bps == pytest.approx(rate_bps, rel=1e-3)
+    assert found.throughput_bps == pytest.approx(
+        rate_bps * (1 - loss) * PAYLOAD / FRAME, rel=1e-3)
+
+
+def test_lost_packets_inside_lower_both_rates():
+    rng = random.Random(5)
+    bursts = [_burst(1e8, 2000, lost={seq for seq in range(2000)
+                                      if rng.random() < 0.1})
+              for _ in range(10)]
+    found = _estimate(*bursts)
+    assert found.loss == pytest.approx(0.1, abs=0.01)
+    assert found.rate_bps == pytest.approx(0.9e8, rel=0.02)
+    assert found.agrees
+
+
+def test_super_packets_lost_on_the_way_do_not_look_like_a_bucket():
+    rng = random.Random(7)
+    for _ in range(20):
+        lost = {16 * granule + k for granule in range(60)
+                if rng.random() < 0.15 for k in range(16)}
+        assert _estimate(_burst(1e8, 960, granule=16, lost=lost)).agrees
+
+
+def test_a_queue_that_overflows_does_not_look_like_a_bucket():
+    kept = [*range(90), *range(90, 2000, 20)]
+    arrivals = tuple((seq, k * FRAME * 8 / 1e8) for k, seq in enumerate(kept))
+    found = _estimate(trains.Burst(2000, arrivals))
+    assert found.agrees
+    assert found.rate_bps == pytest.approx(1e8)
+
+
+def test_lossy_paths_are_bound_by_the_tcp_formula():
+    burst = _burst(1e8, 200, lost={50, 150})
+    found = _estimate(burst, rtt_s=0.05)
+    assert found.throughput_bps == pytest.approx(
+        1460 * 8 * math.sqrt(1.5) / (0.05 * math.sqrt(0.01)))
+    assert found.rate_bps == pytest.approx(1e8, rel=0.02)
+    assert _estimate(burst).throughput_bps > found.throughput_bps
+    assert _estimate(_burst(1e8), rtt_s=0.05).throughput_bps > 9e7
+
+
+def test_one_disturbed_burst_does_not_count():
+    found = _estimate(*[_burst(1e8)] * 4, _burst(2e7))
+    assert found.rate_bps == pytest.approx(1e8)
+
+
+def test_time_waiting_in_the_own_queue_is_not_sending():
+    slow = 200 * FRAME * 8 / 1e8
+    assert _estimate(_burst(1e8, sending_s=slow)).lower_bound
+    assert not _estimate(_burst(1e8, sending_s=slow / 2)).lower_bound
+    assert not _estimate(_burst(1e8, sending_s=None)).lower_bound
+
+
+@pytest.mark.parametrize('bursts', [
+    [], [trains.Burst(200, ())], [trains.Burst(200, ((0, 1.0),))],
+    [trains.Burst(10, tuple((i, 1.0) for i in range(10)))],
+    [_burst(1e8, 4)],
+])
+def test_too_little_says_nothing(bursts):
+    assert _estimate(*bursts) is None
+
+
+@given(st.lists(st.tuples(st.integers(0, 99), st.integers(0, 10 ** 10)),
+                max_size=100))
+def test_any_arrivals_give_a_finite_answer_or_none(arrivals):
+    in_order = sorted(arrivals, key=lambda arrival: arrival[1])
+    burst = trains.Burst(100, tuple((seq, time_ns / 1e9)
+                                    for seq, time_ns in in_order), 0.1)
+    found = _estimate(burst, rtt_s=0.001)
+    if found is not None:
+        assert math.isfinite(found.rate_bps) and found.rate_bps > 0
+        assert math.isfinite(found.throughput_bps)
+        assert 0 <= found.loss <= 1

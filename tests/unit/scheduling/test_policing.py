@@ -1,0 +1,94 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import math
+
+import hypothesis
+from hypothesis import strategies as st
+import pytest
+
+from virtco import exception
+from virtco.scheduling import policing
+from virtco.scheduling.policing import Account
+from virtco.scheduling.policing import Report
+
+
+def test_within_the_allowance_nothing_is_owed():
+    account = policing.charge(Account(), [Report('a', 100, 120, 120)], 0.2)
+    assert not account.in_debt
+    assert policing.overrun_bytes(0, 1e12, 0.0) == 0.0
+
+
+def test_overrun_is_charged_once():
+    account = Account()
+    for sent, new in ((90, 90), (150, 60), (150, 0)):
+        account = policing.charge(account, [Report('a', 100, sent, new)], 0.2)
+    assert account.debt_bytes == pytest.approx(30)
+    assert policing.behind({'p': account}, {'a': 'p', 'b': 'q'}) == {'a'}
+
+
+def test_debt_is_paid_with_honest_bytes_from_behind():
+    account = Account(debt_bytes=50.0)
+    account = policing.charge(account, [Report('b', 100, 30, 30)], 0.2)
+    assert account.debt_bytes == 20.0
+    account = policing.charge(account, [Report('b', 100, 60, 30)], 0.2)
+    assert not account.in_debt
+
+
+def test_bytes_beyond_the_claim_do_not_pay():
+    account = policing.charge(Account(10.0), [Report('a', 10, 100, 90)], 0.0)
+    assert account.debt_bytes == pytest.approx(100.0)
+
+
+def test_raised_claim_stops_the_debt_but_forgives_nothing():
+    account = policing.charge(Account(), [Report('a', 10, 50, 50)], 0.0)
+    later = policing.charge(account, [Report('a', 1000, 60, 10)], 0.0)
+    assert (account.debt_bytes, later.debt_bytes) == (40.0, 30.0)
+
+
+def test_lowered_and_raised_claim_is_not_charged_twice():
+    account = policing.charge(Account(), [Report('a', 10, 50, 50)], 0.0)
+    account = policing.charge(account, [Report('a', 60, 50, 0)], 0.0)
+    account = policing.charge(account, [Report('a', 10, 50, 0)], 0.0)
+    assert account.debt_bytes == 40.0
+
+
+def test_forgotten_coflow_leaves_the_debt():
+    account = policing.charge(Account(), [Report('a', 10, 50, 50)], 0.0)
+    assert policing.forget(account, 'a') == Account(40.0, ())
+
+
+@pytest.mark.parametrize('claimed, sent, expected', [
+    (100, 0, 120), (100, 90, 30), (100, 120, 1), (100, 170, 50),
+    (0, 0, 10e6), (0, 3e9, 1e10)])
+def test_expected_remaining(claimed, sent, expected):
+    assert policing.expected_remaining_bytes(
+        claimed, sent, 0.2) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize('value', [-1.0, math.nan, math.inf])
+def test_bad_numbers(value):
+    with pytest.raises(exception.Invalid, match='new_bytes of a'):
+        policing.charge(Account(), [Report('a', 1, 1, value)], 0.0)
+
+
+@hypothesis.given(st.lists(st.floats(0, 1e9), min_size=1, max_size=20),
+                  st.floats(1, 1e9), st.floats(0, 1))
+def test_debt_of_one_coflow_is_its_overrun(news, claimed, beta):
+    """However the bytes are reported, in steps or at once."""
+    account, sent = Account(), 0.0
+    for new in news:
+        sent += new
+        account = policing.charge(
+            account, [Report('a', claimed, sent, new)], beta)
+    overrun = policing.overrun_bytes(claimed, sent, beta)
+    assert account.debt_bytes == pytest.approx(overrun, abs=1e-3)

@@ -1,0 +1,252 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import math
+
+import hypothesis
+from hypothesis import strategies as st
+import pytest
+
+from virtco import exception
+from virtco.model import live
+from virtco import scheduling
+from virtco.scheduling import policies
+
+HOSTS = ('a', 'b', 'c', 'd', 'e')
+ORDERED = [name for name, policy in policies.POLICIES.items()
+           if policy.sharing == policies.SHARE_MADD]
+
+
+def coflow(name, *flows, **kwargs):
+    return live.LiveCoflow(name, tuple(
+        live.LiveFlow(src, dst, bits / 8) for src, dst, bits in flows),
+        **kwargs)
+
+
+def unit_ports(hosts=HOSTS, rate_bps=1.0):
+    return [live.Port(host, rate_bps, rate_bps) for host in hosts]
+
+
+def by_id(schedule):
+    return {item.coflow_id: item for item in schedule.coflows}
+
+
+def rates_of(item):
+    return {(rate.src_host, rate.dst_host): rate.rate_bps
+            for rate in item.flow_rates}
+
+
+FIG1 = (coflow('C1', ('a', 'b', 5), ('b', 'c', 1), ('c', 'a', 2)),
+        coflow('C2', ('b', 'c', 1), ('c', 'b', 2)))
+
+
+@st.composite
+def situations(draw):
+    ports = [live.Port(host, draw(st.sampled_from([0.5, 1.0, 3.0])),
+                       draw(st.sampled_from([0.0, 0.7, 1.0, 2.0])))
+             for host in HOSTS]
+    pairs = [(src, dst) for src in HOSTS for dst in HOSTS]
+    coflows = []
+    for i in range(draw(st.integers(0, 5))):
+        chosen = draw(st.lists(st.sampled_from(pairs), min_size=0, max_size=8,
+                               unique=True))
+        flows = tuple(live.LiveFlow(src, dst, draw(st.floats(0, 1e6)))
+                      for src, dst in chosen)
+        coflows.append(live.LiveCoflow(
+            f'c{i}', flows, arrival_s=draw(st.floats(0, 10)),
+            served_s=draw(st.floats(0, 10)),
+            sent_bytes=draw(st.sampled_from([0.0, 10.0, 1e5])),
+            claimed_bytes=draw(st.sampled_from([0.0, 100.0])),
+            priority_class=draw(st.integers(-1, 2)),
+            weight=draw(st.sampled_from([0.5, 1.0, 4.0])),
+            n_flows=draw(st.integers(1, 20))))
+    return coflows, ports
+
+
+@hypothesis.settings(deadline=None, max_examples=120)
+@hypothesis.given(situations(), st.sampled_from(sorted(policies.POLICIES)),
+                  st.sampled_from([math.inf, 5.0]),
+                  st.sampled_from([math.inf, 0.1]))
+def test_rates_fit_and_conserve_work(situation, policy, theta_s, beta):
+    coflows, ports = situation
+    answer = scheduling.schedule(coflows, ports, policy=policy, now_s=10.0,
+                                 theta_s=theta_s, policing_beta=beta)
+    assert [item.rank for item in answer.coflows] == list(range(len(coflows)))
+    left = {('out', port.host): port.egress_bps for port in ports}
+    left |= {('in', port.host): port.ingress_bps for port in ports}
+    size = {key: value for key, value in left.items()}
+    wanting = []
+    for item in answer.coflows:
+        for rate in item.flow_rates:
+            assert rate.rate_bps >= 0
+            left['out', rate.src_host] -= rate.rate_bps
+            left['in', rate.dst_host] -= rate.rate_bps
+            wanting.append((('out', rate.src_host), ('in', rate.dst_host)))
+    assert all(left[key] >= -1e-6 * size[key] for key in left)
+    for src, dst in wanting:
+        assert left[src] <= 1e-6 * size[src] or left[dst] <= 1e-6 * size[dst]
+
+
+@hypothesis.settings(deadline=None, max_examples=60)
+@hypothesis.given(situations(), st.sampled_from(ORDERED))
+def test_first_coflow_ends_at_its_bottleneck(situation, policy):
+    """MADD: nothing of the head ends after its t, nothing need end before."""
+    coflows, ports = situation
+    hypothesis.assume(policy != 'fifo+')
+    answer = scheduling.schedule(coflows, ports, policy=policy, now_s=0.0)
+    head = next((item for item in answer.coflows
+                 if item.flow_rates and item.remaining_cct_s < math.inf),
+                None)
+    hypothesis.assume(head is not None and head.rank == 0)
+    remaining = {(flow.src_host, flow.dst_host): flow.remaining_bytes * 8
+                 for item in coflows if item.coflow_id == head.coflow_id
+                 for flow in item.flows}
+    slowest_s = max(remaining[pair] / rate
+                    for pair, rate in rates_of(head).items())
+    assert slowest_s == pytest.approx(head.remaining_cct_s, rel=1e-6)
+    assert head.predicted_end_s == pytest.approx(head.remaining_cct_s)
+
+
+def test_flows_of_a_madd_coflow_end_together():
+    """On full ports there is nothing to back-fill: exact MADD is left."""
+    item = coflow('x', ('a', 'b', 6), ('a', 'c', 3), ('d', 'b', 0.0))
+    wide = [live.Port('a', 1, 1), live.Port('b', 9, 2 / 3),
+            live.Port('c', 9, 1 / 3), live.Port('d', 9, 9)]
+    rates = rates_of(scheduling.schedule([item], wide, now_s=0).coflows[0])
+    assert rates == pytest.approx({('a', 'b'): 2 / 3, ('a', 'c'): 1 / 3})
+
+
+def test_figure_1_order_and_prediction():
+    answer = scheduling.schedule(FIG1, unit_ports(), now_s=100.0)
+    assert [item.coflow_id for item in answer.coflows] == ['C2', 'C1']
+    assert [item.remaining_cct_s for item in answer.coflows] == [2.0, 5.0]
+    # Both load a -> b's ingress: 2 for C2, then 5 for C1 (average 4.5).
+    assert [item.predicted_end_s for item in answer.coflows] == [102.0, 107.0]
+
+
+def test_mrtf_preempts_by_what_remains():
+    nearly_done = coflow('old', ('a', 'b', 1), sent_bytes=100)
+    small = coflow('new', ('a', 'b', 2), arrival_s=5)
+    first = scheduling.schedule([small, nearly_done], unit_ports(), now_s=5)
+    assert first.coflows[0].coflow_id == 'old'
+    first = scheduling.schedule([small, nearly_done], unit_ports(), now_s=5,
+                                policy='sebf')
+    assert first.coflows[0].coflow_id == 'new'
+
+
+def test_fifo_and_priority():
+    early = coflow('early', ('a', 'b', 9), arrival_s=1, priority_class=1)
+    late = coflow('late', ('a', 'b', 1), arrival_s=2)
+
+    def head(policy):
+        return scheduling.schedule([late, early], unit_ports(), now_s=3,
+                                   policy=policy).coflows[0].coflow_id
+    assert head('fifo') == head('fifo+') == 'early'
+    assert head('priority') == head('mrtf') == 'late'
+
+
+def test_fifo_plus_leaves_a_trickle():
+    items = [coflow(f'c{i}', ('a', 'b', 10), arrival_s=i) for i in range(4)]
+    answer = scheduling.schedule(items, unit_ports(), now_s=9, policy='fifo+')
+    rates = [item.flow_rates[0].rate_bps for item in answer.coflows]
+    assert rates == pytest.approx([0.91, 0.03, 0.03, 0.03])
+    many = [coflow(f'c{i}', ('a', 'b', 10), arrival_s=i) for i in range(101)]
+    answer = scheduling.schedule(many, unit_ports(), now_s=9, policy='fifo+')
+    assert answer.coflows[0].flow_rates[0].rate_bps == pytest.approx(0.5)
+    assert answer.coflows[9].flow_rates[0].rate_bps == pytest.approx(0.005)
+
+
+def test_weighted_fair_shares_by_weight():
+    items = [coflow('one', ('a', 'b', 10), weight=1.0),
+             coflow('three', ('a', 'c', 30), weight=3.0)]
+    answer = by_id(scheduling.schedule(items, unit_ports(), now_s=0,
+                                       policy='weighted-fair'))
+    assert rates_of(answer['one'])['a', 'b'] == pytest.approx(0.25)
+    assert rates_of(answer['three'])['a', 'c'] == pytest.approx(0.75)
+
+
+def test_fair_counts_vm_flows():
+    items = [coflow('thin', ('a', 'b', 10)),
+             coflow('wide', ('a', 'c', 30), n_flows=4)]
+    answer = by_id(scheduling.schedule(items, unit_ports(), now_s=0,
+                                       policy='fair'))
+    assert rates_of(answer['thin'])['a', 'b'] == pytest.approx(0.2)
+    assert rates_of(answer['wide'])['a', 'c'] == pytest.approx(0.8)
+
+
+def test_starving_coflows_share_the_front():
+    big = [coflow(f'big{i}', ('a', 'b', 100 + i)) for i in range(2)]
+    small = coflow('small', ('a', 'b', 1), arrival_s=60.0)
+    answer = scheduling.schedule([small, *big], unit_ports(), now_s=60.0,
+                                 theta_s=60.0)
+    assert [item.starving for item in answer.coflows] == [True, True, False]
+    assert [item.flow_rates[0].rate_bps for item in answer.coflows] == (
+        pytest.approx([0.5, 0.5, 0.0]))
+    again = scheduling.schedule([small, *big], unit_ports(), now_s=59.9,
+                                theta_s=60.0)
+    assert again.coflows[0].coflow_id == 'small'
+
+
+def test_offender_goes_behind_the_honest():
+    liar = coflow('liar', ('a', 'b', 1), claimed_bytes=100, sent_bytes=121)
+    honest = coflow('honest', ('a', 'b', 50), claimed_bytes=9)
+
+    def first(**kwargs):
+        return scheduling.schedule([liar, honest], unit_ports(), now_s=0,
+                                   **kwargs).coflows[0].coflow_id
+    assert first() == 'liar'
+    assert first(policing_beta=0.25) == 'liar'
+    assert first(policing_beta=0.2) == 'honest'
+    assert first(in_debt={'liar'}) == 'honest'
+
+
+def test_traffic_inside_a_host_is_free():
+    item = coflow('x', ('a', 'a', 5), ('a', 'b', 0))
+    answer = scheduling.schedule([item], unit_ports(), now_s=7.0).coflows[0]
+    assert (answer.remaining_cct_s, answer.predicted_end_s) == (0.0, 7.0)
+    assert answer.flow_rates == ()
+
+
+def test_dead_port_is_never_served():
+    ports = [live.Port('a', 1, 1), live.Port('b', 1, 0), live.Port('c', 1, 1)]
+    item = coflow('x', ('a', 'b', 5), ('a', 'c', 1))
+    answer = scheduling.schedule([item], ports, now_s=0.0).coflows[0]
+    assert answer.remaining_cct_s == answer.predicted_end_s == math.inf
+    assert rates_of(answer) == {('a', 'b'): 0.0, ('a', 'c'): 1.0}
+
+
+@pytest.mark.parametrize('field, change', [
+    ('policy', {'policy': 'fastest'}),
+    ('theta_s', {'theta_s': 0.0}),
+    ('theta_s', {'theta_s': math.nan}),
+    ('fifo_plus_share', {'fifo_plus_share': 1.1}),
+    ('host of coflow x', {'coflows': [coflow('x', ('a', 'zz', 1))]}),
+    ('remaining_bytes of coflow x',
+     {'coflows': [coflow('x', ('a', 'b', -1))]}),
+    ('remaining_bytes of coflow x',
+     {'coflows': [coflow('x', ('a', 'b', math.nan))]}),
+    ('weight of coflow x',
+     {'coflows': [coflow('x', ('a', 'b', 1), weight=0.0)]}),
+    ('coflow_id', {'coflows': [coflow('x'), coflow('x')]}),
+    ('ports', {'ports': unit_ports('aa')}),
+    ('egress_bps of a', {'ports': [live.Port('a', math.inf, 1)]}),
+])
+def test_bad_input_is_named(field, change):
+    arguments = {'coflows': FIG1, 'ports': unit_ports(), 'now_s': 0.0}
+    arguments |= change
+    with pytest.raises(exception.Invalid) as caught:
+        scheduling.schedule(**arguments)
+    assert caught.value.kwargs['field'] == field
+
+
+def test_nothing_to_schedule():
+    assert scheduling.schedule([], [], now_s=1.0) == live.Schedule(1.0, ())

@@ -1,0 +1,240 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""The coflow table: rates fit, numbers stay, entries are unambiguous."""
+
+import dataclasses
+import math
+
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from virtco.model import live
+from virtco import scheduling
+from virtco.table import coflow_table
+from virtco.table import edge_policy
+
+HOSTS = ['h0', 'h1', 'h2']
+EGRESS_BPS = 1e8
+
+
+def link(host):
+    return coflow_table.Link(host, EGRESS_BPS, EGRESS_BPS, 0.02 * EGRESS_BPS)
+
+
+def vm_flow(src, dst, size_bytes=1e6, src_vm=None, **kwargs):
+    return coflow_table.VmFlow(
+        src_vm=src_vm or f'vm-{src}', src_host=src,
+        src_ips=(f'10.0.0.{HOSTS.index(src)}',), dst_host=dst,
+        dst_ips=(f'10.0.0.{HOSTS.index(dst)}',), **kwargs), size_bytes
+
+
+@dataclasses.dataclass
+class Case:
+    """A coflow of the table, and what it has left per pair of hosts."""
+
+    coflow_id: str
+    table: coflow_table.TableCoflow
+    left: dict
+
+
+def table_coflow(name, *flows, dst_port=None):
+    left = {}
+    for flow, size_bytes in flows:
+        pair = flow.src_host, flow.dst_host
+        left[pair] = left.get(pair, 0) + size_bytes
+    return Case(name, coflow_table.TableCoflow.from_flows(
+        name, name.upper(), [flow for flow, _size in flows], dst_port), left)
+
+
+def schedule(coflows, capacity_bps=0.98 * EGRESS_BPS):
+    ports = [live.Port(h, capacity_bps, capacity_bps) for h in HOSTS]
+    return scheduling.schedule(
+        [live.LiveCoflow(c.coflow_id, tuple(
+            live.LiveFlow(*pair, left) for pair, left in c.left.items()))
+            for c in coflows], ports, now_s=0)
+
+
+def build(coflows, options=coflow_table.Options(), minors=None):
+    planned = schedule(coflows)
+    ranks = {c.coflow_id: c.rank for c in planned.coflows}
+    table = [c.table for c in coflows]
+    wanted = coflow_table.wanted_keys(table, ranks)
+    minors = {host: (minors or {}).get(host, coflow_table.Minors()).assign(
+        wanted.get(host, ()), 0, 10) for host in HOSTS}
+    return coflow_table.build_policies(
+        planned, table, {c.coflow_id: c.left for c in coflows},
+        [link(h) for h in HOSTS], minors, options), minors
+
+
+flows = st.builds(
+    lambda src, dst, size: vm_flow(src, dst, size),
+    st.sampled_from(HOSTS), st.sampled_from(HOSTS),
+    st.floats(1, 1e12))
+coflow_lists = st.lists(
+    st.lists(flows, min_size=1, max_size=6), max_size=14).map(
+        lambda found: [table_coflow(f'c{i}', *some)
+                       for i, some in enumerate(found)])
+
+
+@settings(deadline=None)
+@given(coflow_lists, st.booleans())
+def test_a_host_is_never_over_committed(coflows, work_conserving):
+    policies, _minors = build(coflows, coflow_table.Options(
+        work_conserving=work_conserving))
+    for policy in policies.values():
+        total = sum(c.rate_bps for c in policy.classes)
+        assert total <= (policy.egress_bps
+                         - policy.default_rate_bps) * (1 + 1e-9)
+        for one in policy.classes:
+            assert math.isclose(sum(d.weight for d in one.destinations), 1)
+            assert math.isclose(sum(d.rate_bps for d in one.destinations),
+                                one.rate_bps)
+            assert 0 < one.rate_bps <= one.ceil_bps * (1 + 1e-9)
+            assert one.ceil_bps <= policy.egress_bps
+            for child in one.destinations:
+                assert child.rate_bps > 0
+                assert child.host != policy.host
+
+
+@settings(deadline=None)
+@given(coflow_lists)
+def test_the_edge_takes_every_document(coflows):
+    policies, _minors = build(coflows)
+    for policy in policies.values():
+        assert edge_policy.EdgePolicy.from_dict(policy.to_dict()) == policy
+
+
+@settings(deadline=None)
+@given(coflow_lists)
+def test_minors_are_unique_and_stay(coflows):
+    policies, minors = build(coflows)
+    again, _minors = build(coflows[1:], minors=minors)
+    for host, policy in policies.items():
+        numbers = [c.minor for c in policy.classes] + [
+            d.minor for c in policy.classes for d in c.destinations]
+        assert len(set(numbers)) == len(numbers)
+        assert all(n >= coflow_table.FIRST_MINOR for n in numbers)
+        before = {c.coflow_id: c.minor for c in policy.classes}
+        for one in again[host].classes:
+            assert before[one.coflow_id] == one.minor
+
+
+def test_a_minor_is_free_again_after_the_grace():
+    minors = coflow_table.Minors().assign(['a', 'b'], 0, 10)
+    assert minors.taken == {'a': 0x10, 'b': 0x11}
+    soon = minors.assign(['b', 'c'], 5, 10)
+    assert soon.taken == {'a': 0x10, 'b': 0x11, 'c': 0x12}
+    late = soon.assign(['b', 'c', 'd'], 11, 10)
+    assert late.taken == {'b': 0x11, 'c': 0x12, 'd': 0x10}
+
+
+def test_more_coflows_than_minors_leave_the_last_in_the_default_class():
+    keys = [str(i) for i in range(coflow_table.LAST_MINOR)]
+    taken = coflow_table.Minors().assign(keys, 0, 10).taken
+    assert max(taken.values()) == coflow_table.LAST_MINOR
+    assert '0' in taken
+    assert keys[-1] not in taken
+
+
+def test_traffic_inside_a_host_has_no_class():
+    policies, _minors = build([table_coflow('a', vm_flow('h0', 'h0'),
+                                            vm_flow('h1', 'h0'))])
+    assert policies['h0'].classes == ()
+    assert [e.src_vm for e in policies['h1'].flows] == ['vm-h1']
+
+
+def test_a_pair_belongs_to_the_coflow_served_first():
+    small = table_coflow('small', vm_flow('h0', 'h1', 1e6))
+    large = table_coflow('large', vm_flow('h0', 'h1', 1e9))
+    policies, _minors = build([large, small])
+    assert [(e.coflow_id, e.dst_port) for e in policies['h0'].flows] == [
+        ('small', None)]
+
+
+def test_ports_tell_coflows_over_one_pair_apart():
+    first = table_coflow('a', vm_flow('h0', 'h1'), dst_port=5001)
+    second = table_coflow('b', vm_flow('h0', 'h1'), dst_port=5002)
+    policies, _minors = build([first, second])
+    assert {(e.coflow_id, e.dst_port) for e in policies['h0'].flows} == {
+        ('a', 5001), ('b', 5002)}
+
+
+def test_addresses_of_two_families_do_not_meet():
+    flow = coflow_table.VmFlow(
+        'v', 'h0', ('10.0.0.1', 'fd00::1'), 'h1', ('fd00::2', '10.0.0.2'))
+    policies, _minors = build([table_coflow('a', (flow, 1e6))])
+    assert {(e.src_ip, e.dst_ip) for e in policies['h0'].flows} == {
+        ('10.0.0.1', '10.0.0.2'), ('fd00::1', 'fd00::2')}
+
+
+def test_weights_follow_what_is_left_to_each_host():
+    policies, _minors = build([table_coflow(
+        'a', vm_flow('h0', 'h1', 25e6), vm_flow('h0', 'h2', 5e6))])
+    (one,) = policies['h0'].classes
+    assert {d.host: round(d.weight, 3) for d in one.destinations} == {
+        'h1': 0.833, 'h2': 0.167}
+    assert one.ceil_bps == one.rate_bps
+
+
+def test_work_conserving_classes_may_use_the_link():
+    policies, _minors = build(
+        [table_coflow('a', vm_flow('h0', 'h1'))],
+        coflow_table.Options(work_conserving=True))
+    (one,) = policies['h0'].classes
+    assert one.ceil_bps == one.destinations[0].ceil_bps == EGRESS_BPS
+
+
+def test_ranks_beyond_the_last_prio_share_it():
+    policies, _minors = build([
+        table_coflow(f'c{i:02}', vm_flow('h0', 'h1', 1e6 * (i + 1)))
+        for i in range(10)])
+    prios = [c.prio for c in policies['h0'].classes]
+    assert prios == [0, 1, 2, 3, 4, 5, 6, 7, 7, 7]
+
+
+def test_close_policies_are_not_news():
+    near = [table_coflow('a', vm_flow('h0', 'h1', 25e6),
+                         vm_flow('h0', 'h2', 5e6))]
+    moved = [table_coflow('a', vm_flow('h0', 'h1', 24.9e6),
+                          vm_flow('h0', 'h2', 5e6))]
+    other = [table_coflow('a', vm_flow('h0', 'h1', 5e6),
+                          vm_flow('h0', 'h2', 25e6))]
+    first, minors = build(near)
+    for coflows, expected in ((near, True), (moved, True), (other, False),
+                              ([], False)):
+        again, _minors = build(coflows, minors=minors)
+        assert coflow_table.is_close(first['h0'], again['h0'],
+                                     0.03) is expected
+    assert not coflow_table.is_close(
+        first['h0'], build(moved, minors=minors)[0]['h0'], 0)
+
+
+def test_being_allowed_to_borrow_is_news():
+    coflows = [table_coflow('a', vm_flow('h0', 'h1'))]
+    before, minors = build(coflows)
+    after, _minors = build(coflows, coflow_table.Options(
+        work_conserving=True), minors)
+    assert not coflow_table.is_close(before['h0'], after['h0'], 0.1)
+
+
+def test_receivers_are_told_when_they_want_to_know():
+    coflows = [table_coflow('a', vm_flow('h1', 'h2'), dst_port=5001),
+               table_coflow('b', vm_flow('h2', 'h1'), vm_flow('h2', 'h2'))]
+    quiet, _ = build(coflows)
+    assert not any(policy.received for policy in quiet.values())
+    told, _ = build(coflows, coflow_table.Options(protect_receivers=True))
+    one, two = f'10.0.0.{HOSTS.index("h1")}', f'10.0.0.{HOSTS.index("h2")}'
+    assert told['h2'].received == (
+        edge_policy.ReceivedPair(one, two, 5001),)
+    assert told['h1'].received == (edge_policy.ReceivedPair(two, one),)
+    assert not coflow_table.is_close(quiet['h1'], told['h1'], 0.1)

@@ -1,0 +1,125 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The constant component of rates that were measured several times.
+
+RPCA splits the TP-matrix N_A (one row per snapshot of all pairs) into a
+matrix of rank one, what the network is like in the long run, and a sparse
+one, what disturbed single readings (RPCA sections III and IV). With ten
+snapshots it finds the constant exactly while less than a tenth of the readings
+is disturbed; with a fifth, a tenth of the pairs is off by 17 % or more.
+"""
+
+import dataclasses
+
+import numpy as np
+from numpy import typing as npt
+
+from virtco import exception
+
+Matrix = npt.NDArray[np.float64]
+
+#: A reading that differs from the constant component by more than this share
+#: of it counts as an error.
+TOLERANCE = 0.1
+_MAX_ITERATIONS = 500
+_PRECISION = 1e-7
+_GROWTH = 1.5
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Constant:
+    """What several snapshots have in common.
+
+    :ivar rates: float array of shape (n_pairs,), in the unit of the input.
+    :ivar noise: Norm(N_E) = |N_E|_0 / |N_A|_0, the share of readings that
+        are errors; above 0.5 the rates are not worth following (section V).
+    """
+
+    rates: Matrix
+    noise: float
+
+
+def constant_component(snapshots: npt.ArrayLike) -> Constant:
+    """Split snapshots into what stays and what disturbs.
+
+    :param snapshots: array-like of shape (n_snapshots, n_pairs), finite and
+        not negative; the paper takes ten rows. One row is its own constant.
+    :raises virtco.exception.Invalid: for another shape or other values.
+    """
+    matrix = np.asarray(snapshots, dtype=np.float64)
+    if matrix.ndim != 2 or 0 in matrix.shape:
+        raise exception.Invalid(field='snapshots', value=matrix.shape,
+                                limit='a matrix with a row per snapshot')
+    if not np.all(np.isfinite(matrix)) or np.any(matrix < 0):
+        raise exception.Invalid(field='snapshots', value='some values',
+                                limit='finite and at least 0')
+    if len(matrix) == 1 or not np.any(matrix):
+        return Constant(matrix[0].copy(), 0.0)
+    low_rank, _ = decompose(matrix)
+    # All rows of N_D are the same: the row in the middle of the rank-one part.
+    rates = np.maximum(np.median(_rank_one(low_rank), axis=0), 0.0)
+    errors = np.abs(matrix - rates) > TOLERANCE * rates
+    return Constant(rates, float(np.count_nonzero(errors)
+                                 / np.count_nonzero(matrix)))
+
+
+def decompose(matrix: Matrix) -> tuple[Matrix, Matrix]:
+    """Minimise |D|_* + lambda |E|_1 subject to A = D + E.
+
+    By the inexact method of augmented Lagrange multipliers (Lin, Chen, Ma
+    2010) with lambda = 1 / sqrt(larger dimension).
+
+    :param matrix: A, not all zero.
+    :returns: (D of low rank, E sparse).
+    """
+    weight = 1 / np.sqrt(max(matrix.shape))
+    spectral = float(np.linalg.norm(matrix, 2))
+    size = float(np.linalg.norm(matrix))
+    multiplier = matrix / max(spectral, float(np.abs(matrix).max()) / weight)
+    penalty = 1.25 / spectral
+    sparse = np.zeros_like(matrix)
+    low_rank = np.zeros_like(matrix)
+    for _ in range(_MAX_ITERATIONS):
+        low_rank = _shrink_spectrum(matrix - sparse + multiplier / penalty,
+                                    1 / penalty)
+        sparse = _shrink(matrix - low_rank + multiplier / penalty,
+                         weight / penalty)
+        rest = matrix - low_rank - sparse
+        multiplier = multiplier + penalty * rest
+        penalty *= _GROWTH
+        if np.linalg.norm(rest) <= _PRECISION * size:
+            break
+    return low_rank, sparse
+
+
+def has_changed(expected_s: float, real_s: float, threshold: float) -> bool:
+    """Whether to measure anew: |t - t'| / t' above the threshold.
+
+    Algorithm 1, lines 4 to 9: t was measured, t' expected from the rates.
+    """
+    return abs(real_s - expected_s) > threshold * expected_s
+
+
+def _shrink(matrix: Matrix, by: float) -> Matrix:
+    return np.sign(matrix) * np.maximum(np.abs(matrix) - by, 0.0)
+
+
+def _shrink_spectrum(matrix: Matrix, by: float) -> Matrix:
+    left, values, right = np.linalg.svd(matrix, full_matrices=False)
+    return (left * np.maximum(values - by, 0.0)) @ right
+
+
+def _rank_one(matrix: Matrix) -> Matrix:
+    left, values, right = np.linalg.svd(matrix, full_matrices=False)
+    return values[0] * np.outer(left[:, 0], right[0])

@@ -1,0 +1,239 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The rate of a path from the arrival times of packet trains.
+
+A train is K bursts of B back-to-back packets (Choreo section 3.1). The edge
+modules import this module, so the standard library is all it needs.
+
+Two rates are told from the same arrivals:
+
+* :attr:`TrainRate.rate_bps`, how fast the bottleneck lets frames pass. The
+  first quarter of each burst is left out, because a token bucket lets as much
+  as it holds pass at the speed of the sender. Packets that a full queue drops
+  do not lower it. Host rates are made of it.
+* :attr:`TrainRate.throughput_bps`, what Choreo expects of a bulk TCP
+  connection: with losses, the narrower of two formulas.
+"""
+
+import bisect
+from collections.abc import Sequence
+import dataclasses
+import math
+import statistics
+
+from virtco import units
+
+#: Share of a burst that a token bucket may have let through early.
+SKIPPED = 0.25
+#: Segments of a burst may differ by so much from each other.
+AGREEMENT = 0.25
+#: A burst that took the sender this share of the time it took to arrive was
+#: slowed down by the sender rather than by the path.
+SENDER_LIMITED = 0.8
+#: A burst with fewer packets left after the first quarter is not used.
+MIN_PACKETS = 6
+#: C of the throughput formula of TCP, about sqrt(3/2).
+TCP_CONSTANT = math.sqrt(3 / 2)
+
+_SEGMENTS = 3
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Burst:
+    """What became of one burst.
+
+    :ivar sent: number of packets sent, B.
+    :ivar arrivals: (sequence number from 0, kernel timestamp in seconds) in
+        order of arrival. Packets that arrived in one super-packet share
+        their timestamp.
+    :ivar sending_s: time the sender needed for the burst, without the time
+        it waited for room in its own queue; None when unknown.
+    """
+
+    sent: int
+    arrivals: tuple[tuple[int, float], ...]
+    sending_s: float | None = None
+
+    @property
+    def span_s(self) -> float:
+        """From the first arrival to the last, 0 without arrivals."""
+        if not self.arrivals:
+            return 0.0
+        return self.arrivals[-1][1] - self.arrivals[0][1]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SegmentRate:
+    """Rate of a part of a burst.
+
+    :ivar arrived_bps: of the packets that arrived.
+    :ivar sent_bps: of the packets that left in that part, arrived or not.
+    """
+
+    arrived_bps: float
+    sent_bps: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TrainRate:
+    """Result of a train.
+
+    :ivar rate_bps: median over the bursts of the last-75 % rate, frames as
+        tc counts them.
+    :ivar throughput_bps: Choreo's estimate of TCP's throughput, payload.
+    :ivar loss: fraction of the packets that did not arrive.
+    :ivar lower_bound: the sender, not the path, was the limit.
+    :ivar agrees: successive segments of the bursts had the same rate. If not,
+        a token bucket or other traffic bent it: send longer bursts.
+    :ivar bursts: number of bursts that were used.
+    """
+
+    rate_bps: float
+    throughput_bps: float
+    loss: float
+    lower_bound: bool
+    agrees: bool
+    bursts: int
+
+
+def estimate(bursts: Sequence[Burst], *, frame_bytes: int, packet_bytes: int,
+             rtt_s: float | None = None) -> TrainRate | None:
+    """Estimate the rate of a path.
+
+    :param frame_bytes: size of one packet as tc counts it, with Ethernet and
+        IP headers.
+    :param packet_bytes: payload P of one packet.
+    :param rtt_s: see :func:`throughput_bps`.
+    :returns: None when too few packets arrived to say anything.
+    """
+    used = [(burst, segments) for burst in bursts
+            if (segments := segment_rates_bps(burst, frame_bytes))]
+    if not used:
+        return None
+    rates = [_last_part_bps(burst, frame_bytes) for burst, _ in used]
+    shares = [burst.sending_s / burst.span_s for burst, _ in used
+              if burst.sending_s is not None]
+    sent = sum(burst.sent for burst in bursts)
+    arrived = sum(len(burst.arrivals) for burst in bursts)
+    return TrainRate(
+        rate_bps=statistics.median(rates),
+        throughput_bps=throughput_bps(bursts, packet_bytes, rtt_s=rtt_s),
+        loss=max(0.0, 1 - arrived / sent),
+        lower_bound=bool(shares)
+        and statistics.median(shares) >= SENDER_LIMITED,
+        agrees=_agree([segments for _, segments in used]),
+        bursts=len(used))
+
+
+def segment_rates_bps(burst: Burst,
+                      frame_bytes: int) -> tuple[SegmentRate, ...]:
+    """Rates of three successive parts of what follows the first quarter.
+
+    Empty when the burst is too short, or arrived in too few pieces, to tell.
+    """
+    times = _times(burst)
+    start = _start(len(times))
+    if len(times) - start < MIN_PACKETS:
+        return ()
+    step = (len(times) - 1 - start) / _SEGMENTS
+    edges = [times[start + round(k * step)] for k in range(_SEGMENTS + 1)]
+    if any(begin_s >= end_s for begin_s, end_s in zip(edges, edges[1:])):
+        return ()
+    return tuple(_rate_between(burst, begin_s, end_s, frame_bytes)
+                 for begin_s, end_s in zip(edges, edges[1:]))
+
+
+def throughput_bps(bursts: Sequence[Burst], packet_bytes: int, *,
+                   rtt_s: float | None = None,
+                   mss_bytes: int = 1460) -> float:
+    """Choreo's estimate: min{P(N-1)(1-l)/T, MSS C / (RTT sqrt(l))}.
+
+    T is stretched by the average time per packet for each packet that is
+    missing at either end of a burst. Without a round-trip time or a loss the
+    second term, an upper bound, does not count.
+    """
+    packets = 0.0
+    total_s = 0.0
+    sent = 0
+    arrived = 0
+    for burst in bursts:
+        sent += burst.sent
+        arrived += len(burst.arrivals)
+        per_packet_s = _time_per_packet_s(burst)
+        if per_packet_s > 0:
+            packets += (burst.sent - 1) * len(burst.arrivals) / burst.sent
+            total_s += per_packet_s * (burst.sent - 1)
+    if total_s <= 0:
+        return 0.0
+    rate_bps = units.bytes_per_s_to_bps(packet_bytes * packets / total_s)
+    loss = 1 - arrived / sent
+    if rtt_s and loss > 0:
+        rate_bps = min(rate_bps, units.bytes_per_s_to_bps(
+            mss_bytes * TCP_CONSTANT / (rtt_s * math.sqrt(loss))))
+    return rate_bps
+
+
+def _time_per_packet_s(burst: Burst) -> float:
+    """Average time from one packet to the next, lost ones counted.
+
+    Packets that share the first timestamp took no measurable time, so the
+    count begins with the last of them.
+    """
+    if burst.span_s <= 0:
+        return 0.0
+    first_s = burst.arrivals[0][1]
+    first = max(seq for seq, time_s in burst.arrivals if time_s <= first_s)
+    last = max(seq for seq, _ in burst.arrivals)
+    return burst.span_s / (last - first) if last > first else 0.0
+
+
+def _start(n_arrived: int) -> int:
+    return math.ceil(n_arrived * SKIPPED)
+
+
+def _times(burst: Burst) -> list[float]:
+    return [time_s for _, time_s in burst.arrivals]
+
+
+def _last_part_bps(burst: Burst, frame_bytes: int) -> float:
+    times = _times(burst)
+    return _rate_between(burst, times[_start(len(times))], times[-1],
+                         frame_bytes).arrived_bps
+
+
+def _rate_between(burst: Burst, begin_s: float, end_s: float,
+                  frame_bytes: int) -> SegmentRate:
+    """Rate of what arrived after begin_s and not later than end_s."""
+    times = _times(burst)
+    begin = bisect.bisect_right(times, begin_s) - 1
+    end = bisect.bisect_right(times, end_s) - 1
+    n_sent = burst.arrivals[end][0] - burst.arrivals[begin][0]
+    per_packet_bps = units.bytes_per_s_to_bps(frame_bytes / (end_s - begin_s))
+    return SegmentRate(arrived_bps=(end - begin) * per_packet_bps,
+                       sent_bps=n_sent * per_packet_bps)
+
+
+def _agree(bursts: Sequence[tuple[SegmentRate, ...]]) -> bool:
+    """Whether the segments of the typical burst have the same rate.
+
+    A queue that overflows loses more of the late segments and losses on the
+    way some of any segment; a token bucket bends both rates.
+    """
+    return any(
+        max(typical) <= min(typical) * (1 + AGREEMENT)
+        for typical in (
+            [statistics.median(rate.arrived_bps for rate in segment)
+             for segment in zip(*bursts)],
+            [statistics.median(rate.sent_bps for rate in segment)
+             for segment in zip(*bursts)]))

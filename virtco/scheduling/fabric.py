@@ -1,0 +1,192 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Coflows on a non-blocking fabric as flat arrays, for the kernels.
+
+Ports 0 … H-1 are the hosts' egress, H … 2H-1 their ingress. Inside these
+arrays sizes are **bits** and rates bits per second. A coflow's remaining
+sizes are kept as ``base * scale``: MADD shrinks all flows of a coflow in
+proportion, which changes one number instead of all of them.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from virtco.scheduling import jit
+
+#: Flows of a row that are looked at together.
+WORD_BYTES = 8
+
+
+class Fabric(NamedTuple):
+    """C coflows with F flows over P ports; an *entry* is a coflow at a port.
+
+    :ivar cap: rate of each port, bps, shape (P,).
+    :ivar flow_ptr: flows of coflow c are flow_ptr[c] … flow_ptr[c+1]-1, sorted
+        by source and then destination port, shape (C+1,).
+    :ivar entry_ptr: entries of coflow c, egress ones first, shape (C+1,).
+    :ivar split: first ingress entry of each coflow, shape (C,).
+    :ivar src: entry of each flow's egress port, shape (F,).
+    :ivar dst: entry of each flow's ingress port, shape (F,).
+    :ivar base: remaining bits / scale, 0 when the flow has ended, shape (F,).
+    :ivar weight: of each flow in per-flow fair sharing, shape (F,).
+    :ivar owner: coflow of each flow, shape (F,).
+    :ivar port: port of each entry, shape (E,).
+    :ivar load: sum of base over the entry's flows, shape (E,).
+    :ivar alive: flows of the entry that have not ended, shape (E,).
+    :ivar first: first flow of an egress entry, shape (E,).
+    :ivar last: one past the last flow of an egress entry, shape (E,).
+    :ivar row_at: where an egress entry's row begins in row_alive, -1 for
+        an entry without a flow to each of its coflow's ingress entries once,
+        shape (E,).
+    :ivar row_alive: 1 per flow of such a row that has not ended, rows padded
+        with 0 to multiples of eight bytes.
+    :ivar row_words: the same memory, eight flows at a time.
+    :ivar skip: to find the next flow that has not ended, shape (F+1,); see
+        :func:`next_alive`.
+    :ivar scale: of each coflow, 1 at first, shape (C,).
+    """
+
+    cap: np.ndarray
+    flow_ptr: np.ndarray
+    entry_ptr: np.ndarray
+    split: np.ndarray
+    src: np.ndarray
+    dst: np.ndarray
+    base: np.ndarray
+    weight: np.ndarray
+    owner: np.ndarray
+    port: np.ndarray
+    load: np.ndarray
+    alive: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+    row_at: np.ndarray
+    row_alive: np.ndarray
+    row_words: np.ndarray
+    skip: np.ndarray
+    scale: np.ndarray
+
+
+class Demand(NamedTuple):
+    """Flows of one coflow by host index; equal shapes (f,).
+
+    :ivar bits: remaining size, above 0.
+    :ivar weight: number of VM-to-VM flows each stands for.
+    """
+
+    src_host: np.ndarray
+    dst_host: np.ndarray
+    bits: np.ndarray
+    weight: np.ndarray
+
+
+def build(cap: np.ndarray, demands: Sequence[Demand]) -> Fabric:
+    """Lay the demands out; ``cap`` is egress then ingress, shape (2H,)."""
+    n_ports = len(cap)
+    counts = np.array([len(demand.bits) for demand in demands], np.int64)
+    flow_ptr = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+    owner = np.repeat(np.arange(len(demands)), counts)
+    src = _column(demands, 0, np.int64)
+    dst = _column(demands, 1, np.int64) + n_ports // 2
+    bits = _column(demands, 2, np.float64)
+    weight = _column(demands, 3, np.float64)
+    order = np.lexsort((dst, src, owner))
+    src, dst, bits, weight = src[order], dst[order], bits[order], weight[order]
+    keys = np.concatenate((owner * n_ports + src, owner * n_ports + dst))
+    entries, index = np.unique(keys, return_inverse=True)
+    index = index.reshape(-1)
+    src_entry, dst_entry = index[:len(src)], index[len(src):]
+    n_entries = len(entries)
+    entry_ptr = np.searchsorted(entries,
+                                np.arange(len(demands) + 1) * n_ports)
+    first = np.searchsorted(src_entry, np.arange(n_entries))
+    last = np.searchsorted(src_entry, np.arange(n_entries), 'right')
+    split = np.searchsorted(
+        entries, np.arange(len(demands)) * n_ports + n_ports // 2)
+    row_at, row_alive = _rows(src_entry, dst_entry, entries // n_ports,
+                              entry_ptr[1:] - split)
+    return Fabric(
+        cap=np.ascontiguousarray(cap, np.float64), flow_ptr=flow_ptr,
+        entry_ptr=entry_ptr.astype(np.int64), split=split.astype(np.int64),
+        src=src_entry.astype(np.int32), dst=dst_entry.astype(np.int32),
+        base=bits, weight=weight, owner=owner.astype(np.int32),
+        port=(entries % n_ports).astype(np.int32),
+        load=np.bincount(index, np.concatenate((bits, bits)), n_entries),
+        alive=np.bincount(index, minlength=n_entries).astype(np.int32),
+        first=first.astype(np.int32), last=last.astype(np.int32),
+        row_at=row_at, row_alive=row_alive,
+        row_words=row_alive.view(np.uint64),
+        skip=np.arange(len(src) + 1), scale=np.ones(len(demands)))
+
+
+def _rows(src_entry: np.ndarray, dst_entry: np.ndarray,
+          entry_owner: np.ndarray, n_ingress: np.ndarray
+          ) -> tuple[np.ndarray, np.ndarray]:
+    """Rows with one flow to each destination that their coflow has."""
+    n_entries = len(entry_owner)
+    pairs = np.unique(src_entry * n_entries + dst_entry)
+    distinct = np.bincount(pairs // max(1, n_entries), minlength=n_entries)
+    flows = np.bincount(src_entry, minlength=n_entries)
+    whole = ((flows > 0) & (flows == distinct)
+             & (flows == n_ingress[entry_owner]))
+    length = np.where(whole, flows, 0)
+    padded = -(-length // WORD_BYTES) * WORD_BYTES
+    start = np.cumsum(padded) - padded
+    alive = np.zeros(int(padded.sum()), np.uint8)
+    for row, count in zip(start[whole], length[whole]):
+        alive[row:row + count] = 1
+    return np.where(whole, start, -1), alive
+
+
+@jit.compiled
+def next_alive(skip: np.ndarray, f: int) -> int:
+    """First flow from f on that has not ended (F when there is none).
+
+    Ended flows point past themselves; looking shortens the path.
+    """
+    while skip[f] != f:
+        skip[f] = skip[skip[f]]
+        f = skip[f]
+    return f
+
+
+def append(fabric: Fabric, demands: Sequence[Demand]) -> Fabric:
+    """A fabric with the demands behind those it has; nothing is shared."""
+    new = build(fabric.cap, demands)
+    n_flows, n_entries = len(fabric.base), len(fabric.port)
+    shift = {'flow_ptr': n_flows, 'entry_ptr': n_entries, 'src': n_entries,
+             'dst': n_entries, 'owner': len(fabric.scale), 'first': n_flows,
+             'last': n_flows, 'split': n_entries, 'skip': n_flows}
+    joined = {}
+    for name in Fabric._fields:
+        old, added = getattr(fabric, name), getattr(new, name)
+        if name.endswith('_ptr'):
+            added = added[1:]
+        elif name == 'skip':
+            old = old[:-1]
+        if name in shift:
+            added = added + np.array(shift[name], added.dtype)
+        joined[name] = np.concatenate((old, added))
+    joined['cap'] = fabric.cap
+    joined['row_at'] = np.concatenate((fabric.row_at, np.where(
+        new.row_at < 0, -1, new.row_at + len(fabric.row_alive))))
+    joined['row_words'] = joined['row_alive'].view(np.uint64)
+    return Fabric(**joined)
+
+
+def _column(demands: Sequence[Demand], which: int, dtype: type) -> np.ndarray:
+    if not demands:
+        return np.zeros(0, dtype)
+    return np.concatenate([demand[which] for demand in demands]).astype(dtype)

@@ -1,0 +1,50 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Who goes first."""
+
+import numpy as np
+
+from virtco.scheduling import jit
+from virtco.scheduling import policies
+
+
+@jit.compiled
+def sort(order: np.ndarray, level: np.ndarray, key: np.ndarray) -> None:
+    """Sort coflow indices by (level, key, index), in place.
+
+    Insertion sort: between two events an order hardly changes.
+    """
+    for i in range(1, len(order)):
+        c = order[i]
+        j = i - 1
+        while j >= 0:
+            d = order[j]
+            if level[d] < level[c] or (level[d] == level[c] and (
+                    key[d] < key[c] or (key[d] == key[c] and d < c))):
+                break
+            order[j + 1] = d
+            j -= 1
+        order[j + 1] = c
+
+
+def levels(policy: policies.Policy, classes: np.ndarray,
+           demoted: np.ndarray) -> np.ndarray:
+    """Coarse rank: operators' class first, offenders last within it.
+
+    :param classes: priority class of each coflow, lower goes first.
+    :param demoted: whether policing put the coflow behind honest ones.
+    """
+    level = demoted.astype(np.int64)
+    if policy.classes:
+        level += 2 * np.unique(classes, return_inverse=True)[1].reshape(-1)
+    return level

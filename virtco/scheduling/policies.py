@@ -1,0 +1,80 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The orders and ways of sharing an operator can choose from."""
+
+from typing import NamedTuple
+
+from virtco import exception
+
+# How coflows are ordered. The numbers go into the compiled kernels.
+BY_REMAINING = 0
+BY_WHOLE = 1
+BY_ARRIVAL = 2
+BY_QUEUE = 3
+
+# How rates follow from the order.
+SHARE_MADD = 0
+SHARE_COFLOWS = 1
+SHARE_FLOWS = 2
+SHARE_IN_ORDER = 3
+
+# What happens to what MADD leaves over.
+BACKFILL_NONE = 0
+BACKFILL_GREEDY = 1
+BACKFILL_MAX_MIN = 2
+
+
+class Policy(NamedTuple):
+    """A scheduling policy.
+
+    :ivar key: BY_…, what the order within a class goes by.
+    :ivar classes: whether operators' priority classes come first.
+    :ivar sharing: SHARE_…
+    :ivar trickle: whether those behind the head keep a small share (FIFO+).
+    :ivar summary: one line for help texts.
+    """
+
+    key: int
+    classes: bool
+    sharing: int
+    trickle: bool = False
+    summary: str = ''
+
+
+POLICIES = {
+    'mrtf': Policy(BY_REMAINING, True, SHARE_MADD, summary=(
+        'minimum remaining time first, with preemption (VirtCO Alg. 1)')),
+    'sebf': Policy(BY_WHOLE, True, SHARE_MADD, summary=(
+        'smallest effective bottleneck first (Varys)')),
+    'fifo': Policy(BY_ARRIVAL, False, SHARE_MADD, summary=(
+        'first in, first out')),
+    'fifo+': Policy(BY_ARRIVAL, False, SHARE_MADD, trickle=True, summary=(
+        'FIFO with a small share for those behind (Orchestra 7.4)')),
+    'priority': Policy(BY_ARRIVAL, True, SHARE_MADD, summary=(
+        'operators\' classes, FIFO within a class (Orchestra 7.4)')),
+    'weighted-fair': Policy(BY_ARRIVAL, True, SHARE_COFLOWS, summary=(
+        'weighted fair sharing between coflows (Orchestra 4)')),
+    'fair': Policy(BY_ARRIVAL, True, SHARE_FLOWS, summary=(
+        'max-min fair sharing between flows, as TCP does')),
+}
+
+
+def get(name: str) -> Policy:
+    """Look a policy up by name.
+
+    :raises virtco.exception.Invalid: for a name that is none.
+    """
+    if name not in POLICIES:
+        raise exception.Invalid(field='policy', value=name,
+                                limit='one of ' + ', '.join(POLICIES))
+    return POLICIES[name]

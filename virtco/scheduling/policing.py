@@ -1,0 +1,137 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Tenants are not trusted: who sends more than claimed, pays for it.
+
+A small claim buys an early turn. Up to the claim times 1 + beta a coflow is
+honest (beta covers what estimates get wrong). From there on it goes behind
+all honest coflows, and each byte of the overrun is owed: the payer (a project
+or a coflow, as the caller keys it) stays behind until it has sent as many
+bytes *from behind* that were honestly claimed. Starvation's threshold still
+holds for it. Raising the claim stops the debt from growing; it does not
+forgive what is owed.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+import math
+
+from virtco import exception
+
+
+def allowance_bytes(claimed_bytes: float, beta: float) -> float:
+    """What a coflow may send and still be honest; inf without a claim."""
+    if claimed_bytes <= 0:
+        return math.inf
+    return claimed_bytes * (1.0 + beta)
+
+
+def overrun_bytes(claimed_bytes: float, sent_bytes: float, beta: float
+                  ) -> float:
+    """Bytes sent beyond the allowance."""
+    return max(0.0, sent_bytes - allowance_bytes(claimed_bytes, beta))
+
+
+def expected_remaining_bytes(claimed_bytes: float, sent_bytes: float,
+                             beta: float, unhinted_bytes: float = 10e6
+                             ) -> float:
+    """Remaining size to schedule by, above 0 while a coflow is active.
+
+    Within the allowance what is left of it. Beyond it as much again as the
+    overrun, a fair guess for heavy-tailed sizes. Without a claim the limit of
+    the queue that it would be in under Aalo's discretised least attained
+    service, so that a small one is soon through and large ones take turns by
+    arrival, not byte by byte.
+
+    :param unhinted_bytes: limit of the first queue; each next is ten times
+        as long.
+    """
+    if claimed_bytes <= 0:
+        limit = unhinted_bytes
+        while limit <= sent_bytes:
+            limit *= 10
+        return limit
+    allowed = allowance_bytes(claimed_bytes, beta)
+    if sent_bytes < allowed:
+        return allowed - sent_bytes
+    return max(0.01 * claimed_bytes, sent_bytes - allowed)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Account:
+    """What a payer owes; ``overruns`` is what was charged per coflow."""
+
+    debt_bytes: float = 0.0
+    overruns: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def in_debt(self) -> bool:
+        return self.debt_bytes > 0.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Report:
+    """Bytes of one coflow since the last report.
+
+    :ivar sent_bytes: in all, ``new_bytes`` included.
+    """
+
+    coflow_id: str
+    claimed_bytes: float
+    sent_bytes: float
+    new_bytes: float
+
+
+def charge(account: Account, reports: list[Report], beta: float) -> Account:
+    """Book the payer's reports of one period.
+
+    Overruns that are new raise the debt; honestly claimed bytes pay it off
+    when the payer was already in debt, and so behind, in that period.
+
+    :raises virtco.exception.Invalid: for a negative or non-finite number.
+    """
+    overruns: dict[str, float] = dict(account.overruns)
+    owed, paid = 0.0, 0.0
+    for report in reports:
+        for field in ('claimed_bytes', 'sent_bytes', 'new_bytes'):
+            value = getattr(report, field)
+            if not (math.isfinite(value) and value >= 0):
+                raise exception.Invalid(
+                    field=f'{field} of {report.coflow_id}', value=value,
+                    limit='a finite number of bytes, at least 0')
+        overrun = overrun_bytes(report.claimed_bytes, report.sent_bytes, beta)
+        fresh = max(0.0, overrun - overruns.get(report.coflow_id, 0.0))
+        if overrun > 0:
+            overruns[report.coflow_id] = max(
+                overrun, overruns.get(report.coflow_id, 0.0))
+        owed += fresh
+        if account.in_debt:
+            paid += max(0.0, report.new_bytes - fresh)
+    return Account(max(0.0, account.debt_bytes - paid) + owed,
+                   tuple(sorted(overruns.items())))
+
+
+def forget(account: Account, coflow_id: str) -> Account:
+    """Drop a finished coflow's record; its debt stays."""
+    return Account(account.debt_bytes, tuple(
+        row for row in account.overruns if row[0] != coflow_id))
+
+
+def behind(accounts: Mapping[str, Account], payer_of: Mapping[str, str]
+           ) -> frozenset[str]:
+    """Coflows whose payer is in debt: ``in_debt`` of schedule().
+
+    :param payer_of: coflow id -> key into ``accounts``.
+    """
+    return frozenset(
+        coflow_id for coflow_id, payer in payer_of.items()
+        if payer in accounts and accounts[payer].in_debt)

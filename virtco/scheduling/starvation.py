@@ -1,0 +1,49 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""No coflow waits longer than theta without progress (VirtCO Alg. 1)."""
+
+from collections.abc import Iterable
+import math
+
+from virtco import exception
+from virtco.model import live
+
+
+def check_theta(theta_s: float) -> float:
+    """Return theta_s.
+
+    :raises virtco.exception.Invalid: unless it is above 0 (inf: never lift).
+    """
+    if math.isnan(theta_s) or theta_s <= 0:
+        raise exception.Invalid(field='theta_s', value=theta_s,
+                                limit='seconds above 0')
+    return theta_s
+
+
+def is_starving(coflow: live.LiveCoflow, now_s: float, theta_s: float
+                ) -> bool:
+    """Whether the coflow has gone theta_s without progress."""
+    waited_s = now_s - max(coflow.served_s, coflow.arrival_s)
+    return waited_s >= theta_s
+
+
+def next_check_s(coflows: Iterable[live.LiveCoflow], now_s: float,
+                 theta_s: float) -> float:
+    """When to schedule again at the latest so that theta holds.
+
+    The earliest time after ``now_s`` at which a coflow that makes no progress
+    from its ``served_s`` on starves; inf when there is none.
+    """
+    return min((start + theta_s for coflow in coflows
+                if (start := max(coflow.served_s, coflow.arrival_s))
+                + theta_s > now_s), default=math.inf)
