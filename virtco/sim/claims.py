@@ -1,0 +1,158 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Coflows whose claims are not the truth: liars, bad estimates, no hints.
+
+The production entry point, :func:`virtco.scheduling.schedule`, is called at
+each event with what a controller would know: the claim, and the bytes that
+the edges counted. The truth only decides when flows end.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import math
+
+from virtco.model import live
+from virtco import scheduling
+from virtco.scheduling import policing
+from virtco import units
+
+#: Longest time between two looks at the counters, seconds.
+REPORT_S = 1.0
+#: A flow with less than this left has ended.
+ENDED_BYTES = 1.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Claim:
+    """A coflow and what its tenant says about it.
+
+    :ivar flows: the truth.
+    :ivar claimed_bytes: 0 = no hint.
+    :ivar hint_delay_s: after the arrival; before it there is no hint.
+    """
+
+    coflow_id: str
+    project_id: str
+    arrival_s: float
+    flows: tuple[live.LiveFlow, ...]
+    claimed_bytes: float
+    hint_delay_s: float = 0.0
+
+    @property
+    def size_bytes(self) -> float:
+        return sum(flow.remaining_bytes for flow in self.flows)
+
+
+class _Active:
+    def __init__(self, claim: Claim):
+        self.claim = claim
+        self.left = {(f.src_host, f.dst_host): f.remaining_bytes
+                     for f in claim.flows}
+        self.sent_bytes = 0.0
+
+    def claimed_bytes(self, now_s: float) -> float:
+        known_s = self.claim.arrival_s + self.claim.hint_delay_s
+        return self.claim.claimed_bytes if now_s >= known_s else 0.0
+
+    def seen(self, now_s: float, beta: float) -> live.LiveCoflow:
+        """What the controller knows; proportions of the flows are right."""
+        claimed = self.claimed_bytes(now_s)
+        expected = policing.expected_remaining_bytes(
+            claimed, self.sent_bytes, beta)
+        factor = expected / sum(self.left.values())
+        return live.LiveCoflow(
+            self.claim.coflow_id, tuple(
+                live.LiveFlow(src, dst, left * factor)
+                for (src, dst), left in self.left.items()),
+            arrival_s=self.claim.arrival_s, served_s=now_s,
+            sent_bytes=self.sent_bytes, claimed_bytes=claimed,
+            project_id=self.claim.project_id)
+
+    def move(self, item: live.CoflowSchedule, dt_s: float) -> float:
+        """Send for dt_s; returns the bytes."""
+        before = self.sent_bytes
+        for rate in item.flow_rates:
+            pair = rate.src_host, rate.dst_host
+            sent = min(self.left[pair],
+                       units.bps_to_bytes_per_s(rate.rate_bps) * dt_s)
+            self.left[pair] -= sent
+            self.sent_bytes += sent
+            if self.left[pair] < ENDED_BYTES:
+                del self.left[pair]
+        return self.sent_bytes - before
+
+    def event_s(self, item: live.CoflowSchedule, claimed: float, beta: float
+                ) -> float:
+        """Until a flow ends or the allowance is used up."""
+        soonest_s = math.inf
+        total_bps = 0.0
+        for rate in item.flow_rates:
+            left = self.left[rate.src_host, rate.dst_host]
+            soonest_s = min(soonest_s,
+                            units.transfer_time_s(left, rate.rate_bps))
+            total_bps += rate.rate_bps
+        left = policing.allowance_bytes(claimed, beta) - self.sent_bytes
+        if 0 < left < math.inf:
+            soonest_s = min(soonest_s, units.transfer_time_s(
+                left + ENDED_BYTES, total_bps))
+        return soonest_s
+
+
+def simulate(claims: Sequence[Claim], ports: Sequence[live.Port], *,
+             beta: float = 0.1, policed: bool = True, policy: str = 'mrtf'
+             ) -> dict[str, float]:
+    """CCT of each coflow.
+
+    :param beta: overestimate, and tolerance of the policing.
+    :param policed: whether overruns have consequences.
+    """
+    todo = sorted(claims, key=lambda claim: claim.arrival_s, reverse=True)
+    active: dict[str, _Active] = {}
+    accounts: dict[str, policing.Account] = {}
+    ccts: dict[str, float] = {}
+    now_s = 0.0
+    while todo or active:
+        if not active:
+            now_s = max(now_s, todo[-1].arrival_s)
+        while todo and todo[-1].arrival_s <= now_s:
+            claim = todo.pop()
+            active[claim.coflow_id] = _Active(claim)
+        payers = {name: entry.claim.project_id
+                  for name, entry in active.items()}
+        made = scheduling.schedule(
+            [entry.seen(now_s, beta) for entry in active.values()], ports,
+            policy=policy, now_s=now_s,
+            policing_beta=beta if policed else math.inf,
+            in_debt=policing.behind(accounts, payers) if policed else ())
+        dt_s = REPORT_S
+        if todo:
+            dt_s = min(dt_s, todo[-1].arrival_s - now_s)
+        for item in made.coflows:
+            entry = active[item.coflow_id]
+            dt_s = min(dt_s, entry.event_s(
+                item, entry.claimed_bytes(now_s), beta))
+        now_s += dt_s
+        reports: dict[str, list[policing.Report]] = {}
+        for item in made.coflows:
+            entry = active[item.coflow_id]
+            new = entry.move(item, dt_s)
+            reports.setdefault(entry.claim.project_id, []).append(
+                policing.Report(item.coflow_id, entry.claimed_bytes(now_s),
+                                entry.sent_bytes, new))
+            if not entry.left:
+                ccts[item.coflow_id] = now_s - entry.claim.arrival_s
+                del active[item.coflow_id]
+        for project, rows in reports.items():
+            accounts[project] = policing.charge(
+                accounts.get(project, policing.Account()), rows, beta)
+    return ccts
