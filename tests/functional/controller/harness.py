@@ -1,0 +1,279 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""A real virtco-controller process, and pretended edges to report to it."""
+
+import contextlib
+import itertools
+import pathlib
+import re
+import secrets
+import signal
+import subprocess
+import sys
+import time
+import uuid
+
+import requests
+
+DEADLINE_S = 60
+MATRIX = '{"pattern": "shuffle", "senders": 2, "receivers": 2, "size": "1GB"}'
+
+
+def wait_for(check, deadline_s=DEADLINE_S, what='it'):
+    """Poll until ``check()`` is truthy; its value."""
+    deadline = time.monotonic() + deadline_s
+    while True:
+        value = check()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f'{what} did not happen'
+        time.sleep(0.02)
+
+
+class ControllerProcess:
+    """virtco-controller with a database of its own on loopback.
+
+    :param options: lines of configuration, ``{section: {name: value}}``.
+    """
+
+    def __init__(self, home, options=None, wrapper=()):
+        self.home = pathlib.Path(home)
+        self.config = self.home / 'virtco.conf'
+        self.log = self.home / 'log'
+        self.database = self.home / 'virtco.sqlite'
+        self.options = {'api': {'port': 0}, 'controller': {
+            'state_dir': self.home, 'flush_interval_s': 0.1,
+            'reap_interval_s': 0.2}}
+        for section, values in (options or {}).items():
+            self.options.setdefault(section, {}).update(values)
+        self.wrapper = list(wrapper)
+        self.process = None
+        self.url = None
+
+    def start(self, wait=True):
+        self.config.write_text(''.join(
+            f'[{section}]\n' + ''.join(f'{name} = {value}\n'
+                                       for name, value in values.items())
+            for section, values in self.options.items()))
+        self.log.write_text('')
+        with self.log.open('ab') as log:
+            self.process = subprocess.Popen(
+                [*self.wrapper, sys.executable, '-m',
+                 'virtco.cmd.controller', '--config-file',
+                 str(self.config)], stdout=log, stderr=log)
+        if wait:
+            self.url = 'http://127.0.0.1:' + wait_for(
+                self._port, what='the start')
+        return self
+
+    def tenant(self):
+        return Tenant(self)
+
+    def metrics(self):
+        text = requests.get(self.url + '/metrics', timeout=DEADLINE_S).text
+        return {name: float(value) for name, value in (
+            line.rsplit(' ', 1) for line in text.splitlines()
+            if not line.startswith('#'))}
+
+    def _port(self):
+        assert self.process.poll() is None, self.log.read_text()
+        found = re.search(r'Listening on .*, port (\d+)',
+                          self.log.read_text())
+        return found and found.group(1)
+
+    def stop(self, number=signal.SIGTERM):
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(number)
+            return self.process.wait(DEADLINE_S)
+        return None
+
+    def call(self, method, path, body=None, status=200, **kwargs):
+        response = requests.request(method, self.url + path, json=body,
+                                    timeout=DEADLINE_S, **kwargs)
+        assert status in (None, response.status_code), response.text
+        return response.json() if response.content else None
+
+    def log_text(self):
+        return self.log.read_text()
+
+
+class Tenant:
+    """One test's own project, hosts and instances on a shared controller.
+
+    Numbers name instances, ``h0``, ``h1``, … hosts; both are this tenant's.
+    """
+
+    # Unlike those of other runs over the same database.
+    _numbers = itertools.count(secrets.randbelow(2 ** 40))
+
+    def __init__(self, controller):
+        self.controller = controller
+        self.number = next(self._numbers)
+        self.project = f'project-{self.number}'
+        self.call = controller.call
+
+    def instance(self, number):
+        return str(uuid.UUID(int=(self.number << 32) + number))
+
+    def host(self, name):
+        return f'{name}.{self.number}'
+
+    def name(self, host):
+        return host and host.partition('.')[0]
+
+    def place(self, number, name='a', matrix=MATRIX, status='planned',
+              **changes):
+        body = placement(number, name, matrix, **changes)
+        body.setdefault('project_id', self.project)
+        for offer in body['hosts']:
+            offer['host'] = offer['node'] = self.host(offer['host'])
+        group = body['server_group']
+        if group is not None:
+            group['members'] = [self.instance(n) for n in group['members']]
+            group['hosts'] = [self.host(h) for h in group['hosts']]
+        answer = self.call('PUT', f'/v1/placements/{self.instance(number)}',
+                           body)
+        assert answer['status'] == status, answer
+        answer['host'] = self.name(answer['host'])
+        for entry in answer['hosts']:
+            entry['host'] = self.name(entry['host'])
+        return answer
+
+    def stored(self, number, status=200):
+        found = self.call('GET', f'/v1/placements/{self.instance(number)}',
+                          status=status)
+        return found | {name: self.name(found.get(name))
+                        for name in ('host', 'host_now')}
+
+    def notify(self, event_type, number, **data):
+        if data.get('host'):
+            data['host'] = self.host(data['host'])
+        return self.call('POST', '/v1/notifications', {
+            'event_type': event_type, 'payload': {'nova_object.data': {
+                'uuid': self.instance(number)} | data}}, 202)['changed']
+
+    def launch(self, n_vms, first=0, **changes):
+        """Place and build a group; the hosts by row."""
+        hosts = []
+        for i in range(n_vms):
+            hosts.append(self.place(first + i, launch_index=i,
+                                    num_instances=n_vms, **changes)['host'])
+            self.notify('instance.create.end', first + i, host=hosts[-1])
+        return hosts
+
+    def coflows(self, **params):
+        found = self.call('GET', '/v1/coflows', params={
+            'project_id': self.project} | params)['coflows']
+        for coflow in found:
+            coflow['hosts'] = [self.name(h) for h in coflow['hosts']]
+        return found
+
+    def coflow(self, name='a'):
+        return next(c for c in self.coflows() if c['name'] == name)
+
+    def events(self):
+        return self.call('GET', '/v1/events', params={
+            'project_id': self.project})['events']
+
+    def edges(self, hosts, **kwargs):
+        """One edge per host, with the ports of the group's rows."""
+        found = {host: Edge(self, host,
+                            [i for i, at in enumerate(hosts) if at == host],
+                            **kwargs) for host in sorted(set(hosts))}
+        for edge in found.values():
+            edge.report()
+        return found
+
+
+def placement(number, name='a', matrix=MATRIX, n_hosts=4, slots=2,
+              hosts=None, hints=None, **changes):
+    found = {} if name is None else {'virtco:coflow': name}
+    if name is not None and matrix is not None:
+        found['virtco:tm'] = matrix
+    offers = hosts if hosts is not None else {
+        f'h{i}': slots for i in range(n_hosts)}
+    return {
+        'user_id': 'u1',
+        'display_name': f'{name}-{number}', 'reservation_id': f'r-{name}',
+        'launch_index': number, 'num_instances': 1,
+        'hints': found | (hints or {}), 'metadata': {},
+        'flavor': {'vcpus': 1, 'memory_mb': 512, 'disk_gb': 1},
+        'server_group': None,
+        'hosts': [{'host': host, 'node': host,
+                   'free': {'vcpus': free, 'memory_mb': 65536,
+                            'disk_gb': 900}}
+                  for host, free in offers.items()]} | changes
+
+
+class Edge:
+    """Reports like an edge module, with counters the test sets."""
+
+    def __init__(self, tenant, host, vms=(), link_bps=1e8):
+        self.tenant = tenant
+        self.name = tenant.host(host)
+        self.vms = list(vms)
+        self.link_bps = link_bps
+        self.epoch = f'epoch-{self.name}'
+        self.sent = {}
+        self.uplink = 0
+        self.generation = 0
+        self.backlogs = {}
+
+    def count(self, coflow_id, wire_bytes, dst=None):
+        self.uplink += wire_bytes
+        counts = self.sent.setdefault(coflow_id, {})
+        counts[dst] = counts.get(dst, 0) + wire_bytes
+
+    def report(self, **changes):
+        body = {
+            'boot_id': 'b', 'epoch': self.epoch,
+            'applied_generation': self.generation,
+            'link': {'dev': 'uplink0', 'egress_bps': self.link_bps,
+                     'ingress_bps': self.link_bps},
+            'probe': {'address': '10.0.0.1', 'port': 7472},
+            'ports': [{'vm': self.tenant.instance(n), 'dev': f'tap{n}',
+                       'mac': '02:00:00:00:00:01', 'ips': [f'10.1.0.{n}']}
+                      for n in self.vms],
+            'coflows': [{'coflow_id': name, 'sent_bytes': sum(
+                counts.values()), 'drops': 0,
+                'backlog_bytes': self.backlogs.get(name, 0),
+                'destinations': [
+                    {'host': self.tenant.host(dst), 'sent_bytes': value}
+                    for dst, value in counts.items() if dst is not None]}
+                for name, counts in self.sent.items()],
+            'pairs': [], 'uplink_sent_bytes': self.uplink,
+            'default_sent_bytes': 0, 'health': 'ok', 'error': None,
+            'cpu_s': 0.1} | changes
+        self.tenant.call('PUT', f'/v1/hosts/{self.name}/report', body, 204)
+
+    def policy(self, wait_s=0, newer_than=None):
+        headers = {}
+        if newer_than is not None:
+            headers = {'If-None-Match': f'"{newer_than}"',
+                       'Prefer': f'wait={wait_s}'}
+        response = requests.get(
+            f'{self.tenant.controller.url}/v1/hosts/{self.name}/policy',
+            headers=headers, timeout=DEADLINE_S)
+        if response.status_code != 200:
+            return None
+        found = response.json()
+        assert response.headers['ETag'] == f'"{found["generation"]}"'
+        return found
+
+
+@contextlib.contextmanager
+def running(home, options=None, wrapper=()):
+    process = ControllerProcess(home, options, wrapper)
+    try:
+        yield process.start()
+    finally:
+        process.stop(signal.SIGKILL)

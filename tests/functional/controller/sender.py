@@ -1,0 +1,36 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Sends notifications to a message bus, one per line of its input."""
+
+import json
+import sys
+
+from oslo_config import cfg
+import oslo_messaging
+
+
+def main():
+    conf = cfg.ConfigOpts()
+    conf([])
+    oslo_messaging.set_transport_defaults('nova')
+    notifier = oslo_messaging.Notifier(
+        oslo_messaging.get_notification_transport(conf, sys.argv[1]),
+        'nova-compute:h1', driver='messagingv2',
+        topics=['versioned_notifications'], retry=3)
+    for line in sys.stdin:
+        priority, event_type, payload = json.loads(line)
+        getattr(notifier, priority)({}, event_type, payload)
+        print('sent', flush=True)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,159 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Bad input: 400 that names field, value and limit; nothing half-written."""
+
+import json
+
+import pytest
+import requests
+
+from tests.functional.controller import harness
+
+REPORT = {'epoch': 'e', 'applied_generation': 0,
+          'link': {'egress_bps': 1e8, 'ingress_bps': 1e8},
+          'ports': [], 'coflows': [], 'uplink_sent_bytes': 0}
+MEASUREMENT = {'probe_id': 'p', 'src': 'a', 'dst': 'b', 'rate_bps': 1e8}
+
+
+def placement(**changes):
+    return harness.placement(0, project_id='p', **changes)
+
+
+def host(**changes):
+    return {'host': 'h', 'free': {'vcpus': 1, 'memory_mb': 1,
+                                  'disk_gb': 1}} | changes
+
+
+@pytest.mark.parametrize(('method', 'path', 'body', 'field'), [
+    ('PUT', '/v1/placements/u', {}, 'project_id'),
+    ('PUT', '/v1/placements/u', [], 'body'),
+    ('PUT', '/v1/placements/u', placement(flavor={}), 'flavor.vcpus'),
+    ('PUT', '/v1/placements/u', placement(hosts={}) | {'hosts': []},
+     'hosts'),
+    ('PUT', '/v1/placements/u', placement() | {'hosts': [host(host='a b')]},
+     'hosts[0].host'),
+    ('PUT', '/v1/placements/u', placement() | {'hosts': [host(free={
+        'vcpus': -1, 'memory_mb': 1, 'disk_gb': 1})]},
+     'hosts[0].free.vcpus'),
+    ('PUT', '/v1/placements/u', placement(num_instances=0), 'num_instances'),
+    ('PUT', '/v1/placements/u', placement(hints={'virtco:tm': 5}),
+     'hints.virtco:tm'),
+    ('PUT', '/v1/placements/' + 37 * 'u', placement(), 'instance_uuid'),
+    ('POST', '/v1/coflows', {'name': 'a', 'tm': []}, 'project_id'),
+    ('POST', '/v1/coflows', {'name': '', 'tm': []}, 'name'),
+    ('POST', '/v1/coflows', {'project_id': 'p', 'name': 'a',
+                             'tm': [[0, -1], [0, 0]]}, 'virtco:tm[0][1]'),
+    ('GET', '/v1/coflows?state=new', None, 'state'),
+    ('PATCH', '/v1/settings', {'order': 'mine'}, 'order'),
+    ('PATCH', '/v1/settings', {'colour': 'red'}, 'colour'),
+    ('PATCH', '/v1/settings', {}, 'body'),
+    ('PUT', '/v1/hosts/h/report', REPORT | {'epoch': ''}, 'epoch'),
+    ('PUT', '/v1/hosts/h/report', REPORT | {'link': {
+        'egress_bps': 0, 'ingress_bps': 1}}, 'link.egress_bps'),
+    ('PUT', '/v1/hosts/h/report', REPORT | {'coflows': [
+        {'coflow_id': 'a', 'sent_bytes': -5}]}, 'coflows[0].sent_bytes'),
+    ('PUT', '/v1/hosts/a%20b/report', REPORT, 'host'),
+    ('POST', '/v1/measurements', MEASUREMENT | {'rate_bps': 0}, 'rate_bps'),
+    ('POST', '/v1/measurements', MEASUREMENT | {'loss': 2}, 'loss'),
+    ('POST', '/v1/notifications', {'event_type': 'a'}, 'payload'),
+    ('POST', '/v1/plans', {'groups': [], 'hosts': [host()]}, 'groups'),
+])
+def test_an_offence_names_its_field(shared, method, path, body, field):
+    error = shared.call(method, path, body, 400)['error']
+    assert error['field'] == field, error
+    assert error['code'] in ('virtco.invalid', 'virtco.hint_invalid')
+    assert error['limit']
+    assert 'value' in error
+    assert field in error['detail']
+
+
+@pytest.mark.parametrize(('text', 'status', 'code'), [
+    (b'{', 400, 'virtco.malformed'),
+    (b'', 400, 'virtco.no_body'),
+    (b'\xff\xfe', 400, 'virtco.malformed'),
+    (b'{"order": NaN}', 400, 'virtco.invalid'),
+    (b'[' * 100_000, 400, 'virtco.invalid'),
+    (b'{"order": "\\ud800"}', 400, 'virtco.invalid'),
+    (b'{"order": "\\u0000"}', 400, 'virtco.invalid'),
+    (b'{"order": ' + b'9' * 5000 + b'}', 400, None),
+])
+def test_text_that_is_no_json(shared, text, status, code):
+    response = requests.patch(
+        shared.url + '/v1/settings', data=text, timeout=10,
+        headers={'Content-Type': 'application/json'})
+    assert response.status_code == status, response.text
+    if code is not None:
+        assert response.json()['error']['code'] == code
+
+
+def test_a_body_that_is_too_long(shared):
+    response = requests.patch(shared.url + '/v1/settings', timeout=60,
+                              data=b' ' * (5 * 1024 * 1024))
+    assert response.status_code == 413
+
+
+def test_what_is_not_there(shared):
+    for method, path, status in (
+            ('GET', '/v1/nothing', 404), ('GET', '/v1/coflows/no', 404),
+            ('PATCH', '/v1/coflows/no', 404),
+            ('DELETE', '/v1/coflows/no', 404),
+            ('GET', '/v1/placements/no', 404),
+            ('DELETE', '/v1/placements/no', 404),
+            ('DELETE', '/v1/settings', 405)):
+        body = {'state': 'done'} if method == 'PATCH' else None
+        error = shared.call(method, path, body, status)['error']
+        assert error['code'].startswith('virtco.')
+
+
+def test_half_a_request_writes_nothing(tenant):
+    body = harness.placement(0, project_id=tenant.project)
+    body['hosts'].append({'host': 'late', 'free': {'vcpus': 'many'}})
+    tenant.call('PUT', f'/v1/placements/{tenant.instance(0)}', body, 400)
+    assert tenant.coflows() == []
+    tenant.stored(0, 404)
+
+
+def test_matrices_are_registered_shown_and_deleted(tenant):
+    found = tenant.call('POST', '/v1/coflows', {
+        'project_id': tenant.project, 'name': 'm',
+        'tm': json.dumps([[0, '1MB'], [0, 0]])}, 201)
+    assert (found['state'], found['n_vms'], found['size_bytes']) == (
+        'registered', 2, 1e6)
+    path = f'/v1/coflows/{found["id"]}'
+    assert tenant.call('GET', path)['id'] == found['id']
+    error = tenant.call('PATCH', path, {'state': 'done'}, 400)['error']
+    assert error['field'] == 'state'
+    tenant.call('DELETE', path, status=204)
+    tenant.call('GET', path, status=404)
+
+
+def test_operators_set_class_and_weight(tenant):
+    tenant.place(0)
+    path = f'/v1/coflows/{tenant.coflow()["id"]}'
+    found = tenant.call('PATCH', path, {'priority_class': -1, 'weight': 2.5})
+    assert (found['priority_class'], found['weight']) == (-1, 2.5)
+    assert tenant.call('PATCH', path, {'weight': 0}, 400)
+
+
+def test_releasing_a_placement(tenant):
+    tenant.place(0)
+    tenant.call('DELETE', f'/v1/placements/{tenant.instance(0)}', status=204)
+    assert tenant.coflow()['state'] == 'retired'
+
+
+def test_health_and_metrics(shared):
+    assert shared.call('GET', '/health')['parts'] == {
+        'scheduler': True, 'keeper': True, 'database': True}
+    metrics = shared.metrics()
+    assert metrics['virtco_placement_seconds_count'] >= 0
+    for state in ('registered', 'planned', 'active', 'done', 'retired'):
+        assert f'virtco_coflows{{state="{state}"}}' in metrics

@@ -1,0 +1,140 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""With keystone: a tenant reads its own, an operator everything."""
+
+import falcon.testing
+from keystonemiddleware import fixture as middleware_fixture
+import pytest
+
+from tests.functional.controller import harness
+from virtco.api import deploy
+from virtco.cmd import controller as controller_cmd
+from virtco.controller import service
+
+PROJECT = 'p1'
+
+
+@pytest.fixture(scope='module')
+def application(tmp_path_factory):
+    home = tmp_path_factory.mktemp('auth')
+    config = home / 'virtco.conf'
+    config.write_text(
+        f'[controller]\nstate_dir = {home}\n'
+        '[api]\nauth_strategy = keystone\n'
+        '[keystone_authtoken]\nwww_authenticate_uri = http://127.0.0.1:1\n'
+        'auth_type = none\n')
+    conf = controller_cmd.make_conf(['--config-file', str(config)])
+    controller = service.Controller(conf)
+    controller.start()
+    wsgi = deploy.application(conf, controller)
+    # falcon's test client inspects the signature, webob's hide theirs.
+    yield lambda environ, start_response: wsgi(environ, start_response)
+    controller.stop()
+
+
+@pytest.fixture
+def send(application):
+    tokens = middleware_fixture.AuthTokenFixture()
+    tokens.setUp()
+
+    def send(method, path, role=None, project=PROJECT, body=None):
+        headers = {}
+        if role is not None:
+            tokens.add_token_data(
+                token_id=f'{role}-{project}', user_id='u', role_list=[role],
+                project_id=project)
+            headers['X-Auth-Token'] = f'{role}-{project}'
+        return falcon.testing.TestClient(application).simulate_request(
+            method, path, headers=headers, json=body)
+
+    yield send
+    tokens.cleanUp()
+
+
+@pytest.fixture
+def client(send):
+    """The status of a request."""
+    return lambda *args, **kwargs: send(*args, **kwargs).status_code
+
+
+def test_without_a_token_only_health_and_metrics(client):
+    assert client('GET', '/v1/coflows') == 401
+    assert client('PUT', '/v1/hosts/h/report', body={}) == 401
+    assert client('GET', '/health') == 200
+    assert client('GET', '/metrics') == 200
+
+
+def test_nova_and_the_edges_have_the_service_role(client):
+    body = harness.placement(0, project_id=PROJECT)
+    assert client('PUT', '/v1/placements/i1', 'member', body=body) == 403
+    assert client('PUT', '/v1/placements/i1', 'service', body=body) == 200
+    assert client('GET', '/v1/hosts/h/policy', 'member') == 403
+    assert client('GET', '/v1/hosts/h/policy', 'service') == 404
+    notification = {'event_type': 'instance.delete.end', 'payload': {}}
+    assert client('POST', '/v1/notifications', 'reader',
+                  body=notification) == 403
+    assert client('POST', '/v1/notifications', 'service',
+                  body=notification) == 202
+
+
+@pytest.mark.parametrize(('role', 'project', 'status'), [
+    ('reader', PROJECT, 200), ('reader', 'p2', 403), ('admin', 'p2', 200)])
+def test_a_tenant_reads_its_own(client, role, project, status):
+    body = harness.placement(0, project_id=PROJECT)
+    assert client('PUT', '/v1/placements/i1', 'service', body=body) == 200
+    for path in (f'/v1/coflows?project_id={PROJECT}', '/v1/placements/i1'):
+        assert client('GET', path, role, project) == status
+    # Without a project its own is meant.
+    assert client('GET', '/v1/coflows', role, project) == 200
+    assert client('GET', '/v1/events', role, project) == 200
+
+
+def test_a_tenant_sees_no_hypervisors(send):
+    body = harness.placement(0, 'secret', project_id=PROJECT)
+    found = send('PUT', '/v1/placements/i2', 'service', body=body).json
+    assert found['host']
+    coflow = f'/v1/coflows/{coflow_id(send, "secret")}'
+    for path in ('/v1/coflows', coflow, '/v1/placements/i2', '/v1/events'):
+        assert found['host'] not in send('GET', path, 'reader').text
+    for path in ('/v1/coflows', coflow, '/v1/placements/i2'):
+        assert found['host'] in send('GET', path, 'admin').text
+
+
+def coflow_id(send, name):
+    return next(c['id'] for c in send(
+        'GET', '/v1/coflows', 'reader').json['coflows'] if c['name'] == name)
+
+
+def test_a_tenant_changes_its_own_but_no_priorities(client, send):
+    matrix = {'name': 'm', 'tm': [[0]]}
+    assert client('POST', '/v1/coflows', 'reader', body=matrix) == 403
+    assert client('POST', '/v1/coflows', 'member',
+                  body=matrix | {'project_id': 'p2'}) == 403
+    found = send('POST', '/v1/coflows', 'member', body=matrix)
+    assert found.status_code == 201
+    assert found.json['project_id'] == PROJECT
+    path = f'/v1/coflows/{found.json["id"]}'
+    weight = {'weight': 2}
+    assert client('PATCH', path, 'member', body=weight) == 403
+    assert client('PATCH', path, 'admin', 'p2', body=weight) == 200
+    assert client('DELETE', path, 'member', 'p2') == 403
+    assert client('DELETE', path, 'member') == 204
+
+
+def test_operations_are_the_operators(client):
+    for method, path, body in (
+            ('GET', '/v1/hosts', None), ('GET', '/v1/rates', None),
+            ('GET', '/v1/settings', None),
+            ('PATCH', '/v1/settings', {'ceil': 'link'})):
+        assert client(method, path, 'member', body=body) == 403
+        assert client(method, path, 'service', body=body) == 403
+        assert client(method, path, 'admin', body=body) == 200

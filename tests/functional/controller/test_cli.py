@@ -1,0 +1,182 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""The operator's command line against a real controller."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.functional.controller import test_policies as policies
+from virtco.osc import shell
+
+
+@pytest.fixture
+def run(shared, capsys):
+    """Runs ``virtco`` in this process; (exit code, out, err)."""
+    def call(*argv, url=shared.url):
+        code = shell.main(['--controller-url', url, *argv])
+        return code, *capsys.readouterr()
+    return call
+
+
+@pytest.fixture
+def show(run):
+    """The JSON a command prints."""
+    def call(*argv):
+        code, out, err = run(*argv, '-f', 'json')
+        assert code == 0, err
+        return json.loads(out)
+    return call
+
+
+def test_coflows_in_tables_and_json(run, show, tenant):
+    hosts, edges = policies.one_pair(tenant)
+    tenant.place(9, 'broken', 'x', status='ignored')
+    code, out, _err = run('coflow', 'list', '--project', tenant.project)
+    assert code == 0
+    assert '10 MB' in out
+    assert 'ignored' in out
+    entries = show('coflow', 'list', '--project', tenant.project, '--long')
+    assert [(e['name'], e['state']) for e in entries] == [
+        ('a', 'active'), ('broken', 'ignored')]
+    assert entries[0]['size_bytes'] == 1e7
+    assert 'JSON text' in entries[1]['warnings']
+    shown = show('coflow', 'show', entries[0]['id'])
+    assert [m['host'] for m in shown['members']] == [
+        tenant.host(h) for h in hosts]
+    assert show('coflow', 'set', entries[0]['id'], '--weight',
+                '2')['weight'] == 2
+    assert show('coflow', 'done', entries[0]['id'])['state'] == 'done'
+    mine = ('coflow', 'list', '--project', tenant.project)
+    assert show(*mine, '--state', 'active') == []
+    for n in (0, 1):
+        tenant.notify('instance.delete.end', n)
+    assert [e['state'] for e in show(*mine)] == ['ignored']
+    assert [e['state'] for e in show(*mine, '--all')] == ['retired',
+                                                          'ignored']
+
+
+def test_registering_from_a_file(run, show, tenant, tmp_path):
+    path = tmp_path / 'tm.json'
+    path.write_text('{"pattern": "ring", "n": 3, "flow_size": "1MB"}')
+    found = show('coflow', 'register', 'mine', f'@{path}', '--project',
+                 tenant.project)
+    assert (found['state'], found['n_vms']) == ('registered', 3)
+    assert run('coflow', 'delete', found['id'])[0] == 0
+    code, _out, err = run('coflow', 'register', 'mine', '[[0', '--project',
+                          tenant.project)
+    assert code == 1
+    assert 'virtco:tm' in err
+    code, _out, err = run('coflow', 'register', 'mine', '@/nowhere')
+    assert code == 1
+    assert '/nowhere' in err
+
+
+def test_hosts_and_their_edges(run, show, tenant):
+    hosts, edges = policies.one_pair(tenant)
+    sender = edges[hosts[0]]
+    policies.settled(lambda: policies.classes(sender))
+    sender.count(tenant.coflow()['id'], 1e6)
+    sender.report()
+    found = {h['host']: h for h in show('host', 'list')}[sender.name]
+    assert found['egress_bps'] == 1e8
+    assert found['rate_source'] == 'link'
+    assert found['n_coflows'] == 1
+    (entry,) = show('edge', 'show', sender.name)
+    assert entry['rate_bps'] == pytest.approx(98e6)
+    assert entry['observed_bps'] > 0
+    code, out, _err = run('host', 'list')
+    assert '100 Mbit/s' in out
+    assert show('host', 'show', sender.name)['vms'] == [tenant.instance(0)]
+
+
+def test_a_placement_is_explained(run, show, tenant):
+    host = tenant.place(0, num_instances=4)['host']
+    code, out, err = run('placement', 'explain', tenant.instance(0))
+    assert code == 0
+    assert f'planned on {tenant.host(host)}' in err
+    assert 'Group a, row 0: CCT ' in err
+    ranks = show('placement', 'explain', tenant.instance(0))
+    assert [r['rank'] for r in ranks] == [0, 1, 2, 3]
+    assert all(r['why'] for r in ranks)
+    assert ranks[0]['host'] == tenant.host(host)
+
+
+def test_settings_rates_and_events(run, show, tenant):
+    before = show('settings', 'show')
+    try:
+        assert show('settings', 'set', '--order', 'sebf')['order'] == 'sebf'
+        code, _out, err = run('settings', 'set', '--order', 'mine')
+        assert code == 1
+        assert "'weighted-fair'" in err
+        assert run('settings', 'set')[0] == 1
+    finally:
+        run('settings', 'set', '--order', before['order'])
+    tenant.call('POST', '/v1/measurements', {
+        'probe_id': 'x', 'src': tenant.host('a'), 'dst': tenant.host('b'),
+        'rate_bps': 5e7}, 204)
+    rates = [r for r in show('rates') if r['src'] == tenant.host('a')]
+    assert [(r['dst'], r['rate_bps']) for r in rates] == [
+        (tenant.host('b'), 5e7)]
+    tenant.place(0, 'bad', 'x', status='ignored')
+    events = show('event', 'list', '--project', tenant.project)
+    assert [e['kind'] for e in events] == ['hint_ignored']
+
+
+def test_a_plan_from_a_file(run, show, tmp_path):
+    path = tmp_path / 'plan.json'
+    flavor = {'vcpus': 1, 'memory_mb': 1, 'disk_gb': 1}
+    path.write_text(json.dumps({
+        'groups': [{'name': 'g', 'tm': [[0, 5], [0, 0]], 'flavor': flavor}],
+        'hosts': [{'host': 'x', 'free': {
+            'vcpus': 2, 'memory_mb': 9, 'disk_gb': 9}}]}))
+    assert show('plan', 'create', str(path)) == [
+        {'group': 'g', 'row': 0, 'host': 'x'},
+        {'group': 'g', 'row': 1, 'host': 'x'}]
+
+
+@pytest.mark.parametrize(('argv', 'text'), [
+    (('coflow', 'show', 'none'), "no coflow 'none'"),
+    (('host', 'show', 'none'), 'Host none was not found'),
+    (('placement', 'explain', 'none'), 'Placement none was not found'),
+    (('--controller-url', 'http://127.0.0.1:1', 'host', 'list'),
+     'did not answer'),
+])
+def test_errors_are_one_line_and_exit_code_1(shared, argv, text):
+    done = subprocess.run(
+        [sys.executable, '-m', 'virtco.osc.shell', *argv], text=True,
+        capture_output=True, timeout=60, env={'VIRTCO_URL': shared.url})
+    assert (done.returncode, done.stdout) == (1, '')
+    assert text in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_name_that_is_not_unique(run, tenant):
+    for n, name in enumerate(['x', 'y']):
+        tenant.place(n, name, '[{"name": "same-%d", "tm": [[0]]}]'
+                     % tenant.number)
+    code, _out, err = run('coflow', 'show', f'same-{tenant.number}')
+    assert code == 1
+    assert '2 coflows are called' in err
+
+
+def test_openstack_has_the_same_commands(shared):
+    """As a plug-in of the real openstack client."""
+    done = subprocess.run(
+        [sys.executable, '-m', 'openstackclient.shell', '--os-auth-type',
+         'none', '--os-endpoint', shared.url, 'coflow', 'settings', 'show',
+         '-f', 'json'], capture_output=True, text=True, timeout=120,
+        env={'VIRTCO_URL': shared.url, 'PATH': ''})
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)['order'] == 'mrtf'

@@ -1,0 +1,245 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Killed, locked out, full and damaged: what survives, and how fast."""
+
+import concurrent.futures
+import contextlib
+import resource
+import signal
+import sqlite3
+import threading
+import time
+
+import pytest
+import requests
+
+from tests.functional.controller import harness
+from tests.functional.controller import test_policies as policies
+
+BOUND_S = 8
+
+
+@contextlib.contextmanager
+def locked(path):
+    """Another process holds the database for writing."""
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute('BEGIN EXCLUSIVE')
+    try:
+        yield
+    finally:
+        other.rollback()
+        other.close()
+
+
+def test_kill_and_restart_leave_the_state_intact(make):
+    controller = make({'api': {'port': 0}})
+    tenant = controller.tenant()
+    hosts, edges = policies.one_pair(tenant)
+    sender = edges[hosts[0]]
+    planned = tenant.place(10, 'later', num_instances=4)['host']
+    tenant.place(20, 'bad', 'x', status='ignored')
+    tenant.call('PATCH', '/v1/settings', {'ceil': 'link'})
+    before = policies.settled(lambda: policies.with_flows(sender))
+    coflow = tenant.coflow()
+    sender.count(coflow['id'], 4e6 * policies.WIRE, hosts[1])
+    sender.report()
+    # The host's minors and counters reach the database within a second.
+    harness.wait_for(lambda: stored(controller, 'SELECT sent_bytes FROM '
+                                    'coflows WHERE sent_bytes > 0'))
+    sender.count(coflow['id'], 1e6 * policies.WIRE, hosts[1])
+    sender.report()
+    rows = tenant.coflow('later')['hosts']
+    controller.stop(signal.SIGKILL)
+
+    sender.count(coflow['id'], 1e6 * policies.WIRE, hosts[1])
+    controller.start()
+    after = policies.settled(lambda: policies.with_flows(sender))
+    assert after['generation'] > before['generation']
+    assert [(c['coflow_id'], c['minor']) for c in after['classes']] == [
+        (c['coflow_id'], c['minor']) for c in before['classes']]
+    assert after['flows'] == before['flows']
+    sender.report()
+    assert tenant.coflow()['sent_bytes'] == pytest.approx(6e6, rel=1e-3)
+    assert tenant.coflow()['arrival'] == pytest.approx(coflow['arrival'])
+    assert tenant.coflow('later')['hosts'] == rows
+    assert tenant.place(10, 'later', num_instances=4)['host'] == planned
+    assert tenant.place(11, 'later', launch_index=1,
+                        num_instances=4)['host'] == rows[1]
+    assert tenant.call('GET', '/v1/settings')['ceil'] == 'link'
+    assert [e['kind'] for e in tenant.events()] == ['hint_ignored']
+
+
+def stored(controller, query):
+    with contextlib.closing(sqlite3.connect(controller.database)) as db:
+        return db.execute(query).fetchall()
+
+
+def test_kill_between_placements_loses_no_answer(make):
+    """Whatever was answered is in the database, at any instant of a kill."""
+    controller = make()
+    tenant = controller.tenant()
+    answers = {}
+    for number in range(8):
+        answers[number] = tenant.place(
+            number, matrix='{"pattern":"ring","n":8,"flow_size":"1MB"}',
+            launch_index=number, num_instances=8)['host']
+        if number % 3 == 2:
+            controller.stop(signal.SIGKILL)
+            controller.start()
+    for number, host in answers.items():
+        assert tenant.stored(number)['host'] == host
+    assert tenant.coflow()['hosts'] == list(answers.values())
+
+
+REFUSED = 'virtco_placement_failures_total{reason="database"}'
+
+
+def test_a_locked_database_makes_placements_neutral_at_once(shared):
+    controller = shared
+    tenant = controller.tenant()
+    before = controller.metrics().get(REFUSED, 0)
+    hosts, edges = policies.one_pair(tenant)
+    sender = edges[hosts[0]]
+    policies.settled(lambda: policies.with_flows(sender))
+    with locked(controller.database):
+        started = time.monotonic()
+        answer = tenant.place(10, 'b', status='neutral')
+        assert time.monotonic() - started < BOUND_S
+        assert 'database' in answer['why']
+        tenant.place(11, 'c', 'x', status='neutral')
+        # The scheduler goes on: it needs the database for nothing here.
+        sender.count(tenant.coflow()['id'], 10.5e6)
+        sender.report()
+        policies.settled(lambda: not policies.classes(sender))
+        error = tenant.call('PATCH', '/v1/settings', {'ceil': 'link'},
+                            503)['error']
+        assert error['code'] == 'virtco.database_unavailable'
+        assert tenant.coflow()['state'] == 'done'
+    assert controller.metrics()[REFUSED] == before + 2
+    assert tenant.place(10, 'b')['status'] == 'planned'
+    # What happened meanwhile is written down now.
+    harness.wait_for(lambda: stored(
+        controller, "SELECT 1 FROM coflows WHERE state = 'done' AND "
+                    f"project_id = '{tenant.project}'"))
+
+
+def test_notifications_under_a_locked_database_are_refused(shared):
+    """503, so that the sender tries again; nothing is lost silently."""
+    controller = shared
+    tenant = controller.tenant()
+    host = tenant.place(0)['host']
+    with locked(controller.database):
+        tenant.call('POST', '/v1/notifications', {
+            'event_type': 'instance.create.end',
+            'payload': {'nova_object.data': {
+                'uuid': tenant.instance(0), 'host': tenant.host(host)}}},
+            503)
+    assert tenant.notify('instance.create.end', 0, host=host)
+
+
+def test_a_full_disk_makes_placements_neutral(make):
+    """The process may not write files beyond what the database has now."""
+    controller = make()
+    tenant = controller.tenant()
+    tenant.place(0)
+    size = max(path.stat().st_size
+               for path in controller.home.glob('virtco.sqlite*'))
+    resource.prlimit(controller.process.pid, resource.RLIMIT_FSIZE,
+                     (size, size))
+    started = time.monotonic()
+    answer = tenant.place(10, 'b', status='neutral')
+    assert time.monotonic() - started < BOUND_S
+    assert 'database' in answer['why']
+    assert tenant.coflow()['state'] == 'planned'
+    health = requests.get(controller.url + '/health', timeout=10)
+    assert health.json()['parts']['scheduler']
+
+
+def test_a_lost_database_is_reported(make):
+    controller = make()
+    tenant = controller.tenant()
+    tenant.place(0)
+    for path in controller.home.glob('virtco.sqlite*'):
+        # In place: a mapped file cut short is a SIGBUS for SQLite, whoever
+        # uses it, and tells nothing of the controller.
+        with path.open('r+b') as file:
+            file.write(b'\xff' * max(path.stat().st_size, 4096))
+    started = time.monotonic()
+    tenant.place(1, 'b', status='neutral')
+    assert time.monotonic() - started < BOUND_S
+    health = requests.get(controller.url + '/health', timeout=10)
+    assert health.status_code == 503
+    assert health.json()['parts']['database'] is False
+
+
+def test_a_damaged_database_at_start_is_one_line_and_exit_code_1(make):
+    controller = make(wait=False, name='damaged')
+    controller.stop(signal.SIGKILL)
+    controller.database.write_bytes(b'no database' * 1000)
+    controller.start(wait=False)
+    assert controller.process.wait(60) == 1
+    text = controller.log_text()
+    assert 'cannot start' in text
+    assert 'file is not a database' in text
+    assert 'Traceback' not in text
+
+
+def test_a_taken_port_is_one_line_and_exit_code_1(make, shared):
+    port = shared.url.rpartition(':')[2]
+    controller = make({'api': {'port': port}}, wait=False, name='second')
+    assert controller.process.wait(60) == 1
+    assert 'cannot start' in controller.log_text()
+
+
+def test_sigterm_ends_it_at_once_although_edges_wait(make):
+    controller = make()
+    tenant = controller.tenant()
+    edge = harness.Edge(tenant, 'h0')
+    edge.report()
+    generation = edge.policy()['generation']
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(requests.get(
+        f'{controller.url}/v1/hosts/{edge.name}/policy',
+        headers={'If-None-Match': f'"{generation}"', 'Prefer': 'wait=50'},
+        timeout=60).status_code))
+    thread.start()
+    time.sleep(0.3)
+    started = time.monotonic()
+    assert controller.stop() == 0
+    assert time.monotonic() - started < 10
+    thread.join(10)
+    assert answers == [304]
+
+
+def test_more_waiting_edges_than_seats_are_answered(make):
+    controller = make({'api': {'threads': 4}})
+    tenant = controller.tenant()
+    edges = [harness.Edge(tenant, f'h{i}') for i in range(6)]
+    for edge in edges:
+        edge.report()
+    generations = {e: e.policy()['generation'] for e in edges}
+
+    def wait(edge):
+        return requests.get(
+            f'{controller.url}/v1/hosts/{edge.name}/policy',
+            headers={'If-None-Match': f'"{generations[edge]}"',
+                     'Prefer': 'wait=3'}, timeout=30)
+
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        futures = [pool.submit(wait, edge) for edge in edges]
+        time.sleep(0.5)
+        started = time.monotonic()
+        assert tenant.call('GET', '/health')['status'] == 'ok'
+        assert time.monotonic() - started < 2
+        found = [future.result() for future in futures]
+    assert {r.status_code for r in found} == {304}
+    assert sum('Retry-After' in r.headers for r in found) == 3

@@ -1,0 +1,106 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Nova's notifications over a real message bus."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.functional.controller import harness
+from tests.functional.controller import rabbit
+from tests.functional.controller import test_faults as faults
+
+
+@pytest.fixture(scope='module')
+def bus(tmp_path_factory):
+    if rabbit.is_missing():
+        pytest.skip('RabbitMQ (Debian package rabbitmq-server) is missing')
+    found = rabbit.Rabbit(tmp_path_factory.mktemp('rabbit'))
+    try:
+        yield found.start()
+    finally:
+        found.stop()
+
+
+@pytest.fixture
+def notify(bus):
+    """Sends as nova-compute does, from a process of its own: it needs
+    oslo.messaging, which must not be loaded before Nova's test modules.
+    """
+    sender = subprocess.Popen(
+        [sys.executable, '-m', 'tests.functional.controller.sender',
+         bus.url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def send(event_type, uuid, priority='info', **data):
+        sender.stdin.write(json.dumps([priority, event_type, {
+            'nova_object.name': 'InstanceActionPayload',
+            'nova_object.namespace': 'nova', 'nova_object.version': '1.9',
+            'nova_object.data': {'uuid': uuid} | data}]) + '\n')
+        sender.stdin.flush()
+        assert sender.stdout.readline() == 'sent\n'
+
+    yield send
+    sender.stdin.close()
+    sender.wait(30)
+
+
+@pytest.fixture(scope='module')
+def controller(bus, tmp_path_factory):
+    with harness.running(tmp_path_factory.mktemp('listener'), {
+            'notifications': {'transport_url': bus.url}}) as found:
+        yield found
+
+
+def test_a_vm_is_followed_from_build_to_deletion(controller, notify):
+    tenant = controller.tenant()
+    host = tenant.place(0, num_instances=4)['host']
+    uuid = tenant.instance(0)
+    notify('instance.create.start', uuid, host=None)
+    notify('instance.create.end', uuid, host=tenant.host(host))
+    harness.wait_for(lambda: tenant.stored(0)['state'] == 'running')
+    notify('instance.live_migration_post_dest.end', uuid,
+           host=tenant.host('h3'))
+    harness.wait_for(lambda: tenant.stored(0)['host_now'] == 'h3')
+    notify('instance.delete.end', uuid, host=None)
+    harness.wait_for(lambda: tenant.coflow()['state'] == 'retired')
+
+
+def test_a_failed_build_comes_as_an_error(controller, notify):
+    tenant = controller.tenant()
+    tenant.place(0)
+    notify('compute_task.build_instances.error', None, 'error',
+           instance_uuid=tenant.instance(0), reason={'nova_object.data': {
+               'exception': 'NoValidHost', 'exception_message': 'full'}})
+    harness.wait_for(lambda: tenant.coflow()['state'] == 'retired')
+    assert tenant.events()[0]['detail'] == 'full'
+
+
+def test_what_was_sent_while_it_was_down_arrives(controller, notify):
+    """The queue is there from the first start on."""
+    tenant = controller.tenant()
+    host = tenant.place(0)['host']
+    controller.stop(9)
+    notify('instance.create.end', tenant.instance(0), host=tenant.host(host))
+    controller.start()
+    harness.wait_for(lambda: tenant.stored(0)['state'] == 'running')
+
+
+def test_it_comes_again_when_the_database_is_locked(controller, notify):
+    tenant = controller.tenant()
+    host = tenant.place(0)['host']
+    with faults.locked(controller.database):
+        notify('instance.create.end', tenant.instance(0),
+               host=tenant.host(host))
+        harness.wait_for(lambda: 'is put back' in controller.log_text())
+    harness.wait_for(lambda: tenant.stored(0)['state'] == 'running')

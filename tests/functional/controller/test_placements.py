@@ -1,0 +1,282 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Placements over HTTP against a real process and a real database."""
+
+import concurrent.futures
+import itertools
+import time
+
+import pytest
+
+from tests.functional.controller import harness
+
+RING = '{"pattern": "ring", "n": %d, "flow_size": "10MB"}'
+
+
+def test_a_batch_gets_the_plan_of_its_first(tenant):
+    answers = [tenant.place(n, num_instances=4) for n in range(4)]
+    coflow = tenant.coflow()
+    assert [a['host'] for a in answers] == coflow['hosts']
+    assert [a['row'] for a in answers] == [0, 1, 2, 3]
+    # Two slots per host: the best plan pairs a sender with a receiver.
+    assert len(set(coflow['hosts'])) == 2
+    assert coflow['state'] == 'planned'
+    assert coflow['cct_s'] == pytest.approx(answers[0]['cct_s'])
+    for answer in answers:
+        assert [h['rank'] for h in answer['hosts']] == list(range(4))
+        assert answer['hosts'][0]['host'] == answer['host']
+
+
+def test_the_same_question_gets_the_same_answer(tenant):
+    first = tenant.place(0, num_instances=4)
+    assert tenant.place(0, num_instances=4) == first
+    # The pass for the alternates: the last instance again, less room.
+    used = {f'h{i}': 1 for i in range(4)}
+    again = tenant.place(0, num_instances=4, hosts=used)
+    assert again['host'] == first['host']
+    stored = tenant.stored(0)
+    assert stored['host'] == first['host']
+    assert stored['state'] == 'reserved'
+
+
+def test_alternates_without_the_reserved_host_do_not_move_it(tenant):
+    first = tenant.place(0, num_instances=4)
+    others = {f'h{i}': 2 for i in range(4) if f'h{i}' != first['host']}
+    again = tenant.place(0, num_instances=4, hosts=others)
+    assert again['host'] in others
+    assert tenant.coflow()['hosts'][0] == first['host']
+
+
+def test_a_group_of_separate_requests(tenant):
+    hosts = []
+    for n in range(4):
+        answer = tenant.place(n, launch_index=0, reservation_id=f'r{n}')
+        assert answer['row'] == n
+        hosts.append(answer['host'])
+        tenant.notify('instance.create.end', n, host=answer['host'])
+    assert tenant.coflow()['hosts'] == hosts
+    assert tenant.coflow()['state'] == 'active'
+
+
+def test_explicit_rows_and_a_taken_one(tenant):
+    last = tenant.place(0, hints={'virtco:index': '3'})
+    assert last['row'] == 3
+    other = tenant.place(1, hints={'virtco:index': '3'})
+    assert other['row'] == 0
+    assert 'row 3' in other['why']
+    shown = tenant.call('GET', f'/v1/coflows/{tenant.coflow()["id"]}')
+    assert [e['kind'] for e in shown['events']] == ['index_taken']
+    assert tenant.coflow()['warnings'] == 1
+
+
+def test_planned_rows_move_when_their_host_is_not_offered(tenant):
+    tenant.place(0, num_instances=4)
+    hosts = tenant.coflow()['hosts']
+    rest = {f'h{i}': 2 for i in range(4) if f'h{i}' != hosts[1]}
+    rest.setdefault(hosts[0], 1)
+    answer = tenant.place(1, num_instances=4, hosts=rest)
+    assert answer['host'] in rest
+    after = tenant.coflow()['hosts']
+    assert after[0] == hosts[0]
+    assert after[1] == answer['host'] != hosts[1]
+
+
+def test_nova_has_the_last_word(tenant):
+    planned = tenant.place(0, num_instances=4)['host']
+    other = next(f'h{i}' for i in range(4) if f'h{i}' != planned)
+    assert tenant.notify('instance.create.end', 0, host=other)
+    assert not tenant.notify('instance.create.end', 0, host=other)
+    assert tenant.coflow()['hosts'][0] == other
+    stored = tenant.stored(0)
+    assert (stored['host'], stored['host_now']) == (planned, other)
+
+
+def test_moves_and_deletes_follow_nova(tenant):
+    hosts = tenant.launch(4)
+    tenant.notify('instance.live_migration_post_dest.end', 0, host='h3')
+    tenant.notify('instance.resize_finish.end', 1, host='h2')
+    assert tenant.coflow()['hosts'] == ['h3', 'h2', *hosts[2:]]
+    tenant.notify('instance.shelve_offload.end', 1, host=None)
+    assert tenant.coflow()['hosts'][1] is None
+    tenant.notify('instance.unshelve.end', 1, host='h1')
+    for n in range(4):
+        assert tenant.coflow()['state'] != 'retired'
+        tenant.notify('instance.delete.end', n)
+    assert tenant.coflow()['state'] == 'retired'
+    # The name is free again.
+    assert tenant.place(7)['status'] == 'planned'
+
+
+def test_a_running_vm_that_moves_is_ranked_among_its_siblings(tenant):
+    hosts = tenant.launch(4)
+    target = {f'h{i}': 1 for i in range(4) if f'h{i}' != hosts[0]}
+    answer = tenant.place(0, num_instances=1, hosts=target)
+    assert answer['host'] in target
+    assert tenant.coflow()['hosts'] == hosts
+
+
+def test_a_failed_build_releases(tenant):
+    tenant.place(0)
+    assert tenant.call('POST', '/v1/notifications', {
+        'event_type': 'compute_task.build_instances.error',
+        'payload': {'nova_object.data': {
+            'instance_uuid': tenant.instance(0), 'reason': {
+                'nova_object.data': {'exception_message': 'No host'}}}}},
+        202) == {'changed': True}
+    assert tenant.coflow()['state'] == 'retired'
+    assert [(e['kind'], e['detail']) for e in tenant.events()] == [
+        ('build_failed', 'No host')]
+
+
+def test_a_group_leaves_room_for_what_others_reserved(tenant):
+    """Five slots: four are reserved though Nova still counts them free."""
+    room = {'h0': 2, 'h1': 2, 'h2': 1}
+    tenant.place(0, num_instances=4, hosts=room)
+    held = set(tenant.coflow()['hosts'])
+    answer = tenant.place(10, 'b', '[[0]]', hosts=room)
+    taken = [h for h in tenant.coflow()['hosts']]
+    free = {host: slots - taken.count(host) for host, slots in room.items()}
+    assert free[answer['host']] >= 1, (held, answer)
+    # Nothing left: then Nova's count stands alone.
+    last = tenant.place(11, 'c', '[[0]]', hosts={'h0': 1})
+    assert last['host'] == 'h0'
+
+
+def test_server_groups_are_kept(tenant):
+    apart = {'policy': 'anti-affinity', 'members': [0, 1, 2, 3], 'hosts': [],
+             'max_per_host': 1}
+    hosts = [tenant.place(n, num_instances=4,
+                          server_group=dict(apart))['host']
+             for n in range(4)]
+    assert len(set(hosts)) == 4
+    together = {'policy': 'affinity', 'hosts': ['h2'],
+                'members': [20, 21]}
+    for n in (20, 21):
+        answer = tenant.place(n, 'b', RING % 2, launch_index=n - 20,
+                              num_instances=2, server_group=dict(together))
+        assert answer['host'] == 'h2'
+
+
+def test_more_vms_than_room_still_places_those_that_fit(tenant):
+    room = {'h0': 1, 'h1': 1}
+    answer = tenant.place(0, num_instances=4, hosts=room)
+    assert answer['host'] in room
+    assert tenant.place(1, status='neutral', num_instances=4,
+                        hosts={answer['host']: 0})
+
+
+def test_a_registered_matrix_by_reference(tenant):
+    found = tenant.call('POST', '/v1/coflows', {
+        'project_id': tenant.project, 'name': 'kept', 'tm': [
+            {'name': 'C1', 'dst_port': 5001, 'tm': [[0, 5], [0, 0]]},
+            {'name': 'C2', 'dst_port': 5002, 'tm': [[0, 0], [7, 0]]}]}, 201)
+    assert found['state'] == 'registered'
+    answer = tenant.place(0, 'g', None,
+                          hints={'virtco:tm_ref': found['id']})
+    names = {c['name']: c for c in tenant.coflows(state='planned')}
+    assert {n: c['dst_port'] for n, c in names.items()} == {
+        'C1': 5001, 'C2': 5002}
+    assert names['C1']['group'] == answer['group']
+    other = tenant.place(1, 'h', None, status='ignored',
+                         hints={'virtco:tm_ref': found['id']},
+                         project_id='other')
+    assert 'registered in this project' in other['why']
+
+
+@pytest.mark.parametrize(('changes', 'text'), [
+    ({'matrix': 'x'}, 'virtco:tm'),
+    ({'matrix': '[[0, -5], [0, 0]]'}, 'virtco:tm[0][1]'),
+    ({'matrix': None}, 'the name of a living group'),
+    ({'hints': {'virtco:index': '9'}}, 'between 0 and 3'),
+    ({'name': None, 'hints': {'virtco:tm': '[[0]]'}}, 'virtco:coflow'),
+])
+def test_a_bad_hint_is_ignored_and_seen(tenant, changes, text):
+    answer = tenant.place(0, status='ignored', **changes)
+    assert text in answer['why']
+    assert [h['feasible'] for h in answer['hosts']] == [True] * 4
+    assert tenant.place(0, status='ignored', **changes) == answer
+    events = tenant.events()
+    assert [e['kind'] for e in events] == ['hint_ignored']
+    assert text in events[0]['detail']
+
+
+def test_no_hint_is_neutral_and_leaves_nothing(tenant):
+    tenant.place(0, name=None, status='neutral')
+    assert tenant.coflows() == []
+    tenant.stored(0, status=404)
+
+
+def test_projects_are_bounded(make):
+    controller = make({'limits': {'max_groups_per_project': 2}})
+    tenant = controller.tenant()
+    for n, name in enumerate('abc'):
+        status = 'planned' if n < 2 else 'ignored'
+        answer = tenant.place(n, name, status=status)
+    assert 'groups of the project: 3' in answer['why']
+    assert 'at most 2' in answer['why']
+    assert controller.metrics()['virtco_ignored_hints_total'] == 1
+
+
+def test_unused_reservations_expire(make):
+    tenant = make({'placement': {'reservation_ttl_s': 1,
+                                 'deadline_s': 10}}).tenant()
+    tenant.place(0, num_instances=4)
+    hosts = tenant.coflow()['hosts']
+    tenant.notify('instance.create.end', 0, host=hosts[0])
+    harness.wait_for(
+        lambda: tenant.coflow()['hosts'] == [hosts[0], None, None, None],
+        what='the expiry')
+    # The rows are open still.
+    assert tenant.place(1)['row'] == 1
+
+
+def test_concurrent_groups_never_share_a_slot(tenant):
+    """Eight groups of two at once, sixteen slots: each gets its own."""
+    room = {f'h{i}': 2 for i in range(8)}
+
+    def launch(group):
+        return tenant.place(100 * group, f'g{group}', RING % 2,
+                            launch_index=0, num_instances=2, hosts=room)
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(launch, range(8)))
+    taken = list(itertools.chain.from_iterable(
+        c['hosts'] for c in tenant.coflows()))
+    assert len(taken) == 16
+    assert all(taken.count(host) <= 2 for host in room), taken
+
+
+def test_what_if_reserves_nothing(tenant):
+    request = {
+        'groups': [{'name': 'a', 'tm': harness.MATRIX, 'flavor': {
+            'vcpus': 1, 'memory_mb': 1, 'disk_gb': 0}}] * 2,
+        'hosts': [{'host': f'h{i}', 'free': {
+            'vcpus': 2, 'memory_mb': 10, 'disk_gb': 10},
+            'egress_bps': 1e8, 'ingress_bps': 1e8} for i in range(6)],
+        'objective': 'joint'}
+    plan = tenant.call('POST', '/v1/plans', request)
+    assert len(plan['vms']) == 8
+    assert [c['name'] for c in plan['coflows']] == ['a', 'a']
+    assert plan['cct_s'] > 0
+    assert tenant.coflows() == []
+    request['hosts'] = request['hosts'][:3]
+    error = tenant.call('POST', '/v1/plans', request, 409)['error']
+    assert error['code'] == 'virtco.infeasible'
+
+
+def test_a_batch_of_eighteen_is_quick(tenant):
+    room = {f'h{i}': 2 for i in range(18)}
+    started = time.monotonic()
+    hosts = [tenant.place(n, matrix=RING % 18, num_instances=18,
+                          hosts=room)['host'] for n in range(18)]
+    assert hosts == tenant.coflow()['hosts']
+    assert time.monotonic() - started < 10

@@ -1,0 +1,196 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Live state: what is counted belongs to whom, and when it is the end."""
+
+import types
+
+import pytest
+
+from virtco.controller import live
+from virtco.db import models
+
+QUIET_S = 1.0
+
+
+def member(group_id, index, host, state=models.MemberState.RUNNING):
+    return types.SimpleNamespace(
+        group_id=group_id, row_index=index, host=host, state=state,
+        instance_uuid=f'{group_id}-{index}')
+
+
+def stored(coflow_id='c', group_id='g', flows='[[0,1,100],[0,2,50],[1,2,25]]',
+           **values):
+    return types.SimpleNamespace(**{
+        'id': coflow_id, 'group_id': group_id, 'project_id': 'p',
+        'name': coflow_id, 'state': models.CoflowState.ACTIVE, 'n_vms': 3,
+        'tm': flows, 'progress': '[]', 'dst_port': None,
+        'priority_class': 0, 'weight': 1.0, 'arrival': 1.0,
+        'ended_at': None} | values)
+
+
+def report(sent=0, epoch='e', coflow_id='c', destinations=None,
+           backlog=0, uplink=None, ports=()):
+    entry = {'coflow_id': coflow_id, 'sent_bytes': sent,
+             'backlog_bytes': backlog}
+    if destinations is not None:
+        entry['sent_bytes'] = sum(destinations.values())
+        entry['destinations'] = [{'host': h, 'sent_bytes': b}
+                                 for h, b in destinations.items()]
+    return {'epoch': epoch, 'applied_generation': 0,
+            'link': {'egress_bps': 1e8, 'ingress_bps': 1e8},
+            'ports': list(ports), 'coflows': [entry],
+            'uplink_sent_bytes': entry['sent_bytes'] if uplink is None
+            else uplink}
+
+
+@pytest.fixture
+def state():
+    found = live.LiveState()
+    found.load_groups([member('g', i, f'h{i}') for i in range(3)],
+                      [stored()])
+    return found
+
+
+def sent(state):
+    return state.coflows['c'].progress.sent_bytes.tolist()
+
+
+def test_bytes_go_to_the_flows_of_the_host(state):
+    state.intake('h0', report(30), 1.0)
+    assert sent(state) == pytest.approx([20, 10, 0])
+    state.intake('h1', report(5), 1.0)
+    assert sent(state) == pytest.approx([20, 10, 5])
+
+
+def test_bytes_per_destination_go_to_its_flows(state):
+    state.intake('h0', report(destinations={'h2': 30}), 1.0)
+    assert sent(state) == pytest.approx([0, 30, 0])
+
+
+def test_the_headers_are_taken_off():
+    state = live.LiveState(wire_overhead_fraction=0.25)
+    state.load_groups([member('g', i, f'h{i}') for i in range(3)],
+                      [stored()])
+    state.intake('h1', report(25), 1.0)
+    assert sent(state) == pytest.approx([0, 0, 20])
+
+
+def test_the_first_bytes_and_the_last_ask_for_a_schedule_at_once(state):
+    state.intake('h1', report(0), 1.0)
+    assert state.intake('h1', report(5), 1.1)
+    assert not state.intake('h1', report(10), 1.2)
+    state.intake('h0', report(150), 1.3)
+    assert state.intake('h1', report(25), 1.4)
+
+
+def advance(state, now_s):
+    return [t.state for t in state.advance(
+        now_s, quiet_s=QUIET_S, done_fraction=0.9)]
+
+
+def test_done_when_all_is_counted_and_no_queue_is_left(state):
+    state.intake('h0', report(150), 1.0)
+    state.intake('h1', report(25, backlog=9), 1.0)
+    assert advance(state, 1.0) == []
+    assert state.intake('h1', report(25), 1.1)
+    assert advance(state, 1.1) == [models.CoflowState.DONE]
+    assert state.coflows == {}
+    assert set(state.ended) == {'c'}
+
+
+def test_done_when_nearly_all_is_counted_and_nothing_moves(state):
+    state.intake('h0', report(140), 1.0)
+    state.intake('h1', report(24), 1.0)
+    assert advance(state, 1.9) == []
+    assert advance(state, 2.1) == [models.CoflowState.DONE]
+
+
+def test_not_done_while_much_is_left(state):
+    state.intake('h0', report(80), 1.0)
+    assert advance(state, 1000.0) == []
+
+
+def test_planned_becomes_active_with_the_first_vm():
+    state = live.LiveState()
+    members = [member('g', i, f'h{i}', models.MemberState.RESERVED)
+               for i in range(3)]
+    state.load_groups(members, [stored(state=models.CoflowState.PLANNED)])
+    assert advance(state, 1.0) == []
+    members[0].state = models.MemberState.RUNNING
+    state.load_groups(members, [stored(state=models.CoflowState.PLANNED)])
+    assert advance(state, 2.0) == [models.CoflowState.ACTIVE]
+    assert state.coflows['c'].arrival_s == 2.0
+    # What others will be planned around counts planned hosts, too.
+    (load,) = state.loads('other')
+    assert dict(load.out_bytes) == {'h0': 150, 'h1': 25}
+    assert state.loads('g') == ()
+
+
+def test_flows_of_a_deleted_vm_end_with_it(state):
+    assert advance(state, 1.0) == []
+    state.load_groups([member('g', i, f'h{i}') for i in range(2)],
+                      [stored()])
+    state.intake('h0', report(100), 1.0)
+    assert advance(state, 1.0) == [models.CoflowState.DONE]
+
+
+def test_a_coflow_waits_for_vms_that_never_ran():
+    state = live.LiveState()
+    state.load_groups([member('g', i, f'h{i}') for i in range(2)],
+                      [stored()])
+    state.intake('h0', report(150), 1.0)
+    assert advance(state, 1000.0) == []
+
+
+def test_flows_inside_a_host_are_done_at_once():
+    state = live.LiveState()
+    state.load_groups([member('g', i, 'h0') for i in range(3)], [stored()])
+    assert advance(state, 1.0) == [models.CoflowState.DONE]
+
+
+def test_a_move_keeps_the_progress(state):
+    state.intake('h0', report(30), 1.0)
+    state.load_groups([member('g', 0, 'h9'), member('g', 1, 'h1'),
+                       member('g', 2, 'h2')], [stored()])
+    state.intake('h9', report(60), 2.0)
+    assert sent(state) == pytest.approx([60, 30, 0])
+    assert state.pair_bytes(state.coflows['c'], True) == pytest.approx(
+        {('h9', 'h1'): 40, ('h9', 'h2'): 20, ('h1', 'h2'): 25})
+
+
+def test_what_is_no_coflows_is_background(state):
+    state.intake('h0', report(0, uplink=0), 1.0)
+    state.intake('h0', report(50, uplink=1050), 2.0)
+    assert state.hosts['h0'].background.value == pytest.approx(8000)
+    assert state.hosts['h0'].observed['c'].value == pytest.approx(400)
+
+
+def test_the_database_never_takes_progress_back(state):
+    state.intake('h0', report(30), 1.0)
+    state.load_groups([member('g', i, f'h{i}') for i in range(3)],
+                      [stored(progress='[1, 1, 1]')])
+    assert sent(state) == pytest.approx([20, 10, 0])
+
+
+def test_a_host_is_stored_and_loaded(state):
+    port = {'vm': 'g-0', 'dev': 't', 'ips': ['10.0.0.1']}
+    state.intake('h0', report(30, ports=[port]), 1.0)
+    text, minors = state.hosts['h0'].to_stored()
+    again = live.LiveState()
+    again.load_groups([member('g', i, f'h{i}') for i in range(3)],
+                      [stored(progress='[20, 10, 0]')])
+    again.load_hosts([types.SimpleNamespace(
+        host='h0', first_seen=1.0, last_report=1.0, report=text,
+        minors=minors)])
+    assert again.addresses == {'g-0': ('h0', ('10.0.0.1',))}
+    again.intake('h0', report(60, ports=[port]), 2.0)
+    assert sent(again) == pytest.approx([40, 20, 0])

@@ -1,0 +1,274 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""The schema and the transactions of the database layer."""
+
+import threading
+import time
+
+from alembic import autogenerate
+from alembic import migration as alembic_migration
+import pytest
+import sqlalchemy as sa
+
+from virtco.db import groups
+from virtco.db import migration
+from virtco.db import models
+from virtco.db import records
+from virtco.db import session as db_session
+from virtco import exception
+
+
+@pytest.fixture
+def database(tmp_path):
+    found = db_session.Database(f'sqlite:///{tmp_path}/db.sqlite', 0.3)
+    migration.upgrade(found)
+    yield found
+    found.dispose()
+
+
+def group(name='a', project_id='p', **values):
+    return models.Group(**{
+        'id': f'{project_id}-{name}', 'project_id': project_id, 'name': name,
+        'live_key': '', 'n_vms': 2, 'created_at': 1.0, 'method': '',
+        'why': ''} | values)
+
+
+def member(group_id, index, **values):
+    return models.Member(**{
+        'group_id': group_id, 'row_index': index, 'display_name': '',
+        'reservation_id': '', 'state': models.MemberState.VACANT,
+        'vcpus': 1.0, 'memory_mb': 2.0, 'disk_gb': 3.0} | values)
+
+
+def coflow(group_id, **values):
+    return models.Coflow(**{
+        'id': f'c-{group_id}', 'group_id': group_id, 'project_id': 'p',
+        'name': 'c', 'state': models.CoflowState.PLANNED, 'n_vms': 2,
+        'n_flows': 1, 'size_bytes': 5.0, 'tm': '[[0,1,5]]',
+        'created_at': 1.0} | values)
+
+
+def test_the_migrations_make_what_the_models_say(database):
+    with database.engine.connect() as connection:
+        context = alembic_migration.MigrationContext.configure(
+            connection, opts={'compare_type': True})
+        assert autogenerate.compare_metadata(
+            context, models.Base.metadata) == []
+    assert migration.current(database) == migration.head()
+
+
+def test_upgrading_twice_changes_nothing(database):
+    with database.writer() as session:
+        session.add(group())
+    migration.upgrade(database)
+    with database.reader() as session:
+        assert groups.find(session, 'p', 'a') is not None
+
+
+@pytest.mark.parametrize(('name', 'long_text'), [
+    ('postgresql', 'TEXT'), ('mysql', 'MEDIUMTEXT'), ('sqlite', 'TEXT')])
+def test_the_schema_is_for_production_databases_too(name, long_text):
+    """Long texts are long, and indexes short enough for MariaDB."""
+    dialect = sa.dialects.registry.load(name)()
+    for table in models.Base.metadata.sorted_tables:
+        text = str(sa.schema.CreateTable(table).compile(dialect=dialect))
+        assert 'TEXT(' not in text
+        for constraint in table.constraints:
+            if isinstance(constraint, sa.UniqueConstraint):
+                assert 4 * sum(c.type.length for c in
+                               constraint.columns) < 3072
+    column = models.Base.metadata.tables['coflows'].c.tm
+    assert column.type.compile(dialect=dialect) == long_text
+
+
+def test_the_generation_stands_or_it_is_a_conflict(database):
+    with database.reader() as session:
+        seen = groups.generation(session)
+    with database.writer() as session:
+        groups.advance(session, seen)
+    with pytest.raises(exception.Conflict), database.writer() as session:
+        session.add(group())
+        groups.advance(session, seen)
+    with database.reader() as session:
+        assert groups.generation(session) == seen + 1
+        assert groups.find(session, 'p', 'a') is None
+
+
+def test_a_name_is_unique_among_the_living(database):
+    with database.writer() as session:
+        session.add(group())
+        session.add(group(project_id='q'))
+    with pytest.raises(exception.Conflict), database.writer() as session:
+        session.add(group(id='other'))
+    with database.writer() as session:
+        groups.retire(session, groups.find(session, 'p', 'a'), 5.0)
+    with database.writer() as session:
+        session.add(group(id='other'))
+
+
+def test_retiring_ends_coflows_and_frees_rows(database):
+    with database.writer() as session:
+        session.add(group())
+        session.flush()
+        session.add_all([member('p-a', 0, instance_uuid='i', host='h',
+                                state=models.MemberState.RUNNING),
+                         coflow('p-a')])
+    with database.writer() as session:
+        groups.retire(session, groups.get(session, 'p-a'), 5.0)
+    with database.reader() as session:
+        assert groups.living_members(session) == []
+        assert groups.living_coflows(session) == []
+        assert groups.member_of(session, 'i') is None
+
+
+def test_what_others_hold_is_what_nova_does_not_know(database):
+    with database.writer() as session:
+        for name in 'ab':
+            session.add(group(name))
+            session.flush()
+            session.add_all([
+                member(f'p-{name}', 0, host='h1',
+                       state=models.MemberState.PLANNED),
+                member(f'p-{name}', 1, host='h2', instance_uuid=name,
+                       state=models.MemberState.RUNNING),
+                member(f'p-{name}', 2),
+                member(f'p-{name}', 3, host='h1', instance_uuid=f'{name}3',
+                       state=models.MemberState.RESERVED, expires_at=50.0),
+                member(f'p-{name}', 4, host='h1', instance_uuid=f'{name}4',
+                       state=models.MemberState.RESERVED, expires_at=40.0)])
+    with database.reader() as session:
+        found = groups.other_reservations(session, 'p-a', 45.0)
+    assert [(m.group_id, m.row_index) for m in found] == [
+        ('p-b', 0), ('p-b', 3)]
+
+
+def test_usage_counts_the_living_of_a_project(database):
+    with database.writer() as session:
+        for i, name in enumerate('abc'):
+            session.add(group(name))
+            session.flush()
+            session.add(coflow(f'p-{name}', size_bytes=10.0 ** i))
+        groups.retire(session, groups.get(session, 'p-c'), 5.0)
+    with database.reader() as session:
+        assert groups.usage(session, 'p') == (2, 2, 11.0)
+        assert groups.usage(session, 'q') == (0, 0, 0.0)
+
+
+def test_events_are_bounded_per_project(database):
+    for i in range(7):
+        with database.writer() as session:
+            for project in 'pq':
+                records.add_event(
+                    session, keep=3, project_id=project, group_name='g',
+                    instance_uuid='', kind='k', detail=str(i),
+                    created_at=float(i))
+    with database.reader() as session:
+        for project in 'pq':
+            found = records.list_events(session, project_id=project)
+            assert [e.detail for e in found] == ['6', '5', '4']
+        assert records.count_events(session) == {
+            ('p', 'g'): 3, ('q', 'g'): 3}
+
+
+def test_purging_keeps_what_lives(database):
+    with database.writer() as session:
+        for name, retired_at in (('old', 5.0), ('new', 50.0),
+                                 ('live', None)):
+            session.add(group(name, live_key=name if retired_at else '',
+                              retired_at=retired_at))
+            session.flush()
+            session.add_all([
+                member(f'p-{name}', 0, instance_uuid=f'i-{name}'),
+                coflow(f'p-{name}'),
+                models.Placement(
+                    instance_uuid=f'i-{name}', project_id='p',
+                    group_id=f'p-{name}', fingerprint='', answer='{}',
+                    updated_at=5.0)])
+        session.add(models.Placement(
+            instance_uuid='gone', project_id='p', fingerprint='',
+            answer='{}', updated_at=5.0))
+    with database.writer() as session:
+        counts = records.purge(session, 10.0)
+    # The placement of 'old' went with its row, the one without a row too.
+    assert counts == {'coflows': 1, 'members': 1, 'groups': 1,
+                      'placements': 2, 'events': 0}
+    with database.reader() as session:
+        assert groups.get(session, 'p-live') is not None
+        assert groups.get(session, 'p-new') is not None
+        assert groups.get(session, 'p-old') is None
+
+
+def test_a_writer_that_waits_too_long_fails(database):
+    release = threading.Event()
+    holding = threading.Event()
+
+    def hold():
+        with database.writer() as session:
+            groups.advance(session)
+            holding.set()
+            release.wait(30)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert holding.wait(30)
+    started = time.monotonic()
+    try:
+        with pytest.raises(exception.DatabaseUnavailable):
+            with database.writer():
+                raise AssertionError('not while another one writes')
+        assert time.monotonic() - started < 5
+        # Readers see what was before.
+        with database.reader() as session:
+            assert groups.generation(session) == 1
+    finally:
+        release.set()
+        thread.join()
+    with database.writer() as session:
+        groups.advance(session)
+
+
+def test_conflicts_are_tried_again(database):
+    attempts = []
+
+    def work(session):
+        attempts.append(1)
+        if len(attempts) < 3:
+            raise exception.Conflict(what='x', id=1)
+        groups.advance(session)
+        return 'done'
+
+    assert database.retried(work) == 'done'
+    with database.reader() as session:
+        assert groups.generation(session) == 2
+
+    def never(_session):
+        raise exception.Conflict(what='x', id=1)
+
+    with pytest.raises(exception.Conflict):
+        database.retried(never)
+
+
+def test_what_was_read_stays_readable(database):
+    with database.writer() as session:
+        session.add(group())
+    with database.reader() as session:
+        found = groups.find(session, 'p', 'a')
+    assert (found.name, found.n_vms) == ('a', 2)
+
+
+def test_no_database_is_said_in_one_line(tmp_path):
+    path = tmp_path / 'db.sqlite'
+    path.write_text('not a database' * 100)
+    with pytest.raises(exception.DatabaseUnavailable) as error:
+        migration.upgrade(db_session.Database(f'sqlite:///{path}'))
+    assert '\n' not in str(error.value)
+    assert 'file is not a database' in str(error.value)

@@ -1,0 +1,58 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Who calls, and what they may do."""
+
+from typing import Any
+
+import falcon
+from oslo_config import cfg
+from oslo_context import context as oslo_context
+from oslo_policy import policy as oslo_policy
+
+from virtco.api import policies
+from virtco import exception
+
+
+class Authorizer:
+    """Asks the policy rules; with ``noauth`` everyone is an operator."""
+
+    def __init__(self, conf: cfg.ConfigOpts):
+        self._noauth = conf.api.auth_strategy == 'noauth'
+        self._enforcer = oslo_policy.Enforcer(conf)
+        self._enforcer.register_defaults(policies.list_rules())
+        self._enforcer.load_rules()
+
+    def context(self, request: falcon.Request) -> oslo_context.RequestContext:
+        if self._noauth:
+            return oslo_context.RequestContext(
+                project_id='', roles=['admin', 'member', 'reader',
+                                      'service'], is_admin=True)
+        return oslo_context.RequestContext.from_environ(request.env)
+
+    def may(self, request: falcon.Request, rule: str,
+            target: dict[str, Any] | None = None) -> bool:
+        if self._noauth:
+            return True
+        context = self.context(request)
+        return bool(self._enforcer.authorize(
+            rule, target or {}, context))
+
+    def require(self, request: falcon.Request, rule: str,
+                target: dict[str, Any] | None = None) -> None:
+        """:raises virtco.exception.Forbidden:"""
+        if not self.may(request, rule, target):
+            raise exception.Forbidden(what=rule)
+
+    def project(self, request: falcon.Request) -> str | None:
+        """The caller's project, None without authentication."""
+        return None if self._noauth else self.context(request).project_id

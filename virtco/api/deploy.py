@@ -1,0 +1,62 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Puts the WSGI application together."""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from typing import Any
+
+import falcon
+from oslo_config import cfg
+from oslo_middleware import http_proxy_to_wsgi
+from oslo_middleware import request_id
+
+from virtco.api import errors
+from virtco.api import media
+from virtco.api import routes
+from virtco.controller import service
+
+Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
+
+# Load balancers and Prometheus carry no tokens.
+OPEN_PATHS = ('/health', '/metrics')
+
+
+def application(conf: cfg.ConfigOpts,
+                controller: service.Controller) -> Wsgi:
+    """The API, inside out: falcon, then the token check, then what every
+    request gets.
+    """
+    app = falcon.App()
+    handler = media.json_handler()
+    for options in (app.req_options, app.resp_options):
+        options.media_handlers[falcon.MEDIA_JSON] = handler
+    app.req_options.auto_parse_form_urlencoded = False
+    errors.add_handlers(app)
+    routes.add(app, conf, controller)
+    wsgi: Wsgi = app
+    if conf.api.auth_strategy == 'keystone':
+        # Embedded controllers start without it.
+        from keystonemiddleware import auth_token
+        wsgi = _except_open(app, auth_token.AuthProtocol(
+            app, {'oslo_config_config': conf}))
+    wsgi = request_id.RequestId(wsgi)
+    return http_proxy_to_wsgi.HTTPProxyToWSGI(wsgi, conf)
+
+
+def _except_open(app: Wsgi, guarded: Wsgi) -> Wsgi:
+    def choose(environ: dict[str, Any], start_response: Any
+               ) -> Iterable[bytes]:
+        is_open = environ.get('PATH_INFO') in OPEN_PATHS
+        return (app if is_open else guarded)(environ, start_response)
+    return choose

@@ -1,0 +1,92 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Every error as the same JSON document, with a code that never changes."""
+
+from collections.abc import Mapping
+import logging
+from typing import Any
+
+import falcon
+
+from virtco import exception
+
+LOG = logging.getLogger(__name__)
+
+# (status, code, title) per exception, subclasses first.
+KINDS: list[tuple[type[exception.VirtcoException], str, str, str]] = [
+    (exception.HintInvalid, falcon.HTTP_400, 'virtco.hint_invalid',
+     'Invalid hint'),
+    (exception.Invalid, falcon.HTTP_400, 'virtco.invalid', 'Invalid input'),
+    (exception.PlacementInfeasible, falcon.HTTP_409, 'virtco.infeasible',
+     'No valid placement'),
+    (exception.NotFound, falcon.HTTP_404, 'virtco.not_found', 'Not found'),
+    (exception.Conflict, falcon.HTTP_409, 'virtco.conflict',
+     'Changed meanwhile'),
+    (exception.Forbidden, falcon.HTTP_403, 'virtco.forbidden',
+     'Not allowed'),
+    (exception.DatabaseUnavailable, falcon.HTTP_503,
+     'virtco.database_unavailable', 'Database unavailable'),
+]
+
+FALCON_CODES = {
+    falcon.MediaMalformedError: 'virtco.malformed',
+    falcon.MediaNotFoundError: 'virtco.no_body',
+    falcon.HTTPUnsupportedMediaType: 'virtco.media_type',
+    falcon.HTTPNotFound: 'virtco.not_found',
+    falcon.HTTPRouteNotFound: 'virtco.not_found',
+    falcon.HTTPMethodNotAllowed: 'virtco.method',
+}
+
+
+def document(code: str, title: str, detail: str,
+             fields: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    error = {'code': code, 'title': title, 'detail': detail}
+    for name in ('field', 'value', 'limit'):
+        if fields and name in fields:
+            error[name] = fields[name]
+    return {'error': error}
+
+
+def add_handlers(app: falcon.App) -> None:
+    app.add_error_handler(exception.VirtcoException, _ours)
+    app.add_error_handler(Exception, _unexpected)
+    app.set_error_serializer(_falcon)
+
+
+def _ours(_request: falcon.Request, response: falcon.Response,
+          error: exception.VirtcoException, _params: Any) -> None:
+    for kind, status, code, title in KINDS:
+        if isinstance(error, kind):
+            response.status = status
+            response.media = document(code, title, str(error), error.kwargs)
+            return
+    response.status = falcon.HTTP_500
+    response.media = document('virtco.error', 'Error', str(error))
+
+
+def _unexpected(request: falcon.Request, response: falcon.Response,
+                error: Exception, _params: Any) -> None:
+    if isinstance(error, falcon.HTTPStatus | falcon.HTTPError):
+        raise error
+    LOG.exception('%s %s failed.', request.method, request.path)
+    response.status = falcon.HTTP_500
+    response.media = document('virtco.error', 'Internal error',
+                              'See the log of the controller.')
+
+
+def _falcon(_request: falcon.Request, response: falcon.Response,
+            error: falcon.HTTPError) -> None:
+    code = FALCON_CODES.get(type(error), f'virtco.http_{error.status_code}')
+    title = error.title or ''
+    response.content_type = falcon.MEDIA_JSON
+    response.media = document(code, title, error.description or title)

@@ -1,0 +1,144 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``/v1/coflows`` and ``/v1/events``."""
+
+from typing import Any
+
+import falcon
+
+from virtco.api import context
+from virtco.api import media
+from virtco.api.policies import coflow as rules
+from virtco.api.policies import operator as operator_rules
+from virtco.api.schemas import coflow as schema
+from virtco.controller import service
+from virtco.db import models
+from virtco import exception
+
+
+HINT_EVENTS = ('hint_ignored', 'index_taken', 'matrix_differs')
+
+
+class Coflows:
+    def __init__(self, controller: service.Controller,
+                 authorizer: context.Authorizer):
+        self._coflows = controller.coflows
+        self._authorizer = authorizer
+
+    def on_get(self, request: falcon.Request,
+               response: falcon.Response) -> None:
+        project_id = _project(request, self._authorizer)
+        state = request.get_param('state')
+        if state is not None and state not in list(models.CoflowState):
+            raise exception.Invalid(
+                field='state', value=state,
+                limit='one of ' + ', '.join(models.CoflowState))
+        response.media = {'coflows': [
+            _seen(self._authorizer, request, coflow)
+            for coflow in self._coflows.find(project_id, state)]}
+
+    def on_post(self, request: falcon.Request,
+                response: falcon.Response) -> None:
+        body = media.read(request, schema.REGISTER)
+        project_id = (body.get('project_id')
+                      or self._authorizer.project(request) or '')
+        self._authorizer.require(request, rules.REGISTER,
+                                 {'project_id': project_id})
+        if not project_id:
+            raise exception.Invalid(field='project_id', value=None,
+                                    limit='it is required')
+        response.status = falcon.HTTP_201
+        response.media = self._coflows.register(
+            project_id, body['name'], body['tm'])
+
+
+class Coflow:
+    def __init__(self, controller: service.Controller,
+                 authorizer: context.Authorizer):
+        self._controller = controller
+        self._coflows = controller.coflows
+        self._authorizer = authorizer
+
+    def _require(self, request: falcon.Request, rule: str,
+                 coflow_id: str) -> None:
+        self._authorizer.require(request, rule, {
+            'project_id': self._coflows.project_of(coflow_id)})
+
+    def on_get(self, request: falcon.Request, response: falcon.Response,
+               coflow_id: str) -> None:
+        self._require(request, rules.SHOW, coflow_id)
+        response.media = _seen(self._authorizer, request,
+                               self._coflows.show(coflow_id))
+
+    def on_patch(self, request: falcon.Request, response: falcon.Response,
+                 coflow_id: str) -> None:
+        body = media.read(request, schema.CHANGE)
+        if 'state' in body:
+            self._require(request, rules.END, coflow_id)
+        if body.keys() & {'priority_class', 'weight'}:
+            self._require(request, rules.PRIORITIZE, coflow_id)
+        response.media = _seen(self._authorizer, request,
+                               self._coflows.change(coflow_id, body))
+        self._controller.resolver.notify(topology=True)
+
+    def on_delete(self, request: falcon.Request, response: falcon.Response,
+                  coflow_id: str) -> None:
+        self._require(request, rules.DELETE, coflow_id)
+        self._coflows.delete(coflow_id)
+        self._controller.resolver.notify(topology=True)
+        response.status = falcon.HTTP_204
+
+
+class Events:
+    def __init__(self, controller: service.Controller,
+                 authorizer: context.Authorizer):
+        self._coflows = controller.coflows
+        self._authorizer = authorizer
+
+    def on_get(self, request: falcon.Request,
+               response: falcon.Response) -> None:
+        events = self._coflows.events(_project(request, self._authorizer))
+        if not self._authorizer.may(request, operator_rules.HOSTS):
+            events = _about_hints(events)
+        response.media = {'events': events}
+
+
+def _project(request: falcon.Request,
+             authorizer: context.Authorizer) -> str | None:
+    """The project asked about; all of them only for operators."""
+    project_id = request.get_param('project_id')
+    if project_id is None and not authorizer.may(
+            request, rules.LIST, {'project_id': ''}):
+        project_id = authorizer.project(request)
+    authorizer.require(request, rules.LIST,
+                       {'project_id': project_id or ''})
+    return project_id
+
+
+def _seen(authorizer: context.Authorizer, request: falcon.Request,
+          coflow: dict[str, Any]) -> dict[str, Any]:
+    """What the caller may know: hypervisors are the operators' business."""
+    if authorizer.may(request, operator_rules.HOSTS):
+        return coflow
+    seen = coflow | {'hosts': [], 'why': ''}
+    if 'members' in coflow:
+        seen['members'] = [member | {'host': None}
+                           for member in coflow['members']]
+    if 'events' in coflow:
+        seen['events'] = _about_hints(coflow['events'])
+    return seen
+
+
+def _about_hints(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The others name hypervisors."""
+    return [event for event in events if event['kind'] in HINT_EVENTS]

@@ -1,0 +1,180 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``/v1/hosts``, ``/v1/measurements`` and ``/v1/rates``."""
+
+from collections.abc import Iterator
+import contextlib
+import re
+import threading
+
+import falcon
+from oslo_config import cfg
+
+from virtco.api import context
+from virtco.api import media
+from virtco.api.policies import operator as operator_rules
+from virtco.api.policies import service as service_rules
+from virtco.api.schemas import common
+from virtco.api.schemas import host as schema
+from virtco.controller import service
+from virtco import exception
+
+_WAIT = re.compile(r'(?:^|[,;\s])wait=([0-9]{1,6}(?:\.[0-9]{1,6})?)')
+_HOST = re.compile(common.HOST_PATTERN)
+
+
+class Waiting:
+    """Bounds how many requests wait at the same time.
+
+    One too many does not wait: it is answered with what there is, and told
+    to come back in a second.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts):
+        self._max_wait_s = conf.api.max_wait_s
+        self._seats = threading.BoundedSemaphore(
+            max(1, conf.api.threads * 3 // 4))
+
+    @contextlib.contextmanager
+    def seat(self, request: falcon.Request,
+             response: falcon.Response) -> Iterator[float]:
+        """Seconds this request may wait, by its ``Prefer`` header."""
+        found = _WAIT.search(request.get_header('Prefer') or '')
+        wait_s = min(self._max_wait_s, float(found.group(1))) if found else 0
+        if wait_s == 0:
+            yield 0.0
+        elif not self._seats.acquire(blocking=False):
+            response.set_header('Retry-After', '1')
+            yield 0.0
+        else:
+            try:
+                yield wait_s
+            finally:
+                self._seats.release()
+
+
+def _checked(host: str) -> str:
+    if len(host) > 255 or not _HOST.match(host):
+        raise exception.Invalid(field='host', value=host[:80],
+                                limit='a host name of at most 255 letters, '
+                                      'digits or . _ : @ -')
+    return host
+
+
+def _is_gone(request: falcon.Request) -> bool:
+    """Whether the client hung up (waitress knows)."""
+    check = request.env.get('waitress.client_disconnected')
+    return bool(check and check())
+
+
+class Hosts:
+    def __init__(self, controller: service.Controller,
+                 authorizer: context.Authorizer):
+        self._controller = controller
+        self._authorizer = authorizer
+
+    def on_get(self, request: falcon.Request, response: falcon.Response,
+               host: str | None = None) -> None:
+        self._authorizer.require(request, operator_rules.HOSTS)
+        response.media = ({'hosts': self._controller.hosts()}
+                          if host is None else self._controller.host(host))
+
+
+class Policy:
+    def __init__(self, controller: service.Controller,
+                 authorizer: context.Authorizer, waiting: Waiting):
+        self._controller = controller
+        self._authorizer = authorizer
+        self._waiting = waiting
+
+    def on_get(self, request: falcon.Request, response: falcon.Response,
+               host: str) -> None:
+        self._authorizer.require(request, service_rules.EDGE)
+        generation = _generation(request)
+        with self._waiting.seat(request, response) as wait_s:
+            policy = self._controller.policy(
+                _checked(host), generation, wait_s,
+                lambda: _is_gone(request))
+        if policy is None:
+            raise exception.NotFound(what='Policy of host', id=host)
+        response.set_header('ETag', f'"{policy.generation}"')
+        response.set_header('Cache-Control', 'no-cache')
+        if policy.generation == generation:
+            response.status = falcon.HTTP_304
+        else:
+            response.media = policy.to_dict()
+
+
+def _generation(request: falcon.Request) -> int | None:
+    text = (request.get_header('If-None-Match') or '').strip()
+    found = re.fullmatch(r'(?:W/)?"?([0-9]{1,18})"?', text)
+    return int(found.group(1)) if found else None
+
+
+class Report:
+    def __init__(self, controller: service.Controller,
+                 authorizer: context.Authorizer):
+        self._controller = controller
+        self._authorizer = authorizer
+
+    def on_put(self, request: falcon.Request, response: falcon.Response,
+               host: str) -> None:
+        self._authorizer.require(request, service_rules.EDGE)
+        self._controller.report(_checked(host),
+                                media.read(request, schema.REPORT))
+        response.status = falcon.HTTP_204
+
+
+class Probes:
+    def __init__(self, controller: service.Controller,
+                 authorizer: context.Authorizer, waiting: Waiting):
+        self._prober = controller.prober
+        self._authorizer = authorizer
+        self._waiting = waiting
+
+    def on_get(self, request: falcon.Request, response: falcon.Response,
+               host: str) -> None:
+        self._authorizer.require(request, service_rules.EDGE)
+        with self._waiting.seat(request, response) as wait_s:
+            train = self._prober.next_train(
+                _checked(host), wait_s, lambda: _is_gone(request))
+        if train is None:
+            response.status = falcon.HTTP_204
+        else:
+            response.media = train
+
+
+class Measurements:
+    def __init__(self, controller: service.Controller,
+                 authorizer: context.Authorizer):
+        self._controller = controller
+        self._authorizer = authorizer
+
+    def on_post(self, request: falcon.Request,
+                response: falcon.Response) -> None:
+        self._authorizer.require(request, service_rules.EDGE)
+        self._controller.measured(media.read(request, schema.MEASUREMENT))
+        response.status = falcon.HTTP_204
+
+
+class Rates:
+    def __init__(self, controller: service.Controller,
+                 authorizer: context.Authorizer):
+        self._controller = controller
+        self._authorizer = authorizer
+
+    def on_get(self, request: falcon.Request,
+               response: falcon.Response) -> None:
+        self._authorizer.require(request, operator_rules.RATES)
+        response.media = {'pairs': self._controller.rates.pairs(
+            self._controller.clock())}

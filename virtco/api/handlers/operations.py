@@ -1,0 +1,77 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``/v1/settings``, ``/v1/notifications``, ``/health`` and ``/metrics``."""
+
+import falcon
+
+from virtco.api import context
+from virtco.api import media
+from virtco.api.policies import operator as operator_rules
+from virtco.api.policies import service as service_rules
+from virtco.api.schemas import coflow as schema
+from virtco.controller import service
+
+
+class Settings:
+    def __init__(self, controller: service.Controller,
+                 authorizer: context.Authorizer):
+        self._controller = controller
+        self._authorizer = authorizer
+
+    def on_get(self, request: falcon.Request,
+               response: falcon.Response) -> None:
+        self._authorizer.require(request, operator_rules.SETTINGS)
+        response.media = self._controller.settings.get()
+
+    def on_patch(self, request: falcon.Request,
+                 response: falcon.Response) -> None:
+        self._authorizer.require(request, operator_rules.SETTINGS)
+        response.media = self._controller.change_settings(
+            media.read(request, schema.SETTINGS))
+
+
+class Notifications:
+    def __init__(self, controller: service.Controller,
+                 authorizer: context.Authorizer):
+        self._controller = controller
+        self._authorizer = authorizer
+
+    def on_post(self, request: falcon.Request,
+                response: falcon.Response) -> None:
+        self._authorizer.require(request, service_rules.NOTIFY)
+        body = media.read(request, schema.NOTIFICATION)
+        changed = self._controller.notified(body['event_type'],
+                                            body['payload'])
+        response.status = falcon.HTTP_202
+        response.media = {'changed': changed}
+
+
+class Health:
+    def __init__(self, controller: service.Controller):
+        self._controller = controller
+
+    def on_get(self, _request: falcon.Request,
+               response: falcon.Response) -> None:
+        healthy, response.media = self._controller.health()
+        if not healthy:
+            response.status = falcon.HTTP_503
+
+
+class Metrics:
+    def __init__(self, controller: service.Controller):
+        self._controller = controller
+
+    def on_get(self, _request: falcon.Request,
+               response: falcon.Response) -> None:
+        response.content_type = 'text/plain; version=0.0.4; charset=utf-8'
+        response.data = self._controller.render_metrics()

@@ -1,0 +1,85 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``/v1/placements`` and ``/v1/plans``."""
+
+import falcon
+
+from virtco.api import context
+from virtco.api import media
+from virtco.api.policies import coflow as coflow_rules
+from virtco.api.policies import operator as operator_rules
+from virtco.api.policies import service as service_rules
+from virtco.api.schemas import placement as schema
+from virtco.controller import service
+from virtco import exception
+
+
+class Placement:
+    def __init__(self, controller: service.Controller,
+                 authorizer: context.Authorizer):
+        self._controller = controller
+        self._authorizer = authorizer
+
+    def on_put(self, request: falcon.Request, response: falcon.Response,
+               instance_uuid: str) -> None:
+        self._authorizer.require(request, service_rules.PLACE)
+        if len(instance_uuid) > 36:
+            raise exception.Invalid(field='instance_uuid',
+                                    value=instance_uuid[:40] + '…',
+                                    limit='at most 36 characters')
+        body = media.read(request, schema.PLACEMENT)
+        self._controller.metrics.nova_unplanned.inc(
+            body.get('unplanned_passes', 0))
+        asked = {name: body.get(name) for name in
+                 ('user_id', 'display_name', 'reservation_id',
+                  'server_group')}
+        asked |= {'instance_uuid': instance_uuid,
+                  'project_id': body['project_id'],
+                  'launch_index': body.get('launch_index') or 0,
+                  'num_instances': body.get('num_instances', 1),
+                  'hints': body['hints'],
+                  'metadata': body.get('metadata', {}),
+                  'flavor': body['flavor'], 'hosts': body['hosts']}
+        response.media = self._controller.place(asked)
+
+    def on_get(self, request: falcon.Request, response: falcon.Response,
+               instance_uuid: str) -> None:
+        found = self._controller.placement(instance_uuid)
+        self._authorizer.require(request, coflow_rules.SHOW,
+                                 {'project_id': found['project_id']})
+        if not self._authorizer.may(request, operator_rules.HOSTS):
+            # Hypervisors are the operators' business.
+            found |= {'host': None, 'host_now': None, 'hosts': [],
+                      'rows': {}, 'bottleneck': None}
+            if found['status'] == 'planned':
+                found['why'] = ''
+        response.media = found
+
+    def on_delete(self, request: falcon.Request, response: falcon.Response,
+                  instance_uuid: str) -> None:
+        self._authorizer.require(request, service_rules.PLACE)
+        self._controller.release(instance_uuid)
+        response.status = falcon.HTTP_204
+
+
+class Plans:
+    def __init__(self, controller: service.Controller,
+                 authorizer: context.Authorizer):
+        self._controller = controller
+        self._authorizer = authorizer
+
+    def on_post(self, request: falcon.Request,
+                response: falcon.Response) -> None:
+        self._authorizer.require(request, operator_rules.PLANS)
+        response.media = self._controller.what_if(
+            media.read(request, schema.PLAN))

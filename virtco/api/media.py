@@ -1,0 +1,104 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Strict JSON, and bodies that keep to their schema."""
+
+import functools
+import json
+from typing import Any
+from typing import NoReturn
+
+import falcon
+import jsonschema
+from jsonschema import exceptions as schema_exceptions
+
+from virtco import exception
+
+SHOWN_CHARS = 80
+
+
+def _refuse_constant(text: str) -> NoReturn:
+    raise exception.Invalid(field='body', value=text,
+                            limit='JSON without NaN or Infinity')
+
+
+def _loads(text: str) -> Any:
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise exception.Invalid(field='body', value='deep nesting',
+                                limit='JSON that is less deeply nested'
+                                ) from None
+    # Databases take neither lone surrogates nor NUL.
+    if '\\u' in text:
+        flat = json.dumps(value, ensure_ascii=False)
+        if '\\u0000' in flat or any('\ud800' <= c <= '\udfff' for c in flat):
+            raise exception.Invalid(field='body', value='an escape',
+                                    limit='valid Unicode text without NUL')
+    return value
+
+
+def json_handler() -> falcon.media.JSONHandler:
+    return falcon.media.JSONHandler(
+        loads=_loads,
+        dumps=functools.partial(json.dumps, allow_nan=False))
+
+
+def read(request: falcon.Request, schema: dict[str, Any]) -> Any:
+    """The body, valid by ``schema``.
+
+    :raises virtco.exception.Invalid: naming field, value and limit.
+    """
+    media = request.get_media()
+    validator = _validator(json.dumps(schema, sort_keys=True))
+    error = schema_exceptions.best_match(validator.iter_errors(media))
+    if error is not None:
+        raise exception.Invalid(**_fields(error))
+    return media
+
+
+@functools.lru_cache(maxsize=64)
+def _validator(schema: str) -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(json.loads(schema))
+
+
+def _fields(error: jsonschema.ValidationError) -> dict[str, Any]:
+    path = ''.join(f'[{part}]' if isinstance(part, int) else f'.{part}'
+                   for part in error.absolute_path).lstrip('.')
+    value: Any = error.instance
+    limit = str(error.message)
+    limits = {
+        'minimum': 'at least {}', 'maximum': 'at most {}',
+        'exclusiveMinimum': 'more than {}',
+        'maxLength': 'at most {} characters',
+        'minLength': 'at least {} characters',
+        'maxItems': 'at most {} entries', 'minItems': 'at least {} entries',
+        'minProperties': 'at least {} field',
+        'type': 'of type {}', 'enum': 'one of {}', 'const': '{}',
+        'pattern': 'matching {}'}
+    rule: Any = error.validator_value
+    if error.validator == 'required':
+        missing = [name for name in rule if name not in value]
+        path = '.'.join(part for part in (path, missing[0]) if part)
+        value, limit = None, 'it is required'
+    elif error.validator == 'additionalProperties':
+        schema: Any = error.schema
+        unknown = [name for name in value
+                   if name not in schema.get('properties', {})]
+        path = '.'.join(part for part in (path, unknown[0]) if part)
+        value, limit = value[unknown[0]], 'a field that is known'
+    elif str(error.validator) in limits:
+        limit = limits[str(error.validator)].format(rule)
+    shown = json.dumps(value)
+    if len(shown) > SHOWN_CHARS:
+        shown = shown[:SHOWN_CHARS] + '…'
+    return {'field': path or 'body', 'value': shown, 'limit': limit}

@@ -1,0 +1,47 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Coflows: a tenant sees and ends its own."""
+
+from oslo_policy import policy
+
+from virtco.api.policies import base
+
+LIST = 'virtco:coflows:list'
+SHOW = 'virtco:coflows:show'
+REGISTER = 'virtco:coflows:register'
+END = 'virtco:coflows:end'
+PRIORITIZE = 'virtco:coflows:prioritize'
+DELETE = 'virtco:coflows:delete'
+
+
+def _rule(name: str, check: str, description: str, method: str,
+          path: str) -> policy.DocumentedRuleDefault:
+    return policy.DocumentedRuleDefault(
+        name, check, description, [{'method': method, 'path': path}])
+
+
+RULES = [
+    _rule(LIST, base.READER, 'List the coflows and events of a project.',
+          'GET', '/v1/coflows'),
+    _rule(SHOW, base.READER, 'Show a coflow or a placement.', 'GET',
+          '/v1/coflows/{id}'),
+    _rule(REGISTER, base.MEMBER, 'Register a traffic matrix.', 'POST',
+          '/v1/coflows'),
+    _rule(END, base.MEMBER, 'Declare a coflow done.', 'PATCH',
+          '/v1/coflows/{id}'),
+    _rule(PRIORITIZE, base.ADMIN,
+          'Set the priority class or the weight of a coflow.', 'PATCH',
+          '/v1/coflows/{id}'),
+    _rule(DELETE, base.MEMBER, 'Delete a coflow or a matrix.', 'DELETE',
+          '/v1/coflows/{id}'),
+]

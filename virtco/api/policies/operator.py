@@ -1,0 +1,39 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What only operators do."""
+
+from oslo_policy import policy
+
+from virtco.api.policies import base
+
+HOSTS = 'virtco:hosts:get'
+RATES = 'virtco:rates:get'
+SETTINGS = 'virtco:settings'
+PLANS = 'virtco:plans:create'
+
+RULES = [
+    policy.DocumentedRuleDefault(
+        HOSTS, base.ADMIN, 'Show hosts.',
+        [{'method': 'GET', 'path': '/v1/hosts'},
+         {'method': 'GET', 'path': '/v1/hosts/{host}'}]),
+    policy.DocumentedRuleDefault(
+        RATES, base.ADMIN, 'Show the measured rates.',
+        [{'method': 'GET', 'path': '/v1/rates'}]),
+    policy.DocumentedRuleDefault(
+        SETTINGS, base.ADMIN, 'Show and change run-time settings.',
+        [{'method': 'GET', 'path': '/v1/settings'},
+         {'method': 'PATCH', 'path': '/v1/settings'}]),
+    policy.DocumentedRuleDefault(
+        PLANS, base.ADMIN, 'Ask what would be planned.',
+        [{'method': 'POST', 'path': '/v1/plans'}]),
+]

@@ -1,0 +1,37 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What Nova and the edge modules do."""
+
+from oslo_policy import policy
+
+from virtco.api.policies import base
+
+PLACE = 'virtco:placements:update'
+EDGE = 'virtco:edge'
+NOTIFY = 'virtco:notifications:create'
+
+RULES = [
+    policy.DocumentedRuleDefault(
+        PLACE, base.SERVICE, 'Ask for a placement, or release one.',
+        [{'method': 'PUT', 'path': '/v1/placements/{instance_uuid}'},
+         {'method': 'DELETE', 'path': '/v1/placements/{instance_uuid}'}]),
+    policy.DocumentedRuleDefault(
+        EDGE, base.SERVICE, 'Read a policy, report and measure.',
+        [{'method': 'GET', 'path': '/v1/hosts/{host}/policy'},
+         {'method': 'PUT', 'path': '/v1/hosts/{host}/report'},
+         {'method': 'GET', 'path': '/v1/hosts/{host}/probes'},
+         {'method': 'POST', 'path': '/v1/measurements'}]),
+    policy.DocumentedRuleDefault(
+        NOTIFY, base.SERVICE, 'Deliver a notification of Nova.',
+        [{'method': 'POST', 'path': '/v1/notifications'}]),
+]

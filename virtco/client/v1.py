@@ -1,0 +1,176 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Client of REST v1 over a keystoneauth adapter.
+
+Light on purpose: keystoneauth, which OpenStack's clients share, and nothing
+of the controller.
+"""
+
+from collections.abc import Mapping
+import os
+from typing import Any
+import urllib.parse
+
+from keystoneauth1 import adapter
+from keystoneauth1 import exceptions as ks_exceptions
+from keystoneauth1 import noauth
+from keystoneauth1 import session as ks_session
+
+from virtco import exception
+
+DEFAULT_URL = 'http://127.0.0.1:8791'
+DEFAULT_TIMEOUT_S = 10.0
+
+# Codes of the API back to the exceptions they came from.
+_RAISED: dict[str, type[exception.VirtcoException]] = {
+    'virtco.hint_invalid': exception.HintInvalid,
+    'virtco.invalid': exception.Invalid,
+    'virtco.infeasible': exception.PlacementInfeasible,
+    'virtco.not_found': exception.NotFound,
+    'virtco.conflict': exception.Conflict,
+    'virtco.forbidden': exception.Forbidden,
+    'virtco.database_unavailable': exception.DatabaseUnavailable,
+}
+
+
+class Client:
+    """Calls of one controller; every call is bounded in time.
+
+    :param url: of the controller; None reads ``VIRTCO_URL``.
+    :param session: keystoneauth session that authenticates; None for a
+        controller without authentication.
+    :param timeout_s: for the connection, and between two packets.
+    """
+
+    def __init__(self, url: str | None = None,
+                 session: ks_session.Session | None = None,
+                 timeout_s: float = DEFAULT_TIMEOUT_S):
+        self.url = (url or os.environ.get('VIRTCO_URL')
+                    or DEFAULT_URL).rstrip('/')
+        self._timeout_s = timeout_s
+        self._adapter = adapter.Adapter(
+            session or ks_session.Session(auth=noauth.NoAuth()),
+            endpoint_override=self.url, user_agent='virtco-client',
+            raise_exc=False)
+
+    def request(self, method: str, path: str, body: Any = None,
+                params: Mapping[str, Any] | None = None) -> Any:
+        """Send JSON, return what came back (None for an empty answer).
+
+        :raises virtco.exception.ControllerUnavailable: no answer, or not one
+            of the controller's.
+        :raises virtco.exception.VirtcoException: the error it reported.
+        """
+        kwargs: dict[str, Any] = {'timeout': self._timeout_s}
+        if body is not None:
+            kwargs['json'] = body
+        if params:
+            kwargs['params'] = {key: value for key, value in params.items()
+                                if value is not None}
+        try:
+            response = self._adapter.request(path, method, **kwargs)
+        except ks_exceptions.ClientException as error:
+            raise exception.ControllerUnavailable(
+                url=self.url, why=str(error)) from error
+        if response.status_code == 204 or not response.content:
+            return None
+        try:
+            found = response.json()
+        except ValueError as error:
+            raise exception.ControllerUnavailable(
+                url=self.url, why=f'HTTP {response.status_code} without JSON'
+            ) from error
+        if response.status_code >= 400:
+            self._raise(response.status_code, found)
+        return found
+
+    def _raise(self, status: int, body: Any) -> None:
+        error = body.get('error') if isinstance(body, dict) else None
+        if not isinstance(error, dict) or 'code' not in error:
+            raise exception.ControllerUnavailable(
+                url=self.url, why=f'HTTP {status}')
+        raise _RAISED.get(error['code'], exception.VirtcoException)(
+            error.get('detail') or error.get('title'),
+            **{name: error[name] for name in ('field', 'value', 'limit')
+               if name in error})
+
+    def coflows(self, project_id: str | None = None,
+                state: str | None = None) -> list[dict[str, Any]]:
+        return self.request('GET', '/v1/coflows', params={
+            'project_id': project_id, 'state': state})['coflows']
+
+    def coflow(self, coflow_id: str) -> dict[str, Any]:
+        return self.request('GET', f'/v1/coflows/{_quote(coflow_id)}')
+
+    def register(self, name: str, tm: Any,
+                 project_id: str | None = None) -> dict[str, Any]:
+        body = {'name': name, 'tm': tm}
+        if project_id is not None:
+            body['project_id'] = project_id
+        return self.request('POST', '/v1/coflows', body)
+
+    def change_coflow(self, coflow_id: str,
+                      **values: Any) -> dict[str, Any]:
+        return self.request('PATCH', f'/v1/coflows/{_quote(coflow_id)}',
+                            values)
+
+    def delete_coflow(self, coflow_id: str) -> None:
+        self.request('DELETE', f'/v1/coflows/{_quote(coflow_id)}')
+
+    def events(self, project_id: str | None = None) -> list[dict[str, Any]]:
+        return self.request('GET', '/v1/events', params={
+            'project_id': project_id})['events']
+
+    def hosts(self) -> list[dict[str, Any]]:
+        return self.request('GET', '/v1/hosts')['hosts']
+
+    def host(self, host: str) -> dict[str, Any]:
+        return self.request('GET', f'/v1/hosts/{_quote(host)}')
+
+    def policy(self, host: str) -> dict[str, Any]:
+        return self.request('GET', f'/v1/hosts/{_quote(host)}/policy')
+
+    def rates(self) -> list[dict[str, Any]]:
+        return self.request('GET', '/v1/rates')['pairs']
+
+    def place(self, instance_uuid: str,
+              request: Mapping[str, Any]) -> dict[str, Any]:
+        return self.request('PUT', f'/v1/placements/{_quote(instance_uuid)}',
+                            request)
+
+    def placement(self, instance_uuid: str) -> dict[str, Any]:
+        return self.request('GET',
+                            f'/v1/placements/{_quote(instance_uuid)}')
+
+    def release(self, instance_uuid: str) -> None:
+        self.request('DELETE', f'/v1/placements/{_quote(instance_uuid)}')
+
+    def plan(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        return self.request('POST', '/v1/plans', request)
+
+    def settings(self) -> dict[str, str]:
+        return self.request('GET', '/v1/settings')
+
+    def change_settings(self, **values: str) -> dict[str, str]:
+        return self.request('PATCH', '/v1/settings', values)
+
+    def notify(self, event_type: str, payload: Mapping[str, Any]) -> None:
+        self.request('POST', '/v1/notifications', {
+            'event_type': event_type, 'payload': payload})
+
+    def health(self) -> dict[str, Any]:
+        return self.request('GET', '/health')
+
+
+def _quote(part: str) -> str:
+    return urllib.parse.quote(part, safe='')

@@ -1,0 +1,160 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""``virtco-emulate``: the emulated datacentre and the demo on it."""
+
+import argparse
+import json
+import pathlib
+import signal
+import sys
+import typing
+
+import rich.console
+
+from virtco.emulation import capability
+from virtco.emulation import demo
+from virtco.emulation import namespaces
+from virtco.emulation import table
+from virtco.emulation import testbed
+from virtco import exception
+from virtco import units
+
+_MIN_HOSTS = 3  # Fig. 1 spreads three VMs
+_MAX_HOSTS = 64
+_MIN_RATE_BPS = 5e6
+_MAX_RATE_BPS = 1e9
+_DEFAULT_SLOW_HOST = 'h1'
+
+
+def main(argv: list[str] | None = None) -> int:
+    options = _parser().parse_args(argv)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)
+    try:
+        return typing.cast(int, options.function(options))
+    except capability.CannotEmulate as error:
+        print(f'{error}\nWithout it, tools/demo --simulate runs the same '
+              f'workload through the simulator.', file=sys.stderr)
+        return 2
+    except exception.VirtcoException as error:
+        print(f'virtco-emulate: {error}', file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print('Interrupted; everything was removed.', file=sys.stderr)
+        return 130
+
+
+def _leave(number: int, _frame: object) -> None:
+    """End as on Ctrl-C: through every ``finally``."""
+    raise SystemExit(128 + number)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog='virtco-emulate', description=__doc__.partition(': ')[2])
+    commands = parser.add_subparsers(required=True, metavar='COMMAND')
+    _add_demo(commands.add_parser(
+        'demo', help='run the main job and write a report'))
+    clean = commands.add_parser(
+        'clean', help='remove what runs that were killed left behind')
+    clean.set_defaults(function=_clean)
+    return parser
+
+
+def _add_demo(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        '--hosts', type=_hosts, default=6, metavar='N',
+        help=f'hypervisors, {_MIN_HOSTS} to {_MAX_HOSTS} (default 6)')
+    parser.add_argument(
+        '--rate', type=_rate, default=50e6, metavar='RATE',
+        help='of each uplink, both ways, such as 100Mbit (default 50Mbit)')
+    parser.add_argument(
+        '--slow-host', nargs='?', const=_DEFAULT_SLOW_HOST, metavar='NAME',
+        help='halve the uplink of one hypervisor behind the controller\'s '
+             f'back (default {_DEFAULT_SLOW_HOST})')
+    parser.add_argument(
+        '--simulate', action='store_true',
+        help='no root, no traffic: planner, scheduler and simulator')
+    parser.add_argument('--seed', type=int, default=0,
+                        help='of the generated workload (default 0)')
+    parser.add_argument('--only', choices=demo.ONLY,
+                        help='run one of the workloads')
+    parser.add_argument(
+        '--report-dir', type=pathlib.Path, metavar='DIR',
+        default=pathlib.Path('virtco-report'),
+        help='where report.html, results.json and logs go '
+             '(default ./virtco-report)')
+    parser.add_argument('--json', action='store_true',
+                        help='print the results as JSON instead of a table')
+    parser.set_defaults(function=_demo)
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    names = testbed.host_names(arguments.hosts)
+    if arguments.slow_host not in (None, *names):
+        raise exception.Invalid(
+            field='--slow-host', value=arguments.slow_host,
+            limit=f'one of {names[0]} to {names[-1]}')
+    options = demo.Options(
+        arguments.hosts, arguments.rate, arguments.seed,
+        arguments.report_dir, arguments.slow_host, arguments.only)
+    # With --json, progress must not get into the JSON.
+    console = (rich.console.Console(stderr=True) if arguments.json
+               else table.console())
+    if arguments.simulate:
+        results = demo.simulate(options, console)
+    else:
+        capability.check()
+        namespaces.sweep()
+        results = demo.emulate(options, console)
+    demo.present(results, options, console)
+    if arguments.json:
+        json.dump(results.to_dict(), sys.stdout, indent=1)
+        print()
+    return 0
+
+
+def _clean(_arguments: argparse.Namespace) -> int:
+    for run in namespaces.sweep():
+        print(f'removed run {run}')
+    return 0
+
+
+def _hosts(text: str) -> int:
+    try:
+        n_hosts = int(text)
+    except ValueError:
+        n_hosts = 0
+    if not _MIN_HOSTS <= n_hosts <= _MAX_HOSTS:
+        raise argparse.ArgumentTypeError(
+            f'{text!r} is not a number between {_MIN_HOSTS} and '
+            f'{_MAX_HOSTS}')
+    return n_hosts
+
+
+def _rate(text: str) -> float:
+    try:
+        rate_bps = units.parse_rate_bps(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    if not _MIN_RATE_BPS <= rate_bps <= _MAX_RATE_BPS:
+        raise argparse.ArgumentTypeError(
+            f'{text!r} is not between '
+            f'{units.format_rate(_MIN_RATE_BPS)} and '
+            f'{units.format_rate(_MAX_RATE_BPS)}')
+    return rate_bps
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,79 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``virtco-manage``: the database, by hand."""
+
+import argparse
+import sys
+import time
+
+from oslo_config import cfg
+from oslo_log import log
+
+from virtco.cmd import controller as controller_cmd
+from virtco.controller import transitions
+from virtco.db import migration
+from virtco.db import session as db_session
+from virtco import exception
+
+
+def _sync(conf: cfg.ConfigOpts, database: db_session.Database) -> int:
+    migration.upgrade(database, conf.command.revision)
+    print(migration.current(database))
+    return 0
+
+
+def _version(_conf: cfg.ConfigOpts, database: db_session.Database) -> int:
+    print(f'database {migration.current(database) or "empty"}, '
+          f'code {migration.head()}')
+    return 0
+
+
+def _purge(conf: cfg.ConfigOpts, database: db_session.Database) -> int:
+    before_s = time.time() - conf.command.days * 86400
+    for table, count in transitions.purge(database, before_s).items():
+        print(f'{table}: {count} deleted')
+    return 0
+
+
+def _add_commands(subparsers: argparse._SubParsersAction) -> None:
+    db = subparsers.add_parser('db', help='The database')
+    commands = db.add_subparsers(dest='action', required=True)
+    sync = commands.add_parser('sync', help='Bring the schema up to date')
+    sync.add_argument('--revision', default='head',
+                      help='Revision to go to, default head')
+    sync.set_defaults(run=_sync)
+    shown = commands.add_parser('version', help='Show the schema revision')
+    shown.set_defaults(run=_version)
+    purge = commands.add_parser('purge', help='Delete what ended long ago')
+    purge.add_argument('--days', type=float, default=1.0,
+                       help='Keep what is younger, default 1')
+    purge.set_defaults(run=_purge)
+
+
+def main(argv: list[str] | None = None) -> int:
+    conf = cfg.ConfigOpts()
+    conf.register_cli_opt(cfg.SubCommandOpt(
+        'command', title='Commands', handler=_add_commands))
+    controller_cmd.make_conf(sys.argv[1:] if argv is None else argv, conf,
+                             prog='virtco-manage')
+    log.setup(conf, 'virtco')
+    try:
+        database = db_session.Database.from_conf(conf)
+        return conf.command.run(conf, database)
+    except (exception.VirtcoException, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,255 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``virtco-sim``: run, reproduce and generate."""
+
+import argparse
+from collections.abc import Iterable
+from collections.abc import Sequence
+import dataclasses
+import json
+import math
+import pathlib
+import sys
+from typing import Any
+from typing import TypeVar
+
+import numpy as np
+from rich import console as rich_console
+from rich import progress as rich_progress
+from rich import table as rich_table
+
+from virtco import exception
+from virtco.sim import cloud
+from virtco.sim import figures
+from virtco.sim.figures import outcome
+from virtco.sim.figures import plots
+from virtco.sim import groups
+from virtco.sim import replay
+from virtco.sim import schemes
+from virtco.sim import simulation
+from virtco.sim import traces
+from virtco.sim import workloads
+from virtco import units
+
+Item = TypeVar('Item')
+_ERRORS = rich_console.Console(stderr=True)
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f'{text} is not above 0')
+    return value
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if not 1 <= value <= 1000:
+        raise argparse.ArgumentTypeError(f'{text} is not between 1 and 1000')
+    return value
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog='virtco-sim',
+        description='Simulate placement and scheduling of coflows.')
+    parser.set_defaults(run=None)
+    actions = parser.add_subparsers(metavar='ACTION', required=True)
+    _add_run(actions)
+    _add_reproduce(actions)
+    _add_generate(actions)
+    return parser
+
+
+def _add_run(actions: Any) -> None:
+    run = actions.add_parser(
+        'run', help='run a trace, groups from JSON or the Table 2 workload')
+    what = run.add_mutually_exclusive_group(required=True)
+    what.add_argument('--trace', type=pathlib.Path,
+                      help='file in the coflow-benchmark format')
+    what.add_argument('--groups', type=pathlib.Path,
+                      help='JSON with hosts and groups')
+    what.add_argument('--table2', choices=workloads.SHAPES,
+                      help='VirtCO\'s six applications on 18 hosts')
+    run.add_argument('--policy', choices=simulation.policy_names(),
+                     help='of scheduling; default mrtf, or the scheme\'s')
+    run.add_argument('--scheme', choices=sorted(schemes.SCHEMES),
+                     default='virtco', help='how groups are placed')
+    run.add_argument('--rate', type=units.parse_rate_bps, default='1Gbit',
+                     help='of each port of a trace (default 1Gbit)')
+    run.add_argument('--theta', type=_positive, default=math.inf,
+                     metavar='SECONDS', help='longest wait without progress')
+    run.add_argument('--seed', type=int, default=0)
+    run.add_argument('--json', action='store_true')
+    run.set_defaults(run=_run)
+
+
+def _add_reproduce(actions: Any) -> None:
+    reproduce = actions.add_parser(
+        'reproduce', help='a figure or table of the papers')
+    reproduce.add_argument('figure', choices=[*figures.FIGURES, 'all'])
+    reproduce.add_argument('--seeds', type=_count, default=8)
+    reproduce.add_argument('--shape', choices=workloads.SHAPES,
+                           default='medium',
+                           help='of the matrices of test cases 1, 4 and 5')
+    reproduce.add_argument('--output', type=pathlib.Path,
+                           default=pathlib.Path('virtco-sim-output'),
+                           help='directory for the plots and tables')
+    reproduce.add_argument('--json', action='store_true')
+    reproduce.set_defaults(run=_reproduce)
+
+
+def _add_generate(actions: Any) -> None:
+    generate = actions.add_parser(
+        'generate', help='write a synthetic workload')
+    generate.add_argument('kind', choices=['facebook-like', 'table2'])
+    generate.add_argument('output', type=pathlib.Path)
+    generate.add_argument('--seed', type=int, default=0)
+    generate.add_argument('--ports', type=_count, default=150)
+    generate.add_argument('--coflows', type=_count, default=526)
+    generate.add_argument('--duration', type=_positive, default=3600.0,
+                          metavar='SECONDS')
+    generate.add_argument('--shape', choices=workloads.SHAPES,
+                          default='medium')
+    generate.set_defaults(run=_generate)
+
+
+def _run(args: argparse.Namespace) -> int:
+    if args.trace is not None:
+        return _run_trace(args)
+    if args.groups is not None:
+        hosts, its_groups = groups.read(args.groups)
+    else:
+        hosts = groups.equal_hosts(18, 12.0, 1e9)
+        its_groups = groups.of_apps(workloads.table2(seed=args.seed,
+                                                     shape=args.table2))
+    scheme = schemes.get(args.scheme)
+    config = simulation.Config(args.policy or scheme.policy,
+                               theta_s=args.theta)
+    result = cloud.simulate(hosts, its_groups, scheme, seed=args.seed,
+                            config=config)
+    if args.json:
+        print(json.dumps({
+            'mean_cct_s': result.mean_cct_s, 'scheme': scheme.name,
+            'coflows': [dataclasses.asdict(row) for row in result.coflows],
+            'hosts': result.hosts}))
+        return 0
+    _print_table(f'{scheme.label}: mean CCT {result.mean_cct_s:.4g} s', (
+        'group', 'coflow', 'size', 'start s', 'CCT s', 'alone s'),
+        [(row.group, row.name, units.format_size(row.size_bytes),
+          row.start_s, row.cct_s, row.alone_s) for row in result.coflows])
+    return 0
+
+
+def _run_trace(args: argparse.Namespace) -> int:
+    trace = traces.read(args.trace)
+    last_s = max([row.arrival_s for row in trace.coflows], default=0.0)
+    with rich_progress.Progress(
+            *rich_progress.Progress.get_default_columns(),
+            rich_progress.TextColumn('{task.fields[events]} events'),
+            console=_ERRORS, transient=True) as bar:
+        task = bar.add_task('simulated time', total=last_s, events=0)
+        found = replay.replay(
+            trace, args.rate, replay.config_of(args.policy or 'mrtf',
+                                               args.theta),
+            lambda now_s, events: bar.update(
+                task, completed=min(now_s, last_s), events=events))
+    answer = {**replay.summary(found.cct_s), 'events': found.events,
+              'alone': replay.summary(found.alone_s)}
+    if args.json:
+        answer['cct_s'] = found.cct_s.tolist()
+        print(json.dumps(answer))
+        return 0
+    _print_table(f'{len(trace.coflows)} coflows, {found.events} events', (
+        '', 'mean s', 'median s', 'p95 s'), [
+        ('CCT', *replay.summary(found.cct_s).values()),
+        ('alone', *replay.summary(found.alone_s).values())])
+    return 0
+
+
+def _reproduce(args: argparse.Namespace) -> int:
+    names = list(figures.FIGURES) if args.figure == 'all' else [args.figure]
+    results = []
+    for name in names:
+        result = figures.FIGURES[name](outcome.Context(
+            args.seeds, args.shape, _track))
+        path = plots.draw(result, args.output)
+        path.with_suffix('.json').write_text(
+            json.dumps(result.to_dict(), indent=1) + '\n', encoding='utf-8')
+        results.append({**result.to_dict(), 'plot': str(path)})
+        if not args.json:
+            _print_table(result.title, result.columns, result.rows)
+            for note in result.notes:
+                print(f'- {note}')
+            print(f'plot: {path}\n')
+    if args.json:
+        print(json.dumps(results if args.figure == 'all' else results[0]))
+    return 0
+
+
+def _track(items: Sequence[Item], description: str) -> Iterable[Item]:
+    return rich_progress.track(items, description, console=_ERRORS,
+                               transient=True)
+
+
+def _generate(args: argparse.Namespace) -> int:
+    if args.kind == 'facebook-like':
+        traces.write(args.output, workloads.facebook_like(
+            seed=args.seed, n_ports=args.ports, n_coflows=args.coflows,
+            duration_s=args.duration))
+        return 0
+    apps = workloads.table2(seed=args.seed, shape=args.shape)
+    args.output.write_text(json.dumps({
+        'hosts': {'count': 18, 'slots': 12, 'rate': '1Gbit'},
+        'groups': [{'name': app.application.name, 'tm': {
+            'n': app.coflow.n_vms,
+            'flows': [[flow.src, flow.dst, round(flow.size_bytes)]
+                      for flow in app.coflow.flows]}} for app in apps]},
+        indent=1) + '\n', encoding='utf-8')
+    return 0
+
+
+def _print_table(title: str, columns: Sequence[str],
+                 rows: Iterable[Sequence[Any]]) -> None:
+    table = rich_table.Table(title=title)
+    for i, column in enumerate(columns):
+        table.add_column(column, justify='right' if i else 'left')
+    for row in rows:
+        table.add_row(*map(_cell, row))
+    console = rich_console.Console()
+    if not console.is_terminal:
+        console = rich_console.Console(width=200)
+    console.print(table)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return '–'
+    if isinstance(value, float | np.floating):
+        return f'{value:.4g}'
+    return str(value)
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = make_parser().parse_args(argv)
+    try:
+        return int(args.run(args))
+    except (exception.VirtcoException, OSError) as error:
+        print(f'virtco-sim: {error}', file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == '__main__':
+    sys.exit(main())

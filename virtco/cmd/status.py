@@ -1,0 +1,80 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``virtco-status upgrade check``: is this machine ready for this code?"""
+
+import sys
+
+from oslo_config import cfg
+from oslo_log import log
+from oslo_upgradecheck import upgradecheck
+
+from virtco.cmd import controller as controller_cmd
+from virtco.db import migration
+from virtco.db import session as db_session
+from virtco import exception
+
+
+class Checks(upgradecheck.UpgradeCommands):
+    def __init__(self, conf: cfg.ConfigOpts):
+        super().__init__()
+        self._conf = conf
+
+    def _database(self) -> upgradecheck.Result:
+        database = db_session.Database.from_conf(self._conf)
+        try:
+            found = migration.current(database)
+        except exception.DatabaseUnavailable as error:
+            return upgradecheck.Result(upgradecheck.Code.FAILURE, str(error))
+        if found == migration.head():
+            return upgradecheck.Result(upgradecheck.Code.SUCCESS)
+        return upgradecheck.Result(
+            upgradecheck.Code.FAILURE,
+            f'The schema is at {found or "nothing"}, this code needs '
+            f'{migration.head()}: run virtco-manage db sync.')
+
+    def _deadlines(self) -> upgradecheck.Result:
+        placement = self._conf.placement
+        if placement.budget_s < placement.deadline_s:
+            return upgradecheck.Result(upgradecheck.Code.SUCCESS)
+        return upgradecheck.Result(
+            upgradecheck.Code.WARNING,
+            f'[placement] budget_s = {placement.budget_s} is not below '
+            f'deadline_s = {placement.deadline_s}: plans come too late.')
+
+    def _authentication(self) -> upgradecheck.Result:
+        api = self._conf.api
+        if (api.auth_strategy == 'keystone'
+                or api.host in controller_cmd.LOOPBACK):
+            return upgradecheck.Result(upgradecheck.Code.SUCCESS)
+        return upgradecheck.Result(
+            upgradecheck.Code.WARNING,
+            f'[api] auth_strategy = noauth on {api.host}: whoever reaches '
+            'it is an operator.')
+
+    _upgrade_checks = (
+        ('Database schema', _database),
+        ('Time to plan', _deadlines),
+        ('Authentication', _authentication),
+    )
+
+
+def main(argv: list[str] | None = None) -> int:
+    conf = cfg.ConfigOpts()
+    controller_cmd.register_opts(conf)
+    log.setup(conf, 'virtco')
+    return upgradecheck.main(conf, 'virtco', Checks(conf),
+                             sys.argv[1:] if argv is None else argv)
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,76 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Options of the REST API."""
+
+from typing import Any
+
+from oslo_config import cfg
+
+GROUP = 'api'
+
+OPTS = [
+    cfg.HostAddressOpt('host', default='127.0.0.1', help="""
+Address the REST API listens on.
+
+With ``auth_strategy = noauth`` anyone who reaches this address is an
+operator: keep it on loopback or on a network of its own.
+
+Related options:
+
+* ``[api] port``
+* ``[api] auth_strategy``
+"""),
+    cfg.PortOpt('port', default=8791, help="""
+TCP port the REST API listens on; 0 takes a free one and logs it.
+"""),
+    cfg.IntOpt('threads', default=64, min=4, max=4096, help="""
+Threads that serve requests.
+
+Each hypervisor holds up to two of them while it waits for its policy and its
+next measurement. When three quarters of the threads are waiting, further
+waits are answered at once and the edge modules poll instead.
+
+Related options:
+
+* ``[api] max_wait_s``
+"""),
+    cfg.IntOpt('max_wait_s', default=60, min=1, max=600, help="""
+Longest time, in seconds, that a request with ``Prefer: wait=`` is held.
+"""),
+    cfg.IntOpt('max_body_bytes', default=4 * 1024 * 1024, min=1024, help="""
+Largest request body, in bytes; a longer one is answered with 413.
+"""),
+    cfg.StrOpt('auth_strategy', default='noauth',
+               choices=[('noauth', 'every caller is an operator'),
+                        ('keystone', 'tokens are checked with keystone')],
+               help="""
+How callers are identified.
+
+With ``keystone`` the rules of ``[oslo_policy] policy_file`` decide: a tenant
+sees the coflows of its own project, an operator everything, and the role
+``service`` belongs to Nova and the edge modules.
+
+Related options:
+
+* all of ``[keystone_authtoken]``
+* ``[oslo_policy] policy_file``
+"""),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    conf.register_opts(OPTS, group=GROUP)
+
+
+def list_opts() -> dict[str, list[Any]]:
+    return {GROUP: OPTS}

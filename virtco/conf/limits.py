@@ -1,0 +1,63 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Bounds on what tenants may ask for."""
+
+from typing import Any
+
+from oslo_config import cfg
+
+GROUP = 'limits'
+
+OPTS = [
+    cfg.IntOpt('max_vms_per_group', default=500, min=1, help="""
+Largest number of VMs, which is rows of the matrices, of one group.
+"""),
+    cfg.IntOpt('max_flows_per_group', default=50_000, min=1, help="""
+Largest number of flows in all matrices of one group.
+"""),
+    cfg.IntOpt('max_coflows_per_group', default=32, min=1, help="""
+Largest number of named matrices of one group.
+"""),
+    cfg.FloatOpt('max_bytes_per_flow', default=1e15, min=1, help="""
+Largest size of one flow, in bytes.
+"""),
+    cfg.FloatOpt('max_bytes_per_group', default=1e17, min=1, help="""
+Largest size of all flows of one group together, in bytes.
+"""),
+    cfg.IntOpt('max_text_bytes', default=114_688, min=64, help="""
+Longest text of one matrix, in bytes. Nova lets no more through.
+"""),
+    cfg.IntOpt('max_groups_per_project', default=100, min=1, help="""
+Largest number of live groups of one project.
+"""),
+    cfg.IntOpt('max_registered_per_project', default=1000, min=1, help="""
+Largest number of matrices one project keeps registered.
+"""),
+    cfg.IntOpt('max_flows_per_project', default=200_000, min=1, help="""
+Largest number of flows in all live groups of one project.
+"""),
+    cfg.FloatOpt('max_bytes_per_project', default=1e18, min=1, help="""
+Largest size of all live groups of one project together, in bytes.
+"""),
+    cfg.IntOpt('max_events_per_project', default=1000, min=10, help="""
+Number of events kept for one project; the oldest are dropped.
+"""),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    conf.register_opts(OPTS, group=GROUP)
+
+
+def list_opts() -> dict[str, list[Any]]:
+    return {GROUP: OPTS}

@@ -1,0 +1,47 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Options of the listener for Nova's notifications."""
+
+from typing import Any
+
+from oslo_config import cfg
+
+GROUP = 'notifications'
+
+OPTS = [
+    cfg.StrOpt('transport_url', secret=True, help="""
+Message bus of Nova's notifications, such as
+``rabbit://user:password@host:5672/``. Unset: no listener, and the ``virtco``
+notification driver in Nova posts to ``/v1/notifications`` instead.
+"""),
+    cfg.StrOpt('exchange', default='nova', help="""
+Exchange that Nova sends to, its ``control_exchange``.
+"""),
+    cfg.ListOpt('topics', default=['versioned_notifications'], help="""
+Topics to listen to, as in Nova's ``[notifications]
+versioned_notifications_topics``. Give virtco a topic of its own when another
+service consumes the default one.
+"""),
+    cfg.StrOpt('pool', help="""
+Name of the pool of listeners. Several controllers with the same name share
+the messages, and other consumers of the topic keep their copies.
+"""),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    conf.register_opts(OPTS, group=GROUP)
+
+
+def list_opts() -> dict[str, list[Any]]:
+    return {GROUP: OPTS}

@@ -1,0 +1,82 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Options of the planner as the controller runs it."""
+
+from typing import Any
+
+from oslo_config import cfg
+
+GROUP = 'placement'
+
+PLANNERS = [
+    ('virtco', 'relaxation, rounding and search over all active coflows'),
+    ('virtco-printed', 'Algorithm 2 of the paper on residual bandwidth'),
+    ('spread', 'no two VMs of a group on a host while hosts last'),
+    ('min-cut', 'strong traffic-aware placement, the traffic of a group only'),
+    ('random', 'any host with room'),
+    ('round-robin', 'host after host'),
+    ('min-machines', 'as few hosts as possible'),
+    ('choreo', "Choreo's greedy Algorithm 1"),
+]
+OBJECTIVES = [
+    ('online', 'sum of the completion times of all active coflows'),
+    ('isolated', 'completion time of the newcomer alone'),
+    ('joint', 'as online, over all coflows that wait together'),
+]
+
+OPTS = [
+    cfg.StrOpt('planner', default='virtco', choices=PLANNERS, help="""
+Planner that places the groups. ``PATCH /v1/settings`` changes it at run time
+and is remembered over restarts; this is its value until then.
+"""),
+    cfg.StrOpt('objective', default='online', choices=OBJECTIVES, help="""
+What a placement minimises; a run-time setting like ``planner``.
+"""),
+    cfg.FloatOpt('budget_s', default=0.25, min=0.001, max=60, help="""
+Time the planner may search for one group, in seconds.
+
+Related options:
+
+* ``[placement] deadline_s``
+"""),
+    cfg.FloatOpt('deadline_s', default=0.7, min=0.05, max=120, help="""
+Time after which a placement is answered in any case, in seconds: without an
+opinion when the plan is not ready.
+
+Nova gives up on the controller after its own ``[virtco] timeout_ms``, so this
+should be shorter.
+"""),
+    cfg.IntOpt('workers', default=8, min=1, max=256, help="""
+Placements worked on at the same time; more are answered without an opinion.
+"""),
+    cfg.IntOpt('attempts', default=12, min=1, max=100, help="""
+How often a plan is made when others are committed meanwhile and leave it no
+room. ``deadline_s`` ends the attempts, too.
+"""),
+    cfg.FloatOpt('reservation_ttl_s', default=300, min=1, max=86400, help="""
+How long the planned host of a VM stays reserved, in seconds, when Nova does
+not report that the VM was built.
+"""),
+    cfg.FloatOpt('default_link_bps', default=1e9, min=1e3, help="""
+Rate of an uplink, in bits per second, of which neither a measurement nor the
+link's speed is known.
+"""),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    conf.register_opts(OPTS, group=GROUP)
+
+
+def list_opts() -> dict[str, list[Any]]:
+    return {GROUP: OPTS}

@@ -1,0 +1,70 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Options of the bandwidth measurements between hypervisors."""
+
+from typing import Any
+
+from oslo_config import cfg
+
+GROUP = 'probe'
+
+OPTS = [
+    cfg.BoolOpt('enabled', default=True, help="""
+Let the edge modules measure each other with packet trains.
+"""),
+    cfg.FloatOpt('interval_s', default=2, min=0.05, max=86400, help="""
+Time between two looks for pairs of hosts whose measurement is too old, in
+seconds.
+"""),
+    cfg.FloatOpt('freshness_s', default=1800, min=1, help="""
+A measurement younger than this is not repeated, in seconds. Unused hosts are
+measured again only then.
+"""),
+    cfg.FloatOpt('max_age_s', default=7200, min=1, help="""
+A measurement older than this is not used any more, in seconds: the speed of
+the link is.
+
+Related options:
+
+* ``[probe] freshness_s``, which should be shorter
+"""),
+    cfg.FloatOpt('timeout_s', default=5, min=0.1, max=600, help="""
+Time after which an unanswered measurement is given up, in seconds.
+"""),
+    cfg.IntOpt('bursts', default=10, min=1, max=1000, help="""
+Bursts in one packet train (Choreo section 3.1). Bursts times packets times
+``packet_bytes`` is what one measurement sends.
+"""),
+    cfg.IntOpt('packets', default=200, min=2, max=5000, help="""
+Packets in each burst, sent back to back.
+"""),
+    cfg.IntOpt('packet_bytes', default=1472, min=64, max=8972, help="""
+Payload of one packet, in bytes.
+"""),
+    cfg.FloatOpt('tolerance_fraction', default=0.1, min=0, max=1, help="""
+A measured rate within this fraction of the link's speed confirms the link's
+speed, which is then used.
+"""),
+    cfg.BoolOpt('only_idle', default=True, help="""
+Do not measure hosts on which a coflow is busy: the train would disturb it and
+see what it leaves.
+"""),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    conf.register_opts(OPTS, group=GROUP)
+
+
+def list_opts() -> dict[str, list[Any]]:
+    return {GROUP: OPTS}

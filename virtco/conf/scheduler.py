@@ -1,0 +1,119 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Options of the coflow scheduler as the controller runs it."""
+
+from typing import Any
+
+from oslo_config import cfg
+
+GROUP = 'scheduler'
+
+ORDERS = [
+    ('mrtf', 'minimum remaining time first, with preemption'),
+    ('sebf', 'smallest effective bottleneck first'),
+    ('fifo', 'in order of arrival'),
+    ('fifo+', 'in order of arrival, a small share to those behind'),
+    ('priority', 'by the class an operator gave, then mrtf'),
+    ('weighted-fair', 'by the weight an operator gave'),
+    ('fair', 'no coflow classes at all: TCP shares per flow'),
+]
+CEILS = [
+    ('rate', 'a coflow sends at its allocated rate, never more'),
+    ('link', 'a coflow may use what others leave idle'),
+]
+
+OPTS = [
+    cfg.StrOpt('order', default='mrtf', choices=ORDERS, help="""
+Order in which coflows are served. ``PATCH /v1/settings`` changes it at run
+time and is remembered over restarts; this is its value until then.
+"""),
+    cfg.StrOpt('ceil', default='rate', choices=CEILS, help="""
+Upper limit of a coflow's class at the edge; a run-time setting like
+``order``. The allocated rates already contain all that the scheduler could
+give away, so ``rate`` is exact, while ``link`` also uses what coflows leave
+idle between two reports.
+"""),
+    cfg.FloatOpt('theta_s', default=0, min=0, help="""
+A coflow without progress for so many seconds goes to the front; 0 turns it
+off. Only the order is affected: even the last coflow keeps
+``min_rate_fraction``.
+"""),
+    cfg.FloatOpt('fifo_plus_share', default=0.03, min=0, max=1, help="""
+Share of each port that ``order = fifo+`` leaves to those behind.
+"""),
+    cfg.FloatOpt('beta', default=-1, min=-1, max=10, help="""
+Over-estimation of sizes: a coflow is scheduled as if it were ``1 + beta``
+times as large, so that traffic of low priority beside it does not make it
+late. -1 takes the observed share of such traffic on the uplinks.
+"""),
+    cfg.FloatOpt('wire_overhead_fraction', default=0.0456, min=0, max=1,
+                 help="""
+Headers per byte of payload. The qdiscs count bytes on the wire, the matrices
+name bytes of payload: TCP with 1500-byte packets sends 1514 bytes for each
+1448. Too small a value ends coflows early (their last bytes then share the
+default class), too large a value ends them late, see ``quiet_s``.
+"""),
+    cfg.FloatOpt('done_fraction', default=0.9, min=0.1, max=1, help="""
+A coflow that has sent at least this share of its bytes and then nothing for
+``quiet_s`` is done, although its counters never reached the hint.
+"""),
+    cfg.FloatOpt('quiet_s', default=1.0, min=0.01, max=3600, help="""
+Time without progress, in seconds, after which a coflow counts as idle: busy
+ones are served before it, until its counters move again.
+"""),
+    cfg.FloatOpt('default_share', default=0.02, min=0.001, max=0.9, help="""
+Share of each uplink guaranteed to everything that is not a coflow.
+"""),
+    cfg.FloatOpt('min_rate_fraction', default=0.01, min=0.0001, max=0.2,
+                 help="""
+Share of an uplink for the coflows that the order leaves nothing, all of them
+together, so that their connections stay alive and their bytes are seen.
+"""),
+    cfg.FloatOpt('rate_tolerance_fraction', default=0.03, min=0, max=0.5,
+                 help="""
+A policy whose rates all moved by less than this fraction is not sent again.
+"""),
+    cfg.FloatOpt('interval_s', default=0.2, min=0.01, max=60, help="""
+Shortest time, in seconds, between two computations that were caused by
+counted bytes alone. Arrivals, departures and settings count at once.
+"""),
+    cfg.BoolOpt('protect_receivers', default=False, help="""
+Tell edge modules also which pairs they receive, so that those with ``[edge]
+protect_receiver`` can serve coflows first where they arrive. Policies become
+up to twice as long.
+"""),
+    cfg.FloatOpt('policy_ttl_s', default=60, min=1, max=86400, help="""
+How long an edge module holds on to a policy when the controller is away, in
+seconds, before it decays to fair sharing.
+"""),
+    cfg.FloatOpt('minor_grace_s', default=10, min=0, max=3600, help="""
+Time, in seconds, before the class number of an ended coflow is used again.
+"""),
+    cfg.FloatOpt('background_half_life_s', default=5, min=0.1, max=3600,
+                 help="""
+Half-life, in seconds, of the moving average of traffic that belongs to no
+coflow and reduces what the coflows are given.
+"""),
+    cfg.FloatOpt('max_background_fraction', default=0.5, min=0, max=0.95,
+                 help="""
+Largest share of an uplink that such traffic may take from the coflows.
+"""),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    conf.register_opts(OPTS, group=GROUP)
+
+
+def list_opts() -> dict[str, list[Any]]:
+    return {GROUP: OPTS}

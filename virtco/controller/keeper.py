@@ -1,0 +1,189 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Housekeeping: writes counters down, expires, purges, fills gauges."""
+
+import json
+import logging
+import threading
+from typing import Any
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from virtco.controller import live
+from virtco.controller import transitions
+from virtco.db import models
+from virtco import exception
+
+if TYPE_CHECKING:
+    from virtco.controller import service
+
+LOG = logging.getLogger(__name__)
+
+PURGE_EVERY = 100
+
+
+class Keeper:
+    def __init__(self, controller: 'service.Controller'):
+        self._controller = controller
+        self._conf = controller.conf.controller
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._hosts: set[str] = set()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._loop, name='keeper',
+                                        daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(5)
+        self._attempt('flush', self.flush)
+
+    def is_alive(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def touch_host(self, host: str) -> None:
+        with self._lock:
+            self._hosts.add(host)
+
+    def _loop(self) -> None:
+        clock = self._controller.clock
+        next_reap_s = clock()
+        reaps = 0
+        while not self._stop.wait(self._conf.flush_interval_s):
+            self._attempt('flush', self.flush)
+            if clock() >= next_reap_s:
+                next_reap_s = clock() + self._conf.reap_interval_s
+                self._attempt('reap', self.reap)
+                if reaps % PURGE_EVERY == 0:
+                    self._attempt('purge', self.purge)
+                reaps += 1
+
+    def _attempt(self, name: str, work: Any) -> None:
+        try:
+            work()
+        except exception.VirtcoException as error:
+            self._controller.metrics.flush_failures.inc()
+            LOG.warning('Could not %s: %s', name, error)
+        except Exception:
+            self._controller.metrics.loop_failures.labels(name).inc()
+            LOG.exception('Could not %s.', name)
+
+    def flush(self) -> None:
+        """Write what the counters say, and renew the generation leases."""
+        state = self._controller.state
+        with self._lock:
+            hosts, self._hosts = self._hosts, set()
+        leases = self._controller.publisher.leases_to_renew()
+        with state.lock:
+            ended = dict(state.ended)
+            coflows = [_coflow_values(tracked) for tracked in
+                       (*state.coflows.values(), *ended.values())
+                       if tracked.is_dirty]
+            for tracked in state.coflows.values():
+                tracked.is_dirty = False
+            stored = [_host_values(state.hosts[name])
+                      for name in hosts | leases.keys()
+                      if name in state.hosts]
+        if not (coflows or stored):
+            return
+        try:
+            self._controller.database.retried(
+                lambda session: _save(session, coflows, stored, leases))
+        except Exception:
+            with self._lock:
+                self._hosts |= hosts
+            with state.lock:
+                for tracked in state.coflows.values():
+                    tracked.is_dirty = True
+            raise
+        with state.lock:
+            for coflow_id in ended:
+                state.ended.pop(coflow_id, None)
+        self._controller.publisher.renewed(leases)
+
+    def reap(self) -> None:
+        expired = self._controller.transitions.expire()
+        if expired:
+            LOG.info('%d reservations expired.', expired)
+            self._controller.metrics.expired.inc(expired)
+            self._controller.resolver.notify(topology=True)
+
+    def purge(self) -> None:
+        transitions.purge(
+            self._controller.database,
+            self._controller.clock() - self._conf.keep_retired_s)
+
+    def gauge(self) -> None:
+        """Fill the gauges that are looked up rather than counted."""
+        controller = self._controller
+        now_s = controller.clock()
+        for host in controller.hosts():
+            if host['last_report'] is None:
+                continue
+            name = host['host']
+            controller.metrics.report_age.labels(name).set(
+                now_s - host['last_report'])
+            controller.metrics.generation_lag.labels(name).set(
+                (host['generation'] or 0)
+                - (host['applied_generation'] or 0))
+        counts = dict.fromkeys(models.CoflowState, 0)
+        try:
+            with controller.database.reader() as session:
+                for state, count in session.execute(
+                        sa.select(models.Coflow.state, sa.func.count())
+                        .group_by(models.Coflow.state)):
+                    counts[models.CoflowState(state)] = count
+        except exception.DatabaseUnavailable:
+            return
+        for state, count in counts.items():
+            controller.metrics.coflows.labels(state).set(count)
+
+
+def _coflow_values(tracked: live.Tracked) -> dict[str, Any]:
+    sent_bytes = tracked.progress.sent_bytes
+    return {'id': tracked.coflow_id, 'state': tracked.state,
+            'progress': json.dumps(sent_bytes.round().tolist()),
+            'sent_bytes': float(sent_bytes.sum()),
+            'arrival': tracked.arrival_s, 'ended_at': tracked.ended_s}
+
+
+def _host_values(host: live.HostState) -> dict[str, Any]:
+    report, minors = host.to_stored()
+    return {'host': host.host, 'first_seen': host.first_seen,
+            'last_report': host.last_report, 'report': report,
+            'minors': minors}
+
+
+def _save(session: orm.Session, coflows: list[dict[str, Any]],
+          hosts: list[dict[str, Any]], leases: dict[str, int]) -> None:
+    for values in coflows:
+        # What was declared done or retired meanwhile stays so.
+        session.execute(sa.update(models.Coflow).where(
+            models.Coflow.id == values['id'],
+            models.Coflow.state.in_(live.LIVE_STATES)).values(
+                {k: v for k, v in values.items() if k != 'id'}))
+    for values in hosts:
+        row = session.get(models.Host, values['host'])
+        if row is None:
+            row = models.Host(host=values['host'], generation_lease=0)
+            session.add(row)
+        for name, value in values.items():
+            setattr(row, name, value)
+        row.generation_lease = max(row.generation_lease,
+                                   leases.get(values['host'], 0))

@@ -1,0 +1,84 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Prometheus metrics of one controller, in a registry of its own."""
+
+import prometheus_client
+
+
+class Metrics:
+    def __init__(self) -> None:
+        self.registry = prometheus_client.CollectorRegistry()
+        self.placements = prometheus_client.Counter(
+            'virtco_placements', 'Placement answers by status.',
+            ['status'], registry=self.registry)
+        self.placement_failures = prometheus_client.Counter(
+            'virtco_placement_failures',
+            'Placements without an opinion because something went wrong.',
+            ['reason'], registry=self.registry)
+        self.placement_seconds = prometheus_client.Histogram(
+            'virtco_placement_seconds', 'Time to answer a placement.',
+            buckets=(.002, .005, .01, .02, .05, .1, .2, .3, .5, .8, 1.2, 5),
+            registry=self.registry)
+        self.plan_seconds = prometheus_client.Histogram(
+            'virtco_plan_seconds', 'Time the planner took for a group.',
+            buckets=(.005, .01, .02, .05, .1, .2, .3, .5, 1, 2, 10),
+            registry=self.registry)
+        self.plan_conflicts = prometheus_client.Counter(
+            'virtco_plan_conflicts',
+            'Plans made anew because another was committed meanwhile.',
+            registry=self.registry)
+        self.ignored_hints = prometheus_client.Counter(
+            'virtco_ignored_hints', 'Hints that could not be used.',
+            registry=self.registry)
+        self.nova_unplanned = prometheus_client.Counter(
+            'virtco_nova_unplanned_passes',
+            'Scheduling passes of Nova that got no plan, as Nova tells later.',
+            registry=self.registry)
+        self.resolve_seconds = prometheus_client.Histogram(
+            'virtco_resolve_seconds',
+            'Time to turn the live coflows into policies.',
+            buckets=(.001, .002, .005, .01, .02, .05, .1, .5),
+            registry=self.registry)
+        self.policy_changes = prometheus_client.Counter(
+            'virtco_policy_changes', 'Policy documents published.',
+            registry=self.registry)
+        self.generation_lag = prometheus_client.Gauge(
+            'virtco_generation_lag',
+            'Generations between the published and the applied policy.',
+            ['host'], registry=self.registry)
+        self.report_age = prometheus_client.Gauge(
+            'virtco_report_age_seconds', 'Age of a host\'s last report.',
+            ['host'], registry=self.registry)
+        self.coflows = prometheus_client.Gauge(
+            'virtco_coflows', 'Coflows by state.', ['state'],
+            registry=self.registry)
+        self.coflow_ends = prometheus_client.Counter(
+            'virtco_coflow_ends', 'Coflows that were done.',
+            registry=self.registry)
+        self.notifications = prometheus_client.Counter(
+            'virtco_notifications', 'Nova notifications by event type.',
+            ['event_type'], registry=self.registry)
+        self.expired = prometheus_client.Counter(
+            'virtco_reservations_expired',
+            'Reservations no VM was built for in time.',
+            registry=self.registry)
+        self.flush_failures = prometheus_client.Counter(
+            'virtco_flush_failures',
+            'Failed writes of counted bytes to the database.',
+            registry=self.registry)
+        self.loop_failures = prometheus_client.Counter(
+            'virtco_loop_failures', 'Exceptions in a background loop.',
+            ['loop'], registry=self.registry)
+
+    def render(self) -> bytes:
+        return prometheus_client.generate_latest(self.registry)

@@ -1,0 +1,136 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""From cumulative counters to what a coflow still has to send. Pure."""
+
+from collections.abc import Container
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+
+class CoflowProgress:
+    """Payload bytes sent per flow of one coflow.
+
+    Counters are per host or per pair of hosts, sizes per pair of VMs: what
+    was counted is spread over the flows it can belong to, by what they have
+    left (that is how MADD serves them).
+
+    :ivar sizes_bytes: array of shape (n_flows,).
+    :ivar sent_bytes: array of shape (n_flows,).
+    """
+
+    def __init__(self, sizes_bytes: Sequence[float],
+                 sent_bytes: Sequence[float] = ()):
+        self.sizes_bytes = np.array(sizes_bytes, np.float64)
+        self.sent_bytes = np.zeros(len(sizes_bytes))
+        known = min(len(sent_bytes), len(sizes_bytes))
+        self.sent_bytes[:known] = sent_bytes[:known]
+        self.excess_bytes = 0.0
+
+    def remaining_bytes(self) -> np.ndarray:
+        """What each flow has left, array of shape (n_flows,)."""
+        return np.maximum(0.0, self.sizes_bytes - self.sent_bytes)
+
+    def credit(self, flows: np.ndarray, payload_bytes: float) -> None:
+        """Count ``payload_bytes`` for the flows with these indices."""
+        left = self.remaining_bytes()[flows]
+        total = float(left.sum())
+        used = min(payload_bytes, total)
+        if total > 0:
+            self.sent_bytes[flows] += left * (used / total)
+        self.excess_bytes += payload_bytes - used
+
+    def complete(self, flows: np.ndarray) -> None:
+        """Take flows that no uplink sees (same host) as sent."""
+        self.sent_bytes[flows] = np.maximum(self.sent_bytes[flows],
+                                            self.sizes_bytes[flows])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Delta:
+    """Wire bytes of a coflow since the last report, to one host or to any."""
+
+    coflow_id: str
+    dst_host: str | None
+    wire_bytes: float
+
+
+class HostCounters:
+    """The last counters of one edge module.
+
+    A counter that went back without a new epoch (its class was made anew)
+    starts from 0, too: bytes are then counted late rather than twice.
+    """
+
+    def __init__(self, stored: Mapping[str, Any] | None = None):
+        stored = stored or {}
+        self.epoch: str = stored.get('epoch', '')
+        self.values: dict[str, float] = dict(stored.get('values', {}))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {'epoch': self.epoch, 'values': self.values}
+
+    def _step(self, key: str, value: float) -> float:
+        last = self.values.get(key, 0.0)
+        self.values[key] = value
+        return value - last if value >= last else value
+
+    def update(self, report: Mapping[str, Any]) -> tuple[list[Delta], float]:
+        """Deltas per coflow, and the uplink's bytes outside of coflows."""
+        if report['epoch'] != self.epoch:
+            self.epoch = report['epoch']
+            self.values = {}
+        deltas = []
+        for counter in report['coflows']:
+            deltas += self._coflow_deltas(counter)
+        uplink = self._step('/uplink', report['uplink_sent_bytes'])
+        managed = sum(delta.wire_bytes for delta in deltas)
+        return deltas, max(0.0, uplink - managed)
+
+    def forget(self, live_ids: Container[str]) -> None:
+        """Drop the counters of coflows that are over."""
+        self.values = {key: value for key, value in self.values.items()
+                       if key == '/uplink' or key.split('/')[0] in live_ids}
+
+    def _coflow_deltas(self, counter: Mapping[str, Any]) -> list[Delta]:
+        coflow_id = counter['coflow_id']
+        total = self._step(coflow_id, counter['sent_bytes'])
+        parts = [Delta(coflow_id, d['host'],
+                       self._step(f'{coflow_id}/{d["host"]}',
+                                  d['sent_bytes']))
+                 for d in counter.get('destinations', ())]
+        rest = total - sum(part.wire_bytes for part in parts)
+        if rest > 0:
+            parts.append(Delta(coflow_id, None, rest))
+        return [part for part in parts if part.wire_bytes > 0]
+
+
+class Average:
+    """Exponentially weighted rate in bits per second."""
+
+    def __init__(self, half_life_s: float, value: float = 0.0):
+        self.half_life_s = half_life_s
+        self.value = value
+        self._at_s: float | None = None
+
+    def add(self, rate: float, now_s: float) -> float:
+        if self._at_s is None:
+            self.value = rate
+        else:
+            keep = 0.5 ** (max(0.0, now_s - self._at_s) / self.half_life_s)
+            self.value = keep * self.value + (1 - keep) * rate
+        self._at_s = now_s
+        return self.value

@@ -1,0 +1,284 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The scheduler loop: live state -> schedule -> one policy per host."""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import logging
+import math
+import threading
+import time
+
+from oslo_config import cfg
+
+from virtco.controller import capacity
+from virtco.controller import live as live_state
+from virtco.controller import metrics as controller_metrics
+from virtco.controller import publisher as controller_publisher
+from virtco.controller import settings as controller_settings
+from virtco.db import models
+from virtco.model import live
+from virtco import scheduling
+from virtco.table import coflow_table
+
+LOG = logging.getLogger(__name__)
+
+FAIR = 'fair'
+
+
+class Resolver:
+    """Recomputes the policies whenever something they depend on changed.
+
+    :param reload: takes the groups over from the database.
+    :param on_change: is told the coflows whose state changed.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, state: live_state.LiveState,
+                 publisher: controller_publisher.Publisher,
+                 settings: controller_settings.Settings,
+                 rates: capacity.Rates, metrics: controller_metrics.Metrics,
+                 reload: Callable[[], None],
+                 on_change: Callable[[list[live_state.Tracked]], None],
+                 clock: Callable[[], float] = time.time):
+        self._conf = conf.scheduler
+        self._rules = capacity.Rules(
+            conf.placement.default_link_bps, conf.probe.tolerance_fraction,
+            conf.probe.max_age_s)
+        self._state = state
+        self._publisher = publisher
+        self._settings = settings
+        self._rates = rates
+        self._metrics = metrics
+        self._reload = reload
+        self._on_change = on_change
+        self._clock = clock
+        self._wake = threading.Condition()
+        self._urgent = True
+        self._topology = True
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+        self.schedule = live.Schedule(0.0, ())
+
+    def notify(self, *, urgent: bool = True, topology: bool = False) -> None:
+        """Something changed; ``topology``: groups in the database did."""
+        with self._wake:
+            self._urgent |= urgent
+            self._topology |= topology
+            if self._urgent:
+                self._wake.notify_all()
+
+    def warm_up(self) -> None:
+        """Load the scheduler's kernels."""
+        self._order([live.LiveCoflow('warm-up', (
+            live.LiveFlow('a', 'b', 1.0),))],
+            [live.Port('a', 1.0, 1.0), live.Port('b', 1.0, 1.0)], 0.0)
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._loop, name='resolver',
+                                        daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        with self._wake:
+            self._stopping = True
+            self._wake.notify_all()
+        if self._thread is not None:
+            self._thread.join(5)
+
+    def is_alive(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def _loop(self) -> None:
+        pause_s = self._conf.interval_s
+        while True:
+            with self._wake:
+                if not (self._urgent or self._stopping):
+                    self._wake.wait(pause_s)
+                if self._stopping:
+                    return
+            started = time.thread_time()
+            try:
+                self.run_once()
+            except Exception:
+                # A loop that died would leave all edges with old policies.
+                self._metrics.loop_failures.labels('resolver').inc()
+                LOG.exception('Could not compute the policies.')
+                time.sleep(self._conf.interval_s)
+            # What nothing asks for may take a tenth of the time at most.
+            pause_s = max(self._conf.interval_s,
+                          9 * (time.thread_time() - started))
+
+    def run_once(self) -> None:
+        """Recompute and publish, if anything calls for it."""
+        with self._wake:
+            topology, self._topology = self._topology, False
+            self._urgent = False
+        if topology:
+            try:
+                self._reload()
+            except Exception:
+                with self._wake:
+                    self._topology = True
+                raise
+        with self._metrics.resolve_seconds.time():
+            now_s = self._clock()
+            changed = self._state.advance(
+                now_s, quiet_s=self._conf.quiet_s,
+                done_fraction=self._conf.done_fraction)
+            self._publish(now_s)
+        if changed:
+            self._on_change(changed)
+
+    def _publish(self, now_s: float) -> None:
+        with self._state.lock:
+            links = self._links(now_s)
+            coflows = [] if self._settings['order'] == FAIR else list(
+                self._state.coflows.values())
+            coflows = [c for c in coflows
+                       if c.state == models.CoflowState.ACTIVE]
+            table = [self._state.table_coflow(c) for c in coflows]
+            remaining = {c.coflow_id: self._state.pair_bytes(c, running=True)
+                         for c in coflows}
+            self.schedule = self._schedule(coflows, remaining, now_s)
+            ranks = {c.coflow_id: c.rank for c in self.schedule.coflows}
+            wanted = coflow_table.wanted_keys(table, ranks)
+            minors = {}
+            for link in links:
+                host = self._state.hosts[link.host]
+                host.minors = minors[link.host] = host.minors.assign(
+                    wanted.get(link.host, ()), now_s,
+                    self._conf.minor_grace_s)
+        policies = coflow_table.build_policies(
+            self.schedule, table, remaining, links, minors,
+            coflow_table.Options(
+                work_conserving=self._settings['ceil'] == 'link',
+                min_rate_fraction=self._conf.min_rate_fraction,
+                ttl_s=self._conf.policy_ttl_s,
+                protect_receivers=self._conf.protect_receivers))
+        changed = self._publisher.publish(
+            policies, self._conf.rate_tolerance_fraction)
+        self._metrics.policy_changes.inc(len(changed))
+
+    def capacities(self, now_s: float) -> dict[str, capacity.Capacity]:
+        measured = self._rates.hosts(now_s)
+        with self._state.lock:
+            return {name: capacity.of_host(host.link, measured.get(name),
+                                           self._rules)
+                    for name, host in self._state.hosts.items()}
+
+    def residual(self, name: str, found: capacity.Capacity
+                 ) -> tuple[float, float]:
+        """Egress and ingress that coflows may use."""
+        share = self._conf.default_share
+        background = 0.0
+        host = self._state.hosts.get(name)
+        if host is not None and self._settings['order'] != FAIR:
+            background = min(host.background.value, found.egress_bps
+                             * self._conf.max_background_fraction)
+        return (found.egress_bps - max(background, share * found.egress_bps),
+                found.ingress_bps * (1 - share))
+
+    def _links(self, now_s: float) -> list[coflow_table.Link]:
+        """Uplinks of the hosts that report.
+
+        The root of a host's classes stays at the link's speed also where less
+        was measured: a wrong measurement must not become true by being
+        enforced. The coflows' rates keep to what was measured.
+        """
+        links = []
+        for name, found in sorted(self.capacities(now_s).items()):
+            host = self._state.hosts[name]
+            if host.last_report is None:
+                continue
+            egress_bps = host.link.get('egress_bps') or found.egress_bps
+            links.append(coflow_table.Link(
+                name, egress_bps,
+                host.link.get('ingress_bps') or found.ingress_bps,
+                egress_bps * self._conf.default_share))
+        return links
+
+    def _schedule(self, coflows: Sequence[live_state.Tracked],
+                  remaining: Mapping[str, coflow_table.Remaining],
+                  now_s: float) -> live.Schedule:
+        """Busy coflows first; the idle ones get what those leave.
+
+        Rates are limits (``ceil = rate``), so bandwidth reserved for a coflow
+        that does not send yet, or pauses, would be lost.
+        """
+        ports = [live.Port(name, *self.residual(name, found))
+                 for name, found in self.capacities(now_s).items()]
+        known = {port.host for port in ports}
+        # Rates are of the wire, matrices of payload.
+        factor = self._state.wire_factor * (1 + self._beta())
+        busy: list[live.LiveCoflow] = []
+        idle: list[live.LiveCoflow] = []
+        for tracked in coflows:
+            entry = _live_coflow(tracked, remaining[tracked.coflow_id],
+                                 factor, known)
+            (busy if tracked.is_busy(now_s, self._conf.quiet_s)
+             else idle).append(entry)
+        first = self._order(busy, ports, now_s)
+        second = self._order(idle, _left(ports, first), now_s)
+        return live.Schedule(now_s, first.coflows + tuple(
+            dataclasses.replace(c, rank=c.rank + len(first.coflows))
+            for c in second.coflows))
+
+    def _order(self, coflows: list[live.LiveCoflow],
+               ports: list[live.Port], now_s: float) -> live.Schedule:
+        if not coflows:
+            return live.Schedule(now_s, ())
+        return scheduling.schedule(
+            coflows, ports, policy=self._settings['order'], now_s=now_s,
+            theta_s=self._conf.theta_s or math.inf,
+            fifo_plus_share=self._conf.fifo_plus_share)
+
+    def _beta(self) -> float:
+        if self._conf.beta >= 0:
+            return float(self._conf.beta)
+        hosts = self._state.hosts.values()
+        total = sum(host.link.get('egress_bps') or 0 for host in hosts)
+        low = sum(host.background.value for host in hosts)
+        return min(1.0, low / total) if total > 0 else 0.0
+
+
+def _live_coflow(tracked: live_state.Tracked,
+                 remaining: coflow_table.Remaining, factor: float,
+                 known: set[str]) -> live.LiveCoflow:
+    return live.LiveCoflow(
+        coflow_id=tracked.coflow_id,
+        flows=tuple(live.LiveFlow(src, dst, size_bytes * factor)
+                    for (src, dst), size_bytes in remaining.items()
+                    if src in known and dst in known),
+        arrival_s=tracked.arrival_s or 0.0,
+        served_s=tracked.moved_s or tracked.arrival_s or 0.0,
+        sent_bytes=float(tracked.progress.sent_bytes.sum()),
+        claimed_bytes=tracked.model.size_bytes,
+        project_id=tracked.project_id,
+        priority_class=tracked.priority_class, weight=tracked.weight,
+        n_flows=len(tracked.model.flows))
+
+
+def _left(ports: Sequence[live.Port],
+          schedule: live.Schedule) -> list[live.Port]:
+    out: dict[str, float] = {}
+    into: dict[str, float] = {}
+    for coflow in schedule.coflows:
+        for rate in coflow.flow_rates:
+            out[rate.src_host] = out.get(rate.src_host, 0.0) + rate.rate_bps
+            into[rate.dst_host] = into.get(rate.dst_host, 0.0) + rate.rate_bps
+    return [live.Port(p.host,
+                      max(0.0, p.egress_bps - out.get(p.host, 0.0)),
+                      max(0.0, p.ingress_bps - into.get(p.host, 0.0)))
+            for p in ports]

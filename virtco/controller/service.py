@@ -1,0 +1,351 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The controller: its parts, its threads and what the API asks of it."""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+import concurrent.futures
+import json
+import logging
+import time
+from typing import Any
+
+from oslo_config import cfg
+import sqlalchemy as sa
+
+from virtco.controller import capacity
+from virtco.controller import coflows as controller_coflows
+from virtco.controller import keeper
+from virtco.controller import live
+from virtco.controller import metrics as controller_metrics
+from virtco.controller import placements
+from virtco.controller import probes
+from virtco.controller import publisher as controller_publisher
+from virtco.controller import resolve
+from virtco.controller import settings as controller_settings
+from virtco.controller import transitions
+from virtco.controller import views
+from virtco.controller import whatif
+from virtco.db import groups as db_groups
+from virtco.db import migration
+from virtco.db import models
+from virtco.db import records
+from virtco.db import session as db_session
+from virtco import exception
+from virtco.lifecycle import handlers
+from virtco.solver import planner
+from virtco.table import edge_policy
+
+LOG = logging.getLogger(__name__)
+
+FIRST_POLICY_S = 2.0
+
+
+class Controller:
+    def __init__(self, conf: cfg.ConfigOpts,
+                 clock: Callable[[], float] = time.time):
+        self.conf = conf
+        self.clock = clock
+        self.database = db_session.Database.from_conf(conf)
+        self.metrics = controller_metrics.Metrics()
+        self.settings = controller_settings.Settings(conf, self.database)
+        self.state = live.LiveState(conf.scheduler.background_half_life_s,
+                                    conf.scheduler.wire_overhead_fraction)
+        self.rates = capacity.Rates()
+        self.publisher = controller_publisher.Publisher()
+        self.transitions = transitions.Transitions(conf, self.database,
+                                                   clock)
+        self.resolver = resolve.Resolver(
+            conf, self.state, self.publisher, self.settings, self.rates,
+            self.metrics, self._reload, self._on_change, clock)
+        self.coflows = controller_coflows.Coflows(
+            conf, self.database, self.state,
+            lambda: self.resolver.schedule, clock)
+        self.prober = probes.Prober(conf, self.rates, self._probe_targets,
+                                    clock)
+        self.keeper = keeper.Keeper(self)
+        self._placer = placements.Placer(
+            conf, self.database, self.settings, self.metrics,
+            self.state.loads, self._capacities, self._remaining, clock)
+        self._pool = concurrent.futures.ThreadPoolExecutor(
+            conf.placement.workers, thread_name_prefix='placement')
+
+    def start(self) -> None:
+        """Bring up the database, the state of before and the threads.
+
+        The planner's kernels are compiled or loaded here, so that no launch
+        waits for it; listen only after this.
+        """
+        self._warm_up()
+        if self.conf.controller.db_auto_sync and self.database.is_sqlite:
+            migration.upgrade(self.database)
+        self.settings.load()
+        with self.database.reader() as session:
+            hosts = records.list_hosts(session)
+            self.rates.load(records.list_rates(session))
+        self.state.load_hosts(hosts)
+        self.publisher.load_leases(
+            {host.host: host.generation_lease for host in hosts})
+        self.resolver.run_once()
+        self.resolver.start()
+        self.keeper.start()
+
+    def _warm_up(self) -> None:
+        try:
+            planner.warm_up()
+        except Exception:
+            # Placements will be neutral, but what runs keeps its policies.
+            LOG.exception('The planner does not work.')
+        self.resolver.warm_up()
+
+    def wake_waiting(self) -> None:
+        """Answer all who wait for a policy or a probe, and let none wait."""
+        self.publisher.close()
+        self.prober.close()
+
+    def stop(self) -> None:
+        self.resolver.stop()
+        self.keeper.stop()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self.database.dispose()
+
+    def _reload(self) -> None:
+        with self.database.reader() as session:
+            self.state.load_groups(db_groups.living_members(session),
+                                   db_groups.living_coflows(session))
+
+    def _on_change(self, changed: list[live.Tracked]) -> None:
+        for tracked in changed:
+            LOG.info('Coflow %s (%s) is %s.', tracked.coflow_id,
+                     tracked.name, tracked.state)
+            if tracked.state == models.CoflowState.DONE:
+                self.metrics.coflow_ends.inc()
+
+    # What placements need to know.
+
+    def _capacities(self, hosts: list[str]
+                    ) -> dict[str, capacity.Capacity]:
+        """Uplinks as payload sees them; new hosts are met here."""
+        now_s = self.clock()
+        with self.state.lock:
+            for host in hosts:
+                self.state.host(host, now_s)
+        found = self.resolver.capacities(now_s)
+        return {host: self._residual(host, found[host]) for host in hosts}
+
+    def _residual(self, host: str,
+                  found: capacity.Capacity) -> capacity.Capacity:
+        """Without what is not a coflow's, and without headers: matrices are
+        in bytes of payload.
+        """
+        egress_bps, ingress_bps = self.resolver.residual(host, found)
+        return capacity.Capacity(egress_bps / self.state.wire_factor,
+                                 ingress_bps / self.state.wire_factor)
+
+    def _remaining(self, coflow_id: str) -> float:
+        with self.state.lock:
+            tracked = self.state.coflows.get(coflow_id)
+            if tracked is None or tracked.model.size_bytes <= 0:
+                return 1.0
+            left = float(tracked.progress.remaining_bytes().sum())
+            return max(live.TAIL, left / tracked.model.size_bytes)
+
+    def place(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer within ``[placement] deadline_s``, whatever happens."""
+        with self.metrics.placement_seconds.time():
+            answer = self._place(request)
+        self.metrics.placements.labels(answer['status']).inc()
+        return answer
+
+    def _place(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        future = self._pool.submit(self._placer.place, request)
+        try:
+            answer = future.result(self.conf.placement.deadline_s)
+        except concurrent.futures.TimeoutError:
+            future.cancel()
+            return self._no_opinion(request, 'deadline',
+                                    'the plan was not ready in time')
+        except exception.DatabaseUnavailable as error:
+            return self._no_opinion(request, 'database', str(error))
+        except exception.Conflict as error:
+            return self._no_opinion(request, 'conflict', str(error))
+        except Exception as error:
+            LOG.exception('No placement for %s.', request['instance_uuid'])
+            return self._no_opinion(request, 'error', repr(error))
+        if answer['status'] == 'planned':
+            self.resolver.notify(topology=True)
+        return answer
+
+    def _no_opinion(self, request: Mapping[str, Any], reason: str,
+                    why: str) -> dict[str, Any]:
+        self.metrics.placement_failures.labels(reason).inc()
+        LOG.warning('No opinion on instance %s: %s',
+                    request['instance_uuid'], why)
+        return placements.neutral(request, why)
+
+    def placement(self, instance_uuid: str) -> dict[str, Any]:
+        with self.database.reader() as session:
+            found = records.placement(session, instance_uuid)
+            if found is None:
+                raise exception.NotFound(what='Placement', id=instance_uuid)
+            answer: dict[str, Any] = json.loads(found.answer)
+            member = db_groups.member_of(session, instance_uuid)
+            return answer | {
+                'project_id': found.project_id, 'at': found.updated_at,
+                'state': member.state if member is not None else None,
+                'host_now': member.host if member is not None else None}
+
+    def release(self, instance_uuid: str) -> None:
+        if not self.transitions.gone(instance_uuid):
+            raise exception.NotFound(what='Placement', id=instance_uuid)
+        self.resolver.notify(topology=True)
+
+    def what_if(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        hosts = [entry['host'] for entry in request['hosts']]
+        known = self.resolver.capacities(self.clock())
+        unknown = capacity.Capacity(self.conf.placement.default_link_bps,
+                                    self.conf.placement.default_link_bps)
+        return whatif.answer(
+            self.conf, request, self.settings.get(),
+            {host: self._residual(host, known[host]) if host in known
+             else unknown for host in hosts}, self.state.loads(None))
+
+    # Hosts.
+
+    def report(self, host: str, report: dict[str, Any]) -> None:
+        urgent = self.state.intake(host, report, self.clock())
+        self.publisher.overtake(host, report['applied_generation'])
+        self.keeper.touch_host(host)
+        if self._missed(host, report):
+            urgent = True
+        self.resolver.notify(urgent=urgent)
+
+    def _missed(self, host: str, report: Mapping[str, Any]) -> bool:
+        """Repair what notifications missed: a port shows where its VM is.
+
+        Only a VM that no host was known to run: during a migration two hosts
+        have its ports, and Nova's notification decides.
+        """
+        with self.state.lock:
+            waiting = {row.instance_uuid
+                       for rows in self.state.groups.values()
+                       for row in rows.values()
+                       if row.instance_uuid and not row.running}
+        found = {port['vm'] for port in report['ports']} & waiting
+        changed = False
+        for uuid in found:
+            try:
+                changed |= self.transitions.built(str(uuid), host)
+            except exception.VirtcoException as error:
+                LOG.warning('Cannot note that %s runs on %s: %s', uuid, host,
+                            error)
+        if changed:
+            self.resolver.notify(topology=True)
+        return changed
+
+    def hosts(self) -> list[dict[str, Any]]:
+        found = self.resolver.capacities(self.clock())
+        with self.state.lock:
+            return [views.host(self.state.hosts[name], found[name],
+                               self.publisher.get(name))
+                    for name in sorted(self.state.hosts) if name in found]
+
+    def host(self, name: str) -> dict[str, Any]:
+        found = self.resolver.capacities(self.clock())
+        if name not in found:
+            raise exception.NotFound(what='Host', id=name)
+        policy = self.publisher.get(name)
+        with self.state.lock:
+            host = self.state.hosts[name]
+            return (views.host(host, found[name], policy)
+                    | {'classes': views.classes(host, policy)})
+
+    def policy(self, host: str, generation: int | None, wait_s: float,
+               is_gone: Callable[[], bool]) -> edge_policy.EdgePolicy | None:
+        """See :meth:`virtco.controller.publisher.Publisher.wait`."""
+        if generation is not None:
+            self.publisher.overtake(host, generation)
+        if self.publisher.get(host) is None and host in self.state.hosts:
+            # Its first report came in just now.
+            wait_s = max(wait_s, FIRST_POLICY_S)
+        return self.publisher.wait(host, generation, wait_s, is_gone)
+
+    def _probe_targets(self, now_s: float) -> dict[str, probes.Target]:
+        with self.state.lock:
+            busy = set()
+            if self.conf.probe.only_idle:
+                busy = {host for tracked in self.state.coflows.values()
+                        if tracked.is_busy(now_s,
+                                           self.conf.scheduler.quiet_s)
+                        for pair in self.state.route(tracked).pairs
+                        for host in pair}
+            return {name: probes.Target(probe['address'], probe['port'])
+                    for name, host in self.state.hosts.items()
+                    if name not in busy and host.last_report is not None
+                    and now_s - host.last_report < probes.STALE_REPORT_S
+                    for probe in [host.report.get('probe')] if probe}
+
+    def measured(self, measurement: Mapping[str, Any]) -> None:
+        now_s = self.clock()
+        self.rates.add(measurement, now_s)
+        self.prober.done(measurement['probe_id'])
+        self.database.retried(lambda session: records.save_rate(
+            session, src=measurement['src'], dst=measurement['dst'],
+            rate_bps=measurement['rate_bps'],
+            lower_bound=measurement.get('lower_bound', False),
+            loss=measurement.get('loss', 0.0),
+            rtt_s=measurement.get('rtt_s'),
+            method=measurement.get('method', ''), measured_at=now_s))
+        self.resolver.notify(urgent=False)
+
+    # Nova's notifications.
+
+    def notified(self, event_type: str, payload: Mapping[str, Any]) -> bool:
+        """Apply a versioned notification; whether it changed anything."""
+        change = handlers.change_of(event_type, payload)
+        if change is None:
+            return False
+        self.metrics.notifications.labels(event_type).inc()
+        if isinstance(change, handlers.Built):
+            changed = self.transitions.built(
+                change.instance_uuid, change.host, dict(change.flavor))
+        elif isinstance(change, handlers.Gone):
+            changed = self.transitions.gone(change.instance_uuid, change.why)
+        else:
+            changed = self.transitions.off_host(change.instance_uuid)
+        if changed:
+            self.resolver.notify(topology=True)
+        return changed
+
+    def change_settings(self, values: Mapping[str, str]) -> dict[str, str]:
+        changed = self.settings.change(values)
+        self.resolver.notify()
+        return changed
+
+    def health(self) -> tuple[bool, dict[str, Any]]:
+        """Whether it serves, and how its parts are."""
+        parts = {'scheduler': self.resolver.is_alive(),
+                 'keeper': self.keeper.is_alive()}
+        try:
+            with self.database.reader() as session:
+                session.execute(sa.select(models.Cluster.id))
+            parts['database'] = True
+        except exception.VirtcoException:
+            parts['database'] = False
+        return all(parts.values()), {
+            'status': 'ok' if all(parts.values()) else 'failing',
+            'parts': parts, 'hosts': len(self.publisher.hosts())}
+
+    def render_metrics(self) -> bytes:
+        self.keeper.gauge()
+        return self.metrics.render()

@@ -1,0 +1,76 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The operator's run-time choices: configured, then remembered."""
+
+from collections.abc import Mapping
+import threading
+
+from oslo_config import cfg
+
+from virtco.conf import placement as placement_conf
+from virtco.conf import scheduler as scheduler_conf
+from virtco.db import records
+from virtco.db import session as db_session
+from virtco import exception
+
+CHOICES = {
+    'planner': [name for name, _ in placement_conf.PLANNERS],
+    'objective': [name for name, _ in placement_conf.OBJECTIVES],
+    'order': [name for name, _ in scheduler_conf.ORDERS],
+    'ceil': [name for name, _ in scheduler_conf.CEILS],
+}
+
+
+class Settings:
+    def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database):
+        self._database = database
+        self._lock = threading.Lock()
+        self._values = {'planner': conf.placement.planner,
+                        'objective': conf.placement.objective,
+                        'order': conf.scheduler.order,
+                        'ceil': conf.scheduler.ceil}
+
+    def load(self) -> None:
+        with self._database.reader() as session:
+            stored = records.settings(session)
+        with self._lock:
+            self._values.update({
+                name: value for name, value in stored.items()
+                if value in CHOICES.get(name, ())})
+
+    def get(self) -> dict[str, str]:
+        with self._lock:
+            return dict(self._values)
+
+    def __getitem__(self, name: str) -> str:
+        with self._lock:
+            return self._values[name]
+
+    def change(self, values: Mapping[str, str]) -> dict[str, str]:
+        """Remember new values.
+
+        :raises virtco.exception.Invalid: for a name or value that is none.
+        """
+        for name, value in values.items():
+            if name not in CHOICES:
+                raise exception.Invalid(field=name, value=value,
+                                        limit='one of ' + ', '.join(CHOICES))
+            if value not in CHOICES[name]:
+                raise exception.Invalid(
+                    field=name, value=value,
+                    limit='one of ' + ', '.join(CHOICES[name]))
+        self._database.retried(
+            lambda session: records.save_settings(session, dict(values)))
+        with self._lock:
+            self._values.update(values)
+        return self.get()

@@ -1,0 +1,164 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What happens to an instance happens to its row."""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+import logging
+import time
+
+from oslo_config import cfg
+from sqlalchemy import orm
+
+from virtco.db import groups as db_groups
+from virtco.db import models
+from virtco.db import records
+from virtco.db import session as db_session
+
+LOG = logging.getLogger(__name__)
+
+
+class Transitions:
+    """Commits, moves and releases; each is idempotent.
+
+    All return whether something changed, so that the caller knows to compute
+    the policies anew.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
+                 clock: Callable[[], float] = time.time):
+        self._conf = conf
+        self._database = database
+        self._clock = clock
+
+    def built(self, instance_uuid: str, host: str,
+              flavor: Mapping[str, float] | None = None) -> bool:
+        """It runs on ``host``, whatever was planned: Nova has the word."""
+        return self._database.retried(
+            lambda session: self._built(session, instance_uuid, host,
+                                        flavor or {}))
+
+    def _built(self, session: orm.Session, instance_uuid: str, host: str,
+               flavor: Mapping[str, float]) -> bool:
+        member = db_groups.member_of(session, instance_uuid)
+        if member is None:
+            return False
+        if (member.state == models.MemberState.RUNNING
+                and member.host == host and not flavor):
+            return False
+        if member.host != host:
+            self._note_host(session, member, host)
+        member.state = models.MemberState.RUNNING
+        member.host = host
+        member.expires_at = None
+        for name, value in flavor.items():
+            setattr(member, name, float(value))
+        db_groups.advance(session)
+        return True
+
+    def _note_host(self, session: orm.Session, member: models.Member,
+                   host: str) -> None:
+        if member.state == models.MemberState.RUNNING:
+            kind, detail = 'moved', f'from {member.host} to {host}'
+        else:
+            kind = 'other_host'
+            detail = f'planned for {member.host}, built on {host}'
+        LOG.info('Instance %s: %s.', member.instance_uuid, detail)
+        self._note(session, member, kind, detail)
+
+    def gone(self, instance_uuid: str, why: str = '') -> bool:
+        """Its row is free; a group without VMs is over.
+
+        :param why: recorded as an event when it is given.
+        """
+        return self._database.retried(
+            lambda session: self._gone(session, instance_uuid, why))
+
+    def _gone(self, session: orm.Session, instance_uuid: str,
+              why: str) -> bool:
+        member = db_groups.member_of(session, instance_uuid)
+        if member is None:
+            return False
+        if why:
+            self._note(session, member, 'build_failed', why)
+        db_groups.vacate(member)
+        session.flush()
+        self._retire_if_empty(session, member.group_id)
+        db_groups.advance(session)
+        return True
+
+    def off_host(self, instance_uuid: str) -> bool:
+        """It exists but runs nowhere (shelved): its row waits for it."""
+        return self._database.retried(
+            lambda session: self._off_host(session, instance_uuid))
+
+    def _off_host(self, session: orm.Session, instance_uuid: str) -> bool:
+        member = db_groups.member_of(session, instance_uuid)
+        if member is None or member.host is None:
+            return False
+        member.state = models.MemberState.VACANT
+        member.host = None
+        member.expires_at = None
+        db_groups.advance(session)
+        return True
+
+    def expire(self) -> int:
+        """Drop reservations whose time is over; how many there were.
+
+        A VM that was given a host keeps its row: it may only be slow, and
+        Nova's notification will name its host.
+        """
+        return self._database.retried(self._expire)
+
+    def _expire(self, session: orm.Session) -> int:
+        members = db_groups.expired(session, self._clock())
+        if not members:
+            return 0
+        for member in members:
+            if member.state == models.MemberState.RESERVED:
+                self._note(session, member, 'expired',
+                           f'not built on {member.host} in time')
+            member.state = models.MemberState.VACANT
+            member.host = None
+            member.expires_at = None
+        session.flush()
+        for group_id in {member.group_id for member in members}:
+            self._retire_if_empty(session, group_id)
+        db_groups.advance(session)
+        return len(members)
+
+    def _retire_if_empty(self, session: orm.Session, group_id: str) -> None:
+        members = db_groups.members(session, group_id)
+        if any(member.instance_uuid for member in members):
+            return
+        group = db_groups.get(session, group_id)
+        if group is not None and group.retired_at is None:
+            db_groups.retire(session, group, self._clock())
+            LOG.info('Group %s of project %s is retired.', group.name,
+                     group.project_id)
+
+    def _note(self, session: orm.Session, member: models.Member, kind: str,
+              detail: str) -> None:
+        group = db_groups.get(session, member.group_id)
+        records.add_event(
+            session, keep=self._conf.limits.max_events_per_project,
+            project_id=group.project_id if group is not None else '',
+            group_name=group.name if group is not None else '',
+            group_id=member.group_id,
+            instance_uuid=member.instance_uuid or '', kind=kind,
+            detail=detail[:4000], created_at=self._clock())
+
+
+def purge(database: db_session.Database, before_s: float) -> dict[str, int]:
+    """Delete what ended before that time."""
+    return database.retried(lambda session: records.purge(session, before_s))

@@ -1,0 +1,172 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Groups, their members and coflows in the database.
+
+Functions over a session; the caller owns the transaction.
+"""
+
+from collections.abc import Collection
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from virtco.db import models
+from virtco import exception
+
+_ONLY_ROW = 1
+
+
+def generation(session: orm.Session) -> int:
+    """Of all reservations together; read it before what depends on it."""
+    found = session.scalar(sa.select(models.Cluster.generation).where(
+        models.Cluster.id == _ONLY_ROW))
+    return found or 0
+
+
+def advance(session: orm.Session, expected: int | None = None) -> None:
+    """Count the generation on; everything that reserves or releases does.
+
+    :param expected: what the caller's snapshot saw, None = do not care.
+    :raises virtco.exception.Conflict: when it is another one by now.
+    """
+    change = sa.update(models.Cluster).where(models.Cluster.id == _ONLY_ROW)
+    if expected is not None:
+        change = change.where(models.Cluster.generation == expected)
+    done = session.execute(change.values(
+        generation=models.Cluster.generation + 1))
+    if done.rowcount == 0:  # type: ignore[attr-defined]
+        raise exception.Conflict(what='generation', id=expected)
+
+
+def find(session: orm.Session, project_id: str,
+         name: str) -> models.Group | None:
+    """The living group of that name."""
+    return session.scalar(sa.select(models.Group).where(
+        models.Group.project_id == project_id, models.Group.name == name,
+        models.Group.live_key == ''))
+
+
+def get(session: orm.Session, group_id: str) -> models.Group | None:
+    return session.get(models.Group, group_id)
+
+
+def by_id(session: orm.Session, group_ids: Collection[str]
+          ) -> dict[str, models.Group]:
+    return {group.id: group for group in session.scalars(
+        sa.select(models.Group).where(models.Group.id.in_(group_ids)))}
+
+
+def members(session: orm.Session, group_id: str) -> list[models.Member]:
+    return list(session.scalars(
+        sa.select(models.Member).where(models.Member.group_id == group_id)
+        .order_by(models.Member.row_index)))
+
+
+def member_of(session: orm.Session,
+              instance_uuid: str) -> models.Member | None:
+    return session.scalar(sa.select(models.Member).where(
+        models.Member.instance_uuid == instance_uuid))
+
+
+def coflows(session: orm.Session, group_id: str) -> list[models.Coflow]:
+    return list(session.scalars(
+        sa.select(models.Coflow).where(models.Coflow.group_id == group_id)
+        .order_by(models.Coflow.position)))
+
+
+def hosts_by_group(session: orm.Session, group_ids: Collection[str]
+                   ) -> dict[str, list[str | None]]:
+    """The host of each row, per group."""
+    hosts: dict[str, list[str | None]] = {}
+    for group_id, host in session.execute(
+            sa.select(models.Member.group_id, models.Member.host)
+            .where(models.Member.group_id.in_(group_ids))
+            .order_by(models.Member.group_id, models.Member.row_index)):
+        hosts.setdefault(group_id, []).append(host)
+    return hosts
+
+
+def living_members(session: orm.Session) -> list[models.Member]:
+    return list(session.scalars(
+        sa.select(models.Member).join(
+            models.Group, models.Group.id == models.Member.group_id)
+        .where(models.Group.live_key == '')))
+
+
+def living_coflows(session: orm.Session) -> list[models.Coflow]:
+    """Coflows that are planned or active."""
+    return list(session.scalars(
+        sa.select(models.Coflow).where(models.Coflow.state.in_(
+            [models.CoflowState.PLANNED, models.CoflowState.ACTIVE]))))
+
+
+def other_reservations(session: orm.Session, group_id: str,
+                       booked_before_s: float) -> list[models.Member]:
+    """Rows of other groups that hold a host, and Nova does not know it yet.
+
+    :param booked_before_s: a VM whose reservation ends before that time was
+        given its host so long ago that Nova has booked it.
+    """
+    return list(session.scalars(
+        sa.select(models.Member).where(
+            models.Member.group_id != group_id,
+            models.Member.host.is_not(None),
+            (models.Member.state == models.MemberState.PLANNED)
+            | ((models.Member.state == models.MemberState.RESERVED)
+               & (models.Member.expires_at >= booked_before_s)))))
+
+
+def expired(session: orm.Session, now_s: float) -> list[models.Member]:
+    return list(session.scalars(
+        sa.select(models.Member).where(models.Member.expires_at < now_s)))
+
+
+def usage(session: orm.Session, project_id: str) -> tuple[int, int, float]:
+    """Living groups of a project, their flows and bytes."""
+    n_groups = session.scalar(
+        sa.select(sa.func.count()).select_from(models.Group).where(
+            models.Group.project_id == project_id,
+            models.Group.live_key == '')) or 0
+    n_flows, size_bytes = session.execute(
+        sa.select(sa.func.coalesce(sa.func.sum(models.Coflow.n_flows), 0),
+                  sa.func.coalesce(sa.func.sum(models.Coflow.size_bytes),
+                                   0.0))
+        .join(models.Group, models.Group.id == models.Coflow.group_id)
+        .where(models.Group.project_id == project_id,
+               models.Group.live_key == '')).one()
+    return n_groups, int(n_flows), float(size_bytes)
+
+
+def vacate(member: models.Member) -> None:
+    member.instance_uuid = None
+    member.display_name = ''
+    member.state = models.MemberState.VACANT
+    member.host = None
+    member.expires_at = None
+
+
+def retire(session: orm.Session, group: models.Group, now_s: float) -> None:
+    """End a group: its name is free again, its coflows are over."""
+    group.live_key = group.id
+    group.retired_at = now_s
+    for coflow in coflows(session, group.id):
+        coflow.state = models.CoflowState.RETIRED
+        coflow.ended_at = coflow.ended_at or now_s
+    for member in members(session, group.id):
+        vacate(member)
+
+
+def used_rows(rows: Sequence[models.Member]) -> set[int]:
+    """Rows that a VM has."""
+    return {row.row_index for row in rows if row.instance_uuid is not None}

@@ -1,0 +1,51 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Brings the schema up to date, and says where it stands."""
+
+import pathlib
+
+from alembic import command
+from alembic import config as alembic_config
+from alembic import migration
+from alembic import script
+
+from virtco.db import session as db_session
+
+
+def _config() -> alembic_config.Config:
+    config = alembic_config.Config()
+    config.set_main_option('script_location', str(
+        pathlib.Path(__file__).parent / 'alembic'))
+    return config
+
+
+def head() -> str:
+    """The revision this code needs."""
+    found = script.ScriptDirectory.from_config(_config()).get_current_head()
+    assert found is not None
+    return found
+
+
+def current(database: db_session.Database) -> str | None:
+    """The revision the database has, None for an empty one."""
+    with db_session.translated(), database.engine.connect() as connection:
+        return migration.MigrationContext.configure(
+            connection).get_current_revision()
+
+
+def upgrade(database: db_session.Database, revision: str = 'head') -> None:
+    """:raises virtco.exception.DatabaseUnavailable:"""
+    config = _config()
+    with db_session.translated(), database.engine.begin() as connection:
+        config.attributes['connection'] = connection
+        command.upgrade(config, revision)

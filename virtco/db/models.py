@@ -1,0 +1,227 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Tables of the controller.
+
+Portable SQL only: SQLite embedded, PostgreSQL and MariaDB in production.
+Times are seconds since the epoch, sizes bytes, rates bits per second.
+"""
+
+import enum
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+from sqlalchemy import orm
+
+# MariaDB's TEXT ends at 64 KB, the others have one kind without an end.
+LongText = sa.Text().with_variant(mysql.MEDIUMTEXT(), 'mysql', 'mariadb')
+
+
+class CoflowState(enum.StrEnum):
+    REGISTERED = 'registered'
+    PLANNED = 'planned'
+    ACTIVE = 'active'
+    DONE = 'done'
+    RETIRED = 'retired'
+
+
+class MemberState(enum.StrEnum):
+    """PLANNED: a row with a host but no VM yet. RESERVED: its VM was given
+    the host. RUNNING: Nova built it. VACANT: a row without either.
+    """
+
+    VACANT = 'vacant'
+    PLANNED = 'planned'
+    RESERVED = 'reserved'
+    RUNNING = 'running'
+
+
+class Base(orm.DeclarativeBase):
+    pass
+
+
+class Cluster(Base):
+    """One row: the generation of all reservations together.
+
+    A plan is committed only if this is still what its snapshot saw.
+    """
+
+    __tablename__ = 'cluster'
+
+    id: orm.Mapped[int] = orm.mapped_column(
+        sa.Integer, primary_key=True, autoincrement=False)
+    generation: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)
+
+
+class Group(Base):
+    """VMs with one or more coflows over them.
+
+    ``live_key`` is empty while the group lives and its id afterwards, so that
+    a name is unique among the living and free again after that.
+    """
+
+    __tablename__ = 'groups'
+    __table_args__ = (
+        sa.UniqueConstraint('project_id', 'name', 'live_key',
+                            name='uniq_groups_project_name'),)
+
+    id: orm.Mapped[str] = orm.mapped_column(sa.String(36), primary_key=True)
+    project_id: orm.Mapped[str] = orm.mapped_column(sa.String(255))
+    name: orm.Mapped[str] = orm.mapped_column(sa.String(255))
+    live_key: orm.Mapped[str] = orm.mapped_column(sa.String(36), default='')
+    n_vms: orm.Mapped[int] = orm.mapped_column(sa.Integer)
+    created_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
+    retired_at: orm.Mapped[float | None] = orm.mapped_column(
+        sa.Double, index=True)
+    cct_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    lower_bound_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    gap: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    objective_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    method: orm.Mapped[str] = orm.mapped_column(sa.String(255), default='')
+    why: orm.Mapped[str] = orm.mapped_column(sa.Text, default='')
+
+
+class Member(Base):
+    """One row of a group's matrices and the VM that fills it."""
+
+    __tablename__ = 'members'
+
+    group_id: orm.Mapped[str] = orm.mapped_column(
+        sa.ForeignKey('groups.id', ondelete='CASCADE'), primary_key=True)
+    row_index: orm.Mapped[int] = orm.mapped_column(
+        sa.Integer, primary_key=True, autoincrement=False)
+    instance_uuid: orm.Mapped[str | None] = orm.mapped_column(
+        sa.String(36), unique=True)
+    display_name: orm.Mapped[str] = orm.mapped_column(
+        sa.String(255), default='')
+    reservation_id: orm.Mapped[str] = orm.mapped_column(
+        sa.String(255), default='')
+    state: orm.Mapped[str] = orm.mapped_column(sa.String(16))
+    host: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
+    expires_at: orm.Mapped[float | None] = orm.mapped_column(
+        sa.Double, index=True)
+    vcpus: orm.Mapped[float] = orm.mapped_column(sa.Double, default=0.0)
+    memory_mb: orm.Mapped[float] = orm.mapped_column(sa.Double, default=0.0)
+    disk_gb: orm.Mapped[float] = orm.mapped_column(sa.Double, default=0.0)
+
+
+class Coflow(Base):
+    """One matrix. Without a group it is registered for later use."""
+
+    __tablename__ = 'coflows'
+
+    id: orm.Mapped[str] = orm.mapped_column(sa.String(36), primary_key=True)
+    group_id: orm.Mapped[str | None] = orm.mapped_column(
+        sa.ForeignKey('groups.id', ondelete='CASCADE'), index=True)
+    project_id: orm.Mapped[str] = orm.mapped_column(
+        sa.String(255), index=True)
+    name: orm.Mapped[str] = orm.mapped_column(sa.String(255))
+    position: orm.Mapped[int] = orm.mapped_column(sa.Integer, default=0)
+    state: orm.Mapped[str] = orm.mapped_column(sa.String(16), index=True)
+    n_vms: orm.Mapped[int] = orm.mapped_column(sa.Integer)
+    n_flows: orm.Mapped[int] = orm.mapped_column(sa.Integer)
+    size_bytes: orm.Mapped[float] = orm.mapped_column(sa.Double)
+    dst_port: orm.Mapped[int | None] = orm.mapped_column(sa.Integer)
+    tm: orm.Mapped[str] = orm.mapped_column(LongText)
+    progress: orm.Mapped[str] = orm.mapped_column(LongText, default='[]')
+    sent_bytes: orm.Mapped[float] = orm.mapped_column(
+        sa.Double, default=0.0)
+    priority_class: orm.Mapped[int] = orm.mapped_column(
+        sa.Integer, default=0)
+    weight: orm.Mapped[float] = orm.mapped_column(sa.Double, default=1.0)
+    cct_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    why: orm.Mapped[str] = orm.mapped_column(sa.Text, default='')
+    created_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
+    arrival: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    ended_at: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+
+
+class Placement(Base):
+    """The last question of Nova about an instance, and the answer."""
+
+    __tablename__ = 'placements'
+
+    instance_uuid: orm.Mapped[str] = orm.mapped_column(
+        sa.String(36), primary_key=True)
+    project_id: orm.Mapped[str] = orm.mapped_column(sa.String(255))
+    group_id: orm.Mapped[str | None] = orm.mapped_column(
+        sa.String(36), index=True)
+    fingerprint: orm.Mapped[str] = orm.mapped_column(sa.String(64))
+    answer: orm.Mapped[str] = orm.mapped_column(LongText)
+    updated_at: orm.Mapped[float] = orm.mapped_column(sa.Double, index=True)
+
+
+class Host(Base):
+    """What an edge module last said.
+
+    ``generation_lease`` is above every generation its policy ever had: a
+    controller that restarts goes on from there, and no two documents share a
+    number although not each of them is written down.
+    """
+
+    __tablename__ = 'hosts'
+
+    host: orm.Mapped[str] = orm.mapped_column(
+        sa.String(255), primary_key=True)
+    first_seen: orm.Mapped[float] = orm.mapped_column(sa.Double)
+    last_report: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    report: orm.Mapped[str] = orm.mapped_column(LongText, default='{}')
+    generation_lease: orm.Mapped[int] = orm.mapped_column(
+        sa.BigInteger, default=0)
+    minors: orm.Mapped[str] = orm.mapped_column(LongText, default='{}')
+
+
+class Rate(Base):
+    """The newest measurement from one host to another."""
+
+    __tablename__ = 'rates'
+
+    src: orm.Mapped[str] = orm.mapped_column(
+        sa.String(255), primary_key=True)
+    dst: orm.Mapped[str] = orm.mapped_column(
+        sa.String(255), primary_key=True)
+    rate_bps: orm.Mapped[float] = orm.mapped_column(sa.Double)
+    lower_bound: orm.Mapped[bool] = orm.mapped_column(sa.Boolean)
+    loss: orm.Mapped[float] = orm.mapped_column(sa.Double)
+    rtt_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    method: orm.Mapped[str] = orm.mapped_column(sa.String(64))
+    measured_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
+
+
+class Event(Base):
+    """Something an operator or a tenant should be able to read later."""
+
+    __tablename__ = 'events'
+
+    id: orm.Mapped[int] = orm.mapped_column(
+        sa.Integer, primary_key=True, autoincrement=True)
+    project_id: orm.Mapped[str] = orm.mapped_column(
+        sa.String(255), index=True)
+    group_name: orm.Mapped[str] = orm.mapped_column(
+        sa.String(255), default='')
+    group_id: orm.Mapped[str | None] = orm.mapped_column(
+        sa.String(36), index=True)
+    instance_uuid: orm.Mapped[str] = orm.mapped_column(
+        sa.String(36), default='')
+    kind: orm.Mapped[str] = orm.mapped_column(sa.String(32))
+    detail: orm.Mapped[str] = orm.mapped_column(sa.Text)
+    created_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
+
+
+class Setting(Base):
+    """A run-time choice of the operator."""
+
+    __tablename__ = 'settings'
+
+    name: orm.Mapped[str] = orm.mapped_column(
+        sa.String(64), primary_key=True)
+    value: orm.Mapped[str] = orm.mapped_column(sa.Text)

@@ -1,0 +1,142 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Coflow queries, hosts, rates, settings, events and placements."""
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from virtco.db import models
+
+
+def list_coflows(session: orm.Session, *, project_id: str | None = None,
+                 limit: int = 5000) -> list[models.Coflow]:
+    """The newest, oldest first; without their matrices and progress."""
+    query = sa.select(models.Coflow).options(
+        orm.defer(models.Coflow.tm), orm.defer(models.Coflow.progress)
+    ).order_by(models.Coflow.created_at.desc(),
+               models.Coflow.position.desc()).limit(limit)
+    if project_id is not None:
+        query = query.where(models.Coflow.project_id == project_id)
+    return list(session.scalars(query))[::-1]
+
+
+def count_registered(session: orm.Session, project_id: str) -> int:
+    return session.scalar(
+        sa.select(sa.func.count()).select_from(models.Coflow).where(
+            models.Coflow.project_id == project_id,
+            models.Coflow.group_id.is_(None))) or 0
+
+
+def list_hosts(session: orm.Session) -> list[models.Host]:
+    return list(session.scalars(sa.select(models.Host)))
+
+
+def list_rates(session: orm.Session) -> list[models.Rate]:
+    return list(session.scalars(sa.select(models.Rate)))
+
+
+def save_rate(session: orm.Session, **values: Any) -> None:
+    session.merge(models.Rate(**values))
+
+
+def settings(session: orm.Session) -> dict[str, str]:
+    return {row.name: row.value
+            for row in session.scalars(sa.select(models.Setting))}
+
+
+def save_settings(session: orm.Session, values: dict[str, str]) -> None:
+    for name, value in values.items():
+        session.merge(models.Setting(name=name, value=value))
+
+
+def placement(session: orm.Session,
+              instance_uuid: str) -> models.Placement | None:
+    return session.get(models.Placement, instance_uuid)
+
+
+def add_event(session: orm.Session, *, keep: int, **values: Any) -> None:
+    """Add an event and drop the project's oldest beyond ``keep``."""
+    event = models.Event(**values)
+    session.add(event)
+    session.flush()
+    project = models.Event.project_id == event.project_id
+    # The inner query stands apart: MariaDB does not delete from a table
+    # that a subquery of the same statement reads.
+    oldest = session.scalar(
+        sa.select(models.Event.id).where(project)
+        .order_by(models.Event.id.desc()).offset(keep).limit(1))
+    if oldest is not None:
+        session.execute(sa.delete(models.Event).where(
+            project, models.Event.id <= oldest))
+
+
+def list_events(session: orm.Session, *, project_id: str | None = None,
+                group_name: str | None = None, limit: int = 100
+                ) -> list[models.Event]:
+    """The newest first."""
+    query = sa.select(models.Event).order_by(
+        models.Event.id.desc()).limit(limit)
+    if project_id is not None:
+        query = query.where(models.Event.project_id == project_id)
+    if group_name is not None:
+        query = query.where(models.Event.group_name == group_name)
+    return list(session.scalars(query))
+
+
+def count_events(session: orm.Session, project_id: str | None = None
+                 ) -> dict[tuple[str, str], int]:
+    """Events per (project, name of the group)."""
+    query = sa.select(
+        models.Event.project_id, models.Event.group_name,
+        sa.func.count()).group_by(models.Event.project_id,
+                                  models.Event.group_name)
+    if project_id is not None:
+        query = query.where(models.Event.project_id == project_id)
+    return {(project, name): count
+            for project, name, count in session.execute(query)}
+
+
+def purge(session: orm.Session, before_s: float) -> dict[str, int]:
+    """Delete what ended before that time; rows deleted per table."""
+    retired = (models.Group.retired_at.is_not(None)
+               & (models.Group.retired_at < before_s))
+    ids = list(session.scalars(sa.select(models.Group.id).where(retired)))
+    counts = {}
+    for name, table, column in (
+            ('coflows', models.Coflow, models.Coflow.group_id),
+            ('members', models.Member, models.Member.group_id),
+            ('groups', models.Group, models.Group.id)):
+        counts[name] = _delete_in(session, table, column, ids)
+    for name, statement in (
+            ('placements', sa.delete(models.Placement).where(
+                models.Placement.updated_at < before_s,
+                models.Placement.instance_uuid.not_in(
+                    sa.select(models.Member.instance_uuid).where(
+                        models.Member.instance_uuid.is_not(None))))),
+            ('events', sa.delete(models.Event).where(
+                models.Event.created_at < before_s))):
+        done = session.execute(statement)
+        counts[name] = done.rowcount  # type: ignore[attr-defined]
+    return counts
+
+
+def _delete_in(session: orm.Session, table: Any, column: Any,
+               ids: list[str], chunk: int = 500) -> int:
+    deleted = 0
+    for start in range(0, len(ids), chunk):
+        done = session.execute(sa.delete(table).where(
+            column.in_(ids[start:start + chunk])))
+        deleted += done.rowcount  # type: ignore[attr-defined]
+    return deleted

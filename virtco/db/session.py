@@ -1,0 +1,168 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The engine, and transactions that end within a bounded time."""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+import contextlib
+import os
+import threading
+from typing import Any
+from typing import TypeVar
+
+from oslo_config import cfg
+from oslo_db import exception as db_exc
+from oslo_db.sqlalchemy import engines
+from oslo_db.sqlalchemy import exc_filters
+import sqlalchemy as sa
+from sqlalchemy import exc as sa_exc
+from sqlalchemy import orm
+import tenacity
+
+from virtco import exception
+
+T = TypeVar('T')
+
+
+def default_connection(conf: cfg.ConfigOpts) -> str:
+    """``[database] connection``, or the embedded database."""
+    if conf.database.connection:
+        return conf.database.connection
+    path = os.path.join(conf.controller.state_dir, 'virtco.sqlite')
+    return f'sqlite:///{os.path.abspath(path)}'
+
+
+class Database:
+    """Sessions over one engine.
+
+    :param timeout_s: how long a statement waits for a lock or a connection.
+    """
+
+    def __init__(self, connection: str, timeout_s: float = 0.4,
+                 **engine_options: Any):
+        self.timeout_s = timeout_s
+        url = sa.make_url(connection)
+        self.is_sqlite = url.get_backend_name() == 'sqlite'
+        if self.is_sqlite:
+            self.engine = _sqlite_engine(url, timeout_s)
+        else:
+            # No connection test at this point: a database that is away is
+            # found out by the first statement, not by a loop of retries.
+            engine_options.setdefault('pool_timeout', max(1, timeout_s))
+            self.engine = engines.create_engine(
+                connection, max_retries=0, thread_checkin=False,
+                **engine_options)
+        self._readers = orm.sessionmaker(self.engine, expire_on_commit=False)
+        self._writers = orm.sessionmaker(
+            self.engine.execution_options(virtco_writes=True),
+            expire_on_commit=False)
+        # SQLite has one writer at a time. Waiting for the turn here is fair
+        # and bounded; waiting inside SQLite is neither.
+        self._sqlite_turn = threading.Lock()
+
+    @classmethod
+    def from_conf(cls, conf: cfg.ConfigOpts) -> 'Database':
+        options = {
+            name: getattr(conf.database, name)
+            for name in ('connection_recycle_time', 'max_pool_size',
+                         'max_overflow', 'pool_timeout', 'mysql_sql_mode',
+                         'connection_debug')
+            if getattr(conf.database, name, None) is not None}
+        return cls(default_connection(conf), conf.controller.db_timeout_s,
+                   **options)
+
+    @contextlib.contextmanager
+    def reader(self) -> Iterator[orm.Session]:
+        """A read-only session over one consistent snapshot."""
+        with translated(), self._readers() as session:
+            yield session
+            # What was read stays readable without the session.
+            session.expunge_all()
+
+    @contextlib.contextmanager
+    def writer(self) -> Iterator[orm.Session]:
+        """A session that commits at the end, or leaves nothing behind."""
+        with translated(), self._turn(), self._writers.begin() as session:
+            yield session
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        if not self.is_sqlite:
+            yield
+            return
+        if not self._sqlite_turn.acquire(timeout=self.timeout_s):
+            raise exception.DatabaseUnavailable(why='it is busy')
+        try:
+            yield
+        finally:
+            self._sqlite_turn.release()
+
+    def retried(self, work: Callable[[orm.Session], T],
+                attempts: int = 4) -> T:
+        """Run ``work`` in a writer, again when someone else was faster."""
+        for attempt in tenacity.Retrying(
+                retry=tenacity.retry_if_exception_type(exception.Conflict),
+                stop=tenacity.stop_after_attempt(attempts),
+                wait=tenacity.wait_random(0, 0.02), reraise=True):
+            with attempt, self.writer() as session:
+                return work(session)
+        raise AssertionError('unreachable')
+
+    def dispose(self) -> None:
+        self.engine.dispose()
+
+
+def _sqlite_engine(url: sa.URL, timeout_s: float) -> sa.Engine:
+    """Pooled connections in WAL mode, with transactions that are ours.
+
+    oslo.db opens the file anew for every transaction, which costs as much as
+    the transaction; its translation of errors is used all the same.
+    """
+    if url.database:
+        os.makedirs(os.path.dirname(url.database) or '.', exist_ok=True)
+    engine = sa.create_engine(
+        url, poolclass=sa.QueuePool, pool_size=16, max_overflow=48,
+        pool_timeout=max(1, timeout_s),
+        connect_args={'check_same_thread': False, 'timeout': timeout_s})
+
+    @sa.event.listens_for(engine, 'connect')
+    def tune(connection: Any, _record: Any) -> None:
+        # The module would begin transactions by its own rules.
+        connection.isolation_level = None
+        connection.execute('PRAGMA journal_mode = WAL')
+        connection.execute('PRAGMA synchronous = NORMAL')
+        connection.execute('PRAGMA foreign_keys = ON')
+
+    @sa.event.listens_for(engine, 'begin')
+    def begin(connection: sa.Connection) -> None:
+        # A writer that began as a reader could not wait for its turn.
+        writes = connection.get_execution_options().get('virtco_writes')
+        connection.exec_driver_sql(
+            'BEGIN IMMEDIATE' if writes else 'BEGIN')
+
+    exc_filters.register_engine(engine)
+    return engine
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """Errors of the database as this project's exceptions."""
+    try:
+        yield
+    except (db_exc.DBDeadlock, db_exc.DBDuplicateEntry) as error:
+        raise exception.Conflict(what='record', id='in the database'
+                                 ) from error
+    except (db_exc.DBError, sa_exc.SQLAlchemyError, OSError) as error:
+        raise exception.DatabaseUnavailable(
+            why=str(error).splitlines()[0] if str(error) else
+            type(error).__name__) from error

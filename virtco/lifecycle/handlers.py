@@ -1,0 +1,122 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Nova's versioned notifications as changes of rows. Pure."""
+
+from collections.abc import Mapping
+import dataclasses
+from typing import Any
+from typing import TypeGuard
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Built:
+    """The instance runs on ``host`` now.
+
+    :ivar flavor: vcpus, memory_mb and disk_gb, empty when not told.
+    """
+
+    instance_uuid: str
+    host: str
+    flavor: tuple[tuple[str, float], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OffHost:
+    """The instance exists, but on no host (shelved)."""
+
+    instance_uuid: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Gone:
+    """The instance is no more, or could not be built (``why``)."""
+
+    instance_uuid: str
+    why: str = ''
+
+
+Change = Built | OffHost | Gone
+
+# Events after which the payload's host is where the instance runs. During a
+# live migration only the destination's last word counts: ``.start`` still
+# names the source. An evacuation ends with a rebuild.
+HOST_EVENTS = frozenset({
+    'instance.create.end',
+    'instance.live_migration_post_dest.end',
+    'instance.live_migration_rollback.end',
+    'instance.rebuild.end',
+    'instance.resize_confirm.end',
+    'instance.resize_finish.end',
+    'instance.resize_revert.end',
+    'instance.restore.end',
+    'instance.unshelve.end',
+})
+GONE_EVENTS = frozenset({
+    'instance.delete.end',
+    'instance.soft_delete.end',
+})
+OFF_HOST_EVENTS = frozenset({'instance.shelve_offload.end'})
+BUILD_ERROR = 'compute_task.build_instances.error'
+
+
+def change_of(event_type: str, payload: Mapping[str, Any]) -> Change | None:
+    """What a notification means, None when it means nothing here.
+
+    :param payload: as Nova sends it, ``nova_object.data`` and all. A payload
+        without what is needed means nothing: Nova's versions may differ.
+    """
+    data = _data(payload)
+    if event_type == BUILD_ERROR:
+        uuid = data.get('instance_uuid')
+        return Gone(uuid, _reason(data)) if _is_id(uuid) else None
+    uuid = data.get('uuid')
+    if not _is_id(uuid):
+        return None
+    if event_type in HOST_EVENTS:
+        host = data.get('host')
+        if not isinstance(host, str) or not host:
+            return None
+        return Built(uuid, host, _flavor(data))
+    if event_type in GONE_EVENTS:
+        return Gone(uuid)
+    if event_type in OFF_HOST_EVENTS:
+        return OffHost(uuid)
+    return None
+
+
+def _data(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        return {}
+    inner = value.get('nova_object.data', value)
+    return inner if isinstance(inner, Mapping) else {}
+
+
+def _is_id(value: Any) -> TypeGuard[str]:
+    return isinstance(value, str) and 0 < len(value) <= 36
+
+
+def _flavor(data: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
+    flavor = _data(data.get('flavor'))
+    try:
+        return (('vcpus', float(flavor['vcpus'])),
+                ('memory_mb', float(flavor['memory_mb'])),
+                ('disk_gb', float(flavor['root_gb'])
+                 + float(flavor['ephemeral_gb'])))
+    except (KeyError, TypeError, ValueError):
+        return ()
+
+
+def _reason(data: Mapping[str, Any]) -> str:
+    reason = _data(data.get('reason'))
+    return str(reason.get('exception_message')
+               or reason.get('exception') or 'the build failed')[:500]

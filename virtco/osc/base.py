@@ -1,0 +1,84 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the commands share.
+
+They run in two programs: ``virtco`` and, as a plug-in, ``openstack``. Both
+have the client at ``client_manager.coflow``.
+"""
+
+from typing import Any
+
+from osc_lib.command import command
+from osc_lib import exceptions as osc_exceptions
+
+from virtco.client import v1
+from virtco.osc import columns
+
+
+def client_of(app: Any) -> v1.Client:
+    return app.client_manager.coflow
+
+
+class Lister(command.Lister):
+    """Shows ``shown`` of each entry; ``--long`` adds ``more``."""
+
+    shown: list[str] = []
+    more: list[str] = []
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        if self.more:
+            parser.add_argument('--long', action='store_true',
+                                help='Show more columns')
+        return parser
+
+    def entries(self, args: Any) -> list[dict[str, Any]]:
+        raise NotImplementedError
+
+    def take_action(self, args: Any) -> tuple[list[str], list[Any]]:
+        names = self.shown + (self.more if getattr(args, 'long', False)
+                              else [])
+        return names, [columns.row(names, entry)
+                       for entry in self.entries(args)]
+
+
+class ShowOne(command.ShowOne):
+    """Shows every field of one thing."""
+
+    def entry(self, args: Any) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def take_action(self, args: Any) -> tuple[list[str], tuple[Any, ...]]:
+        entry = self.entry(args)
+        names = list(entry)
+        return names, columns.row(names, entry)
+
+
+def find_coflow(client: v1.Client, name_or_id: str) -> str:
+    """The id of a coflow, given its id or its name if that is unique.
+
+    Among several of a name the one that is not over is meant.
+    """
+    found = [c for c in client.coflows()
+             if name_or_id in (c['id'], c['name'], c['group_name'])]
+    exact = [c for c in found if c['id'] == name_or_id]
+    live = [c for c in found if c['state'] not in ('done', 'retired')]
+    for choice in (exact, live, found):
+        if len(choice) == 1:
+            return choice[0]['id']
+    if not found:
+        raise osc_exceptions.CommandError(
+            f'There is no coflow {name_or_id!r}.')
+    raise osc_exceptions.CommandError(
+        f'{len(found)} coflows are called {name_or_id!r}; give an id of '
+        + ', '.join(c['id'] for c in found))

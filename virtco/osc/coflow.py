@@ -1,0 +1,193 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``coflow …`` and ``coflow event list``."""
+
+import json
+import pathlib
+from typing import Any
+
+from osc_lib.command import command
+from osc_lib import exceptions as osc_exceptions
+
+from virtco.osc import base
+
+STATES = ['registered', 'planned', 'active', 'done', 'retired']
+
+
+class ListCoflows(base.Lister):
+    """List coflows, and the hints that made none
+
+    A hint that could not be used appears with state "ignored" and the reason.
+    """
+
+    shown = ['id', 'name', 'state', 'n_vms', 'size_bytes',
+             'remaining_bytes', 'rank', 'rate_bps', 'cct_s', 'gap', 'hosts',
+             'warnings']
+    more = ['group_name', 'project_id', 'n_flows', 'sent_bytes',
+            'lower_bound_s', 'arrival', 'ended', 'predicted_end', 'why']
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('--project', metavar='<project>',
+                            help='Only coflows of this project id')
+        parser.add_argument('--state', choices=STATES,
+                            help='Only coflows in this state')
+        parser.add_argument('--all', action='store_true',
+                            help='Also retired coflows')
+        return parser
+
+    def entries(self, args: Any) -> list[dict[str, Any]]:
+        client = base.client_of(self.app)
+        found = client.coflows(args.project, args.state)
+        if args.state is not None:
+            return found
+        if not args.all:
+            found = [c for c in found if c['state'] != 'retired']
+        known = {(c['project_id'], c['group_name']) for c in found}
+        ignored = [e for e in client.events(args.project)
+                   if e['kind'] == 'hint_ignored'
+                   and (e['project_id'], e['group_name']) not in known]
+        return found + [{
+            'id': event['instance_uuid'], 'name': event['group_name'],
+            'state': 'ignored', 'project_id': event['project_id'],
+            'warnings': event['detail'], 'why': event['detail'],
+            'arrival': event['at']} for event in reversed(ignored)]
+
+
+class ShowCoflow(base.ShowOne):
+    """Show a coflow, its VMs and what happened to it"""
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('coflow', help='Id or name')
+        return parser
+
+    def entry(self, args: Any) -> dict[str, Any]:
+        client = base.client_of(self.app)
+        return client.coflow(base.find_coflow(client, args.coflow))
+
+
+class RegisterCoflow(base.ShowOne):
+    """Register a traffic matrix; its id is the hint virtco:tm_ref"""
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('name', help='Name of the matrix')
+        parser.add_argument(
+            'tm', help='The matrix as in the hint virtco:tm, or @FILE')
+        parser.add_argument('--project', metavar='<project>',
+                            help='Project id it belongs to')
+        return parser
+
+    def entry(self, args: Any) -> dict[str, Any]:
+        text = args.tm
+        if text.startswith('@'):
+            try:
+                text = pathlib.Path(text[1:]).read_text()
+            except OSError as error:
+                raise osc_exceptions.CommandError(str(error)) from error
+        return base.client_of(self.app).register(args.name, text,
+                                                 args.project)
+
+
+class EndCoflow(base.ShowOne):
+    """Declare a coflow done"""
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('coflow', help='Id or name')
+        return parser
+
+    def entry(self, args: Any) -> dict[str, Any]:
+        client = base.client_of(self.app)
+        return client.change_coflow(
+            base.find_coflow(client, args.coflow), state='done')
+
+
+class SetCoflow(base.ShowOne):
+    """Set the priority class or the weight of a coflow (operators)"""
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('coflow', help='Id or name')
+        parser.add_argument('--priority-class', type=int, metavar='<class>',
+                            help='Lower is served first (order priority)')
+        parser.add_argument('--weight', type=float, metavar='<weight>',
+                            help='Share (order weighted-fair)')
+        return parser
+
+    def entry(self, args: Any) -> dict[str, Any]:
+        values = {name: value for name, value in (
+            ('priority_class', args.priority_class),
+            ('weight', args.weight)) if value is not None}
+        if not values:
+            raise osc_exceptions.CommandError(
+                'Give --priority-class or --weight.')
+        client = base.client_of(self.app)
+        return client.change_coflow(
+            base.find_coflow(client, args.coflow), **values)
+
+
+class DeleteCoflow(command.Command):
+    """Delete a registered matrix or a coflow; VMs are not touched"""
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('coflow', help='Id or name')
+        return parser
+
+    def take_action(self, args: Any) -> None:
+        client = base.client_of(self.app)
+        client.delete_coflow(base.find_coflow(client, args.coflow))
+
+
+class ListEvents(base.Lister):
+    """List what happened: ignored hints, other hosts, expiries"""
+
+    shown = ['at', 'kind', 'group_name', 'instance_uuid', 'detail']
+    more = ['project_id', 'group']
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('--project', metavar='<project>',
+                            help='Only events of this project id')
+        return parser
+
+    def entries(self, args: Any) -> list[dict[str, Any]]:
+        return base.client_of(self.app).events(args.project)
+
+
+class CreatePlan(base.Lister):
+    """Ask where groups would be placed; nothing is reserved
+
+    FILE holds the body of POST /v1/plans: groups, hosts and options.
+    """
+
+    shown = ['group', 'row', 'host']
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('file', help='JSON file')
+        return parser
+
+    def entries(self, args: Any) -> list[dict[str, Any]]:
+        try:
+            body = json.loads(pathlib.Path(args.file).read_text())
+        except (OSError, ValueError) as error:
+            raise osc_exceptions.CommandError(
+                f'{args.file}: {error}') from error
+        plan = base.client_of(self.app).plan(body)
+        self.app.stderr.write(
+            f'CCT {plan["cct_s"]} s, at least {plan["lower_bound_s"]} s; '
+            f'{plan["method"]}, {plan["bottleneck"]} decides\n')
+        return plan['vms']

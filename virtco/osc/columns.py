@@ -1,0 +1,98 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Numbers for people in tables, as they are in JSON."""
+
+import datetime
+from typing import Any
+
+from cliff import columns
+
+from virtco import units
+
+
+class Size(columns.FormattableColumn):
+    def human_readable(self) -> str:
+        return '' if self._value is None else units.format_size(self._value)
+
+
+class Rate(columns.FormattableColumn):
+    def human_readable(self) -> str:
+        return '' if self._value is None else units.format_rate(self._value)
+
+
+class Seconds(columns.FormattableColumn):
+    def human_readable(self) -> str:
+        return '' if self._value is None else f'{self._value:.3f}'
+
+
+class Percent(columns.FormattableColumn):
+    def human_readable(self) -> str:
+        return '' if self._value is None else f'{100 * self._value:.1f} %'
+
+
+class Time(columns.FormattableColumn):
+    """Seconds since the epoch, shown as local time."""
+
+    def human_readable(self) -> str:
+        if self._value is None:
+            return ''
+        return datetime.datetime.fromtimestamp(self._value).isoformat(
+            ' ', 'seconds')
+
+
+class Names(columns.FormattableColumn):
+    """A list, shown with commas; None is a row without a host."""
+
+    def human_readable(self) -> str:
+        return ', '.join('-' if name is None else str(name)
+                         for name in self._value or ())
+
+
+class Lines(columns.FormattableColumn):
+    """A list of dicts, one line each."""
+
+    def human_readable(self) -> str:
+        return '\n'.join(
+            ', '.join(f'{key} {value}' for key, value in entry.items()
+                      if value not in (None, ''))
+            for entry in self._value or ())
+
+
+class Plain(columns.FormattableColumn):
+    """Anything else; what is not known leaves an empty cell."""
+
+    def human_readable(self) -> Any:
+        return '' if self._value is None else self._value
+
+
+KINDS: dict[str, Any] = {
+    'size_bytes': Size, 'sent_bytes': Size, 'remaining_bytes': Size,
+    'backlog_bytes': Size, 'rate_bps': Rate, 'observed_bps': Rate,
+    'egress_bps': Rate, 'ingress_bps': Rate, 'background_bps': Rate,
+    'link_egress_bps': Rate, 'link_ingress_bps': Rate,
+    'measured_egress_bps': Rate, 'measured_ingress_bps': Rate,
+    'ceil_bps': Rate, 'cct_s': Seconds, 'lower_bound_s': Seconds,
+    'objective_s': Seconds, 'age_s': Seconds, 'measured_age_s': Seconds,
+    'rtt_s': Seconds, 'gap': Percent, 'confidence': Percent,
+    'loss': Percent, 'arrival': Time, 'ended': Time, 'at': Time,
+    'predicted_end': Time, 'last_report': Time, 'hosts': Names,
+    'coflows': Names, 'vms': Names, 'members': Lines, 'events': Lines,
+}
+
+
+def cell(name: str, value: Any) -> Any:
+    return KINDS.get(name, Plain)(value)
+
+
+def row(names: list[str], entry: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(cell(name, entry.get(name)) for name in names)

@@ -1,0 +1,136 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``host …``, ``placement explain``, ``rates``, ``settings …``, ``edge``."""
+
+from typing import Any
+
+from osc_lib import exceptions as osc_exceptions
+
+from virtco.osc import base
+from virtco.osc import columns
+
+
+class ListHosts(base.Lister):
+    """List hypervisors and their uplinks"""
+
+    shown = ['host', 'egress_bps', 'ingress_bps', 'rate_source',
+             'measured_age_s', 'generation', 'applied_generation',
+             'last_report', 'n_coflows', 'health']
+    more = ['measured_egress_bps', 'measured_ingress_bps',
+            'link_egress_bps', 'link_ingress_bps', 'background_bps',
+            'error']
+
+    def entries(self, args: Any) -> list[dict[str, Any]]:
+        return [host | {'n_coflows': len(host['coflows'])}
+                for host in base.client_of(self.app).hosts()]
+
+
+class ShowHost(base.ShowOne):
+    """Show a hypervisor"""
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('host')
+        return parser
+
+    def entry(self, args: Any) -> dict[str, Any]:
+        found = base.client_of(self.app).host(args.host)
+        found.pop('classes', None)
+        return found
+
+
+class ShowEdge(base.Lister):
+    """Show the classes of a hypervisor: allocated and observed rates"""
+
+    shown = ['coflow_id', 'name', 'minor', 'prio', 'rate_bps',
+             'observed_bps', 'ceil_bps', 'backlog_bytes', 'destinations']
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('host')
+        return parser
+
+    def entries(self, args: Any) -> list[dict[str, Any]]:
+        return base.client_of(self.app).host(args.host)['classes']
+
+
+class ExplainPlacement(base.Lister):
+    """Explain where an instance was placed, and what the others offered"""
+
+    shown = ['rank', 'host', 'feasible', 'cct_s', 'objective_s', 'why']
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('instance', help='UUID')
+        return parser
+
+    def entries(self, args: Any) -> list[dict[str, Any]]:
+        found = base.client_of(self.app).placement(args.instance)
+        self.app.stderr.write(_summary(found))
+        return found['hosts']
+
+
+def _summary(found: dict[str, Any]) -> str:
+    """For people; it goes to the error stream, so JSON stays JSON."""
+    lines = [f'Instance {found["instance_uuid"]}: {found["status"]}']
+    if found['host'] is not None:
+        lines[0] += f' on {found["host"]}'
+    if found.get('host_now') not in (None, found['host']):
+        lines.append(f'It is on {found["host_now"]} now.')
+    lines.append(f'Why: {found["why"]}')
+    if found['cct_s'] is not None:
+        shown = {name: columns.cell(name, found[name]).human_readable()
+                 for name in ('cct_s', 'lower_bound_s', 'gap')}
+        lines.append(
+            f'Group {found.get("group_name")}, row {found.get("row")}: '
+            f'CCT {shown["cct_s"]} s, at least {shown["lower_bound_s"]} s, '
+            f'gap {shown["gap"] or "unknown"}, by {found["method"]}')
+    return '\n'.join(lines) + '\n'
+
+
+class ListRates(base.Lister):
+    """List the measured rates between hypervisors"""
+
+    shown = ['src', 'dst', 'rate_bps', 'age_s', 'confidence', 'lower_bound',
+             'loss', 'rtt_s', 'method']
+
+    def entries(self, args: Any) -> list[dict[str, Any]]:
+        return base.client_of(self.app).rates()
+
+
+class ShowSettings(base.ShowOne):
+    """Show the run-time settings"""
+
+    def entry(self, args: Any) -> dict[str, Any]:
+        return base.client_of(self.app).settings()
+
+
+class SetSettings(base.ShowOne):
+    """Change run-time settings"""
+
+    names = ('planner', 'objective', 'order', 'ceil')
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        for name in self.names:
+            parser.add_argument(f'--{name}', metavar=f'<{name}>')
+        return parser
+
+    def entry(self, args: Any) -> dict[str, Any]:
+        values = {name: getattr(args, name) for name in self.names
+                  if getattr(args, name) is not None}
+        if not values:
+            raise osc_exceptions.CommandError(
+                'Give at least one of '
+                + ', '.join(f'--{name}' for name in self.names) + '.')
+        return base.client_of(self.app).change_settings(**values)

@@ -1,0 +1,42 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Makes the commands part of ``openstack``: ``openstack coflow …``."""
+
+import os
+from typing import Any
+
+from virtco.client import v1
+
+API_NAME = 'coflow'
+DEFAULT_API_VERSION = '1'
+API_VERSION_OPTION = 'os_coflow_api_version'
+API_VERSIONS = {'1': 'virtco.client.v1.Client'}
+SERVICE_TYPE = 'coflow'
+
+
+def make_client(instance: Any) -> v1.Client:
+    """The client, at ``VIRTCO_URL`` or where the catalogue says."""
+    url = os.environ.get('VIRTCO_URL')
+    url = url or instance.get_endpoint_for_service_type(
+        SERVICE_TYPE, region_name=instance.region_name,
+        interface=instance.interface)
+    return v1.Client(url, instance.session)
+
+
+def build_option_parser(parser: Any) -> Any:
+    parser.add_argument(
+        '--os-coflow-api-version', metavar='<version>',
+        default=os.environ.get('OS_COFLOW_API_VERSION',
+                               DEFAULT_API_VERSION),
+        help='Version of the coflow API, default 1')
+    return parser

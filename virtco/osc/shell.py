@@ -1,0 +1,94 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``virtco``: the operator's command line."""
+
+import os
+import sys
+from typing import Any
+
+from cliff import app
+from cliff import commandmanager
+from keystoneauth1 import loading
+
+from virtco.client import v1
+from virtco import exception
+from virtco import version
+
+
+class ClientManager:
+    """Where the commands find the client; made when first asked for."""
+
+    def __init__(self, options: Any):
+        self._options = options
+        self._client: v1.Client | None = None
+
+    @property
+    def coflow(self) -> v1.Client:
+        if self._client is None:
+            session = None
+            if self._options.os_auth_type not in (None, 'none'):
+                session = loading.load_session_from_argparse_arguments(
+                    self._options,
+                    auth=loading.load_auth_from_argparse_arguments(
+                        self._options))
+            self._client = v1.Client(self._options.controller_url, session,
+                                     self._options.http_timeout)
+        return self._client
+
+
+class Shell(app.App):
+    def __init__(self) -> None:
+        super().__init__(
+            description='Coflows, their placement and their enforcement.',
+            version=version.version_string(),
+            command_manager=commandmanager.CommandManager('virtco.cli'),
+            deferred_help=True)
+
+    def build_option_parser(self, description: str | None,
+                            version: str | None,
+                            argparse_kwargs: Any = None) -> Any:
+        parser = super().build_option_parser(description, version,
+                                             argparse_kwargs)
+        parser.add_argument(
+            '--controller-url', metavar='<url>',
+            default=os.environ.get('VIRTCO_URL', v1.DEFAULT_URL),
+            help='The controller (env: VIRTCO_URL), default '
+                 + v1.DEFAULT_URL)
+        parser.add_argument(
+            '--http-timeout', metavar='<seconds>', type=float,
+            default=v1.DEFAULT_TIMEOUT_S,
+            help='Longest wait for an answer of the controller')
+        loading.register_auth_argparse_arguments(
+            parser, sys.argv[1:], default=os.environ.get('OS_AUTH_TYPE',
+                                                         'none'))
+        loading.register_session_argparse_arguments(parser)
+        return parser
+
+    def initialize_app(self, argv: list[str]) -> None:
+        self.client_manager = ClientManager(self.options)
+
+    def run_subcommand(self, argv: list[str]) -> int:
+        """Errors of the controller end in one line and exit code 1."""
+        try:
+            return super().run_subcommand(argv)
+        except exception.VirtcoException as error:
+            self.stderr.write(f'{error}\n')
+            return 1
+
+
+def main(argv: list[str] | None = None) -> int:
+    return Shell().run(sys.argv[1:] if argv is None else argv)
+
+
+if __name__ == '__main__':
+    sys.exit(main())
