@@ -1,0 +1,124 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Puts an agent together from its configuration."""
+
+import logging
+from typing import Any
+
+from oslo_config import cfg
+import tenacity
+
+from edge_module.classify import base as classify
+from edge_module.classify import nft
+from edge_module import enforcer as edge_enforcer
+from edge_module import guard as edge_guard
+from edge_module.ports import base as ports_base
+from edge_module.ports import static
+from edge_module.privileged import protocol
+from edge_module.qdisc import htb
+from edge_module import receiver as edge_receiver
+from edge_module import tcplan
+from virtco import exception
+
+LOG = logging.getLogger(__name__)
+
+
+class Parts:
+    """The parts an agent is made of, as its options say."""
+
+    def __init__(self, conf: cfg.ConfigOpts, kernel: protocol.Kernel):
+        self.conf = conf
+        self.kernel = kernel
+        self.database: Any = None
+        if conf.edge.ports_backend == 'ovs':
+            from edge_module import ovs  # a library of some weight
+            self.database = ovs.OvsDb(conf.edge.ovsdb_connection)
+
+    def wait_ready(self) -> None:
+        """Return when Open vSwitch answers, if it is needed at all.
+
+        Until then the kernel goes on with what it has.
+        """
+        if self.database is None:
+            return
+        tenacity.retry(
+            retry=tenacity.retry_if_exception_type(exception.OvsUnavailable),
+            wait=tenacity.wait_exponential(min=0.5, max=5),
+            before_sleep=tenacity.before_sleep_log(LOG, logging.WARNING),
+        )(self.database.interfaces)()
+
+    def ports(self) -> ports_base.PortSource:
+        if self.database is None:
+            return static.StaticPorts(self.conf.edge.ports_file)
+        from edge_module.ports import ovs as ovs_ports
+        return ovs_ports.OvsPorts(self.database)
+
+    def guard(self) -> edge_guard.Guard:
+        if self.database is None:
+            return edge_guard.NoGuard()
+        from edge_module import ovs
+        return ovs.OvsGuard(self.database, self.conf.edge.uplink_dev)
+
+    def classifier(self) -> classify.Classifier:
+        name = self.conf.edge.classifier
+        if name == 'auto':
+            name = self._fitting()
+        if name == 'nft-egress':
+            return nft.NftEgressClassifier(self.kernel,
+                                           self.conf.edge.uplink_dev)
+        return nft.NftClassifier(self.kernel)
+
+    def _fitting(self) -> str:
+        """The classifier that sees the packets of this virtual switch."""
+        if self.database is None:
+            return 'nft'
+        datapath = self.database.datapath_of(self.conf.edge.uplink_dev)
+        return 'nft-egress' if datapath == 'netdev' else 'nft'
+
+    def receiver(self, egress_bps: float) -> edge_receiver.Receiver | None:
+        options = self.conf.edge
+        if not options.protect_receiver:
+            return None
+        return edge_receiver.Receiver(
+            self.kernel, options.uplink_dev,
+            options.link_ingress_bps or egress_bps)
+
+    def enforcer(self) -> edge_enforcer.Enforcer:
+        """An enforcer for the configured uplink.
+
+        :raises virtco.exception.Invalid: for options that make no sense.
+        """
+        options = self.conf.edge
+        if not options.uplink_dev:
+            raise exception.Invalid(field='[edge] uplink_dev', value='unset',
+                                    limit='the name of a network device')
+        rate_bps = link_bps(self.conf)
+        return edge_enforcer.Enforcer(
+            htb.Uplink(self.kernel, options.uplink_dev), self.classifier(),
+            rate_bps, rate_bps * options.default_share,
+            settings=tcplan.TreeSettings(leaf_s=options.leaf_s),
+            guard=self.guard(), receiver=self.receiver(rate_bps),
+            grace_s=options.grace_s)
+
+
+def link_bps(conf: cfg.ConfigOpts) -> float:
+    """Rate of the uplink, configured or as the device reports it."""
+    if conf.edge.link_egress_bps:
+        return conf.edge.link_egress_bps
+    from edge_module import link  # costs a third of a second to import
+    try:
+        return link.speed_bps(conf.edge.uplink_dev)
+    except exception.NotFound as error:
+        raise exception.Invalid(
+            field='[edge] link_egress_bps', value=0,
+            limit=f'set, as {conf.edge.uplink_dev} reports no speed'
+        ) from error

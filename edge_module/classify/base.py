@@ -1,0 +1,137 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""What every classification backend does, and what it is given."""
+
+import abc
+from collections.abc import Iterable
+from collections.abc import Mapping
+import dataclasses
+import re
+
+from virtco.table import edge_policy
+
+_DEV = re.compile(r'^[A-Za-z0-9][A-Za-z0-9_.-]{0,14}$')
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class VmPort:
+    """Where a VM's packets enter the hypervisor.
+
+    :ivar vm: the instance's uuid.
+    :ivar ips: addresses of this port; empty when nobody told them.
+    :ivar ifindex: tells a device from a later one of the same name; 0 while
+        there is none.
+    """
+
+    vm: str
+    dev: str
+    ifindex: int = 0
+    mac: str = ''
+    ips: tuple[str, ...] = ()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether there is a device, of a name that commands may contain."""
+        return self.ifindex > 0 and _DEV.match(self.dev) is not None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
+class Key:
+    """Packets that enter by ``dev`` from src_ip to dst_ip."""
+
+    dev: str
+    src_ip: str
+    dst_ip: str
+    dst_port: int = 0
+
+    @property
+    def is_ipv6(self) -> bool:
+        return ':' in self.src_ip
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Counted:
+    """Counters of one key since its entry was made."""
+
+    sent_bytes: int
+    sent_packets: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Table:
+    """A whole classification: every port, and the entries that hit.
+
+    A packet of a port without a matching entry goes to the default class.
+
+    :ivar hooks: (device, ifindex) of each port.
+    """
+
+    hooks: frozenset[tuple[str, int]] = frozenset()
+    entries: Mapping[Key, int] = dataclasses.field(default_factory=dict)
+
+
+def build_table(flows: Iterable[edge_policy.FlowEntry],
+                ports: Iterable[VmPort]) -> Table:
+    """Bind the flows of a policy to the ports that are here.
+
+    A flow of a VM with several ports belongs to the one that has the source
+    address; ports whose addresses are not known may all send it. Flows of VMs
+    that are not here (yet) are left out. Of two flows with the same key the
+    first wins: the policy lists the coflow that is served first before.
+    """
+    by_vm: dict[str, list[VmPort]] = {}
+    hooks = set()
+    for port in ports:
+        if port.is_here:
+            by_vm.setdefault(port.vm, []).append(port)
+            hooks.add((port.dev, port.ifindex))
+    entries: dict[Key, int] = {}
+    for flow in flows:
+        for port in by_vm.get(flow.src_vm, ()):
+            if not port.ips or flow.src_ip in port.ips:
+                entries.setdefault(
+                    Key(port.dev, flow.src_ip, flow.dst_ip,
+                        flow.dst_port or 0), flow.minor)
+    return Table(frozenset(hooks), entries)
+
+
+class Classifier(abc.ABC):
+    """Keeps one classification in the kernel or in the switch."""
+
+    name: str
+
+    def build_table(self, flows: Iterable[edge_policy.FlowEntry],
+                    ports: Iterable[VmPort]) -> Table:
+        """What :meth:`replace` is to be given for a policy and ports."""
+        return build_table(flows, ports)
+
+    @abc.abstractmethod
+    def replace(self, table: Table) -> int:
+        """Make the kernel hold exactly this table, in one transaction.
+
+        Entries that are right stay untouched, with their counters.
+
+        :returns: number of entries and ports that were changed.
+        :raises virtco.exception.KernelRefused: when nothing was changed.
+        """
+
+    @abc.abstractmethod
+    def forget(self) -> None:
+        """Read what is there before the next replace."""
+
+    @abc.abstractmethod
+    def dump(self) -> tuple[Table, dict[Key, Counted]]:
+        """What the kernel holds now, with its counters."""
+
+    @abc.abstractmethod
+    def remove(self) -> bool:
+        """Take away every trace; False when there was none."""

@@ -1,0 +1,93 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""The controller's REST API as the edge module uses it."""
+
+from typing import Any
+import urllib.parse
+
+from keystoneauth1 import adapter
+from keystoneauth1 import exceptions as ks_exception
+from keystoneauth1 import loading as ks_loading
+from keystoneauth1 import noauth
+from oslo_config import cfg
+
+from edge_module import conf as edge_conf
+from virtco import exception
+
+
+class EdgeClient:
+    """One connection to the controller; each thread has its own.
+
+    Every method raises :class:`virtco.exception.ControllerUnavailable` when
+    there is no answer in time, or none that makes sense, and
+    :class:`virtco.exception.NotFound` for what the controller does not know.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts):
+        self.url = conf.edge.controller_url.rstrip('/')
+        self.timeout_s = conf.edge.http_timeout_s
+        self._host = '/v1/hosts/' + urllib.parse.quote(conf.edge.host, '')
+        auth = None
+        if conf[edge_conf.AUTH].auth_type:
+            auth = ks_loading.load_auth_from_conf_options(
+                conf, edge_conf.AUTH)
+        session = ks_loading.load_session_from_conf_options(
+            conf, edge_conf.AUTH,
+            auth=auth or noauth.NoAuth(endpoint=self.url))
+        self._adapter = adapter.Adapter(
+            session, endpoint_override=self.url, connect_retries=0)
+
+    def get_policy(self, etag: str | None, wait_s: float
+                   ) -> tuple[str | None, Any] | None:
+        """The policy document with its ETag; None when it is unchanged.
+
+        :raises virtco.exception.NotFound: the controller has not heard of
+            this host, which a report changes.
+        """
+        headers = {'Prefer': f'wait={wait_s:g}'}
+        if etag is not None:
+            headers['If-None-Match'] = etag
+        answer = self._call('GET', f'{self._host}/policy', wait_s,
+                            headers=headers)
+        if answer.status_code == 304:
+            return None
+        return answer.headers.get('ETag'), self._json(answer)
+
+    def put_report(self, report: dict[str, Any]) -> None:
+        self._call('PUT', f'{self._host}/report', 0.0, json=report)
+
+    def get_probe(self, wait_s: float) -> dict[str, Any] | None:
+        """The next packet train to send, or None."""
+        answer = self._call('GET', f'{self._host}/probes', wait_s,
+                            headers={'Prefer': f'wait={wait_s:g}'})
+        return None if answer.status_code == 204 else self._json(answer)
+
+    def post_measurement(self, measurement: dict[str, Any]) -> None:
+        self._call('POST', '/v1/measurements', 0.0, json=measurement)
+
+    def _call(self, method: str, path: str, wait_s: float, **kwargs: Any
+              ) -> Any:
+        try:
+            return self._adapter.request(
+                path, method, timeout=self.timeout_s + wait_s, **kwargs)
+        except ks_exception.NotFound as error:
+            raise exception.NotFound(what=method, id=path) from error
+        except ks_exception.ClientException as error:
+            raise exception.ControllerUnavailable(
+                url=self.url, why=str(error)) from error
+
+    def _json(self, answer: Any) -> Any:
+        try:
+            return answer.json()
+        except ValueError as error:
+            raise exception.ControllerUnavailable(
+                url=self.url, why='the answer is not JSON') from error

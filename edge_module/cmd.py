@@ -1,0 +1,122 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""``virtco-edge``: the agent, and what an operator does around it."""
+
+import signal
+import sys
+import time
+
+from oslo_config import cfg
+from oslo_log import log as logging
+
+from edge_module import agent as edge_agent
+from edge_module import build
+from edge_module import conf as edge_conf
+from edge_module import enforcer as edge_enforcer
+from edge_module.ports import base as ports_base
+from edge_module.privileged import choice
+from edge_module import show
+from edge_module import state
+from virtco import exception
+from virtco.table import edge_policy
+
+_SHOW_S = 1.0
+
+CLI_OPTS = [
+    cfg.BoolOpt('check', default=False, help="""
+Compare the kernel with the saved policy, print the differences and exit: 0
+without, 1 with any. Changes nothing.
+"""),
+    cfg.BoolOpt('show', default=False, help="""
+Print every class with its configured rate and the rate observed over one
+second, and exit.
+"""),
+    cfg.BoolOpt('cleanup', default=False, help="""
+Remove every trace of the edge module from the kernel, and nothing else, and
+exit. Stop the agent first.
+"""),
+]
+
+
+def main(argv: list[str] | None = None) -> int:
+    conf = cfg.CONF
+    logging.register_options(conf)
+    edge_conf.register_opts(conf)
+    conf.register_cli_opts(CLI_OPTS)
+    conf(sys.argv[1:] if argv is None else argv, project='virtco',
+         prog='virtco-edge')
+    logging.setup(conf, 'virtco-edge')
+    try:
+        if conf.cleanup:
+            return _cleanup(conf)
+        if conf.show:
+            return _show(conf)
+        if conf.check:
+            return _check(conf)
+        return _run(conf)
+    except exception.VirtcoException as error:
+        print(f'virtco-edge: {error}', file=sys.stderr)
+        return 2
+
+
+def _run(conf: cfg.ConfigOpts) -> int:
+    parts = build.Parts(conf, choice.open_kernel(conf.edge.user))
+    parts.wait_ready()
+    agent = edge_agent.Agent(conf, parts.enforcer(), parts.ports())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: agent.stop())
+    return 0 if agent.run() else 1
+
+
+def _saved_enforcer(conf: cfg.ConfigOpts) -> edge_enforcer.Enforcer:
+    """An enforcer that knows what the agent saved."""
+    parts = build.Parts(conf, choice.open_kernel(''))
+    enforcer = parts.enforcer()
+    saved = state.StateDir(conf.edge.state_dir).load('policy')
+    if saved is not None:
+        enforcer.policy = edge_policy.EdgePolicy.from_dict(saved['policy'])
+        enforcer.fair = bool(saved.get('fair'))
+    enforcer.ports = ports_base.with_devices(parts.ports().read())
+    return enforcer
+
+
+def _show(conf: cfg.ConfigOpts) -> int:
+    enforcer = _saved_enforcer(conf)
+    before, start_s = enforcer.uplink.snapshot(), time.monotonic()
+    time.sleep(_SHOW_S)
+    after = enforcer.uplink.snapshot()
+    policy = enforcer.policy
+    print(show.policy_lines(enforcer))
+    print(show.table(show.rows(policy.classes if policy is not None else (),
+                               before, after, time.monotonic() - start_s)))
+    return 0
+
+
+def _check(conf: cfg.ConfigOpts) -> int:
+    drift = _saved_enforcer(conf).drift()
+    for line in filter(None, (drift.conflict, *drift.classes,
+                              *drift.entries)):
+        print(line)
+    if not drift:
+        print('The kernel holds what the policy says.')
+    return 1 if drift else 0
+
+
+def _cleanup(conf: cfg.ConfigOpts) -> int:
+    parts = build.Parts(conf, choice.open_kernel(''))
+    removed = parts.enforcer().cleanup()
+    print('Removed: ' + (', '.join(removed) or 'nothing, there was none'))
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,160 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Options of the edge module."""
+
+import socket
+from typing import Any
+
+from keystoneauth1 import loading as ks_loading
+from oslo_config import cfg
+
+from edge_module.probe import conf as probe_conf
+
+EDGE = 'edge'
+AUTH = 'controller_auth'
+
+EDGE_OPTS = [
+    cfg.StrOpt('host', default=socket.gethostname(),
+               sample_default='<the host name>', help="""
+Name of this hypervisor as Nova knows it: the ``host`` of its nova-compute.
+"""),
+    cfg.URIOpt('controller_url', default='http://127.0.0.1:8791',
+               schemes=['http', 'https'], help="""
+Base URL of the virtco controller.
+
+Related options:
+
+* ``[controller_auth] auth_type``
+"""),
+    cfg.StrOpt('uplink_dev', help="""
+Network device towards the other hypervisors: the physical NIC or bond under
+the virtual switch. Required. virtco owns its root qdisc.
+"""),
+    cfg.FloatOpt('link_egress_bps', default=0, min=0, max=1e13, help="""
+Rate of the uplink towards the network, in bits per second. 0 takes the speed
+the device reports.
+
+HTB shapes to this rate: set it a little below the real one when something
+else, such as a provider's policer, limits the link.
+"""),
+    cfg.FloatOpt('link_ingress_bps', default=0, min=0, max=1e13, help="""
+Rate of the uplink from the network, in bits per second. 0 takes
+``link_egress_bps``.
+"""),
+    cfg.BoolOpt('protect_receiver', default=False, help="""
+Queue what the uplink receives, so that coflows come before everything else
+also where they arrive. Costs the CPU of a second queue and 5 % of the ingress
+rate; sees the outermost addresses only, so it is of no use with VXLAN or
+Geneve.
+
+Related options:
+
+* ``link_ingress_bps``
+* ``[scheduler] protect_receivers`` of the controller, which must be set too
+"""),
+    cfg.FloatOpt('default_share', default=0.02, min=0.001, max=1, help="""
+Share of the uplink guaranteed to everything unmanaged while there is no
+policy. A policy brings its own.
+"""),
+    cfg.StrOpt('ports_backend', default='static',
+               choices=[('static', 'a JSON file that is watched'),
+                        ('ovs', "Open vSwitch's database")], help="""
+How the edge module learns which device belongs to which VM.
+
+Related options:
+
+* ``ports_file`` (static)
+* ``ovsdb_connection`` (ovs)
+"""),
+    cfg.StrOpt('ports_file', default='/var/lib/virtco/ports.json', help="""
+File that lists the VM ports when ``ports_backend`` is ``static``:
+``{"ports": [{"vm": "<instance uuid>", "dev": "tap1", "mac": "...",
+"ips": ["10.1.0.2"]}]}``. It is read again when it changes; a missing file
+means no ports.
+"""),
+    cfg.StrOpt('ovsdb_connection',
+               default='unix:/var/run/openvswitch/db.sock', help="""
+Connection to Open vSwitch's database when ``ports_backend`` is ``ovs``.
+"""),
+    cfg.StrOpt('classifier', default='auto',
+               choices=[('auto', 'what fits the virtual switch'),
+                        ('nft', 'nftables at ingress of the VM ports'),
+                        ('nft-egress', 'nftables at egress of the uplink, '
+                                       'for the userspace datapath of Open '
+                                       'vSwitch')], help="""
+Where packets are put into the class of their coflow.
+
+``auto`` takes ``nft-egress`` when the uplink is in a bridge of Open vSwitch's
+userspace datapath, and ``nft`` otherwise.
+"""),
+    cfg.StrOpt('state_dir', default='/var/lib/virtco', help="""
+Directory of the last policy and the counters, which outlive a restart. It
+must belong to one edge module alone.
+"""),
+    cfg.FloatOpt('report_interval_s', default=1.0, min=0.02, max=60, help="""
+Time between two reports to the controller, in seconds. The end of a coflow is
+noticed that much later on average.
+"""),
+    cfg.FloatOpt('pairs_interval_s', default=5.0, min=0.1, max=3600, help="""
+Shortest time between two readings of the counters of VM pairs, in seconds. A
+reading costs about 30 microseconds of CPU per pair; the time is longer when
+it would take more than a hundredth of a core.
+"""),
+    cfg.FloatOpt('poll_wait_s', default=30, min=0, max=600, help="""
+How long the controller may hold a request for the next policy, in seconds.
+"""),
+    cfg.FloatOpt('http_timeout_s', default=5, min=0.1, max=120, help="""
+How long to wait for an answer of the controller, in seconds, beyond what it
+was asked to wait.
+"""),
+    cfg.FloatOpt('audit_interval_s', default=30, min=0.1, max=86400, help="""
+Time between two comparisons of the kernel with the policy, in seconds. What
+somebody else changed is put right then.
+"""),
+    cfg.FloatOpt('grace_s', default=5, min=0, max=600, help="""
+How long the class of a coflow that ended is kept for its last packets, in
+seconds.
+"""),
+    cfg.FloatOpt('leaf_s', default=0.025, min=0.001, max=1, help="""
+Length of the queue of a class, in seconds at its highest rate. Queues are
+sized to the next power of two, and hold at least 128 KiB.
+"""),
+    cfg.HostAddressOpt('metrics_address', default='127.0.0.1', help="""
+Address the metrics are served on.
+
+Related options:
+
+* ``metrics_port``
+"""),
+    cfg.PortOpt('metrics_port', default=0, help="""
+TCP port of the metrics in Prometheus's text form; 0 serves none.
+"""),
+    cfg.StrOpt('user', default='', help="""
+User the module runs as after it has started one helper process that keeps
+CAP_NET_ADMIN and CAP_NET_RAW. Empty: it keeps the user and the capabilities
+it was started with, which must include these two.
+"""),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    conf.register_opts(EDGE_OPTS, group=EDGE)
+    probe_conf.register_opts(conf)
+    ks_loading.register_auth_conf_options(conf, AUTH)
+    ks_loading.register_session_conf_options(conf, AUTH)
+
+
+def list_opts() -> list[tuple[str, list[Any]]]:
+    """For oslo.config's generator, which wants pairs."""
+    return [(EDGE, EDGE_OPTS), *probe_conf.list_opts().items(),
+            (AUTH, ks_loading.get_auth_common_conf_options()
+             + ks_loading.get_session_conf_options())]

@@ -1,0 +1,218 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Makes the kernel of one hypervisor equal its policy, step by step.
+
+Every step leaves a state in which managed flows are shaped and the port is
+not over-committed, so that the module may die between any two of them: the
+next start reads the kernel and goes on from there.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+import dataclasses
+import threading
+
+from oslo_log import log as logging
+
+from edge_module.classify import base as classify
+from edge_module import guard as edge_guard
+from edge_module.qdisc import htb
+from edge_module import receiver as edge_receiver
+from edge_module import tcplan
+from virtco import exception
+from virtco.table import edge_policy
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Drift:
+    """How the kernel differs from what it should hold."""
+
+    classes: tuple[str, ...] = ()
+    entries: tuple[str, ...] = ()
+    conflict: str | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.classes or self.entries or self.conflict)
+
+
+class Enforcer:
+    """Applies policies to one uplink and its VM ports.
+
+    :param step: called with the name of each step before it is made; tests
+        break off there.
+    """
+
+    def __init__(self, uplink: htb.Uplink, classifier: classify.Classifier,
+                 link_bps: float, default_rate_bps: float, *,
+                 settings: tcplan.TreeSettings = tcplan.TreeSettings(),
+                 guard: edge_guard.Guard = edge_guard.NoGuard(),
+                 receiver: edge_receiver.Receiver | None = None,
+                 grace_s: float = 5.0,
+                 step: Callable[[str], None] = lambda name: None):
+        self.uplink = uplink
+        self.classifier = classifier
+        self.link_bps = link_bps
+        self.default_rate_bps = default_rate_bps
+        self.settings = settings
+        self.guard = guard
+        self.receiver = receiver
+        self.grace_s = grace_s
+        self.step = step
+        self.policy: edge_policy.EdgePolicy | None = None
+        self.fair = False
+        self.ports: tuple[classify.VmPort, ...] | None = None
+        self.lock = threading.RLock()
+        self._leaving: dict[int, float] = {}
+
+    def desired_tree(self) -> tcplan.Tree:
+        if self.policy is None:
+            return tcplan.base_tree(self.link_bps, self.default_rate_bps,
+                                    self.settings)
+        return tcplan.build_tree(self.policy, self.link_bps, self.settings,
+                                 self.fair)
+
+    def desired_table(self) -> classify.Table:
+        flows = self.policy.flows if self.policy is not None else ()
+        return self.classifier.build_table(flows, self.ports or ())
+
+    def set_policy(self, policy: edge_policy.EdgePolicy, now_s: float,
+                   fair: bool = False) -> None:
+        """Take over a policy, or the same one decayed to fair sharing.
+
+        :param now_s: any monotonic clock, the same for :meth:`collect`.
+        :raises virtco.exception.VirtcoException: when the kernel refuses; the
+            next call or :meth:`reconcile` goes on from where it stopped.
+        """
+        with self.lock:
+            self.policy, self.fair = policy, fair
+            self.reconcile(now_s)
+
+    def set_ports(self, ports: Iterable[classify.VmPort], now_s: float
+                  ) -> None:
+        with self.lock:
+            self.ports = tuple(ports)
+            self.reconcile(now_s)
+
+    def reconcile(self, now_s: float) -> None:
+        """Bring the kernel from whatever it holds to what it should hold.
+
+        What is not known yet after a start is left as it was: all that stands
+        while there is no policy, the classification while there are no ports.
+
+        :raises virtco.exception.QdiscConflict: when somebody else shapes the
+            uplink; nothing is changed.
+        """
+        with self.lock:
+            self.guard.ensure()
+            snapshot = self._own_snapshot()
+            desired = self.desired_tree()
+            if self.policy is None:
+                desired |= snapshot.tree
+            update = tcplan.plan_update(snapshot.tree, desired)
+            tree = dict(snapshot.tree)
+            for name, classes in (('create', update.create),
+                                  ('lower', update.lower),
+                                  ('raise', update.raise_)):
+                if classes:
+                    self.step(name)
+                    self.uplink.set_classes(classes, tree)
+                    tree.update((item.minor, item) for item in classes)
+            if self.policy is not None and self.ports is not None:
+                self.step('classify')
+                self.classifier.replace(self.desired_table())
+            if self.policy is not None and self.receiver is not None:
+                self.step('receive')
+                self.receiver.ensure(self.policy)
+            self._leaving = {minor: self._leaving.get(minor,
+                                                      now_s + self.grace_s)
+                             for minor in update.leave}
+
+    def forget(self) -> None:
+        """Trust nothing remembered: the next reconcile reads it all."""
+        with self.lock:
+            self.classifier.forget()
+
+    def collect(self, now_s: float) -> None:
+        """Delete the classes whose time of grace is over."""
+        with self.lock:
+            if not any(now_s >= due for due in self._leaving.values()):
+                return
+            tree = self._own_snapshot().tree
+            update = tcplan.plan_update(tree, self.desired_tree())
+            due = {minor for minor in update.leave
+                   if now_s >= self._leaving.get(minor, now_s + self.grace_s)}
+            # A parent stays until all of its children go.
+            ready = [minor for minor in update.leave if minor in due
+                     and all(child.minor in due for child in tree.values()
+                             if child.parent == minor)]
+            self.step('delete')
+            self.uplink.delete_classes(ready)
+            for minor in ready:
+                del self._leaving[minor]
+            if any(minor in self.desired_tree() for minor in ready):
+                self.reconcile(now_s)
+
+    def _own_snapshot(self) -> htb.Snapshot:
+        snapshot = self.uplink.snapshot()
+        if snapshot.foreign is not None:
+            raise exception.QdiscConflict(dev=self.uplink.dev,
+                                          qdisc=snapshot.foreign)
+        if not snapshot.present:
+            self.step('root')
+            LOG.info('Uplink %s gets its HTB', self.uplink.dev)
+            self.uplink.ensure_root()
+            snapshot = self.uplink.snapshot()
+        return snapshot
+
+    def drift(self) -> Drift:
+        """Compare, and change nothing."""
+        snapshot = self.uplink.snapshot()
+        if snapshot.foreign is not None:
+            return Drift(conflict=f'{self.uplink.dev} has {snapshot.foreign}')
+        update = tcplan.plan_update(snapshot.tree, self.desired_tree())
+        classes = [f'missing class {item.minor:#x}'
+                   for item in update.create]
+        created = {item.minor for item in update.create}
+        classes += [f'class {item.minor:#x} should be {item}'
+                    for item in update.lower + update.raise_
+                    if item.minor not in created]
+        classes += [f'surplus class {minor:#x}' for minor in update.leave]
+        have, _ = self.classifier.dump()
+        want = self.desired_table()
+        entries = [f'port {dev} is not classified'
+                   for dev, _ in sorted(want.hooks - have.hooks)]
+        entries += [f'port {dev} is classified without need'
+                    for dev, _ in sorted(have.hooks - want.hooks)]
+        entries += [f'{key}: {have.entries.get(key)} instead of '
+                    f'{want.entries.get(key)}'
+                    for key in sorted({*have.entries, *want.entries})
+                    if have.entries.get(key) != want.entries.get(key)]
+        return Drift(tuple(classes), tuple(entries))
+
+    def cleanup(self) -> list[str]:
+        """Remove all that this module made; what was removed."""
+        removed = []
+        with self.lock:
+            # Classification first: a packet whose class is gone would still
+            # be shaped, by the default class.
+            if self.classifier.remove():
+                removed.append(f'{self.classifier.name} classification')
+            if self.uplink.delete_root():
+                removed.append(f'HTB of {self.uplink.dev}')
+            if edge_receiver.remove(self.uplink.kernel, self.uplink.dev):
+                removed.append(f'redirection of what {self.uplink.dev} '
+                               'receives')
+            if self.guard.remove():
+                removed.append(f'agreement about {self.uplink.dev}')
+        return removed

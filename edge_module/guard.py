@@ -1,0 +1,37 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Peace with whoever else may look after the uplink's qdisc."""
+
+from typing import Protocol
+
+
+class Guard(Protocol):
+    """Asked before every change to the kernel."""
+
+    def ensure(self) -> None:
+        """Agree with the other one.
+
+        :raises virtco.exception.QdiscConflict: when it shapes the uplink.
+        """
+
+    def remove(self) -> bool:
+        """Undo what :meth:`ensure` did; False when there was nothing."""
+
+
+class NoGuard:
+    """A plain bridge or NIC: there is nobody else."""
+
+    def ensure(self) -> None:
+        """Nothing to agree on."""
+
+    def remove(self) -> bool:
+        return False

@@ -1,0 +1,106 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Metrics in Prometheus's text form, made from the last report."""
+
+from collections.abc import Iterator
+from typing import Any
+from typing import TYPE_CHECKING
+
+from prometheus_client import core
+from prometheus_client import registry
+from prometheus_client import start_http_server
+
+if TYPE_CHECKING:
+    from edge_module import agent as edge_agent
+
+
+class EdgeCollector(registry.Collector):
+    """Reads the agent when it is asked, and keeps nothing of its own."""
+
+    def __init__(self, agent: 'edge_agent.Agent'):
+        self.agent = agent
+
+    def collect(self) -> Iterator[core.Metric]:
+        report = self.agent.last_report
+        yield _gauge('virtco_edge_controller_up',
+                     'Whether the controller answered the last call.',
+                     bool(self.agent.controller_up))
+        yield _gauge('virtco_edge_fair_sharing',
+                     'Whether the policy decayed for want of a controller.',
+                     self.agent.enforcer.fair)
+        yield _gauge('virtco_edge_healthy',
+                     'Whether the kernel holds what the policy says.',
+                     report.get('health') == 'ok')
+        if not report:
+            return
+        yield _gauge('virtco_edge_applied_generation',
+                     'Generation of the policy that is enforced.',
+                     report['applied_generation'])
+        yield _gauge('virtco_edge_ports', 'VM ports that are classified.',
+                     len(report['ports']))
+        yield from self._traffic(report)
+        yield _counter('virtco_edge_cpu_seconds',
+                       'CPU time of the edge module itself.',
+                       report['cpu_s'])
+
+    def _traffic(self, report: dict[str, Any]) -> Iterator[core.Metric]:
+        yield _counter('virtco_edge_uplink_sent_bytes',
+                       'Bytes sent by the uplink.',
+                       report['uplink_sent_bytes'])
+        yield _counter('virtco_edge_default_sent_bytes',
+                       'Bytes of the uplink that belong to no coflow.',
+                       report['default_sent_bytes'])
+        sent = core.CounterMetricFamily(
+            'virtco_edge_coflow_sent_bytes', 'Bytes of a coflow to a host.',
+            labels=('coflow', 'destination'))
+        drops = core.CounterMetricFamily(
+            'virtco_edge_coflow_drops', 'Packets of a coflow that its full '
+            'queue dropped.', labels=('coflow',))
+        backlog = core.GaugeMetricFamily(
+            'virtco_edge_coflow_backlog_bytes', 'Bytes of a coflow that '
+            'wait.', labels=('coflow',))
+        for entry in report['coflows']:
+            coflow_id = entry['coflow_id']
+            for child in entry['destinations']:
+                sent.add_metric((coflow_id, child['host']),
+                                child['sent_bytes'])
+            drops.add_metric((coflow_id,), entry['drops'])
+            backlog.add_metric((coflow_id,), entry['backlog_bytes'])
+        yield from (sent, drops, backlog, self._rates())
+
+    def _rates(self) -> core.Metric:
+        rates = core.GaugeMetricFamily(
+            'virtco_edge_coflow_rate_bps', 'Rate the policy gives a coflow, '
+            'in bits per second.', labels=('coflow', 'name'))
+        policy = self.agent.enforcer.policy
+        for coflow in policy.classes if policy is not None else ():
+            rates.add_metric((coflow.coflow_id, coflow.name),
+                             coflow.rate_bps)
+        return rates
+
+
+def _gauge(name: str, text: str, value: float) -> core.Metric:
+    return core.GaugeMetricFamily(name, text, value=float(value))
+
+
+def _counter(name: str, text: str, value: float) -> core.Metric:
+    return core.CounterMetricFamily(name, text, value=float(value))
+
+
+def serve(agent: 'edge_agent.Agent', address: str, port: int) -> None:
+    """Serve the metrics from a thread of their own.
+
+    :raises OSError: when the port is taken.
+    """
+    own = registry.CollectorRegistry()
+    own.register(EdgeCollector(agent))
+    start_http_server(port, address, own)

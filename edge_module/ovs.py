@@ -1,0 +1,171 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Open vSwitch's database: its ports, and peace about the uplink's qdisc.
+
+The library keeps a replica of four tables up to date by itself, also over a
+restart of the database; everything here reads that replica.
+"""
+
+from collections.abc import Callable
+import dataclasses
+from typing import Any
+
+from oslo_log import log as logging
+from ovs.db import idl as ovs_idl
+from ovsdbapp.backend.ovs_idl import connection
+from ovsdbapp.schema.open_vswitch import impl_idl
+
+from virtco import exception
+
+LOG = logging.getLogger(__name__)
+
+_TABLES = ('Open_vSwitch', 'Bridge', 'Port', 'Interface', 'QoS')
+_TIMEOUT_S = 5
+NOOP = 'linux-noop'
+_OWNER = 'virtco-edge'
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OvsInterface:
+    """An interface that Nova or Neutron marked as a VM's."""
+
+    dev: str
+    vm: str
+    mac: str
+
+
+class _Replica(connection.OvsdbIdl):
+    """Calls back on every change."""
+
+    changed: Callable[[], None] = staticmethod(lambda: None)
+
+    def notify(self, event: str, row: Any, updates: Any = None) -> None:
+        self.changed()
+
+
+class OvsDb:
+    """A connection that is made when it is first needed.
+
+    :raises virtco.exception.OvsUnavailable: from every method, while the
+        database cannot be reached.
+    """
+
+    def __init__(self, address: str):
+        self.address = address
+        self.changes = 0
+        self.on_change: Callable[[], None] = lambda: None
+        self._api: impl_idl.OvsdbIdl | None = None
+
+    def _connected(self) -> impl_idl.OvsdbIdl:
+        if self._api is None:
+            try:
+                replica = _Replica.from_server(
+                    self.address, 'Open_vSwitch', helper_tables=_TABLES)
+                replica.changed = self._changed
+                self._api = impl_idl.OvsdbIdl(
+                    connection.Connection(replica, _TIMEOUT_S))
+            except Exception as error:  # the library raises many kinds
+                raise exception.OvsUnavailable(
+                    address=self.address, why=str(error)) from error
+            LOG.info('Connected to Open vSwitch at %s', self.address)
+        return self._api
+
+    def _changed(self) -> None:
+        self.changes += 1
+        self.on_change()
+
+    def close(self) -> None:
+        if self._api is not None:
+            self._api.ovsdb_connection.stop(_TIMEOUT_S)
+            self._api = None
+
+    def _rows(self, table: str) -> list[ovs_idl.Row]:
+        api = self._connected()
+        with api.ovsdb_connection.lock:
+            return list(api.idl.tables[table].rows.values())
+
+    def interfaces(self) -> tuple[OvsInterface, ...]:
+        """The interfaces of VMs."""
+        found = []
+        for row in self._rows('Interface'):
+            ids = row.external_ids
+            if 'vm-uuid' in ids:
+                found.append(OvsInterface(row.name, ids['vm-uuid'],
+                                          ids.get('attached-mac', '')))
+        return tuple(sorted(found, key=lambda item: item.dev))
+
+    def datapath_of(self, dev: str) -> str | None:
+        """``system``, ``netdev`` or None when no bridge has the device."""
+        for bridge in self._rows('Bridge'):
+            for port in bridge.ports:
+                if any(item.name == dev for item in port.interfaces):
+                    return bridge.datapath_type or 'system'
+        return None
+
+    def _port_of(self, dev: str) -> ovs_idl.Row | None:
+        for port in self._rows('Port'):
+            if any(item.name == dev for item in port.interfaces):
+                return port
+        return None
+
+    def ensure_noop(self, dev: str) -> None:
+        """Make Open vSwitch leave the device's qdisc alone.
+
+        Without a QoS row it removes foreign qdiscs when it restarts.
+
+        :raises virtco.exception.QdiscConflict: when somebody, such as
+            Neutron, has it shape this device.
+        """
+        port = self._port_of(dev)
+        if port is None:
+            return
+        qos = port.qos[0] if port.qos else None
+        if qos is not None and qos.type != NOOP:
+            raise exception.QdiscConflict(
+                dev=dev, qdisc=f'Open vSwitch QoS {qos.type}')
+        if qos is not None:
+            return
+        api = self._connected()
+        with api.transaction(check_error=True) as transaction:
+            made = transaction.add(api.db_create(
+                'QoS', type=NOOP, external_ids={'owner': _OWNER}))
+            transaction.add(api.db_set('Port', port.name, ('qos', made)))
+        LOG.info('Open vSwitch leaves the qdisc of %s alone (%s)', dev, NOOP)
+
+    def remove_noop(self, dev: str) -> bool:
+        """Take our QoS row away again; False without one."""
+        port = self._port_of(dev)
+        qos = port.qos[0] if port is not None and port.qos else None
+        if port is None or qos is None or (
+                qos.external_ids.get('owner') != _OWNER):
+            return False
+        api = self._connected()
+        with api.transaction(check_error=True) as transaction:
+            transaction.add(api.db_clear('Port', port.name, 'qos'))
+            transaction.add(api.db_destroy('QoS', qos.uuid))
+        return True
+
+
+class OvsGuard:
+    """A :class:`edge_module.guard.Guard`: Open vSwitch is told to leave the
+    qdisc alone.
+    """
+
+    def __init__(self, database: OvsDb, dev: str):
+        self.database = database
+        self.dev = dev
+
+    def ensure(self) -> None:
+        self.database.ensure_noop(self.dev)
+
+    def remove(self) -> bool:
+        return self.database.remove_noop(self.dev)

@@ -1,0 +1,149 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""What a source of ports offers, and the thread that follows it."""
+
+import abc
+from collections.abc import Callable
+from collections.abc import Iterable
+import dataclasses
+import os
+import select
+import socket
+import threading
+
+from oslo_log import log as logging
+
+from edge_module.classify import base as classify
+from virtco import exception
+
+LOG = logging.getLogger(__name__)
+
+_RTMGRP_LINK = 1
+
+
+class PortSource(abc.ABC):
+    """A source of ports; devices may be named that are not here (yet)."""
+
+    @abc.abstractmethod
+    def read(self) -> tuple[classify.VmPort, ...]:
+        """The ports as they stand; ``ifindex`` is filled in by the caller.
+
+        :raises virtco.exception.VirtcoException: when there is no sense in
+            what is there, or no way to it.
+        """
+
+    @abc.abstractmethod
+    def token(self) -> object:
+        """Something that changes when :meth:`read` would say otherwise."""
+
+    def notify(self, callback: Callable[[], None]) -> None:
+        """Have the callback called when the token may have changed.
+
+        A source that cannot tell is looked at every now and then.
+        """
+
+    def close(self) -> None:
+        """Let go of connections and threads."""
+
+
+def _ifindex(dev: str) -> int:
+    try:
+        return socket.if_nametoindex(dev)
+    except OSError:
+        return 0
+
+
+def with_devices(ports: Iterable[classify.VmPort]
+                 ) -> tuple[classify.VmPort, ...]:
+    """Fill in which devices are here."""
+    return tuple(dataclasses.replace(port, ifindex=_ifindex(port.dev))
+                 for port in ports)
+
+
+class PortWatcher:
+    """Tells a callback whenever ports or their devices come and go.
+
+    The kernel announces devices, so that a tap is classified as soon as it
+    exists; the source is looked at several times a second.
+    """
+
+    def __init__(self, source: PortSource,
+                 callback: Callable[[tuple[classify.VmPort, ...]], None],
+                 interval_s: float = 0.2):
+        self.source = source
+        self.callback = callback
+        self.interval_s = interval_s
+        self.error: str | None = None
+        self._told: tuple[classify.VmPort, ...] | None = None
+        self._ports: tuple[classify.VmPort, ...] | None = None
+        self._token: object = None
+        self._stop = threading.Event()
+        self._links = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+        self._links.bind((0, _RTMGRP_LINK))
+        self._links.setblocking(False)
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK)
+        source.notify(lambda: os.eventfd_write(self._wake, 1))
+        self._thread = threading.Thread(target=self._run, name='ports',
+                                        daemon=True)
+
+    def start(self) -> None:
+        self.check()
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        self.source.close()
+        self._links.close()
+
+    def check(self) -> None:
+        """Read the source if it changed, look the devices up, tell."""
+        token = self.source.token()
+        if token != self._token or self._told is None or self.error:
+            self._token = token
+            try:
+                self._ports = self.source.read()
+                self.error = None
+            except exception.VirtcoException as error:
+                # The ports that were right go on being classified.
+                if str(error) != self.error:
+                    LOG.error('%s', error)
+                self.error = str(error)
+                self._token = None
+        if self._ports is None:  # not known yet, which is not "none"
+            return
+        ports = with_devices(self._ports)
+        if ports != self._told:
+            self._told = ports
+            self.callback(ports)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            links = self._links.fileno()
+            ready = select.select([links, self._wake], [], [],
+                                  self.interval_s)[0]
+            if links in ready:
+                self._drain()
+            if self._wake in ready:
+                os.eventfd_read(self._wake)
+            try:
+                self.check()
+            except Exception:
+                LOG.exception('Cannot follow the ports')
+                self._told = None
+
+    def _drain(self) -> None:
+        try:
+            while self._links.recv(1 << 16):
+                pass
+        except OSError:  # empty, or announcements were lost: look anyway
+            return

@@ -1,0 +1,43 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Ports from Open vSwitch's database.
+
+Nova writes ``vm-uuid`` and ``attached-mac`` into an interface's
+``external_ids`` when it plugs a VM. Addresses stand nowhere in there, so
+that a flow of a VM is looked for at all of its ports.
+"""
+
+from collections.abc import Callable
+
+from edge_module.classify import base as classify
+from edge_module import ovs
+from edge_module.ports import base
+
+
+class OvsPorts(base.PortSource):
+    """The VM interfaces of one Open vSwitch; told by events."""
+
+    def __init__(self, database: ovs.OvsDb):
+        self.database = database
+
+    def notify(self, callback: Callable[[], None]) -> None:
+        self.database.on_change = callback
+
+    def token(self) -> object:
+        return self.database.changes
+
+    def read(self) -> tuple[classify.VmPort, ...]:
+        return tuple(classify.VmPort(vm=item.vm, dev=item.dev, mac=item.mac)
+                     for item in self.database.interfaces())
+
+    def close(self) -> None:
+        self.database.close()

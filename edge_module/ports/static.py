@@ -1,0 +1,73 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Ports from a JSON file, for plain bridges and for test beds."""
+
+import ipaddress
+import json
+import os
+from typing import Any
+
+from edge_module.classify import base as classify
+from edge_module.ports import base
+from virtco import exception
+
+
+class StaticPorts(base.PortSource):
+    """Reads ``{"ports": [{"vm", "dev", "mac", "ips"}]}``.
+
+    Write it to another name and rename it over: a half-written file is
+    refused, with the ports before it kept.
+    """
+
+    def __init__(self, path: str):
+        self.path = path
+
+    def token(self) -> object:
+        try:
+            status = os.stat(self.path)
+        except OSError:
+            return None
+        return status.st_ino, status.st_mtime_ns, status.st_size
+
+    def read(self) -> tuple[classify.VmPort, ...]:
+        try:
+            with open(self.path) as file:
+                document = json.load(file)
+        except FileNotFoundError:
+            return ()
+        except (OSError, ValueError) as error:
+            raise exception.Invalid(field='ports_file', value=self.path,
+                                    limit=f'readable JSON ({error})')
+        rows = document.get('ports') if isinstance(document, dict) else None
+        if not isinstance(rows, list):
+            raise exception.Invalid(field='ports_file', value=self.path,
+                                    limit='an object with the list "ports"')
+        return tuple(_port(row, f'ports[{index}]')
+                     for index, row in enumerate(rows))
+
+
+def _port(row: Any, field: str) -> classify.VmPort:
+    if not isinstance(row, dict):
+        raise exception.Invalid(field=field, value=row,
+                                limit='a JSON object')
+    for key in ('vm', 'dev'):
+        if not isinstance(row.get(key), str) or not row[key]:
+            raise exception.Invalid(field=f'{field}.{key}',
+                                    value=row.get(key), limit='a text')
+    try:
+        ips = tuple(str(ipaddress.ip_address(ip))
+                    for ip in row.get('ips') or ())
+    except (ValueError, TypeError) as error:
+        raise exception.Invalid(field=f'{field}.ips', value=row.get('ips'),
+                                limit='a list of IP addresses') from error
+    return classify.VmPort(vm=row['vm'], dev=row['dev'],
+                           mac=str(row.get('mac') or ''), ips=ips)

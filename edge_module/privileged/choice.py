@@ -1,0 +1,54 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Who makes the privileged calls: this process, or a helper."""
+
+import os
+import pathlib
+from typing import cast
+
+from edge_module.privileged import kernel
+from edge_module.privileged import protocol
+from virtco import exception
+
+_CAP_NET_ADMIN = 12
+_STATUS = pathlib.Path('/proc/self/status')
+
+
+def may_administer() -> bool:
+    """Whether this process holds CAP_NET_ADMIN."""
+    for line in _STATUS.read_text().splitlines():
+        if line.startswith('CapEff:'):
+            return bool(int(line.split()[1], 16) >> _CAP_NET_ADMIN & 1)
+    return False
+
+
+def open_kernel(user: str) -> protocol.Kernel:
+    """The calls, made with as little privilege as the start allows.
+
+    :param user: whom a process that root started becomes; empty for nobody
+        else.
+    :raises virtco.exception.Invalid: for a user that does not exist.
+    """
+    if user and os.geteuid() == 0:
+        from edge_module.privileged import guarded
+        try:
+            guarded.start_and_drop(user)
+        except KeyError as error:
+            raise exception.Invalid(field='[edge] user', value=user,
+                                    limit='a user of this machine'
+                                    ) from error
+        return cast(protocol.Kernel, guarded)
+    if may_administer():
+        return kernel
+    from edge_module.privileged import guarded
+    guarded.start_by_helper()
+    return cast(protocol.Kernel, guarded)

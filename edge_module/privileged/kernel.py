@@ -1,0 +1,191 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""The calls that need CAP_NET_ADMIN, and nothing else.
+
+A leaf: it imports the standard library alone, takes and returns plain values,
+and decides nothing. ``guarded`` offers the same functions through privsep.
+"""
+
+import ctypes
+import socket
+import struct
+import threading
+
+_HEADER = struct.Struct('=IHHII')
+_NLMSG_ERROR = 2
+_NLMSG_DONE = 3
+_F_REQUEST = 1
+_F_ACK = 4
+_F_DUMP = 0x300
+_F_DUMP_INTR = 0x10
+_CHUNK_BYTES = 24 * 1024
+_BUFFER_BYTES = 4 * 1024 * 1024
+_TIMEOUT_S = 30.0
+_DUMP_ATTEMPTS = 5
+
+
+def _open() -> socket.socket:
+    sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
+    sock.settimeout(_TIMEOUT_S)
+    sock.bind((0, 0))
+    return sock
+
+
+def _answers(data: bytes) -> list[tuple[int, int, int, bytes]]:
+    """Split a datagram into (type, flags, sequence, body)."""
+    found = []
+    offset = 0
+    while offset + _HEADER.size <= len(data):
+        length, kind, flags, sequence, _ = _HEADER.unpack_from(data, offset)
+        if length < _HEADER.size:
+            break
+        found.append((kind, flags, sequence,
+                      data[offset + _HEADER.size:offset + length]))
+        offset += (length + 3) & ~3
+    return found
+
+
+def tc_send(messages: list[tuple[int, int, bytes]]
+            ) -> list[tuple[int, int]]:
+    """Send rtnetlink messages in order.
+
+    Only the last one of a chunk asks for an acknowledgement; the kernel
+    reports the errors of the others all the same.
+
+    :returns: (index of the message, errno) of each that failed.
+    """
+    failed: list[tuple[int, int]] = []
+    with _open() as sock:
+        start = 0
+        while start < len(messages):
+            start = _send_chunk(sock, messages, start, failed)
+    return failed
+
+
+def _send_chunk(sock: socket.socket, messages: list[tuple[int, int, bytes]],
+                start: int, failed: list[tuple[int, int]]) -> int:
+    size = 0
+    end = start
+    while end < len(messages) and (
+            end == start or size + len(messages[end][2]) < _CHUNK_BYTES):
+        size += _HEADER.size + len(messages[end][2])
+        end += 1
+    packed = bytearray()
+    for index in range(start, end):
+        kind, flags, body = messages[index]
+        flags |= _F_REQUEST | (_F_ACK if index == end - 1 else 0)
+        packed += _HEADER.pack(_HEADER.size + len(body), kind, flags,
+                               index + 1, 0) + body
+    sock.send(packed)
+    while True:
+        for kind, _, sequence, body in _answers(sock.recv(1 << 17)):
+            if kind != _NLMSG_ERROR:
+                continue
+            code = -struct.unpack_from('=i', body)[0]
+            if code:
+                failed.append((sequence - 1, code))
+            if sequence == end:
+                return end
+
+
+def tc_dump(message: tuple[int, int, bytes]) -> list[bytes]:
+    """Bodies of all answers to a dump request.
+
+    A dump that the kernel marks as interrupted by a change is made again.
+
+    :raises OSError: when the kernel refuses the dump.
+    """
+    for _ in range(_DUMP_ATTEMPTS):
+        bodies, interrupted = _dump_once(message)
+        if not interrupted:
+            break
+    return bodies
+
+
+def _dump_once(message: tuple[int, int, bytes]) -> tuple[list[bytes], bool]:
+    kind, flags, body = message
+    bodies: list[bytes] = []
+    interrupted = False
+    with _open() as sock:
+        sock.send(_HEADER.pack(_HEADER.size + len(body), kind,
+                               flags | _F_REQUEST | _F_DUMP, 1, 0) + body)
+        while True:
+            for kind, flags, _, answer in _answers(sock.recv(1 << 17)):
+                interrupted |= bool(flags & _F_DUMP_INTR)
+                if kind == _NLMSG_DONE:
+                    return bodies, interrupted
+                if kind == _NLMSG_ERROR:
+                    code = -struct.unpack_from('=i', answer)[0]
+                    raise OSError(code, 'netlink dump')
+                bodies.append(answer)
+
+
+class _Nft:
+    """libnftables in process: the same language as nft(8), no fork."""
+
+    NUMERIC = (1 << 4) | (1 << 6)  # JSON, numeric protocols
+
+    def __init__(self) -> None:
+        library = ctypes.CDLL('libnftables.so.1')
+        library.nft_ctx_new.restype = ctypes.c_void_p
+        library.nft_ctx_new.argtypes = [ctypes.c_uint32]
+        for name in ('nft_ctx_buffer_output', 'nft_ctx_buffer_error'):
+            getattr(library, name).argtypes = [ctypes.c_void_p]
+        for name in ('nft_ctx_get_output_buffer',
+                     'nft_ctx_get_error_buffer'):
+            getattr(library, name).argtypes = [ctypes.c_void_p]
+            getattr(library, name).restype = ctypes.c_char_p
+        library.nft_ctx_output_set_flags.argtypes = [ctypes.c_void_p,
+                                                     ctypes.c_uint]
+        library.nft_run_cmd_from_buffer.argtypes = [ctypes.c_void_p,
+                                                    ctypes.c_char_p]
+        library.nft_ctx_free.argtypes = [ctypes.c_void_p]
+        self.library = library
+
+    def run(self, commands: str) -> tuple[int, str, str]:
+        # A context of its own per call: one that is kept has a stale idea of
+        # tables that others, or a restart of the network, took away.
+        context = self.library.nft_ctx_new(0)
+        try:
+            self.library.nft_ctx_buffer_output(context)
+            self.library.nft_ctx_buffer_error(context)
+            self.library.nft_ctx_output_set_flags(context, self.NUMERIC)
+            code = self.library.nft_run_cmd_from_buffer(
+                context, commands.encode())
+            return (code,
+                    self.library.nft_ctx_get_output_buffer(context).decode(),
+                    self.library.nft_ctx_get_error_buffer(context).decode())
+        finally:
+            self.library.nft_ctx_free(context)
+
+
+_nft: _Nft | None = None
+_nft_lock = threading.Lock()
+
+
+def nft_run(commands: str) -> tuple[int, str, str]:
+    """Run nft commands as one transaction.
+
+    :returns: exit code, output (JSON), errors.
+    """
+    global _nft
+    with _nft_lock:
+        if _nft is None:
+            _nft = _Nft()
+        return _nft.run(commands)
+
+
+def alive() -> bool:
+    """In this process the calls can always be made."""
+    return True

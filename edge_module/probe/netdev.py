@@ -1,0 +1,79 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The device under a train: its counters and its address."""
+
+import fcntl
+import socket
+import struct
+
+_SIOCGIFADDR = 0x8915
+_RECEIVED, _SENT = 0, 8
+
+
+def _read_counter(dev: str | None, column: int) -> int | None:
+    # thread-self, because threads may live in namespaces of their own.
+    if dev is None:
+        return None
+    with open('/proc/thread-self/net/dev', encoding='ascii') as lines:
+        for line in lines:
+            name, _, numbers = line.partition(':')
+            if name.strip() == dev:
+                return int(numbers.split()[column])
+    return None
+
+
+def received_bytes(dev: str | None) -> int | None:
+    """Bytes the device has received, None if there is no such device."""
+    return _read_counter(dev, _RECEIVED)
+
+
+def sent_bytes(dev: str | None) -> int | None:
+    """Bytes the device has sent, None if there is no such device."""
+    return _read_counter(dev, _SENT)
+
+
+def foreign_share(before_bytes: int | None, after_bytes: int | None,
+                  own_bytes: int) -> float:
+    """Share of the device's traffic that was not the train's.
+
+    0 when the device is unknown: nothing speaks against the train then.
+    """
+    if before_bytes is None or after_bytes is None:
+        return 0.0
+    total_bytes = after_bytes - before_bytes
+    if total_bytes <= own_bytes:
+        return 0.0
+    return 1 - own_bytes / total_bytes
+
+
+def address_of(dev: str) -> str | None:
+    """First IPv4 address of a device, None if it has none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        request = struct.pack('256s', dev.encode()[:15])
+        try:
+            answer = fcntl.ioctl(sock, _SIOCGIFADDR, request)
+        except OSError:
+            return None
+    return socket.inet_ntoa(answer[20:24])
+
+
+def address_towards(host: str) -> str | None:
+    """Own address of the route to a host, None without a route."""
+    try:
+        family, kind, _, _, sockaddr = socket.getaddrinfo(
+            host, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as sock:
+            sock.connect(sockaddr)
+            return str(sock.getsockname()[0])
+    except OSError:
+        return None

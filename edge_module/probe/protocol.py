@@ -1,0 +1,158 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What sender and responder of a train say to each other.
+
+Packets of a train are UDP, everything else is JSON lines over one TCP
+connection, so that a forged source address can make nobody send anything::
+
+   train {bursts, packets, packet_bytes}  →  ←  go {cookie} | refuse {why}
+   ping                                   →  ←  pong
+   (UDP burst) burst {index, sent, …}     →  ←  got {index, received}
+   end                                    →  ←  result {rate_bps, …}
+
+The next burst waits for ``got``: at most one burst is ever in flight.
+"""
+
+import dataclasses
+import json
+import select
+import socket
+import struct
+import time
+from typing import Any
+
+VERSION = 1
+COOKIE_BYTES = 8
+#: Cookie of the train, index of the burst, sequence number in the burst.
+HEADER = struct.Struct(f'!{COOKIE_BYTES}sHI')
+MAX_BURSTS = 1000
+MAX_PACKETS = 5000
+MAX_PACKET_BYTES = 8972
+_ETHERNET_BYTES = 14
+_UDP_BYTES = 8
+_IP_BYTES = {socket.AF_INET: 20, socket.AF_INET6: 40}
+_MAX_LINE_BYTES = 4096
+
+
+class ProbeError(Exception):
+    """A train that did not come about, with the reason."""
+
+
+def header_bytes(family: int) -> int:
+    """IP and UDP header of a packet."""
+    return _IP_BYTES[socket.AddressFamily(family)] + _UDP_BYTES
+
+
+def frame_bytes(family: int, packet_bytes: int) -> int:
+    """Size of a packet as tc counts it."""
+    return packet_bytes + header_bytes(family) + _ETHERNET_BYTES
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Train:
+    """A train that is asked for.
+
+    :raises ProbeError: for a value out of bounds, naming field and limit.
+    """
+
+    bursts: int
+    packets: int
+    packet_bytes: int
+
+    def __post_init__(self) -> None:
+        for field, low, high in (
+                ('bursts', 1, MAX_BURSTS), ('packets', 2, MAX_PACKETS),
+                ('packet_bytes', HEADER.size, MAX_PACKET_BYTES)):
+            value = getattr(self, field)
+            if type(value) is not int or not low <= value <= high:
+                raise ProbeError(f'{field}: {value!r} is not a whole number '
+                                 f'between {low} and {high}')
+
+    @property
+    def size_bytes(self) -> int:
+        """Payload of all packets."""
+        return self.bursts * self.packets * self.packet_bytes
+
+    @classmethod
+    def from_dict(cls, body: dict[str, Any]) -> 'Train':
+        """Read ``bursts``, ``packets`` and ``packet_bytes`` of a message."""
+        try:
+            return cls(body['bursts'], body['packets'], body['packet_bytes'])
+        except KeyError as missing:
+            raise ProbeError(f'{missing.args[0]} is missing') from None
+
+
+class Control:
+    """JSON lines over a connected TCP socket, until a deadline.
+
+    :ivar deadline_s: on the clock of time.monotonic; later reads and writes
+        fail.
+    """
+
+    def __init__(self, sock: socket.socket, deadline_s: float):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sock = sock
+        self.deadline_s = deadline_s
+        self._buffer = b''
+
+    def send(self, op: str, **fields: Any) -> None:
+        line = json.dumps({'op': op, **fields}).encode() + b'\n'
+        self.sock.settimeout(self._left_s())
+        try:
+            self.sock.sendall(line)
+        except OSError as error:
+            raise ProbeError(f'the peer went away: {error}') from None
+
+    def has_message(self) -> bool:
+        """Whether :meth:`receive` would return without waiting for data."""
+        return b'\n' in self._buffer or bool(
+            select.select([self.sock], [], [], 0)[0])
+
+    def receive(self, *wanted: str) -> dict[str, Any]:
+        """The next message, which has to be one of the wanted ones."""
+        while b'\n' not in self._buffer:
+            self.sock.settimeout(self._left_s())
+            try:
+                data = self.sock.recv(_MAX_LINE_BYTES)
+            except OSError as error:
+                raise ProbeError(f'no answer: {error}') from None
+            if not data:
+                raise ProbeError('the peer closed the connection')
+            self._buffer += data
+            if len(self._buffer) > _MAX_LINE_BYTES:
+                raise ProbeError('the message is too long')
+        line, self._buffer = self._buffer.split(b'\n', 1)
+        return self._check(line, wanted)
+
+    def ask(self, op: str, wanted: str, **fields: Any) -> dict[str, Any]:
+        self.send(op, **fields)
+        return self.receive(wanted)
+
+    @staticmethod
+    def _check(line: bytes, wanted: tuple[str, ...]) -> dict[str, Any]:
+        try:
+            message = json.loads(line)
+        except (ValueError, RecursionError):
+            raise ProbeError('the message is not JSON') from None
+        op = message.get('op') if isinstance(message, dict) else None
+        if op == 'refuse':
+            raise ProbeError(f'refused: {message.get("why")}')
+        if op not in wanted:
+            raise ProbeError(f'expected {" or ".join(wanted)}, got {op!r}')
+        return dict(message)
+
+    def _left_s(self) -> float:
+        left_s = self.deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise ProbeError('the time is up')
+        return left_s

@@ -1,0 +1,270 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Answers the packet trains of other edge modules."""
+
+import collections
+from collections.abc import Callable
+from collections.abc import Iterator
+import dataclasses
+import logging
+import os
+import select
+import socket
+import struct
+import threading
+import time
+from typing import Any
+
+from edge_module.probe import netdev
+from edge_module.probe import protocol
+from virtco.measure import trains
+
+LOG = logging.getLogger(__name__)
+
+# Of <asm-generic/socket.h>: not in the socket module.
+_SO_TIMESTAMPNS = 35
+_SO_RCVBUFFORCE = 33
+_TIMESPEC = struct.Struct('@qq')
+#: Holds the longest burst, with what the kernel adds to a packet.
+_BUFFER_BYTES = 16 * 2 ** 20
+_QUIET_S = 0.05
+_MAX_QUIET_S = 0.5
+_POLL_S = 0.2
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Settings:
+    """See the options of ``[probe]`` with the same names."""
+
+    address: str
+    port: int
+    timeout_s: float
+    max_bytes: int
+    max_trains_per_minute: int
+    uplink_dev: str | None = None
+
+
+class Responder:
+    """One thread that receives one train at a time.
+
+    It never sends a packet to anyone who has not opened a TCP connection,
+    and never more than a few hundred bytes per burst.
+
+    :ivar port: the port in use, also when a free one was asked for.
+    """
+
+    def __init__(self, settings: Settings):
+        self._settings = settings
+        self._stop = threading.Event()
+        self._begun_s: collections.deque[float] = collections.deque()
+        family = (socket.AF_INET6 if ':' in settings.address
+                  else socket.AF_INET)
+        self._listener = socket.create_server(
+            (settings.address, settings.port), family=family, backlog=8)
+        self.port: int = self._listener.getsockname()[1]
+        try:
+            self._packets = _packet_socket(family, settings.address,
+                                           self.port)
+        except OSError:
+            self._listener.close()
+            raise
+        self._thread = threading.Thread(target=self._run, daemon=True,
+                                        name='virtco-probe-responder')
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(_POLL_S + 1.0)
+        self._listener.close()
+        self._packets.close()
+
+    def _run(self) -> None:
+        self._listener.settimeout(_POLL_S)
+        while not self._stop.is_set():
+            try:
+                sock, peer = self._listener.accept()
+            except TimeoutError:
+                continue
+            except OSError as error:
+                LOG.warning('Cannot accept packet trains: %s', error)
+                self._stop.wait(1.0)
+                continue
+            with sock:
+                try:
+                    self._serve(sock)
+                except protocol.ProbeError as error:
+                    LOG.debug('Packet train of %s: %s', peer[0], error)
+                except Exception:
+                    LOG.exception('Packet train of %s failed', peer[0])
+
+    def _serve(self, sock: socket.socket) -> None:
+        deadline_s = time.monotonic() + self._settings.timeout_s
+        control = protocol.Control(sock, deadline_s)
+        left_bytes = self._settings.max_bytes
+        while not self._stop.is_set():
+            message = control.receive('train')
+            try:
+                train = protocol.Train.from_dict(message)
+                self._admit(train, left_bytes)
+            except protocol.ProbeError as error:
+                control.send('refuse', why=str(error))
+                raise
+            left_bytes -= self._receive(control, train)
+
+    def _admit(self, train: protocol.Train, left_bytes: int) -> None:
+        if train.size_bytes > left_bytes:
+            raise protocol.ProbeError(
+                f'{train.size_bytes} bytes are more than {left_bytes}')
+        now_s = time.monotonic()
+        while self._begun_s and self._begun_s[0] < now_s - 60.0:
+            self._begun_s.popleft()
+        if len(self._begun_s) >= self._settings.max_trains_per_minute:
+            raise protocol.ProbeError('too many trains within a minute')
+        self._begun_s.append(now_s)
+
+    def _receive(self, control: protocol.Control,
+                 train: protocol.Train) -> int:
+        """Receive a train, send its result, return the bytes of it."""
+        cookie = os.urandom(protocol.COOKIE_BYTES)
+        frame_bytes = protocol.frame_bytes(control.sock.family,
+                                           train.packet_bytes)
+        dev = self._settings.uplink_dev
+        before_bytes = netdev.received_bytes(dev)
+        control.send('go', cookie=cookie.hex())
+        bursts: list[trains.Burst] = []
+        receiver = _BurstReceiver(self._packets, control, train, cookie)
+        while (burst := receiver.next(len(bursts))) is not None:
+            bursts.append(burst)
+            control.send('got', index=len(bursts) - 1,
+                         received=len(burst.arrivals))
+        own_bytes = frame_bytes * sum(len(b.arrivals) for b in bursts)
+        foreign = netdev.foreign_share(
+            before_bytes, netdev.received_bytes(dev), own_bytes)
+        rate = trains.estimate(bursts, frame_bytes=frame_bytes,
+                               packet_bytes=train.packet_bytes)
+        if rate is None:
+            why = 'too few packets arrived'
+            control.send('refuse', why=why)
+            raise protocol.ProbeError(why)
+        control.send('result', foreign_share=foreign,
+                     **dataclasses.asdict(rate))
+        return sum(burst.sent for burst in bursts) * train.packet_bytes
+
+
+class _BurstReceiver:
+    """Collects the arrivals of the bursts of one train."""
+
+    def __init__(self, packets: socket.socket, control: protocol.Control,
+                 train: protocol.Train, cookie: bytes):
+        self._packets = packets
+        self._control = control
+        self._train = train
+        self._cookie = cookie
+        # Seconds since the epoch would leave a float no nanoseconds.
+        self._origin_s = int(time.time())
+
+    def next(self, index: int) -> trains.Burst | None:
+        """The next burst, None when the sender says that it was the last."""
+        arrivals: dict[int, float] = {}
+        told: dict[str, Any] | None = None
+        quiet_s = _QUIET_S
+        last_s = time.monotonic()
+        while told is None or len(arrivals) < told['sent']:
+            readable = self._wait(quiet_s if told else None)
+            now_s = time.monotonic()
+            if self._packets in readable:
+                if arrivals:
+                    quiet_s = min(_MAX_QUIET_S,
+                                  max(quiet_s, 3 * (now_s - last_s)))
+                self._drain(index, arrivals)
+                last_s = now_s
+            elif told is not None and now_s - last_s >= quiet_s:
+                break
+            if told is None and self._control.has_message():
+                message = self._control.receive('burst', 'end', 'ping')
+                if message['op'] == 'end':
+                    return None
+                if message['op'] == 'ping':
+                    self._control.send('pong')
+                else:
+                    told, last_s = self._checked(message, index), now_s
+        return trains.Burst(told['sent'], tuple(arrivals.items()),
+                            told['sending_s'])
+
+    def _wait(self, quiet_s: float | None) -> list[socket.socket]:
+        left_s = self._control.deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise protocol.ProbeError('the time is up')
+        wanted = [self._packets]
+        if quiet_s is None:
+            wanted.append(self._control.sock)
+        return select.select(wanted, [], [],
+                             min(left_s, quiet_s or left_s))[0]
+
+    def _checked(self, message: dict[str, Any],
+                 index: int) -> dict[str, Any]:
+        """What the sender says about the burst it has just sent."""
+        sent, sending_s = message.get('sent'), message.get('sending_s')
+        if (message.get('index') != index or index >= self._train.bursts
+                or type(sent) is not int
+                or not 0 < sent <= self._train.packets
+                or type(sending_s) is not float):
+            raise protocol.ProbeError(f'the burst is not valid: {message}')
+        return message
+
+    def _drain(self, index: int, arrivals: dict[int, float]) -> None:
+        for cookie, burst, seq, seconds, nanoseconds in _arrived(
+                self._packets):
+            if cookie == self._cookie and burst == index:
+                arrivals.setdefault(
+                    seq, seconds - self._origin_s + nanoseconds * 1e-9)
+
+
+def _packet_socket(family: int, address: str, port: int) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_DGRAM)
+    try:
+        # UDP_GRO stays off: merged packets would have one timestamp.
+        sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        _enlarge(sock.setsockopt)
+        sock.bind((address, port))
+        sock.setblocking(False)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def _enlarge(setsockopt: Callable[[int, int, int], None]) -> None:
+    try:
+        setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER_BYTES)
+    except PermissionError:
+        setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
+
+
+def _arrived(sock: socket.socket) -> Iterator[tuple[bytes, int, int, int,
+                                                    int]]:
+    """Yield the header and the (s, ns) timestamp of packets that are there."""
+    buffer = bytearray(protocol.HEADER.size)
+    ancillary_bytes = socket.CMSG_SPACE(_TIMESPEC.size)
+    while True:
+        try:
+            size, ancillary, _, _ = sock.recvmsg_into([buffer],
+                                                      ancillary_bytes)
+        except BlockingIOError:
+            return
+        if size < protocol.HEADER.size or not ancillary:
+            continue
+        yield (*protocol.HEADER.unpack(buffer),
+               *_TIMESPEC.unpack(ancillary[0][2]))

@@ -1,0 +1,136 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Measures the paths to other hypervisors when the controller asks for it."""
+
+import logging
+import threading
+import time
+from typing import Any
+from typing import Protocol
+
+from oslo_config import cfg
+
+from edge_module.probe import netdev
+from edge_module.probe import protocol
+from edge_module.probe import responder
+from edge_module.probe import sender
+
+LOG = logging.getLogger(__name__)
+
+_WAIT_S = 20.0
+_BACKOFF_S = (0.5, 5.0)
+#: The address from which the documentation network is reached is that of the
+#: default route.
+_ANYWHERE = '192.0.2.1'
+
+
+class Client(Protocol):
+    """What the service needs of the edge's connection to the controller."""
+
+    def get_probe(self, wait_s: float) -> dict[str, Any] | None:
+        """The next train to send, None when there is none in time."""
+
+    def post_measurement(self, measurement: dict[str, Any]) -> None:
+        """Report what a train said."""
+
+
+class ProbeService:
+    """Answers trains of others and sends those the controller asks for.
+
+    :param conf: with ``[probe]`` registered, and ``[edge] uplink_dev`` if
+        there is such an option.
+    :param client: used by a thread of its own.
+    :param host: name of this hypervisor.
+    :ivar address: where trains are received.
+    :ivar port: the port, also when a free one was asked for.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, client: Client, host: str):
+        options = conf.probe
+        edge = getattr(conf, 'edge', None)
+        uplink_dev = getattr(edge, 'uplink_dev', None)
+        self._client = client
+        self._host = host
+        self._settings = sender.Settings(
+            timeout_s=options.timeout_s, max_sending_s=options.max_sending_s,
+            max_bytes=options.max_bytes,
+            bypass_classes=options.bypass_classes,
+            foreign_share=options.foreign_share, uplink_dev=uplink_dev)
+        self.address: str = (
+            options.address
+            or (uplink_dev and netdev.address_of(uplink_dev))
+            or netdev.address_towards(_ANYWHERE) or '127.0.0.1')
+        self._responder = responder.Responder(responder.Settings(
+            address=self.address, port=options.port,
+            timeout_s=options.timeout_s, max_bytes=options.max_bytes,
+            max_trains_per_minute=options.max_trains_per_minute,
+            uplink_dev=uplink_dev))
+        self.port = self._responder.port
+        self._stop = threading.Event()
+        self._worker = threading.Thread(target=self._run, daemon=True,
+                                        name='virtco-probe-sender')
+
+    def start(self) -> None:
+        self._responder.start()
+        self._worker.start()
+        LOG.info('Packet trains are received at %s port %d.', self.address,
+                 self.port)
+
+    def stop(self) -> None:
+        """Stop; a long poll that is under way may outlive the call."""
+        self._stop.set()
+        self._responder.stop()
+        self._worker.join(0.2)
+
+    def _run(self) -> None:
+        backoff_s = _BACKOFF_S[0]
+        while not self._stop.is_set():
+            begin_s = time.monotonic()
+            try:
+                probe = self._client.get_probe(_WAIT_S)
+                if probe is not None:
+                    self._measure(probe)
+                backoff_s = _BACKOFF_S[0]
+            except Exception as error:
+                LOG.info('Cannot measure for the controller: %s', error)
+                self._stop.wait(backoff_s)
+                backoff_s = min(2 * backoff_s, _BACKOFF_S[1])
+                continue
+            if probe is None and time.monotonic() - begin_s < 1.0:
+                self._stop.wait(1.0)
+
+    def _measure(self, probe: dict[str, Any]) -> None:
+        try:
+            measurement = self.measure(probe)
+        except protocol.ProbeError as error:
+            LOG.info('No packet train to %s: %s', probe.get('peer'), error)
+            return
+        LOG.debug('Packet train to %s: %s', probe['peer'], measurement)
+        self._client.post_measurement(measurement)
+
+    def measure(self, probe: dict[str, Any]) -> dict[str, Any]:
+        """Send one train.
+
+        :param probe: ``probe_id, peer, address, port, bursts, packets,
+            packet_bytes`` as the controller sends them.
+        :returns: the body of ``POST /v1/measurements``.
+        :raises edge_module.probe.protocol.ProbeError: no result.
+        """
+        train = protocol.Train.from_dict(probe)
+        found = sender.measure(probe['address'], probe['port'], train,
+                               self._settings)
+        return {'probe_id': probe['probe_id'], 'src': self._host,
+                'dst': probe['peer'], 'rate_bps': found.rate_bps,
+                'throughput_bps': found.throughput_bps,
+                'lower_bound': found.lower_bound, 'loss': found.loss,
+                'rtt_s': found.rtt_s, 'method': 'train'}

@@ -1,0 +1,132 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""The HTB of one uplink: what stands in the kernel, and changes to it."""
+
+from collections.abc import Container
+from collections.abc import Iterable
+import dataclasses
+import errno
+import os
+import socket
+
+from edge_module.privileged import protocol
+from edge_module.qdisc import wire
+from edge_module import tcplan
+from virtco import exception
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The tree in the kernel at one moment.
+
+    :ivar foreign: what stands at the root when it is not ours and not the
+        device's default either, such as ``'tbf 8001:'``; None otherwise.
+    :ivar present: whether our qdisc is at the root.
+    """
+
+    present: bool
+    foreign: str | None
+    tree: tcplan.Tree
+    stats: dict[int, wire.ClassStats]
+
+
+class Uplink:
+    """Reads and changes our HTB on one device."""
+
+    def __init__(self, kernel: protocol.Kernel, dev: str):
+        self.kernel = kernel
+        self.dev = dev
+
+    def _ifindex(self) -> int:
+        try:
+            return socket.if_nametoindex(self.dev)
+        except OSError as error:
+            raise exception.NotFound(what='uplink device',
+                                     id=self.dev) from error
+
+    def snapshot(self) -> Snapshot:
+        """Dump qdiscs and classes.
+
+        :raises virtco.exception.NotFound: without the device.
+        """
+        ifindex = self._ifindex()
+        qdiscs = [qdisc for qdisc in map(wire.read_qdisc, self.kernel.tc_dump(
+            wire.dump_request(wire.RTM_GETQDISC, ifindex)))
+            if qdisc.ifindex == ifindex]
+        root = next((qdisc for qdisc in qdiscs
+                     if qdisc.parent == wire.TC_H_ROOT), None)
+        if root is None or not root.is_ours:
+            foreign = (f'{root.kind} {root.handle >> 16:x}:'
+                       if root is not None and root.handle else None)
+            return Snapshot(False, foreign, {}, {})
+        limits = {qdisc.handle: qdisc.limit_bytes for qdisc in qdiscs
+                  if qdisc.kind == 'bfifo'}
+        tree: tcplan.Tree = {}
+        stats: dict[int, wire.ClassStats] = {}
+        for body in self.kernel.tc_dump(
+                wire.dump_request(wire.RTM_GETTCLASS, ifindex)):
+            shown = wire.read_class(body)
+            if shown is None:
+                continue
+            minor = shown.htb_class.minor
+            tree[minor] = dataclasses.replace(
+                shown.htb_class, limit_bytes=limits.get(shown.leaf_handle))
+            stats[minor] = shown.stats
+        return Snapshot(True, None, tree, stats)
+
+    def ensure_root(self) -> None:
+        """Put our qdisc in place of the device's default one."""
+        send(self.kernel, [wire.root_qdisc(
+            self._ifindex(), tcplan.DEFAULT_MINOR)],
+            f'create the qdisc of {self.dev}')
+
+    def set_classes(self, classes: Iterable[tcplan.HtbClass],
+                    current: tcplan.Tree) -> None:
+        """Create or change classes in place, sending what differs only."""
+        ifindex = self._ifindex()
+        messages = []
+        for wanted in classes:
+            have = current.get(wanted.minor)
+            if have is None or not wanted.same_parameters(have):
+                messages.append(wire.set_class(ifindex, wanted))
+            if wanted.limit_bytes is not None and (
+                    have is None or have.limit_bytes != wanted.limit_bytes):
+                messages.append(wire.set_leaf(ifindex, wanted))
+        send(self.kernel, messages, f'set classes of {self.dev}')
+
+    def delete_classes(self, minors: Iterable[int]) -> None:
+        """Delete classes, children first as given; absence is tolerated."""
+        ifindex = self._ifindex()
+        send(self.kernel,
+             [wire.delete_class(ifindex, minor) for minor in minors],
+             f'delete classes of {self.dev}', (errno.ENOENT,))
+
+    def delete_root(self) -> bool:
+        """Remove our qdisc, and nothing when another one is there."""
+        if not self.snapshot().present:
+            return False
+        send(self.kernel, [wire.delete_root(self._ifindex())],
+             f'delete the qdisc of {self.dev}')
+        return True
+
+
+def send(kernel: protocol.Kernel, messages: list[wire.Message], what: str,
+         tolerate: Container[int] = ()) -> None:
+    """Send messages; an errno among ``tolerate`` is no failure.
+
+    :raises virtco.exception.KernelRefused: for any other.
+    """
+    failed = [code for _, code in kernel.tc_send(messages)
+              if code not in tolerate]
+    if failed:
+        raise exception.KernelRefused(what=what, count=len(failed),
+                                      why=os.strerror(failed[0]))

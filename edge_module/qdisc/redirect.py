@@ -1,0 +1,179 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Netlink messages of the receiver's side: IFB, redirection, u32 filters.
+
+Pure bytes in and out, as in ``wire``; layouts of ``linux/pkt_cls.h``.
+"""
+
+import ipaddress
+import struct
+
+from edge_module.classify import base as classify
+from edge_module.qdisc import wire
+
+RTM_NEWLINK = 16
+RTM_DELLINK = 17
+RTM_NEWTFILTER = 44
+RTM_DELTFILTER = 45
+RTM_GETTFILTER = 46
+
+_IFINFOMSG = struct.Struct('=BxHiII')
+_IFLA_IFNAME, _IFLA_LINKINFO, _IFLA_INFO_KIND = 3, 18, 1
+_IFF_UP = 1
+_INGRESS_HANDLE = 0xFFFF0000
+_TC_H_INGRESS = 0xFFFFFFF1
+# Preference of the redirecting filter, by which it is known as ours.
+_REDIRECT_PREF = wire.R2Q_MARK
+_ETH_P_ALL, _ETH_P_IP, _ETH_P_IPV6 = 0x0003, 0x0800, 0x86DD
+_U32_CLASSID, _U32_SEL, _U32_ACT = 1, 5, 7
+_ACT_KIND, _ACT_OPTIONS, _MIRRED_PARMS = 1, 2, 2
+_TC_ACT_STOLEN, _MIRRED_EGRESS_REDIRECT = 4, 1
+_MIRRED = struct.Struct('=IIiiiiI')
+_SELECTOR = struct.Struct('=BBBxHHHHI')
+_KEY = struct.Struct('>II')
+_KEY_OFFSET = struct.Struct('=ii')
+_TERMINAL = 1
+_NESTED = 0x8000
+_PREFS = {_ETH_P_IP: 1, _ETH_P_IPV6: 2}
+# Where the addresses and the destination port stand in a header without
+# options: source, destination, port.
+_OFFSETS = {_ETH_P_IP: (12, 16, 20), _ETH_P_IPV6: (8, 24, 40)}
+_PORT_MASK = 0x0000FFFF
+
+
+def _info(pref: int, protocol: int) -> int:
+    return pref << 16 | int.from_bytes(protocol.to_bytes(2, 'big'), 'little')
+
+
+def add_ifb(name: str) -> wire.Message:
+    """Create an intermediate device: what is redirected to it is queued."""
+    return (RTM_NEWLINK, wire.NLM_F_CREATE | wire.NLM_F_EXCL,
+            _IFINFOMSG.pack(0, 0, 0, 0, 0)
+            + wire.attr(_IFLA_IFNAME, name.encode() + b'\0')
+            + wire.attr(_IFLA_LINKINFO, wire.attr(_IFLA_INFO_KIND,
+                                                  b'ifb\0')))
+
+
+def set_up(ifindex: int) -> wire.Message:
+    return RTM_NEWLINK, 0, _IFINFOMSG.pack(0, 0, ifindex, _IFF_UP, _IFF_UP)
+
+
+def delete_link(ifindex: int) -> wire.Message:
+    return RTM_DELLINK, 0, _IFINFOMSG.pack(0, 0, ifindex, 0, 0)
+
+
+def ingress_qdisc(ifindex: int) -> wire.Message:
+    """The hook that filters of received packets hang on."""
+    return (wire.RTM_NEWQDISC, wire.NLM_F_CREATE | wire.NLM_F_EXCL,
+            wire.TCMSG.pack(0, ifindex, _INGRESS_HANDLE, _TC_H_INGRESS, 0)
+            + wire.attr(wire.KIND, b'ingress\0'))
+
+
+def delete_ingress(ifindex: int) -> wire.Message:
+    return wire.RTM_DELQDISC, 0, wire.TCMSG.pack(
+        0, ifindex, _INGRESS_HANDLE, _TC_H_INGRESS, 0)
+
+
+def _selector(keys: list[tuple[int, int, int]]) -> bytes:
+    """Keys are (mask, value, offset from the network header)."""
+    return _SELECTOR.pack(_TERMINAL, 0, len(keys), 0, 0, 0, 0, 0) + b''.join(
+        _KEY.pack(mask, value) + _KEY_OFFSET.pack(offset, 0)
+        for mask, value, offset in keys)
+
+
+def redirect_all(ifindex: int, target: int) -> wire.Message:
+    """Send every received packet through the queue of another device."""
+    action = wire.attr(_ACT_KIND, b'mirred\0') + wire.attr(
+        _ACT_OPTIONS | _NESTED, wire.attr(_MIRRED_PARMS, _MIRRED.pack(
+            0, 0, _TC_ACT_STOLEN, 0, 0, _MIRRED_EGRESS_REDIRECT, target)))
+    options = wire.attr(_U32_ACT, wire.attr(1, action)) + wire.attr(
+        _U32_SEL, _selector([(0, 0, 0)]))
+    return (RTM_NEWTFILTER, wire.NLM_F_CREATE | wire.NLM_F_EXCL,
+            wire.TCMSG.pack(0, ifindex, 0, _INGRESS_HANDLE,
+                            _info(_REDIRECT_PREF, _ETH_P_ALL))
+            + wire.attr(wire.KIND, b'u32\0')
+            + wire.attr(wire.OPTIONS, options))
+
+
+def dump_redirects(ifindex: int) -> wire.Message:
+    return RTM_GETTFILTER, 0, wire.TCMSG.pack(0, ifindex, 0,
+                                              _INGRESS_HANDLE, 0)
+
+
+def is_redirect(body: bytes) -> bool:
+    """Whether a filter is the one of :func:`redirect_all`."""
+    return wire.TCMSG.unpack_from(body)[4] >> 16 == _REDIRECT_PREF
+
+
+def delete_redirect(ifindex: int) -> wire.Message:
+    return RTM_DELTFILTER, 0, wire.TCMSG.pack(
+        0, ifindex, 0, _INGRESS_HANDLE, _info(_REDIRECT_PREF, _ETH_P_ALL))
+
+
+def _words(address: str) -> list[int]:
+    packed = ipaddress.ip_address(address).packed
+    return [int.from_bytes(packed[at:at + 4], 'big')
+            for at in range(0, len(packed), 4)]
+
+
+def match_pair(ifindex: int, key: classify.Key, minor: int) -> wire.Message:
+    """A filter of our HTB that puts a pair's packets into a class."""
+    protocol = _ETH_P_IPV6 if key.is_ipv6 else _ETH_P_IP
+    source, target, port = _OFFSETS[protocol]
+    keys = [(0xFFFFFFFF, word, offset + 4 * index)
+            for address, offset in ((key.src_ip, source),
+                                    (key.dst_ip, target))
+            for index, word in enumerate(_words(address))]
+    if key.dst_port:
+        keys.append((_PORT_MASK, key.dst_port, port))
+    options = wire.attr(_U32_CLASSID, (
+        wire.ROOT_HANDLE | minor).to_bytes(4, 'little')) + wire.attr(
+        _U32_SEL, _selector(keys))
+    return (RTM_NEWTFILTER, wire.NLM_F_CREATE | wire.NLM_F_EXCL,
+            wire.TCMSG.pack(0, ifindex, 0, wire.ROOT_HANDLE,
+                            _info(_PREFS[protocol], protocol))
+            + wire.attr(wire.KIND, b'u32\0')
+            + wire.attr(wire.OPTIONS, options))
+
+
+def dump_pairs(ifindex: int) -> wire.Message:
+    return RTM_GETTFILTER, 0, wire.TCMSG.pack(0, ifindex, 0,
+                                              wire.ROOT_HANDLE, 0)
+
+
+def read_pair(body: bytes) -> tuple[classify.Key, int, int] | None:
+    """(key, handle, info) of a filter of :func:`match_pair`, or None."""
+    _, _, handle, _, info = wire.TCMSG.unpack_from(body)
+    options = dict(wire.attrs(dict(wire.attrs(body, wire.TCMSG.size)).get(
+        wire.OPTIONS, b''), 0))
+    selector = options.get(_U32_SEL)
+    if selector is None or _U32_CLASSID not in options:
+        return None
+    is_ipv6 = info >> 16 == _PREFS[_ETH_P_IPV6]
+    words, port = [], 0
+    for index in range(selector[2]):
+        mask, value = _KEY.unpack_from(selector, _SELECTOR.size + 16 * index)
+        if mask == _PORT_MASK:
+            port = value
+        else:
+            words.append(value.to_bytes(4, 'big'))
+    half = 4 if is_ipv6 else 1
+    if len(words) != 2 * half:
+        return None
+    source, target = (str(ipaddress.ip_address(b''.join(part)))
+                      for part in (words[:half], words[half:]))
+    return classify.Key('', source, target, port), handle, info
+
+
+def delete_pair(ifindex: int, handle: int, info: int) -> wire.Message:
+    return RTM_DELTFILTER, 0, wire.TCMSG.pack(
+        0, ifindex, handle, wire.ROOT_HANDLE, info)

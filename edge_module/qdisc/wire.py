@@ -1,0 +1,228 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Netlink messages of HTB and bfifo, packed and unpacked.
+
+Pure bytes in and out. A general netlink library spends most of an update on
+encoding: 533 ms for a thousand classes, against 9 ms packed here. Layouts are
+those of ``linux/pkt_sched.h`` and ``linux/rtnetlink.h``.
+"""
+
+from collections.abc import Iterator
+import dataclasses
+import struct
+
+from edge_module import tcplan
+from virtco import units
+
+RTM_NEWQDISC = 36
+RTM_DELQDISC = 37
+RTM_GETQDISC = 38
+RTM_NEWTCLASS = 40
+RTM_DELTCLASS = 41
+RTM_GETTCLASS = 42
+NLM_F_REPLACE = 0x100
+NLM_F_EXCL = 0x200
+NLM_F_CREATE = 0x400
+
+TC_H_ROOT = 0xFFFFFFFF
+ROOT_MAJOR = 1
+ROOT_HANDLE = ROOT_MAJOR << 16
+# Every class names its quantum, so that this divisor decides nothing: it is
+# how the qdisc is known as ours after a restart.
+R2Q_MARK = 0x7c0
+
+TCMSG = struct.Struct('=BxxxiIII')
+_ATTR = struct.Struct('=HH')
+_RATESPEC = struct.Struct('=BBHhHI')
+_HTB_OPT = struct.Struct('=12s12sIIIII')
+_HTB_GLOB = struct.Struct('=IIIII')
+_U32 = struct.Struct('=I')
+_U64 = struct.Struct('=Q')
+_QUEUE = struct.Struct('=IIIII')
+
+KIND, OPTIONS, _STATS2 = 1, 2, 7
+_HTB_PARMS, _HTB_INIT, _HTB_RATE64, _HTB_CEIL64 = 1, 2, 6, 7
+_STATS_BASIC, _STATS_QUEUE, _STATS_PKT64 = 1, 3, 8
+_LINKLAYER_ETHERNET = 1
+_NS_PER_TICK = 64
+_U32_MAX = 0xFFFFFFFF
+# Time of sending at full rate that a class may save up: enough for a timer
+# that is late, far less than a burst of packets on the link.
+_BURST_S = 0.001
+_MIN_BURST_BYTES = 1600
+
+# A message without its header: type, flags, body.
+Message = tuple[int, int, bytes]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Qdisc:
+    """A qdisc of a device as the kernel shows it."""
+
+    ifindex: int
+    kind: str
+    handle: int
+    parent: int
+    r2q: int | None = None
+    default_minor: int | None = None
+    limit_bytes: int | None = None
+
+    @property
+    def is_ours(self) -> bool:
+        """An HTB root that this module made."""
+        return (self.kind == 'htb' and self.parent == TC_H_ROOT
+                and self.handle == ROOT_HANDLE and self.r2q == R2Q_MARK)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ClassStats:
+    """Counters of one class since it was created; bytes on the wire."""
+
+    sent_bytes: int = 0
+    sent_packets: int = 0
+    backlog_bytes: int = 0
+    drops: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ShownClass:
+    """A class with its counters; its leaf's length is another message."""
+
+    htb_class: tcplan.HtbClass
+    leaf_handle: int
+    stats: ClassStats
+
+
+def attr(kind: int, payload: bytes) -> bytes:
+    length = _ATTR.size + len(payload)
+    return _ATTR.pack(length, kind) + payload + b'\0' * (-length % 4)
+
+
+def attrs(data: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
+    while offset + _ATTR.size <= len(data):
+        length, kind = _ATTR.unpack_from(data, offset)
+        if length < _ATTR.size:
+            return
+        yield kind & 0x3fff, data[offset + _ATTR.size:offset + length]
+        offset += (length + 3) & ~3
+
+
+def _classid(minor: int) -> int:
+    return ROOT_HANDLE | minor if minor else ROOT_HANDLE
+
+
+def root_qdisc(ifindex: int, default_minor: int) -> Message:
+    """Put our HTB at the root of a device that has none."""
+    body = TCMSG.pack(0, ifindex, ROOT_HANDLE, TC_H_ROOT, 0)
+    body += attr(KIND, b'htb\0') + attr(OPTIONS, attr(
+        _HTB_INIT, _HTB_GLOB.pack(3, R2Q_MARK, default_minor, 0, 0)))
+    return RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, body
+
+
+def delete_root(ifindex: int) -> Message:
+    return RTM_DELQDISC, 0, TCMSG.pack(0, ifindex, ROOT_HANDLE, TC_H_ROOT, 0)
+
+
+def set_class(ifindex: int, wanted: tcplan.HtbClass) -> Message:
+    """Create a class or change its parameters in place."""
+    rate = units.bps_to_bytes_per_s(wanted.rate_bps)
+    ceil = units.bps_to_bytes_per_s(wanted.ceil_bps)
+    options = attr(_HTB_PARMS, _HTB_OPT.pack(
+        _ratespec(rate), _ratespec(ceil), _buffer_ticks(rate),
+        _buffer_ticks(ceil), wanted.quantum_bytes, 0, wanted.prio))
+    if rate >= _U32_MAX:
+        options += attr(_HTB_RATE64, _U64.pack(int(rate)))
+    if ceil >= _U32_MAX:
+        options += attr(_HTB_CEIL64, _U64.pack(int(ceil)))
+    body = TCMSG.pack(0, ifindex, _classid(wanted.minor),
+                      _classid(wanted.parent), 0)
+    return (RTM_NEWTCLASS, NLM_F_CREATE,
+            body + attr(KIND, b'htb\0') + attr(OPTIONS, options))
+
+
+def set_leaf(ifindex: int, wanted: tcplan.HtbClass) -> Message:
+    """Give a leaf its bfifo, or the one it has another length."""
+    body = TCMSG.pack(0, ifindex, wanted.minor << 16,
+                      _classid(wanted.minor), 0)
+    body += attr(KIND, b'bfifo\0')
+    body += attr(OPTIONS, _U32.pack(wanted.limit_bytes or 0))
+    return RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, body
+
+
+def delete_class(ifindex: int, minor: int) -> Message:
+    return RTM_DELTCLASS, 0, TCMSG.pack(0, ifindex, _classid(minor), 0, 0)
+
+
+def dump_request(message_type: int, ifindex: int) -> Message:
+    return message_type, 0, TCMSG.pack(0, ifindex, 0, 0, 0)
+
+
+def _ratespec(rate: float) -> bytes:
+    # The link layer is named so that the kernel wants no rate table.
+    return _RATESPEC.pack(0, _LINKLAYER_ETHERNET, 0, -1, 0,
+                          min(int(rate), _U32_MAX))
+
+
+def _buffer_ticks(rate: float) -> int:
+    burst_bytes = max(_MIN_BURST_BYTES, rate * _BURST_S)
+    return min(_U32_MAX, int(burst_bytes / rate * 1e9 / _NS_PER_TICK))
+
+
+def read_qdisc(body: bytes) -> Qdisc:
+    _, ifindex, handle, parent, _ = TCMSG.unpack_from(body)
+    attributes = dict(attrs(body, TCMSG.size))
+    kind = attributes.get(KIND, b'').rstrip(b'\0').decode()
+    options = attributes.get(OPTIONS, b'')
+    r2q = default_minor = limit = None
+    if kind == 'htb':
+        init = dict(attrs(options, 0)).get(_HTB_INIT)
+        if init is not None:
+            _, r2q, default_minor, _, _ = _HTB_GLOB.unpack_from(init)
+    elif kind == 'bfifo' and len(options) >= _U32.size:
+        limit, = _U32.unpack_from(options)
+    return Qdisc(ifindex, kind, handle, parent, r2q, default_minor, limit)
+
+
+def read_class(body: bytes) -> ShownClass | None:
+    """A class of ours, None for one of another qdisc."""
+    _, _, handle, parent, info = TCMSG.unpack_from(body)
+    attributes = dict(attrs(body, TCMSG.size))
+    if handle >> 16 != ROOT_MAJOR or attributes.get(KIND) != b'htb\0':
+        return None
+    options = dict(attrs(attributes.get(OPTIONS, b''), 0))
+    (rate_spec, ceil_spec, _, _, quantum, _, prio
+     ) = _HTB_OPT.unpack_from(options[_HTB_PARMS])
+    parent_minor = tcplan.ROOT if parent == TC_H_ROOT else parent & 0xffff
+    return ShownClass(tcplan.HtbClass(
+        handle & 0xffff, parent_minor,
+        _shown_rate(rate_spec, options.get(_HTB_RATE64)),
+        _shown_rate(ceil_spec, options.get(_HTB_CEIL64)), prio, quantum,
+        None), info, _read_stats(attributes.get(_STATS2, b'')))
+
+
+def _shown_rate(spec: bytes, wide: bytes | None) -> int:
+    rate = (_U64.unpack_from(wide)[0] if wide is not None
+            else _RATESPEC.unpack(spec)[5])
+    return int(units.bytes_per_s_to_bps(rate))
+
+
+def _read_stats(data: bytes) -> ClassStats:
+    stats = dict(attrs(data, 0))
+    sent_bytes = sent_packets = backlog = drops = 0
+    if _STATS_BASIC in stats:
+        sent_bytes, sent_packets = struct.unpack_from(
+            '=QI', stats[_STATS_BASIC])
+    if _STATS_PKT64 in stats:
+        sent_packets, = _U64.unpack_from(stats[_STATS_PKT64])
+    if _STATS_QUEUE in stats:
+        _, backlog, drops, _, _ = _QUEUE.unpack_from(stats[_STATS_QUEUE])
+    return ClassStats(sent_bytes, sent_packets, backlog, drops)

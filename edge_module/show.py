@@ -1,0 +1,81 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""``virtco-edge --show``: what is configured, and what is observed."""
+
+from collections.abc import Iterable
+from collections.abc import Iterator
+import dataclasses
+
+from edge_module import enforcer as edge_enforcer
+from edge_module.qdisc import htb
+from edge_module import tcplan
+from virtco.table import edge_policy
+from virtco import units
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row:
+    """One class; rates in bits per second."""
+
+    classid: str
+    name: str
+    prio: int
+    rate_bps: int
+    ceil_bps: int
+    observed_bps: float
+    backlog_bytes: int
+    drops: int
+
+
+def rows(classes: Iterable[edge_policy.CoflowClass], before: htb.Snapshot,
+         after: htb.Snapshot, elapsed_s: float) -> Iterator[Row]:
+    """Rows of two readings of the kernel, in the order of the policy."""
+    names = {tcplan.LINK_MINOR: 'link', tcplan.DEFAULT_MINOR: 'default'}
+    for coflow in classes:
+        names[coflow.minor] = coflow.name or coflow.coflow_id
+        names.update((child.minor, f'  to {child.host}')
+                     for child in coflow.destinations)
+    # Those that are in no policy any more come last.
+    for minor in [*names, *sorted(set(after.tree) - set(names))]:
+        if minor not in after.tree:
+            continue
+        shown, stats = after.tree[minor], after.stats[minor]
+        first = before.stats.get(minor)
+        sent_bytes = stats.sent_bytes - (first.sent_bytes if first else 0)
+        yield Row(f'1:{minor:x}', names.get(minor, '(leaving)'), shown.prio,
+                  shown.rate_bps, shown.ceil_bps,
+                  units.bytes_per_s_to_bps(sent_bytes / elapsed_s),
+                  stats.backlog_bytes, stats.drops)
+
+
+def table(shown: Iterable[Row]) -> str:
+    """Aligned text."""
+    lines = [('CLASS', 'COFLOW', 'PRIO', 'RATE', 'CEIL', 'OBSERVED',
+              'BACKLOG', 'DROPS')]
+    for row in shown:
+        lines.append((
+            row.classid, row.name, str(row.prio),
+            units.format_rate(row.rate_bps), units.format_rate(row.ceil_bps),
+            units.format_rate(row.observed_bps),
+            units.format_size(row.backlog_bytes), str(row.drops)))
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return '\n'.join('  '.join(
+        cell.ljust(width) for cell, width in zip(line, widths, strict=True)
+    ).rstrip() for line in lines)
+
+
+def policy_lines(enforcer: edge_enforcer.Enforcer) -> str:
+    policy = enforcer.policy
+    if policy is None:
+        return 'No policy.'
+    return (f'{policy.host}, policy {policy.generation}: '
+            f'{len(policy.classes)} coflows, {len(policy.flows)} flows')

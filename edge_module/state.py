@@ -1,0 +1,52 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""What outlives a restart: the last policy and the counters' bases."""
+
+import json
+import os
+import pathlib
+import tempfile
+from typing import Any
+
+from oslo_log import log as logging
+
+LOG = logging.getLogger(__name__)
+
+
+class StateDir:
+    """Small JSON files that are replaced whole, or not at all."""
+
+    def __init__(self, path: str):
+        self.path = pathlib.Path(path)
+        self.path.mkdir(mode=0o750, parents=True, exist_ok=True)
+
+    def save(self, name: str, value: Any) -> None:
+        """Replace a file. A full disk costs a warning, not the service."""
+        try:
+            with tempfile.NamedTemporaryFile(
+                    'w', dir=self.path, prefix=f'.{name}-',
+                    delete=False) as file:
+                json.dump(value, file)
+            os.replace(file.name, self.path / f'{name}.json')
+        except OSError as error:
+            LOG.warning('Cannot save %s in %s: %s', name, self.path, error)
+
+    def load(self, name: str) -> Any | None:
+        """The saved value; None when there is none that can be read."""
+        try:
+            return json.loads((self.path / f'{name}.json').read_text())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            LOG.warning('Cannot read %s in %s, starting without: %s', name,
+                        self.path, error)
+            return None

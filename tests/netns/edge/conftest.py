@@ -1,0 +1,87 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Beds and enforcers for the tests of this directory."""
+
+import socket
+import time
+
+import pytest
+
+from edge_module.classify import base as classify
+from edge_module.classify import nft
+from edge_module import enforcer
+from edge_module.privileged import kernel
+from edge_module.qdisc import htb
+from tests.netns.edge import bed as beds
+
+LINK_BPS = 40e6
+
+
+class Edge:
+    """An enforcer whose calls are made inside a hypervisor's namespace."""
+
+    def __init__(self, bed, host, link_bps=LINK_BPS, **kwargs):
+        self.bed = bed
+        self.netns = bed.ns(host)
+        self.host = host
+        self.enforcer = enforcer.Enforcer(
+            htb.Uplink(kernel, 'uplink0'), nft.NftClassifier(kernel),
+            link_bps, link_bps * 0.02, **kwargs)
+
+    def call(self, name, *args):
+        return beds.in_netns(self.netns, getattr(self.enforcer, name), *args)
+
+    def set_ports(self):
+        def ports():
+            return tuple(classify.VmPort(
+                vm.uuid, vm.dev, socket.if_nametoindex(vm.dev), '',
+                (vm.ip, vm.ip6)) for vm in self.bed.vms
+                if vm.host == self.host)
+        self.call('set_ports', beds.in_netns(self.netns, ports),
+                  time.monotonic())
+
+    def set_policy(self, policy, fair=False):
+        self.call('set_policy', policy, time.monotonic(), fair)
+
+    def stats(self):
+        """Counters by minor."""
+        return beds.in_netns(self.netns, self.enforcer.uplink.snapshot).stats
+
+    def counted(self):
+        """Counters of the classifier's entries."""
+        return beds.in_netns(self.netns, self.enforcer.classifier.dump)[1]
+
+
+@pytest.fixture
+def make_bed():
+    made = []
+
+    def make(hosts=2):
+        made.append(beds.Bed(hosts))
+        return made[-1]
+
+    yield make
+    for bed in made:
+        bed.close()
+
+
+@pytest.fixture
+def edge_of():
+    """Makes an enforcer for a host of a bed."""
+    return Edge
+
+
+@pytest.fixture
+def pair(make_bed):
+    """Two hypervisors, the first with an enforcer."""
+    bed = make_bed(2)
+    return bed, Edge(bed, 'h1')

@@ -1,0 +1,82 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""``virtco-edge`` as its own process inside a hypervisor's namespace."""
+
+import pathlib
+import signal
+import subprocess
+import sys
+
+from tests.netns.edge import bed as beds
+
+
+class EdgeProcess:
+    """The real command with a configuration of its own."""
+
+    def __init__(self, bed, host, directory, link_bps=40e6, **options):
+        self.bed = bed
+        self.host = host
+        self.directory = pathlib.Path(directory)
+        self.ports = self.directory / 'ports.json'
+        self.config = self.directory / 'edge.conf'
+        options = {
+            'host': host, 'uplink_dev': 'uplink0',
+            'link_egress_bps': link_bps, 'ports_file': self.ports,
+            'state_dir': self.directory / 'state',
+            'controller_url': 'http://127.0.0.1:8791',
+            'report_interval_s': 0.1, 'pairs_interval_s': 0.2,
+            'poll_wait_s': 1, 'grace_s': 0.5, 'http_timeout_s': 2,
+            **options}
+        self.config.write_text('[edge]\n' + ''.join(
+            f'{key} = {value}\n' for key, value in options.items()))
+        self.process = None
+
+    def start(self):
+        bed, host = self.bed, self.host
+        bed.write_ports(host, self.ports)
+        log = open(self.directory / 'log', 'a')
+        self.process = subprocess.Popen(
+            ['ip', 'netns', 'exec', bed.ns(host), sys.executable, '-m',
+             'edge_module.cmd', '--config-file', str(self.config)],
+            stdout=log, stderr=log)
+        log.close()
+        return self
+
+    def update_ports(self):
+        self.bed.write_ports(self.host, self.ports)
+
+    def log(self):
+        return (self.directory / 'log').read_text()
+
+    def once(self, *arguments, check=True):
+        """Run the command with an option such as --check."""
+        done = subprocess.run(
+            ['ip', 'netns', 'exec', self.bed.ns(self.host), sys.executable,
+             '-m', 'edge_module.cmd', '--config-file', str(self.config),
+             *arguments], capture_output=True, text=True, timeout=60)
+        if check:
+            assert done.returncode == 0, done.stdout + done.stderr
+        return done
+
+    def stop(self, number=signal.SIGTERM):
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(number)
+            self.process.wait(15)
+            self.process = None
+
+    def tc(self):
+        return beds.run('tc', 'class', 'show', 'dev', 'uplink0',
+                        netns=self.bed.ns(self.host))
+
+    def nft(self, *options):
+        return beds.run('nft', *options, 'list', 'ruleset',
+                        netns=self.bed.ns(self.host))

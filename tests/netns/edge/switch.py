@@ -1,0 +1,104 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""A private Open vSwitch with the userspace datapath in a namespace."""
+
+import pathlib
+import shutil
+import subprocess
+
+from tests.netns.edge import bed as beds
+
+SCHEMA = '/usr/share/openvswitch/vswitch.ovsschema'
+
+
+def missing():
+    """Why there is no Open vSwitch here; None when there is."""
+    for tool in ('ovsdb-server', 'ovs-vswitchd', 'ovs-vsctl', 'ethtool'):
+        if shutil.which(tool) is None:
+            return f'{tool} is not installed'
+    return None
+
+
+def plain_packets(vm):
+    """Turn off the offloads that the userspace datapath cannot do."""
+    beds.run('ethtool', '-K', 'eth0', 'tx', 'off', 'tso', 'off', 'gso',
+             'off', 'gro', 'off', netns=vm.netns)
+
+
+class Switch:
+    """ovsdb-server and ovs-vswitchd of their own, with one bridge."""
+
+    def __init__(self, bed, host, directory):
+        self.bed = bed
+        self.netns = bed.ns(host)
+        self.directory = pathlib.Path(directory)
+        self.directory.mkdir(exist_ok=True)
+        self.socket = self.directory / 'db.sock'
+        self.address = f'unix:{self.socket}'
+        self.processes = {}
+        beds.run('ovsdb-tool', 'create', self.directory / 'conf.db', SCHEMA)
+        self.start()
+        self.vsctl('--no-wait', 'init')
+
+    def start(self):
+        self._spawn('ovsdb-server', str(self.directory / 'conf.db'),
+                    f'--remote=punix:{self.socket}')
+        beds.wait_for(self.socket.exists, 10, 'ovsdb-server')
+        self.start_vswitchd()
+
+    def _spawn(self, name, *arguments):
+        with open(self.directory / f'{name}.log', 'a') as log:
+            self.processes[name] = subprocess.Popen(
+                ['ip', 'netns', 'exec', self.netns, 'env',
+                 f'OVS_RUNDIR={self.directory}', name, *arguments,
+                 f'--unixctl={self.directory}/{name}.ctl'],
+                stdout=log, stderr=log)
+
+    def start_vswitchd(self):
+        self._spawn('ovs-vswitchd', self.address)
+
+    def stop_vswitchd(self):
+        self._stop('ovs-vswitchd')
+
+    def _stop(self, name):
+        process = self.processes.pop(name, None)
+        if process is not None:
+            process.terminate()
+            process.wait(10)
+
+    def vsctl(self, *arguments):
+        return beds.run('ovs-vsctl', f'--db={self.address}', '--timeout=20',
+                        *arguments, netns=self.netns).strip()
+
+    def take_over(self):
+        """Put the bed's uplink into a bridge of this switch."""
+        beds.run('ip', 'link', 'set', 'dev', 'uplink0', 'nomaster',
+                 netns=self.netns)
+        self.vsctl('add-br', 'ovsbr', '--', 'set', 'bridge', 'ovsbr',
+                   'datapath_type=netdev', '--', 'add-port', 'ovsbr',
+                   'uplink0')
+
+    def plug(self, vm, marked=True):
+        """Plug a VM as Nova does."""
+        beds.run('ip', 'link', 'set', 'dev', vm.dev, 'nomaster',
+                 netns=self.netns)
+        plain_packets(vm)
+        self.vsctl('add-port', 'ovsbr', vm.dev)
+        if marked:
+            self.vsctl('set', 'interface', vm.dev,
+                       f'external_ids:vm-uuid={vm.uuid}',
+                       f'external_ids:iface-id={vm.uuid}',
+                       'external_ids:attached-mac=02:00:00:00:00:01')
+
+    def close(self):
+        self._stop('ovs-vswitchd')
+        self._stop('ovsdb-server')

@@ -1,0 +1,345 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""The agent as its own process: policy in, kernel state and reports out."""
+
+import os
+import pwd
+import re
+import signal
+import time
+import urllib.request
+
+import pytest
+
+from tests.netns.edge import bed as beds
+from tests.netns.edge import controller as controllers
+from tests.netns.edge import policies
+from tests.netns.edge import proc
+from tests.netns.edge import process
+
+LINK_BPS = 40e6
+
+pytestmark = pytest.mark.netns
+
+
+@pytest.fixture
+def site(make_bed, tmp_path):
+    """Two hypervisors, a controller and the command, not yet started."""
+    bed = make_bed(2)
+    controller = controllers.Controller(bed.ns('h1'))
+    edge = process.EdgeProcess(bed, 'h1', tmp_path)
+    yield bed, controller, edge
+    edge.stop()
+    controller.stop()
+
+
+def _policy(vms, rate_bps=20e6, **kwargs):
+    a, b = vms
+    return policies.PolicyBuilder('h1', LINK_BPS, **kwargs).coflow(
+        'C1', rate_bps, [(a, b, 1)], ceil_bps=rate_bps).build()
+
+
+def test_policy_is_enforced_and_reported(site):
+    bed, controller, edge = site
+    a, b = bed.add_vm('h1'), bed.add_vm('h2')
+    controller.set_policy(_policy((a, b)).to_dict())
+    edge.start()
+    controller.wait_report(lambda r: r['applied_generation'] == 1
+                           and r['ports'])
+    rate, = beds.measure([beds.Flow(a, b)])
+    assert rate == pytest.approx(20e6 * 1448 / 1514, rel=0.06)
+    report = controller.wait_report(
+        lambda r: r['coflows'] and r['coflows'][0]['sent_bytes'] > 4e6
+        and r['pairs'] and r['pairs'][0]['sent_bytes'] > 4e6)
+    coflow, = report['coflows']
+    assert coflow['destinations'][0]['host'] == 'h2'
+    assert coflow['destinations'][0]['sent_bytes'] == coflow['sent_bytes']
+    assert report['uplink_sent_bytes'] >= coflow['sent_bytes']
+    assert report['link']['egress_bps'] == LINK_BPS
+    assert report['health'] == 'ok' and report['error'] is None
+    assert edge.once('--check').stdout.startswith('The kernel holds')
+
+
+def _start(site, rate_bps=20e6, **kwargs):
+    bed, controller, edge = site
+    vms = bed.add_vm('h1'), bed.add_vm('h2')
+    controller.set_policy(_policy(vms, rate_bps, **kwargs).to_dict())
+    edge.start()
+    controller.wait_report(lambda r: r['applied_generation'] == 1
+                           and r['ports'])
+    return vms
+
+
+def _without_counters(listing):
+    return re.sub(r'counter packets \d+ bytes \d+', '', listing)
+
+
+def test_transfer_outlives_the_agent(site):
+    """Killed and started again under a transfer that fills no queue."""
+    bed, controller, edge = site
+    vms = _start(site)
+    flow = beds.Flow(*vms, pacing_bps=18e6).start()
+    time.sleep(3)
+    before_bps = flow.rate_bps(0.5, 3)
+    retransmits = flow.total_retransmits()
+    table = edge.nft('-a')
+    begin_s = flow.now_s()
+    edge.stop(signal.SIGKILL)
+    time.sleep(1)
+    seen = len(controller.reports)
+    edge.start()
+    beds.wait_for(lambda: len(controller.reports) > seen + 1, 15, 'a report')
+    beds.wait_for(lambda: flow.now_s() - begin_s > 2.5)
+    end_s = flow.now_s()
+    caused = flow.total_retransmits() - retransmits
+    flow.close()
+    assert caused <= 1  # a probe that a busy machine lets go out late
+    assert flow.rate_bps(begin_s, end_s) == pytest.approx(before_bps,
+                                                          rel=0.03)
+    # Nothing was made anew: everything has its old handle.
+    assert _without_counters(edge.nft('-a')) == _without_counters(table)
+    # Its counters went on where they stood.
+    report = controller.reports[-1]
+    assert report['epoch'] == controller.reports[seen - 1]['epoch']
+    sent = [r['coflows'][0]['sent_bytes'] for r in controller.reports
+            if r['coflows']]
+    assert sent == sorted(sent) and sent[-1] > 3e6
+
+
+def test_class_holds_while_the_controller_is_away(site):
+    """A saturating flow keeps its rate; after the TTL it may take it all."""
+    bed, controller, edge = site
+    vms = _start(site, ttl_s=4.0)
+    flow = beds.Flow(*vms).start()
+    time.sleep(1.5)
+    controller.stop()
+    begin_s = flow.now_s()
+    time.sleep(2.0)
+    held_bps = flow.rate_bps(begin_s, flow.now_s())
+    assert held_bps == pytest.approx(20e6 * 1448 / 1514, rel=0.06)
+    beds.wait_for(lambda: 'share the link equally' in edge.log(), 10,
+                  'the decay')
+    time.sleep(1.0)
+    begin_s = flow.now_s()
+    time.sleep(1.5)
+    assert flow.rate_bps(begin_s, flow.now_s()) > 30e6
+    assert edge.log().count('share the link equally') == 1
+    # It comes back: order and rates again.
+    seen = len(controller.reports)
+    controller.start()
+    beds.wait_for(lambda: any(r['health'] == 'ok' for r in
+                              controller.reports[seen:]), 15, 'health')
+    time.sleep(0.5)
+    begin_s = flow.now_s()
+    time.sleep(1.0)
+    assert flow.rate_bps(begin_s, flow.now_s()) < 22e6
+    flow.close()
+
+
+def test_start_without_controller_uses_the_last_policy(site):
+    bed, controller, edge = site
+    vms = _start(site)
+    edge.stop()
+    edge.once('--cleanup')
+    assert 'htb' not in beds.run('tc', 'qdisc', 'show', 'dev', 'uplink0',
+                                 netns=bed.ns('h1'))
+    controller.stop()
+    edge.start()
+    beds.wait_for(lambda: '1:11' in edge.tc() and vms[1].ip in edge.nft(),
+                  10, 'the last policy')
+
+
+def test_malformed_policy_is_refused_whole(site):
+    bed, controller, edge = site
+    vms = _start(site)
+    before = edge.tc(), edge.nft().count('1:11')
+    document = _policy(vms, 5e6, generation=2).to_dict()
+    document = {**document, 'flows': [
+        {**document['flows'][0], 'dst_ip': '10.0.0.300'}]}
+    controller.set_policy(document)
+    report = controller.wait_report(lambda r: r['error'])
+    assert 'flows[0].dst_ip' in report['error']
+    assert '10.0.0.300' in report['error']
+    assert report['applied_generation'] == 1
+    assert report['health'] == 'degraded'
+    assert (edge.tc(), edge.nft().count('1:11')) == before
+    controller.set_policy(_policy(vms, 6e6, generation=3).to_dict())
+    controller.wait_report(lambda r: r['applied_generation'] == 3
+                           and r['error'] is None)
+    assert 'rate 6Mbit' in edge.tc()
+
+
+def test_ports_file_is_followed(site):
+    bed, controller, edge = site
+    a, b = _start(site)
+    late = bed.add_vm('h1')
+    edge.update_ports()
+    controller.wait_report(lambda r: len(r['ports']) == 2)
+    assert f'_{late.dev}' in edge.nft()
+    edge.ports.write_text('{"ports": [{"vm"')
+    report = controller.wait_report(lambda r: r['health'] == 'degraded')
+    assert len(report['ports']) == 2
+    edge.ports.write_text('{"ports": []}')
+    controller.wait_report(lambda r: r['ports'] == []
+                           and r['health'] == 'ok')
+    assert 'hook ingress' not in edge.nft()
+    assert a.ip not in edge.nft()
+
+
+def test_damage_is_repaired_and_shown(make_bed, tmp_path):
+    bed = make_bed(2)
+    controller = controllers.Controller(bed.ns('h1'))
+    edge = process.EdgeProcess(bed, 'h1', tmp_path, audit_interval_s=1)
+    try:
+        _start((bed, controller, edge))
+        netns = bed.ns('h1')
+        edge.stop()
+        beds.run('tc', 'class', 'change', 'dev', 'uplink0', 'parent', '1:10',
+                 'classid', '1:11', 'htb', 'rate', '1mbit', netns=netns)
+        beds.run('nft', 'delete', 'table', 'netdev', 'virtco', netns=netns)
+        shown = edge.once('--check', check=False)
+        assert shown.returncode == 1
+        assert 'class 0x11' in shown.stdout
+        assert 'tap1' in shown.stdout
+        edge.start()
+        beds.wait_for(lambda: 'rate 20Mbit' in edge.tc()
+                      and 'tap1' in edge.nft(), 20, 'repair at start')
+        assert not edge.once('--check', check=False).returncode
+        beds.run('tc', 'qdisc', 'del', 'dev', 'uplink0', 'root', netns=netns)
+        beds.run('nft', 'delete', 'table', 'netdev', 'virtco', netns=netns)
+        beds.wait_for(lambda: '1:11' in edge.tc() and 'tap1' in edge.nft(),
+                      10, 'repair by the audit')
+    finally:
+        edge.stop()
+        controller.stop()
+
+
+def test_cleanup_removes_ours_only(site):
+    bed, controller, edge = site
+    netns = bed.ns('h1')
+    beds.run('nft', '-f', '-', netns=netns,
+             text='table ip theirs {\n chain c {\n }\n}\n')
+    beds.run('tc', 'qdisc', 'add', 'dev', 'brv', 'root', 'tbf', 'rate',
+             '1gbit', 'burst', '100k', 'latency', '10ms', netns=netns)
+    _start(site)
+    edge.stop()
+    assert edge.once('--cleanup').stdout.count('uplink0') == 1
+    assert edge.tc() == ''
+    assert edge.nft().split() == 'table ip theirs { chain c { } }'.split()
+    assert 'tbf' in beds.run('tc', 'qdisc', 'show', 'dev', 'brv',
+                             netns=netns)
+    assert 'nothing' in edge.once('--cleanup').stdout
+
+
+def test_foreign_qdisc_is_left_alone_and_reported(site):
+    bed, controller, edge = site
+    netns = bed.ns('h1')
+    beds.run('tc', 'qdisc', 'add', 'dev', 'uplink0', 'root', 'handle', '1:',
+             'htb', 'default', '1', netns=netns)
+    edge.start()
+    report = controller.wait_report(lambda r: r['error'])
+    assert 'htb 1:' in report['error'] and report['health'] == 'error'
+    assert edge.tc() == ''
+    edge.stop()
+    assert 'nothing' in edge.once('--cleanup').stdout
+    assert 'default 0x1' in beds.run('tc', 'qdisc', 'show', 'dev', 'uplink0',
+                                     netns=netns)
+    # Whoever put it there takes it away: enforcement begins by itself.
+    edge.start()
+    beds.run('tc', 'qdisc', 'del', 'dev', 'uplink0', 'root', netns=netns)
+    beds.wait_for(lambda: '1:2' in edge.tc(), 10, 'the default class')
+
+
+def test_wrong_configuration_is_named(make_bed, tmp_path):
+    bed = make_bed(1)
+    edge = process.EdgeProcess(bed, 'h1', tmp_path, uplink_dev='')
+    edge.ports.write_text('{"ports": []}')
+    done = edge.once(check=False)
+    assert done.returncode == 2
+    assert '[edge] uplink_dev' in done.stderr
+    edge = process.EdgeProcess(bed, 'h1', tmp_path, uplink_dev='eth99')
+    done = edge.once('--check', check=False)
+    assert done.returncode == 2 and 'eth99' in done.stderr
+
+
+def test_operator_sees_rates_and_metrics(make_bed, tmp_path):
+    bed = make_bed(2)
+    controller = controllers.Controller(bed.ns('h1'))
+    edge = process.EdgeProcess(bed, 'h1', tmp_path, metrics_port=9472)
+    try:
+        vms = _start((bed, controller, edge))
+        flow = beds.Flow(*vms).start()
+        beds.wait_for(lambda: flow.now_s() > 1)
+        lines = {line.split()[0]: line
+                 for line in edge.once('--show').stdout.splitlines()[1:]}
+        flow.close()
+        assert 'C1' in lines['1:10'] and 'to h2' in lines['1:11']
+        match = re.search(r'20 Mbit/s +20 Mbit/s +([0-9.]+) Mbit/s',
+                          lines['1:10'])
+        assert match, lines
+        assert float(match.group(1)) == pytest.approx(20, rel=0.06)
+        text = beds.in_netns(bed.ns('h1'), lambda: urllib.request.urlopen(
+            'http://127.0.0.1:9472/metrics', timeout=5).read().decode())
+        assert re.search(r'virtco_edge_coflow_sent_bytes_total\{coflow="C1",'
+                         r'destination="h2"\} [0-9.e+]+', text)
+        assert 'virtco_edge_controller_up 1.0' in text
+        assert 'virtco_edge_coflow_rate_bps{coflow="C1",name="C1"} 2e+07' \
+            in text
+    finally:
+        edge.stop()
+        controller.stop()
+
+
+def test_start_without_knowledge_leaves_the_kernel_alone(site):
+    """No controller, no saved policy, no readable ports: it waits."""
+    bed, controller, edge = site
+    _start(site)
+    edge.stop()
+    controller.stop()
+    before = edge.tc(), _without_counters(edge.nft('-a'))
+    (edge.directory / 'state' / 'policy.json').unlink()
+    edge.start()
+    edge.ports.write_text('half a fi')
+    beds.wait_for(lambda: 'readable JSON' in edge.log()
+                  and 'did not answer' in edge.log(), 10, 'complaints')
+    time.sleep(0.5)
+    assert (edge.tc(), _without_counters(edge.nft('-a'))) == before
+
+
+def test_agent_runs_without_privileges(make_bed, tmp_path):
+    """Root starts it; it keeps one helper and becomes nobody."""
+    bed = make_bed(2)
+    controller = controllers.Controller(bed.ns('h1'))
+    # nobody must be able to get to the files, and own the state.
+    for path in (tmp_path, *tmp_path.parents[:2]):
+        path.chmod(0o755)
+    state = tmp_path / 'state'
+    state.mkdir()
+    os.chown(state, pwd.getpwnam('nobody').pw_uid, -1)
+    edge = process.EdgeProcess(bed, 'h1', tmp_path, user='nobody')
+    try:
+        vms = _start((bed, controller, edge))
+        rate, = beds.measure([beds.Flow(*vms)], 0.7, 1.5)
+        assert rate == pytest.approx(20e6 * 1448 / 1514, rel=0.07)
+        agent = proc.status(edge.process.pid)
+        assert int(agent['Uid'].split()[1]) == pwd.getpwnam('nobody').pw_uid
+        assert int(agent['CapEff'], 16) == 0
+        helper, = proc.children(edge.process.pid)
+        assert int(proc.status(helper)['CapEff'], 16) == (
+            1 << 12 | 1 << 13)
+        # Without its helper it is of no use, and says so to systemd.
+        os.kill(helper, signal.SIGKILL)
+        assert edge.process.wait(15) == 1
+        assert '1:11' in edge.tc()
+    finally:
+        edge.stop()
+        controller.stop()

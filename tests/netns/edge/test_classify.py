@@ -1,0 +1,187 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Whose packets reach which class, over every kind of network."""
+
+import contextlib
+import socket
+
+import pytest
+
+from tests.netns.edge import bed as beds
+from tests.netns.edge import policies
+
+LINK_BPS = 40e6
+C1 = 0x11  # minor of the first coflow's only destination
+C2 = 0x13
+
+pytestmark = pytest.mark.netns
+
+
+def _send_udp(vm, dst_ip, count=40, priority=None, tos=None, port=9,
+              src_ip=None):
+    """Datagrams of 1000 bytes; True when they left."""
+    def send():
+        family = socket.AF_INET6 if ':' in dst_ip else socket.AF_INET
+        with socket.socket(family, socket.SOCK_DGRAM) as sock:
+            if src_ip is not None:
+                sock.setsockopt(socket.SOL_IP, socket.IP_TRANSPARENT, 1)
+                sock.bind((src_ip, 0))
+            if tos is not None:
+                sock.setsockopt(socket.SOL_IP, socket.IP_TOS, tos)
+            if priority is not None:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY,
+                                priority)
+            for _ in range(count):
+                sock.sendto(bytes(1000), (dst_ip, port))
+    beds.in_netns(vm.netns, send)
+
+
+def _learn(src, dst):
+    """Let bridges and neighbours know each other before counting."""
+    for family, address in ((socket.AF_INET, dst.ip),
+                            (socket.AF_INET6, dst.ip6)):
+        receiver = beds.in_netns(dst.netns, socket.socket, family,
+                                 socket.SOCK_DGRAM)
+        with receiver:
+            receiver.bind((address, 7))
+            receiver.setblocking(False)
+
+            def heard():
+                _send_udp(src, address, 1, port=7)
+                with contextlib.suppress(BlockingIOError):
+                    return receiver.recv(2000)
+
+            beds.wait_for(heard, 10, f'a packet at {address}')
+
+
+def _sent(edge, action):
+    """Bytes per minor that an action sent."""
+    before = edge.stats()
+    action()
+
+    def now():
+        return {minor: stats.sent_bytes - before[minor].sent_bytes
+                for minor, stats in edge.stats().items()}
+
+    beds.wait_for(lambda: now()[1] > 38_000, 5, f'packets, now {now()}')
+    return now()
+
+
+@pytest.mark.parametrize('kind', [None, 'vlan', 'vxlan', 'geneve'])
+def test_classes_survive_encapsulation(pair, kind):
+    bed, edge = pair
+    bridge = bed.add_segment('seg', kind) if kind else 'brv'
+    if bridge is None:
+        pytest.skip(f'this kernel has no {kind} devices')
+    a, b = bed.add_vm('h1', bridge=bridge), bed.add_vm('h2', bridge=bridge)
+    edge.set_ports()
+    edge.set_policy(policies.PolicyBuilder('h1', LINK_BPS).coflow(
+        'C1', 5e6, [(a, b, 1)]).build())
+    _learn(a, b)
+    sent = _sent(edge, lambda: _send_udp(a, b.ip))
+    assert sent[C1] >= 40 * 1042
+    assert sent[2] < 2000
+
+
+def test_ipv6_and_ports(pair):
+    bed, edge = pair
+    a, b = bed.add_vm('h1'), bed.add_vm('h2')
+    edge.set_ports()
+    edge.set_policy(policies.PolicyBuilder('h1', LINK_BPS)
+                    .coflow('C1', 5e6, [(a, b, 1)], ipv6=True)
+                    .coflow('C2', 5e6, [(a, b, 1)], ipv6=True, port=5002)
+                    .build())
+    _learn(a, b)
+    sent = _sent(edge, lambda: _send_udp(a, b.ip6))
+    assert sent[C1] >= 40 * 1042 and sent[C2] == 0
+    sent = _sent(edge, lambda: _send_udp(a, b.ip6, port=5002))
+    assert sent[C2] >= 40 * 1042 and sent[C1] < 2000
+
+
+def test_coflows_over_one_pair_by_port(pair):
+    bed, edge = pair
+    a, b = bed.add_vm('h1'), bed.add_vm('h2')
+    edge.set_ports()
+    edge.set_policy(policies.PolicyBuilder('h1', LINK_BPS)
+                    .coflow('C1', 5e6, [(a, b, 1)])
+                    .coflow('C2', 5e6, [(a, b, 1)], port=5002).build())
+    _learn(a, b)
+    sent = _sent(edge, lambda: _send_udp(a, b.ip, port=5002))
+    assert sent[C2] >= 40 * 1042 and sent[C1] < 2000
+    sent = _sent(edge, lambda: _send_udp(a, b.ip, port=5003))
+    assert sent[C1] >= 40 * 1042 and sent[C2] == 0
+
+
+def test_tenants_with_equal_addresses(pair):
+    bed, edge = pair
+    bridge = bed.add_segment('seg', 'vxlan')
+    a, b = (bed.add_vm('h1', '10.77.1.1'), bed.add_vm('h2', '10.77.1.2'))
+    x, y = (bed.add_vm('h1', '10.77.1.1', bridge),
+            bed.add_vm('h2', '10.77.1.2', bridge))
+    edge.set_ports()
+    edge.set_policy(policies.PolicyBuilder('h1', LINK_BPS)
+                    .coflow('C1', 5e6, [(a, b, 1)])
+                    .coflow('C2', 5e6, [(x, y, 1)]).build())
+    _learn(a, b)
+    _learn(x, y)
+    sent = _sent(edge, lambda: _send_udp(a, b.ip))
+    assert sent[C1] >= 40 * 1042 and sent[C2] == 0
+    sent = _sent(edge, lambda: _send_udp(x, y.ip))
+    assert sent[C2] >= 40 * 1042 and sent[C1] == 0
+
+
+@pytest.mark.parametrize('trick', [
+    {'priority': 0x10000 | C1}, {'priority': 0x10000}, {'tos': 0x10},
+    {'tos': 0xb8}, {'src_ip': '10.77.0.1'}])
+def test_marks_buy_nothing(pair, trick):
+    """A VM beside the coflow's one tries what its kernel lets it do."""
+    bed, edge = pair
+    member, cheat, sink = (bed.add_vm('h1'), bed.add_vm('h1'),
+                           bed.add_vm('h2'))
+    assert member.ip == '10.77.0.1'
+    edge.set_ports()
+    edge.set_policy(policies.PolicyBuilder('h1', LINK_BPS).coflow(
+        'C1', 5e6, [(member, sink, 1)]).build())
+    _learn(cheat, sink)
+    sent = _sent(edge, lambda: _send_udp(cheat, sink.ip, **trick))
+    assert sent[C1] == 0 and sent[2] >= 40 * 1042
+
+
+def test_vm_with_several_ports(pair):
+    bed, edge = pair
+    first, second, sink = (bed.add_vm('h1'), bed.add_vm('h1'),
+                           bed.add_vm('h2'))
+    second.uuid = first.uuid  # one VM as far as the cloud is concerned
+    edge.set_ports()
+    edge.set_policy(policies.PolicyBuilder('h1', LINK_BPS)
+                    .coflow('C1', 5e6, [(first, sink, 1)])
+                    .coflow('C2', 5e6, [(second, sink, 1)]).build())
+    _learn(first, sink)
+    _learn(second, sink)
+    assert _sent(edge, lambda: _send_udp(first, sink.ip))[C1] >= 40 * 1042
+    assert _sent(edge, lambda: _send_udp(second, sink.ip))[C2] >= 40 * 1042
+
+
+def test_entries_count_their_pairs(pair):
+    bed, edge = pair
+    a, b = bed.add_vm('h1'), bed.add_vm('h2')
+    edge.set_ports()
+    edge.set_policy(policies.PolicyBuilder('h1', LINK_BPS).coflow(
+        'C1', 5e6, [(a, b, 1)]).build())
+    _learn(a, b)
+    before = sum(item.sent_bytes for item in edge.counted().values())
+    _sent(edge, lambda: _send_udp(a, b.ip))
+    counted = edge.counted()
+    assert {(key.dev, key.src_ip, key.dst_ip) for key in counted} == {
+        (a.dev, a.ip, b.ip)}
+    grown = sum(item.sent_bytes for item in counted.values()) - before
+    assert 40 * 1028 <= grown <= 40 * 1042

@@ -1,0 +1,143 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""The agent beside a real Open vSwitch (userspace datapath)."""
+
+import pytest
+
+from tests.netns.edge import bed as beds
+from tests.netns.edge import controller as controllers
+from tests.netns.edge import policies
+from tests.netns.edge import process
+from tests.netns.edge import switch as switches
+
+LINK_BPS = 40e6
+
+pytestmark = [
+    pytest.mark.netns,
+    pytest.mark.skipif(switches.missing() is not None,
+                       reason=str(switches.missing()))]
+
+
+@pytest.fixture
+def site(make_bed, tmp_path):
+    """h1 switches by Open vSwitch, h2 by a bridge."""
+    bed = make_bed(2)
+    switch = switches.Switch(bed, 'h1', tmp_path / 'ovs')
+    controller = controllers.Controller(bed.ns('h1'))
+    edge = process.EdgeProcess(
+        bed, 'h1', tmp_path, ports_backend='ovs',
+        ovsdb_connection=switch.address)
+    try:
+        switch.take_over()
+        yield bed, switch, controller, edge
+    finally:
+        edge.stop()
+        controller.stop()
+        switch.close()
+
+
+def _qdisc(bed):
+    return beds.run('tc', 'qdisc', 'show', 'dev', 'uplink0',
+                    netns=bed.ns('h1'))
+
+
+def test_coflow_over_the_userspace_datapath(site):
+    bed, switch, controller, edge = site
+    a, noise, b = bed.add_vm('h1'), bed.add_vm('h1'), bed.add_vm('h2')
+    switch.plug(a)
+    switch.plug(noise)
+    switches.plain_packets(b)
+    controller.set_policy(policies.PolicyBuilder('h1', LINK_BPS).coflow(
+        'C1', 30e6, [(a, b, 1)], ceil_bps=30e6).build().to_dict())
+    edge.start()
+    report = controller.wait_report(lambda r: len(r['ports']) == 2, 20)
+    assert {(port['vm'], port['dev'], port['mac'])
+            for port in report['ports']} == {
+                (vm.uuid, vm.dev, '02:00:00:00:00:01') for vm in (a, noise)}
+    assert 'with nft-egress' in edge.log()
+    managed, unmanaged = beds.measure([beds.Flow(a, b),
+                                       beds.Flow(noise, b)])
+    assert managed == pytest.approx(30e6 * 1448 / 1514, rel=0.08)
+    assert unmanaged == pytest.approx(10e6 * 1448 / 1514, rel=0.15)
+    assert not edge.once('--check').returncode
+
+
+def test_ports_come_and_go_by_events(site):
+    bed, switch, controller, edge = site
+    edge.start()
+    controller.wait_report(lambda r: r['health'] == 'ok', 20)
+    a, other = bed.add_vm('h1'), bed.add_vm('h1')
+    switch.plug(a)
+    switch.plug(other, marked=False)
+    controller.wait_report(
+        lambda r: [port['vm'] for port in r['ports']] == [a.uuid])
+    switch.vsctl('del-port', 'ovsbr', a.dev)
+    controller.wait_report(lambda r: r['ports'] == [])
+
+
+def test_qdisc_outlives_a_restart_of_vswitchd(site):
+    bed, switch, controller, edge = site
+    a, b = bed.add_vm('h1'), bed.add_vm('h2')
+    switch.plug(a)
+    switches.plain_packets(b)
+    controller.set_policy(policies.PolicyBuilder('h1', LINK_BPS).coflow(
+        'C1', 20e6, [(a, b, 1)], ceil_bps=20e6).build().to_dict())
+    edge.start()
+    controller.wait_report(lambda r: r['applied_generation'] == 1
+                           and r['ports'], 20)
+    edge.stop()  # what holds must hold without its help
+    switch.stop_vswitchd()
+    switch.start_vswitchd()
+    switch.vsctl('add-br', 'another', '--', 'set', 'bridge', 'another',
+                 'datapath_type=netdev')  # returns when vswitchd is ready
+    assert 'htb 1: root' in _qdisc(bed)
+    rate, = beds.measure([beds.Flow(a, b)], 1.0, 1.5)
+    assert rate == pytest.approx(20e6 * 1448 / 1514, rel=0.08)
+    assert 'agreement' in edge.once('--cleanup').stdout
+    assert switch.vsctl('get', 'port', 'uplink0', 'qos') == '[]'
+    assert switch.vsctl('--bare', 'list', 'qos') == ''
+
+
+def test_qos_of_others_is_reported_not_fought(site):
+    bed, switch, controller, edge = site
+    switch.vsctl('set', 'port', 'uplink0', 'qos=@q', '--', '--id=@q',
+                 'create', 'qos', 'type=linux-htb',
+                 'other-config:max-rate=20000000')
+    beds.wait_for(lambda: 'htb 1: root' in _qdisc(bed), 10, "OVS's qdisc")
+    before = _qdisc(bed)
+    edge.start()
+    report = controller.wait_report(lambda r: r['error'], 20)
+    assert 'linux-htb' in report['error'] and report['health'] == 'error'
+    assert _qdisc(bed) == before
+    switch.vsctl('clear', 'port', 'uplink0', 'qos')
+    controller.wait_report(lambda r: r['health'] == 'ok')
+    assert 'default 0x2' in _qdisc(bed)
+    assert switch.vsctl('get', 'qos',
+                        switch.vsctl('get', 'port', 'uplink0', 'qos'),
+                        'type') == 'linux-noop'
+
+
+def test_database_that_is_away_is_waited_for(site):
+    bed, switch, controller, edge = site
+    switch.close()
+    edge.start()
+    beds.wait_for(lambda: 'did not answer' in edge.log(), 15, 'a complaint')
+    assert not controller.reports
+    switch.start()
+    controller.wait_report(lambda r: r['health'] == 'ok', 20)
+    # It goes away and comes back later: nothing is lost, events go on.
+    switch.close()
+    switch.start()
+    vm = bed.add_vm('h1')
+    switch.plug(vm)
+    controller.wait_report(lambda r: [port['vm'] for port in r['ports']]
+                           == [vm.uuid], 20)

@@ -1,0 +1,107 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Measured shares of real TCP under the trees that policies ask for."""
+
+import pytest
+
+from tests.netns.edge import bed as beds
+from tests.netns.edge import policies
+
+LINK_BPS = 40e6
+# Payload per byte on the wire: 1448 of 1514.
+GOODPUT = 1448 / 1514
+
+pytestmark = pytest.mark.netns
+
+
+def test_coflow_gets_its_rate_beside_noise(pair):
+    bed, edge = pair
+    a, noise, b = (bed.add_vm('h1'), bed.add_vm('h1'), bed.add_vm('h2'))
+    edge.set_ports()
+    edge.set_policy(policies.PolicyBuilder('h1', LINK_BPS).coflow(
+        'C1', 30e6, [(a, b, 1)], ceil_bps=30e6).build())
+    managed, unmanaged = beds.measure([
+        beds.Flow(a, b), beds.Flow(noise, b)])
+    assert managed == pytest.approx(30e6 * GOODPUT, rel=0.07)
+    assert unmanaged == pytest.approx(10e6 * GOODPUT, rel=0.1)
+
+
+def test_flows_of_a_coflow_end_together(make_bed, edge_of):
+    bed = make_bed(3)
+    edge = edge_of(bed, 'h1')
+    src, near, far = (bed.add_vm('h1'), bed.add_vm('h2'), bed.add_vm('h3'))
+    edge.set_ports()
+    edge.set_policy(policies.PolicyBuilder('h1', LINK_BPS).coflow(
+        'C1', 38e6, [(src, near, 5), (src, far, 1)], ceil_bps=38e6,
+        child_ceil=1.2).build())
+    flows = [beds.Flow(src, near, size_bytes=10_000_000).start(),
+             beds.Flow(src, far, size_bytes=2_000_000).start()]
+    for flow in flows:
+        beds.wait_for(lambda: flow.done_s, 20, 'the end of a flow')
+        flow.close()
+    long_s, short_s = flows[0].done_s, flows[1].done_s
+    assert short_s == pytest.approx(long_s, rel=0.1)
+    # Together they took what their coflow was given.
+    ideal_s = 12e6 * 8 / (38e6 * GOODPUT)
+    assert long_s == pytest.approx(ideal_s, rel=0.12)
+
+
+def test_twelve_coflows_keep_their_order(make_bed, edge_of):
+    bed = make_bed(2)
+    edge = edge_of(bed, 'h1')
+    senders = [bed.add_vm('h1') for _ in range(12)]
+    sink = bed.add_vm('h2')
+    edge.set_ports()
+    builder = policies.PolicyBuilder('h1', LINK_BPS)
+    for rank, sender in enumerate(senders):
+        builder.coflow(f'C{rank}', 38e6 * (12 - rank) / 78,
+                       [(sender, sink, 1)], prio=min(rank, 7))
+    edge.set_policy(builder.build())
+    rates = beds.measure([beds.Flow(sender, sink) for sender in senders],
+                         warm_up_s=2.0, for_s=3.0)
+    assert sum(rates) == pytest.approx(LINK_BPS * GOODPUT, rel=0.06)
+    assert rates == sorted(rates, reverse=True), rates
+
+
+def test_idle_bandwidth_goes_to_the_first_in_rank(pair):
+    bed, edge = pair
+    first, second, sink = (bed.add_vm('h1'), bed.add_vm('h1'),
+                           bed.add_vm('h2'))
+    edge.set_ports()
+    edge.set_policy(policies.PolicyBuilder('h1', LINK_BPS)
+                    .coflow('C1', 5e6, [(first, sink, 1)], prio=0)
+                    .coflow('C2', 5e6, [(second, sink, 1)], prio=1).build())
+    rates = beds.measure([beds.Flow(first, sink), beds.Flow(second, sink)])
+    # Nearly 7 : 1; a sender that a busy machine keeps off lends its share.
+    assert sum(rates) == pytest.approx(LINK_BPS * GOODPUT, rel=0.06)
+    assert rates[0] > 3 * rates[1]
+    assert rates[1] > 4e6 * GOODPUT
+
+
+def test_traffic_inside_the_host_is_free(pair):
+    bed, edge = pair
+    a, b, away = bed.add_vm('h1'), bed.add_vm('h1'), bed.add_vm('h2')
+    edge.set_ports()
+    edge.set_policy(policies.PolicyBuilder('h1', LINK_BPS).coflow(
+        'C1', 1e6, [(a, away, 1)], ceil_bps=1e6).build())
+    before = edge.stats()[1].sent_bytes
+    rate, = beds.measure([beds.Flow(a, b)], 0.2, 0.8)
+    assert rate > 5 * LINK_BPS
+    assert edge.stats()[1].sent_bytes - before < 100_000
+
+
+def test_without_policy_the_link_is_shared(pair):
+    bed, edge = pair
+    a, b = bed.add_vm('h1'), bed.add_vm('h2')
+    edge.set_ports()
+    rate, = beds.measure([beds.Flow(a, b)], 0.7, 1.5)
+    assert rate == pytest.approx(LINK_BPS * GOODPUT, rel=0.06)

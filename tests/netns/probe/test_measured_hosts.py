@@ -1,0 +1,111 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The real controller and edge modules find out what the uplinks carry."""
+
+import pytest
+
+from tests.netns.probe import harness
+from virtco.emulation import fabric as fabric_module
+from virtco.emulation import janitor
+from virtco.emulation import namespaces
+from virtco.emulation import process
+from virtco.emulation import services
+
+LINK_BPS = 50e6
+HOSTS = ('h0', 'h1', 'h2', 'h3')
+
+
+@pytest.fixture
+def run():
+    run = namespaces.new_run()
+    watcher = janitor.Janitor(run)
+    yield run
+    watcher.dismiss()
+
+
+@pytest.fixture
+def children():
+    children = []
+    yield children
+    for child in reversed(children):
+        child.stop()
+
+
+@pytest.fixture
+def fabric(run):
+    with fabric_module.Fabric(run) as fabric:
+        fabric.build(fabric_module.Uplink(host, LINK_BPS) for host in HOSTS)
+        yield fabric
+
+
+def _start(fabric, children, state):
+    """A controller that measures without pause, and four edge modules."""
+    config = state / 'controller.conf'
+    config.write_text(f"""
+[api]
+host = {fabric.control_address}
+port = {services.CONTROLLER_PORT}
+[database]
+connection = sqlite:///{state}/controller.sqlite
+[probe]
+interval_s = 0.1
+freshness_s = 1
+""")
+    children.append(process.Child(
+        'controller', [harness.script('virtco-controller'), '--config-file',
+                       str(config)], state / 'controller.log',
+        namespace=fabric.control))
+    for host in HOSTS:
+        children.append(services.start_edge(fabric, host, LINK_BPS, state,
+                                            state))
+
+
+def _wait(fabric, children, condition, what):
+    process.wait_until(
+        lambda: (hosts := _hosts(fabric)) is not None and condition(hosts),
+        what, 60.0, children, interval_s=0.3)
+
+
+def _hosts(fabric):
+    """``GET /v1/hosts`` by name, None while the controller starts."""
+    answer = harness.get_json(namespaces.path(fabric.control),
+                              services.controller_url(fabric) + '/v1/hosts')
+    return answer and {host['host']: host for host in answer['hosts']}
+
+
+def _measured(host, bps):
+    return all(host[f'measured_{way}_bps'] is not None
+               and abs(host[f'measured_{way}_bps'] / bps - 1) < 0.05
+               for way in ('egress', 'ingress'))
+
+
+def test_a_halved_uplink_is_found_and_its_recovery_too(fabric, children,
+                                                       tmp_path):
+    fabric.set_uplink_rate('h2', LINK_BPS / 2)
+    _start(fabric, children, tmp_path)
+    _wait(fabric, children, lambda hosts: len(hosts) == 4 and all(
+        _measured(hosts[host], LINK_BPS / 2 if host == 'h2' else LINK_BPS)
+        for host in HOSTS), 'a measurement of all hosts')
+    slow = _hosts(fabric)['h2']
+    assert slow['rate_source'] == 'measured'
+    assert slow['egress_bps'] == pytest.approx(LINK_BPS / 2, rel=0.05)
+
+    # The edge shapes to what was measured by now; trains go past that.
+    fabric.set_uplink_rate('h2', LINK_BPS)
+    _wait(fabric, children, lambda hosts: _measured(hosts['h2'], LINK_BPS),
+          'the recovery of h2')
+
+    fabric.set_uplink_rate('h1', LINK_BPS / 4)
+    _wait(fabric, children, lambda hosts: _measured(hosts['h1'],
+                                                    LINK_BPS / 4),
+          'the slowness of h1')

@@ -1,0 +1,212 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Packet trains through the kernel's shapers."""
+
+import socket
+import statistics
+import threading
+import time
+
+from oslo_config import cfg
+import pytest
+
+from edge_module.probe import conf as probe_conf
+from edge_module.probe import protocol
+from edge_module.probe import service
+from tests.netns.probe import harness
+
+
+def _median_mbit(net, port, n_trains=3, **kwargs):
+    found = [net.measure('a', 'b', port, **kwargs) for _ in range(n_trains)]
+    assert not any(one.lower_bound for one in found)
+    return statistics.median(one.rate_bps for one in found) / 1e6
+
+
+@pytest.mark.parametrize('mbit', [20, 50, 100])
+def test_rate_of_an_htb_link(net, mbit):
+    net.shape_htb('core', 'to-b', f'{mbit}mbit')
+    with net.answering('b') as port:
+        assert _median_mbit(net, port) == pytest.approx(mbit, rel=0.05)
+
+
+@pytest.mark.parametrize('mbit', [20, 100])
+def test_rate_of_a_token_bucket(net, mbit):
+    net.shape_tbf('core', 'to-b', f'{mbit}mbit', burst='32kb')
+    with net.answering('b') as port:
+        assert _median_mbit(net, port) == pytest.approx(mbit, rel=0.05)
+
+
+def test_a_bucket_larger_than_the_burst_asks_for_longer_bursts(net):
+    net.shape_htb('core', 'to-b', '100mbit', burst='256k',
+                  queue_bytes=8 * 2 ** 20)
+    with net.answering('b') as port:
+        assert _median_mbit(net, port) == pytest.approx(100, rel=0.05)
+
+
+def test_the_slower_end_decides(net):
+    net.shape_htb('core', 'to-b', '50mbit')
+    net.shape_htb('a', harness.UPLINK, '20mbit')
+    with net.answering('b') as port:
+        rate = _median_mbit(net, port, bypass_classes=False)
+        assert rate == pytest.approx(20, rel=0.05)
+
+
+def test_trains_go_past_the_classes_of_the_uplink(net):
+    net.shape_htb('core', 'to-b', '50mbit')
+    net.shape_htb('a', harness.UPLINK, '20mbit')
+    with net.answering('b') as port:
+        assert _median_mbit(net, port) == pytest.approx(50, rel=0.05)
+
+
+def test_a_full_queue_costs_packets_but_not_the_rate(net):
+    net.shape_htb('core', 'to-b', '50mbit', queue_bytes=150_000)
+    with net.answering('b') as port:
+        found = [net.measure('a', 'b', port) for _ in range(3)]
+    assert min(one.loss for one in found) > 0.2
+    rate = statistics.median(one.rate_bps for one in found)
+    assert rate == pytest.approx(50e6, rel=0.05)
+
+
+def test_packets_lost_on_the_way_lower_the_rate(net):
+    net.shape_htb('a', harness.UPLINK, '50mbit')
+    net.filter('core', 'to-a', 'meta l4proto udp numgen random mod 10 < 1 '
+                               'drop')
+    with net.answering('b') as port:
+        found = [net.measure('a', 'b', port, packets=1000, bursts=3,
+                             bypass_classes=False) for _ in range(3)]
+    loss = statistics.median(one.loss for one in found)
+    assert 0.03 < loss < 0.25
+    rate = statistics.median(one.rate_bps / (1 - one.loss) for one in found)
+    assert rate == pytest.approx(50e6, rel=0.1)
+
+
+def test_other_traffic_makes_the_rate_a_lower_bound(net):
+    net.shape_htb('core', 'to-b', '50mbit')
+    with net.answering('b') as port, _noise(net):
+        found = net.measure('a', 'b', port)
+    assert found.lower_bound
+    assert found.rate_bps < 52e6
+
+
+class _noise:
+    """Datagrams from a to b as fast as the uplink lets them pass."""
+
+    def __init__(self, net):
+        self._net = net
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self):
+        self._thread.start()
+
+    def __exit__(self, *_):
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self):
+        with self._net.inside('a'), socket.socket(
+                socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            while not self._stop.is_set():
+                sock.sendto(bytes(1400), (harness.ADDRESSES['b'], 9))
+                time.sleep(0.0004)
+
+
+def test_nobody_listens(net):
+    begin_s = time.monotonic()
+    with pytest.raises(protocol.ProbeError, match='does not answer'):
+        net.measure('a', 'b', 7472, timeout_s=5.0)
+    assert time.monotonic() - begin_s < 4.0
+
+
+def test_a_dead_peer_times_out(net):
+    with net.answering('b') as port:
+        net.run('core', 'ip link set dev to-b down')
+        begin_s = time.monotonic()
+        with pytest.raises(protocol.ProbeError):
+            net.measure('a', 'b', port, timeout_s=1.0)
+        assert 0.9 < time.monotonic() - begin_s < 4.0
+
+
+def test_a_peer_that_dies_during_the_train_times_out(net):
+    net.shape_htb('core', 'to-b', '1mbit')
+    with net.answering('b') as port:
+        timer = threading.Timer(
+            0.5, net.run, ('core', 'ip link set dev to-b down'))
+        timer.start()
+        begin_s = time.monotonic()
+        with pytest.raises(protocol.ProbeError, match='no answer'):
+            net.measure('a', 'b', port, timeout_s=2.0)
+        assert time.monotonic() - begin_s < 5.0
+        timer.join()
+
+
+def test_a_firewall_that_drops_udp_is_named(net):
+    net.filter('b', harness.UPLINK, 'meta l4proto udp drop')
+    with net.answering('b') as port:
+        with pytest.raises(protocol.ProbeError, match='is UDP let through'):
+            net.measure('a', 'b', port)
+
+
+class _Controller:
+    """Hands out one train and takes its result."""
+
+    def __init__(self, probe):
+        self._probes = [probe] if probe else []
+        self.measured = threading.Event()
+        self.measurement = None
+
+    def get_probe(self, wait_s):
+        if self._probes:
+            return self._probes.pop()
+        self.measured.wait(0.1)
+        return None
+
+    def post_measurement(self, measurement):
+        self.measurement = measurement
+        self.measured.set()
+
+
+def _service(role, controller):
+    conf = cfg.ConfigOpts()
+    probe_conf.register_opts(conf)
+    conf.register_opt(cfg.StrOpt('uplink_dev', default=harness.UPLINK),
+                      group='edge')
+    conf([], project='virtco-edge', default_config_files=[])
+    conf.set_override('port', 0, 'probe')
+    return service.ProbeService(conf, controller, f'host-{role}')
+
+
+def test_the_service_measures_what_the_controller_asks_for(net):
+    net.shape_htb('core', 'to-b', '20mbit')
+    with net.inside('b'):
+        peer = _service('b', _Controller(None))
+        peer.start()
+    controller = _Controller({
+        'probe_id': 'p1', 'peer': 'host-b', 'address': peer.address,
+        'port': peer.port, 'bursts': 5, 'packets': 200,
+        'packet_bytes': 1472})
+    with net.inside('a'):
+        asking = _service('a', controller)
+        asking.start()
+    try:
+        assert peer.address == harness.ADDRESSES['b']
+        assert controller.measured.wait(20)
+    finally:
+        asking.stop()
+        peer.stop()
+    found = controller.measurement
+    assert (found['probe_id'], found['src'], found['dst']) == (
+        'p1', 'host-a', 'host-b')
+    assert found['rate_bps'] == pytest.approx(20e6, rel=0.1)
+    assert found['method'] == 'train' and found['loss'] == 0
+    assert 0 < found['rtt_s'] < 1

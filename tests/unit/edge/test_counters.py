@@ -1,0 +1,116 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Totals over restarts of the kernel's counters."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge_module.classify import base as classify
+from edge_module import counters
+from edge_module.qdisc import wire
+from tests.unit.edge import test_tcplan
+
+STATS = {1: wire.ClassStats(1000), 2: wire.ClassStats(100),
+         0x10: wire.ClassStats(900), 0x11: wire.ClassStats(600, 1, 7, 2),
+         0x12: wire.ClassStats(300, 1, 3, 1)}
+
+
+def _counters():
+    fresh = counters.Counters()
+    fresh.name_classes([test_tcplan.coflow(0x10, 1e6, (2, 1))])
+    return fresh
+
+
+def _by_host(entry):
+    return {item['host']: item['sent_bytes']
+            for item in entry['destinations']}
+
+
+def test_one_reading():
+    seen = _counters()
+    seen.add_stats(STATS)
+    entry, = seen.coflows()
+    assert (entry['coflow_id'], entry['sent_bytes'], entry['drops'],
+            entry['backlog_bytes']) == ('c16', 900, 3, 10)
+    assert _by_host(entry) == {'h2': 600, 'h3': 300}
+    assert seen.value(counters.Kind.UPLINK) == 1000
+    assert seen.value(counters.Kind.DEFAULT) == 100
+
+
+def test_class_that_was_made_anew_counts_on():
+    seen = _counters()
+    seen.add_stats(STATS)
+    seen.add_stats({})  # somebody took the qdisc away
+    seen.add_stats({minor: wire.ClassStats(5) for minor in STATS})
+    entry, = seen.coflows()
+    assert entry['sent_bytes'] == 905
+    assert _by_host(entry) == {'h2': 605, 'h3': 305}
+
+
+def test_restart_of_the_module_counts_on():
+    seen = _counters()
+    seen.add_stats(STATS)
+    rows = json.loads(json.dumps(seen.to_rows()))
+    again = counters.Counters(rows)
+    again.name_classes([test_tcplan.coflow(0x10, 1e6, (2, 1))])
+    again.add_stats(STATS)
+    assert again.coflows() == seen.coflows()
+
+
+def test_coflow_stays_until_its_classes_are_gone():
+    seen = _counters()
+    seen.add_stats(STATS)
+    seen.name_classes([])
+    seen.add_stats(STATS)
+    assert seen.coflows()[0]['sent_bytes'] == 900
+    seen.add_stats({1: STATS[1], 2: STATS[2]})
+    assert seen.coflows() == []
+    assert seen.value(counters.Kind.UPLINK) == 1000
+
+
+def test_coflow_id_may_hold_anything():
+    seen = counters.Counters()
+    seen.name_classes([test_tcplan.dataclasses.replace(
+        test_tcplan.coflow(0x10, 1e6), coflow_id='a/b:c d')])
+    seen.add_stats(STATS)
+    entry, = seen.coflows()
+    assert entry['coflow_id'] == 'a/b:c d'
+    assert _by_host(entry) == {'h2': 600}
+
+
+def test_pairs_add_up_over_ports():
+    seen = counters.Counters()
+    seen.add_pairs({
+        classify.Key('tap1', '10.0.0.1', '10.0.0.2', 80):
+            classify.Counted(5, 1),
+        classify.Key('tap1', '10.0.0.1', '10.0.0.2'):
+            classify.Counted(7, 1)})
+    assert seen.pairs() == [{'src_ip': '10.0.0.1', 'dst_ip': '10.0.0.2',
+                             'sent_bytes': 12}]
+    seen.add_pairs({})
+    assert seen.pairs() == []
+
+
+@given(st.lists(st.lists(st.integers(0, 1000), min_size=1), min_size=1))
+def test_total_is_the_sum_over_all_lives(lives):
+    total = counters.Total()
+    expected = 0
+    for increments in lives:
+        raw = 0
+        total.update(0)
+        for increment in increments:
+            raw += increment
+            expected += increment
+            total.update(raw)
+    assert total.value == expected

@@ -1,0 +1,122 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""The policy document: round trip, and refusal of what makes no sense."""
+
+import copy
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+import pytest
+
+from tests.unit.edge import test_tcplan
+from virtco import exception
+from virtco.table import edge_policy
+
+DOCUMENT = {
+    'host': 'h1', 'generation': 3, 'ttl_s': 60.0, 'egress_bps': 1e8,
+    'ingress_bps': 1e8, 'default_rate_bps': 2e6,
+    'classes': [{
+        'coflow_id': 'c1', 'name': 'C1', 'minor': 16, 'rate_bps': 5e7,
+        'ceil_bps': 1e8, 'prio': 0, 'destinations': [
+            {'host': 'h2', 'minor': 17, 'weight': 1.0, 'rate_bps': 5e7,
+             'ceil_bps': 1e8}]}],
+    'flows': [{'coflow_id': 'c1', 'src_vm': 'v1', 'src_ip': '10.0.0.1',
+               'dst_ip': '10.0.0.2', 'minor': 17, 'dst_port': None}],
+    'received': [{'src_ip': '10.0.0.2', 'dst_ip': '10.0.0.1',
+                  'dst_port': None}]}
+
+
+def test_document_reads():
+    policy = edge_policy.EdgePolicy.from_dict(DOCUMENT)
+    assert policy.classes[0].destinations[0].host == 'h2'
+    assert policy.to_dict() == {**DOCUMENT, 'classes': tuple(
+        {**item, 'destinations': tuple(item['destinations'])}
+        for item in DOCUMENT['classes']), 'flows': tuple(DOCUMENT['flows']),
+        'received': tuple(DOCUMENT['received'])}
+
+
+@given(test_tcplan.policies())
+def test_round_trip_over_json(policy):
+    document = json.loads(json.dumps(policy.to_dict()))
+    assert edge_policy.EdgePolicy.from_dict(document) == policy
+
+
+def _changed(path, value):
+    document = copy.deepcopy(DOCUMENT)
+    target = document
+    for key in path[:-1]:
+        target = target[key]
+    target[path[-1]] = value
+    return document
+
+
+@pytest.mark.parametrize('path, value, field', [
+    (('host',), '', 'host'),
+    (('host',), 7, 'host'),
+    (('host',), 'x' * 300, 'host'),
+    (('generation',), -1, 'generation'),
+    (('generation',), True, 'generation'),
+    (('ttl_s',), float('inf'), 'ttl_s'),
+    (('egress_bps',), float('nan'), 'egress_bps'),
+    (('egress_bps',), 0, 'egress_bps'),
+    (('default_rate_bps',), 2e8, 'default_rate_bps'),
+    (('classes',), {}, 'classes'),
+    (('classes', 0), 'c', 'classes[0]'),
+    (('classes', 0, 'minor'), 2, 'classes[0].minor'),
+    (('classes', 0, 'minor'), 0x10000, 'classes[0].minor'),
+    (('classes', 0, 'minor'), 17, 'classes[0].destinations[0].minor'),
+    (('classes', 0, 'prio'), 8, 'classes[0].prio'),
+    (('classes', 0, 'rate_bps'), -1, 'classes[0].rate_bps'),
+    (('classes', 0, 'rate_bps'), '5', 'classes[0].rate_bps'),
+    (('classes', 0, 'destinations', 0, 'weight'), 1.5,
+     'classes[0].destinations[0].weight'),
+    (('flows', 0, 'minor'), 16, 'flows[0].minor'),
+    (('flows', 0, 'minor'), 99, 'flows[0].minor'),
+    (('flows', 0, 'coflow_id'), 'c2', 'flows[0].minor'),
+    (('flows', 0, 'src_ip'), '10.0.0', 'flows[0].src_ip'),
+    (('flows', 0, 'src_ip'), '10.0.0.1; flush ruleset', 'flows[0].src_ip'),
+    (('flows', 0, 'src_ip'), 167772161, 'flows[0].src_ip'),
+    (('flows', 0, 'dst_ip'), 'fd00::1', 'flows[0].dst_ip'),
+    (('flows', 0, 'src_ip'), 'fe80::1%; flush ruleset', 'flows[0].src_ip'),
+    (('flows', 0, 'dst_port'), 0, 'flows[0].dst_port'),
+    (('flows', 0, 'dst_port'), 65536, 'flows[0].dst_port'),
+    (('received', 0, 'src_ip'), 'x', 'received[0].src_ip'),
+    (('received', 0, 'dst_ip'), 'fd00::1', 'received[0].dst_ip'),
+])
+def test_nonsense_is_refused_by_name(path, value, field):
+    with pytest.raises(exception.PolicyInvalid) as caught:
+        edge_policy.EdgePolicy.from_dict(_changed(path, value))
+    assert caught.value.kwargs['field'] == field
+
+
+@pytest.mark.parametrize('document', [None, [], 'policy', 3, {}])
+def test_something_else_is_refused(document):
+    with pytest.raises(exception.PolicyInvalid):
+        edge_policy.EdgePolicy.from_dict(document)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(max_size=5)
+    | st.integers(), lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(st.text(max_size=5), inner, max_size=3), max_leaves=8)
+
+
+@given(st.sampled_from([
+    ('host',), ('classes',), ('flows',), ('classes', 0),
+    ('classes', 0, 'destinations'), ('flows', 0), ('flows', 0, 'src_ip'),
+    ('classes', 0, 'minor')]), JSON)
+def test_no_document_raises_anything_else(path, value):
+    try:
+        edge_policy.EdgePolicy.from_dict(_changed(path, value))
+    except exception.PolicyInvalid:
+        pass

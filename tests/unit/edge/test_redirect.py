@@ -1,0 +1,52 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Filters of the receiver's side read back the same."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+import pytest
+
+from edge_module.classify import base as classify
+from edge_module.qdisc import redirect
+from edge_module import receiver
+from edge_module import tcplan
+from tests.unit.edge import test_tcplan
+
+ADDRESSES = st.one_of(
+    st.tuples(st.ip_addresses(v=4), st.ip_addresses(v=4)),
+    st.tuples(st.ip_addresses(v=6), st.ip_addresses(v=6)))
+
+
+@given(ADDRESSES, st.integers(0, 65535))
+def test_pair_reads_back(addresses, port):
+    key = classify.Key('', str(addresses[0]), str(addresses[1]), port)
+    body = redirect.match_pair(7, key, 0x10)[2]
+    shown = redirect.read_pair(body)
+    assert shown is not None and shown[0] == key
+    assert not redirect.is_redirect(body)
+
+
+def test_redirection_is_known_as_ours():
+    body = redirect.redirect_all(7, 8)[2]
+    assert redirect.is_redirect(body)
+    assert redirect.read_pair(body) is None
+
+
+@pytest.mark.parametrize('link_bps, egress_bps', [(40e6, 1e9), (1e9, 40e6)])
+def test_receiver_is_slower_than_the_link(link_bps, egress_bps):
+    side = receiver.Receiver(None, 'uplink0', link_bps)
+    tree = side.desired_tree(test_tcplan.policy([], 1e6, egress_bps))
+    limit_bps = 0.95 * min(link_bps, egress_bps)
+    assert tree[tcplan.LINK_MINOR].ceil_bps == pytest.approx(limit_bps)
+    assert tcplan.guaranteed_bps(tree) <= limit_bps
+    assert tree[receiver.MANAGED_MINOR].prio < tree[
+        tcplan.DEFAULT_MINOR].prio

@@ -1,0 +1,60 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Binding of flows to ports."""
+
+from edge_module.classify import base
+from virtco.table import edge_policy
+
+
+def flow(vm='v1', src='10.0.0.1', dst='10.0.0.2', minor=17, port=None):
+    return edge_policy.FlowEntry('c1', vm, src, dst, minor, port)
+
+
+def port(vm='v1', dev='tap1', ifindex=5, ips=('10.0.0.1',)):
+    return base.VmPort(vm, dev, ifindex, '', ips)
+
+
+def test_flow_belongs_to_the_port_with_its_address():
+    table = base.build_table(
+        [flow()], [port(), port(dev='tap2', ifindex=6, ips=('10.9.0.1',))])
+    assert table.entries == {base.Key('tap1', '10.0.0.1', '10.0.0.2'): 17}
+    assert table.hooks == {('tap1', 5), ('tap2', 6)}
+
+
+def test_ports_without_addresses_may_all_send():
+    table = base.build_table([flow()], [
+        port(ips=()), port(dev='tap2', ifindex=6, ips=())])
+    assert {key.dev for key in table.entries} == {'tap1', 'tap2'}
+
+
+def test_flows_and_ports_that_are_not_here_wait():
+    table = base.build_table([flow(vm='v9')], [port(), port(
+        dev='tap7', ifindex=0)])
+    assert not table.entries and table.hooks == {('tap1', 5)}
+
+
+def test_equal_addresses_of_two_tenants_do_not_meet():
+    table = base.build_table(
+        [flow(), flow(vm='v2', minor=18)],
+        [port(), port(vm='v2', dev='tap2', ifindex=6)])
+    assert table.entries[base.Key('tap1', '10.0.0.1', '10.0.0.2')] == 17
+    assert table.entries[base.Key('tap2', '10.0.0.1', '10.0.0.2')] == 18
+
+
+def test_first_of_equal_flows_wins():
+    table = base.build_table([flow(), flow(minor=18)], [port()])
+    assert list(table.entries.values()) == [17]
+
+
+def test_device_names_that_are_commands_are_left_out():
+    table = base.build_table([flow()], [port(dev='a"; flush')])
+    assert not table.hooks and not table.entries

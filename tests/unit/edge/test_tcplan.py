@@ -1,0 +1,174 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Laws of the tree and of the way from one tree to another."""
+
+import dataclasses
+
+from hypothesis import given
+from hypothesis import strategies as st
+import pytest
+
+from edge_module import tcplan
+from virtco.table import edge_policy
+
+LINK_BPS = 100e6
+
+
+def policy(classes, default_bps=2e6, egress_bps=LINK_BPS):
+    return edge_policy.EdgePolicy('h1', 1, 60.0, egress_bps, egress_bps,
+                                  default_bps, tuple(classes))
+
+
+def coflow(minor, rate_bps, weights=(1.0,), ceil_bps=LINK_BPS, prio=0):
+    total = sum(weights) or 1.0
+    children = tuple(edge_policy.Destination(
+        f'h{index + 2}', minor + 1 + index, weight / total,
+        rate_bps * weight / total, ceil_bps)
+        for index, weight in enumerate(weights))
+    return edge_policy.CoflowClass(f'c{minor}', f'c{minor}', minor, rate_bps,
+                                   ceil_bps, prio, children)
+
+
+@st.composite
+def policies(draw):
+    numbers = draw(st.lists(st.integers(0, 12), max_size=6, unique=True))
+    return policy([coflow(
+        0x10 + 16 * number, draw(st.floats(0, 2e8)),
+        draw(st.lists(st.floats(0.01, 1), max_size=4)),
+        draw(st.floats(1e3, 2e8)), draw(st.integers(0, 7)))
+        for number in numbers], draw(st.floats(1e3, 5e7)),
+        draw(st.floats(5e7, 2e8)))
+
+
+@given(policies(), st.booleans())
+def test_tree_fits_the_link(wanted, fair):
+    tree = tcplan.build_tree(wanted, LINK_BPS, fair=fair)
+    link_bps = min(LINK_BPS, wanted.egress_bps)
+    classes = len(tree)
+    # A class cannot have less than a byte per second.
+    assert tcplan.guaranteed_bps(tree) <= link_bps + 8 * classes
+    for item in tree.values():
+        assert 0 < item.rate_bps <= item.ceil_bps <= link_bps
+        assert item.rate_bps % 8 == 0 and item.ceil_bps % 8 == 0
+        assert item.quantum_bytes >= 64 * 1024
+        inner = any(child.parent == item.minor for child in tree.values())
+        assert (item.limit_bytes is None) == (
+            inner or item.minor == tcplan.LINK_MINOR)
+    assert tree[tcplan.DEFAULT_MINOR].rate_bps > 0
+
+
+def steps(current, update):
+    """Every tree on the way, one message after the other."""
+    tree = dict(current)
+    for item in (*update.create, *update.lower, *update.raise_):
+        assert item.parent in tree or item.parent == tcplan.ROOT
+        tree[item.minor] = item
+        yield dict(tree)
+
+
+def settle(current, desired):
+    """Apply updates and their deletions until nothing changes."""
+    for _ in range(3):
+        update = tcplan.plan_update(current, desired)
+        for tree in steps(current, update):
+            current = tree
+        for minor in update.leave:
+            assert all(item.parent != minor for item in current.values())
+            del current[minor]
+    return current
+
+
+@given(policies(), policies())
+def test_update_never_over_commits_and_ends_right(before, after):
+    old = tcplan.build_tree(before, LINK_BPS)
+    new = tcplan.build_tree(after, LINK_BPS)
+    limit_bps = max(tcplan.guaranteed_bps(old), tcplan.guaranteed_bps(new))
+    update = tcplan.plan_update(old, new)
+    for tree in steps(old, update):
+        assert tcplan.guaranteed_bps(tree) <= limit_bps + 8 * len(tree)
+        # Whatever is classified has its class at every instant.
+        assert set(old) <= set(tree)
+    assert settle(old, new) == new
+
+
+@given(policies(), policies(), st.integers(0, 60))
+def test_update_may_be_broken_off_anywhere(before, after, cut):
+    old = tcplan.build_tree(before, LINK_BPS)
+    new = tcplan.build_tree(after, LINK_BPS)
+    broken = old
+    for index, tree in enumerate(steps(old, tcplan.plan_update(old, new))):
+        if index >= cut:
+            break
+        broken = tree
+    assert settle(broken, new) == new
+
+
+@given(policies())
+def test_update_to_itself_is_empty(wanted):
+    tree = tcplan.build_tree(wanted, LINK_BPS)
+    update = tcplan.plan_update(tree, tree)
+    assert not update and not update.leave
+
+
+def test_flows_of_a_coflow_get_rates_by_weight():
+    tree = tcplan.build_tree(policy([coflow(0x10, 60e6, (5, 1))]), LINK_BPS)
+    assert tree[0x11].rate_bps == pytest.approx(50e6, abs=8)
+    assert tree[0x12].rate_bps == pytest.approx(10e6, abs=8)
+    assert tree[0x11].quantum_bytes == 5 * tree[0x12].quantum_bytes
+    assert tree[0x11].parent == tree[0x12].parent == 0x10
+
+
+def test_over_committed_rates_shrink_together():
+    tree = tcplan.build_tree(policy([coflow(0x10, 90e6), coflow(0x20, 45e6)]),
+                             LINK_BPS)
+    assert tree[0x10].rate_bps == pytest.approx(2 * tree[0x20].rate_bps,
+                                                rel=1e-5)
+    assert tree[0x10].rate_bps + tree[0x20].rate_bps == pytest.approx(
+        98e6, rel=1e-5)
+
+
+def test_decay_shares_equally_and_borrows():
+    tree = tcplan.build_tree(policy([
+        coflow(0x10, 90e6, (3, 1), 90e6), coflow(0x20, 1e6, prio=5)]),
+        LINK_BPS, fair=True)
+    assert tree[0x10].rate_bps == pytest.approx(tree[0x20].rate_bps, abs=8)
+    assert tree[0x11].rate_bps == pytest.approx(3 * tree[0x12].rate_bps,
+                                                abs=32)
+    assert {item.ceil_bps for item in tree.values()} == {int(LINK_BPS)}
+    assert tree[0x10].prio == tree[0x20].prio
+
+
+def test_leaving_class_is_idle_and_last():
+    old = tcplan.build_tree(policy([coflow(0x10, 50e6, (1, 1))]), LINK_BPS)
+    new = tcplan.build_tree(policy([]), LINK_BPS)
+    update = tcplan.plan_update(old, new)
+    assert update.leave[-1] == 0x10 and set(update.leave) == {
+        0x10, 0x11, 0x12}
+    assert {item.rate_bps for item in update.lower} == {
+        tcplan.IDLE_RATE_BPS}
+    assert {item.prio for item in update.lower} == {tcplan.LOWEST_PRIO}
+
+
+@pytest.mark.parametrize('ceil_bps, limit_bytes', [
+    (1e6, 128 * 1024), (40e6, 128 * 1024), (100e6, 512 * 1024),
+    (1e9, 4 * 1024 ** 2), (400e9, 64 * 1024 ** 2)])
+def test_leaves_are_sized_in_time(ceil_bps, limit_bytes):
+    assert tcplan.leaf_limit_bytes(
+        ceil_bps, tcplan.TreeSettings()) == limit_bytes
+
+
+def test_class_under_another_parent_leaves_first():
+    old = tcplan.build_tree(policy([coflow(0x10, 50e6, (1, 1))]), LINK_BPS)
+    moved = dict(old)
+    moved[0x12] = dataclasses.replace(old[0x12], parent=tcplan.LINK_MINOR)
+    assert tcplan.plan_update(old, moved).leave == (0x12,)
+    assert settle(old, moved) == moved

@@ -1,0 +1,341 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+import contextlib
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+from hypothesis import given
+from hypothesis import strategies as st
+from oslo_config import cfg
+import pytest
+
+from edge_module.probe import conf as probe_conf
+from edge_module.probe import netdev
+from edge_module.probe import protocol
+from edge_module.probe import responder
+from edge_module.probe import sender
+from edge_module.probe import service
+
+LOOPBACK = '127.0.0.1'
+SENDING = sender.Settings(timeout_s=10.0, max_sending_s=1.0,
+                          max_bytes=2 ** 24)
+
+
+@contextlib.contextmanager
+def _responder(**changes):
+    answering = responder.Responder(responder.Settings(**{
+        'address': LOOPBACK, 'port': 0, 'timeout_s': 10.0,
+        'max_bytes': 2 ** 24, 'max_trains_per_minute': 60, **changes}))
+    answering.start()
+    try:
+        yield answering
+    finally:
+        answering.stop()
+
+
+@contextlib.contextmanager
+def _control(port, timeout_s=10.0):
+    with socket.create_connection((LOOPBACK, port), timeout=5) as sock:
+        yield protocol.Control(sock, time.monotonic() + timeout_s)
+
+
+def _ask(control, **changes):
+    return control.ask('train', 'go', **{
+        'bursts': 2, 'packets': 50, 'packet_bytes': 1000, **changes})
+
+
+def test_a_train_over_loopback_arrives():
+    with _responder() as answering:
+        found = sender.measure(LOOPBACK, answering.port,
+                               protocol.Train(3, 100, 1000), SENDING)
+    assert found.rate_bps > 1e6
+    assert found.loss < 0.5
+    assert 0 < found.rtt_s < 5
+
+
+def test_a_train_over_ipv6_arrives():
+    try:
+        with _responder(address='::1') as answering:
+            found = sender.measure('::1', answering.port,
+                                   protocol.Train(3, 100, 1000), SENDING)
+    except OSError as error:
+        pytest.skip(f'no IPv6 loopback: {error}')
+    assert found.rate_bps > 1e6
+
+
+def test_two_trains_one_after_the_other():
+    with _responder() as answering:
+        for _ in range(2):
+            assert sender.measure(LOOPBACK, answering.port,
+                                  protocol.Train(2, 50, 500),
+                                  SENDING).rate_bps > 0
+
+
+def test_super_packets_give_way_where_the_device_cannot_cut_them():
+    class Device:
+        """Refuses super-packets as a device without checksums does."""
+
+        def __init__(self):
+            self.sent = []
+            self.segment_bytes = None
+
+        def setsockopt(self, level, option, value):
+            self.segment_bytes = value
+
+        def send(self, data):
+            if self.segment_bytes:
+                raise OSError(5, 'Input/output error')
+            self.sent.append(bytes(data))
+
+    device = Device()
+    burst = sender.BurstSender(device, protocol.Train(1, 200, 100),
+                               b'12345678')
+    burst.send(7, time.monotonic() + 5)
+    assert len(device.sent) == burst.n_packets > 150
+    assert {len(data) for data in device.sent} == {100}
+    assert [protocol.HEADER.unpack_from(data) for data in device.sent] == [
+        (b'12345678', 7, seq) for seq in range(burst.n_packets)]
+
+
+@given(st.integers(2, protocol.MAX_PACKETS),
+       st.integers(protocol.HEADER.size, protocol.MAX_PACKET_BYTES))
+def test_super_packets_are_whole_and_within_the_limits(packets, packet_bytes):
+    class Device:
+        sizes = []
+
+        def setsockopt(self, level, option, value):
+            pass
+
+        def send(self, data):
+            self.sizes.append(len(data))
+
+    device = Device()
+    device.sizes = []
+    burst = sender.BurstSender(
+        device, protocol.Train(1, packets, packet_bytes), bytes(8))
+    burst.send(0, time.monotonic() + 60)
+    assert len(set(device.sizes)) == 1
+    assert device.sizes[0] <= 65000
+    assert sum(device.sizes) == burst.n_packets * packet_bytes
+    assert packets / 2 < burst.n_packets <= packets
+
+
+@pytest.mark.parametrize('field, value, limit', [
+    ('bursts', 0, '1 and 1000'), ('bursts', 10 ** 9, '1 and 1000'),
+    ('bursts', True, 'whole number'), ('packets', 1, '2 and 5000'),
+    ('packets', '200', 'whole number'), ('packet_bytes', 9000, '8972'),
+    ('packet_bytes', 3, '14 and'), ('packet_bytes', None, 'whole number'),
+])
+def test_a_train_out_of_bounds_is_named(field, value, limit):
+    body = {'bursts': 2, 'packets': 50, 'packet_bytes': 1000, field: value}
+    with pytest.raises(protocol.ProbeError, match=f'{field}: .*{limit}'):
+        protocol.Train.from_dict(body)
+    with _responder() as answering, _control(answering.port) as control:
+        with pytest.raises(protocol.ProbeError, match=f'refused: {field}'):
+            _ask(control, **body)
+
+
+def test_a_train_beyond_the_budget_is_refused():
+    with _responder(max_bytes=99_999) as answering:
+        with _control(answering.port) as control:
+            with pytest.raises(protocol.ProbeError, match='refused: 100000 '):
+                _ask(control)
+
+
+def test_the_sender_keeps_within_its_own_budget():
+    settings = sender.Settings(timeout_s=10.0, max_sending_s=1.0,
+                               max_bytes=60_000)
+    with _responder(max_bytes=60_000) as answering:
+        found = sender.measure(LOOPBACK, answering.port,
+                               protocol.Train(10, 100, 1000), settings)
+    assert found.bursts == 1
+
+
+def test_too_many_trains_within_a_minute_are_refused():
+    with _responder(max_trains_per_minute=2) as answering:
+        for _ in range(2):
+            with _control(answering.port) as control:
+                _ask(control)
+        with _control(answering.port) as control:
+            with pytest.raises(protocol.ProbeError, match='too many trains'):
+                _ask(control)
+
+
+@pytest.mark.parametrize('line', [
+    b'GET / HTTP/1.1\r\n\r\n', b'[1]\n', b'"train"\n', b'\xff\xfe\n',
+    b'[' * 5000 + b'\n', b'{"op": "end"}\n', b'x' * 100_000,
+    json.dumps({'op': 'train'}).encode() + b'\n',
+])
+def test_garbage_ends_the_connection_and_nothing_else(line):
+    with _responder() as answering:
+        with socket.create_connection((LOOPBACK, answering.port),
+                                      timeout=5) as sock:
+            with contextlib.suppress(OSError):
+                sock.sendall(line)
+                while sock.recv(1000):
+                    pass
+        with _control(answering.port) as control:
+            assert 'cookie' in _ask(control)
+
+
+@pytest.mark.parametrize('burst', [
+    {'index': 1, 'sent': 10, 'sending_s': 0.1},
+    {'index': 0, 'sent': 51, 'sending_s': 0.1},
+    {'index': 0, 'sent': 0, 'sending_s': 0.1},
+    {'index': 0, 'sent': 10, 'sending_s': 'soon'},
+    {},
+])
+def test_lies_about_a_burst_end_the_connection(burst):
+    with _responder() as answering, _control(answering.port) as control:
+        _ask(control)
+        with pytest.raises(protocol.ProbeError, match='closed'):
+            control.ask('burst', 'got', **burst)
+
+
+def test_a_silent_peer_is_dropped_and_the_next_one_served():
+    with _responder(timeout_s=0.3) as answering:
+        with _control(answering.port), _control(answering.port) as second:
+            assert 'cookie' in _ask(second)
+
+
+def test_packets_without_the_cookie_do_not_count():
+    with _responder() as answering, _control(answering.port) as control:
+        _ask(control)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            for seq in range(50):
+                sock.sendto(protocol.HEADER.pack(bytes(8), 0, seq),
+                            (LOOPBACK, answering.port))
+                sock.sendto(b'', (LOOPBACK, answering.port))
+            sock.settimeout(0.1)
+            got = control.ask('burst', 'got', index=0, sent=50,
+                              sending_s=0.01)
+            assert got['received'] == 0
+            with pytest.raises(TimeoutError):
+                sock.recv(100)
+        with pytest.raises(protocol.ProbeError, match='too few packets'):
+            control.ask('end', 'result')
+
+
+@pytest.mark.parametrize('answer', [
+    {'op': 'go'}, {'op': 'go', 'cookie': 5}, {'op': 'go', 'cookie': 'zz'},
+    {'op': 'go', 'cookie': 'aabb'}, {'op': 'pong'}, {}])
+def test_a_peer_that_answers_nonsense_is_a_probe_error(answer):
+    server = socket.create_server((LOOPBACK, 0))
+
+    def answer_once():
+        sock = server.accept()[0]
+        with sock:
+            for reply in [answer] + [{'op': 'pong'}] * 4:
+                if not sock.recv(4000):
+                    return
+                sock.sendall(json.dumps(reply).encode() + b'\n')
+
+    thread = threading.Thread(target=answer_once)
+    thread.start()
+    with server, pytest.raises(protocol.ProbeError):
+        sender.measure(LOOPBACK, server.getsockname()[1],
+                       protocol.Train(2, 50, 500), SENDING)
+    thread.join(5)
+    assert not thread.is_alive()
+
+
+def test_counters_of_a_device():
+    assert netdev.sent_bytes('lo') > 0
+    assert netdev.received_bytes('lo') == netdev.sent_bytes('lo')
+    assert netdev.sent_bytes('no-such-dev') is None
+    assert netdev.sent_bytes(None) is None
+    assert netdev.address_of('lo') == LOOPBACK
+    assert netdev.address_of('no-such-dev') is None
+    assert netdev.address_towards(LOOPBACK) == LOOPBACK
+
+
+@pytest.mark.parametrize('before, after, own, share', [
+    (None, 100, 10, 0.0), (100, None, 10, 0.0), (100, 200, 100, 0.0),
+    (100, 200, 150, 0.0), (100, 200, 75, 0.25)])
+def test_share_of_other_traffic(before, after, own, share):
+    assert netdev.foreign_share(before, after, own) == share
+
+
+def _conf(**changes):
+    conf = cfg.ConfigOpts()
+    probe_conf.register_opts(conf)
+    conf([], project='virtco-edge', default_config_files=[])
+    for name, value in {'address': LOOPBACK, 'port': 0, **changes}.items():
+        conf.set_override(name, value, group='probe')
+    return conf
+
+
+class _Controller:
+    def __init__(self, *answers):
+        self._answers = list(answers)
+        self.asked = 0
+        self.measurements = []
+        self.idle = threading.Event()
+
+    def get_probe(self, wait_s):
+        self.asked += 1
+        if self._answers:
+            answer = self._answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+        self.idle.set()
+        return None
+
+    def post_measurement(self, measurement):
+        self.measurements.append(measurement)
+
+
+def _probe(port, **changes):
+    return {'probe_id': 'p', 'peer': 'h2', 'address': LOOPBACK, 'port': port,
+            'bursts': 2, 'packets': 50, 'packet_bytes': 1000, **changes}
+
+
+def test_the_service_goes_on_after_a_controller_that_failed(monkeypatch):
+    monkeypatch.setattr(service, '_BACKOFF_S', (0.01, 0.02))
+    with _responder() as answering:
+        controller = _Controller(
+            OSError('no controller'), ValueError('garbage'),
+            _probe(answering.port, packets=0), {'peer': 'h2'},
+            _probe(1), _probe(answering.port))
+        asking = service.ProbeService(_conf(), controller, 'h1')
+        asking.start()
+        assert controller.idle.wait(20)
+        asking.stop()
+    assert [m['dst'] for m in controller.measurements] == ['h2']
+
+
+def test_a_controller_without_work_is_not_asked_in_a_loop():
+    controller = _Controller()
+    asking = service.ProbeService(_conf(), controller, 'h1')
+    asking.start()
+    assert controller.idle.wait(5)
+    time.sleep(0.3)
+    asking.stop()
+    assert controller.asked <= 2
+
+
+def test_the_edge_needs_the_standard_library_only_for_a_train():
+    code = ('import sys, edge_module.probe.sender, '
+            'edge_module.probe.responder;'
+            'print(sorted({name.partition(".")[0] for name in sys.modules} '
+            '- set(sys.stdlib_module_names)))')
+    found = subprocess.run([sys.executable, '-c', code], check=True,
+                           capture_output=True, text=True).stdout
+    for name in ('numpy', 'scipy', 'requests', 'eventlet', 'pyroute2'):
+        assert name not in found
