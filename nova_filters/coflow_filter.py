@@ -1,0 +1,69 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""CoflowFilter: vetoes for a whole request, never a choice of hosts.
+
+Filtering is cumulative in a multi-create (what one server's pass drops is
+gone for the next), so hosts are chosen by CoflowWeigher. Put this filter last
+in ``[filter_scheduler] enabled_filters``: Nova does not weigh a single
+remaining host, so the filter tells the controller about that case.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import nova.conf
+from nova.scheduler import filters
+from oslo_log import log as logging
+
+from nova_filters import conf as virtco_conf
+from nova_filters import request
+from virtco import exception
+from virtco import hints
+
+LOG = logging.getLogger(__name__)
+CONF = nova.conf.CONF
+
+
+class CoflowFilter(filters.BaseHostFilter):
+    """Passes every host, unless the hint is bad and has to be rejected."""
+
+    RUN_ON_REBUILD = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        virtco_conf.register_opts(CONF)
+
+    def filter_all(self, filter_obj_list: Iterable[Any], spec_obj: Any
+                   ) -> list[Any]:
+        hosts = list(filter_obj_list)
+        rejecting = CONF.virtco.on_bad_hint == 'reject'
+        if not hosts or not (rejecting or len(hosts) == 1):
+            return hosts
+        try:
+            if rejecting and not self._readable(spec_obj):
+                return []
+            if len(hosts) == 1:
+                request.ask(spec_obj, hosts, CONF)
+        except Exception:  # whatever it is, the server still boots
+            LOG.exception('CoflowFilter passes all hosts')
+        return hosts
+
+    def _readable(self, spec: Any) -> bool:
+        found, metadata, _instance = request.read_hints(spec, CONF)
+        try:
+            hints.parse(found, metadata)
+        except exception.HintInvalid as error:
+            LOG.warning('Instance %s is rejected: %s', spec.instance_uuid,
+                        error)
+            return False
+        return True

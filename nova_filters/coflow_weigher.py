@@ -1,0 +1,75 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""CoflowWeigher: the controller's order of hosts as Nova's weights."""
+
+from typing import Any
+
+import nova.conf
+from nova.scheduler import weights
+from oslo_log import log as logging
+
+from nova_filters import conf as virtco_conf
+from nova_filters import recent
+from nova_filters import request
+
+LOG = logging.getLogger(__name__)
+CONF = nova.conf.CONF
+
+
+class CoflowWeigher(weights.BaseHostWeigher):
+    """Ranks all hosts, since Nova may have to take the second.
+
+    One call to the controller per pass; a request without a hint makes none.
+    Whatever goes wrong, all hosts weigh the same.
+    """
+
+    minval = 0.0
+    maxval = 1.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        virtco_conf.register_opts(CONF)
+        self._told = recent.Recent()
+
+    def weight_multiplier(self, host_state: Any) -> float:
+        return CONF.virtco.weight_multiplier
+
+    def _weigh_object(self, obj: Any, weight_properties: Any) -> float:
+        """Neutral: one host alone says nothing."""
+        return 0.0
+
+    def weigh_objects(self, weighed_obj_list: list[Any],
+                      weight_properties: Any) -> list[float]:
+        states = [weighed.obj for weighed in weighed_obj_list]
+        try:
+            ranks = self._ranks(states, weight_properties)
+        except Exception:  # whatever it is, the server still boots
+            LOG.exception('CoflowWeigher weighs nothing')
+            ranks = {}
+        return [1.0 - ranks.get(state.host, len(states)) / len(states)
+                for state in states]
+
+    def _ranks(self, states: list[Any], spec: Any) -> dict[str, int]:
+        """Rank by host, 0 first; empty for "no opinion"."""
+        answer = request.ask(spec, states, CONF)
+        if answer is None:
+            return {}
+        if answer['status'] != 'planned':
+            if self._told.add(request.request_id(spec)):
+                LOG.warning('Instance %s is scheduled without virtco: %s',
+                            spec.instance_uuid, answer.get('why'))
+            return {}
+        candidates = {state.host for state in states}
+        order = [entry['host'] for entry in answer['hosts']
+                 if entry['host'] in candidates]
+        return {host: rank for rank, host in enumerate(dict.fromkeys(order))}

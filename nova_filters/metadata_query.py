@@ -1,0 +1,65 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Whether a server has ``virtco:`` metadata, by one cheap query.
+
+Nova's own ``BuildRequest`` object takes three times as long to load, and
+every server of the cloud would pay for it.
+"""
+
+from typing import Any
+
+from nova import context as nova_context
+from nova.db.api import api as api_db
+from nova.db.api import models as api_models
+from nova.db.main import api as main_db
+from nova.db.main import models as main_models
+from nova import exception as nova_exception
+from nova import objects
+import sqlalchemy as sa
+
+from virtco import hints
+
+_REQUESTS = api_models.BuildRequest.__table__
+_MENTIONS = sa.select(
+    _REQUESTS.c.instance.like(f'%{hints.PREFIX}%')).where(
+        _REQUESTS.c.instance_uuid == sa.bindparam('uuid'))
+
+
+def has_virtco_keys(context: Any, instance_uuid: str) -> bool:
+    """Of a server that is being built or, for a move, of one that runs."""
+    engine = api_db.context_manager.reader.get_engine()
+    with engine.connect() as connection:
+        row = connection.execute(_MENTIONS, {'uuid': instance_uuid}).first()
+    if row is None:
+        return _instance_mentions(context, instance_uuid)
+    return bool(row[0])
+
+
+def _instance_mentions(context: Any, instance_uuid: str) -> bool:
+    try:
+        mapping = objects.InstanceMapping.get_by_instance_uuid(
+            context, instance_uuid)
+    except nova_exception.InstanceMappingNotFound:
+        return False
+    if mapping.cell_mapping is None:
+        return False
+    with nova_context.target_cell(context, mapping.cell_mapping) as cell:
+        return _metadata_mentions(cell, instance_uuid)
+
+
+@main_db.pick_context_manager_reader
+def _metadata_mentions(context: Any, instance_uuid: str) -> bool:
+    model = main_models.InstanceMetadata
+    return context.session.query(model.id).filter(
+        model.instance_uuid == instance_uuid, model.deleted == 0,
+        model.key.like(f'{hints.PREFIX}%')).first() is not None

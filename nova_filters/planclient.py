@@ -1,0 +1,308 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Asks the controller for a placement, within bounds that Nova can bear.
+
+Three bounds hold whatever the controller does: a call ends after
+``timeout_ms``; after a call without an answer there is none for
+``breaker_reset_s`` (circuit breaker, then one trial at a time); the calls of
+one API request take ``request_budget_ms`` together. When the budget of a
+large batch is used up, or the controller goes away in its midst, the rest is
+placed by the plan that came with an earlier answer.
+"""
+
+import collections
+from collections.abc import Callable
+import dataclasses
+import json
+import threading
+import time
+from typing import Any
+
+from oslo_config import cfg
+from oslo_log import log as logging
+
+from nova_filters import connection
+from nova_filters import sender
+from virtco import hints
+
+LOG = logging.getLogger(__name__)
+
+#: Calls that may be under way at once; each has its own thread.
+MAX_CALLS = 64
+#: API requests that are remembered.
+MAX_REQUESTS = 256
+#: Late news of a placement: how many, and for how long they are news.
+MAX_LATE = 1000
+LATE_S = 60.0
+
+_lock = threading.Lock()
+_clients: dict[tuple[Any, ...], 'PlanClient'] = {}
+
+
+def get_client(conf: cfg.ConfigOpts) -> 'PlanClient':
+    """The client of this process for the options as they are now."""
+    options = conf.virtco
+    key = (options.controller_url, options.timeout_ms,
+           options.request_budget_ms, options.breaker_reset_s)
+    with _lock:
+        if key not in _clients:
+            _clients.clear()
+            _clients[key] = PlanClient(
+                connection.Connection(conf),
+                timeout_s=options.timeout_ms / 1e3,
+                budget_s=options.request_budget_ms / 1e3,
+                breaker=Breaker(options.breaker_reset_s))
+        return _clients[key]
+
+
+class Breaker:
+    """Open after a failure for reset_s, then lets one trial through."""
+
+    def __init__(self, reset_s: float,
+                 clock: Callable[[], float] = time.monotonic):
+        self._reset_s = reset_s
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._failed_at: float | None = None
+        self._trial = False
+
+    def would_allow(self) -> bool:
+        return self._failed_at is None or not (
+            self._trial
+            or self._clock() - self._failed_at < self._reset_s)
+
+    def allow(self) -> bool:
+        """As would_allow; an open breaker's True is the one trial."""
+        with self._lock:
+            allowed = self.would_allow()
+            self._trial = allowed and self._failed_at is not None
+            return allowed
+
+    def succeeded(self) -> bool:
+        """Close; True when it was open."""
+        with self._lock:
+            was_open = self._failed_at is not None
+            self._failed_at, self._trial = None, False
+            return was_open
+
+    def failed(self) -> bool:
+        """Open; True when it was closed."""
+        with self._lock:
+            was_closed = self._failed_at is None
+            self._failed_at, self._trial = self._clock(), False
+            return was_closed
+
+    def undecided(self) -> None:
+        """The trial told nothing: leave it to the next call."""
+        with self._lock:
+            self._trial = False
+
+
+@dataclasses.dataclass
+class _Request:
+    """What is remembered of one API request.
+
+    :ivar uuids: its instances, in the order in which Nova comes to them,
+        which is that of their launch_index.
+    :ivar rows: the controller's plan by row.
+    :ivar body: of the first call.
+    """
+
+    spent_s: float = 0.0
+    warned: bool = False
+    uuids: list[str] = dataclasses.field(default_factory=list)
+    rows: dict[str, str] = dataclasses.field(default_factory=dict)
+    body: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def warn(self, instance_uuid: str, why: object) -> None:
+        """Once per request."""
+        if not self.warned:
+            self.warned = True
+            LOG.warning('Instance %s is scheduled without virtco: %s',
+                        instance_uuid, why)
+
+    def index(self, instance_uuid: str) -> int:
+        if instance_uuid not in self.uuids:
+            self.uuids.append(instance_uuid)
+        return self.uuids.index(instance_uuid)
+
+
+class PlanClient:
+    """Thread-safe; see the module for what it promises."""
+
+    def __init__(self, link: connection.Connection, *, timeout_s: float,
+                 budget_s: float, breaker: Breaker):
+        self._link = link
+        self._timeout_s = timeout_s
+        self._budget_s = budget_s
+        self._breaker = breaker
+        self._lock = threading.Lock()
+        self._requests: collections.OrderedDict[str, _Request] = (
+            collections.OrderedDict())
+        self._calls = threading.BoundedSemaphore(MAX_CALLS)
+        self._n_unplanned = 0
+        self._late = sender.Sender(link, queue_size=MAX_LATE,
+                                   timeout_s=10 * timeout_s)
+
+    def _request(self, request_id: str) -> _Request:
+        with self._lock:
+            found = self._requests.pop(request_id, None) or _Request()
+            self._requests[request_id] = found
+            if len(self._requests) > MAX_REQUESTS:
+                self._requests.popitem(last=False)
+            return found
+
+    def may_ask(self, request_id: str) -> bool:
+        """False when :meth:`place` would make no call."""
+        request = self._requests.get(request_id)
+        return self._breaker.would_allow() and (
+            request is None or request.spent_s < self._budget_s)
+
+    def knows(self, request_id: str) -> bool:
+        """Whether the request has been asked about, so has a hint."""
+        return request_id in self._requests
+
+    def place(self, instance_uuid: str, body: dict[str, Any],
+              request_id: str, since_s: float) -> dict[str, Any] | None:
+        """The controller's answer, or None for "as if virtco were not there".
+
+        :param body: of ``PUT /v1/placements/{instance_uuid}``.
+        :param request_id: of the API request, whose budget this call uses.
+        :param since_s: when the pass began (``time.monotonic()``); what it
+            has taken by now is part of the budget.
+        """
+        request = self._request(request_id)
+        index = request.index(instance_uuid)
+        request.body = request.body or body
+        answer = self._ask(instance_uuid, body, request, since_s)
+        if answer is None:
+            return self.recall(instance_uuid, request_id,
+                               lambda: body['hosts'])
+        request.rows = answer.get('rows') or request.rows
+        if answer.get('row', index) != index:
+            request.rows = {}  # a batch that joins a group: rows are shifted
+        return answer
+
+    def _ask(self, instance_uuid: str, body: dict[str, Any],
+             request: _Request, since_s: float) -> dict[str, Any] | None:
+        left_s = (self._budget_s - request.spent_s
+                  - (time.monotonic() - since_s))
+        wait_s = min(self._timeout_s, left_s)
+        if wait_s <= 0 or not self._breaker.allow():
+            return None
+        n_unplanned = self._n_unplanned
+        try:
+            answer = self._call(
+                instance_uuid, {**body, 'unplanned_passes': n_unplanned},
+                wait_s)
+        except connection.Refused as error:
+            self._breaker.succeeded()
+            request.warn(instance_uuid, error)
+            return None
+        except connection.Unanswered as error:
+            self._note_failure(instance_uuid, error, wait_s)
+            return None
+        finally:
+            request.spent_s += time.monotonic() - since_s
+        with self._lock:
+            self._n_unplanned -= n_unplanned
+        if self._breaker.succeeded():
+            LOG.info('The virtco controller at %s answers again',
+                     self._link.url)
+        return answer
+
+    def recall(self, instance_uuid: str, request_id: str,
+               offers: Callable[[], list[dict[str, Any]]]
+               ) -> dict[str, Any] | None:
+        """An answer without a call, by the plan of this request.
+
+        Without one the pass counts as unplanned; the controller is told the
+        number with the next call.
+
+        :param offers: gives the candidates, as ``hosts`` of a body; they are
+            sent in the background.
+        """
+        request = self._request(request_id)
+        row = request.index(instance_uuid)
+        host = request.rows.get(str(row))
+        if host is None or any(hints.INDEX in request.body[key]
+                               for key in ('hints', 'metadata')):
+            if request.spent_s >= self._budget_s:
+                request.warn(instance_uuid, 'the time for calls is used up')
+            with self._lock:
+                self._n_unplanned += 1
+            return None
+        self._late.put('PUT', f'/v1/placements/{instance_uuid}',
+                       {**request.body, 'launch_index': row,
+                        'display_name': None, 'hosts': offers()}, LATE_S)
+        return {'status': 'planned', 'hosts': [{'host': host}]}
+
+    def _note_failure(self, instance_uuid: str, error: Exception,
+                      wait_s: float) -> None:
+        """Only a call that had its full time tells of the controller."""
+        if wait_s < self._timeout_s:
+            self._breaker.undecided()
+            LOG.debug('Instance %s: %s', instance_uuid, error)
+        elif self._breaker.failed():
+            LOG.warning('Servers are scheduled without virtco, first '
+                        'instance %s: %s', instance_uuid, error)
+
+    def _call(self, instance_uuid: str, body: dict[str, Any], wait_s: float
+              ) -> dict[str, Any]:
+        """One call in a thread of its own.
+
+        Time-outs of sockets bound neither name resolution nor an answer that
+        drips in; waiting for a thread does. One that is stuck is a daemon and
+        holds one of MAX_CALLS places until its socket times out.
+        """
+        deadline = time.monotonic() + wait_s
+        if not self._calls.acquire(timeout=wait_s):
+            raise connection.Unanswered(
+                url=self._link.url, why=f'{MAX_CALLS} calls are under way')
+        done = threading.Event()
+        outcome: list[Any] = []
+
+        def run() -> None:
+            try:
+                outcome.append(self._link.send(
+                    'PUT', f'/v1/placements/{instance_uuid}', body, wait_s))
+            except Exception as error:
+                outcome.append(error)
+            finally:
+                self._calls.release()
+                done.set()
+
+        threading.Thread(target=run, daemon=True,
+                         name='virtco-place').start()
+        if not done.wait(max(0.0, deadline - time.monotonic())):
+            raise connection.Unanswered(url=self._link.url, why='timed out')
+        if isinstance(outcome[0], Exception):
+            raise outcome[0]
+        return self._checked(outcome[0])
+
+    def _checked(self, content: bytes) -> dict[str, Any]:
+        """The answer, if it has the shape that the weigher relies on."""
+        try:
+            answer = json.loads(content)
+            hosts = answer['hosts']
+            ok = (answer['status'] in ('planned', 'neutral', 'ignored')
+                  and isinstance(answer.get('why', ''), str)
+                  and isinstance(hosts, list)
+                  and all(isinstance(entry['host'], str) for entry in hosts)
+                  and isinstance(answer.get('rows', {}), dict))
+        except (ValueError, TypeError, KeyError, RecursionError):
+            ok = False
+        if not ok:
+            raise connection.Refused(
+                url=self._link.url, why=f'not an answer: {content[:80]!r}')
+        return answer

@@ -1,0 +1,39 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A bounded memory of what was seen lately."""
+
+import collections
+import threading
+
+
+class Recent:
+    """Thread-safe set of the last ``size`` keys."""
+
+    def __init__(self, size: int = 1024):
+        self._size = size
+        self._lock = threading.Lock()
+        self._keys: collections.OrderedDict[str, None] = (
+            collections.OrderedDict())
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._keys
+
+    def add(self, key: str) -> bool:
+        """True when the key is new."""
+        with self._lock:
+            if key in self._keys:
+                return False
+            self._keys[key] = None
+            if len(self._keys) > self._size:
+                self._keys.popitem(last=False)
+            return True

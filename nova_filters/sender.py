@@ -1,0 +1,110 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Delivers messages to the controller in order, in the background."""
+
+import collections
+import threading
+import time
+from typing import Any
+
+from oslo_log import log as logging
+
+from nova_filters import connection
+
+LOG = logging.getLogger(__name__)
+
+FIRST_PAUSE_S = 0.2
+LONGEST_PAUSE_S = 10.0
+
+# method, path, body and time.monotonic() after which nobody needs it
+Message = tuple[str, str, dict[str, Any], float]
+
+
+class Sender:
+    """A bounded queue and one daemon thread; nobody waits for either.
+
+    While the controller does not answer, the first message is tried again
+    and again and the latest ``queue_size`` are kept.
+    """
+
+    def __init__(self, link: connection.Connection, *, queue_size: int,
+                 timeout_s: float):
+        self._link = link
+        self._timeout_s = timeout_s
+        self._queue: collections.deque[Message] = collections.deque()
+        self._queue_size = queue_size
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+
+    def put(self, method: str, path: str, body: dict[str, Any],
+            max_age_s: float = float('inf')) -> None:
+        """Deliver it some time, unless max_age_s seconds pass before."""
+        with self._changed:
+            if len(self._queue) >= self._queue_size:
+                LOG.warning('%s %s is lost: %d others wait for the virtco '
+                            'controller', *self._queue.popleft()[:2],
+                            self._queue_size)
+            self._queue.append(
+                (method, path, body, time.monotonic() + max_age_s))
+            if self._thread is None or not self._thread.is_alive():
+                # Here, not earlier: Nova forks its workers before this.
+                self._thread = threading.Thread(
+                    target=self._run, daemon=True, name='virtco-sender')
+                self._thread.start()
+            self._changed.notify()
+
+    def stop(self) -> None:
+        """Give up what is queued."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+
+    def _run(self) -> None:
+        pause_s = 0.0
+        while True:
+            with self._changed:
+                if pause_s:
+                    self._changed.wait_for(lambda: self._stopping, pause_s)
+                self._changed.wait_for(lambda: self._queue or self._stopping)
+                if self._stopping:
+                    return
+                message = self._queue[0]
+            if self._deliver(message):
+                pause_s = 0.0
+                with self._changed:
+                    if self._queue and self._queue[0] is message:
+                        self._queue.popleft()
+            elif pause_s:
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            else:
+                pause_s = FIRST_PAUSE_S
+                LOG.warning('%s %s and what follows wait for the virtco '
+                            'controller at %s', *message[:2], self._link.url)
+
+    def _deliver(self, message: Message) -> bool:
+        """False when the same message should be tried again later."""
+        method, path, body, expires_s = message
+        if time.monotonic() > expires_s:
+            return True
+        try:
+            self._link.send(method, path, body, self._timeout_s)
+        except connection.Unanswered:
+            return False
+        except connection.Refused as error:
+            if error.kwargs.get('status', 0) >= 500:
+                return False
+            LOG.warning('%s %s: %s', method, path, error)
+        except Exception:  # the next message may be better
+            LOG.exception('%s %s is dropped', method, path)
+        return True

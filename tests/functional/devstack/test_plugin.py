@@ -1,0 +1,344 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The DevStack plug-in, phase by phase, on real configuration files.
+
+The functions of DevStack come from tests/fixtures/devstack. To run the same
+tests with DevStack's own, as far as they do no harm, point
+VIRTCO_TEST_DEVSTACK to a tree of it.
+"""
+
+import configparser
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+
+from oslo_config import cfg
+from oslo_log import log
+import pytest
+
+from edge_module import conf as edge_conf
+from nova_filters import conf as nova_conf
+from virtco.cmd import controller as controller_cmd
+
+ROOT = pathlib.Path(__file__).parents[3]
+FIXTURES = ROOT / 'tests' / 'fixtures' / 'devstack'
+FUNCTIONS = (pathlib.Path(os.environ.get('VIRTCO_TEST_DEVSTACK', FIXTURES))
+             / 'functions')
+BIN_DIR = pathlib.Path(sys.executable).parent
+
+NOVA_CONF = """
+[DEFAULT]
+debug = True
+my_ip = 192.0.2.1
+
+[filter_scheduler]
+track_instance_changes = True
+enabled_filters = ComputeFilter,SameHostFilter
+
+[oslo_messaging_notifications]
+transport_url = rabbit://stack:secret@192.0.2.1:5672/
+driver = messagingv2
+
+[notifications]
+notification_format = unversioned
+
+[workarounds]
+"""
+PHASES = ['stack pre-install', 'stack install', 'stack post-config',
+          'stack extra', 'stack test-config']
+
+
+class DevStack:
+    """A node on which phases of the plug-in are run."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.nova_conf = directory / 'nova' / 'nova.conf'
+        self.cell_conf = directory / 'nova' / 'nova_cell1.conf'
+        self.tempest_conf = directory / 'tempest.conf'
+        self.virtco_dir = directory / 'etc-virtco'
+        self.calls = directory / 'calls'
+        self.nova_conf.parent.mkdir()
+        self.nova_conf.write_text(NOVA_CONF)
+        self.cell_conf.write_text('[DEFAULT]\ndebug = True\n')
+        self.tempest_conf.write_text('[compute-feature-enabled]\nresize = 1\n')
+        self.calls.touch()
+        self.variables = {
+            'DEST': directory, 'DATA_DIR': directory / 'data',
+            'CALLS': self.calls, 'BIN_DIR': BIN_DIR, 'HOST_IP': '127.0.0.1',
+            'SERVICE_HOST': '127.0.0.1', 'STACK_USER': 'root',
+            'SERVICE_LISTEN_ADDRESS': '0.0.0.0', 'SERVICE_TIMEOUT': '5',
+            'REGION_NAME': 'RegionOne', 'ENABLE_DEBUG_LOG_LEVEL': 'True',
+            'NOVA_CONF': self.nova_conf, 'TEMPEST_CONFIG': self.tempest_conf,
+            'NOVA_FILTERS': 'ComputeFilter,SameHostFilter',
+            'ENABLED_SERVICES': 'key,rabbit,n-api,n-sch,n-cpu,tempest',
+            'DISABLED_SERVICES': '', 'VIRTCO_DIR': ROOT,
+            'VIRTCO_CONF_DIR': self.virtco_dir, 'VIRTCO_UPLINK_DEV': 'lo',
+            'TOP_DIR': FUNCTIONS.parent}
+
+    def run(self, *phases, **variables):
+        """Run phases one after the other in one shell, as DevStack does."""
+        lines = ['set -o errexit']
+        for name, value in {**self.variables, **variables}.items():
+            lines.append(f'{name}={shlex.quote(str(value))}')
+        lines += [f'source {file}' for file in (
+            FUNCTIONS, FIXTURES / 'recorded', ROOT / 'devstack' / 'settings')]
+        lines += [f'source {ROOT}/devstack/plugin.sh {phase}'
+                  for phase in phases]
+        done = subprocess.run(['bash', '-c', '\n'.join(lines)], text=True,
+                              capture_output=True, timeout=120)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert 'warning:' not in done.stdout
+        return self.calls.read_text().splitlines()
+
+
+@pytest.fixture
+def devstack(tmp_path):
+    return DevStack(tmp_path)
+
+
+def _ini(path):
+    parser = configparser.ConfigParser(strict=False, interpolation=None)
+    parser.read(path)
+    return parser
+
+
+def _values(path, option):
+    return [line.partition('=')[2].strip()
+            for line in path.read_text().splitlines()
+            if line.partition('=')[0].strip() == option]
+
+
+def test_nova_conf_holds_the_filter_the_weigher_and_the_client(devstack,
+                                                               fake_edge):
+    devstack.run(*PHASES, BIN_DIR=fake_edge)
+    nova = _ini(devstack.nova_conf)
+    scheduler = nova['filter_scheduler']
+    assert scheduler['enabled_filters'] == (
+        'ComputeFilter,SameHostFilter,CoflowFilter')
+    assert scheduler['weight_classes'] == (
+        'nova.scheduler.weights.all_weighers,'
+        'nova_filters.coflow_weigher.CoflowWeigher')
+    assert sorted(_values(devstack.nova_conf, 'available_filters')) == [
+        'nova.scheduler.filters.all_filters',
+        'nova_filters.coflow_filter.CoflowFilter']
+    assert nova['virtco']['controller_url'] == 'http://127.0.0.1:8791'
+    assert nova['virtco']['username'] == 'virtco'
+    assert nova['notifications']['notification_format'] == 'both'
+    assert _values(devstack.nova_conf, 'driver') == ['messagingv2']
+    cell = _ini(devstack.cell_conf)
+    assert cell['notifications']['notification_format'] == 'both'
+    assert cell['virtco']['controller_url'] == 'http://127.0.0.1:8791'
+    assert _ini(devstack.tempest_conf)['compute-feature-enabled'][
+        'scheduler_enabled_filters'].endswith(',CoflowFilter')
+
+
+def test_what_nova_is_told_to_load_exists(devstack, fake_edge):
+    devstack.run(*PHASES, BIN_DIR=fake_edge)
+    for name in (_values(devstack.nova_conf, 'available_filters')
+                 + _values(devstack.nova_conf, 'weight_classes')[0].split(',')
+                 ):
+        if name.startswith('nova_filters.'):
+            module, _, attribute = name.rpartition('.')
+            subprocess.run([sys.executable, '-c',
+                            f'from {module} import {attribute}'], check=True)
+
+
+@pytest.mark.parametrize('variables', [
+    {}, {'VIRTCO_AUTH_STRATEGY': 'noauth', 'VIRTCO_LINK_BPS': '1e8'},
+    {'ENABLED_SERVICES': 'n-sch,n-cpu', 'VIRTCO_PORTS_BACKEND': 'static'},
+    {'VIRTCO_USE_DATABASE': 'True', 'VIRTCO_ON_BAD_HINT': 'reject'},
+])
+def test_every_option_that_is_written_exists(devstack, fake_edge,
+                                             variables):
+    devstack.run('stack post-config', BIN_DIR=fake_edge, **variables)
+    controller = controller_cmd.make_conf(
+        ['--config-file', str(devstack.virtco_dir / 'virtco.conf')])
+    _check_known(controller, devstack.virtco_dir / 'virtco.conf',
+                 but={'keystone_authtoken'})
+    edge = cfg.ConfigOpts()
+    log.register_options(edge)
+    edge_conf.register_opts(edge)
+    edge(['--config-file', str(devstack.virtco_dir / 'virtco-edge.conf')])
+    _check_known(edge, devstack.virtco_dir / 'virtco-edge.conf')
+    assert edge.edge.uplink_dev == 'lo'
+    nova = cfg.ConfigOpts()
+    nova_conf.register_opts(nova)
+    nova(['--config-file', str(devstack.nova_conf)])
+    _check_known(nova, devstack.nova_conf, only={'virtco'})
+
+
+def _check_known(conf, path, *, but=(), only=None):
+    """Each option of the file is registered and its value is accepted."""
+    credentials = {'username', 'password', 'auth_url', 'project_name'}
+    ini = _ini(path)
+    for section, options in ini.items():
+        if section in but or (only and section not in only):
+            continue
+        group = conf if section == 'DEFAULT' else conf[section]
+        inherited = set() if section == 'DEFAULT' else set(ini.defaults())
+        for option in options.keys() - credentials - inherited:
+            getattr(group, option)
+
+
+def test_services_are_started_and_stopped(devstack):
+    calls = devstack.run(*PHASES)
+    assert ('install_package ethtool iproute2 nftables') in calls
+    assert f'setup_develop {ROOT} osc,controller,edge' in calls
+    assert 'create_service_user virtco' in calls
+    assert ('get_or_create_endpoint coflow RegionOne http://127.0.0.1:8791'
+            in calls)
+    started = [call for call in calls if call.startswith('run_process')]
+    assert started == [
+        f'run_process virtco-controller {BIN_DIR}/virtco-controller '
+        f'--config-file {devstack.virtco_dir}/virtco.conf',
+        f'run_process virtco-edge {BIN_DIR}/virtco-edge '
+        f'--config-file {devstack.virtco_dir}/virtco-edge.conf  root']
+    assert 'wait_for_service 5 http://127.0.0.1:8791/health' in calls
+    assert (devstack.directory / 'data/virtco/virtco.sqlite').exists()
+
+
+def test_clean_leaves_nothing_behind(devstack, fake_edge):
+    before = _snapshot(devstack)
+    devstack.run(*PHASES, BIN_DIR=fake_edge)
+    assert _snapshot(devstack) != before
+    calls = devstack.run('unstack', 'clean', BIN_DIR=fake_edge)
+    assert _snapshot(devstack) == before
+    assert 'stop_process virtco-controller' in calls
+    assert 'stop_process virtco-edge' in calls
+    assert (f'virtco-edge --config-file {devstack.virtco_dir}/'
+            'virtco-edge.conf --cleanup') in calls
+    assert 'pip_uninstall virtco' in calls
+    assert not devstack.virtco_dir.exists()
+    assert not (devstack.directory / 'data' / 'virtco').exists()
+
+
+@pytest.fixture
+def fake_edge(devstack, monkeypatch):
+    """Programs that write down how they are called."""
+    directory = devstack.directory / 'bin'
+    directory.mkdir()
+    for name in ('virtco-edge', 'virtco-manage'):
+        program = directory / name
+        program.write_text(f'#!/bin/sh\necho {name} "$@" >> "$CALLS"\n')
+        program.chmod(0o755)
+    monkeypatch.setenv('CALLS', str(devstack.calls))
+    return directory
+
+
+def _snapshot(devstack):
+    return [path.read_bytes() for path in (
+        devstack.nova_conf, devstack.cell_conf, devstack.tempest_conf)]
+
+
+NOVA_CONFS = {
+    'empty': '\n[DEFAULT]\n',
+    'no filters set': '\n[filter_scheduler]\nworkers = 2\n\n[DEFAULT]\n',
+    'more filters': (
+        '\n[filter_scheduler]\n# ours\navailable_filters = a.b.C\n'
+        'host_subset_size = 1\navailable_filters = d.e.F\n'
+        'enabled_filters = A, B ,C\nweight_classes = x.Y\n\n[api]\n'),
+    'ours already': (
+        '\n[filter_scheduler]\nenabled_filters = CoflowFilter,A\n'
+        'available_filters = nova_filters.coflow_filter.CoflowFilter\n'),
+    'versioned': '\n[notifications]\nnotification_format = versioned\n',
+    'several drivers': (
+        '\n[oslo_messaging_notifications]\ndriver = log\n'
+        'driver = noop\n\n[virtco]\n\n[other]\na = 1\n'),
+}
+
+
+@pytest.mark.parametrize('text, services', [
+    *((text, 'n-sch,n-cpu') for text in NOVA_CONFS.values()),
+    (NOVA_CONFS['empty'], 'n-cpu'), (NOVA_CONFS['several drivers'], 'rabbit,'
+                                     'n-sch')])
+def test_any_nova_conf_comes_back_byte_by_byte(devstack, fake_edge, text,
+                                               services):
+    devstack.nova_conf.write_text(text)
+    before = _snapshot(devstack)
+    variables = {'ENABLED_SERVICES': services, 'BIN_DIR': fake_edge,
+                 'VIRTCO_AUTH_STRATEGY': 'noauth'}
+    devstack.run(*PHASES, **variables)
+    assert 'controller_url' in devstack.nova_conf.read_text()
+    devstack.run('clean', **variables)
+    assert _snapshot(devstack) == before
+
+
+def test_stacking_twice_changes_nothing_more(devstack, fake_edge):
+    before = _snapshot(devstack)
+    devstack.run(*PHASES, BIN_DIR=fake_edge)
+    once = _snapshot(devstack)
+    devstack.run(*PHASES, BIN_DIR=fake_edge)
+    assert _snapshot(devstack) == once
+    devstack.nova_conf.write_text(NOVA_CONF)
+    devstack.run(*PHASES, BIN_DIR=fake_edge)
+    assert _snapshot(devstack) == once
+    devstack.run('clean', BIN_DIR=fake_edge)
+    assert _snapshot(devstack) == before
+
+
+def test_clean_keeps_what_others_changed_meanwhile(devstack, fake_edge):
+    devstack.run(*PHASES, BIN_DIR=fake_edge)
+    text = devstack.nova_conf.read_text()
+    devstack.nova_conf.write_text(
+        text.replace(',CoflowFilter', ',CoflowFilter,NewFilter')
+        .replace('notification_format = both',
+                 'notification_format = versioned')
+        + '\n[later]\nkey = value\n')
+    devstack.run('clean', BIN_DIR=fake_edge)
+    nova = _ini(devstack.nova_conf)
+    assert nova['filter_scheduler']['enabled_filters'] == (
+        'ComputeFilter,SameHostFilter,NewFilter')
+    assert nova['notifications']['notification_format'] == 'versioned'
+    assert nova['later']['key'] == 'value'
+    assert 'virtco' not in nova
+
+
+def test_a_compute_node_gets_the_edge_only(devstack, fake_edge):
+    calls = devstack.run(*PHASES, ENABLED_SERVICES='n-cpu',
+                         DISABLED_SERVICES='virtco-controller',
+                         BIN_DIR=fake_edge)
+    assert f'setup_develop {ROOT} osc,edge' in calls
+    assert not any('controller' in call for call in calls
+                   if call.startswith('run_process'))
+    assert not (devstack.virtco_dir / 'virtco.conf').exists()
+    assert 'CoflowFilter' not in devstack.nova_conf.read_text()
+    assert not any(call.startswith('create_service_user') for call in calls)
+
+
+def test_disabled_altogether_it_does_nothing(devstack):
+    before = _snapshot(devstack)
+    calls = devstack.run(
+        *PHASES, 'unstack', 'clean',
+        DISABLED_SERVICES='virtco-controller,virtco-edge')
+    assert calls == []
+    assert _snapshot(devstack) == before
+
+
+def test_unstack_and_clean_before_stack_do_no_harm(devstack, fake_edge):
+    before = _snapshot(devstack)
+    devstack.run('unstack', 'clean', BIN_DIR=fake_edge)
+    assert _snapshot(devstack) == before
+
+
+@pytest.mark.parametrize('variables, link_bps', [
+    ({}, '1000000000'), ({'VIRTCO_LINK_BPS': '2e9'}, '2e9')])
+def test_the_uplink_is_the_device_of_the_host_ip(devstack, fake_edge,
+                                                 variables, link_bps):
+    devstack.run('stack post-config', VIRTCO_UPLINK_DEV='',
+                 BIN_DIR=fake_edge, **variables)
+    edge = _ini(devstack.virtco_dir / 'virtco-edge.conf')['edge']
+    assert edge['uplink_dev'] == 'lo'
+    assert edge['link_egress_bps'] == link_bps

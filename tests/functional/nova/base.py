@@ -1,0 +1,105 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the tests of this folder share."""
+
+from virtco.emulation import nova_cloud
+
+import time
+from typing import Any
+
+from nova_filters import coflow_weigher
+from tests.unit.nova_filters import scripted_controller
+from virtco.emulation import nova_client
+
+TM = '{"pattern": "all-to-all", "n": %d, "size": "1GB"}'
+
+
+class ScriptedTest(nova_cloud.Cloud):
+    """Nova with a controller whose plan the test writes.
+
+    :ivar plan: row -> host; a list of hosts ranks them.
+    """
+
+    hypervisors = {f'h{number}': 4 for number in range(6)}
+    notify_controller = True
+    #: Long enough that a busy machine does not spoil an exact plan.
+    virtco_options: dict[str, Any] = {'timeout_ms': 20_000,
+                                      'request_budget_ms': 60_000}
+
+    def setUp(self) -> None:
+        self.plan: dict[int, Any] = {}
+        self.controller = scripted_controller.ScriptedController(self._answer)
+        self.controller.setUp()
+        self.addCleanup(self.controller.cleanUp)
+        self.virtco_options = {'controller_url': self.controller.url,
+                               **type(self).virtco_options}
+        super().setUp()
+        self.flavor = self.create_flavor('slot1')
+        self.nova = nova_client.NovaClient(self.serve_api())
+
+    def _answer(self, body: dict[str, Any], uuid: str) -> dict[str, Any]:
+        """The planned hosts first, the other candidates after them."""
+        row = int(body['hints'].get('virtco:index', body['launch_index']))
+        first = self.plan.get(row, [])
+        first = [first] if isinstance(first, str) else first
+        candidates = [entry['host'] for entry in body['hosts']]
+        hosts = [host for host in first if host in candidates]
+        hosts += [host for host in candidates if host not in hosts]
+        return scripted_controller.planned(hosts, uuid)
+
+    def create(self, n_vms: int = 1, name: str = 'a', **kwargs: Any
+               ) -> list[nova_client.Server]:
+        """Servers of one request with a hint, once they are ACTIVE."""
+        hints = {'virtco:coflow': name, 'virtco:tm': TM % max(n_vms, 2)}
+        hints.update(kwargs.pop('hints', {}))
+        return self.nova.wait_active(
+            self.nova.create_group(name, n_vms, hints, **kwargs))
+
+    def hosts_by_row(self, servers: list[nova_client.Server]
+                     ) -> dict[int, str | None]:
+        return {server.row: server.host for server in servers}
+
+    def notified(self, event: str, uuid: str) -> dict[str, Any]:
+        """The payload of an instance's notification, once it is there."""
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            for body in list(self.controller.notifications):
+                data = body['payload'].get('nova_object.data', {})
+                if body['event_type'] == event and data.get('uuid') == uuid:
+                    return data
+            time.sleep(0.05)
+        self.fail(f'no {event} for {uuid} among ' + ', '.join(
+            body['event_type'] for body in self.controller.notifications))
+
+    def wait_status(self, uuid: str, status: str) -> nova_client.Server:
+        deadline = time.monotonic() + 30
+        while (server := self.nova.get_server(uuid)).status != status:
+            if time.monotonic() > deadline:
+                self.fail(f'{server} does not become {status}')
+            time.sleep(0.1)
+        return server
+
+    def record_passes(self) -> list[tuple[float, list[float]]]:
+        """(seconds, weights) of each pass of the weigher from now on."""
+        passes: list[tuple[float, list[float]]] = []
+        original = coflow_weigher.CoflowWeigher.weigh_objects
+
+        def timed(*args: Any) -> Any:
+            start = time.monotonic()
+            weights = original(*args)
+            passes.append((time.monotonic() - start, weights))
+            return weights
+
+        self.stub_out(
+            'nova_filters.coflow_weigher.CoflowWeigher.weigh_objects', timed)
+        return passes

@@ -1,0 +1,234 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Real Nova and a real virtco-controller process."""
+
+from virtco.emulation import nova_cloud
+
+import json
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import fixtures
+import requests
+
+from virtco.emulation import nova_client
+
+
+class ControllerProcess(fixtures.Fixture):
+    """virtco-controller with a database of its own on loopback."""
+
+    def _setUp(self):
+        home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        with socket.socket() as free:
+            free.bind(('127.0.0.1', 0))
+            port = free.getsockname()[1]
+        self.url = f'http://127.0.0.1:{port}'
+        self.config = home / 'virtco.conf'
+        self.log = home / 'log'
+        self.config.write_text(
+            f'[api]\nhost = 127.0.0.1\nport = {port}\n'
+            f'[database]\nconnection = sqlite:///{home}/virtco.sqlite\n'
+            f'[placement]\ndeadline_s = 15\n')
+        self.process = None
+        self.addCleanup(self.kill)
+        self.start()
+
+    def start(self):
+        with self.log.open('ab') as log:
+            self.process = subprocess.Popen(
+                [sys.executable, '-X', 'faulthandler', '-m',
+                 'virtco.cmd.controller',
+                 '--config-file', str(self.config)], stdout=log, stderr=log)
+        deadline = time.monotonic() + 120
+        while True:
+            try:
+                if requests.get(self.url + '/health', timeout=1).ok:
+                    return
+            except requests.RequestException:
+                pass
+            if time.monotonic() > deadline or self.process.poll():
+                raise AssertionError(self.log.read_text()[-4000:])
+            time.sleep(0.1)
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def get(self, path):
+        try:
+            response = requests.get(self.url + path, timeout=10)
+        except requests.ConnectionError as error:
+            raise AssertionError(f'exit code {self.process.poll()}: '
+                                 f'{self.log.read_text()[-4000:]}') from error
+        response.raise_for_status()
+        return response.json()
+
+    def coflows(self):
+        """name -> coflow of all live groups."""
+        return {coflow['name']: coflow
+                for coflow in self.get('/v1/coflows')['coflows']}
+
+    def wait_for(self, check, what):
+        deadline = time.monotonic() + 20
+        while not check():
+            if time.monotonic() > deadline:
+                raise AssertionError(f'{what}: {self.coflows()}')
+            time.sleep(0.1)
+
+
+class RealControllerTest(nova_cloud.Cloud):
+    hypervisors = {f'h{number}': 4 for number in range(6)}
+    notify_controller = True
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.controller = ControllerProcess()
+        cls.controller.setUp()
+        cls.addClassCleanup(cls.controller.cleanUp)
+
+    def setUp(self):
+        self.virtco_options = {
+            'controller_url': self.controller.url, 'timeout_ms': 20_000,
+            'request_budget_ms': 60_000, 'breaker_reset_s': 0.5}
+        super().setUp()
+        self.create_flavor('slot1')
+        self.nova = nova_client.NovaClient(self.serve_api())
+
+    def create(self, n_vms, name, tm=None, **kwargs):
+        hints = {'virtco:coflow': name, **kwargs.pop('hints', {})}
+        if tm is not None:
+            hints['virtco:tm'] = json.dumps(tm)
+        return self.nova.wait_active(
+            self.nova.create_group(name, n_vms, hints, **kwargs))
+
+    def check_planned(self, servers):
+        """Each is where the controller wanted it."""
+        for server in servers:
+            answer = self.controller.get(f'/v1/placements/{server.uuid}')
+            self.assertEqual('planned', answer['status'])
+            self.assertEqual(answer['host'], server.host, server.name)
+
+    def test_life_of_groups(self):
+        servers = self.create(18, 'big', {
+            'pattern': 'shuffle', 'senders': 9, 'receivers': 9,
+            'size': '19GB'})
+        self.check_planned(servers)
+        self.controller.wait_for(
+            lambda: self.controller.coflows()['big']['state'] == 'active',
+            'big is active')
+        # Fig. 1: two coflows over three VMs, told apart by their ports.
+        fig1 = self.create(3, 'fig1', [
+            {'name': 'C1', 'dst_port': 5001,
+             'tm': {'n': 3, 'flows': [[0, 2, '3GB']]}},
+            {'name': 'C2', 'dst_port': 5002,
+             'tm': {'n': 3, 'flows': [[1, 2, '2GB']]}}])
+        self.check_planned(fig1)
+        self.assertLessEqual({'big', 'C1', 'C2'}, set(
+            self.controller.coflows()))
+        self.nova.delete(fig1)
+        self.controller.wait_for(
+            lambda: {'C1', 'C2'}.isdisjoint(
+                name for name, coflow in self.controller.coflows().items()
+                if coflow['state'] in ('planned', 'active')), 'fig1 is gone')
+
+    def test_a_group_grows_and_moves(self):
+        tm = {'n': 3, 'flows': [[0, 1, '5GB'], [1, 2, '1GB']]}
+        servers = [
+            *self.create(1, 'grow', tm, hints={'virtco:index': '0'}),
+            *self.create(1, 'grow', hints={'virtco:index': '1'}),
+            *self.create(1, 'grow', hints={'virtco:index': '2'})]
+        self.check_planned(servers)
+        # All traffic fits into one host, so nothing crosses the network,
+        # and the coflow is done as soon as the servers run.
+        self.assertEqual(1, len({server.host for server in servers}))
+        self.controller.wait_for(
+            lambda: self.controller.coflows()['grow']['state'] == 'done',
+            'grow is done')
+        self.nova.live_migrate(servers[2].uuid)
+        deadline = time.monotonic() + 30
+        while True:
+            moved = self.nova.get_server(servers[2].uuid)
+            if moved.status == 'ACTIVE' and moved.host != servers[2].host:
+                break
+            self.assertLess(time.monotonic(), deadline, moved)
+            time.sleep(0.1)
+        self.check_planned([moved])
+        self.controller.wait_for(
+            lambda: moved.host in json.dumps(
+                self.controller.coflows()['grow']['hosts']), 'move is seen')
+
+    def test_anti_affinity_is_planned(self):
+        group = self.nova.create_server_group('g', 'anti-affinity')
+        servers = self.create(4, 'apart', {
+            'pattern': 'ring', 'n': 4, 'size': '4GB'}, server_group=group)
+        self.check_planned(servers)
+        self.assertEqual(4, len({server.host for server in servers}))
+
+    def test_a_batch_that_runs_out_of_time(self):
+        """The first answer places them all; the controller hears later."""
+        def may_ask(client, request_id):
+            request = client._requests.get(request_id)
+            return request is None or not request.rows
+        self.stub_out('nova_filters.planclient.PlanClient.may_ask', may_ask)
+        servers = self.create(6, 'late', {
+            'pattern': 'all-to-all', 'n': 6, 'size': '6GB'})
+        self.controller.wait_for(
+            lambda: all(requests.get(
+                f'{self.controller.url}/v1/placements/{server.uuid}',
+                timeout=10).ok for server in servers), 'late news')
+        self.check_planned(servers)
+        self.controller.wait_for(
+            lambda: self.controller.coflows()['late']['state'] == 'active',
+            'late is active')
+
+    def test_kill_and_restart(self):
+        tm = {'pattern': 'ring', 'n': 2, 'size': '4GB'}
+        before = self.create(2, 'before', tm)
+        self.controller.kill()
+        during = self.create(2, 'during', tm)
+        self.assertEqual(2, len(during))
+        self.nova.delete(before)
+        self.controller.start()
+        # The notifications of the deletes have waited for it.
+        self.controller.wait_for(
+            lambda: self.controller.coflows().get('before', {}).get('state')
+            not in ('planned', 'active'), 'before is gone')
+
+        def planned_again():
+            (server, *_) = servers = self.create(2, 'after', tm)
+            found = requests.get(
+                self.controller.url + f'/v1/placements/{server.uuid}',
+                timeout=10)
+            if not found.ok:  # the breaker was still open
+                self.nova.delete(servers)
+            return found.ok
+        self.controller.wait_for(planned_again, 'planning goes on')
+        metrics = requests.get(self.controller.url + '/metrics',
+                               timeout=10).text
+        (line,) = [line for line in metrics.splitlines() if line.startswith(
+            'virtco_nova_unplanned_passes_total')]
+        self.assertGreaterEqual(float(line.split()[1]), 2)
+
+    def test_bad_hint_is_seen(self):
+        (server,) = self.create(1, 'bad', [[0, 'apples'], [0, 0]])
+        answer = self.controller.get(f'/v1/placements/{server.uuid}')
+        self.assertEqual('ignored', answer['status'])
+        self.assertIn('virtco:tm[0][1]', answer['why'])
+        events = json.dumps(self.controller.get('/v1/events'))
+        self.assertIn('virtco:tm[0][1]', events)
+        self.assertIn('virtco:tm[0][1]', self.stdlog.logger.output)

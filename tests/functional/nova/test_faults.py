@@ -1,0 +1,140 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Nova never suffers, whatever the controller or the tenant does."""
+
+from tests.functional.nova import base
+
+import socket
+import sys
+
+from nova import objects
+
+from tests.unit.nova_filters import scripted_controller
+from virtco.emulation import nova_client
+
+#: What all passes of one API request may cost, in seconds.
+WORST_CASE_S = 1.0
+
+
+class FaultTest(base.ScriptedTest):
+    """With the options as an operator gets them by default."""
+
+    hypervisors = {'h0': 20, 'h1': 20, 'h4': 20}
+    virtco_options = {}
+    notify_controller = False
+
+    def setUp(self):
+        super().setUp()
+        self.passes = self.record_passes()
+
+    def break_controller(self, mode):
+        """Point Nova at a fresh controller with this fault."""
+        if mode == 'down':
+            with socket.socket() as free:
+                free.bind(('127.0.0.1', 0))
+                port = free.getsockname()[1]
+            url = f'http://127.0.0.1:{port}'
+        else:
+            controller = scripted_controller.ScriptedController()
+            controller.mode = mode
+            controller.setUp()
+            self.addCleanup(controller.cleanUp)
+            url = controller.url
+        self.flags(controller_url=url, group='virtco')
+
+    def virtco_warnings(self):
+        return [line for line in self.stdlog.logger.output.splitlines()
+                if '[nova_filters.' in line and 'WARNING' in line]
+
+    def check(self, mode, n_vms):
+        """All ACTIVE, bounded latency, neutral weights, one warning."""
+        self.break_controller(mode)
+        self.passes.clear()
+        before = len(self.virtco_warnings())
+        servers = self.create(n_vms, mode.replace('_', '-'))
+        self.assertEqual(n_vms, len(servers))
+        self.assertGreaterEqual(len(self.passes), n_vms)
+        self.assertLess(sum(seconds for seconds, _ in self.passes),
+                        WORST_CASE_S, mode)
+        self.assertEqual({0.0}, {weight for _, weights in self.passes
+                                 for weight in weights})
+        self.assertEqual(1, len(self.virtco_warnings()) - before, mode)
+
+    def test_large_batch_and_no_answer(self):
+        self.check('hang', 10)
+
+    def test_no_answer(self):
+        for mode in ('down', 'drip', 'drip_body', 'close'):
+            with self.subTest(mode):
+                self.check(mode, 2)
+
+    def test_bad_answer(self):
+        for mode in ('error', 'refusal', 'garbage', 'wrong_shape'):
+            with self.subTest(mode):
+                self.check(mode, 2)
+
+    def test_broken_database_for_metadata(self):
+        """The query for metadata fails; the hint still holds."""
+        read = objects.BuildRequest.get_by_instance_uuid
+
+        def fail(*args):
+            if sys._getframe(1).f_globals['__name__'].startswith('nova_f'):
+                raise RuntimeError('no such table')
+            return read(*args[-2:])
+
+        self.stub_out('nova_filters.metadata_query.has_virtco_keys', fail)
+        self.stub_out('nova.objects.BuildRequest.get_by_instance_uuid', fail)
+        (plain,) = self.nova.wait_active(self.nova.create_group('p', 1, {}))
+        self.assertEqual([], self.controller.calls)
+        self.plan = {0: 'h4'}
+        self.assertEqual('h4', self.create()[0].host)
+        self.assertIsNotNone(plain.host)
+        self.assertEqual(2, self.stdlog.logger.output.count('no such table'))
+
+
+class BadHintTest(base.ScriptedTest):
+    hypervisors = {'h0': 20, 'h1': 20, 'h4': 20}
+    virtco_options = {}
+    notify_controller = False
+    BAD = {'virtco:tm': '[[0, "5 apples"], [0, 0]]'}
+
+    def test_ignored_by_default(self):
+        """The controller says what is wrong, once in Nova's log."""
+        self.controller.plan = lambda body, uuid: {
+            **scripted_controller.neutral(), 'status': 'ignored',
+            'why': 'Hint virtco:tm[0][1]: apples'}
+        servers = self.create(3, hints=self.BAD)
+        self.assertEqual(3, len(servers))
+        self.assertEqual(1, self.stdlog.logger.output.count('apples'))
+        # Two --hint of one key: for the controller to judge.
+        self.controller.calls.clear()
+        self.create(hints={'virtco:coflow': ['a', 'b']})
+        self.assertEqual(['a', 'b'], self.controller.calls[0][1]['hints'][
+            'virtco:coflow'])
+
+    def test_rejected(self):
+        self.flags(on_bad_hint='reject', group='virtco')
+        servers = self.nova.create_group(
+            'bad', 2, {'virtco:coflow': 'a', **self.BAD})
+        for server in servers:
+            fault = self.wait_status(server.uuid, 'ERROR').fault
+            self.assertIn('No valid host', fault)
+        self.assertEqual([], self.controller.calls)
+        self.assertIn('virtco:tm[0][1]', self.stdlog.logger.output)
+        self.assertIn('720MB', self.stdlog.logger.output)
+        self.plan = {0: 'h1', 1: 'h1'}
+        self.assertEqual({'h1'}, {s.host for s in self.create(2)})
+        self.nova.wait_active(self.nova.create_group('plain', 1, {}))
+        with self.assertRaises(nova_client.NovaError):
+            self.nova.wait_active(self.nova.create_group(
+                'meta', 1, {}, metadata={'virtco:coflow': 'a', **self.BAD}))

@@ -1,0 +1,121 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The process that the emulated datacentre starts."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import requests
+
+from tests.unit.nova_filters import scripted_controller
+from virtco.emulation import nova_client
+
+
+@pytest.fixture
+def controller():
+    with scripted_controller.ScriptedController(
+            lambda body, uuid: scripted_controller.planned(
+                ['h1', 'h0'], uuid)) as fixture:
+        yield fixture
+
+
+class Stack:
+    def __init__(self, path, stdin=subprocess.DEVNULL, **config):
+        path.write_text(json.dumps(config))
+        self.process = subprocess.Popen(
+            [sys.executable, '-m', 'virtco.emulation.nova_stack',
+             '--config', str(path)],
+            stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True)
+
+    def ready(self):
+        line = json.loads(self.process.stdout.readline())
+        assert line['ready'] is True
+        assert line['image'] == nova_client.IMAGE
+        return line['url']
+
+    def ended(self):
+        """Exit code and standard error, at most 30 s from now."""
+        _out, error = self.process.communicate(timeout=30)
+        return self.process.returncode, error
+
+
+def test_a_tenant_and_a_signal(controller, tmp_path):
+    log = tmp_path / 'nova.log'
+    start = time.monotonic()
+    stack = Stack(tmp_path / 'c.json', hosts={'h0': 2, 'h1': 3},
+                  controller_url=controller.url, listen='127.0.0.2',
+                  flavors={'slot1': 1, 'big': 2}, log_file=str(log),
+                  virtco={'breaker_reset_s': 1.0})
+    try:
+        url = stack.ready()
+        assert url.startswith('http://127.0.0.2:')
+        assert time.monotonic() - start < 60
+        alice = nova_client.NovaClient(url, project_id='a' * 32)
+        bob = nova_client.NovaClient(url, project_id='b' * 32)
+        servers = alice.wait_active(alice.create_group(
+            'a', 2, {'virtco:coflow': 'a', 'virtco:tm': '[[0,1],[1,0]]'}))
+        assert [(s.name, s.row, s.host) for s in servers] == [
+            ('a-1', 0, 'h1'), ('a-2', 1, 'h1')]
+        assert {body['project_id'] for _uuid, body in controller.calls} == {
+            'a' * 32}
+        assert bob.list_servers() == []
+        # One slot is left on h1 and two on h0.
+        (big,) = bob.wait_active(bob.create_group('b', 1, {}, flavor='big'))
+        assert big.host == 'h0'
+        with pytest.raises(nova_client.NovaError, match='No valid host'):
+            bob.wait_active(bob.create_group('c', 2, {}))
+        with pytest.raises(nova_client.NovaError, match='HTTP 404'):
+            bob.get_server(nova_client.IMAGE)
+        # What any client of Nova sends, without our headers.
+        versions = requests.get(url.rsplit('/', 1)[0], timeout=10).json()
+        assert versions['versions']
+        alice.delete(servers)
+        assert alice.list_servers() == []
+        deadline = time.monotonic() + 20
+        while not any(body['event_type'] == 'instance.delete.end'
+                      for body in controller.notifications):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        stack.process.send_signal(signal.SIGTERM)
+        code, error = stack.ended()
+    assert code == 0, error
+    assert 'nova.scheduler' in log.read_text()
+
+
+def test_it_ends_with_its_parent(tmp_path):
+    """And runs without virtco when there is no controller."""
+    read, write = os.pipe()
+    stack = Stack(tmp_path / 'c.json', stdin=read, hosts={'h0': 1})
+    os.close(read)
+    try:
+        nova = nova_client.NovaClient(stack.ready())
+        (server,) = nova.wait_active(nova.create_group(
+            'a', 1, {'virtco:coflow': 'a'}))
+        assert server.host == 'h0'
+    finally:
+        os.close(write)
+        code, error = stack.ended()
+    assert code == 0, error
+
+
+def test_a_bad_configuration_says_so(tmp_path):
+    stack = Stack(tmp_path / 'c.json', hosts={'h0': 1}, colour='red')
+    code, error = stack.ended()
+    assert code == 2 and 'colour' in error

@@ -1,0 +1,94 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Nothing heavy gets into Nova's process, and nothing happens at import."""
+
+import json
+import subprocess
+import sys
+
+from oslo_config import cfg
+import pytest
+
+from nova_filters import conf as virtco_conf
+
+HEAVY = {'numpy', 'scipy', 'numba', 'pulp', 'matplotlib', 'rich', 'falcon',
+         'alembic', 'sqlalchemy', 'eventlet', 'pyroute2', 'jsonschema',
+         'oslo_db', 'waitress', 'prometheus_client'}
+OWN = {'virtco', 'virtco.exception', 'virtco.hints', 'virtco.hint_matrix',
+       'virtco.hint_patterns', 'virtco.units', 'virtco.model',
+       'virtco.model.coflow'}
+SCRIPT = '''
+import json, os, sys
+os.environ['OS_NOVA_DISABLE_EVENTLET_PATCHING'] = '1'
+{before}
+before = set(sys.modules)
+{imports}
+print(json.dumps(sorted(set(sys.modules) - before)))
+'''
+
+
+def new_modules(imports, before=''):
+    done = subprocess.run(
+        [sys.executable, '-W', 'ignore', '-c',
+         SCRIPT.format(imports=imports, before=before)],
+        capture_output=True, text=True, timeout=120, check=True)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize('module', [
+    'conf', 'connection', 'planclient', 'request', 'recent', 'sender'])
+def test_what_does_not_need_nova(module):
+    found = new_modules(f'import nova_filters.{module}')
+    assert not HEAVY & {name.split('.')[0] for name in found}
+    assert not any(name == 'nova' or name.startswith('nova.')
+                   for name in found)
+    assert {name for name in found if name.split('.')[0] == 'virtco'} <= OWN
+
+
+def test_what_the_scheduler_loads():
+    """Beyond what nova-scheduler has loaded by itself."""
+    found = new_modules(
+        'import nova_filters.coflow_filter, nova_filters.coflow_weigher, '
+        'nova_filters.metadata_query, nova_filters.notifier',
+        'import nova.scheduler.manager, nova.scheduler.host_manager')
+    assert not HEAVY & {name.split('.')[0] for name in found}
+    assert {name for name in found if name.split('.')[0] == 'virtco'} <= OWN
+
+
+def test_no_option_is_registered_at_import():
+    new_modules('''
+import nova_filters.coflow_filter, nova_filters.coflow_weigher
+import nova_filters.notifier, nova.conf
+assert 'virtco' not in nova.conf.CONF
+nova_filters.coflow_weigher.CoflowWeigher()
+nova_filters.coflow_weigher.CoflowWeigher()
+nova_filters.coflow_filter.CoflowFilter()
+assert nova.conf.CONF.virtco.timeout_ms == 800
+''')
+
+
+@pytest.mark.parametrize('name, value', [
+    ('on_bad_hint', 'explode'), ('timeout_ms', 0), ('timeout_ms', 'soon'),
+    ('controller_url', 'ftp://h'), ('weight_multiplier', -1),
+    ('read_metadata', 'maybe')])
+def test_options_are_checked(name, value):
+    conf = cfg.ConfigOpts()
+    virtco_conf.register_opts(conf)
+    conf([])
+    with pytest.raises(ValueError):
+        conf.set_override(name, value, group='virtco')
+
+
+def test_every_option_says_what_it_means():
+    for opt in virtco_conf.OPTS:
+        assert opt.help and len(opt.help.strip()) > 60, opt.name

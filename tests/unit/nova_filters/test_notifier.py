@@ -1,0 +1,107 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The notification driver, as oslo.messaging loads it."""
+
+import time
+
+from oslo_config import cfg
+import oslo_messaging
+import pytest
+
+from nova_filters import conf as virtco_conf
+from nova_filters import connection
+from nova_filters import sender
+from tests.unit.nova_filters import scripted_controller
+
+PAYLOAD = {'nova_object.name': 'InstanceCreatePayload',
+           'nova_object.data': {'uuid': 'u', 'host': 'h1'}}
+
+
+@pytest.fixture
+def controller():
+    with scripted_controller.ScriptedController() as fixture:
+        yield fixture
+
+
+def make_conf(url):
+    conf = cfg.ConfigOpts()
+    virtco_conf.register_opts(conf)
+    conf([])
+    conf.set_override('controller_url', url, group='virtco')
+    return conf
+
+
+def received(controller, n_messages):
+    deadline = time.monotonic() + 15
+    while len(controller.notifications) < n_messages:
+        assert time.monotonic() < deadline, controller.notifications
+        time.sleep(0.01)
+    return [body['event_type'] for body in controller.notifications]
+
+
+def test_versioned_instance_notifications_arrive_in_order(controller):
+    conf = make_conf(controller.url)
+    notifier = oslo_messaging.Notifier(
+        oslo_messaging.get_notification_transport(conf, url='fake://'),
+        'nova-compute:h1', driver='virtco_http',
+        topics=['versioned_notifications'])
+    notifier.info({}, 'instance.create.start', PAYLOAD)
+    notifier.info({}, 'compute.instance.create.end', {'legacy': 1})
+    notifier.info({}, 'service.update', PAYLOAD)
+    notifier.error({}, 'compute_task.build_instances.error', PAYLOAD)
+    for _ in range(50):
+        notifier.info({}, 'instance.create.end', PAYLOAD)
+    assert received(controller, 52) == (
+        ['instance.create.start', 'compute_task.build_instances.error']
+        + ['instance.create.end'] * 50)
+    assert controller.notifications[0]['payload'] == PAYLOAD
+
+
+def test_nobody_waits_and_the_latest_are_kept(controller, caplog):
+    link = connection.Connection(make_conf(controller.url))
+    queue = sender.Sender(link, queue_size=3, timeout_s=0.2)
+    controller.mode = 'hang'
+    start = time.monotonic()
+    for number in range(20):
+        queue.put('POST', '/v1/notifications', {'event_type': str(number)})
+    assert time.monotonic() - start < 0.2
+    assert 'lost' in caplog.text
+    controller.mode = 'plan'
+    assert received(controller, 3)[-3:] == ['17', '18', '19']
+    queue.stop()
+
+
+@pytest.mark.parametrize('mode, again', [
+    ('error', True), ('close', True), ('refusal', False)])
+def test_what_is_tried_again(controller, mode, again):
+    link = connection.Connection(make_conf(controller.url))
+    queue = sender.Sender(link, queue_size=9, timeout_s=5.0)
+    controller.mode = mode
+    queue.put('PUT', '/v1/placements/first', {})
+    deadline = time.monotonic() + 10
+    while not controller.calls and time.monotonic() < deadline:
+        time.sleep(0.01)
+    controller.mode = 'plan'
+    queue.put('POST', '/v1/notifications', {'event_type': 'second'})
+    received(controller, 1)
+    attempts = [uuid for uuid, _body in controller.calls]
+    assert (len(attempts) > 1) == again, attempts
+
+
+def test_old_news_is_no_news(controller):
+    link = connection.Connection(make_conf(controller.url))
+    queue = sender.Sender(link, queue_size=9, timeout_s=5.0)
+    queue.put('PUT', '/v1/placements/old', {}, max_age_s=-1.0)
+    queue.put('POST', '/v1/notifications', {'event_type': 'new'})
+    assert received(controller, 1) == ['new']
+    assert controller.calls == []

@@ -1,0 +1,255 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the client promises Nova, against a real socket."""
+
+import socket
+import threading
+import time
+
+from oslo_config import cfg
+import pytest
+
+from nova_filters import conf as virtco_conf
+from nova_filters import planclient
+from tests.unit.nova_filters import scripted_controller
+
+FAULTS = ['hang', 'drip', 'drip_body', 'endless', 'garbage', 'wrong_shape',
+          'deep', 'error', 'refusal', 'close']
+
+
+@pytest.fixture
+def controller():
+    with scripted_controller.ScriptedController() as fixture:
+        yield fixture
+
+
+def make_client(url, **options):
+    conf = cfg.ConfigOpts()
+    virtco_conf.register_opts(conf)
+    conf([])
+    options = {'controller_url': url, 'timeout_ms': 300,
+               'request_budget_ms': 600, **options}
+    for name, value in options.items():
+        conf.set_override(name, value, group='virtco')
+    return planclient.get_client(conf)
+
+
+def place(client, uuid, body, request_id):
+    body = {'hints': {}, 'metadata': {}, 'hosts': [], **body}
+    return client.place(uuid, body, request_id, time.monotonic())
+
+
+def closed_port():
+    with socket.socket() as free:
+        free.bind(('127.0.0.1', 0))
+        return free.getsockname()[1]
+
+
+def test_a_plan_comes_through(controller):
+    controller.plan = lambda body, uuid: scripted_controller.planned(
+        ['h1', 'h0'], uuid)
+    answer = place(make_client(controller.url), 'u-1', {'x': 1}, 'req-1')
+    assert answer['hosts'][0]['host'] == 'h1'
+    (uuid, body), = controller.calls
+    assert (uuid, body['x']) == ('u-1', 1)
+
+
+def test_the_same_options_share_one_client(controller):
+    client = make_client(controller.url)
+    assert make_client(controller.url) is client
+    assert make_client(controller.url, timeout_ms=301) is not client
+
+
+@pytest.mark.parametrize('mode', FAULTS)
+def test_no_fault_gets_through_or_lasts(controller, mode, caplog):
+    controller.mode = mode
+    client = make_client(controller.url)
+    start = time.monotonic()
+    for _ in range(19):
+        assert place(client, 'u-1', {}, 'req-1') is None
+    # 0.6 s is the budget; the rest is room for a busy machine.
+    assert time.monotonic() - start < 1.6
+    warnings = [record for record in caplog.records
+                if record.name.startswith('nova_filters')]
+    assert [record.levelname for record in warnings] == ['WARNING']
+    if mode == 'refusal':
+        assert 'flavor.vcpus' in warnings[0].getMessage()
+
+
+@pytest.mark.parametrize('url', [
+    'http://127.0.0.1:{port}', 'http://no-such-host.invalid:1'])
+def test_nobody_there(url, caplog):
+    client = make_client(url.format(port=closed_port()))
+    for _ in range(19):
+        assert place(client, 'u-1', {}, 'req-1') is None
+    assert len([record for record in caplog.records if record.name ==
+                'nova_filters.planclient']) == 1
+
+
+def test_an_unanswered_call_spares_the_next_ones(controller):
+    controller.mode = 'hang'
+    client = make_client(controller.url)
+    for number in range(5):
+        place(client, 'u', {}, f'req-{number}')
+    assert len(controller.calls) == 1
+
+
+def test_passes_without_a_plan_are_counted(controller):
+    """The controller's metric is told when it is back."""
+    controller.mode = 'close'
+    client = make_client(controller.url, breaker_reset_s=0.0)
+    place(client, 'u', {}, 'req-1')
+    client.recall('u-2', 'req-1', list)
+    controller.mode = 'plan'
+    controller.calls.clear()
+    place(client, 'u', {}, 'req-2')
+    place(client, 'u', {}, 'req-2')
+    assert [body['unplanned_passes'] for _uuid, body in
+            controller.calls] == [2, 0]
+
+
+def test_a_used_up_budget_is_said_once(controller, caplog):
+    client = make_client(controller.url)
+    place(client, 'u', {}, 'req-1')
+    client._request('req-1').spent_s = 1e9
+    for _ in range(3):
+        assert client.recall('u-2', 'req-1', list) is None
+    assert caplog.text.count('used up') == 1
+
+
+def test_one_trial_after_the_pause_and_recovery(controller, caplog):
+    controller.mode = 'close'
+    client = make_client(controller.url, breaker_reset_s=0.0)
+    assert place(client, 'u', {}, 'req-1') is None
+    controller.mode = 'plan'
+    caplog.set_level('INFO', 'nova_filters')
+    assert place(client, 'u', {}, 'req-2')['status'] == 'neutral'
+    assert 'answers again' in caplog.text
+
+
+def test_half_open_lets_one_call_through():
+    now = [0.0]
+    breaker = planclient.Breaker(10.0, clock=lambda: now[0])
+    assert breaker.allow() and breaker.failed() and not breaker.failed()
+    assert not breaker.allow()
+    now[0] = 10.0
+    assert breaker.allow() and not breaker.allow()
+    breaker.undecided()
+    assert breaker.allow()
+    breaker.failed()
+    now[0] = 19.0
+    assert not breaker.allow()
+    now[0] = 20.0
+    assert breaker.allow() and breaker.succeeded() and breaker.allow()
+
+
+def test_the_budget_is_per_request(controller):
+    def slow(body, uuid):
+        controller.released.wait(0.2)
+        return scripted_controller.planned(['h0'])
+    controller.plan = slow
+    client = make_client(controller.url, timeout_ms=5000,
+                         request_budget_ms=500)
+    start = time.monotonic()
+    answers = [place(client, 'u', {}, 'req-1') for _ in range(10)]
+    assert answers[0] is not None and answers[-1] is None
+    assert time.monotonic() - start < 1.5
+    # A request that ran out of its own time says nothing of the controller.
+    assert place(client, 'u', {}, 'req-2') is not None
+
+
+def late_calls(controller, n_calls):
+    deadline = time.monotonic() + 10
+    while len(controller.calls) < n_calls:
+        assert time.monotonic() < deadline, controller.calls
+        time.sleep(0.01)
+    return controller.calls
+
+
+def planning_rows(controller, row=0):
+    controller.plan = lambda body, uuid: {
+        **scripted_controller.planned(['h9'], uuid), 'row': row,
+        'rows': {str(row): f'h{row}' for row in range(4)}}
+
+
+def test_a_plan_in_hand_outlives_the_budget(controller):
+    planning_rows(controller)
+    client = make_client(controller.url)
+    assert place(client, 'u-0', {'k': 7}, 'req-1')['hosts'][0][
+        'host'] == 'h9'
+    client._request('req-1').spent_s = 1e9
+    assert not client.may_ask('req-1') and client.may_ask('req-2')
+    for row in (1, 2, 2):
+        answer = client.recall(f'u-{row}', 'req-1',
+                               lambda: [{'host': 'h1'}])
+        assert answer['hosts'] == [{'host': f'h{row}'}]
+    assert client.recall('u-3', 'req-2', list) is None
+    # The controller hears of them afterwards, in order.
+    calls = late_calls(controller, 4)
+    assert [(uuid, body.get('launch_index'), body['k'], body['hosts'])
+            for uuid, body in calls[1:]] == [
+        (f'u-{row}', row, 7, [{'host': 'h1'}]) for row in (1, 2, 2)]
+
+
+def test_a_plan_in_hand_outlives_the_controller(controller):
+    planning_rows(controller)
+    client = make_client(controller.url)
+    place(client, 'u-0', {}, 'req-1')
+    controller.mode = 'close'
+    answer = place(client, 'u-1', {}, 'req-1')
+    assert answer['hosts'] == [{'host': 'h1'}]
+    assert place(client, 'u-9', {}, 'req-2') is None
+    controller.mode = 'plan'
+    late_calls(controller, 4)
+
+
+@pytest.mark.parametrize('row, hints', [
+    (2, {}), (0, {'virtco:index': '0'})])
+def test_no_plan_in_hand_when_rows_are_not_those_of_the_batch(
+        controller, row, hints):
+    planning_rows(controller, row)
+    client = make_client(controller.url)
+    place(client, 'u-0', {'hints': hints}, 'req-1')
+    assert client.recall('u-1', 'req-1', list) is None
+
+
+def test_a_restarted_controller_costs_nothing():
+    """The kept connection is dead, the next one is not."""
+    with scripted_controller.ScriptedController() as first:
+        client = make_client(first.url, timeout_ms=5000,
+                             request_budget_ms=5000)
+        first.mode = 'close'
+        assert place(client, 'u', {}, 'req-1') is None
+        # One attempt and one more on a fresh connection.
+        assert len(first.calls) == 2
+
+
+def test_many_threads(controller):
+    controller.plan = lambda body, uuid: scripted_controller.planned([uuid])
+    client = make_client(controller.url, timeout_ms=20_000,
+                         request_budget_ms=20_000)
+    wrong = []
+
+    def ask(number):
+        for turn in range(5):
+            uuid = f'{number}-{turn}'
+            answer = place(client, uuid, {}, uuid)
+            if answer is None or answer['hosts'][0]['host'] != uuid:
+                wrong.append((uuid, answer))
+
+    threads = [threading.Thread(target=ask, args=(n,)) for n in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == [] and len(controller.calls) == 80

@@ -1,0 +1,152 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the controller is told, without Nova."""
+
+import sys
+import types
+
+from oslo_config import cfg
+import pytest
+
+from nova_filters import conf as virtco_conf
+from nova_filters import recent
+from nova_filters import request
+
+
+class Object:
+    """Like an object of Nova's: ``in`` tells whether a field is set."""
+
+    def __init__(self, **fields):
+        self.__dict__.update(fields)
+
+    def __contains__(self, name):
+        return name in self.__dict__
+
+
+@pytest.fixture
+def conf():
+    found = cfg.ConfigOpts()
+    virtco_conf.register_opts(found)
+    found([])
+    return found
+
+
+@pytest.fixture
+def queries(monkeypatch):
+    """Instances asked about; ``answer`` is what the database says."""
+    asked = types.SimpleNamespace(uuids=[], answer=False)
+    module = types.ModuleType('metadata_query')
+
+    def has_virtco_keys(_context, uuid):
+        asked.uuids.append(uuid)
+        if isinstance(asked.answer, Exception):
+            raise asked.answer
+        return asked.answer
+
+    module.has_virtco_keys = has_virtco_keys
+    monkeypatch.setitem(sys.modules, 'nova_filters.metadata_query', module)
+    import nova_filters
+    monkeypatch.setattr(nova_filters, 'metadata_query', module,
+                        raising=False)
+    monkeypatch.setattr(request, '_without_metadata', recent.Recent())
+    return asked
+
+
+def make_spec(**fields):
+    return Object(**{
+        'project_id': 'p', 'user_id': 'u', 'instance_uuid': 'i-1',
+        'num_instances': 1, 'scheduler_hints': {},
+        '_context': Object(request_id='req-1'),
+        'flavor': Object(vcpus=2, memory_mb=512, root_gb=10, ephemeral_gb=5,
+                         swap=1024), **fields})
+
+
+def make_host(**fields):
+    return Object(**{
+        'host': 'h1', 'nodename': 'n1', 'vcpus_total': 8, 'vcpus_used': 3,
+        'cpu_allocation_ratio': 4.0, 'total_usable_ram_mb': 1000,
+        'free_ram_mb': 100, 'ram_allocation_ratio': 1.5,
+        'total_usable_disk_gb': 100, 'disk_mb_used': 10 * 1024,
+        'disk_allocation_ratio': None, 'free_disk_mb': 0, **fields})
+
+
+def test_capacity_counts_overcommitment():
+    body = request.build(make_spec(), [make_host()], {}, {}, None)
+    assert body['flavor'] == {'vcpus': 2, 'memory_mb': 512, 'disk_gb': 16}
+    assert body['hosts'] == [{'host': 'h1', 'node': 'n1', 'free': {
+        'vcpus': 29, 'memory_mb': 600, 'disk_gb': 90}}]
+
+
+def test_a_full_host_has_nothing_left_and_a_volume_no_root_disk():
+    body = request.build(
+        make_spec(is_bfv=True),
+        [make_host(free_ram_mb=-9000, vcpus_used=99, disk_mb_used=1e9)],
+        {}, {}, None)
+    assert body['flavor']['disk_gb'] == 6
+    assert set(body['hosts'][0]['free'].values()) == {0}
+
+
+@pytest.mark.parametrize('group, expected', [
+    (None, None), (Object(policy=None), None),
+    (Object(policy='anti-affinity', members=['i'], hosts=['h2', 'h1'],
+            rules={'max_server_per_host': '3'}),
+     {'policy': 'anti-affinity', 'members': ['i'], 'hosts': ['h1', 'h2'],
+      'max_per_host': 3}),
+    (Object(policy='affinity', members=None, hosts=None),
+     {'policy': 'affinity', 'members': [], 'hosts': [],
+      'max_per_host': 1})])
+def test_server_group(group, expected):
+    body = request.build(make_spec(instance_group=group), [], {}, {}, None)
+    assert body['server_group'] == expected
+
+
+def test_the_instance_adds_what_the_request_lacks():
+    instance = Object(display_name='a-2', reservation_id='r-1',
+                      launch_index=1)
+    body = request.build(make_spec(), [], {'virtco:coflow': 'a'}, {},
+                         instance)
+    assert (body['display_name'], body['reservation_id'],
+            body['launch_index']) == ('a-2', 'r-1', 1)
+
+
+def test_one_query_per_request_without_hint(conf, queries):
+    for number in range(19):
+        spec = make_spec(instance_uuid=f'i-{number}',
+                         scheduler_hints={'same_host': ['x']})
+        assert request.read_hints(spec, conf) == ({}, {}, None)
+    assert queries.uuids == ['i-0']
+    request.read_hints(make_spec(_context=Object(request_id='req-2')), conf)
+    assert len(queries.uuids) == 2
+
+
+def test_no_query_when_metadata_does_not_count(conf, queries):
+    conf.set_override('read_metadata', False, group='virtco')
+    assert request.read_hints(make_spec(), conf) == ({}, {}, None)
+    assert queries.uuids == []
+
+
+def test_a_broken_query_is_no_hint(conf, queries, caplog):
+    queries.answer = RuntimeError('database is away')
+    assert request.read_hints(make_spec(), conf) == ({}, {}, None)
+    assert 'database is away' in caplog.text
+
+
+def test_hints_and_metadata_hold_our_keys_only(conf, queries, monkeypatch):
+    monkeypatch.setattr(request, '_read_instance', lambda spec: Object(
+        metadata={'role': 'x', 'virtco:index': '3'}))
+    spec = make_spec(scheduler_hints={'virtco:coflow': ['a'],
+                                      'group': ['g']})
+    found, metadata, _instance = request.read_hints(spec, conf)
+    assert (found, metadata) == ({'virtco:coflow': 'a'},
+                                 {'virtco:index': '3'})
+    assert queries.uuids == []
