@@ -1,0 +1,137 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The demo's workloads, and what the models expect of them."""
+
+import pytest
+
+from virtco.emulation import prediction
+from virtco.emulation import results
+from virtco.emulation import runner
+from virtco.emulation import scenario
+from virtco.emulation import testbed
+from virtco import hints
+
+RATE_BPS = 100e6
+
+
+def _rates(n_hosts):
+    return dict.fromkeys(testbed.host_names(n_hosts), RATE_BPS)
+
+
+def test_fig1_has_the_papers_flows():
+    workload = scenario.fig1(RATE_BPS, slots=7, unit_s=2.0)
+    (group,) = workload.groups
+    unit = round(RATE_BPS * scenario.PAYLOAD_FRACTION / 8 * 2.0)
+    flows = [{(f.src, f.dst): f.size_bytes / unit for f in coflow.flows}
+             for coflow in group.coflows]
+    assert flows == [{(0, 1): 5, (1, 2): 1, (2, 0): 2},
+                     {(1, 2): 1, (2, 1): 2}]
+    ports = [coflow.dst_port for coflow in group.coflows]
+    assert len(set(ports)) == 2 and None not in ports
+    # A host holds two of the VMs, not three.
+    assert 2 * group.vm_slots <= 7 < 3 * group.vm_slots
+
+
+def test_fig1_simulated_gives_the_papers_averages():
+    workload = scenario.fig1(RATE_BPS, slots=2)
+    done = [runner.run_simulated(workload, scheme, _rates(3), 2, seed=0)
+            for scheme in workload.schemes]
+    means = [scheme.mean_measured_s / workload.unit_s for scheme in done]
+    # All but what is left to traffic that is no coflow.
+    share = 1 - prediction.DEFAULT_SHARE
+    assert means == pytest.approx([mean / share for mean in (4.5, 3.0, 2.5)],
+                                  rel=1e-3)
+    predicted = [scheme.mean_predicted_s for scheme in done]
+    assert predicted == pytest.approx(
+        [scheme.mean_measured_s for scheme in done], rel=1e-6)
+
+
+@pytest.mark.parametrize('n_hosts', [3, 4, 6, 12, 18])
+@pytest.mark.parametrize('seed', [0, 7])
+def test_mix_fits_and_has_the_load_asked_for(n_hosts, seed):
+    workload = scenario.mix(n_hosts, RATE_BPS, seed, load_s=5.0)
+    assert len(workload.groups) == 6
+    n_vms = [group.n_vms for group in workload.groups]
+    slots = scenario.slots_per_host(n_hosts)
+    assert sum(n_vms) <= slots * n_hosts
+    if n_hosts == 18:
+        assert n_vms == [10, 20, 40, 10, 20, 40]
+    total = sum(group.coflows[0].size_bytes for group in workload.groups)
+    assert total * 8 / (n_hosts * scenario.goodput_bps(RATE_BPS)) == (
+        pytest.approx(5.0, rel=1e-4))
+    for group in workload.groups:
+        for flow in group.coflows[0].flows:
+            assert flow.size_bytes == int(flow.size_bytes) >= 1
+    assert scenario.mix(n_hosts, RATE_BPS, seed, load_s=5.0) == workload
+
+
+@pytest.mark.parametrize('n_hosts', [6, 18])
+def test_mix_fits_into_what_nova_carries_as_hints(n_hosts):
+    for group in scenario.mix(n_hosts, 1e9, 0).groups:
+        text = hints.encode(hints.Hint(group.name, group.coflows,
+                                       n_vms=group.n_vms))
+        found = hints.parse(text)
+        assert found.coflows[0].flows == group.coflows[0].flows
+
+
+def test_mix_simulated_keeps_the_capacities_and_the_order_of_schemes():
+    workload = scenario.mix(6, RATE_BPS, seed=0)
+    slots = scenario.slots_per_host(6)
+    done = [runner.run_simulated(workload, scheme, _rates(6), slots, seed=0)
+            for scheme in workload.schemes]
+    for scheme in done:
+        used = [host for hosts in scheme.hosts.values() for host in hosts]
+        assert max(used.count(host) for host in set(used)) <= slots
+    baseline, traffic_aware, virtco = [s.mean_measured_s for s in done]
+    assert virtco <= traffic_aware * 1.02 < baseline
+
+
+def test_plans_avoid_a_slow_host_in_the_simulator():
+    rates = _rates(6)
+    rates['h1'] /= 2
+    workload = scenario.fig1(RATE_BPS, scenario.slots_per_host(6))
+    done = runner.run_simulated(workload, workload.schemes[-1], rates,
+                                scenario.slots_per_host(6), seed=0)
+    assert 'h1' not in done.hosts['fig1']
+    assert done.uplink_bytes['h1'] == (0, 0)
+    loads = done.uplink_bytes.values()
+    unit = workload.groups[0].coflows[0].flows[1].size_bytes
+    assert sorted(loads, reverse=True)[:2] == [(5 * unit, 2 * unit),
+                                               (2 * unit, 5 * unit)]
+
+
+def test_flows_between_hosts_are_added_up_and_others_left_out():
+    coflow = scenario.fig1(RATE_BPS, 2, unit_s=1.0).groups[0].coflows[0]
+    unit = coflow.flows[1].size_bytes
+    placed = prediction.Placed(coflow, ('a', 'b', 'b'))
+    assert placed.between_hosts() == {
+        ('a', 'b'): (5 * unit, 1), ('b', 'a'): (2 * unit, 1)}
+    assert prediction.Placed(coflow, ('a', 'a', 'a')).between_hosts() == {}
+    assert prediction.simulate(
+        [prediction.Placed(coflow, ('a', 'a', 'a'))], {'a': 1e6},
+        'mrtf') == [0.0]
+
+
+def test_schemes_speak_the_controllers_language():
+    for scheme in (*scenario.FIG1_SCHEMES, scenario.BASELINE,
+                   scenario.SEBF_TA, scenario.VIRTCO):
+        assert scheme.settings() == {
+            'planner': scheme.planner, 'order': scheme.order,
+            'objective': 'online', 'ceil': 'rate'}
+
+
+def test_relative_speed_up_is_the_papers():
+    assert results.relative_speed_up(100, 80) == pytest.approx(0.2)
+    assert results.relative_speed_up(80, 100) == pytest.approx(-0.25)
+    assert results.relative_speed_up(0, 0) == 0
+    assert results.ratio_error([1.1, 2.0], [1.0, 2.0]) == pytest.approx(0.1)

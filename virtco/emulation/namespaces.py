@@ -1,0 +1,201 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Network namespaces of one run: names, threads inside them, clean-up.
+
+Every name starts with ``virtco-emu-<run>-``, so that what a run left behind
+can be told from anything else on the machine. A run's owner is written to
+``RUNS_DIR``; namespaces whose owner is gone are stale.
+"""
+
+import collections.abc
+import concurrent.futures
+import ctypes
+import os
+import pathlib
+import re
+import secrets
+import shutil
+import signal
+import socket
+import time
+import typing
+
+import psutil
+import pyroute2
+from pyroute2 import netns
+
+PREFIX = 'virtco-emu'
+RUNS_DIR = pathlib.Path('/run/virtco-emulate')
+_NETNS_DIR = pathlib.Path('/run/netns')
+_CLONE_NEWNET = 0x40000000
+_NAME = re.compile(rf'^{PREFIX}-([0-9a-f]{{6}})-[a-z0-9]+$')
+
+T = typing.TypeVar('T')
+
+
+def new_run() -> str:
+    """Claim a run id for this process; :func:`release` gives it back."""
+    RUNS_DIR.mkdir(parents=True, exist_ok=True, mode=0o755)
+    run = secrets.token_hex(3)
+    # Nobody may see the directory without its owner: it would look stale.
+    fresh = RUNS_DIR / f'.{run}'
+    fresh.mkdir(mode=0o700)
+    (fresh / 'owner').write_text(f'{os.getpid()} {_started(os.getpid())}\n')
+    fresh.rename(run_dir(run))
+    return run
+
+
+def run_dir(run: str) -> pathlib.Path:
+    return RUNS_DIR / run
+
+
+def name(run: str, role: str) -> str:
+    return f'{PREFIX}-{run}-{role}'
+
+
+def create(namespace: str) -> None:
+    """Make it in a thread of its own.
+
+    pyroute2 would fork, and the child would inherit this process's signal
+    handlers and with them its clean-up.
+    """
+    def make() -> None:
+        if ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNET):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), namespace)
+        netns.attach(namespace, 'thread-self')
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        pool.submit(make).result()
+
+
+def netlink(namespace: str) -> pyroute2.IPRoute:
+    """A netlink connection into a namespace, made without a fork."""
+    made = call(namespace, lambda: socket.socket(
+        socket.AF_NETLINK, socket.SOCK_DGRAM, socket.NETLINK_ROUTE))
+    return pyroute2.IPRoute(fileno=made.detach())
+
+
+def remove(namespace: str) -> None:
+    """Remove it; its interfaces go with it. Absence is fine."""
+    try:
+        netns.remove(namespace)
+    except FileNotFoundError:
+        return
+
+
+def path(namespace: str) -> str:
+    return str(_NETNS_DIR / namespace)
+
+
+def enter(namespace: str) -> None:
+    """Move the calling *thread* into a namespace."""
+    netns.setns(namespace, flags=0)
+
+
+def call(namespace: str, function: collections.abc.Callable[[], T]) -> T:
+    """Run a function inside a namespace, in a thread of its own.
+
+    Sockets that it opens stay in the namespace wherever they are used.
+    """
+    with executor(namespace) as pool:
+        return pool.submit(function).result()
+
+
+def executor(namespace: str,
+             threads: int = 1) -> concurrent.futures.ThreadPoolExecutor:
+    """A thread pool whose threads live in the namespace."""
+    return concurrent.futures.ThreadPoolExecutor(
+        threads, thread_name_prefix=namespace, initializer=enter,
+        initargs=(namespace,))
+
+
+def list_names(run: str | None = None) -> list[str]:
+    """Namespaces of a run, or of all runs."""
+    found = [(n, _NAME.match(n)) for n in netns.listnetns()]
+    return sorted(n for n, match in found
+                  if match and run in (None, match.group(1)))
+
+
+def list_runs() -> set[str]:
+    """Runs of which a namespace or a directory is left."""
+    runs = {n.split('-')[2] for n in list_names()}
+    if RUNS_DIR.is_dir():
+        runs |= {entry.name for entry in RUNS_DIR.iterdir()
+                 if not entry.name.startswith('.')}
+    return runs
+
+
+def is_stale(run: str) -> bool:
+    """True unless the process that claimed the run still lives."""
+    try:
+        pid, started = (run_dir(run) / 'owner').read_text().split()
+        return _started(int(pid)) != int(started)
+    except (OSError, ValueError):
+        return True
+
+
+def _started(pid: int) -> int:
+    """Ticks after boot: unlike a date, no clock adjustment changes it."""
+    fields = pathlib.Path(f'/proc/{pid}/stat').read_text()
+    return int(fields.rpartition(')')[2].split()[19])
+
+
+def release(run: str, grace_s: float = 3.0) -> None:
+    """End the processes in a run's namespaces and remove all it made."""
+    names = list_names(run)
+    _end_processes(names, grace_s)
+    for namespace in names:
+        remove(namespace)
+    shutil.rmtree(run_dir(run), ignore_errors=True)
+
+
+def sweep() -> list[str]:
+    """Release every stale run; returns their ids."""
+    stale = sorted(run for run in list_runs() if is_stale(run))
+    for run in stale:
+        release(run)
+    return stale
+
+
+def _end_processes(names: list[str], grace_s: float) -> None:
+    for sig in (signal.SIGTERM, signal.SIGKILL):
+        for pid in _pids_in(names):
+            try:
+                os.kill(pid, sig)
+            except ProcessLookupError:
+                continue
+        deadline = time.monotonic() + grace_s
+        while _pids_in(names) and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+
+def _pids_in(names: list[str]) -> list[int]:
+    """Live processes, this one excepted, that are in the namespaces."""
+    inodes = set()
+    for namespace in names:
+        try:
+            inodes.add(os.stat(path(namespace)).st_ino)
+        except FileNotFoundError:
+            continue
+    pids = []
+    for process in psutil.process_iter(['status']):
+        if process.info['status'] == psutil.STATUS_ZOMBIE:
+            continue
+        try:
+            inode = os.stat(f'/proc/{process.pid}/ns/net').st_ino
+        except OSError:
+            continue  # it ended meanwhile
+        if inode in inodes and process.pid != os.getpid():
+            pids.append(process.pid)
+    return pids

@@ -1,0 +1,181 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a tenant of the emulated datacentre does with Nova's REST API."""
+
+from collections.abc import Iterable
+import dataclasses
+import time
+from typing import Any
+
+import requests
+
+from virtco import exception
+
+IMAGE = '155d900f-4e14-4e4c-a73d-069cbf4541e6'
+MICROVERSION = '2.90'
+POLL_S = 0.3
+TIMEOUT_S = 60.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Server:
+    """One instance.
+
+    :ivar row: ``launch_index``, its row in the group's matrix.
+    :ivar host: where it runs, None until it is placed.
+    """
+
+    uuid: str
+    name: str
+    status: str
+    row: int
+    host: str | None
+    fault: str | None = None
+
+
+class NovaError(exception.VirtcoException):
+    msg_fmt = 'Nova did not %(what)s: %(why)s.'
+
+
+class NovaClient:
+    """Client of one project.
+
+    :param url: of the API with its version, as nova_stack prints it.
+    :param project_id: of the tenant; None is the stack's own.
+    """
+
+    def __init__(self, url: str, project_id: str | None = None,
+                 timeout_s: float = TIMEOUT_S):
+        self._url = url.rstrip('/')
+        self._timeout_s = timeout_s
+        self._session = requests.Session()
+        self._session.trust_env = False
+        self._session.headers.update({
+            'OpenStack-API-Version': f'compute {MICROVERSION}'})
+        if project_id is not None:
+            self._session.headers['X-Auth-Project-Id'] = project_id
+
+    def create_group(self, name: str, n_vms: int, hints: dict[str, str], *,
+                     flavor: str = 'slot1',
+                     metadata: dict[str, str] | None = None,
+                     server_group: str | None = None) -> list[Server]:
+        """Ask for n_vms servers at once; they are in the order of rows.
+
+        :param hints: scheduler hints, e.g. of :func:`virtco.hints.encode`.
+        :param server_group: uuid of a Nova server group.
+        """
+        all_hints = dict(hints)
+        if server_group is not None:
+            all_hints['group'] = server_group
+        answer = self._request('create', 'POST', '/servers', json={
+            'server': {
+                'name': name, 'imageRef': IMAGE, 'flavorRef': flavor,
+                'networks': 'none', 'metadata': metadata or {},
+                'min_count': n_vms, 'max_count': n_vms,
+                'return_reservation_id': True},
+            'os:scheduler_hints': all_hints})
+        return self.list_servers(reservation_id=answer['reservation_id'])
+
+    def create_server_group(self, name: str, policy: str) -> str:
+        answer = self._request(
+            'create the server group', 'POST', '/os-server-groups',
+            json={'server_group': {'name': name, 'policy': policy}})
+        return answer['server_group']['id']
+
+    def list_servers(self, **filters: str) -> list[Server]:
+        """Servers of the project, by row."""
+        answer = self._request('list', 'GET', '/servers/detail',
+                               params=filters)
+        return sorted(map(_server, answer['servers']),
+                      key=lambda server: (server.row, server.name))
+
+    def get_server(self, uuid: str) -> Server:
+        return _server(self._request('show', 'GET',
+                                     f'/servers/{uuid}')['server'])
+
+    def wait_active(self, servers: Iterable[Server],
+                    timeout_s: float = TIMEOUT_S) -> list[Server]:
+        """Wait until all are ACTIVE and return them with their hosts.
+
+        :raises NovaError: when one is in ERROR or the time is over.
+        """
+        deadline = time.monotonic() + timeout_s
+        # One after the other: each question costs Nova some 20 ms of CPU.
+        return [self._wait_active(server, deadline, timeout_s)
+                for server in servers]
+
+    def _wait_active(self, server: Server, deadline: float,
+                     timeout_s: float) -> Server:
+        while (found := self.get_server(server.uuid)).status != 'ACTIVE':
+            if found.status == 'ERROR':
+                raise NovaError(what=f'build {found.name}', why=found.fault)
+            if time.monotonic() > deadline:
+                raise NovaError(what=f'build {found.name}',
+                                why=f'it is {found.status} after '
+                                    f'{timeout_s} s')
+            time.sleep(POLL_S)
+        return found
+
+    def delete(self, servers: Iterable[Server],
+               timeout_s: float = TIMEOUT_S) -> None:
+        """Delete servers and wait until they are gone."""
+        uuids = [server.uuid for server in servers]
+        for uuid in uuids:
+            self._request('delete', 'DELETE', f'/servers/{uuid}', gone=True)
+        deadline = time.monotonic() + timeout_s
+        while left := {server.uuid for server in self.list_servers()} & set(
+                uuids):
+            if time.monotonic() > deadline:
+                raise NovaError(what=f'delete {len(left)} servers',
+                                why=f'{timeout_s} s are over')
+            time.sleep(POLL_S)
+
+    def live_migrate(self, uuid: str, host: str | None = None) -> None:
+        self._action(uuid, {'os-migrateLive': {
+            'host': host, 'block_migration': 'auto'}})
+
+    def cold_migrate(self, uuid: str) -> None:
+        """Leaves the server in VERIFY_RESIZE; see :meth:`confirm`."""
+        self._action(uuid, {'migrate': None})
+
+    def confirm(self, uuid: str) -> None:
+        self._action(uuid, {'confirmResize': None})
+
+    def _action(self, uuid: str, action: dict[str, Any]) -> None:
+        self._request(next(iter(action)), 'POST', f'/servers/{uuid}/action',
+                      json=action)
+
+    def _request(self, what: str, method: str, path: str, *,
+                 gone: bool = False, **kwargs: Any) -> Any:
+        """
+        :param gone: an answer 404 is as good as success.
+        """
+        try:
+            response = self._session.request(
+                method, self._url + path, timeout=self._timeout_s, **kwargs)
+        except requests.RequestException as error:
+            raise NovaError(what=what, why=error) from error
+        if response.status_code == 404 and gone:
+            return None
+        if not response.ok:
+            raise NovaError(what=what, why=f'HTTP {response.status_code} '
+                                           f'{response.text[:300]}')
+        return response.json() if response.content else None
+
+
+def _server(body: dict[str, Any]) -> Server:
+    return Server(
+        uuid=body['id'], name=body['name'], status=body['status'],
+        row=body.get('OS-EXT-SRV-ATTR:launch_index') or 0,
+        host=body.get('OS-EXT-SRV-ATTR:host'),
+        fault=body.get('fault', {}).get('message'))

@@ -1,0 +1,195 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Real Nova in one process: API, conductor, scheduler, placement, computes.
+
+What is real and what Nova's fixtures stand in for: the API, the conductor,
+the scheduler, placement, one compute service per hypervisor and the (SQLite)
+databases are Nova's own code; the message bus is in process, and keystone,
+glance, neutron, cinder and the virtualisation driver are Nova's fakes.
+
+This module has to be imported before anything else of Nova.
+"""
+
+from nova.tests.functional import integrated_helpers
+
+from collections.abc import Iterator
+import contextlib
+import os
+import sys
+import threading
+from typing import Any
+from unittest import mock
+
+import fixtures
+from nova import rpc
+from nova.tests import fixtures as nova_fixtures
+from nova.virt import fake
+import oslo_messaging
+import waitress
+
+from nova_filters import conf as virtco_conf
+
+SLOT_VCPUS = 1
+SLOT_MEMORY_MB = 512
+FLAVOR_DISK_GB = 1
+HOST_DISK_GB = 1000
+
+API_THREADS = 8
+DEFAULT_HEADERS = {
+    'HTTP_X_AUTH_USER': 'admin',
+    'HTTP_X_AUTH_PROJECT_ID': '6f70656e737461636b20342065766572',
+    'HTTP_X_ROLES': 'admin,member,reader',
+}
+
+FILTERS = ['ComputeFilter', 'ServerGroupAntiAffinityFilter',
+           'ServerGroupAffinityFilter', 'SameHostFilter',
+           'DifferentHostFilter']
+
+
+class Cloud(integrated_helpers._IntegratedTestBase):
+    """Nova with virtco's filter and weigher; subclass it in a test.
+
+    :cvar hypervisors: host name -> slots of 1 vCPU and 512 MB.
+    :cvar with_virtco: enable CoflowFilter and CoflowWeigher.
+    :cvar virtco_options: of ``[virtco]`` in nova.conf.
+    :cvar notify_controller: send versioned notifications with the
+        ``virtco_http`` driver.
+    """
+
+    microversion = 'latest'
+    ADMIN_API = True
+    CAST_AS_CALL = False
+    REQUIRES_LOCKING = True
+
+    hypervisors: dict[str, int] = {'h0': 4, 'h1': 4, 'h2': 4}
+    with_virtco = True
+    virtco_options: dict[str, Any] = {}
+    notify_controller = False
+
+    def setUp(self) -> None:
+        for name, method in (
+                ('_wrap_target_cell', _target_cell),
+                ('_wrap_get_context_manager', _get_context_manager)):
+            self.useFixture(fixtures.MockPatchObject(
+                nova_fixtures.CellDatabases, name, method))
+        self._options()
+        super().setUp()
+        if self.notify_controller:
+            self._notify_controller()
+
+    def _clear_attrs(self) -> None:
+        """Nova drops a test's attributes; pytest still needs its own."""
+
+    def _options(self) -> None:
+        """Before the services start; Nova's fixtures put everything back."""
+        self.flags(api_paste_config=os.path.join(
+            sys.prefix, 'etc', 'nova', 'api-paste.ini'), group='wsgi')
+        self.flags(instances=-1, cores=-1, ram=-1, server_groups=-1,
+                   server_group_members=-1, group='quota')
+        self.flags(compute_driver='fake.FakeDriver',
+                   cpu_allocation_ratio=1.0, ram_allocation_ratio=1.0,
+                   disk_allocation_ratio=1.0, initial_cpu_allocation_ratio=1.0,
+                   initial_ram_allocation_ratio=1.0,
+                   initial_disk_allocation_ratio=1.0,
+                   reserved_host_memory_mb=0)
+        self.flags(enabled_filters=FILTERS, group='filter_scheduler')
+        if self.with_virtco:
+            self._enable_virtco()
+
+    def _enable_virtco(self) -> None:
+        """As an operator does in nova.conf."""
+        self.flags(
+            available_filters=[
+                'nova.scheduler.filters.all_filters',
+                'nova_filters.coflow_filter.CoflowFilter'],
+            enabled_filters=FILTERS + ['CoflowFilter'],
+            weight_classes=['nova.scheduler.weights.all_weighers',
+                            'nova_filters.coflow_weigher.CoflowWeigher'],
+            group='filter_scheduler')
+        virtco_conf.register_opts(integrated_helpers.CONF)
+        if self.virtco_options:
+            self.flags(group='virtco', **self.virtco_options)
+
+    def _setup_compute_service(self) -> Any:
+        for host, slots in self.hypervisors.items():
+            service = self.start_hypervisor(host, slots)
+        return service
+
+    def start_hypervisor(self, host: str, slots: int) -> Any:
+        """Start a compute service with this many slots."""
+        size: dict[str, Any] = {
+            'vcpus': slots * SLOT_VCPUS,
+            'memory_mb': slots * SLOT_MEMORY_MB,
+            'local_gb': HOST_DISK_GB}
+        with mock.patch.multiple(fake.FakeDriver, **size):
+            service = self._start_compute(host)
+        for name, value in size.items():
+            setattr(service.manager.driver, name, value)
+        return service
+
+    def _notify_controller(self) -> None:
+        """In place of the fixture's notifier, which only records."""
+        self.stub_out('nova.rpc.NOTIFIER', oslo_messaging.Notifier(
+            rpc.NOTIFICATION_TRANSPORT,
+            serializer=rpc.RequestContextSerializer(
+                rpc.JsonPayloadSerializer()),
+            driver='virtco_http', topics=['versioned_notifications']))
+
+    def create_flavor(self, name: str, slots: int = 1) -> str:
+        """A flavor that takes this many slots; returns its id."""
+        flavor = self.api.post_flavor({'flavor': {
+            'id': name, 'name': name, 'vcpus': slots * SLOT_VCPUS,
+            'ram': slots * SLOT_MEMORY_MB, 'disk': FLAVOR_DISK_GB}})
+        return flavor['id']
+
+    def serve_api(self, listen: str = '127.0.0.1', port: int = 0) -> str:
+        """Serve the compute API on a real socket; returns its URL."""
+        server = waitress.create_server(
+            _with_defaults(self.api_fixture.app()), threads=API_THREADS,
+            host=listen, port=port)
+
+        def run() -> None:
+            with contextlib.suppress(OSError):  # its socket was closed
+                server.run()
+
+        threading.Thread(target=run, daemon=True).start()
+        self.addCleanup(server.close)
+        self.addCleanup(server.task_dispatcher.shutdown)
+        return f'http://{listen}:{server.effective_port}/v2.1'
+
+
+# Nova's fixture keeps the cell of untargeted database access in a global
+# under a readers-writer lock. It deadlocks with threads: one reads and waits
+# for the write transaction of another, that one wants to read, and a writer
+# that waits for the first keeps it out. Contexts carry their cell along, and
+# what is untargeted belongs to the one real cell, so neither is needed.
+
+@contextlib.contextmanager
+def _target_cell(fixture: Any, context: Any, cell_mapping: Any
+                 ) -> Iterator[Any]:
+    with fixture._real_target_cell(context, cell_mapping) as found:
+        yield found
+
+
+def _get_context_manager(fixture: Any, context: Any) -> Any:
+    return getattr(context, 'db_connection', None) or (
+        fixture._default_ctxt_mgr)
+
+
+def _with_defaults(app: Any) -> Any:
+    """Requests without credentials are the administrator's."""
+    def wrapped(environ: dict[str, Any], start_response: Any) -> Any:
+        for key, value in DEFAULT_HEADERS.items():
+            environ.setdefault(key, value)
+        return app(environ, start_response)
+    return wrapped

@@ -1,0 +1,167 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Completion times that the models expect of a placement."""
+
+import collections
+import collections.abc
+import dataclasses
+
+import numpy as np
+
+from virtco.emulation import scenario
+from virtco.model import cluster
+from virtco.model import coflow as coflow_model
+from virtco.model import live
+from virtco.model import snapshot
+from virtco import scheduling
+from virtco.scheduling import fabric as fabric_model
+from virtco.sim import simulation
+from virtco.solver import planner
+from virtco import units
+
+#: What the controller leaves to traffic that is no coflow.
+DEFAULT_SHARE = 0.02
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Placed:
+    """A coflow with the host of each of its VMs."""
+
+    coflow: coflow_model.Coflow
+    hosts: tuple[str, ...]
+
+    def between_hosts(self) -> dict[tuple[str, str], tuple[float, int]]:
+        """Bytes and number of flows per pair of different hosts."""
+        found: dict[tuple[str, str], tuple[float, int]] = (
+            collections.defaultdict(lambda: (0.0, 0)))
+        for flow in self.coflow.flows:
+            pair = self.hosts[flow.src], self.hosts[flow.dst]
+            if pair[0] != pair[1]:
+                size, n_flows = found[pair]
+                found[pair] = size + flow.size_bytes, n_flows + 1
+        return dict(found)
+
+
+def usable_bps(rates_bps: dict[str, float],
+               scheme: scenario.Scheme) -> dict[str, float]:
+    """Payload rate of each uplink that coflows get under a scheme."""
+    share = 1.0 if scheme.order == 'fair' else 1.0 - DEFAULT_SHARE
+    return {host: scenario.goodput_bps(rate_bps) * share
+            for host, rate_bps in rates_bps.items()}
+
+
+def simulate(placed: collections.abc.Sequence[Placed],
+             rates_bps: dict[str, float], order: str) -> list[float]:
+    """CCT of coflows that start together, by the fluid simulator.
+
+    :param rates_bps: of each uplink, the same both ways, as payload.
+    """
+    names = sorted(rates_bps)
+    index = {name: i for i, name in enumerate(names)}
+    demands = [_demand(entry.between_hosts(), index) for entry in placed]
+    run = simulation.Simulation(
+        np.array([rates_bps[name] for name in names] * 2),
+        simulation.Config(order, backfill='max-min'), demands)
+    for number in range(len(placed)):
+        run.start(number)
+    run.run()
+    return [float(cct_s) for cct_s in run.completion_s()]
+
+
+def expect(placed: collections.abc.Sequence[Placed],
+           rates_bps: dict[str, float], order: str) -> list[float]:
+    """CCT of coflows that start together, as the scheduler foretells it.
+
+    It foretells nothing under fair sharing, where every end changes all
+    rates: there the simulator answers.
+    """
+    if order == 'fair':
+        return simulate(placed, rates_bps, order)
+    coflows = [
+        live.LiveCoflow(str(number), tuple(
+            live.LiveFlow(src, dst, size)
+            for (src, dst), (size, _) in pairs.items()),
+            n_flows=max(1, sum(n for _, n in pairs.values())))
+        for number, pairs in enumerate(
+            entry.between_hosts() for entry in placed)]
+    ports = [live.Port(host, rate_bps, rate_bps)
+             for host, rate_bps in rates_bps.items()]
+    made = scheduling.schedule(coflows, ports, policy=order, now_s=0.0)
+    ends = {entry.coflow_id: entry.predicted_end_s for entry in made.coflows}
+    return [ends[str(number)] for number in range(len(placed))]
+
+
+def place(workload: scenario.Workload, scheme: scenario.Scheme,
+          rates_bps: dict[str, float], slots: int,
+          seed: int) -> dict[str, tuple[str, ...]]:
+    """Place the groups one after another, as the controller does.
+
+    :returns: group -> host of each of its VMs.
+    """
+    free = dict.fromkeys(rates_bps, float(slots))
+    active: list[snapshot.ActiveCoflow] = []
+    hosts: dict[str, tuple[str, ...]] = {}
+    for group in workload.groups:
+        problem = snapshot.PlacementProblem(
+            hosts=tuple(cluster.Host(name, (free[name],), rate_bps, rate_bps)
+                        for name, rate_bps in rates_bps.items()),
+            vms=tuple(cluster.Vm(f'{group.name}-{row}',
+                                 (float(group.vm_slots),))
+                      for row in range(group.n_vms)),
+            coflows=group.coflows, active=tuple(active))
+        plan = planner.plan(
+            problem, objective=snapshot.Objective(scheme.objective),
+            planner=scheme.planner, seed=seed)
+        hosts[group.name] = plan.hosts
+        for host in plan.hosts:
+            free[host] -= group.vm_slots
+        active += [_active(Placed(coflow, plan.hosts))
+                   for coflow in group.coflows]
+    return hosts
+
+
+def placed_coflows(workload: scenario.Workload,
+                   hosts: dict[str, tuple[str, ...]]) -> list[Placed]:
+    """All coflows of a workload, in its order."""
+    return [Placed(coflow, hosts[group.name])
+            for group in workload.groups for coflow in group.coflows]
+
+
+def uplink_bytes(placed: collections.abc.Iterable[Placed],
+                 hosts: collections.abc.Iterable[str]
+                 ) -> dict[str, tuple[float, float]]:
+    """Bytes out of and into each host."""
+    found = {host: (0.0, 0.0) for host in hosts}
+    for entry in placed:
+        for (src, dst), (size, _) in entry.between_hosts().items():
+            found[src] = found[src][0] + size, found[src][1]
+            found[dst] = found[dst][0], found[dst][1] + size
+    return found
+
+
+def _active(placed: Placed) -> snapshot.ActiveCoflow:
+    loads = uplink_bytes([placed], set(placed.hosts))
+    return snapshot.ActiveCoflow(
+        placed.coflow.name,
+        tuple((host, out) for host, (out, _) in loads.items() if out),
+        tuple((host, into) for host, (_, into) in loads.items() if into))
+
+
+def _demand(pairs: dict[tuple[str, str], tuple[float, int]],
+            index: dict[str, int]) -> fabric_model.Demand:
+    return fabric_model.Demand(
+        np.array([index[src] for src, _ in pairs], np.int64),
+        np.array([index[dst] for _, dst in pairs], np.int64),
+        np.array([size * units.BITS_PER_BYTE for size, _ in pairs.values()],
+                 np.float64),
+        np.array([n for _, n in pairs.values()], np.float64))

@@ -1,0 +1,141 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a run of the demo found, as values."""
+
+import collections.abc
+import dataclasses
+import statistics
+import typing
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CoflowResult:
+    """One coflow under one scheme.
+
+    :ivar predicted_s: completion time that the model expects of the
+        placement.
+    :ivar measured_s: completion time of the real transfer, or the
+        simulator's when nothing was transferred.
+    """
+
+    name: str
+    group: str
+    n_vms: int
+    size_bytes: float
+    predicted_s: float
+    measured_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SchemeResult:
+    """A workload under one scheme.
+
+    :ivar hosts: group -> host of each of its VMs.
+    :ivar uplink_bytes: host -> payload that leaves it and that enters it.
+    :ivar timeline: per bin of ``bin_s``, bytes received per coflow over the
+        fabric; empty when simulated.
+    :ivar busy_fraction: of all processors, while the bytes moved; whatever
+        else kept them busy, real transfers then take longer.
+    """
+
+    name: str
+    label: str
+    coflows: tuple[CoflowResult, ...]
+    hosts: dict[str, tuple[str, ...]]
+    uplink_bytes: dict[str, tuple[float, float]]
+    timeline: tuple[tuple[int, ...], ...] = ()
+    bin_s: float = 0.0
+    retransmits: int = 0
+    busy_fraction: float = 0.0
+    placing_s: float = 0.0
+
+    @property
+    def mean_predicted_s(self) -> float:
+        return statistics.fmean(c.predicted_s for c in self.coflows)
+
+    @property
+    def mean_measured_s(self) -> float:
+        return statistics.fmean(c.measured_s for c in self.coflows)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WorkloadResult:
+    """A workload under all its schemes; the last one is virtco's.
+
+    :ivar unit_s: length of the paper's time unit here, where it has one.
+    :ivar paper_means: the paper's average CCT per scheme, in that unit.
+    """
+
+    name: str
+    title: str
+    schemes: tuple[SchemeResult, ...]
+    unit_s: float | None = None
+    paper_means: tuple[float, ...] = ()
+
+    def speed_ups(self) -> list[float]:
+        """Relative speed-up of the last scheme's mean over each other's."""
+        ours = self.schemes[-1].mean_measured_s
+        return [relative_speed_up(scheme.mean_measured_s, ours)
+                for scheme in self.schemes[:-1]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HostRate:
+    """An uplink as configured and as the edge modules measured it."""
+
+    host: str
+    configured_bps: float
+    egress_bps: float | None
+    ingress_bps: float | None
+    slow: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Results:
+    """Everything a run of the demo has to say.
+
+    :ivar mode: ``emulated`` or ``simulated``.
+    """
+
+    mode: str
+    n_hosts: int
+    rate_bps: float
+    slots: int
+    seed: int
+    workloads: tuple[WorkloadResult, ...]
+    host_rates: tuple[HostRate, ...] = ()
+    notes: tuple[str, ...] = ()
+    wall_s: float = 0.0
+
+    def to_dict(self) -> dict[str, typing.Any]:
+        """For JSON: the values, and the averages made of them."""
+        made = dataclasses.asdict(self)
+        for workload, shown in zip(self.workloads, made['workloads']):
+            shown['relative_speed_up'] = dict(zip(
+                (scheme.name for scheme in workload.schemes),
+                workload.speed_ups()))
+            for scheme, entry in zip(workload.schemes, shown['schemes']):
+                entry['mean_predicted_s'] = scheme.mean_predicted_s
+                entry['mean_measured_s'] = scheme.mean_measured_s
+        return made
+
+
+def relative_speed_up(other_s: float, ours_s: float) -> float:
+    """Share of the other's time that ours saves (VirtCO section 5.1)."""
+    return 0.0 if other_s <= 0 else (other_s - ours_s) / other_s
+
+
+def ratio_error(measured: collections.abc.Sequence[float],
+                expected: collections.abc.Sequence[float]) -> float:
+    """Largest relative deviation."""
+    return max(abs(m / e - 1) for m, e in zip(measured, expected))

@@ -1,0 +1,260 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The emulated datacentre in operation: build, boot VMs, send, tear down."""
+
+import collections.abc
+import concurrent.futures
+import dataclasses
+import functools
+import json
+import pathlib
+import types
+import typing
+
+from keystoneauth1 import noauth
+from keystoneauth1 import session as ks_session
+import requests
+
+from virtco.client import v1
+from virtco.emulation import fabric as fabric_module
+from virtco.emulation import janitor
+from virtco.emulation import namespaces
+from virtco.emulation import nova_client
+from virtco.emulation import process
+from virtco.emulation import results
+from virtco.emulation import services
+from virtco import exception
+
+_START_LIMIT_S = 120.0
+_POLICY_LIMIT_S = 30.0
+MEASURE_LIMIT_S = 60.0
+
+T = typing.TypeVar('T')
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Config:
+    """Size of the datacentre.
+
+    :ivar slots: of each hypervisor, 1 vCPU and 512 MB each.
+    :ivar slow_host: hypervisor whose cable carries half of ``rate_bps``,
+        unknown to the controller.
+    :ivar logs: directory for the logs of all processes.
+    """
+
+    n_hosts: int
+    rate_bps: float
+    logs: pathlib.Path
+    slots: int
+    slow_host: str | None = None
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        return host_names(self.n_hosts)
+
+
+def host_names(n_hosts: int) -> tuple[str, ...]:
+    return tuple(f'h{number}' for number in range(n_hosts))
+
+
+def flavor(n_slots: int) -> str:
+    """Nova's flavor for a VM of so many slots."""
+    return f'slot{n_slots}'
+
+
+class Testbed:
+    """One run's datacentre with all its services; use it as a context.
+
+    Make it in the main thread (see :class:`process.Child`).
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        self._run = namespaces.new_run()
+        self._state = namespaces.run_dir(self._run)
+        self._janitor = janitor.Janitor(self._run)
+        self.fabric = fabric_module.Fabric(self._run)
+        self._children: list[process.Child] = []
+        self._nova: nova_client.NovaClient | None = None
+        self._controller = _client(services.controller_url(self.fabric))
+        self._inside: concurrent.futures.ThreadPoolExecutor | None = None
+
+    def __enter__(self) -> typing.Self:
+        return self
+
+    def __exit__(self, exc_type: type[BaseException] | None,
+                 exc: BaseException | None,
+                 traceback: types.TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End every process and remove everything, however far it got."""
+        try:
+            if self._inside is not None:
+                self._inside.shutdown(cancel_futures=True)
+            for child in reversed(self._children):
+                child.popen.terminate()
+            for child in reversed(self._children):
+                child.stop()
+            self.fabric.close()
+        finally:
+            self._janitor.dismiss()
+
+    def build(self) -> None:
+        """Make the namespaces and the links."""
+        self.config.logs.mkdir(parents=True, exist_ok=True)
+        self.fabric.build(fabric_module.Uplink(host, self.config.rate_bps)
+                          for host in self.config.hosts)
+        if self.config.slow_host is not None:
+            self.fabric.set_uplink_rate(self.config.slow_host,
+                                        self.config.rate_bps / 2)
+        self._inside = namespaces.executor(self.fabric.control)
+
+    def start_services(self) -> None:
+        """Controller, edge modules and Nova, until all of them answer.
+
+        :raises virtco.emulation.process.ProcessFailed: naming the one that
+            ended, with the last lines of its log.
+        """
+        where = self._state, self.config.logs
+        nova = services.start_nova(
+            self.fabric, self.config.slots,
+            {flavor(n): n for n in range(1, self.config.slots + 1)}, *where)
+        self._children.append(nova)
+        controller = services.start_controller(self.fabric, *where)
+        self._children.append(controller)
+        self._wait(self._controller_answers,
+                   'an answer of the controller', _START_LIMIT_S)
+        for host in self.config.hosts:
+            self._children.append(services.start_edge(
+                self.fabric, host, self.config.rate_bps, *where))
+        ready = json.loads(nova.read_line())
+        self._nova = nova_client.NovaClient(ready['url'])
+        self._wait(lambda: self._reported() >= set(self.config.hosts),
+                   'a report of every edge module', _START_LIMIT_S)
+
+    def wait_measured(self, limit_s: float = MEASURE_LIMIT_S) -> bool:
+        """Wait until every pair of hosts was measured; False: not all.
+
+        A pair shows the slower of its two ends, so that a host is known
+        only when it has met a faster one.
+        """
+        wanted = {(src, dst) for src in self.config.hosts
+                  for dst in self.config.hosts if src != dst}
+        try:
+            self._wait(lambda: wanted <= {
+                (pair['src'], pair['dst'])
+                for pair in self.inside(self._controller.rates)},
+                'a measurement of every pair', limit_s)
+        except process.NotReady:
+            return False
+        return True
+
+    def host_rates(self) -> tuple[results.HostRate, ...]:
+        known = self.controller_hosts()
+        return tuple(results.HostRate(
+            host, self.config.rate_bps,
+            known[host].get('measured_egress_bps'),
+            known[host].get('measured_ingress_bps'),
+            slow=host == self.config.slow_host)
+            for host in self.config.hosts)
+
+    def usable_rates_bps(self) -> dict[str, float]:
+        """The slower way of each uplink, as the controller knows it."""
+        return {host: min(entry['egress_bps'], entry['ingress_bps'])
+                for host, entry in self.controller_hosts().items()}
+
+    def controller_hosts(self) -> dict[str, dict[str, typing.Any]]:
+        """What the controller knows of each hypervisor."""
+        found = self.inside(self._controller.hosts)
+        return {entry['host']: entry for entry in found
+                if entry['host'] in self.config.hosts}
+
+    def change_settings(self, settings: dict[str, str]) -> None:
+        self.inside(lambda: self._controller.change_settings(**settings))
+
+    def inside(self, function: collections.abc.Callable[[], T]) -> T:
+        assert self._inside is not None
+        return self._inside.submit(function).result()
+
+    def launch(self, name: str, n_vms: int, flavor_name: str,
+               hints: dict[str, str]) -> list[nova_client.Server]:
+        """Create a group through Nova's API and boot it where Nova says."""
+        nova = self._nova
+        assert nova is not None
+        servers = self.inside(lambda: nova.wait_active(nova.create_group(
+            name, n_vms, hints, flavor=flavor_name)))
+        for server in servers:
+            assert server.host is not None
+            self.fabric.add_vm(server.uuid, server.host)
+        self._write_ports({server.host for server in servers if server.host})
+        return servers
+
+    def delete(self, servers: collections.abc.Sequence[
+            nova_client.Server]) -> None:
+        """Delete servers in Nova and end their VMs."""
+        nova = self._nova
+        assert nova is not None
+        self.inside(lambda: nova.delete(servers))
+        for server in servers:
+            self.fabric.remove_vm(server.uuid)
+        self._write_ports({server.host for server in servers if server.host})
+
+    def wait_enforced(self, pairs: set[tuple[str, str, str]]) -> None:
+        """Wait until the edges shape the given flows and nothing else.
+
+        :param pairs: (host, source address, destination address) of every
+            flow between hosts; empty for fair sharing.
+        """
+        self._wait(lambda: self._enforced(pairs),
+                   f'{len(pairs)} flows in the tables of all edge modules',
+                   _POLICY_LIMIT_S)
+
+    def _enforced(self, pairs: set[tuple[str, str, str]]) -> bool:
+        found = set()
+        known = self.controller_hosts()
+        for host in self.config.hosts:
+            policy = self.inside(functools.partial(self._controller.policy,
+                                                   host))
+            if known[host]['applied_generation'] != policy['generation']:
+                return False
+            found |= {(host, flow['src_ip'], flow['dst_ip'])
+                      for flow in policy['flows']}
+        return found == pairs
+
+    def _write_ports(self, hosts: set[str]) -> None:
+        for host in hosts:
+            services.write_ports(self.fabric, host, self._state)
+
+    def _controller_answers(self) -> bool:
+        try:
+            self.inside(self._controller.health)
+        except exception.ControllerUnavailable:
+            return False
+        return True
+
+    def _reported(self) -> set[str]:
+        return {host for host, entry in self.controller_hosts().items()
+                if entry['last_report'] is not None}
+
+    def _wait(self, condition: collections.abc.Callable[[], bool],
+              what: str, limit_s: float) -> None:
+        process.wait_until(condition, what, limit_s, self._children)
+
+
+def _client(url: str) -> v1.Client:
+    """The machine's proxies, if any, do not reach into the namespaces."""
+    direct = requests.Session()
+    direct.trust_env = False
+    return v1.Client(url, ks_session.Session(auth=noauth.NoAuth(),
+                                             session=direct))
