@@ -65,6 +65,10 @@ class ControllerUnavailable(VirtcoException):
     msg_fmt = 'The virtco controller at %(url)s did not answer: %(why)s.'
 
 
+class NovaUnavailable(VirtcoException):
+    msg_fmt = 'Nova did not answer: %(why)s.'
+
+
 class KernelRefused(VirtcoException):
     msg_fmt = 'The kernel refused to %(what)s (%(count)s times): %(why)s.'
 

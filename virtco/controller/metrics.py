@@ -68,6 +68,14 @@ class Metrics:
         self.notifications = prometheus_client.Counter(
             'virtco_notifications', 'Nova notifications by event type.',
             ['event_type'], registry=self.registry)
+        self.comparisons = prometheus_client.Counter(
+            'virtco_nova_comparisons',
+            'Comparisons of the model with Nova by outcome.', ['outcome'],
+            registry=self.registry)
+        self.repairs = prometheus_client.Counter(
+            'virtco_nova_repairs',
+            'Servers of which no notification told what Nova says.',
+            ['change'], registry=self.registry)
         self.expired = prometheus_client.Counter(
             'virtco_reservations_expired',
             'Reservations no VM was built for in time.',

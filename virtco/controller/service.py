@@ -23,6 +23,7 @@ from typing import Any
 from oslo_config import cfg
 import sqlalchemy as sa
 
+from virtco.controller import auditor
 from virtco.controller import capacity
 from virtco.controller import coflows as controller_coflows
 from virtco.controller import keeper
@@ -74,6 +75,7 @@ class Controller:
         self.prober = probes.Prober(conf, self.rates, self._probe_targets,
                                     clock)
         self.keeper = keeper.Keeper(self)
+        self._auditor: auditor.Auditor | None = None
         self._placer = placements.Placer(
             conf, self.database, self.settings, self.metrics,
             self.state.loads, self._capacities, self._remaining, clock)
@@ -99,6 +101,8 @@ class Controller:
         self.resolver.run_once()
         self.resolver.start()
         self.keeper.start()
+        self._auditor = auditor.start(self.conf, self.database, self._apply,
+                                      self.metrics)
 
     def _warm_up(self) -> None:
         try:
@@ -115,6 +119,8 @@ class Controller:
 
     def stop(self) -> None:
         self.resolver.stop()
+        if self._auditor is not None:
+            self._auditor.stop()
         self.keeper.stop()
         self._pool.shutdown(wait=False, cancel_futures=True)
         self.database.dispose()
@@ -316,6 +322,9 @@ class Controller:
         if change is None:
             return False
         self.metrics.notifications.labels(event_type).inc()
+        return self._apply(change)
+
+    def _apply(self, change: handlers.Change) -> bool:
         if isinstance(change, handlers.Built):
             changed = self.transitions.built(
                 change.instance_uuid, change.host, dict(change.flavor))

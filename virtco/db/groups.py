@@ -104,6 +104,20 @@ def living_members(session: orm.Session) -> list[models.Member]:
         .where(models.Group.live_key == '')))
 
 
+def living_vms(session: orm.Session
+               ) -> list[tuple[str, str, str, str | None]]:
+    """Instance, project, state and host of each row that a VM has, by
+    project.
+    """
+    return [tuple(row) for row in session.execute(
+        sa.select(models.Member.instance_uuid, models.Group.project_id,
+                  models.Member.state, models.Member.host)
+        .join(models.Group, models.Group.id == models.Member.group_id)
+        .where(models.Group.live_key == '',
+               models.Member.instance_uuid.is_not(None))
+        .order_by(models.Group.project_id, models.Member.instance_uuid))]
+
+
 def living_coflows(session: orm.Session) -> list[models.Coflow]:
     """Coflows that are planned or active."""
     return list(session.scalars(

@@ -29,7 +29,14 @@ from virtco.emulation import nova_client
 
 
 class ControllerProcess(fixtures.Fixture):
-    """virtco-controller with a database of its own on loopback."""
+    """virtco-controller with a database of its own on loopback.
+
+    :param options: more of its configuration file.
+    """
+
+    def __init__(self, options=''):
+        super().__init__()
+        self.options = options
 
     def _setUp(self):
         home = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
@@ -42,7 +49,7 @@ class ControllerProcess(fixtures.Fixture):
         self.config.write_text(
             f'[api]\nhost = 127.0.0.1\nport = {port}\n'
             f'[database]\nconnection = sqlite:///{home}/virtco.sqlite\n'
-            f'[placement]\ndeadline_s = 15\n')
+            f'[placement]\ndeadline_s = 15\n' + self.options)
         self.process = None
         self.addCleanup(self.kill)
         self.start()
@@ -232,3 +239,66 @@ class RealControllerTest(nova_cloud.Cloud):
         events = json.dumps(self.controller.get('/v1/events'))
         self.assertIn('virtco:tm[0][1]', events)
         self.assertIn('virtco:tm[0][1]', self.stdlog.logger.output)
+
+
+class ComparisonTest(nova_cloud.Cloud):
+    """Nova's notifications are lost; the controller asks Nova itself."""
+
+    hypervisors = {f'h{number}': 2 for number in range(5)}
+
+    def test_lost_notifications_are_repaired(self):
+        api = self.serve_api()
+        controller = self.useFixture(ControllerProcess(
+            '[controller]\nreap_interval_s = 0.2\n'
+            '[nova]\nauth_type = none\npage_size = 2\n'
+            f'compare_interval_s = 1\nendpoint_override = {api}\n'))
+        self.flags(controller_url=controller.url, timeout_ms=20_000,
+                   request_budget_ms=60_000, group='virtco')
+        self.flags(shelved_offload_time=0)
+        self.create_flavor('slot1')
+        cloud = nova_client.NovaClient(api)
+
+        def rows():
+            """Server -> (state, host) by the model."""
+            return {member['instance_uuid']: (member['state'],
+                                              member['host'])
+                    for coflow in controller.get('/v1/coflows')['coflows']
+                    for member in controller.get(
+                        f'/v1/coflows/{coflow["id"]}')['members']
+                    if member['instance_uuid']}
+
+        def repaired(expected):
+            controller.wait_for(lambda: rows() == expected, expected)
+
+        hints = {'virtco:coflow': 'a', 'virtco:tm': json.dumps(
+            {'pattern': 'ring', 'n': 5, 'size': '5GB'})}
+        servers = cloud.wait_active(cloud.create_group('a', 5, hints))
+        expected = {s.uuid: ('running', s.host) for s in servers}
+        repaired(expected)
+
+        gone, moved, shelved, *_ = servers
+        cloud.delete([gone])
+        cloud.live_migrate(moved.uuid)
+        self.api.post_server_action(shelved.uuid, {'shelve': None})
+        del expected[gone.uuid]
+        expected[shelved.uuid] = ('vacant', None)
+        deadline = time.monotonic() + 60
+        while (found := cloud.get_server(moved.uuid)).host == moved.host:
+            self.assertLess(time.monotonic(), deadline, found)
+            time.sleep(0.1)
+        expected[moved.uuid] = ('running', found.host)
+        repaired(expected)
+
+        # Builds that fail end in ERROR, and their group with them.
+        self.stub_out('nova.virt.fake.FakeDriver.spawn', _fail)
+        failed = cloud.create_group('b', 1, hints | {'virtco:coflow': 'b'})
+        with self.assertRaises(nova_client.NovaError):
+            cloud.wait_active(failed)
+        repaired(expected)
+        self.assertIn('build_failed', [
+            event['kind'] for event in controller.get('/v1/events')['events']
+            if event['instance_uuid'] == failed[0].uuid])
+
+
+def _fail(*_args, **_kwargs):
+    raise RuntimeError('no disk')

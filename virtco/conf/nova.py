@@ -1,0 +1,60 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Options of the comparison with Nova."""
+
+from typing import Any
+
+from keystoneauth1 import loading
+from oslo_config import cfg
+
+GROUP = 'nova'
+# Of one request; a page of a busy Nova takes seconds.
+TIMEOUT_S = 30
+
+OPTS = [
+    cfg.FloatOpt('compare_interval_s', default=300, min=1, max=86400, help="""
+Time between two comparisons of the model with Nova, in seconds.
+
+A comparison lists the servers of each project that has a group, and repairs
+what no notification told: servers that were deleted, moved, shelved or could
+not be built. It needs ``auth_type`` and a user who may list the servers of
+all projects; without ``auth_type`` nothing is compared.
+
+Related options:
+
+* ``[nova] auth_type`` and the other options of keystoneauth in this group
+* ``[nova] endpoint_override``, where the service catalogue has no Nova
+"""),
+    cfg.IntOpt('page_size', default=500, min=1, max=1000, help="""
+Number of servers asked for at a time. Nova's ``[api] max_limit`` bounds it,
+too.
+"""),
+]
+
+
+def auth_opts() -> list[Any]:
+    """The options of keystoneauth, for the compute service and in bounds."""
+    found = (loading.get_session_conf_options()
+             + loading.get_auth_common_conf_options()
+             + loading.get_adapter_conf_options(include_deprecated=False))
+    cfg.set_defaults(found, service_type='compute', timeout=TIMEOUT_S,
+                     valid_interfaces=['internal', 'public'])
+    return found
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    conf.register_opts(OPTS + auth_opts(), group=GROUP)
+
+
+def list_opts() -> dict[str, list[Any]]:
+    return {GROUP: OPTS + auth_opts()}
