@@ -197,7 +197,7 @@ def test_services_are_started_and_stopped(devstack):
     calls = devstack.run(*PHASES)
     assert ('install_package ethtool iproute2 nftables') in calls
     assert f'setup_develop {ROOT} osc,controller,edge' in calls
-    assert 'create_service_user virtco' in calls
+    assert 'create_service_user virtco admin' in calls
     assert ('get_or_create_endpoint coflow RegionOne http://127.0.0.1:8791'
             in calls)
     started = [call for call in calls if call.startswith('run_process')]
