@@ -34,7 +34,9 @@ import fixtures
 from nova import rpc
 from nova.tests import fixtures as nova_fixtures
 from nova.virt import fake
+from oslo_db.sqlalchemy import enginefacade
 import oslo_messaging
+import sqlalchemy
 import waitress
 
 from nova_filters import conf as virtco_conf
@@ -84,11 +86,48 @@ class Cloud(integrated_helpers._IntegratedTestBase):
                 nova_fixtures.CellDatabases, name, method))
         self._options()
         super().setUp()
+        self._reserve_writes()
         if self.notify_controller:
             self._notify_controller()
 
     def _clear_attrs(self) -> None:
         """Nova drops a test's attributes; pytest still needs its own."""
+
+    def _reserve_writes(self) -> None:
+        """A transaction that will write says so to SQLite when it begins.
+
+        Else SQLite refuses its first write, without waiting, when another
+        thread wrote since the transaction's first read ("database is
+        locked"), and Nova never ends what it was doing: a server that is
+        deleted for ever. Nova's databases in production wait instead.
+        """
+        scope = enginefacade._TransactionContextManager._transaction_scope
+        thread = threading.local()
+
+        @contextlib.contextmanager
+        def marked_scope(manager: Any, context: Any) -> Iterator[Any]:
+            before = getattr(thread, 'writes', False)
+            thread.writes = before or manager._mode is enginefacade._WRITER
+            try:
+                with scope(manager, context) as resource:
+                    yield resource
+            finally:
+                thread.writes = before
+
+        def begin(connection: sqlalchemy.Connection) -> None:
+            # oslo.db says BEGIN unless it finds this mark.
+            if (getattr(thread, 'writes', False)
+                    and connection.dialect.name == 'sqlite'
+                    and 'in_transaction' not in connection.info):
+                connection.exec_driver_sql('BEGIN IMMEDIATE')
+                connection.info['in_transaction'] = True
+
+        self.useFixture(fixtures.MockPatchObject(
+            enginefacade._TransactionContextManager, '_transaction_scope',
+            marked_scope))
+        sqlalchemy.event.listen(sqlalchemy.Engine, 'begin', begin)
+        self.addCleanup(sqlalchemy.event.remove, sqlalchemy.Engine, 'begin',
+                        begin)
 
     def _options(self) -> None:
         """Before the services start; Nova's fixtures put everything back."""
