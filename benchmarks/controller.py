@@ -26,7 +26,7 @@ import time
 from typing import Any
 
 from virtco.cmd import controller as controller_cmd
-from virtco.controller import live
+from virtco.controller import inflight
 from virtco.controller import progress
 from virtco.controller import service
 from virtco.db import migration
@@ -66,7 +66,7 @@ def fill(controller: service.Controller, n_coflows: int, n_hosts: int,
         rows = {}
         for row in range(n_vms):
             host = rnd.choice(sorted(ports))
-            rows[row] = live.Row(f'{i}-{row}', host, True)
+            rows[row] = inflight.Row(f'{i}-{row}', host, True)
             ports[host].append({
                 'vm': f'{i}-{row}',
                 'ips': [f'10.{i // 250}.{i % 250}.{row}']})
@@ -74,7 +74,7 @@ def fill(controller: service.Controller, n_coflows: int, n_hosts: int,
             (src, dst, rnd.random() * 1e9) for src in range(n_vms // 2)
             for dst in range(n_vms // 2, n_vms)])
         controller.state.groups[f'g{i}'] = rows
-        controller.state.coflows[f'c{i}'] = live.Tracked(
+        controller.state.coflows[f'c{i}'] = inflight.Tracked(
             f'c{i}', f'g{i}', 'p', 'c', 'active', model,
             progress.CoflowProgress([f.size_bytes for f in model.flows]),
             arrival_s=0.0)

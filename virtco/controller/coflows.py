@@ -22,6 +22,7 @@ import uuid
 from oslo_config import cfg
 from sqlalchemy import orm
 
+from virtco.controller import codec
 from virtco.controller import live as live_state
 from virtco.controller import membership
 from virtco.controller import views
@@ -124,7 +125,7 @@ class Coflows:
             'gap': group.gap if group else None,
             'arrival': arrival or coflow.arrival,
             'ended': coflow.ended_at or (tracked and tracked.ended_s),
-            'predicted_end': live_state.finite(ranked.predicted_end_s)
+            'predicted_end': codec.finite(ranked.predicted_end_s)
             if ranked is not None else None,
             'why': '; '.join(text for text in (
                 group.why if group else '', coflow.why) if text)}

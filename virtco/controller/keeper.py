@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from virtco.controller import live
+from virtco.controller import hoststate
+from virtco.controller import inflight
 from virtco.controller import transitions
 from virtco.db import models
 from virtco import exception
@@ -155,7 +156,7 @@ class Keeper:
             controller.metrics.coflows.labels(state).set(count)
 
 
-def _coflow_values(tracked: live.Tracked) -> dict[str, Any]:
+def _coflow_values(tracked: inflight.Tracked) -> dict[str, Any]:
     sent_bytes = tracked.progress.sent_bytes
     return {'id': tracked.coflow_id, 'state': tracked.state,
             'progress': json.dumps(sent_bytes.round().tolist()),
@@ -163,7 +164,7 @@ def _coflow_values(tracked: live.Tracked) -> dict[str, Any]:
             'arrival': tracked.arrival_s, 'ended_at': tracked.ended_s}
 
 
-def _host_values(host: live.HostState) -> dict[str, Any]:
+def _host_values(host: hoststate.HostState) -> dict[str, Any]:
     report, minors = host.to_stored()
     return {'host': host.host, 'first_seen': host.first_seen,
             'last_report': host.last_report, 'report': report,
@@ -176,7 +177,7 @@ def _save(session: orm.Session, coflows: list[dict[str, Any]],
         # What was declared done or retired meanwhile stays so.
         session.execute(sa.update(models.Coflow).where(
             models.Coflow.id == values['id'],
-            models.Coflow.state.in_(live.LIVE_STATES)).values(
+            models.Coflow.state.in_(inflight.LIVE_STATES)).values(
                 {k: v for k, v in values.items() if k != 'id'}))
     for values in hosts:
         row = session.get(models.Host, values['host'])

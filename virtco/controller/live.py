@@ -19,147 +19,20 @@ a clock, the callers say what time it is.
 
 from collections.abc import Iterable
 from collections.abc import Mapping
-import dataclasses
-import json
-import math
 import threading
 from typing import Any
 
 import numpy as np
 
+from virtco.controller import hoststate
+from virtco.controller import inflight
 from virtco.controller import progress
 from virtco.db import models
-from virtco.model import coflow as coflow_model
 from virtco.model import snapshot
 from virtco.table import coflow_table
-from virtco import units
 
-LIVE_STATES = (models.CoflowState.PLANNED, models.CoflowState.ACTIVE)
 NEGLIGIBLE = 1e-3
 TAIL = 5e-3
-OBSERVED_HALF_LIFE_S = 1.0
-
-
-@dataclasses.dataclass
-class Row:
-    """A row of a group: who fills it, where."""
-
-    instance_uuid: str | None
-    host: str | None
-    running: bool
-
-
-@dataclasses.dataclass
-class Tracked:
-    """A coflow in flight.
-
-    :ivar moved_s: when its counters last moved, None = never.
-    :ivar backlog_bytes: waiting at each host's class, as last reported.
-    :ivar was_placed: all its VMs ran at some time; what is missing since
-        then was deleted, and its flows with it.
-    :ivar is_dirty: the database does not know the newest yet.
-    """
-
-    coflow_id: str
-    group_id: str
-    project_id: str
-    name: str
-    state: str
-    model: coflow_model.Coflow
-    progress: progress.CoflowProgress
-    priority_class: int = 0
-    weight: float = 1.0
-    arrival_s: float | None = None
-    ended_s: float | None = None
-    moved_s: float | None = None
-    backlog_bytes: dict[str, float] = dataclasses.field(default_factory=dict)
-    was_placed: bool = False
-    is_dirty: bool = False
-
-    def is_busy(self, now_s: float, quiet_s: float) -> bool:
-        if any(self.backlog_bytes.values()):
-            return True
-        return self.moved_s is not None and now_s - self.moved_s < quiet_s
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Route:
-    """Where the flows of a coflow run, while nothing moves.
-
-    :ivar pairs: (source host, destination host) of flows between hosts.
-    :ivar pair_of: index into ``pairs`` per flow, -1 for flows that stay in a
-        host or whose VMs are not placed.
-    :ivar local: indices of the flows that stay in a host.
-    :ivar is_complete: the VMs of all flows are placed.
-    """
-
-    pairs: tuple[tuple[str, str], ...]
-    pair_of: np.ndarray
-    local: np.ndarray
-    is_complete: bool
-
-    def sums(self, flow_bytes: np.ndarray) -> dict[tuple[str, str], float]:
-        """Per pair of hosts, of values per flow."""
-        crossing = self.pair_of >= 0
-        sums = np.bincount(self.pair_of[crossing], flow_bytes[crossing],
-                           len(self.pairs))
-        return dict(zip(self.pairs, sums.tolist(), strict=True))
-
-    def flows(self, src: str, dst: str | None) -> np.ndarray:
-        """Indices of the flows from a host, to one other or to any."""
-        wanted = [i for i, pair in enumerate(self.pairs)
-                  if pair[0] == src and dst in (None, pair[1])]
-        return np.flatnonzero(np.isin(self.pair_of, wanted))
-
-
-class HostState:
-    """One hypervisor as its edge module reports it."""
-
-    def __init__(self, host: str, first_seen: float, half_life_s: float):
-        self.host = host
-        self.first_seen = first_seen
-        self.last_report: float | None = None
-        self.report: dict[str, Any] = {}
-        self.counters = progress.HostCounters()
-        self.background = progress.Average(half_life_s)
-        self.minors = coflow_table.Minors()
-        self.observed: dict[str, progress.Average] = {}
-
-    def observe(self, deltas: Iterable[progress.Delta], elapsed_s: float,
-                background_bytes: float, now_s: float) -> None:
-        """Turn what was counted since the last report into rates."""
-        self.background.add(units.bytes_per_s_to_bps(
-            background_bytes / elapsed_s), now_s)
-        moved = {c['coflow_id']: 0.0 for c in self.report['coflows']}
-        for delta in deltas:
-            moved[delta.coflow_id] += delta.wire_bytes
-        kept = {coflow_id: self.observed.get(coflow_id)
-                or progress.Average(OBSERVED_HALF_LIFE_S)
-                for coflow_id in moved}
-        for coflow_id, wire_bytes in moved.items():
-            kept[coflow_id].add(units.bytes_per_s_to_bps(
-                wire_bytes / elapsed_s), now_s)
-        self.observed = kept
-
-    @property
-    def link(self) -> dict[str, Any]:
-        return self.report.get('link') or {}
-
-    def to_stored(self) -> tuple[str, str]:
-        """Report and minors as they are kept in the database."""
-        kept = dict(self.report, coflows=[], pairs=[],
-                    counters=self.counters.to_dict())
-        return json.dumps(kept), json.dumps(dataclasses.asdict(self.minors))
-
-    def load(self, stored: models.Host) -> None:
-        self.first_seen = stored.first_seen
-        self.last_report = stored.last_report
-        self.report = json.loads(stored.report)
-        self.counters = progress.HostCounters(
-            self.report.pop('counters', None))
-        minors = json.loads(stored.minors)
-        self.minors = coflow_table.Minors(minors.get('taken', {}),
-                                          minors.get('needed_s', {}))
 
 
 class LiveState:
@@ -170,14 +43,14 @@ class LiveState:
         self.lock = threading.RLock()
         self.wire_factor = 1 + wire_overhead_fraction
         self.half_life_s = half_life_s
-        self.groups: dict[str, dict[int, Row]] = {}
-        self.coflows: dict[str, Tracked] = {}
+        self.groups: dict[str, dict[int, inflight.Row]] = {}
+        self.coflows: dict[str, inflight.Tracked] = {}
         # Done, but not yet so in the database.
-        self.ended: dict[str, Tracked] = {}
-        self.hosts: dict[str, HostState] = {}
+        self.ended: dict[str, inflight.Tracked] = {}
+        self.hosts: dict[str, hoststate.HostState] = {}
         self.addresses: dict[str, tuple[str, tuple[str, ...]]] = {}
         # What only changes when a VM comes, goes, moves or gets an address.
-        self._routes: dict[tuple[str, bool], Route] = {}
+        self._routes: dict[tuple[str, bool], inflight.Route] = {}
         self._table: dict[str, coflow_table.TableCoflow] = {}
 
     def _forget_routes(self) -> None:
@@ -190,9 +63,10 @@ class LiveState:
 
         What is already tracked keeps its progress, which is newer here.
         """
-        groups: dict[str, dict[int, Row]] = {}
+        groups: dict[str, dict[int, inflight.Row]] = {}
         for member in members:
-            groups.setdefault(member.group_id, {})[member.row_index] = Row(
+            rows = groups.setdefault(member.group_id, {})
+            rows[member.row_index] = inflight.Row(
                 member.instance_uuid, member.host,
                 member.state == models.MemberState.RUNNING)
         with self.lock:
@@ -203,10 +77,10 @@ class LiveState:
             for stored in coflows:
                 if stored.id in self.ended:
                     continue
-                tracked = known.get(stored.id) or _tracked(stored)
+                tracked = known.get(stored.id) or inflight.load(stored)
                 tracked.priority_class = stored.priority_class
                 tracked.weight = stored.weight
-                if tracked.state in LIVE_STATES:
+                if tracked.state in inflight.LIVE_STATES:
                     self.coflows[stored.id] = tracked
 
     def load_hosts(self, hosts: Iterable[models.Host]) -> None:
@@ -216,9 +90,10 @@ class LiveState:
                 state.load(stored)
                 self._learn_addresses(stored.host, state.report)
 
-    def host(self, name: str, now_s: float) -> HostState:
+    def host(self, name: str, now_s: float) -> hoststate.HostState:
         if name not in self.hosts:
-            self.hosts[name] = HostState(name, now_s, self.half_life_s)
+            self.hosts[name] = hoststate.HostState(name, now_s,
+                                                   self.half_life_s)
         return self.hosts[name]
 
     def _learn_addresses(self, host: str, report: Mapping[str, Any]) -> None:
@@ -267,7 +142,7 @@ class LiveState:
             drained |= before > 0 == after and self._is_all_sent(tracked)
         return drained
 
-    def _is_all_sent(self, tracked: Tracked) -> bool:
+    def _is_all_sent(self, tracked: inflight.Tracked) -> bool:
         return (self.cross_remaining(tracked)
                 <= NEGLIGIBLE * tracked.model.size_bytes)
 
@@ -284,40 +159,23 @@ class LiveState:
         tracked.is_dirty = True
         return started or self._is_all_sent(tracked)
 
-    def route(self, tracked: Tracked, running: bool = True) -> Route:
+    def route(self, tracked: inflight.Tracked,
+              running: bool = True) -> inflight.Route:
         """:param running: only VMs that run; False also takes planned ones.
         """
         key = (tracked.coflow_id, running)
         if key not in self._routes:
-            self._routes[key] = self._find_route(tracked, running)
+            self._routes[key] = inflight.find_route(
+                tracked.model, self.groups.get(tracked.group_id, {}),
+                running)
         return self._routes[key]
 
-    def _find_route(self, tracked: Tracked, running: bool) -> Route:
-        rows = self.groups.get(tracked.group_id, {})
-        hosts = {index: row.host for index, row in rows.items()
-                 if row.host is not None and (row.running or not running)}
-        pairs: dict[tuple[str, str], int] = {}
-        pair_of = np.full(len(tracked.model.flows), -1)
-        local = []
-        n_placed = 0
-        for i, flow in enumerate(tracked.model.flows):
-            if flow.src not in hosts or flow.dst not in hosts:
-                continue
-            n_placed += 1
-            pair = (hosts[flow.src], hosts[flow.dst])
-            if pair[0] == pair[1]:
-                local.append(i)
-            else:
-                pair_of[i] = pairs.setdefault(pair, len(pairs))
-        return Route(tuple(pairs), pair_of, np.array(local, np.int64),
-                     n_placed == len(tracked.model.flows))
-
-    def cross_remaining(self, tracked: Tracked) -> float:
+    def cross_remaining(self, tracked: inflight.Tracked) -> float:
         crossing = self.route(tracked).pair_of >= 0
         return float(tracked.progress.remaining_bytes()[crossing].sum())
 
     def advance(self, now_s: float, *, quiet_s: float,
-                done_fraction: float) -> list[Tracked]:
+                done_fraction: float) -> list[inflight.Tracked]:
         """Move coflows along their life; those whose state changed."""
         changed = []
         with self.lock:
@@ -336,7 +194,7 @@ class LiveState:
                     changed.append(tracked)
         return changed
 
-    def _is_done(self, tracked: Tracked, now_s: float, quiet_s: float,
+    def _is_done(self, tracked: inflight.Tracked, now_s: float, quiet_s: float,
                  done_fraction: float) -> bool:
         route = self.route(tracked)
         tracked.was_placed |= route.is_complete
@@ -352,7 +210,7 @@ class LiveState:
                 and self.cross_remaining(tracked) <= (
                     (1 - done_fraction) * tracked.model.size_bytes))
 
-    def finish(self, tracked: Tracked, now_s: float) -> None:
+    def finish(self, tracked: inflight.Tracked, now_s: float) -> None:
         with self.lock:
             tracked.state = models.CoflowState.DONE
             tracked.ended_s = now_s
@@ -362,7 +220,7 @@ class LiveState:
             for state in self.hosts.values():
                 state.counters.forget(self.coflows)
 
-    def pair_bytes(self, tracked: Tracked, running: bool
+    def pair_bytes(self, tracked: inflight.Tracked, running: bool
                    ) -> dict[tuple[str, str], float]:
         """Bytes left per (source host, destination host), other hosts only.
 
@@ -393,12 +251,14 @@ class LiveState:
                         tuple(sorted(into.items()))))
         return tuple(found)
 
-    def table_coflow(self, tracked: Tracked) -> coflow_table.TableCoflow:
+    def table_coflow(self, tracked: inflight.Tracked
+                     ) -> coflow_table.TableCoflow:
         if tracked.coflow_id not in self._table:
             self._table[tracked.coflow_id] = self._find_table(tracked)
         return self._table[tracked.coflow_id]
 
-    def _find_table(self, tracked: Tracked) -> coflow_table.TableCoflow:
+    def _find_table(self, tracked: inflight.Tracked
+                    ) -> coflow_table.TableCoflow:
         rows = self.groups.get(tracked.group_id, {})
         route = self.route(tracked)
         flows = []
@@ -414,35 +274,3 @@ class LiveState:
                 dst_ips=self.addresses.get(dst_vm, ('', ()))[1]))
         return coflow_table.TableCoflow.from_flows(
             tracked.coflow_id, tracked.name, flows, tracked.model.dst_port)
-
-
-def _tracked(stored: models.Coflow) -> Tracked:
-    model = decode_coflow(stored)
-    return Tracked(
-        coflow_id=stored.id, group_id=stored.group_id or '',
-        project_id=stored.project_id, name=stored.name, state=stored.state,
-        model=model,
-        progress=progress.CoflowProgress(
-            [flow.size_bytes for flow in model.flows],
-            json.loads(stored.progress)),
-        priority_class=stored.priority_class, weight=stored.weight,
-        arrival_s=stored.arrival, ended_s=stored.ended_at)
-
-
-def decode_coflow(stored: models.Coflow) -> coflow_model.Coflow:
-    """The matrix of a stored coflow."""
-    return coflow_model.Coflow(
-        stored.name, stored.n_vms,
-        tuple(coflow_model.Flow(src, dst, size_bytes)
-              for src, dst, size_bytes in json.loads(stored.tm)),
-        stored.dst_port)
-
-
-def finite(value: float | None) -> float | None:
-    """Databases and JSON know no infinity; null stands for it."""
-    return value if value is not None and math.isfinite(value) else None
-
-
-def encode_flows(coflow: coflow_model.Coflow) -> str:
-    return json.dumps([[flow.src, flow.dst, flow.size_bytes]
-                       for flow in coflow.flows], separators=(',', ':'))

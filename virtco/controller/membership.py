@@ -26,7 +26,7 @@ from oslo_config import cfg
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from virtco.controller import live
+from virtco.controller import codec
 from virtco.controller import problem as problem_builder
 from virtco.db import groups as db_groups
 from virtco.db import models
@@ -146,7 +146,7 @@ class Seats:
             project_id=group.project_id, name=matrix.name, position=i,
             state=models.CoflowState.PLANNED, n_vms=matrix.n_vms,
             n_flows=len(matrix.flows), size_bytes=matrix.size_bytes,
-            dst_port=matrix.dst_port, tm=live.encode_flows(matrix),
+            dst_port=matrix.dst_port, tm=codec.encode_flows(matrix),
             progress='[]', sent_bytes=0.0, priority_class=0, weight=1.0,
             why='', created_at=now_s) for i, matrix in enumerate(matrices)]
 
@@ -365,7 +365,7 @@ def _differences(hint: hints.Hint, coflows: Sequence[models.Coflow]
                  ) -> list[tuple[str, str]]:
     if not hint.coflows:
         return []
-    mine = [(c.name, c.n_vms, c.dst_port, live.encode_flows(c))
+    mine = [(c.name, c.n_vms, c.dst_port, codec.encode_flows(c))
             for c in hint.coflows]
     first = [(c.name, c.n_vms, c.dst_port, json.dumps(
         json.loads(c.tm), separators=(',', ':'))) for c in coflows]
@@ -379,10 +379,10 @@ def _save_figures(session: orm.Session, view: View,
     """The certificate of the plan, with the group and its coflows."""
     session.execute(sa.update(models.Group).where(
         models.Group.id == view.group.id).values(
-            cct_s=live.finite(plan.cct_s),
-            lower_bound_s=live.finite(plan.lower_bound_s),
-            gap=live.finite(plan.gap),
-            objective_s=live.finite(plan.objective_s),
+            cct_s=codec.finite(plan.cct_s),
+            lower_bound_s=codec.finite(plan.lower_bound_s),
+            gap=codec.finite(plan.gap),
+            objective_s=codec.finite(plan.objective_s),
             method=plan.method[:255],
             why='; '.join([f'bottleneck: {plan.bottleneck}', *plan.notes])))
     planned = [c for c in view.coflows
@@ -390,4 +390,4 @@ def _save_figures(session: orm.Session, view: View,
                               models.CoflowState.ACTIVE)]
     for coflow, cct_s in zip(planned, plan.coflow_cct_s):
         session.execute(sa.update(models.Coflow).where(
-            models.Coflow.id == coflow.id).values(cct_s=live.finite(cct_s)))
+            models.Coflow.id == coflow.id).values(cct_s=codec.finite(cct_s)))

@@ -27,7 +27,7 @@ from sqlalchemy import orm
 import tenacity
 
 from virtco.controller import capacity
-from virtco.controller import live as live_state
+from virtco.controller import codec
 from virtco.controller import membership
 from virtco.controller import metrics as controller_metrics
 from virtco.controller import problem as problem_builder
@@ -155,7 +155,7 @@ class Placer:
                 for entry in request['hosts']}
         hosts = set(free) | {row.host for row in rows if row.host}
         coflows = tuple(
-            live_state.decode_coflow(c).scaled(self._remaining(c.id))
+            codec.decode_coflow(c).scaled(self._remaining(c.id))
             for c in view.coflows
             if c.state in (models.CoflowState.PLANNED,
                            models.CoflowState.ACTIVE))
@@ -286,7 +286,7 @@ def neutral(request: Mapping[str, Any], why: str,
 def _answer(request: Mapping[str, Any], view: membership.View,
             plan: snapshot.Plan, ranked: tuple[snapshot.RankedHost, ...],
             chosen: str) -> dict[str, Any]:
-    finite = live_state.finite
+    finite = codec.finite
     offered = {entry['host'] for entry in request['hosts']}
     order = sorted((r for r in ranked if r.host in offered),
                    key=lambda r: r.host != chosen)

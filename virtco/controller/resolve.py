@@ -24,6 +24,7 @@ import time
 from oslo_config import cfg
 
 from virtco.controller import capacity
+from virtco.controller import inflight
 from virtco.controller import live as live_state
 from virtco.controller import metrics as controller_metrics
 from virtco.controller import publisher as controller_publisher
@@ -50,7 +51,7 @@ class Resolver:
                  settings: controller_settings.Settings,
                  rates: capacity.Rates, metrics: controller_metrics.Metrics,
                  reload: Callable[[], None],
-                 on_change: Callable[[list[live_state.Tracked]], None],
+                 on_change: Callable[[list[inflight.Tracked]], None],
                  clock: Callable[[], float] = time.time):
         self._conf = conf.scheduler
         self._rules = capacity.Rules(
@@ -209,7 +210,7 @@ class Resolver:
                 egress_bps * self._conf.default_share))
         return links
 
-    def _schedule(self, coflows: Sequence[live_state.Tracked],
+    def _schedule(self, coflows: Sequence[inflight.Tracked],
                   remaining: Mapping[str, coflow_table.Remaining],
                   now_s: float) -> live.Schedule:
         """Busy coflows first; the idle ones get what those leave.
@@ -253,7 +254,7 @@ class Resolver:
         return min(1.0, low / total) if total > 0 else 0.0
 
 
-def _live_coflow(tracked: live_state.Tracked,
+def _live_coflow(tracked: inflight.Tracked,
                  remaining: coflow_table.Remaining, factor: float,
                  known: set[str]) -> live.LiveCoflow:
     return live.LiveCoflow(

@@ -26,6 +26,7 @@ import sqlalchemy as sa
 from virtco.controller import auditor
 from virtco.controller import capacity
 from virtco.controller import coflows as controller_coflows
+from virtco.controller import inflight
 from virtco.controller import keeper
 from virtco.controller import live
 from virtco.controller import metrics as controller_metrics
@@ -130,7 +131,7 @@ class Controller:
             self.state.load_groups(db_groups.living_members(session),
                                    db_groups.living_coflows(session))
 
-    def _on_change(self, changed: list[live.Tracked]) -> None:
+    def _on_change(self, changed: list[inflight.Tracked]) -> None:
         for tracked in changed:
             LOG.info('Coflow %s (%s) is %s.', tracked.coflow_id,
                      tracked.name, tracked.state)

@@ -15,12 +15,12 @@
 from typing import Any
 
 from virtco.controller import capacity
-from virtco.controller import live
+from virtco.controller import hoststate
 from virtco.db import models
 from virtco.table import edge_policy
 
 
-def host(state: live.HostState, found: capacity.Capacity,
+def host(state: hoststate.HostState, found: capacity.Capacity,
          policy: edge_policy.EdgePolicy | None) -> dict[str, Any]:
     report = state.report
     return {
@@ -42,7 +42,7 @@ def host(state: live.HostState, found: capacity.Capacity,
         'cpu_s': report.get('cpu_s')}
 
 
-def classes(state: live.HostState,
+def classes(state: hoststate.HostState,
             policy: edge_policy.EdgePolicy | None) -> list[dict[str, Any]]:
     """Each class of the host's policy, and what was seen of it."""
     backlogs = {c['coflow_id']: c.get('backlog_bytes')

@@ -19,7 +19,7 @@ from typing import Any
 from oslo_config import cfg
 
 from virtco.controller import capacity
-from virtco.controller import live as live_state
+from virtco.controller import codec
 from virtco.controller import membership
 from virtco.controller import problem as problem_builder
 from virtco import exception
@@ -95,7 +95,7 @@ def answer(conf: cfg.ConfigOpts, request: Mapping[str, Any],
         planner=request.get('planner', settings['planner']),
         seed=request.get('seed', 0),
         budget_s=request.get('budget_s', conf.placement.budget_s))
-    finite = live_state.finite
+    finite = codec.finite
     return {
         'vms': [{'group': group, 'row': row, 'host': host}
                 for (group, row), host in zip(labels, plan.hosts)],
