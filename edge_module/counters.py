@@ -172,11 +172,13 @@ class Counters:
         return list(shown.values())
 
     def pairs(self) -> list[dict[str, Any]]:
-        """The ``pairs`` of a report."""
-        shown: dict[tuple[str, str], int] = {}
+        """The ``pairs`` of a report, one per entry of the classification."""
+        shown = []
         for name, total in self.totals.items():
             if name.kind is Kind.PAIR:
-                pair = name.subject, name.target
-                shown[pair] = shown.get(pair, 0) + total.value
-        return [{'src_ip': src, 'dst_ip': dst, 'sent_bytes': sent}
-                for (src, dst), sent in shown.items()]
+                dev, _, port = name.where.rpartition(':')
+                shown.append({'dev': dev, 'src_ip': name.subject,
+                              'dst_ip': name.target,
+                              'dst_port': int(port) or None,
+                              'sent_bytes': total.value})
+        return shown

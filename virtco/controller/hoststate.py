@@ -18,6 +18,7 @@ import dataclasses
 import json
 from typing import Any
 
+from virtco.controller import pairs
 from virtco.controller import progress
 from virtco.db import models
 from virtco.table import coflow_table
@@ -35,6 +36,7 @@ class HostState:
         self.last_report: float | None = None
         self.report: dict[str, Any] = {}
         self.counters = progress.HostCounters()
+        self.pair_counters: pairs.PairCounters | None = None
         self.background = progress.Average(half_life_s)
         self.minors = coflow_table.Minors()
         self.observed: dict[str, progress.Average] = {}

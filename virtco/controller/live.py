@@ -26,6 +26,7 @@ import numpy as np
 
 from virtco.controller import hoststate
 from virtco.controller import inflight
+from virtco.controller import pairs
 from virtco.controller import progress
 from virtco.db import models
 from virtco.model import snapshot
@@ -52,10 +53,25 @@ class LiveState:
         # What only changes when a VM comes, goes, moves or gets an address.
         self._routes: dict[tuple[str, bool], inflight.Route] = {}
         self._table: dict[str, coflow_table.TableCoflow] = {}
+        self._owners: dict[pairs.Key, pairs.Owner] | None = None
+        self._counts_pairs = False
 
     def _forget_routes(self) -> None:
         self._routes.clear()
         self._table.clear()
+        self._owners = None
+
+    def count_pairs(self, wanted: bool) -> None:
+        """Whether coflows have no classes, so that the VM pairs tell."""
+        with self.lock:
+            self._counts_pairs = wanted
+
+    def idle_after_s(self, quiet_s: float) -> float:
+        """How long a coflow rests before it counts as idle.
+
+        :param quiet_s: where the classes' counters tell.
+        """
+        return max(quiet_s, pairs.QUIET_S) if self._counts_pairs else quiet_s
 
     def load_groups(self, members: Iterable[models.Member],
                     coflows: Iterable[models.Coflow]) -> None:
@@ -129,7 +145,7 @@ class LiveState:
             urgent |= self._take_backlogs(host, report)
             for delta in deltas:
                 urgent |= self._credit(host, delta, now_s)
-            return urgent
+            return self._credit_pairs(state, now_s) or urgent
 
     def _take_backlogs(self, host: str, report: Mapping[str, Any]) -> bool:
         """True when a coflow may have ended, now that its queue is empty."""
@@ -154,10 +170,31 @@ class LiveState:
             return False
         flows = self.route(tracked).flows(host, delta.dst_host)
         tracked.progress.credit(flows, delta.wire_bytes / self.wire_factor)
+        return self._moved(tracked, now_s)
+
+    def _moved(self, tracked: inflight.Tracked, now_s: float) -> bool:
+        """True when the coflow starts or may have ended."""
         started = tracked.moved_s is None
         tracked.moved_s = now_s
         tracked.is_dirty = True
         return started or self._is_all_sent(tracked)
+
+    def _credit_pairs(self, state: hoststate.HostState,
+                      now_s: float) -> bool:
+        """True when a coflow that has no class starts or may have ended."""
+        if not self._counts_pairs:
+            state.pair_counters = None
+            return False
+        if state.pair_counters is None:
+            state.pair_counters = pairs.PairCounters()
+        if self._owners is None:
+            self._owners = pairs.find_owners(
+                [(tracked, self.route(tracked))
+                 for tracked in self.coflows.values()],
+                self.groups, self.addresses)
+        return any([self._moved(tracked, now_s)
+                    for tracked in state.pair_counters.credit(
+                        state.report, self._owners, self.wire_factor)])
 
     def route(self, tracked: inflight.Tracked,
               running: bool = True) -> inflight.Route:
@@ -179,6 +216,7 @@ class LiveState:
         """Move coflows along their life; those whose state changed."""
         changed = []
         with self.lock:
+            idle_s = self.idle_after_s(quiet_s)
             for tracked in list(self.coflows.values()):
                 rows = self.groups.get(tracked.group_id, {})
                 if (tracked.state == models.CoflowState.PLANNED
@@ -188,7 +226,7 @@ class LiveState:
                     tracked.is_dirty = True
                     changed.append(tracked)
                 if (tracked.state == models.CoflowState.ACTIVE
-                        and self._is_done(tracked, now_s, quiet_s,
+                        and self._is_done(tracked, now_s, idle_s,
                                           done_fraction)):
                     self.finish(tracked, now_s)
                     changed.append(tracked)
@@ -216,6 +254,7 @@ class LiveState:
             tracked.ended_s = now_s
             tracked.is_dirty = True
             self.coflows.pop(tracked.coflow_id, None)
+            self._owners = None
             self.ended[tracked.coflow_id] = tracked
             for state in self.hosts.values():
                 state.counters.forget(self.coflows)

@@ -145,32 +145,43 @@ class Resolver:
     def _publish(self, now_s: float) -> None:
         with self._state.lock:
             links = self._links(now_s)
-            coflows = [] if self._settings['order'] == FAIR else list(
-                self._state.coflows.values())
-            coflows = [c for c in coflows
+            is_fair = self._settings['order'] == FAIR
+            self._state.count_pairs(is_fair)
+            coflows = [c for c in self._state.coflows.values()
                        if c.state == models.CoflowState.ACTIVE]
             table = [self._state.table_coflow(c) for c in coflows]
-            remaining = {c.coflow_id: self._state.pair_bytes(c, running=True)
-                         for c in coflows}
-            self.schedule = self._schedule(coflows, remaining, now_s)
-            ranks = {c.coflow_id: c.rank for c in self.schedule.coflows}
-            wanted = coflow_table.wanted_keys(table, ranks)
-            minors = {}
-            for link in links:
-                host = self._state.hosts[link.host]
-                host.minors = minors[link.host] = host.minors.assign(
-                    wanted.get(link.host, ()), now_s,
-                    self._conf.minor_grace_s)
-        policies = coflow_table.build_policies(
-            self.schedule, table, remaining, links, minors,
-            coflow_table.Options(
-                work_conserving=self._settings['ceil'] == 'link',
-                min_rate_fraction=self._conf.min_rate_fraction,
-                ttl_s=self._conf.policy_ttl_s,
-                protect_receivers=self._conf.protect_receivers))
+            remaining = {} if is_fair else {
+                c.coflow_id: self._state.pair_bytes(c, running=True)
+                for c in coflows}
+            self.schedule = self._schedule(
+                [] if is_fair else coflows, remaining, now_s)
+            minors = {} if is_fair else self._minors(links, table, now_s)
+        if is_fair:
+            policies = coflow_table.counting_policies(
+                table, links, self._conf.policy_ttl_s)
+        else:
+            policies = coflow_table.build_policies(
+                self.schedule, table, remaining, links, minors,
+                coflow_table.Options(
+                    work_conserving=self._settings['ceil'] == 'link',
+                    min_rate_fraction=self._conf.min_rate_fraction,
+                    ttl_s=self._conf.policy_ttl_s,
+                    protect_receivers=self._conf.protect_receivers))
         changed = self._publisher.publish(
             policies, self._conf.rate_tolerance_fraction)
         self._metrics.policy_changes.inc(len(changed))
+
+    def _minors(self, links: Sequence[coflow_table.Link],
+                table: Sequence[coflow_table.TableCoflow],
+                now_s: float) -> dict[str, coflow_table.Minors]:
+        ranks = {c.coflow_id: c.rank for c in self.schedule.coflows}
+        wanted = coflow_table.wanted_keys(table, ranks)
+        minors = {}
+        for link in links:
+            host = self._state.hosts[link.host]
+            host.minors = minors[link.host] = host.minors.assign(
+                wanted.get(link.host, ()), now_s, self._conf.minor_grace_s)
+        return minors
 
     def capacities(self, now_s: float) -> dict[str, capacity.Capacity]:
         measured = self._rates.hosts(now_s)

@@ -177,6 +177,29 @@ def build_policies(schedule: live.Schedule, coflows: Sequence[TableCoflow],
         tuple(received.get(link.host, ())), options) for link in links}
 
 
+def counting_policies(coflows: Sequence[TableCoflow], links: Sequence[Link],
+                      ttl_s: float) -> dict[str, edge_policy.EdgePolicy]:
+    """Policies without classes, by which the edges count and no more.
+
+    Every flow stays in the default class, where TCP shares; its entry makes
+    its bytes known. One policy per link, generation 0.
+    """
+    found = {}
+    for link in links:
+        entries: dict[tuple[str, str, str, int | None],
+                      edge_policy.FlowEntry] = {}
+        for coflow in coflows:
+            for flow in coflow.flows.get(link.host, ()):
+                _add_entries(entries, coflow, flow,
+                             edge_policy.DEFAULT_MINOR)
+        found[link.host] = edge_policy.EdgePolicy(
+            host=link.host, generation=0, ttl_s=ttl_s,
+            egress_bps=link.egress_bps, ingress_bps=link.ingress_bps,
+            default_rate_bps=link.default_rate_bps,
+            flows=tuple(entries.values()))
+    return found
+
+
 def _received(schedule: live.Schedule, known: Mapping[str, TableCoflow]
               ) -> dict[str, dict[edge_policy.ReceivedPair, None]]:
     """Per receiving host the pairs of its coflows, the first coflows first."""

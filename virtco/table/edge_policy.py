@@ -71,7 +71,8 @@ class CoflowClass:
 class FlowEntry:
     """Packets of VM src_vm from src_ip to dst_ip go to class ``minor``.
 
-    :ivar minor: minor of a Destination.
+    :ivar minor: minor of a Destination; :data:`DEFAULT_MINOR` for a pair that
+        is only counted.
     :ivar dst_port: TCP/UDP destination port, None = any.
     """
 
@@ -174,7 +175,7 @@ def _read_flow(item: '_Reader') -> FlowEntry:
         src_vm=item.text('src_vm'),
         src_ip=item.address('src_ip'),
         dst_ip=item.address('dst_ip'),
-        minor=item.integer('minor', FIRST_MINOR, LAST_MINOR),
+        minor=item.integer('minor', DEFAULT_MINOR, LAST_MINOR),
         dst_port=item.optional_port('dst_port'))
 
 
@@ -204,7 +205,8 @@ def _check_whole(policy: EdgePolicy) -> None:
             limit=f'at most egress_bps, {policy.egress_bps}')
     for position, flow in enumerate(policy.flows):
         path = f'flows[{position}]'
-        if leaves.get(flow.minor) != flow.coflow_id:
+        if (flow.minor != DEFAULT_MINOR
+                and leaves.get(flow.minor) != flow.coflow_id):
             raise exception.PolicyInvalid(
                 field=f'{path}.minor', value=flow.minor,
                 limit=f'the minor of a destination of {flow.coflow_id}')

@@ -11,6 +11,9 @@
 # under the License.
 """From reports to policies: the scheduler loop as the edges see it."""
 
+import contextlib
+import signal
+import sqlite3
 import statistics
 import threading
 import time
@@ -253,6 +256,39 @@ def test_fair_has_no_classes_and_link_may_borrow(tenant):
     finally:
         tenant.call('PATCH', '/v1/settings', before)
     settled(lambda: classes(sender))
+
+
+def test_fair_ends_by_the_pairs_that_are_counted(make):
+    """Nobody has to declare it done, also over a kill of the controller."""
+    controller = make({'scheduler': {'order': 'fair'}})
+    tenant = controller.tenant()
+    hosts, edges = one_pair(tenant)
+    sender = edges[hosts[0]]
+    policy = settled(lambda: with_flows(sender))
+    assert policy['classes'] == []
+    assert [f['minor'] for f in policy['flows']] == [2]
+
+    def count(wire_bytes):
+        sender.uplink += wire_bytes
+        sender.report(pairs=[{
+            'dev': 'tap0', 'src_ip': '10.1.0.0', 'dst_ip': '10.1.0.1',
+            'dst_port': None, 'sent_bytes': wire_bytes}])
+        return tenant.coflow()
+
+    assert count(4e6 * WIRE)['sent_bytes'] == pytest.approx(4e6, rel=1e-3)
+    harness.wait_for(lambda: stored_bytes(controller) > 3.9e6)
+    controller.stop(signal.SIGKILL)
+    controller.start()
+    settled(lambda: with_flows(sender))
+    assert count(6e6 * WIRE)['sent_bytes'] == pytest.approx(6e6, rel=1e-3)
+    count(10e6 * WIRE)
+    harness.wait_for(lambda: tenant.coflow()['state'] == 'done', 10)
+    settled(lambda: not with_flows(sender))
+
+
+def stored_bytes(controller):
+    with contextlib.closing(sqlite3.connect(controller.database)) as db:
+        return db.execute('SELECT max(sent_bytes) FROM coflows').fetchone()[0]
 
 
 def test_a_slow_host_is_measured_and_shown(tenant):

@@ -167,6 +167,85 @@ def test_a_move_keeps_the_progress(state):
         {('h9', 'h1'): 40, ('h9', 'h2'): 20, ('h1', 'h2'): 25})
 
 
+PORTS = [{'vm': f'g-{i}', 'dev': f'tap{i}', 'ips': [f'10.0.0.{i}']}
+         for i in range(3)]
+
+
+def pair_report(host, *counts, epoch='e'):
+    """Of host h<i> with VM g-<i>; (destination row, bytes) per pair."""
+    return report(ports=[PORTS[host]], epoch=epoch, uplink=1e4) | {
+        'coflows': [], 'pairs': [
+            {'dev': f'tap{host}', 'src_ip': f'10.0.0.{host}',
+             'dst_ip': f'10.0.0.{dst}', 'dst_port': None,
+             'sent_bytes': sent_bytes} for dst, sent_bytes in counts]}
+
+
+@pytest.fixture
+def fair(state):
+    """Without classes, and every host has reported its port."""
+    state.count_pairs(True)
+    for host in range(3):
+        state.intake(f'h{host}', pair_report(host), 0.5)
+    return state
+
+
+def test_without_classes_the_pairs_tell(fair):
+    assert fair.intake('h0', pair_report(0, (1, 30), (2, 50)), 1.0)
+    assert sent(fair) == pytest.approx([30, 50, 0])
+    assert not fair.intake('h0', pair_report(0, (1, 90), (2, 50)), 2.0)
+    assert sent(fair) == pytest.approx([90, 50, 0])
+    assert advance(fair, 2.0) == []
+    fair.intake('h0', pair_report(0, (1, 100), (2, 50)), 3.0)
+    assert fair.intake('h1', pair_report(1, (2, 25)), 3.0)
+    assert advance(fair, 3.0) == [models.CoflowState.DONE]
+
+
+def test_pairs_of_others_are_nobodys(fair):
+    found = pair_report(0, (1, 30))
+    found['pairs'][0]['dst_port'] = 99
+    fair.intake('h0', found, 1.0)
+    found = pair_report(0, (1, 30))
+    found['pairs'][0]['dev'] = 'tap9'
+    fair.intake('h0', found, 1.0)
+    assert sent(fair) == [0, 0, 0]
+
+
+def test_silence_of_a_second_is_no_end_where_pairs_are_counted(fair):
+    fair.intake('h0', pair_report(0, (1, 95), (2, 48)), 1.0)
+    fair.intake('h1', pair_report(1, (2, 24)), 1.0)
+    assert advance(fair, 20.0) == []
+    assert advance(fair, 31.1) == [models.CoflowState.DONE]
+
+
+def test_what_was_counted_by_a_class_is_not_counted_again(state):
+    """The order changes; the pairs were counted all along."""
+    state.intake('h1', report(10, ports=[PORTS[1]]), 1.0)
+    state.intake('h2', report(0, ports=[PORTS[2]]), 1.0)
+    state.count_pairs(True)
+    state.intake('h1', pair_report(1, (2, 10)), 2.0)
+    assert sent(state) == [0, 0, 10]
+    state.intake('h1', pair_report(1, (2, 14)), 3.0)
+    assert sent(state) == [0, 0, 14]
+    # And back: from here on the class counts again.
+    state.count_pairs(False)
+    state.intake('h1', pair_report(1, (2, 20)), 4.0)
+    assert sent(state) == [0, 0, 14]
+
+
+def test_pairs_of_a_new_life_go_on(fair):
+    """The VM moves, or the counters begin anew: late rather than twice."""
+    fair.intake('h0', pair_report(0, (1, 30)), 1.0)
+    fair.intake('h0', pair_report(0, (1, 5)), 2.0)
+    assert sent(fair) == pytest.approx([35, 0, 0])
+    fair.load_groups([member('g', 0, 'h9'), member('g', 1, 'h1'),
+                      member('g', 2, 'h2')], [stored()])
+    fair.intake('h0', pair_report(1), 2.5)
+    fair.intake('h9', pair_report(0, (1, 10)), 3.0)
+    assert sent(fair) == pytest.approx([35, 0, 0])
+    fair.intake('h9', pair_report(0, (1, 25)), 4.0)
+    assert sent(fair) == pytest.approx([50, 0, 0])
+
+
 def test_what_is_no_coflows_is_background(state):
     state.intake('h0', report(0, uplink=0), 1.0)
     state.intake('h0', report(50, uplink=1050), 2.0)

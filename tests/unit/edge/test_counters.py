@@ -89,15 +89,16 @@ def test_coflow_id_may_hold_anything():
     assert _by_host(entry) == {'h2': 600}
 
 
-def test_pairs_add_up_over_ports():
+def test_pairs_tell_port_and_device():
     seen = counters.Counters()
     seen.add_pairs({
         classify.Key('tap1', '10.0.0.1', '10.0.0.2', 80):
             classify.Counted(5, 1),
         classify.Key('tap1', '10.0.0.1', '10.0.0.2'):
             classify.Counted(7, 1)})
-    assert seen.pairs() == [{'src_ip': '10.0.0.1', 'dst_ip': '10.0.0.2',
-                             'sent_bytes': 12}]
+    pair = {'dev': 'tap1', 'src_ip': '10.0.0.1', 'dst_ip': '10.0.0.2'}
+    assert seen.pairs() == [pair | {'dst_port': 80, 'sent_bytes': 5},
+                            pair | {'dst_port': None, 'sent_bytes': 7}]
     seen.add_pairs({})
     assert seen.pairs() == []
 

@@ -238,3 +238,20 @@ def test_receivers_are_told_when_they_want_to_know():
         edge_policy.ReceivedPair(one, two, 5001),)
     assert told['h1'].received == (edge_policy.ReceivedPair(two, one),)
     assert not coflow_table.is_close(quiet['h1'], told['h1'], 0.1)
+
+
+def test_without_classes_every_pair_is_counted_in_the_default_class():
+    first = table_coflow('a', vm_flow('h0', 'h1'), vm_flow('h1', 'h2'))
+    # Of two coflows over the same pair the first has the entry.
+    second = table_coflow('b', vm_flow('h0', 'h1'), vm_flow('h0', 'h2'))
+    found = coflow_table.counting_policies(
+        [first.table, second.table], [link(host) for host in HOSTS], 60.0)
+    assert {host: [(f.coflow_id, f.src_ip, f.dst_ip) for f in policy.flows]
+            for host, policy in found.items()} == {
+        'h0': [('a', '10.0.0.0', '10.0.0.1'), ('b', '10.0.0.0', '10.0.0.2')],
+        'h1': [('a', '10.0.0.1', '10.0.0.2')], 'h2': []}
+    for policy in found.values():
+        assert policy.classes == ()
+        assert {f.minor for f in policy.flows} <= {edge_policy.DEFAULT_MINOR}
+        # The edge takes it.
+        assert edge_policy.EdgePolicy.from_dict(policy.to_dict()) == policy

@@ -31,8 +31,11 @@ COFLOW = common.body({
         'host': common.HOST, 'sent_bytes': common.BYTES}, extra=True)),
 }, required=['coflow_id', 'sent_bytes'], extra=True)
 PAIR = common.body({
+    'dev': common.NAME,
     'src_ip': common.ADDRESS, 'dst_ip': common.ADDRESS,
-    'sent_bytes': common.BYTES}, extra=True)
+    'dst_port': common.nullable(common.PORT),
+    'sent_bytes': common.BYTES,
+}, required=['src_ip', 'dst_ip', 'sent_bytes'], extra=True)
 
 REPORT = common.body({
     'boot_id': {'type': 'string', 'maxLength': 64},
