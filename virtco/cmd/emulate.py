@@ -22,12 +22,15 @@ import typing
 
 import rich.console
 
+from virtco.cmd import present
 from virtco.emulation import capability
 from virtco.emulation import demo
 from virtco.emulation import namespaces
+from virtco.emulation import reproduce
 from virtco.emulation import table
 from virtco.emulation import testbed
 from virtco import exception
+from virtco.sim import workloads
 from virtco import units
 
 _MIN_HOSTS = 3  # Fig. 1 spreads three VMs
@@ -66,6 +69,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar='COMMAND')
     _add_demo(commands.add_parser(
         'demo', help='run the main job and write a report'))
+    _add_reproduce(commands.add_parser(
+        'reproduce', help='a test case of VirtCO with real TCP, beside the '
+        'simulator (about 10 minutes per seed)'))
     clean = commands.add_parser(
         'clean', help='remove what runs that were killed left behind')
     clean.set_defaults(function=_clean)
@@ -98,6 +104,36 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--json', action='store_true',
                         help='print the results as JSON instead of a table')
     parser.set_defaults(function=_demo)
+
+
+def _add_reproduce(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument('figure', choices=reproduce.FIGURES)
+    parser.add_argument(
+        '--rate', type=_rate, default=50e6, metavar='RATE',
+        help='of each uplink, both ways (default 50Mbit)')
+    parser.add_argument('--seeds', type=int, default=1,
+                        choices=range(1, 101), metavar='N',
+                        help='how many, 1 to 100 (default 1)')
+    parser.add_argument('--shape', choices=workloads.SHAPES,
+                        default='dense',
+                        help='of the matrices (default dense)')
+    parser.add_argument('--output', type=pathlib.Path,
+                        default=pathlib.Path('virtco-emulate-output'),
+                        help='directory for plot, table and logs')
+    parser.add_argument('--json', action='store_true',
+                        help='print JSON instead of a table')
+    parser.set_defaults(function=_reproduce)
+
+
+def _reproduce(arguments: argparse.Namespace) -> int:
+    capability.check()
+    namespaces.sweep()
+    found = reproduce.FIGURES[arguments.figure](
+        reproduce.Options(arguments.rate, tuple(range(arguments.seeds)),
+                          arguments.shape, arguments.output / 'logs'),
+        demo.Display(rich.console.Console(stderr=True)))
+    present.show([found], arguments.output, arguments.json)
+    return 0
 
 
 def _demo(arguments: argparse.Namespace) -> int:

@@ -23,16 +23,14 @@ import sys
 from typing import Any
 from typing import TypeVar
 
-import numpy as np
 from rich import console as rich_console
 from rich import progress as rich_progress
-from rich import table as rich_table
 
+from virtco.cmd import present
 from virtco import exception
 from virtco.sim import cloud
 from virtco.sim import figures
 from virtco.sim.figures import outcome
-from virtco.sim.figures import plots
 from virtco.sim import groups
 from virtco.sim import replay
 from virtco.sim import schemes
@@ -144,8 +142,9 @@ def _run(args: argparse.Namespace) -> int:
             'coflows': [dataclasses.asdict(row) for row in result.coflows],
             'hosts': result.hosts}))
         return 0
-    _print_table(f'{scheme.label}: mean CCT {result.mean_cct_s:.4g} s', (
-        'group', 'coflow', 'size', 'start s', 'CCT s', 'alone s'),
+    present.print_table(
+        f'{scheme.label}: mean CCT {result.mean_cct_s:.4g} s', (
+            'group', 'coflow', 'size', 'start s', 'CCT s', 'alone s'),
         [(row.group, row.name, units.format_size(row.size_bytes),
           row.start_s, row.cct_s, row.alone_s) for row in result.coflows])
     return 0
@@ -170,30 +169,19 @@ def _run_trace(args: argparse.Namespace) -> int:
         answer['cct_s'] = found.cct_s.tolist()
         print(json.dumps(answer))
         return 0
-    _print_table(f'{len(trace.coflows)} coflows, {found.events} events', (
-        '', 'mean s', 'median s', 'p95 s'), [
-        ('CCT', *replay.summary(found.cct_s).values()),
-        ('alone', *replay.summary(found.alone_s).values())])
+    present.print_table(
+        f'{len(trace.coflows)} coflows, {found.events} events',
+        ('', 'mean s', 'median s', 'p95 s'),
+        [('CCT', *replay.summary(found.cct_s).values()),
+         ('alone', *replay.summary(found.alone_s).values())])
     return 0
 
 
 def _reproduce(args: argparse.Namespace) -> int:
     names = list(figures.FIGURES) if args.figure == 'all' else [args.figure]
-    results = []
-    for name in names:
-        result = figures.FIGURES[name](outcome.Context(
-            args.seeds, args.shape, _track))
-        path = plots.draw(result, args.output)
-        path.with_suffix('.json').write_text(
-            json.dumps(result.to_dict(), indent=1) + '\n', encoding='utf-8')
-        results.append({**result.to_dict(), 'plot': str(path)})
-        if not args.json:
-            _print_table(result.title, result.columns, result.rows)
-            for note in result.notes:
-                print(f'- {note}')
-            print(f'plot: {path}\n')
-    if args.json:
-        print(json.dumps(results if args.figure == 'all' else results[0]))
+    results = (figures.FIGURES[name](outcome.Context(
+        args.seeds, args.shape, _track)) for name in names)
+    present.show(results, args.output, args.json)
     return 0
 
 
@@ -217,27 +205,6 @@ def _generate(args: argparse.Namespace) -> int:
                       for flow in app.coflow.flows]}} for app in apps]},
         indent=1) + '\n', encoding='utf-8')
     return 0
-
-
-def _print_table(title: str, columns: Sequence[str],
-                 rows: Iterable[Sequence[Any]]) -> None:
-    table = rich_table.Table(title=title)
-    for i, column in enumerate(columns):
-        table.add_column(column, justify='right' if i else 'left')
-    for row in rows:
-        table.add_row(*map(_cell, row))
-    console = rich_console.Console()
-    if not console.is_terminal:
-        console = rich_console.Console(width=200)
-    console.print(table)
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return '–'
-    if isinstance(value, float | np.floating):
-        return f'{value:.4g}'
-    return str(value)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -22,6 +22,7 @@ All links are made between namespaces of the run: nothing ever appears in,
 listens on or talks over the machine's own network.
 """
 
+import collections
 import collections.abc
 import dataclasses
 import ipaddress
@@ -30,6 +31,7 @@ import types
 import typing
 
 import pyroute2
+from pyroute2.netlink.rtnl import ndmsg
 
 from virtco.emulation import namespaces
 from virtco.emulation import shaping
@@ -159,6 +161,25 @@ class Fabric:
         for index in netlink.link_lookup(ifname=port.dev):
             netlink.link('del', index=index)
         namespaces.remove(port.namespace)
+
+    def introduce(self, pairs: collections.abc.Iterable[
+            tuple[VmPort, VmPort]]) -> None:
+        """Tell VMs each other's hardware addresses.
+
+        The kernel's table of addresses that it learned by asking is one for
+        all namespaces and holds 1,024; those that it was told do not count.
+        """
+        known: dict[VmPort, set[VmPort]] = collections.defaultdict(set)
+        for one, other in pairs:
+            known[one].add(other)
+            known[other].add(one)
+        for port, peers in known.items():
+            with namespaces.netlink(port.namespace) as netlink:
+                index, = netlink.link_lookup(ifname='eth0')
+                for peer in peers:
+                    netlink.neigh('replace', ifindex=index,
+                                  dst=peer.address, lladdr=peer.mac,
+                                  state=ndmsg.states['permanent'])
 
     def close(self) -> None:
         for netlink in self._netlink.values():

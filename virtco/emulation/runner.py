@@ -17,6 +17,7 @@ import time
 
 import psutil
 
+from virtco.emulation import fabric
 from virtco.emulation import nova_client
 from virtco.emulation import prediction
 from virtco.emulation import results
@@ -61,6 +62,7 @@ def run_emulated(testbed: testbed_module.Testbed,
         scheme.order)
     on_step('waiting for the edge modules')
     flows = _flows(testbed, workload, servers)
+    testbed.fabric.introduce(_pairs(testbed, workload, servers))
     testbed.wait_enforced(_managed(testbed, flows, scheme))
     on_step('sending')
     job = traffic.Job(
@@ -121,6 +123,17 @@ def _flows(testbed: testbed_module.Testbed, workload: scenario.Workload,
                 for flow in coflow.flows]
             number += 1
     return flows
+
+
+def _pairs(testbed: testbed_module.Testbed, workload: scenario.Workload,
+           servers: Servers) -> set[tuple[fabric.VmPort, fabric.VmPort]]:
+    """Ports of the VMs that send to each other."""
+    found = set()
+    for group in workload.groups:
+        ports = [testbed.fabric.vms[s.uuid] for s in servers[group.name]]
+        found |= {(ports[flow.src], ports[flow.dst])
+                  for coflow in group.coflows for flow in coflow.flows}
+    return found
 
 
 def _managed(testbed: testbed_module.Testbed,

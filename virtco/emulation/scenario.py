@@ -137,7 +137,7 @@ def mix(n_hosts: int, rate_bps: float, seed: int,
         goodput_bps(rate_bps)) * n_hosts * load_s
     return Workload(
         'mix', 'Table 2 of VirtCO, scaled: six applications at once',
-        tuple(_group(coflow.scaled(target / total)) for coflow in coflows),
+        tuple(group_of(coflow.scaled(target / total)) for coflow in coflows),
         (BASELINE, SEBF_TA, VIRTCO))
 
 
@@ -153,7 +153,7 @@ def _application(rng: np.random.Generator, row: workloads.Application,
                          _MAX_LENGTH * row.size_bytes / n_flows))
 
 
-def _group(coflow: coflow_model.Coflow) -> Group:
+def group_of(coflow: coflow_model.Coflow) -> Group:
     """A group of its own for a coflow, in whole bytes."""
     whole = coflow_model.Coflow.from_flows(
         coflow.name, coflow.n_vms,

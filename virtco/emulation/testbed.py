@@ -210,6 +210,24 @@ class Testbed:
             self.fabric.remove_vm(server.uuid)
         self._write_ports({server.host for server in servers if server.host})
 
+    def occupy(self, slots: collections.abc.Mapping[str, int]
+               ) -> list[nova_client.Server]:
+        """Take slots of hosts with servers that send nothing."""
+        nova = self._nova
+        assert nova is not None
+        made = [server for host, n_slots in slots.items() if n_slots
+                for server in self.inside(functools.partial(
+                    nova.create_group, f'background-{host}', 1, {},
+                    flavor=flavor(n_slots), host=host))]
+        return self.inside(lambda: nova.wait_active(made))
+
+    def vacate(self, servers: collections.abc.Sequence[nova_client.Server]
+               ) -> None:
+        """Delete what :meth:`occupy` made."""
+        nova = self._nova
+        assert nova is not None
+        self.inside(lambda: nova.delete(servers))
+
     def wait_enforced(self, pairs: set[tuple[str, str, str]]) -> None:
         """Wait until the edges shape the given flows and nothing else.
 

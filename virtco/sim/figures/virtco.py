@@ -72,8 +72,8 @@ def datacentre(seed: int, background: bool = False
         for i, host in enumerate(hosts))
 
 
-def _tight(hosts: Sequence[cluster.Host], seed: int, slots: float
-           ) -> tuple[cluster.Host, ...]:
+def tight(hosts: Sequence[cluster.Host], seed: int, slots: float
+          ) -> tuple[cluster.Host, ...]:
     """The hosts with about ``slots`` free ones left on all of them."""
     rng = np.random.default_rng([seed, 6])
     places = np.concatenate([[i] * int(host.free[0])
@@ -91,8 +91,8 @@ def case1(context: outcome.Context) -> outcome.Outcome:
     for seed in context.track(range(context.seeds), 'case 1'):
         for app in workloads.table2(seed=seed, shape=context.shape):
             group, = groups.of_apps([app])
-            hosts = _tight(datacentre(seed, background=True), seed,
-                           1.5 * app.coflow.n_vms)
+            hosts = tight(datacentre(seed, background=True), seed,
+                          1.5 * app.coflow.n_vms)
             for scheme in FEW:
                 found.setdefault((app.application.name, scheme), []).append(
                     _mean_s(hosts, [group], scheme, seed))

@@ -1,0 +1,65 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Shows reproduced figures: shared by virtco-sim and virtco-emulate."""
+
+from collections.abc import Iterable
+from collections.abc import Sequence
+import json
+import pathlib
+from typing import Any
+
+import numpy as np
+from rich import console as rich_console
+from rich import table as rich_table
+
+from virtco.sim.figures import outcome
+from virtco.sim.figures import plots
+
+
+def show(results: Iterable[outcome.Outcome], directory: pathlib.Path,
+         as_json: bool) -> None:
+    """Write plot and JSON of each as it comes, and print it."""
+    shown = []
+    for result in results:
+        path = plots.draw(result, directory)
+        path.with_suffix('.json').write_text(
+            json.dumps(result.to_dict(), indent=1) + '\n', encoding='utf-8')
+        shown.append({**result.to_dict(), 'plot': str(path)})
+        if not as_json:
+            print_table(result.title, result.columns, result.rows)
+            for note in result.notes:
+                print(f'- {note}')
+            print(f'plot: {path}\n')
+    if as_json:
+        print(json.dumps(shown if len(shown) > 1 else shown[0]))
+
+
+def print_table(title: str, columns: Sequence[str],
+                rows: Iterable[Sequence[Any]]) -> None:
+    table = rich_table.Table(title=title)
+    for i, column in enumerate(columns):
+        table.add_column(column, justify='right' if i else 'left')
+    for row in rows:
+        table.add_row(*map(_cell, row))
+    console = rich_console.Console()
+    if not console.is_terminal:
+        console = rich_console.Console(width=200)
+    console.print(table)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return '–'
+    if isinstance(value, float | np.floating):
+        return f'{value:.4g}'
+    return str(value)
