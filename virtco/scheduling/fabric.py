@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from virtco.scheduling import jit
+from virtco import jit
 
 #: Flows of a row that are looked at together.
 WORD_BYTES = 8

@@ -20,8 +20,8 @@ and per-flow sharing. ``residual`` is what is left of every port.
 
 import numpy as np
 
+from virtco import jit
 from virtco.scheduling import fabric as fabric_model
-from virtco.scheduling import jit
 
 #: A port with less than this fraction of its rate left counts as full.
 FULL = 1e-9

@@ -14,7 +14,7 @@
 
 import numpy as np
 
-from virtco.scheduling import jit
+from virtco import jit
 from virtco.scheduling import policies
 
 

@@ -14,8 +14,8 @@
 
 import numpy as np
 
+from virtco import jit
 from virtco.scheduling import fabric as fabric_model
-from virtco.scheduling import jit
 from virtco.scheduling import kernels
 from virtco.scheduling import policies
 

@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from virtco import jit
 from virtco.scheduling import fabric as fabric_model
-from virtco.scheduling import jit
 from virtco.scheduling import ordering
 from virtco.scheduling import policies
 from virtco.scheduling import rates

@@ -23,8 +23,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from virtco import jit
 from virtco.scheduling import fabric as fabric_model
-from virtco.scheduling import jit
 from virtco.scheduling import kernels
 from virtco.sim import engine
 

@@ -88,7 +88,6 @@ def test_rate_must_make_sense():
 
 SCRIPT = """
 import json
-from virtco.scheduling import jit
 from virtco.sim import replay, workloads
 trace = workloads.facebook_like(seed=1, n_ports=6, n_coflows=12,
                                 duration_s=10.0)
