@@ -14,7 +14,8 @@
 
 The same applications, hosts and background as ``virtco-sim reproduce``, with
 links and bytes scaled down together, so that completion times stay those of
-the simulator's 1 Gbit/s. Nova places, the edge modules enforce.
+the simulator's 1 Gbit/s. The controller places, the edge modules enforce;
+what Nova does in between, ``virtco-emulate demo`` shows.
 """
 
 from collections.abc import Callable
@@ -68,7 +69,8 @@ class Measured:
     """A workload under one scheme: mean CCTs in seconds.
 
     :ivar simulated_s: placed and run by the simulator.
-    :ivar expected_s: run by the simulator where Nova placed the VMs.
+    :ivar expected_s: run by the simulator where the controller placed the
+        VMs.
     :ivar measured_s: with real TCP.
     """
 
@@ -161,7 +163,8 @@ class _datacentre(testbed_module.Testbed):
     def __init__(self, hosts: Sequence[cluster.Host], options: Options,
                  display: demo.Display):
         super().__init__(testbed_module.Config(
-            paper.N_HOSTS, options.rate_bps, options.logs, paper.SLOTS))
+            paper.N_HOSTS, options.rate_bps, options.logs, paper.SLOTS,
+            with_nova=False))
         self._rates_bps = _rates_bps(hosts, options)
         self._display = display
 
@@ -171,7 +174,7 @@ class _datacentre(testbed_module.Testbed):
         for host, rate_bps in self._rates_bps.items():
             if rate_bps < self.config.rate_bps:
                 self.fabric.set_uplink_rate(host, rate_bps)
-        self._display.say('starting controller, edge modules and Nova')
+        self._display.say('starting controller and edge modules')
         self.start_services()
         self._display.say('measuring the uplinks with packet trains')
         self.wait_measured()
@@ -284,7 +287,7 @@ def _saved_by_all(found: Found, label: str, scheme: str
 def _panels(found: Found, labels: Sequence[str], names: Sequence[str],
             x_label: str) -> tuple[outcome.Panel, ...]:
     panels = []
-    for title, field in (('Simulated where Nova placed', 'expected_s'),
+    for title, field in (('Simulated, same placement', 'expected_s'),
                          ('Measured', 'measured_s')):
         series = []
         for name in names:

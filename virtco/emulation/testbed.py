@@ -30,6 +30,7 @@ from virtco.emulation import fabric as fabric_module
 from virtco.emulation import janitor
 from virtco.emulation import namespaces
 from virtco.emulation import nova_client
+from virtco.emulation import planned_cloud
 from virtco.emulation import process
 from virtco.emulation import results
 from virtco.emulation import services
@@ -50,6 +51,7 @@ class Config:
     :ivar slow_host: hypervisor whose cable carries half of ``rate_bps``,
         unknown to the controller.
     :ivar logs: directory for the logs of all processes.
+    :ivar with_nova: else servers are placed by asking the controller.
     """
 
     n_hosts: int
@@ -57,6 +59,7 @@ class Config:
     logs: pathlib.Path
     slots: int
     slow_host: str | None = None
+    with_nova: bool = True
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -85,7 +88,8 @@ class Testbed:
         self._janitor = janitor.Janitor(self._run)
         self.fabric = fabric_module.Fabric(self._run)
         self._children: list[process.Child] = []
-        self._nova: nova_client.NovaClient | None = None
+        self._cloud: (nova_client.NovaClient | planned_cloud.PlannedCloud
+                      | None) = None
         self._controller = _client(services.controller_url(self.fabric))
         self._inside: concurrent.futures.ThreadPoolExecutor | None = None
 
@@ -127,10 +131,11 @@ class Testbed:
             ended, with the last lines of its log.
         """
         where = self._state, self.config.logs
-        nova = services.start_nova(
-            self.fabric, self.config.slots,
-            {flavor(n): n for n in range(1, self.config.slots + 1)}, *where)
-        self._children.append(nova)
+        flavors = {flavor(n): n for n in range(1, self.config.slots + 1)}
+        if self.config.with_nova:
+            nova = services.start_nova(self.fabric, self.config.slots,
+                                       flavors, *where)
+            self._children.append(nova)
         controller = services.start_controller(self.fabric, *where)
         self._children.append(controller)
         self._wait(self._controller_answers,
@@ -138,8 +143,13 @@ class Testbed:
         for host in self.config.hosts:
             self._children.append(services.start_edge(
                 self.fabric, host, self.config.rate_bps, *where))
-        ready = json.loads(nova.read_line())
-        self._nova = nova_client.NovaClient(ready['url'])
+        if self.config.with_nova:
+            ready = json.loads(nova.read_line())
+            self._cloud = nova_client.NovaClient(ready['url'])
+        else:
+            self._cloud = planned_cloud.PlannedCloud(
+                self._controller, self.config.hosts, self.config.slots,
+                flavors)
         self._wait(lambda: self._reported() >= set(self.config.hosts),
                    'a report of every edge module', _START_LIMIT_S)
 
@@ -189,10 +199,13 @@ class Testbed:
 
     def launch(self, name: str, n_vms: int, flavor_name: str,
                hints: dict[str, str]) -> list[nova_client.Server]:
-        """Create a group through Nova's API and boot it where Nova says."""
-        nova = self._nova
-        assert nova is not None
-        servers = self.inside(lambda: nova.wait_active(nova.create_group(
+        """Create a group through Nova's API and boot it where Nova says.
+
+        Without Nova, where the controller says.
+        """
+        cloud = self._cloud
+        assert cloud is not None
+        servers = self.inside(lambda: cloud.wait_active(cloud.create_group(
             name, n_vms, hints, flavor=flavor_name)))
         for server in servers:
             assert server.host is not None
@@ -203,9 +216,9 @@ class Testbed:
     def delete(self, servers: collections.abc.Sequence[
             nova_client.Server]) -> None:
         """Delete servers in Nova and end their VMs."""
-        nova = self._nova
-        assert nova is not None
-        self.inside(lambda: nova.delete(servers))
+        cloud = self._cloud
+        assert cloud is not None
+        self.inside(lambda: cloud.delete(servers))
         for server in servers:
             self.fabric.remove_vm(server.uuid)
         self._write_ports({server.host for server in servers if server.host})
@@ -213,20 +226,20 @@ class Testbed:
     def occupy(self, slots: collections.abc.Mapping[str, int]
                ) -> list[nova_client.Server]:
         """Take slots of hosts with servers that send nothing."""
-        nova = self._nova
-        assert nova is not None
+        cloud = self._cloud
+        assert cloud is not None
         made = [server for host, n_slots in slots.items() if n_slots
                 for server in self.inside(functools.partial(
-                    nova.create_group, f'background-{host}', 1, {},
+                    cloud.create_group, f'background-{host}', 1, {},
                     flavor=flavor(n_slots), host=host))]
-        return self.inside(lambda: nova.wait_active(made))
+        return self.inside(lambda: cloud.wait_active(made))
 
     def vacate(self, servers: collections.abc.Sequence[nova_client.Server]
                ) -> None:
         """Delete what :meth:`occupy` made."""
-        nova = self._nova
-        assert nova is not None
-        self.inside(lambda: nova.delete(servers))
+        cloud = self._cloud
+        assert cloud is not None
+        self.inside(lambda: cloud.delete(servers))
 
     def wait_enforced(self, pairs: set[tuple[str, str, str]]) -> None:
         """Wait until the edges shape the given flows and nothing else.
