@@ -15,6 +15,9 @@
 from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
+import heapq
+import itertools
+import operator
 import threading
 from typing import Any
 
@@ -83,31 +86,66 @@ def _one_way(link_bps: float | None, measured_bps: float | None,
 
 
 class Rates:
-    """The newest measurement per pair of hosts."""
+    """The newest measurement per pair of hosts.
+
+    Few of a host's readings speak for it, so those are kept apart and
+    :meth:`hosts` looks at no others; and between two measurements only the
+    age of what they say changes.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._pairs: dict[tuple[str, str], hostrates.PairRate] = {}
         self._details: dict[tuple[str, str], dict[str, Any]] = {}
+        # Per direction and host: its readings by peer, and those that count.
+        self._sides: dict[tuple[str, str],
+                          dict[str, hostrates.PairRate]] = {}
+        self._recent: dict[tuple[str, str], list[hostrates.PairRate]] = {}
+        self._estimate: tuple[float, dict[str, hostrates.HostRate]] | None = (
+            None)
 
     def load(self, stored: Iterable[models.Rate]) -> None:
-        for row in stored:
-            self.add({'src': row.src, 'dst': row.dst,
-                      'rate_bps': row.rate_bps,
-                      'lower_bound': row.lower_bound, 'loss': row.loss,
-                      'rtt_s': row.rtt_s, 'method': row.method},
-                     row.measured_at)
+        with self._lock:
+            for row in stored:
+                self._put({'src': row.src, 'dst': row.dst,
+                           'rate_bps': row.rate_bps,
+                           'lower_bound': row.lower_bound, 'loss': row.loss,
+                           'rtt_s': row.rtt_s, 'method': row.method},
+                          row.measured_at)
+            for side in self._sides:
+                self._choose(side)
 
     def add(self, measurement: Mapping[str, Any], measured_s: float) -> None:
-        pair = (measurement['src'], measurement['dst'])
         with self._lock:
-            self._pairs[pair] = hostrates.PairRate(
-                *pair, rate_bps=measurement['rate_bps'],
-                measured_s=measured_s,
-                lower_bound=measurement.get('lower_bound', False))
-            self._details[pair] = {
-                name: measurement.get(name)
-                for name in ('lower_bound', 'loss', 'rtt_s', 'method')}
+            for side in self._put(measurement, measured_s):
+                self._choose(side)
+
+    def _put(self, measurement: Mapping[str, Any], measured_s: float
+             ) -> tuple[tuple[str, str], ...]:
+        """Keep a measurement; the sides it speaks of."""
+        src, dst = pair = (measurement['src'], measurement['dst'])
+        rate = hostrates.PairRate(
+            src, dst, rate_bps=measurement['rate_bps'],
+            measured_s=measured_s,
+            lower_bound=measurement.get('lower_bound', False))
+        self._pairs[pair] = rate
+        self._details[pair] = {
+            name: measurement.get(name)
+            for name in ('lower_bound', 'loss', 'rtt_s', 'method')}
+        sides = ('egress', src), ('ingress', dst)
+        for side, peer in zip(sides, (dst, src)):
+            self._sides.setdefault(side, {})[peer] = rate
+        self._estimate = None
+        return sides
+
+    def _choose(self, side: tuple[str, str]) -> None:
+        """Find the readings that :func:`hostrates.estimate` would use."""
+        readings = self._sides[side].values()
+        self._recent[side] = [
+            rate for is_bound in (False, True) for rate in heapq.nlargest(
+                hostrates.RECENT,
+                (r for r in readings if r.lower_bound is is_bound),
+                key=operator.attrgetter('measured_s'))]
 
     def age_s(self, now_s: float) -> dict[tuple[str, str], float]:
         with self._lock:
@@ -127,4 +165,18 @@ class Rates:
 
     def hosts(self, now_s: float) -> dict[str, hostrates.HostRate]:
         with self._lock:
-            return hostrates.estimate(list(self._pairs.values()), now_s)
+            if self._estimate is None:
+                self._estimate = now_s, hostrates.estimate(
+                    itertools.chain.from_iterable(self._recent.values()),
+                    now_s)
+            then_s, found = self._estimate
+        return {host: _aged(rate, now_s - then_s)
+                for host, rate in found.items()}
+
+
+def _aged(rate: hostrates.HostRate, by_s: float) -> hostrates.HostRate:
+    fresh = hostrates.confidence(by_s)
+    return dataclasses.replace(
+        rate, age_s=max(0.0, rate.age_s + by_s),
+        egress_confidence=rate.egress_confidence * fresh,
+        ingress_confidence=rate.ingress_confidence * fresh)

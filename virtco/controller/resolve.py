@@ -144,7 +144,8 @@ class Resolver:
 
     def _publish(self, now_s: float) -> None:
         with self._state.lock:
-            links = self._links(now_s)
+            capacities = self.capacities(now_s)
+            links = self._links(capacities)
             is_fair = self._settings['order'] == FAIR
             self._state.count_pairs(is_fair)
             coflows = [c for c in self._state.coflows.values()
@@ -154,7 +155,7 @@ class Resolver:
                 c.coflow_id: self._state.pair_bytes(c, running=True)
                 for c in coflows}
             self.schedule = self._schedule(
-                [] if is_fair else coflows, remaining, now_s)
+                [] if is_fair else coflows, remaining, capacities, now_s)
             minors = {} if is_fair else self._minors(links, table, now_s)
         if is_fair:
             policies = coflow_table.counting_policies(
@@ -202,7 +203,8 @@ class Resolver:
         return (found.egress_bps - max(background, share * found.egress_bps),
                 found.ingress_bps * (1 - share))
 
-    def _links(self, now_s: float) -> list[coflow_table.Link]:
+    def _links(self, capacities: Mapping[str, capacity.Capacity]
+               ) -> list[coflow_table.Link]:
         """Uplinks of the hosts that report.
 
         The root of a host's classes stays at the link's speed also where less
@@ -210,7 +212,7 @@ class Resolver:
         enforced. The coflows' rates keep to what was measured.
         """
         links = []
-        for name, found in sorted(self.capacities(now_s).items()):
+        for name, found in sorted(capacities.items()):
             host = self._state.hosts[name]
             if host.last_report is None:
                 continue
@@ -223,6 +225,7 @@ class Resolver:
 
     def _schedule(self, coflows: Sequence[inflight.Tracked],
                   remaining: Mapping[str, coflow_table.Remaining],
+                  capacities: Mapping[str, capacity.Capacity],
                   now_s: float) -> live.Schedule:
         """Busy coflows first; the idle ones get what those leave.
 
@@ -230,7 +233,7 @@ class Resolver:
         that does not send yet, or pauses, would be lost.
         """
         ports = [live.Port(name, *self.residual(name, found))
-                 for name, found in self.capacities(now_s).items()]
+                 for name, found in capacities.items()]
         known = {port.host for port in ports}
         # Rates are of the wire, matrices of payload.
         factor = self._state.wire_factor * (1 + self._beta())

@@ -54,17 +54,27 @@ class VmFlow:
     dst_ips: tuple[str, ...]
 
 
+# Source VM, its address, the destination's, destination port or None.
+EntryKey = tuple[str, str, str, int | None]
+Entries = dict[EntryKey, edge_policy.FlowEntry]
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class TableCoflow:
     """A coflow as the table sees it.
 
     :ivar flows: by source host, those to other hosts; also finished ones.
+    :ivar peers: by source host, the hosts it sends to.
     """
 
     coflow_id: str
     name: str
     flows: Mapping[str, tuple[VmFlow, ...]]
+    peers: Mapping[str, tuple[str, ...]]
     dst_port: int | None = None
+    # By source host: minors of its peers, and the entries made with them.
+    _made: dict[str, tuple[Mapping[str, int], Entries]] = dataclasses.field(
+        default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def from_flows(cls, coflow_id: str, name: str, flows: Iterable[VmFlow],
@@ -73,8 +83,41 @@ class TableCoflow:
         for flow in flows:
             if flow.src_host != flow.dst_host:
                 by_host.setdefault(flow.src_host, []).append(flow)
-        return cls(coflow_id, name, {host: tuple(some) for host, some
-                                     in by_host.items()}, dst_port)
+        return cls(
+            coflow_id, name,
+            {host: tuple(some) for host, some in by_host.items()},
+            {host: tuple(dict.fromkeys(flow.dst_host for flow in some))
+             for host, some in by_host.items()}, dst_port)
+
+    def entries(self, host: str, minors: Mapping[str, int]) -> Entries:
+        """The entries of a source host; addresses of one family meet.
+
+        They are made once: minors hardly change, and a policy that says the
+        same as the last is found out by identity.
+
+        :param minors: by destination host; flows to others get no entry.
+        """
+        made = self._made.get(host)
+        if made is None or made[0] != minors:
+            made = self._made[host] = minors, self._make(host, minors)
+        return made[1]
+
+    def _make(self, host: str, minors: Mapping[str, int]) -> Entries:
+        entries: Entries = {}
+        for flow in self.flows[host]:
+            if flow.dst_host not in minors:
+                continue
+            for src_ip, dst_ip in itertools.product(flow.src_ips,
+                                                    flow.dst_ips):
+                if (':' in src_ip) == (':' in dst_ip):
+                    entries.setdefault(
+                        (flow.src_vm, src_ip, dst_ip, self.dst_port),
+                        edge_policy.FlowEntry(
+                            coflow_id=self.coflow_id, src_vm=flow.src_vm,
+                            src_ip=src_ip, dst_ip=dst_ip,
+                            minor=minors[flow.dst_host],
+                            dst_port=self.dst_port))
+        return entries
 
 
 # Bytes left per (source host, destination host).
@@ -141,11 +184,11 @@ def wanted_keys(coflows: Sequence[TableCoflow],
     """Keys of the classes each host needs, the first coflows first."""
     wanted: dict[str, dict[str, None]] = {}
     for coflow in sorted(coflows, key=lambda c: ranks[c.coflow_id]):
-        for host, flows in coflow.flows.items():
+        for host, peers in coflow.peers.items():
             keys = wanted.setdefault(host, {})
             keys[coflow.coflow_id] = None
-            for flow in flows:
-                keys[destination_key(coflow.coflow_id, flow.dst_host)] = None
+            for peer in peers:
+                keys[destination_key(coflow.coflow_id, peer)] = None
     return {host: list(keys) for host, keys in wanted.items()}
 
 
@@ -186,12 +229,11 @@ def counting_policies(coflows: Sequence[TableCoflow], links: Sequence[Link],
     """
     found = {}
     for link in links:
-        entries: dict[tuple[str, str, str, int | None],
-                      edge_policy.FlowEntry] = {}
+        entries: Entries = {}
         for coflow in coflows:
-            for flow in coflow.flows.get(link.host, ()):
-                _add_entries(entries, coflow, flow,
-                             edge_policy.DEFAULT_MINOR)
+            if link.host in coflow.peers:
+                _add_entries(entries, coflow, link.host, dict.fromkeys(
+                    coflow.peers[link.host], edge_policy.DEFAULT_MINOR))
         found[link.host] = edge_policy.EdgePolicy(
             host=link.host, generation=0, ttl_s=ttl_s,
             egress_bps=link.egress_bps, ingress_bps=link.ingress_bps,
@@ -227,17 +269,18 @@ def _host_policy(
         received: tuple[edge_policy.ReceivedPair, ...],
         options: Options) -> edge_policy.EdgePolicy:
     left: dict[str, dict[str, float]] = {}
-    entries: dict[tuple[str, str, str, int | None],
-                  edge_policy.FlowEntry] = {}
+    entries: Entries = {}
     for coflow, _planned in senders:
-        for flow in coflow.flows[link.host]:
-            key = destination_key(coflow.coflow_id, flow.dst_host)
-            if key not in minors or coflow.coflow_id not in minors:
-                continue
-            left.setdefault(coflow.coflow_id, {})[flow.dst_host] = (
-                remaining.get(coflow.coflow_id, {}).get(
-                    (link.host, flow.dst_host), 0.0))
-            _add_entries(entries, coflow, flow, minors[key])
+        coflow_id = coflow.coflow_id
+        children = {
+            peer: minors[key] for peer in coflow.peers[link.host]
+            if (key := destination_key(coflow_id, peer)) in minors}
+        if not children or coflow_id not in minors:
+            continue
+        known = remaining.get(coflow_id, {})
+        left[coflow_id] = {peer: known.get((link.host, peer), 0.0)
+                           for peer in children}
+        _add_entries(entries, coflow, link.host, children)
     rate_bps = _fitted_rates(link, left, rates, options)
     return edge_policy.EdgePolicy(
         host=link.host, generation=0, ttl_s=options.ttl_s,
@@ -271,18 +314,11 @@ def _fitted_rates(link: Link, left: Mapping[str, Mapping[str, float]],
             for coflow_id, hosts in found.items()}
 
 
-def _add_entries(entries: dict[tuple[str, str, str, int | None],
-                               edge_policy.FlowEntry],
-                 coflow: TableCoflow, flow: VmFlow, minor: int) -> None:
-    """Addresses of one family meet; a pair belongs to its first coflow."""
-    for src_ip in flow.src_ips:
-        for dst_ip in flow.dst_ips:
-            if (':' in src_ip) == (':' in dst_ip):
-                key = (flow.src_vm, src_ip, dst_ip, coflow.dst_port)
-                entries.setdefault(key, edge_policy.FlowEntry(
-                    coflow_id=coflow.coflow_id, src_vm=flow.src_vm,
-                    src_ip=src_ip, dst_ip=dst_ip, minor=minor,
-                    dst_port=coflow.dst_port))
+def _add_entries(entries: Entries, coflow: TableCoflow, host: str,
+                 minors: Mapping[str, int]) -> None:
+    """A pair of VMs belongs to its first coflow."""
+    for key, entry in coflow.entries(host, minors).items():
+        entries.setdefault(key, entry)
 
 
 def _coflow_class(link: Link, coflow: TableCoflow, rank: int,

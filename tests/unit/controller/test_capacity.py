@@ -11,6 +11,11 @@
 # under the License.
 """Measured, else nominal, else configured."""
 
+import dataclasses
+import types
+
+from hypothesis import given
+from hypothesis import strategies as st
 import pytest
 
 from virtco.controller import capacity
@@ -57,3 +62,34 @@ def test_the_newest_measurement_of_a_pair_counts():
     (first, _second) = rates.pairs(3)
     assert first['rate_bps'] == 5e7
     assert 0.9 < first['confidence'] <= 1
+
+
+HOSTS = st.sampled_from('abcdefg')
+MEASUREMENTS = st.lists(
+    st.tuples(HOSTS, HOSTS, st.floats(1e6, 1e9), st.booleans()).filter(
+        lambda m: m[0] != m[1]), max_size=60)
+
+
+@given(MEASUREMENTS, st.integers(0, 60), st.floats(0, 5000))
+def test_no_reading_that_counts_is_left_out(measured, asked_at, later_s):
+    """As if each question was answered from all the pairs."""
+    rates, loaded, newest = capacity.Rates(), capacity.Rates(), {}
+    for at_s, (src, dst, rate_bps, is_bound) in enumerate(measured):
+        rates.add({'src': src, 'dst': dst, 'rate_bps': rate_bps,
+                   'lower_bound': is_bound}, at_s)
+        newest[src, dst] = hostrates.PairRate(src, dst, rate_bps, at_s,
+                                              is_bound)
+        if at_s == asked_at:
+            rates.hosts(at_s)
+    loaded.load(types.SimpleNamespace(
+        src=p.src, dst=p.dst, rate_bps=p.rate_bps, lower_bound=p.lower_bound,
+        loss=0.0, rtt_s=None, method='', measured_at=p.measured_s)
+        for p in newest.values())
+    now_s = len(measured) + later_s
+    expected = hostrates.estimate(newest.values(), now_s)
+    rates.hosts(len(measured))
+    for found in (rates.hosts(now_s), loaded.hosts(now_s)):
+        assert found.keys() == expected.keys()
+        for host, rate in expected.items():
+            assert dataclasses.asdict(found[host]) == pytest.approx(
+                dataclasses.asdict(rate))
