@@ -18,6 +18,7 @@ from oslo_config import cfg
 import tenacity
 
 from edge_module.classify import base as classify
+from edge_module.classify import bpf
 from edge_module.classify import nft
 from edge_module import enforcer as edge_enforcer
 from edge_module import guard as edge_guard
@@ -68,14 +69,21 @@ class Parts:
         from edge_module import ovs
         return ovs.OvsGuard(self.database, self.conf.edge.uplink_dev)
 
-    def classifier(self) -> classify.Classifier:
-        name = self.conf.edge.classifier
+    def classifiers(self) -> tuple[classify.Classifier,
+                                   list[classify.Classifier]]:
+        """The one to be used, and others that may have left traces."""
+        options = self.conf.edge
+        name = options.classifier
         if name == 'auto':
             name = self._fitting()
-        if name == 'nft-egress':
-            return nft.NftEgressClassifier(self.kernel,
-                                           self.conf.edge.uplink_dev)
-        return nft.NftClassifier(self.kernel)
+        # These two share one table: there is no need to retire either.
+        nftables = (nft.NftEgressClassifier(self.kernel, options.uplink_dev)
+                    if name == 'nft-egress'
+                    else nft.NftClassifier(self.kernel))
+        every: list[classify.Classifier] = [
+            nftables, bpf.BpfClassifier(self.kernel, options.bpf_dir)]
+        chosen = next(item for item in every if item.name == name)
+        return chosen, [item for item in every if item is not chosen]
 
     def _fitting(self) -> str:
         """The classifier that sees the packets of this virtual switch."""
@@ -102,9 +110,10 @@ class Parts:
             raise exception.Invalid(field='[edge] uplink_dev', value='unset',
                                     limit='the name of a network device')
         rate_bps = link_bps(self.conf)
+        classifier, retired = self.classifiers()
         return edge_enforcer.Enforcer(
-            htb.Uplink(self.kernel, options.uplink_dev), self.classifier(),
-            rate_bps, rate_bps * options.default_share,
+            htb.Uplink(self.kernel, options.uplink_dev), classifier,
+            rate_bps, rate_bps * options.default_share, retired=retired,
             settings=tcplan.TreeSettings(leaf_s=options.leaf_s),
             guard=self.guard(), receiver=self.receiver(rate_bps),
             grace_s=options.grace_s)

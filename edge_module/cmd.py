@@ -69,7 +69,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(conf: cfg.ConfigOpts) -> int:
-    parts = build.Parts(conf, choice.open_kernel(conf.edge.user))
+    parts = build.Parts(conf, choice.open_kernel(
+        conf.edge.user, with_bpf=conf.edge.classifier == 'bpf'))
     parts.wait_ready()
     agent = edge_agent.Agent(conf, parts.enforcer(), parts.ports())
     for number in (signal.SIGTERM, signal.SIGINT):

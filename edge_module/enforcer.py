@@ -49,6 +49,8 @@ class Drift:
 class Enforcer:
     """Applies policies to one uplink and its VM ports.
 
+    :param retired: classifiers that an earlier start may have used; their
+        traces go when this one's classification stands.
     :param step: called with the name of each step before it is made; tests
         break off there.
     """
@@ -58,6 +60,7 @@ class Enforcer:
                  settings: tcplan.TreeSettings = tcplan.TreeSettings(),
                  guard: edge_guard.Guard = edge_guard.NoGuard(),
                  receiver: edge_receiver.Receiver | None = None,
+                 retired: Iterable[classify.Classifier] = (),
                  grace_s: float = 5.0,
                  step: Callable[[str], None] = lambda name: None):
         self.uplink = uplink
@@ -67,6 +70,7 @@ class Enforcer:
         self.settings = settings
         self.guard = guard
         self.receiver = receiver
+        self.retired = list(retired)
         self.grace_s = grace_s
         self.step = step
         self.policy: edge_policy.EdgePolicy | None = None
@@ -131,12 +135,24 @@ class Enforcer:
             if self.policy is not None and self.ports is not None:
                 self.step('classify')
                 self.classifier.replace(self.desired_table())
+                self._retire()
             if self.policy is not None and self.receiver is not None:
                 self.step('receive')
                 self.receiver.ensure(self.policy)
             self._leaving = {minor: self._leaving.get(minor,
                                                       now_s + self.grace_s)
                              for minor in update.leave}
+
+    def _retire(self) -> None:
+        while self.retired:
+            other = self.retired.pop()
+            try:
+                if other.remove():
+                    LOG.info('The classification of %s is replaced by that '
+                             'of %s', other.name, self.classifier.name)
+            except exception.VirtcoException as error:
+                LOG.warning('What %s may have left is not removed: %s',
+                            other.name, error)
 
     def forget(self) -> None:
         """Trust nothing remembered: the next reconcile reads it all."""
@@ -206,8 +222,8 @@ class Enforcer:
         with self.lock:
             # Classification first: a packet whose class is gone would still
             # be shaped, by the default class.
-            if self.classifier.remove():
-                removed.append(f'{self.classifier.name} classification')
+            removed += [f'{item.name} classification' for item
+                        in (self.classifier, *self.retired) if item.remove()]
             if self.uplink.delete_root():
                 removed.append(f'HTB of {self.uplink.dev}')
             if edge_receiver.remove(self.uplink.kernel, self.uplink.dev):

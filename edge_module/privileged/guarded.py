@@ -11,22 +11,25 @@
 # under the License.
 """The functions of ``kernel``, run by a helper process that may.
 
-The helper keeps CAP_NET_ADMIN and CAP_NET_RAW and nothing else of root; the
-agent that asks it has no privileges at all.
+The helper keeps CAP_NET_ADMIN and CAP_NET_RAW, CAP_BPF if it classifies by
+BPF, and nothing else of root; the agent that asks it has no privileges at all.
 """
 
 import os
 import pwd
 
+from oslo_config import cfg
 from oslo_privsep import capabilities
 from oslo_privsep import priv_context
 
 from edge_module.privileged import kernel
 
+_SECTION = 'edge_privileged'
+_CAPABILITIES = [capabilities.CAP_NET_ADMIN, capabilities.CAP_NET_RAW]
+
 context = priv_context.PrivContext(
-    'edge_module.privileged', cfg_section='edge_privileged',
-    pypath=__name__ + '.context',
-    capabilities=[capabilities.CAP_NET_ADMIN, capabilities.CAP_NET_RAW])
+    'edge_module.privileged', cfg_section=_SECTION,
+    pypath=__name__ + '.context', capabilities=_CAPABILITIES)
 
 # Reading needs no privilege.
 tc_dump = kernel.tc_dump
@@ -43,12 +46,53 @@ def nft_run(commands: str) -> tuple[int, str, str]:
     return kernel.nft_run(commands)
 
 
+@context.entrypoint
+def bpf_open(directory: str, program: bytes, key_bytes: int,
+             value_bytes: int, most_entries: int) -> int:
+    return kernel.bpf_open(directory, program, key_bytes, value_bytes,
+                           most_entries)
+
+
+@context.entrypoint
+def bpf_find(directory: str, program: bytes) -> int:
+    return kernel.bpf_find(directory, program)
+
+
+@context.entrypoint
+def bpf_update(directory: str, keys: bytes, values: bytes, count: int
+               ) -> None:
+    kernel.bpf_update(directory, keys, values, count)
+
+
+@context.entrypoint
+def bpf_delete(directory: str, keys: list[bytes]) -> None:
+    kernel.bpf_delete(directory, keys)
+
+
+@context.entrypoint
+def bpf_read(directory: str, key_bytes: int, value_bytes: int
+             ) -> tuple[bytes, bytes] | None:
+    return kernel.bpf_read(directory, key_bytes, value_bytes)
+
+
+@context.entrypoint
+def bpf_attach(directory: str, program: bytes,
+               messages: list[tuple[int, int, bytes]]
+               ) -> list[tuple[int, int]]:
+    return kernel.bpf_attach(directory, program, messages)
+
+
+@context.entrypoint
+def bpf_remove(directory: str) -> bool:
+    return kernel.bpf_remove(directory)
+
+
 def alive() -> bool:
     """Whether the helper still answers."""
     return context.channel is not None and context.channel.running
 
 
-def start_and_drop(user: str) -> None:
+def start_and_drop(user: str, with_bpf: bool) -> None:
     """Fork the helper, then become a user without privileges.
 
     Call it as root and before any thread is started.
@@ -56,6 +100,10 @@ def start_and_drop(user: str) -> None:
     :raises KeyError: when there is no such user.
     """
     entry = pwd.getpwnam(user)
+    if with_bpf:
+        cfg.CONF.set_default(
+            'capabilities', [*_CAPABILITIES, capabilities.CAP_BPF],
+            group=_SECTION)
     context.start(priv_context.Method.FORK)
     os.initgroups(user, entry.pw_gid)
     os.setgid(entry.pw_gid)

@@ -9,16 +9,20 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
-"""The calls that need CAP_NET_ADMIN, and nothing else.
+"""The calls that need privileges, and nothing else.
 
-A leaf: it imports the standard library alone, takes and returns plain values,
-and decides nothing. ``guarded`` offers the same functions through privsep.
+A leaf: with ``bpf`` beside it, it imports the standard library alone, takes
+and returns plain values, and decides nothing. ``guarded`` offers the same
+functions through privsep.
 """
 
 import ctypes
 import socket
 import struct
+import sys
 import threading
+
+from edge_module.privileged import bpf
 
 _HEADER = struct.Struct('=IHHII')
 _NLMSG_ERROR = 2
@@ -31,6 +35,15 @@ _CHUNK_BYTES = 24 * 1024
 _BUFFER_BYTES = 4 * 1024 * 1024
 _TIMEOUT_S = 30.0
 _DUMP_ATTEMPTS = 5
+# Ends a message that wants the descriptor of a BPF program there.
+FD_PLACE = b'\xff' * 4
+
+bpf_open = bpf.bpf_open
+bpf_find = bpf.bpf_find
+bpf_update = bpf.bpf_update
+bpf_delete = bpf.bpf_delete
+bpf_read = bpf.bpf_read
+bpf_remove = bpf.bpf_remove
 
 
 def _open() -> socket.socket:
@@ -184,6 +197,20 @@ def nft_run(commands: str) -> tuple[int, str, str]:
         if _nft is None:
             _nft = _Nft()
         return _nft.run(commands)
+
+
+def bpf_attach(directory: str, program: bytes,
+               messages: list[tuple[int, int, bytes]]
+               ) -> list[tuple[int, int]]:
+    """Send messages as :func:`tc_send`, with a pinned program's descriptor.
+
+    It takes the place of :data:`FD_PLACE` at the end of a message.
+    """
+    with bpf.pinned_program(directory, program) as program_fd:
+        packed = program_fd.to_bytes(4, sys.byteorder)
+        return tc_send([
+            (kind, flags, body[:-4] + packed if body.endswith(FD_PLACE)
+             else body) for kind, flags, body in messages])
 
 
 def alive() -> bool:

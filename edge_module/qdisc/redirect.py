@@ -22,18 +22,13 @@ from edge_module.qdisc import wire
 
 RTM_NEWLINK = 16
 RTM_DELLINK = 17
-RTM_NEWTFILTER = 44
-RTM_DELTFILTER = 45
-RTM_GETTFILTER = 46
 
 _IFINFOMSG = struct.Struct('=BxHiII')
 _IFLA_IFNAME, _IFLA_LINKINFO, _IFLA_INFO_KIND = 3, 18, 1
 _IFF_UP = 1
-_INGRESS_HANDLE = 0xFFFF0000
 _TC_H_INGRESS = 0xFFFFFFF1
 # Preference of the redirecting filter, by which it is known as ours.
 _REDIRECT_PREF = wire.R2Q_MARK
-_ETH_P_ALL, _ETH_P_IP, _ETH_P_IPV6 = 0x0003, 0x0800, 0x86DD
 _U32_CLASSID, _U32_SEL, _U32_ACT = 1, 5, 7
 _ACT_KIND, _ACT_OPTIONS, _MIRRED_PARMS = 1, 2, 2
 _TC_ACT_STOLEN, _MIRRED_EGRESS_REDIRECT = 4, 1
@@ -43,15 +38,11 @@ _KEY = struct.Struct('>II')
 _KEY_OFFSET = struct.Struct('=ii')
 _TERMINAL = 1
 _NESTED = 0x8000
-_PREFS = {_ETH_P_IP: 1, _ETH_P_IPV6: 2}
+_PREFS = {wire.ETH_P_IP: 1, wire.ETH_P_IPV6: 2}
 # Where the addresses and the destination port stand in a header without
 # options: source, destination, port.
-_OFFSETS = {_ETH_P_IP: (12, 16, 20), _ETH_P_IPV6: (8, 24, 40)}
+_OFFSETS = {wire.ETH_P_IP: (12, 16, 20), wire.ETH_P_IPV6: (8, 24, 40)}
 _PORT_MASK = 0x0000FFFF
-
-
-def _info(pref: int, protocol: int) -> int:
-    return pref << 16 | int.from_bytes(protocol.to_bytes(2, 'big'), 'little')
 
 
 def add_ifb(name: str) -> wire.Message:
@@ -74,13 +65,13 @@ def delete_link(ifindex: int) -> wire.Message:
 def ingress_qdisc(ifindex: int) -> wire.Message:
     """The hook that filters of received packets hang on."""
     return (wire.RTM_NEWQDISC, wire.NLM_F_CREATE | wire.NLM_F_EXCL,
-            wire.TCMSG.pack(0, ifindex, _INGRESS_HANDLE, _TC_H_INGRESS, 0)
+            wire.TCMSG.pack(0, ifindex, wire.INGRESS_HANDLE, _TC_H_INGRESS, 0)
             + wire.attr(wire.KIND, b'ingress\0'))
 
 
 def delete_ingress(ifindex: int) -> wire.Message:
     return wire.RTM_DELQDISC, 0, wire.TCMSG.pack(
-        0, ifindex, _INGRESS_HANDLE, _TC_H_INGRESS, 0)
+        0, ifindex, wire.INGRESS_HANDLE, _TC_H_INGRESS, 0)
 
 
 def _selector(keys: list[tuple[int, int, int]]) -> bytes:
@@ -97,16 +88,16 @@ def redirect_all(ifindex: int, target: int) -> wire.Message:
             0, 0, _TC_ACT_STOLEN, 0, 0, _MIRRED_EGRESS_REDIRECT, target)))
     options = wire.attr(_U32_ACT, wire.attr(1, action)) + wire.attr(
         _U32_SEL, _selector([(0, 0, 0)]))
-    return (RTM_NEWTFILTER, wire.NLM_F_CREATE | wire.NLM_F_EXCL,
-            wire.TCMSG.pack(0, ifindex, 0, _INGRESS_HANDLE,
-                            _info(_REDIRECT_PREF, _ETH_P_ALL))
+    return (wire.RTM_NEWTFILTER, wire.NLM_F_CREATE | wire.NLM_F_EXCL,
+            wire.TCMSG.pack(0, ifindex, 0, wire.INGRESS_HANDLE,
+                            wire.filter_info(_REDIRECT_PREF, wire.ETH_P_ALL))
             + wire.attr(wire.KIND, b'u32\0')
             + wire.attr(wire.OPTIONS, options))
 
 
 def dump_redirects(ifindex: int) -> wire.Message:
-    return RTM_GETTFILTER, 0, wire.TCMSG.pack(0, ifindex, 0,
-                                              _INGRESS_HANDLE, 0)
+    return wire.RTM_GETTFILTER, 0, wire.TCMSG.pack(
+        0, ifindex, 0, wire.INGRESS_HANDLE, 0)
 
 
 def is_redirect(body: bytes) -> bool:
@@ -115,8 +106,9 @@ def is_redirect(body: bytes) -> bool:
 
 
 def delete_redirect(ifindex: int) -> wire.Message:
-    return RTM_DELTFILTER, 0, wire.TCMSG.pack(
-        0, ifindex, 0, _INGRESS_HANDLE, _info(_REDIRECT_PREF, _ETH_P_ALL))
+    return wire.RTM_DELTFILTER, 0, wire.TCMSG.pack(
+        0, ifindex, 0, wire.INGRESS_HANDLE,
+        wire.filter_info(_REDIRECT_PREF, wire.ETH_P_ALL))
 
 
 def _words(address: str) -> list[int]:
@@ -127,7 +119,7 @@ def _words(address: str) -> list[int]:
 
 def match_pair(ifindex: int, key: classify.Key, minor: int) -> wire.Message:
     """A filter of our HTB that puts a pair's packets into a class."""
-    protocol = _ETH_P_IPV6 if key.is_ipv6 else _ETH_P_IP
+    protocol = wire.ETH_P_IPV6 if key.is_ipv6 else wire.ETH_P_IP
     source, target, port = _OFFSETS[protocol]
     keys = [(0xFFFFFFFF, word, offset + 4 * index)
             for address, offset in ((key.src_ip, source),
@@ -138,16 +130,16 @@ def match_pair(ifindex: int, key: classify.Key, minor: int) -> wire.Message:
     options = wire.attr(_U32_CLASSID, (
         wire.ROOT_HANDLE | minor).to_bytes(4, 'little')) + wire.attr(
         _U32_SEL, _selector(keys))
-    return (RTM_NEWTFILTER, wire.NLM_F_CREATE | wire.NLM_F_EXCL,
+    return (wire.RTM_NEWTFILTER, wire.NLM_F_CREATE | wire.NLM_F_EXCL,
             wire.TCMSG.pack(0, ifindex, 0, wire.ROOT_HANDLE,
-                            _info(_PREFS[protocol], protocol))
+                            wire.filter_info(_PREFS[protocol], protocol))
             + wire.attr(wire.KIND, b'u32\0')
             + wire.attr(wire.OPTIONS, options))
 
 
 def dump_pairs(ifindex: int) -> wire.Message:
-    return RTM_GETTFILTER, 0, wire.TCMSG.pack(0, ifindex, 0,
-                                              wire.ROOT_HANDLE, 0)
+    return wire.RTM_GETTFILTER, 0, wire.TCMSG.pack(
+        0, ifindex, 0, wire.ROOT_HANDLE, 0)
 
 
 def read_pair(body: bytes) -> tuple[classify.Key, int, int] | None:
@@ -158,7 +150,7 @@ def read_pair(body: bytes) -> tuple[classify.Key, int, int] | None:
     selector = options.get(_U32_SEL)
     if selector is None or _U32_CLASSID not in options:
         return None
-    is_ipv6 = info >> 16 == _PREFS[_ETH_P_IPV6]
+    is_ipv6 = info >> 16 == _PREFS[wire.ETH_P_IPV6]
     words, port = [], 0
     for index in range(selector[2]):
         mask, value = _KEY.unpack_from(selector, _SELECTOR.size + 16 * index)
@@ -175,5 +167,5 @@ def read_pair(body: bytes) -> tuple[classify.Key, int, int] | None:
 
 
 def delete_pair(ifindex: int, handle: int, info: int) -> wire.Message:
-    return RTM_DELTFILTER, 0, wire.TCMSG.pack(
+    return wire.RTM_DELTFILTER, 0, wire.TCMSG.pack(
         0, ifindex, handle, wire.ROOT_HANDLE, info)

@@ -18,6 +18,7 @@ those of ``linux/pkt_sched.h`` and ``linux/rtnetlink.h``.
 
 from collections.abc import Iterator
 import dataclasses
+import socket
 import struct
 
 from edge_module import tcplan
@@ -29,11 +30,17 @@ RTM_GETQDISC = 38
 RTM_NEWTCLASS = 40
 RTM_DELTCLASS = 41
 RTM_GETTCLASS = 42
+RTM_NEWTFILTER = 44
+RTM_DELTFILTER = 45
+RTM_GETTFILTER = 46
 NLM_F_REPLACE = 0x100
 NLM_F_EXCL = 0x200
 NLM_F_CREATE = 0x400
 
 TC_H_ROOT = 0xFFFFFFFF
+# Handle of the ingress and clsact qdiscs.
+INGRESS_HANDLE = 0xFFFF0000
+ETH_P_ALL, ETH_P_IP, ETH_P_IPV6 = 0x0003, 0x0800, 0x86DD
 ROOT_MAJOR = 1
 ROOT_HANDLE = ROOT_MAJOR << 16
 # Every class names its quantum, so that this divisor decides nothing: it is
@@ -160,6 +167,11 @@ def set_leaf(ifindex: int, wanted: tcplan.HtbClass) -> Message:
 
 def delete_class(ifindex: int, minor: int) -> Message:
     return RTM_DELTCLASS, 0, TCMSG.pack(0, ifindex, _classid(minor), 0, 0)
+
+
+def filter_info(pref: int, protocol: int) -> int:
+    """A filter's preference, and its protocol in network order."""
+    return pref << 16 | socket.htons(protocol)
 
 
 def dump_request(message_type: int, ifindex: int) -> Message:

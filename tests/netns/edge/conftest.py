@@ -11,12 +11,15 @@
 # under the License.
 """Beds and enforcers for the tests of this directory."""
 
+import functools
+import os
 import socket
 import time
 
 import pytest
 
 from edge_module.classify import base as classify
+from edge_module.classify import bpf
 from edge_module.classify import nft
 from edge_module import enforcer
 from edge_module.privileged import kernel
@@ -29,12 +32,14 @@ LINK_BPS = 40e6
 class Edge:
     """An enforcer whose calls are made inside a hypervisor's namespace."""
 
-    def __init__(self, bed, host, link_bps=LINK_BPS, **kwargs):
+    def __init__(self, bed, host, link_bps=LINK_BPS, bpf_dir=None, **kwargs):
         self.bed = bed
         self.netns = bed.ns(host)
         self.host = host
+        classifier = (nft.NftClassifier(kernel) if bpf_dir is None
+                      else bpf.BpfClassifier(kernel, str(bpf_dir)))
         self.enforcer = enforcer.Enforcer(
-            htb.Uplink(kernel, 'uplink0'), nft.NftClassifier(kernel),
+            htb.Uplink(kernel, 'uplink0'), classifier,
             link_bps, link_bps * 0.02, **kwargs)
 
     def call(self, name, *args):
@@ -74,14 +79,40 @@ def make_bed():
         bed.close()
 
 
+@pytest.fixture(scope='session')
+def bpf_mount(tmp_path_factory):
+    """A BPF file system of the tests' own."""
+    directory = tmp_path_factory.mktemp('bpf')
+    beds.run('mount', '-t', 'bpf', 'bpf', directory)
+    yield directory
+    beds.run('umount', directory)
+
+
 @pytest.fixture
-def edge_of():
+def bpf_dir(bpf_mount):
+    """Where to pin; nothing may be left behind."""
+    directory = bpf_mount / f'virtco{os.getpid()}'
+    yield directory
+    kernel.bpf_remove(str(directory))
+
+
+@pytest.fixture
+def backend():
+    """Name of the classifier; a test parametrises it."""
+    return 'nft'
+
+
+@pytest.fixture
+def edge_of(backend, request):
     """Makes an enforcer for a host of a bed."""
+    if backend == 'bpf':
+        directory = request.getfixturevalue('bpf_dir')
+        return functools.partial(Edge, bpf_dir=directory)
     return Edge
 
 
 @pytest.fixture
-def pair(make_bed):
+def pair(make_bed, edge_of):
     """Two hypervisors, the first with an enforcer."""
     bed = make_bed(2)
-    return bed, Edge(bed, 'h1')
+    return bed, edge_of(bed, 'h1')

@@ -23,7 +23,8 @@ LINK_BPS = 40e6
 C1 = 0x11  # minor of the first coflow's only destination
 C2 = 0x13
 
-pytestmark = pytest.mark.netns
+pytestmark = [pytest.mark.netns,
+              pytest.mark.parametrize('backend', ['nft', 'bpf'])]
 
 
 def _send_udp(vm, dst_ip, count=40, priority=None, tos=None, port=9,
