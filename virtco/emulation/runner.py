@@ -63,7 +63,7 @@ def run_emulated(testbed: testbed_module.Testbed,
     on_step('waiting for the edge modules')
     flows = _flows(testbed, workload, servers)
     testbed.fabric.introduce(_pairs(testbed, workload, servers))
-    testbed.wait_enforced(_managed(testbed, flows, scheme))
+    testbed.wait_enforced(_managed(testbed, flows))
     on_step('sending')
     job = traffic.Job(
         (0.0,) * len(placed), tuple(flows),
@@ -137,11 +137,8 @@ def _pairs(testbed: testbed_module.Testbed, workload: scenario.Workload,
 
 
 def _managed(testbed: testbed_module.Testbed,
-             flows: list[traffic.FlowSpec],
-             scheme: scenario.Scheme) -> set[tuple[str, str, str]]:
-    """What the edges should classify: nothing when TCP shares alone."""
-    if scheme.order == 'fair':
-        return set()
+             flows: list[traffic.FlowSpec]) -> set[tuple[str, str, str]]:
+    """What the edges should classify, if only to count it."""
     by_namespace = {port.namespace: port
                     for port in testbed.fabric.vms.values()}
     return {(by_namespace[flow.src_namespace].host,

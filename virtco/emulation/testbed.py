@@ -242,10 +242,10 @@ class Testbed:
         self.inside(lambda: cloud.delete(servers))
 
     def wait_enforced(self, pairs: set[tuple[str, str, str]]) -> None:
-        """Wait until the edges shape the given flows and nothing else.
+        """Wait until the edges know the given flows and no others.
 
         :param pairs: (host, source address, destination address) of every
-            flow between hosts; empty for fair sharing.
+            flow between hosts.
         """
         self._wait(lambda: self._enforced(pairs),
                    f'{len(pairs)} flows in the tables of all edge modules',
