@@ -65,8 +65,12 @@ class Hook:
             lines.append(
                 f'add map {TABLE} {name} {{ type {dev[0]}{address} . '
                 f'{address}{port[0]} : classid; size {MAP_SIZE}; counter; }}')
+            # Not every kernel keeps later fragments, which have no ports,
+            # from being asked for one.
+            whole = ('ip frag-off & 0x1fff 0 ' if with_port and not is_ipv6
+                     else '')
             rules.append(
-                f'add rule {TABLE} classify meta priority set {dev[1]}'
+                f'add rule {TABLE} classify {whole}meta priority set {dev[1]}'
                 f'{ip} saddr . {ip} daddr{port[1]} map @{name}')
         lines.append(f'add chain {TABLE} classify')
         if self.with_dev:

@@ -1,0 +1,66 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Ethernet frames made by hand, also such as no kernel would send."""
+
+import ipaddress
+import socket
+import struct
+
+from tests.netns.edge import bed as beds
+
+UDP, TCP, HOP_BY_HOP, FRAGMENT = 17, 6, 0, 44
+PAYLOAD = bytes(400)
+
+
+def udp(port):
+    return struct.pack('!HHHH', 40000, port, 8 + len(PAYLOAD), 0) + PAYLOAD
+
+
+def tcp(port):
+    return struct.pack('!HHIIBBHHH', 40000, port, 1, 0, 0x50, 2, 1000, 0,
+                       0) + PAYLOAD
+
+
+def ipv4(src, dst, protocol, body, fragment=0, options=b''):
+    words = 5 + len(options) // 4
+    return 0x0800, struct.pack(
+        '!BBHHHBBH4s4s', 0x40 | words, 0, 4 * words + len(body), 7, fragment,
+        64, protocol, 0, ipaddress.ip_address(src).packed,
+        ipaddress.ip_address(dst).packed) + options + body
+
+
+def ipv6(src, dst, protocol, body):
+    return 0x86DD, struct.pack(
+        '!IHBB16s16s', 6 << 28, len(body), protocol, 64,
+        ipaddress.ip_address(src).packed,
+        ipaddress.ip_address(dst).packed) + body
+
+
+def tagged(packet):
+    """In a VLAN."""
+    ethertype, body = packet
+    return 0x8100, struct.pack('!HH', 5, ethertype) + body
+
+
+def send(vm, packet, count):
+    """Broadcast a packet from a VM's interface."""
+    ethertype, body = packet
+
+    def body_of_thread():
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sock:
+            sock.bind(('eth0', 0))
+            frame = (b'\xff' * 6 + b'\x02\0\0\0\0\x09'
+                     + ethertype.to_bytes(2, 'big') + body)
+            for _ in range(count):
+                sock.send(frame)
+
+    beds.in_netns(vm.netns, body_of_thread)
