@@ -41,8 +41,7 @@ from virtco.sim import schemes
 from virtco.sim import workloads
 from virtco import units
 
-CASE1_SCHEMES = ('baseline', 'sebf-ta', 'virtco')
-CASE2_SCHEMES = ('baseline', 'sebf-r', 'fs-ta', 'sebf-ta', 'virtco')
+SCHEMES = ('baseline', 'sebf-ta', 'virtco')
 #: What measured average CCTs may differ from the simulator's.
 TOLERANCE = 0.15
 # Payload that a connection's start, a queue and a report cost is the same
@@ -90,24 +89,23 @@ def case1(options: Options, display: demo.Display) -> outcome.Outcome:
         with _datacentre(hosts, options, display) as testbed:
             for app in _apps(options, seed, _CASE1_STRETCH):
                 free = paper.tight(hosts, seed, 1.5 * app.n_vms)
-                _measure(testbed, free, [scenario.group_of(app)],
-                         CASE1_SCHEMES, seed, options, display, app.name,
-                         found)
+                _measure(testbed, free, [scenario.group_of(app)], seed,
+                         options, display, app.name, found)
     names = [row.name for row in workloads.TABLE2]
     rows: list[tuple[outcome.Cell, ...]] = []
     for name in names:
         advice = paper.CASE1_PAPER[name.split('-')[0]]
         rows.append((
-            name, *(cell for scheme in CASE1_SCHEMES
+            name, *(cell for scheme in SCHEMES
                     for cell in _cells(found[name, scheme])),
             _saved(found, name, 'baseline'), advice['baseline'],
             _saved(found, name, 'sebf-ta'), advice['sebf-ta']))
     return outcome.Outcome(
         'emulated-case1', 'Single CCT on the emulated testbed '
         '(VirtCO test case 1)',
-        ('application', *_headings(CASE1_SCHEMES), 'vs Baseline %',
+        ('application', *_headings(), 'vs Baseline %',
          'paper %', 'vs min-cut TA %', 'paper (TA) %'), tuple(rows),
-        _panels(found, names, CASE1_SCHEMES, 'application'),
+        _panels(found, names, 'application'),
         (*_notes(options, found),
          f'Sizes are {_CASE1_STRETCH:g} times what the links\' scale asks '
          'for, so that a start-up of tenths of a second weighs little.'))
@@ -123,14 +121,14 @@ def case2(options: Options, display: demo.Display) -> outcome.Outcome:
         for background, label in labels.items():
             hosts = paper.datacentre(seed, background)
             with _datacentre(hosts, options, display) as testbed:
-                _measure(testbed, hosts, its_groups, CASE2_SCHEMES, seed,
-                         options, display, label, found)
+                _measure(testbed, hosts, its_groups, seed, options, display,
+                         label, found)
     names = list(labels.values())
     rows: list[tuple[outcome.Cell, ...]] = [
         (schemes.get(scheme).label,
          *(cell for name in names for cell in _cells(found[name, scheme])))
-        for scheme in CASE2_SCHEMES]
-    for scheme in CASE2_SCHEMES[:-1]:
+        for scheme in SCHEMES]
+    for scheme in SCHEMES[:-1]:
         rows.append((f'virtco vs {schemes.get(scheme).label} %', *(
             cell for name in names for cell in (
                 *_saved_by_all(found, name, scheme), None))))
@@ -145,7 +143,7 @@ def case2(options: Options, display: demo.Display) -> outcome.Outcome:
         '(VirtCO test case 2)',
         ('scheme', *(f'{name}: {what}' for name in names
                      for what in _COLUMNS)), tuple(rows),
-        _panels(found, names, CASE2_SCHEMES, 'workload'),
+        _panels(found, names, 'workload'),
         _notes(options, found))
 
 
@@ -196,14 +194,14 @@ def _apps(options: Options, seed: int, stretch: float = 1.0
 
 
 def _measure(testbed: testbed_module.Testbed, hosts: Sequence[cluster.Host],
-             its_groups: Sequence[scenario.Group], names: Sequence[str],
-             seed: int, options: Options, display: demo.Display, label: str,
+             its_groups: Sequence[scenario.Group], seed: int,
+             options: Options, display: demo.Display, label: str,
              found: Found) -> None:
     """Run one workload under each scheme, with only the hosts' slots free."""
     background = testbed.occupy({
         host.name: paper.SLOTS - round(host.free[0]) for host in hosts})
     try:
-        for name in names:
+        for name in SCHEMES:
             scheme = _scheme(name)
             simulated_s = _simulate(hosts, its_groups, scheme, seed, options)
             measured = _emulate(testbed, label, its_groups, scheme, display)
@@ -266,8 +264,8 @@ def _cells(rows: Sequence[Measured]) -> tuple[outcome.Cell, ...]:
             round(_off(mean), 1))
 
 
-def _headings(names: Sequence[str]) -> list[str]:
-    return [f'{schemes.get(name).label}: {what}' for name in names
+def _headings() -> list[str]:
+    return [f'{schemes.get(name).label}: {what}' for name in SCHEMES
             for what in _COLUMNS]
 
 
@@ -284,13 +282,13 @@ def _saved_by_all(found: Found, label: str, scheme: str
                  for a, b in zip(ours, theirs))
 
 
-def _panels(found: Found, labels: Sequence[str], names: Sequence[str],
-            x_label: str) -> tuple[outcome.Panel, ...]:
+def _panels(found: Found, labels: Sequence[str], x_label: str
+            ) -> tuple[outcome.Panel, ...]:
     panels = []
     for title, field in (('Simulated, same placement', 'expected_s'),
                          ('Measured', 'measured_s')):
         series = []
-        for name in names:
+        for name in SCHEMES:
             both = [outcome.spread([getattr(row, field)
                                     for row in found[label, name]])
                     for label in labels]
