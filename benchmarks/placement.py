@@ -13,7 +13,7 @@
 """How good, how certain and how fast the planner is on given instances.
 
 ``python -m benchmarks.placement --instances DIR [--budget S] [--cpu]
-[--json]``
+[--certify] [--json]``
 
 DIR holds instances in the reference schema (:mod:`benchmarks.reference`).
 Every placement is judged by code of its own. ``seconds`` is the wall time
@@ -44,8 +44,8 @@ CLOSE = 1e-6
 
 def measure(instance: reference.Instance, planner: str, seed: int,
             budget_s: float,
-            clock: Callable[[], float] = time.perf_counter
-            ) -> dict[str, Any]:
+            clock: Callable[[], float] = time.perf_counter,
+            certify: bool = False) -> dict[str, Any]:
     """One row of the report."""
     best_s = instance.get('best_known')
     row: dict[str, Any] = {
@@ -59,7 +59,8 @@ def measure(instance: reference.Instance, planner: str, seed: int,
     try:
         plan = planners.plan(problem, planner=planner, seed=seed,
                              objective=snapshot.Objective.ISOLATED,
-                             budget_s=budget_s, clock=clock)
+                             budget_s=budget_s, clock=clock,
+                             certify=certify)
     except exception.PlacementInfeasible:
         row['seconds'] = clock() - started
         row['method'] = 'infeasible'
@@ -183,6 +184,8 @@ def main() -> int:
                         choices=planners.PLANNERS)
     parser.add_argument('--cpu', action='store_true',
                         help='count CPU seconds: on a busy machine')
+    parser.add_argument('--certify', action='store_true',
+                        help='spend what is left of the budget on proofs')
     parser.add_argument('--json', action='store_true')
     options = parser.parse_args()
     instances = reference.read_all(options.instances)
@@ -192,7 +195,7 @@ def main() -> int:
     planners.warm_up()
     clock = time.process_time if options.cpu else time.perf_counter
     rows = [measure(instance, options.planner, options.seed, options.budget,
-                    clock) for instance in instances]
+                    clock, options.certify) for instance in instances]
     summary = summarise(rows)
     if options.json:
         print(json.dumps(_finite({'instances': rows, 'summary': summary}),

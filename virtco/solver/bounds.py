@@ -46,11 +46,13 @@ class Bound:
 
     :ivar complete: False when a limit or the clock cut it short.
     :ivar order: nodes, those that need the most time first.
+    :ivar sets: a cheap set around each node, bool of shape (n,).
     """
 
     lower_s: float
     complete: bool
     order: tuple[int, ...] = ()
+    sets: tuple[np.ndarray, ...] = ()
 
 
 def anchored_sets(inst: instances.Instance, upper_s: float,
@@ -70,6 +72,7 @@ def anchored_sets(inst: instances.Instance, upper_s: float,
     lower_s = 0.0
     todo = by_traffic(inst).tolist()
     least = np.zeros(inst.n_nodes)
+    sets = []
     limit = FIRST_LIMIT
     complete = False
     for _ in range(growths + 1):
@@ -85,6 +88,7 @@ def anchored_sets(inst: instances.Instance, upper_s: float,
                 least[node] = lower_s
                 continue
             least[node] = least_s
+            sets.append(graph.best[1:] == anchored.INSIDE)
             lower_s = max(lower_s, least_s)
         todo = unfinished
         limit *= LIMIT_GROWTH
@@ -92,7 +96,8 @@ def anchored_sets(inst: instances.Instance, upper_s: float,
         if complete or not in_time():
             break
     order = np.argsort(-least, kind='stable')
-    return Bound(_guard(lower_s, upper_s), complete, tuple(order.tolist()))
+    return Bound(_guard(lower_s, upper_s), complete, tuple(order.tolist()),
+                 tuple(sets))
 
 
 def objective(inst: instances.Instance,

@@ -34,6 +34,7 @@ from virtco.solver import feasible
 from virtco.solver import instance as instances
 from virtco.solver import localsearch
 from virtco.solver import objectives
+from virtco.solver import partition
 from virtco.solver import ranking
 from virtco.solver import search
 from virtco.solver import smallgroup
@@ -44,11 +45,14 @@ PLANNERS = ('virtco', *baselines.NAMES)
 def plan(problem: snapshot.PlacementProblem, *,
          objective: snapshot.Objective = snapshot.Objective.ONLINE,
          planner: str = 'virtco', seed: int = 0, budget_s: float = 1.0,
-         clock: Callable[[], float] = time.monotonic) -> snapshot.Plan:
+         clock: Callable[[], float] = time.monotonic,
+         certify: bool = False) -> snapshot.Plan:
     """Place the movable VMs of a problem.
 
     :param planner: one of :data:`PLANNERS`.
     :param budget_s: time to spend; kept within 20 %.
+    :param certify: when the search of ``virtco`` ends before its budget
+        without a proof, spend the rest on a better bound and placement.
     :raises virtco.exception.PlacementInfeasible: when no placement keeps
         the hard constraints.
     :raises virtco.exception.Invalid: when the problem makes no sense.
@@ -60,7 +64,8 @@ def plan(problem: snapshot.PlacementProblem, *,
         raise exception.Invalid(field='budget_s', value=budget_s,
                                 limit='at least 0')
     if planner == 'virtco':
-        inst, found = _search(problem, objective, seed, budget_s, clock)
+        inst, found = _search(problem, objective, seed, budget_s, clock,
+                              certify)
         return _answer(inst, objective, found.assign, found.lower_s,
                        found.method, found.moves, found.notes)
     return _baseline(problem, objective, planner, seed, budget_s, clock)
@@ -125,6 +130,7 @@ def warm_up() -> None:
     carving.carve(inst, bound.lower_s, bound.order)
     smallgroup.solve(inst)
     smallgroup.enumerate_all(inst, math.inf)
+    partition.Partition(inst, lambda: 1.0).decide(bound.lower_s)
     start = feasible.any_placement(inst, 0, 1.0)
     localsearch.Searcher(inst, snapshot.Objective.ISOLATED, 0).anneal(
         start, 100)
@@ -132,14 +138,14 @@ def warm_up() -> None:
 
 def _search(problem: snapshot.PlacementProblem,
             objective: snapshot.Objective, seed: int, budget_s: float,
-            clock: Callable[[], float]
+            clock: Callable[[], float], certify: bool = False
             ) -> tuple[instances.Instance, search.Outcome]:
     """Local search on the reduced problem; much time buys more moves."""
     deadline = clock() + budget_s
     inst = instances.build(problem)
     effort = max(1.0, budget_s / search.USUAL_BUDGET_S)
     return inst, search.Search(inst, objective, seed, deadline - clock(),
-                               clock, effort=effort).run()
+                               clock, effort=effort, certify=certify).run()
 
 
 def _answer(inst: instances.Instance, objective: snapshot.Objective,

@@ -30,6 +30,7 @@ from virtco.solver import feasible
 from virtco.solver import instance as instances
 from virtco.solver import localsearch
 from virtco.solver import objectives
+from virtco.solver import partition
 from virtco.solver import relaxation
 from virtco.solver import rounding
 from virtco.solver import sequence
@@ -46,6 +47,12 @@ CUT_MOVES = 300
 #: Carvings at the lower bound; a third as many between it and the best t.
 CARVINGS = 12
 CARVE_BETWEEN = (0.25, 0.6)
+#: Looks at a node (about 30 million in a second) that set partition may take,
+#: and the nodes times hosts beyond which it is not tried.
+PARTITION_WORK = 12e6
+MAX_CELLS = 1e6
+#: A proven ratio at which no more moves are made.
+CLOSE = 1e-3
 #: With it, the search ends when its moves are made.
 USUAL_BUDGET_S = 4.0
 #: Choreo's greedy looks at every path for each flow: slow beyond this.
@@ -75,14 +82,16 @@ class Search:
 
     :param rounds: moves per node and breadth of every round.
     :param effort: factor on the moves of every round.
+    :param certify: use all of the budget to prove the answer or better it.
     """
 
     def __init__(self, inst: instances.Instance,
                  objective: snapshot.Objective, seed: int, budget_s: float,
                  clock: Callable[[], float],
                  rounds: tuple[tuple[int, int], ...] = ROUNDS,
-                 effort: float = 1.0):
+                 effort: float = 1.0, certify: bool = False):
         self.rounds = rounds
+        self.certify = certify
         self.effort = effort
         self.inst = inst
         self.objective = objective
@@ -95,6 +104,8 @@ class Search:
         self.best: Outcome | None = None
         self.lower_s = 0.0
         self.critical: tuple[int, ...] = ()
+        self.partition: partition.Partition | None = None
+        self.sets: tuple[np.ndarray, ...] = ()
         self.pool: list[tuple[float, float, int, str, np.ndarray]] = []
         self.floor_s = 0.0
         self.cut_short = False
@@ -110,6 +121,8 @@ class Search:
             self._solve_small()
         if not self._is_closed():
             self._rounds()
+        if self.certify and not self._is_closed():
+            self._partition(np.inf)
         assert self.best is not None
         self._polish()
         notes = []
@@ -130,9 +143,9 @@ class Search:
         self.cut_short = True
         return False
 
-    def _is_closed(self) -> bool:
+    def _is_closed(self, ratio: float = CLOSED) -> bool:
         return (self.best is not None and self.best.value.objective_s
-                <= self.floor_s * (1 + CLOSED))
+                <= self.floor_s * (1 + ratio))
 
     def _offer(self, method: str, assign: np.ndarray | None,
                value: objectives.Evaluation | None = None) -> None:
@@ -147,6 +160,7 @@ class Search:
         bound = bounds.anchored_sets(self.inst, np.inf,
                                      lambda: self.clock() < until)
         self.lower_s, self.critical = bound.lower_s, bound.order
+        self.sets = bound.sets
         if self.local.is_single():
             self.floor_s = self.lower_s
         else:
@@ -226,6 +240,32 @@ class Search:
         if best is not None:
             self._pool('cheapest sets', best[1], best[0])
 
+    def _partition(self, work: float) -> None:
+        """Prove that nothing is better, or find it, by set partition."""
+        assert self.best is not None
+        upper_s = self.best.value.cct_s
+        if not 0 < upper_s < np.inf or (
+                self.inst.n_nodes * self.inst.n_hosts > MAX_CELLS):
+            return
+        if self.partition is None:
+            self.partition = partition.Partition(
+                self.inst, lambda: self.deadline - self.clock())
+            for members in self.sets:
+                self.partition.pool.add(members, upper_s)
+        for *_key, assign in self.pool:
+            self.partition.pool.add_placement(assign, upper_s)
+
+        def judge(assign: np.ndarray) -> float:
+            value = self.local.evaluate(assign)
+            self._offer('set partition', assign, value)
+            self._pool('set partition', assign, value)
+            return value.cct_s
+
+        self.lower_s = max(self.lower_s, self.partition.narrow(
+            self.lower_s, upper_s, work, judge))
+        if self.local.is_single():
+            self.floor_s = self.lower_s
+
     def _starts(self) -> Iterator[tuple[str, np.ndarray | None]]:
         inst = self.inst
         yield 'one after another', self._one_after_another()
@@ -263,7 +303,9 @@ class Search:
     def _rounds(self) -> None:
         """Constructive starts first, then ever longer annealing."""
         self._carve(self.lower_s, CARVINGS)
-        if self._done():
+        if not self._done() and self.local.is_single():
+            self._partition(self.effort * PARTITION_WORK)
+        if self._done() or self._is_closed(CLOSE):
             return
         for method, start in self._starts():
             if start is not None:

@@ -1,0 +1,166 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Set partition: its pricing and its verdicts against brute force."""
+
+import itertools
+import math
+import random
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from benchmarks import instances as generator
+from benchmarks import reference
+from tests.unit.solver import problems
+from virtco import exception
+from virtco.model import snapshot
+from virtco.solver import columns
+from virtco.solver import compiled
+from virtco.solver import instance as instances
+from virtco.solver import objectives
+from virtco.solver import partition
+from virtco.solver import planner
+from virtco.solver import pricing
+
+SETTINGS = hypothesis.settings(
+    max_examples=80, deadline=None,
+    suppress_health_check=list(hypothesis.HealthCheck))
+ISOLATED = snapshot.Objective.ISOLATED
+
+
+def build(problem):
+    try:
+        return instances.build(problem)
+    except exception.PlacementInfeasible:
+        hypothesis.reject()
+
+
+def ample_time():
+    return 60.0
+
+
+def holds(inst, kind, chosen, t_s, slack):
+    """Whether a class holds a set within t_s, a plain reading."""
+    inside = set(chosen) | set(np.flatnonzero(kind.pinned).tolist())
+    demand = sum((inst.demand[j] for j in chosen), np.zeros(
+        inst.demand.shape[1]))
+    if any(d > f and d > 0 for d, f in zip(demand, kind.free, strict=True)):
+        return False
+    out = into = 0.0
+    for src, dst, size in inst.arcs:
+        for a, b, s in zip(src.tolist(), dst.tolist(), size.tolist(),
+                           strict=True):
+            out += s * (a in inside and b not in inside)
+            into += s * (b in inside and a not in inside)
+    return max(out * kind.hose[0], into * kind.hose[1]) <= t_s * slack
+
+
+@SETTINGS
+@hypothesis.given(problems.problems(max_vms=6), st.floats(0.01, 30.0),
+                  st.integers(0, 10 ** 6))
+def test_pricing_finds_the_most_valuable_set(problem, t_s, seed):
+    inst = build(problem)
+    rng = random.Random(seed)
+    value = np.array([rng.choice((-1, 0, 0.3, 0.5, 1)) * rng.random()
+                      for _ in range(inst.n_nodes)])
+    placed = np.array([inst.fixed[j] < 0 and rng.random() < 0.1
+                       for j in range(inst.n_nodes)])
+    pool = columns.Pool(inst)
+    for c, kind in enumerate(pool.classes):
+        can = np.flatnonzero(kind.allowed & ~placed).tolist()
+        worths = {slack: max(
+            (value[list(chosen)].sum() for k in range(len(can) + 1)
+             for chosen in itertools.combinations(can, k)
+             if holds(inst, kind, chosen, t_s, slack)), default=-math.inf)
+            for slack in (1, 1 + 1e-8)}
+        upper, found = pool.price(c, t_s, value, -50.0, 10 ** 6, placed)
+        assert upper >= worths[1] - 1e-12
+        assert upper <= max(-50.0, worths[1 + 1e-8]) + 1e-12
+        for members in found:
+            assert holds(inst, kind, np.flatnonzero(members).tolist(), t_s,
+                         1 + 1e-8)
+            assert not (members & (placed | (inst.fixed >= 0))).any()
+        cut, _found = pool.price(c, t_s, value, -50.0, 2, placed)
+        assert cut >= worths[1] - 1e-12
+
+
+@SETTINGS
+@hypothesis.given(problems.problems(max_vms=6), st.floats(0.1, 1.5))
+def test_verdicts_are_true(problem, ratio):
+    best_s = problems.optimum(problem, problems.isolated_s)
+    hypothesis.assume(best_s is not None and 0 < best_s < math.inf)
+    inst = build(problem)
+    verdict, assign = partition.Partition(inst, ample_time).decide(
+        best_s * ratio)
+    if verdict is partition.Verdict.REFUTED:
+        assert ratio < 1
+    if verdict is partition.Verdict.FOUND:
+        assert problems.is_valid(problem, inst.to_hosts(assign))
+        if problem.pair_rate_bps is None and not problem.racks:
+            found_s = problems.isolated_s(problem, inst.to_hosts(assign))
+            assert found_s <= best_s * ratio * (1 + 1e-8)
+
+
+@SETTINGS
+@hypothesis.given(problems.problems('hose', max_vms=6))
+def test_narrowing_ends_at_the_optimum(problem):
+    best_s = problems.optimum(problem, problems.isolated_s)
+    hypothesis.assume(best_s is not None and 0 < best_s < math.inf)
+    inst = build(problem)
+    seen = [10 * best_s]
+
+    def judge(assign):
+        seen.append(objectives.evaluate(inst, assign, ISOLATED).cct_s)
+        return seen[-1]
+
+    lower_s = partition.Partition(inst, ample_time).narrow(
+        0.0, seen[0], math.inf, judge)
+    assert lower_s <= best_s
+    assert min(seen) == pytest.approx(best_s, rel=1e-6)
+
+
+@pytest.mark.skipif(not compiled.COMPILED, reason='numba is not installed')
+def test_pricing_is_the_same_interpreted(monkeypatch):
+    item = generator.paper18(random.Random(2), 'recomm-1g', 'medium',
+                             'partial')
+    inst = instances.build(reference.to_problem(item))
+    value = np.array([random.Random(j).random()
+                      for j in range(inst.n_nodes)])
+    nothing = np.zeros(inst.n_nodes, dtype=bool)
+
+    def price():
+        pool = columns.Pool(inst)
+        return [(upper, [m.tolist() for m in found]) for upper, found in
+                (pool.price(c, 20.0, value, 0.0, 300, nothing)
+                 for c in range(len(pool.classes)))]
+
+    expected = price()
+    assert any(found for _upper, found in expected)
+    monkeypatch.setattr(pricing, 'most_valuable',
+                        compiled.interpreted(pricing.most_valuable))
+    monkeypatch.setattr(pricing, 'rule_out',
+                        compiled.interpreted(pricing.rule_out))
+    assert price() == expected
+
+
+@pytest.mark.parametrize('app, density', [('pager-4m', 'dense'),
+                                          ('recomm-5g', 'medium')])
+def test_40_vms_on_unlike_hosts_are_proven(app, density):
+    """Where VMs compete for hosts one host's bound is not enough."""
+    planner.warm_up()
+    item = generator.paper18(random.Random(7), app, density, 'partial')
+    plan = planner.plan(reference.to_problem(item), objective=ISOLATED,
+                        budget_s=20, certify=True)
+    assert plan.gap <= 0.01

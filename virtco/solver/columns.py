@@ -1,0 +1,273 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Sets of nodes that one host can hold, found and kept by host class.
+
+A *column* is a host class, the movable nodes that share a host of it, and
+the time that such a host then takes (VirtCO Eqs. 1 and 2). See
+:mod:`virtco.solver.partition` for what they are for.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from virtco.solver import bounds
+from virtco.solver import candidates
+from virtco.solver import instance as instances
+from virtco.solver import pricing
+from virtco.solver import relaxation
+
+#: Leniency of the kernel towards sets, relative to each row's right side.
+LENIENCY = 1e-9
+#: What its running sums of bytes may be off by, relative to all bytes.
+SUM_ROUNDING = 1e-14
+#: Work of one pricing beside its tree, in tree nodes.
+WORK_OF_CALL = 5
+#: Looks at a node in one pricing, about 0.05 s.
+MOST_WORK = 1_500_000
+
+
+@dataclasses.dataclass(frozen=True)
+class HostClass:
+    """Hosts that are alike; a host with pinned nodes is one of its own.
+
+    :ivar hose: seconds per byte out and in.
+    :ivar pinned: nodes that are there whatever is added, shape (n,).
+    :ivar allowed: movable nodes that may be there, shape (n,).
+    :ivar free: capacity left, with the usual slack, shape (R,).
+    """
+
+    hosts: tuple[int, ...]
+    hose: np.ndarray
+    pinned: np.ndarray
+    allowed: np.ndarray
+    free: np.ndarray
+
+    @property
+    def is_terminal(self) -> bool:
+        return bool(self.pinned.any())
+
+
+class Pool:
+    """The columns found so far, and the search for more.
+
+    :ivar classes: the host classes, C of them.
+    :ivar work: how much pricing was done, in looks at a node.
+    """
+
+    def __init__(self, inst: instances.Instance):
+        self.inst = inst
+        self.classes = _classes(inst)
+        self.work = 0
+        self._movable = inst.fixed < 0
+        self._dense = candidates.one_way_traffic(inst)
+        self._members = np.zeros((64, inst.n_nodes), dtype=bool)
+        self._of_class = np.zeros(64, dtype=np.int64)
+        self._time_s = np.zeros(64)
+        self._size = 0
+        self._known: set[tuple[int, bytes]] = set()
+        self._hose = np.array([k.hose for k in self.classes])
+        self._free = np.array([k.free for k in self.classes])
+        self._banned = ~np.array([k.allowed for k in self.classes])
+        self._kernel = _kernel(inst, self._dense)
+        self._starts = _starts(inst, self.classes, self._dense)
+
+    @property
+    def members(self) -> np.ndarray:
+        """Movable nodes of every column, shape (K, n)."""
+        return self._members[:self._size]
+
+    @property
+    def of_class(self) -> np.ndarray:
+        """Class of every column, shape (K,)."""
+        return self._of_class[:self._size]
+
+    @property
+    def time_s(self) -> np.ndarray:
+        """Time of every column, shape (K,)."""
+        return self._time_s[:self._size]
+
+    def add(self, members: np.ndarray, until_s: float,
+            classes: np.ndarray | None = None) -> int:
+        """Add a set to the classes that hold it within until_s; how many.
+
+        :param members: movable nodes, bool of shape (n,).
+        :param classes: the ones to look at, bool of shape (C,).
+        """
+        demand = self.inst.demand[members].sum(axis=0)
+        holds = ((demand <= self._free) | (demand <= 0)).all(axis=1)
+        holds &= ~self._banned[:, members].any(axis=1)
+        if classes is not None:
+            holds &= classes
+        time_s = self._times(members)
+        for c in np.flatnonzero(holds).tolist():
+            if self.classes[c].is_terminal:
+                time_s[c] = self._times(members | self.classes[c].pinned)[c]
+        key = members.tobytes()
+        before = self._size
+        for c in np.flatnonzero(holds & (time_s <= until_s)).tolist():
+            if (c, key) not in self._known:
+                self._known.add((c, key))
+                self._append(members, c, time_s[c])
+        return self._size - before
+
+    def add_placement(self, assign: np.ndarray, until_s: float) -> None:
+        """Add every host's set of a placement, wherever it would do."""
+        for host in np.unique(assign[self._movable]):
+            self.add((assign == host) & self._movable, until_s)
+
+    def _append(self, members: np.ndarray, c: int, time_s: float) -> None:
+        if self._size == len(self._time_s):
+            self._members = np.concatenate([self._members] * 2)
+            self._of_class = np.concatenate([self._of_class] * 2)
+            self._time_s = np.concatenate([self._time_s] * 2)
+        self._members[self._size] = members
+        self._of_class[self._size] = c
+        self._time_s[self._size] = time_s
+        self._size += 1
+
+    def _times(self, inside: np.ndarray) -> np.ndarray:
+        """Time of a set on every class."""
+        sent = self._dense[inside].sum(axis=0)
+        received = self._dense[:, inside].sum(axis=1)
+        return np.maximum(sent[~inside].sum() * self._hose[:, 0],
+                          received[~inside].sum() * self._hose[:, 1])
+
+    def price(self, c: int, t_s: float, value: np.ndarray, cutoff: float,
+              limit: int, placed: np.ndarray
+              ) -> tuple[float, list[np.ndarray]]:
+        """Upper bound on a set's value in a class at a time; better sets.
+
+        :param value: per node.
+        :param cutoff: only sets worth more are looked for.
+        :param limit: nodes of the search tree.
+        :param placed: nodes that no set may have, bool of shape (n,).
+        """
+        kernel, r = self._kernel, self._kernel.n_resources
+        for name, values in self._starts[c].items():
+            getattr(kernel, name)[:] = values
+        kernel.unit[:] = self.classes[c].hose / t_s
+        kernel.room[r:] = (1 + LENIENCY - kernel.unit * kernel.room[r:]
+                           + kernel.unit * kernel.sums[1])
+        kernel.value[:] = value
+        for node in np.flatnonzero(placed & self.classes[c].allowed):
+            pricing.rule_out(kernel, node, 1.0)
+        upper = pricing.most_valuable(
+            kernel, cutoff, min(limit, MOST_WORK // self.inst.n_nodes))
+        n_found, visited = kernel.counts.tolist()
+        self.work += (WORK_OF_CALL + visited) * self.inst.n_nodes
+        found = kernel.found.reshape(pricing.KEPT, -1)[:n_found] > 0
+        return upper, [members & self._movable for members in found]
+
+
+def _classes(inst: instances.Instance) -> list[HostClass]:
+    hose = bounds.hose_s_per_byte(inst)
+    free = np.maximum(inst.free, 0.0)
+    free = free + instances.CAPACITY_EPS * np.maximum(1.0, free)
+    result = []
+    for hosts in relaxation.host_classes(inst, hose):
+        host = hosts[0]
+        result.append(HostClass(
+            hosts=tuple(hosts), hose=hose[:, host],
+            pinned=inst.fixed == host,
+            allowed=inst.allowed[:, host] & (inst.fixed < 0),
+            free=free[host]))
+    return result
+
+
+def _kernel(inst: instances.Instance, dense: np.ndarray) -> pricing.Prices:
+    """The kernel's arrays; _starts says which change with the class."""
+    n, r = inst.demand.shape
+    start, node, out, into = bounds.adjacency(inst)
+
+    def ints(size: int) -> np.ndarray:
+        return np.zeros(size, dtype=np.int64)
+
+    return pricing.Prices(
+        n=n, n_resources=r, adj_start=start, adj_node=node, adj_out=out,
+        adj_in=into, demand=np.zeros(n * r), total_out=dense.sum(axis=1),
+        total_in=dense.sum(axis=0), least_out=np.zeros(n),
+        least_in=np.zeros(n), unit=np.zeros(2), value=np.zeros(n),
+        status=ints(n), room=np.zeros(r + 2), from_set=np.zeros(n),
+        to_set=np.zeros(n), from_outside=np.zeros(n),
+        to_outside=np.zeros(n), multiplier=np.zeros((n + 1) * (r + 2)),
+        trial=np.zeros(r + 2), slack=np.zeros(r + 2), bound=np.zeros(n + 1),
+        trail_node=ints(n), trail_by=ints(n), sums=np.zeros(2),
+        found=ints(pricing.KEPT * n), counts=ints(2))
+
+
+def _starts(inst: instances.Instance, classes: list[HostClass],
+            dense: np.ndarray) -> list[dict[str, np.ndarray]]:
+    """What the kernel's arrays start from for each class.
+
+    ``room`` starts with the bytes that the pinned nodes cut.
+    """
+    least: dict[tuple[bytes, ...], tuple[np.ndarray, np.ndarray]] = {}
+    order = [_by_density(matrix, inst.demand)
+             for matrix in (dense, dense.T)]
+    result = []
+    for kind in classes:
+        key = (kind.free.tobytes(), kind.allowed.tobytes(),
+               kind.pinned.tobytes())
+        if key not in least:
+            least[key] = (_least_cut(inst, dense, order[0], kind),
+                          _least_cut(inst, dense.T, order[1], kind))
+        outside = ~kind.allowed & ~kind.pinned
+        result.append({
+            'demand': np.where(kind.allowed[:, None], inst.demand
+                               / np.maximum(kind.free, 1e-300), 0.0).ravel(),
+            'least_out': least[key][0], 'least_in': least[key][1],
+            'status': np.where(kind.pinned, pricing.INSIDE, np.where(
+                outside, pricing.OUTSIDE, pricing.UNDECIDED)),
+            'from_set': dense[kind.pinned].sum(axis=0),
+            'to_set': dense[:, kind.pinned].sum(axis=1),
+            'from_outside': dense[outside].sum(axis=0),
+            'to_outside': dense[:, outside].sum(axis=1),
+            'room': np.concatenate([np.ones(inst.demand.shape[1]), [
+                dense[kind.pinned][:, ~kind.pinned].sum(),
+                dense[~kind.pinned][:, kind.pinned].sum()]]),
+            'sums': np.array([0.0, SUM_ROUNDING * dense.sum()]),
+            'counts': np.zeros(2), 'multiplier': np.zeros(1)})
+    return result
+
+
+def _by_density(matrix: np.ndarray, demand: np.ndarray) -> list[np.ndarray]:
+    """Per resource and node, the others by falling bytes per demand."""
+    with np.errstate(divide='ignore', invalid='ignore'):
+        return [np.argsort(-np.where(matrix > 0, matrix / demand[:, r], 0.0),
+                           axis=1, kind='stable')
+                for r in range(demand.shape[1])]
+
+
+def _least_cut(inst: instances.Instance, matrix: np.ndarray,
+               order: list[np.ndarray], kind: HostClass) -> np.ndarray:
+    """What each node sends at least out of any set it is in.
+
+    The rest it can send to the pinned nodes and to what fits beside it, at
+    best the fractional knapsack of the room left.
+
+    :param matrix: bytes from node to node, shape (n, n).
+    """
+    absorbed = np.full(inst.n_nodes, np.inf)
+    for r, ranked in enumerate(order):
+        size = inst.demand[ranked, r] * kind.allowed[ranked]
+        gain = (np.take_along_axis(matrix, ranked, axis=1)
+                * kind.allowed[ranked])
+        left = (kind.free[r] - inst.demand[:, r])[:, None]
+        before = np.cumsum(size, axis=1) - size
+        part = np.where(size > 0, np.clip(
+            (left - before) / np.where(size > 0, size, 1.0), 0.0, 1.0), 1.0)
+        absorbed = np.minimum(absorbed, (gain * part).sum(axis=1))
+    out = (matrix.sum(axis=1) - matrix[:, kind.pinned].sum(axis=1)
+           - absorbed)
+    return np.maximum(out - SUM_ROUNDING * matrix.sum(), 0.0)

@@ -1,0 +1,169 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The linear and the integer program that cover the nodes with sets.
+
+Over the columns of a :class:`virtco.solver.columns.Pool` that meet a time:
+every movable node is in one set, every host with pinned nodes holds one
+set, and no class gives more hosts than it has.
+"""
+
+from collections.abc import Callable
+import dataclasses
+
+import numpy as np
+from scipy import optimize
+from scipy import sparse
+
+from virtco.solver import columns
+
+#: Relative slack of the time when columns are chosen, more than pricing's.
+CHOSEN = 2 * columns.LENIENCY
+#: Shares from which a set is taken for granted.
+WHOLE = 0.999
+MILP_NODES = 200
+
+
+@dataclasses.dataclass(frozen=True)
+class Cover:
+    """What fractions of sets cover.
+
+    :ivar uncovered: how many nodes (and terminal hosts) they miss.
+    :ivar value: dual of every node, 0 where it needs no cover.
+    :ivar price: dual of every class.
+    :ivar chosen: the columns, and share: of each.
+    """
+
+    uncovered: float
+    value: np.ndarray
+    price: np.ndarray
+    chosen: np.ndarray
+    share: np.ndarray
+
+
+class Master:
+    """Rows are movable nodes, terminal classes, then all other classes.
+
+    What is fixed by :meth:`fix_largest` is covered and out of the way.
+
+    :ivar count: hosts left of every class.
+    :ivar placed: nodes that are fixed, bool of shape (n,).
+    """
+
+    def __init__(self, pool: columns.Pool, left_s: Callable[[], float]):
+        """:param left_s: seconds left."""
+        self.pool = pool
+        self.left_s = left_s
+        self.movable = pool.inst.movable
+        self.terminal = np.array([k.is_terminal for k in pool.classes],
+                                 dtype=bool)
+        self.n_cover = len(self.movable) + int(self.terminal.sum())
+        self.n_rows = self.n_cover + int((~self.terminal).sum())
+        self.node_row = np.full(pool.inst.n_nodes, -1)
+        self.node_row[self.movable] = np.arange(len(self.movable))
+        self.class_row = np.where(
+            self.terminal, len(self.movable) + np.cumsum(self.terminal) - 1,
+            self.n_cover + np.cumsum(~self.terminal) - 1)
+        self.release()
+
+    def release(self) -> None:
+        """Forget what was fixed."""
+        self.count = np.array([len(k.hosts) for k in self.pool.classes])
+        self.placed = self.pool.inst.fixed >= 0
+        self.placed[self.movable] = False
+        self.needed = np.ones(self.n_cover)
+        self.assign = self.pool.inst.fixed.copy()
+        self.hosts = [list(k.hosts) for k in self.pool.classes]
+
+    def cover(self, t_s: float) -> Cover | None:
+        """Cover as much as fractions of sets can; None without time."""
+        chosen = self._chosen(t_s)
+        matrix = self._matrix(chosen)
+        n, n_plain = self.n_cover, self.n_rows - self.n_cover
+        eye = sparse.eye_array(n, format='csc')
+        none = sparse.csc_array((n_plain, 2 * n))
+        result = optimize.linprog(
+            np.concatenate([np.zeros(len(chosen)), np.ones(2 * n)]),
+            A_eq=sparse.hstack([matrix[:n], eye, -eye], format='csc'),
+            b_eq=self.needed,
+            A_ub=sparse.hstack([matrix[n:], none], format='csc'),
+            b_ub=self.count[~self.terminal], method='highs',
+            options={'time_limit': max(0.0, self.left_s())})
+        if result.status != 0:
+            return None
+        dual = np.concatenate([result.eqlin.marginals,
+                               result.ineqlin.marginals])
+        value = np.zeros(len(self.node_row))
+        value[self.movable] = dual[:len(self.movable)]
+        value[self.placed] = 0.0
+        return Cover(float(result.fun), value, -dual[self.class_row],
+                     chosen, result.x[:len(chosen)])
+
+    def choose(self, t_s: float) -> np.ndarray | None:
+        """Whole sets that cover all: hosts per node, or None."""
+        chosen = self._chosen(t_s)
+        n_plain = self.n_rows - self.n_cover
+        result = optimize.milp(
+            np.zeros(len(chosen)), integrality=np.ones(len(chosen)),
+            bounds=optimize.Bounds(0, np.inf),
+            constraints=optimize.LinearConstraint(
+                self._matrix(chosen),
+                np.concatenate([self.needed, np.zeros(n_plain)]),
+                np.concatenate([self.needed, self.count[~self.terminal]])),
+            options={'time_limit': max(0.0, self.left_s()),
+                     'node_limit': MILP_NODES})
+        if result.x is None:
+            return None
+        for column in np.repeat(chosen, np.rint(result.x).astype(int)):
+            self._fix(column)
+        return self.assign
+
+    def fix_largest(self, cover: Cover) -> None:
+        """Fix the set with the largest share, and all whole ones."""
+        order = np.argsort(-cover.share, kind='stable')
+        for rank, i in enumerate(order):
+            if rank and cover.share[i] < WHOLE:
+                break
+            self._fix(cover.chosen[i])
+
+    def is_done(self) -> bool:
+        return bool((self.assign >= 0).all())
+
+    def _fix(self, column: int) -> None:
+        members = self.pool.members[column]
+        c = self.pool.of_class[column]
+        if self.placed[members].any() or not self.count[c]:
+            return
+        self.assign[members] = self.hosts[c].pop()
+        self.placed |= members
+        self.count[c] -= 1
+        self.needed[self.node_row[np.flatnonzero(members)]] = 0.0
+        if self.terminal[c]:
+            self.needed[self.class_row[c]] = 0.0
+
+    def _chosen(self, t_s: float) -> np.ndarray:
+        """Columns that meet the time and are still possible."""
+        pool = self.pool
+        possible = pool.time_s <= t_s * (1 + CHOSEN)
+        if self.placed.any():
+            possible &= (self.count[pool.of_class] > 0) & ~(
+                pool.members[:, self.placed].any(axis=1))
+        return np.flatnonzero(possible)
+
+    def _matrix(self, chosen: np.ndarray) -> sparse.csc_array:
+        which, nodes = np.nonzero(self.pool.members[chosen])
+        every = np.arange(len(chosen))
+        rows = np.concatenate([self.node_row[nodes],
+                               self.class_row[self.pool.of_class[chosen]]])
+        return sparse.csc_array(
+            (np.ones(len(rows)), (rows, np.concatenate([which, every]))),
+            (self.n_rows, len(chosen)))

@@ -1,0 +1,160 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Is there a placement within time t? Set partition by column generation.
+
+At a time t every host holds a set of nodes that fits it and takes at most t
+there, and every node is in one set. With a value pi_j per node and sigma_c
+at least the most valuable such set of host class c,
+
+    sum_j pi_j > sum_c count_c sigma_c
+
+proves that no placement ends within t: a bound that sees hosts compete. The
+values are the duals of a linear program that covers the nodes with the sets
+found so far (:mod:`virtco.solver.master`); :mod:`virtco.solver.pricing`
+finds more sets. Once fractions of sets cover all nodes, an integer program
+over the same sets, and after it a dive that finds more sets on the way,
+look for a placement.
+
+Racks are not in it and pipes enter by their sums, so what it proves holds
+for them too, and the placements must be judged anew.
+"""
+
+from collections.abc import Callable
+import enum
+import math
+
+import numpy as np
+
+from virtco.solver import columns
+from virtco.solver import instance as instances
+from virtco.solver import master
+
+#: Search tree nodes of a pricing: at first, and when nothing was found.
+TREE_LIMITS = (300, 3000, 30000)
+#: What counts as nothing in the linear program.
+EPS = 1e-7
+#: Work of a linear program per column, in looks at a node.
+WORK_OF_COLUMN = 30
+#: From this ratio on the next t is just below the best, not between.
+NEAR = 1.01
+JUST_BELOW = 5e-9
+#: No t below this part of the best is tried.
+LEAST = 1e-6
+
+
+class Verdict(enum.Enum):
+    REFUTED = 'no placement within t'
+    FOUND = 'a placement within t'
+    UNKNOWN = 'neither'
+
+
+class Partition:
+    """Decides times for one instance; sets found for one serve the next.
+
+    :param left_s: seconds left.
+    """
+
+    def __init__(self, inst: instances.Instance,
+                 left_s: Callable[[], float]):
+        self.inst = inst
+        self.left_s = left_s
+        self.pool = columns.Pool(inst)
+        self.master = master.Master(self.pool, left_s)
+        self.limit = math.inf
+
+    def narrow(self, lower_s: float, upper_s: float, work: float,
+               judge: Callable[[np.ndarray], float]) -> float:
+        """Raise a lower bound and find better placements until they meet.
+
+        :param upper_s: time of the best placement known.
+        :param work: looks at a node to spend.
+        :param judge: takes a placement, returns its true time.
+        :returns: the new lower bound.
+        """
+        self.limit = self.pool.work + work
+        failed_s, t_s = lower_s, max(lower_s, LEAST * upper_s)
+        while failed_s < upper_s * (1 - 2 * JUST_BELOW) and self._goes_on():
+            verdict, assign = self.decide(t_s)
+            if verdict is Verdict.REFUTED:
+                lower_s = max(lower_s, t_s)
+            found_s = judge(assign) if assign is not None else math.inf
+            if found_s > t_s * (1 + 2 * master.CHOSEN):
+                failed_s = t_s
+            upper_s = min(upper_s, found_s)
+            t_s = math.sqrt(max(failed_s, LEAST * upper_s) * upper_s)
+            if upper_s < NEAR * failed_s:
+                t_s = upper_s * (1 - JUST_BELOW)
+        return lower_s
+
+    def decide(self, t_s: float) -> tuple[Verdict, np.ndarray | None]:
+        """The verdict, and hosts per node where it is FOUND."""
+        self.master.release()
+        verdict, _cover = self._cover(t_s)
+        if verdict is not Verdict.FOUND:
+            return verdict, None
+        assign = self.master.choose(t_s)
+        if assign is None:
+            assign = self._dive(t_s)
+        if assign is None or not self.inst.fits(assign):
+            return Verdict.UNKNOWN, None
+        return Verdict.FOUND, assign
+
+    def _goes_on(self) -> bool:
+        return self.left_s() > 0 and self.pool.work < self.limit
+
+    def _cover(self, t_s: float) -> tuple[Verdict, master.Cover | None]:
+        """REFUTED, FOUND when fractions of sets cover all, or UNKNOWN."""
+        growth = 0
+        while self._goes_on() and growth < len(TREE_LIMITS):
+            cover = self.master.cover(t_s)
+            if cover is None:
+                break
+            self.pool.work += WORK_OF_COLUMN * len(cover.chosen)
+            if cover.uncovered < EPS:
+                return Verdict.FOUND, cover
+            proof, added = self._price_all(t_s, cover, TREE_LIMITS[growth])
+            if proof:
+                return Verdict.REFUTED, None
+            if not added:
+                growth += 1
+        return Verdict.UNKNOWN, None
+
+    def _price_all(self, t_s: float, cover: master.Cover, limit: int
+                   ) -> tuple[bool, int]:
+        """Whether it refutes t_s, and how many columns were added."""
+        count = self.master.count
+        surplus = float(cover.value.sum())
+        allowance = cover.uncovered / (2 * count.sum())
+        added = 0
+        for c in np.flatnonzero(count):
+            if not self._goes_on():
+                return False, 0
+            upper, found = self.pool.price(
+                int(c), t_s, cover.value, cover.price[c] + allowance, limit,
+                self.master.placed)
+            surplus -= count[c] * upper
+            for members in found:
+                worth = cover.value[members].sum()
+                added += self.pool.add(members, t_s * (1 + master.CHOSEN),
+                                       worth > cover.price + EPS)
+        return surplus > EPS, added
+
+    def _dive(self, t_s: float) -> np.ndarray | None:
+        """Fix the sets with the largest shares, cover the rest anew."""
+        self.master.release()
+        while not self.master.is_done():
+            _verdict, cover = self._cover(t_s)
+            if cover is None:
+                return None
+            self.master.fix_largest(cover)
+        return self.master.assign
