@@ -26,7 +26,7 @@ def shared(tmp_path_factory):
     is up to date.
     """
     # Patient, because the machine that runs the tests may be busy.
-    options = {'placement': {'deadline_s': 10},
+    options = {'placement': {'deadline_s': 50},
                'controller': {'db_timeout_s': 2}}
     connection = os.environ.get('VIRTCO_TEST_DATABASE')
     if connection:

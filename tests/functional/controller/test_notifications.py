@@ -58,7 +58,9 @@ def notify(bus):
 @pytest.fixture(scope='module')
 def controller(bus, tmp_path_factory):
     with harness.running(tmp_path_factory.mktemp('listener'), {
-            'notifications': {'transport_url': bus.url}}) as found:
+            'notifications': {'transport_url': bus.url},
+            'placement': {'deadline_s': 50},
+            'controller': {'db_timeout_s': 2}}) as found:
         yield found
 
 

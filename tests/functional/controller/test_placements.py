@@ -239,8 +239,13 @@ def test_unused_reservations_expire(make):
     assert tenant.place(1)['row'] == 1
 
 
-def test_concurrent_groups_never_share_a_slot(tenant):
-    """Eight groups of two at once, sixteen slots: each gets its own."""
+def test_concurrent_groups_never_share_a_slot(make):
+    """Eight groups of two at once, sixteen slots: each gets its own.
+
+    However long a busy machine takes for the plans that are made anew.
+    """
+    tenant = make({'placement': {'deadline_s': 50, 'attempts': 100},
+                   'controller': {'db_timeout_s': 50}}).tenant()
     room = {f'h{i}': 2 for i in range(8)}
 
     def launch(group):

@@ -28,6 +28,10 @@ import requests
 from virtco.emulation import nova_client
 
 
+# Of each step: however busy the machine is, it is not stuck.
+DEADLINE_S = 120
+
+
 class ControllerProcess(fixtures.Fixture):
     """virtco-controller with a database of its own on loopback.
 
@@ -49,7 +53,9 @@ class ControllerProcess(fixtures.Fixture):
         self.config.write_text(
             f'[api]\nhost = 127.0.0.1\nport = {port}\n'
             f'[database]\nconnection = sqlite:///{home}/virtco.sqlite\n'
-            f'[placement]\ndeadline_s = 15\n' + self.options)
+            '[controller]\nreap_interval_s = 0.2\ndb_timeout_s = 20\n'
+            '[placement]\ndeadline_s = 50\nattempts = 100\n'
+            + self.options)
         self.process = None
         self.addCleanup(self.kill)
         self.start()
@@ -77,7 +83,7 @@ class ControllerProcess(fixtures.Fixture):
 
     def get(self, path):
         try:
-            response = requests.get(self.url + path, timeout=10)
+            response = requests.get(self.url + path, timeout=DEADLINE_S)
         except requests.ConnectionError as error:
             raise AssertionError(f'exit code {self.process.poll()}: '
                                  f'{self.log.read_text()[-4000:]}') from error
@@ -90,7 +96,7 @@ class ControllerProcess(fixtures.Fixture):
                 for coflow in self.get('/v1/coflows')['coflows']}
 
     def wait_for(self, check, what):
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + DEADLINE_S
         while not check():
             if time.monotonic() > deadline:
                 raise AssertionError(f'{what}: {self.coflows()}')
@@ -110,8 +116,8 @@ class RealControllerTest(nova_cloud.Cloud):
 
     def setUp(self):
         self.virtco_options = {
-            'controller_url': self.controller.url, 'timeout_ms': 20_000,
-            'request_budget_ms': 60_000, 'breaker_reset_s': 0.5}
+            'controller_url': self.controller.url, 'timeout_ms': 60_000,
+            'request_budget_ms': 250_000, 'breaker_reset_s': 0.5}
         super().setUp()
         self.create_flavor('slot1')
         self.nova = nova_client.NovaClient(self.serve_api())
@@ -121,7 +127,8 @@ class RealControllerTest(nova_cloud.Cloud):
         if tm is not None:
             hints['virtco:tm'] = json.dumps(tm)
         return self.nova.wait_active(
-            self.nova.create_group(name, n_vms, hints, **kwargs))
+            self.nova.create_group(name, n_vms, hints, **kwargs),
+            DEADLINE_S)
 
     def check_planned(self, servers):
         """Each is where the controller wanted it."""
@@ -167,7 +174,7 @@ class RealControllerTest(nova_cloud.Cloud):
             lambda: self.controller.coflows()['grow']['state'] == 'done',
             'grow is done')
         self.nova.live_migrate(servers[2].uuid)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + DEADLINE_S
         while True:
             moved = self.nova.get_server(servers[2].uuid)
             if moved.status == 'ACTIVE' and moved.host != servers[2].host:
@@ -197,7 +204,7 @@ class RealControllerTest(nova_cloud.Cloud):
         self.controller.wait_for(
             lambda: all(requests.get(
                 f'{self.controller.url}/v1/placements/{server.uuid}',
-                timeout=10).ok for server in servers), 'late news')
+                timeout=DEADLINE_S).ok for server in servers), 'late news')
         self.check_planned(servers)
         self.controller.wait_for(
             lambda: self.controller.coflows()['late']['state'] == 'active',
@@ -220,13 +227,13 @@ class RealControllerTest(nova_cloud.Cloud):
             (server, *_) = servers = self.create(2, 'after', tm)
             found = requests.get(
                 self.controller.url + f'/v1/placements/{server.uuid}',
-                timeout=10)
+                timeout=DEADLINE_S)
             if not found.ok:  # the breaker was still open
                 self.nova.delete(servers)
             return found.ok
         self.controller.wait_for(planned_again, 'planning goes on')
         metrics = requests.get(self.controller.url + '/metrics',
-                               timeout=10).text
+                               timeout=DEADLINE_S).text
         (line,) = [line for line in metrics.splitlines() if line.startswith(
             'virtco_nova_unplanned_passes_total')]
         self.assertGreaterEqual(float(line.split()[1]), 2)
@@ -249,11 +256,10 @@ class ComparisonTest(nova_cloud.Cloud):
     def test_lost_notifications_are_repaired(self):
         api = self.serve_api()
         controller = self.useFixture(ControllerProcess(
-            '[controller]\nreap_interval_s = 0.2\n'
             '[nova]\nauth_type = none\npage_size = 2\n'
             f'compare_interval_s = 1\nendpoint_override = {api}\n'))
-        self.flags(controller_url=controller.url, timeout_ms=20_000,
-                   request_budget_ms=60_000, group='virtco')
+        self.flags(controller_url=controller.url, timeout_ms=60_000,
+                   request_budget_ms=250_000, group='virtco')
         self.flags(shelved_offload_time=0)
         self.create_flavor('slot1')
         cloud = nova_client.NovaClient(api)
@@ -282,7 +288,7 @@ class ComparisonTest(nova_cloud.Cloud):
         self.api.post_server_action(shelved.uuid, {'shelve': None})
         del expected[gone.uuid]
         expected[shelved.uuid] = ('vacant', None)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + DEADLINE_S
         while (found := cloud.get_server(moved.uuid)).host == moved.host:
             self.assertLess(time.monotonic(), deadline, found)
             time.sleep(0.1)

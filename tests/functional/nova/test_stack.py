@@ -83,11 +83,11 @@ def test_a_tenant_and_a_signal(controller, tmp_path):
         with pytest.raises(nova_client.NovaError, match='HTTP 404'):
             bob.get_server(nova_client.IMAGE)
         # What any client of Nova sends, without our headers.
-        versions = requests.get(url.rsplit('/', 1)[0], timeout=10).json()
+        versions = requests.get(url.rsplit('/', 1)[0], timeout=60).json()
         assert versions['versions']
         alice.delete(servers)
         assert alice.list_servers() == []
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not any(body['event_type'] == 'instance.delete.end'
                       for body in controller.notifications):
             assert time.monotonic() < deadline

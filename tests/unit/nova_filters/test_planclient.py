@@ -23,8 +23,9 @@ from nova_filters import conf as virtco_conf
 from nova_filters import planclient
 from tests.unit.nova_filters import scripted_controller
 
-FAULTS = ['hang', 'drip', 'drip_body', 'endless', 'garbage', 'wrong_shape',
-          'deep', 'error', 'refusal', 'close']
+NO_ANSWERS = ['hang', 'drip', 'drip_body', 'close']
+BAD_ANSWERS = ['endless', 'garbage', 'wrong_shape', 'deep', 'error',
+               'refusal']
 
 
 @pytest.fixture
@@ -37,8 +38,9 @@ def make_client(url, **options):
     conf = cfg.ConfigOpts()
     virtco_conf.register_opts(conf)
     conf([])
-    options = {'controller_url': url, 'timeout_ms': 300,
-               'request_budget_ms': 600, **options}
+    # Patient: a busy machine is no fault of the controller.
+    options = {'controller_url': url, 'timeout_ms': 20_000,
+               'request_budget_ms': 60_000, **options}
     for name, value in options.items():
         conf.set_override(name, value, group='virtco')
     return planclient.get_client(conf)
@@ -70,20 +72,40 @@ def test_the_same_options_share_one_client(controller):
     assert make_client(controller.url, timeout_ms=301) is not client
 
 
-@pytest.mark.parametrize('mode', FAULTS)
-def test_no_fault_gets_through_or_lasts(controller, mode, caplog):
+def only_warning(caplog):
+    (record,) = [record for record in caplog.records
+                 if record.name.startswith('nova_filters')
+                 and record.levelname != 'DEBUG']
+    assert record.levelname == 'WARNING'
+    return record.getMessage()
+
+
+@pytest.mark.parametrize('mode', NO_ANSWERS)
+def test_no_answer_costs_one_timeout(controller, mode, caplog):
+    """The fault itself lasts 20 seconds, for each call."""
     controller.mode = mode
-    client = make_client(controller.url)
+    client = make_client(controller.url, timeout_ms=300)
     start = time.monotonic()
     for _ in range(19):
         assert place(client, 'u-1', {}, 'req-1') is None
-    # 0.6 s is the budget; the rest is room for a busy machine.
-    assert time.monotonic() - start < 1.6
-    warnings = [record for record in caplog.records
-                if record.name.startswith('nova_filters')]
-    assert [record.levelname for record in warnings] == ['WARNING']
-    if mode == 'refusal':
-        assert 'flavor.vcpus' in warnings[0].getMessage()
+    assert time.monotonic() - start < 5
+    # A closed connection may be an old one, so that is tried twice.
+    assert len(controller.calls) == (2 if mode == 'close' else 1)
+    only_warning(caplog)
+
+
+@pytest.mark.parametrize('mode', BAD_ANSWERS)
+def test_no_fault_gets_through_or_lasts(controller, mode, caplog):
+    controller.mode = mode
+    client = make_client(controller.url, request_budget_ms=600)
+    start = time.monotonic()
+    for _ in range(19):
+        assert place(client, 'u-1', {}, 'req-1') is None
+    # The budget, and much room for a busy machine.
+    assert time.monotonic() - start < 5
+    message = only_warning(caplog)
+    if mode == 'refusal' and 'used up' not in message:
+        assert 'flavor.vcpus' in message
 
 
 @pytest.mark.parametrize('url', [
@@ -98,7 +120,7 @@ def test_nobody_there(url, caplog):
 
 def test_an_unanswered_call_spares_the_next_ones(controller):
     controller.mode = 'hang'
-    client = make_client(controller.url)
+    client = make_client(controller.url, timeout_ms=300)
     for number in range(5):
         place(client, 'u', {}, f'req-{number}')
     assert len(controller.calls) == 1
@@ -155,21 +177,20 @@ def test_half_open_lets_one_call_through():
 
 def test_the_budget_is_per_request(controller):
     def slow(body, uuid):
-        controller.released.wait(0.2)
+        controller.released.wait(0.5)
         return scripted_controller.planned(['h0'])
     controller.plan = slow
-    client = make_client(controller.url, timeout_ms=5000,
-                         request_budget_ms=500)
-    start = time.monotonic()
+    client = make_client(controller.url, request_budget_ms=2000)
     answers = [place(client, 'u', {}, 'req-1') for _ in range(10)]
     assert answers[0] is not None and answers[-1] is None
-    assert time.monotonic() - start < 1.5
+    # Each took half a second of the two.
+    assert len(controller.calls) <= 4
     # A request that ran out of its own time says nothing of the controller.
     assert place(client, 'u', {}, 'req-2') is not None
 
 
 def late_calls(controller, n_calls):
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while len(controller.calls) < n_calls:
         assert time.monotonic() < deadline, controller.calls
         time.sleep(0.01)
@@ -226,8 +247,7 @@ def test_no_plan_in_hand_when_rows_are_not_those_of_the_batch(
 def test_a_restarted_controller_costs_nothing():
     """The kept connection is dead, the next one is not."""
     with scripted_controller.ScriptedController() as first:
-        client = make_client(first.url, timeout_ms=5000,
-                             request_budget_ms=5000)
+        client = make_client(first.url)
         first.mode = 'close'
         assert place(client, 'u', {}, 'req-1') is None
         # One attempt and one more on a fresh connection.
@@ -236,8 +256,7 @@ def test_a_restarted_controller_costs_nothing():
 
 def test_many_threads(controller):
     controller.plan = lambda body, uuid: scripted_controller.planned([uuid])
-    client = make_client(controller.url, timeout_ms=20_000,
-                         request_budget_ms=20_000)
+    client = make_client(controller.url)
     wrong = []
 
     def ask(number):
