@@ -97,23 +97,29 @@ def test_rates_fit_and_conserve_work(situation, policy, theta_s, beta):
 
 
 @hypothesis.settings(deadline=None, max_examples=60)
-@hypothesis.given(situations(), st.sampled_from(ORDERED))
+@hypothesis.given(situations(), st.sampled_from(
+    sorted(set(ORDERED) - {'fifo+'})))
 def test_first_coflow_ends_at_its_bottleneck(situation, policy):
-    """MADD: nothing of the head ends after its t, nothing need end before."""
+    """MADD: nothing of the head ends after its t, nothing need end before.
+
+    The head is the first that can end at all; a coflow before it that needs
+    a dead port gets only what is left over.
+    """
     coflows, ports = situation
-    hypothesis.assume(policy != 'fifo+')
     answer = scheduling.schedule(coflows, ports, policy=policy, now_s=0.0)
     head = next((item for item in answer.coflows
                  if item.flow_rates and item.remaining_cct_s < math.inf),
                 None)
-    hypothesis.assume(head is not None and head.rank == 0)
+    if head is None:
+        return
     remaining = {(flow.src_host, flow.dst_host): flow.remaining_bytes * 8
                  for item in coflows if item.coflow_id == head.coflow_id
                  for flow in item.flows}
     slowest_s = max(remaining[pair] / rate
                     for pair, rate in rates_of(head).items())
     assert slowest_s == pytest.approx(head.remaining_cct_s, rel=1e-6)
-    assert head.predicted_end_s == pytest.approx(head.remaining_cct_s)
+    if head.rank == 0:
+        assert head.predicted_end_s == pytest.approx(head.remaining_cct_s)
 
 
 def test_flows_of_a_madd_coflow_end_together():
