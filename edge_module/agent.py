@@ -270,7 +270,7 @@ class Agent:
             LOG.warning('No controller for %.0f s: coflows share the link '
                         'equally from now on', policy.ttl_s)
             self._apply(policy, fair=True)
-        if now_s >= self._audit_due_s:
+        if now_s >= self._audit_due_s or self._was_lost():
             self._audit(now_s)
         try:
             self.enforcer.collect(now_s)
@@ -280,6 +280,10 @@ class Agent:
             self._save_due_s = now_s + _SAVE_INTERVAL_S
             self._save_counters()
             self._save_policy()
+
+    def _was_lost(self) -> bool:
+        with self.enforcer.lock:
+            return not self._retry and self.enforcer.classifier.was_lost()
 
     def _audit(self, now_s: float) -> None:
         self._audit_due_s = now_s + self.conf.edge.audit_interval_s

@@ -20,6 +20,7 @@ import tenacity
 from edge_module.classify import base as classify
 from edge_module.classify import bpf
 from edge_module.classify import nft
+from edge_module.classify import openflow
 from edge_module import enforcer as edge_enforcer
 from edge_module import guard as edge_guard
 from edge_module.ports import base as ports_base
@@ -82,6 +83,13 @@ class Parts:
                     else nft.NftClassifier(self.kernel))
         every: list[classify.Classifier] = [
             nftables, bpf.BpfClassifier(self.kernel, options.bpf_dir)]
+        if self.database is not None:
+            every.append(openflow.OpenflowClassifier(
+                self.kernel, self.database, options.ovs_run_dir))
+        elif name == 'openflow':
+            raise exception.Invalid(
+                field='[edge] classifier', value=name,
+                limit='for ports_backend = ovs')
         chosen = next(item for item in every if item.name == name)
         return chosen, [item for item in every if item is not chosen]
 

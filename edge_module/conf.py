@@ -90,6 +90,8 @@ Connection to Open vSwitch's database when ``ports_backend`` is ``ovs``.
                         ('nft', 'nftables at ingress of the VM ports'),
                         ('bpf', 'a BPF program at ingress of the VM ports: '
                                 'a tenth of the cost per packet'),
+                        ('openflow', "set_queue in Open vSwitch's flows, for "
+                                     'its kernel datapath'),
                         ('nft-egress', 'nftables at egress of the uplink, '
                                        'for the userspace datapath of Open '
                                        'vSwitch')], help="""
@@ -102,6 +104,11 @@ time; the start after that removes the traces of the one before.
 Related options:
 
 * ``bpf_dir`` (bpf)
+* ``ports_backend``, ``ovs_run_dir`` (openflow)
+"""),
+    cfg.StrOpt('ovs_run_dir', default='/var/run/openvswitch', help="""
+Directory of ovs-vswitchd's sockets, where ``classifier = openflow`` finds the
+management socket of every bridge.
 """),
     cfg.StrOpt('bpf_dir', default='/sys/fs/bpf/virtco', help="""
 Directory on a BPF file system where ``classifier = bpf`` pins its map and its

@@ -80,10 +80,12 @@ class Enforcer:
         self._leaving: dict[int, float] = {}
 
     def desired_tree(self) -> tcplan.Tree:
+        settings = dataclasses.replace(
+            self.settings, frame_bytes=self.uplink.frame_bytes())
         if self.policy is None:
             return tcplan.base_tree(self.link_bps, self.default_rate_bps,
-                                    self.settings)
-        return tcplan.build_tree(self.policy, self.link_bps, self.settings,
+                                    settings)
+        return tcplan.build_tree(self.policy, self.link_bps, settings,
                                  self.fair)
 
     def desired_table(self) -> classify.Table:

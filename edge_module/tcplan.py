@@ -31,6 +31,9 @@ LOWEST_PRIO = edge_policy.PRIOS - 1
 # What a class is guaranteed before its turn comes and after its time: HTB
 # wants a positive rate, a whole number of bytes per second.
 IDLE_RATE_BPS = units.BITS_PER_BYTE
+# Of GSO over IPv4; with IPv6 there may be longer ones, up to 512 KB.
+SUPER_PACKET_BYTES = 64 * 1024
+WHOLE_BYTES = 1024 * 1024
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -40,7 +43,9 @@ class HtbClass:
     :ivar parent: minor of the parent, :data:`ROOT` for the qdisc itself.
     :ivar rate_bps: guaranteed, a multiple of 8.
     :ivar ceil_bps: limit with what is borrowed, a multiple of 8.
-    :ivar limit_bytes: length of the leaf's bfifo; None for an inner class.
+    :ivar limit_bytes: length of the leaf's queue; None for an inner class.
+    :ivar packet_bytes: the largest packet that a leaf passes whole; longer
+        super-packets are cut into frames. None for an inner class.
     """
 
     minor: int
@@ -50,11 +55,17 @@ class HtbClass:
     prio: int
     quantum_bytes: int
     limit_bytes: int | None
+    packet_bytes: int | None = None
 
     def same_parameters(self, other: 'HtbClass') -> bool:
         """Whether the class itself, without its leaf, is the same."""
         return dataclasses.replace(
-            self, limit_bytes=other.limit_bytes) == other
+            self, limit_bytes=other.limit_bytes,
+            packet_bytes=other.packet_bytes) == other
+
+    def same_leaf(self, other: 'HtbClass') -> bool:
+        return (self.limit_bytes, self.packet_bytes) == (
+            other.limit_bytes, other.packet_bytes)
 
 
 Tree = dict[int, HtbClass]
@@ -66,6 +77,11 @@ class TreeSettings:
 
     :ivar leaf_s: length of a leaf's queue in time at its ceil.
     :ivar floor_bps: a class with less would not be heard of again for long.
+    :ivar super_packet_s: a leaf at whose ceil a super-packet takes longer
+        cuts it up. HTB charges a packet in whole to its class, and what the
+        class then owes is a time, which stays when its rate rises: one
+        super-packet at 0.2 Mbit/s holds it for 2.6 s.
+    :ivar frame_bytes: longest frame of the uplink; None never cuts.
     """
 
     leaf_s: float = 0.025
@@ -74,6 +90,8 @@ class TreeSettings:
     min_quantum_bytes: int = 64 * 1024
     max_quantum_bytes: int = 1024 * 1024
     floor_bps: int = 8000
+    super_packet_s: float = 0.01
+    frame_bytes: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -111,6 +129,14 @@ def leaf_limit_bytes(ceil_bps: float, settings: TreeSettings) -> int:
     return min(settings.max_leaf_bytes, 2 ** math.ceil(math.log2(wanted)))
 
 
+def leaf_packet_bytes(ceil_bps: float, settings: TreeSettings) -> int:
+    """The largest packet that a leaf passes whole."""
+    if settings.frame_bytes is None or units.transfer_time_s(
+            SUPER_PACKET_BYTES, ceil_bps) <= settings.super_packet_s:
+        return WHOLE_BYTES
+    return settings.frame_bytes
+
+
 def base_tree(link_bps: float, default_rate_bps: float,
               settings: TreeSettings) -> Tree:
     """Link class and default class: what stands without any policy."""
@@ -121,7 +147,8 @@ def base_tree(link_bps: float, default_rate_bps: float,
         DEFAULT_MINOR: HtbClass(
             DEFAULT_MINOR, LINK_MINOR, min(link, _whole(default_rate_bps)),
             link, LOWEST_PRIO, settings.min_quantum_bytes,
-            leaf_limit_bytes(link, settings)),
+            leaf_limit_bytes(link, settings),
+            leaf_packet_bytes(link, settings)),
     }
 
 
@@ -176,9 +203,11 @@ def _coflow_classes(coflow: edge_policy.CoflowClass, link_bps: float,
                     ) -> Iterable[HtbClass]:
     rate = _whole(_coflow_rate(coflow, settings) * scale)
     ceil = max(rate, _whole(min(coflow.ceil_bps, link_bps)))
-    leaf = None if coflow.destinations else leaf_limit_bytes(ceil, settings)
+    leaf = ((None, None) if coflow.destinations else
+            (leaf_limit_bytes(ceil, settings),
+             leaf_packet_bytes(ceil, settings)))
     yield HtbClass(coflow.minor, LINK_MINOR, rate, ceil, coflow.prio,
-                   settings.min_quantum_bytes, leaf)
+                   settings.min_quantum_bytes, *leaf)
     weights = [child.weight for child in coflow.destinations
                if child.weight > 0]
     least = min(weights, default=1.0)
@@ -189,7 +218,8 @@ def _coflow_classes(coflow: edge_policy.CoflowClass, link_bps: float,
             settings.min_quantum_bytes * max(1.0, child.weight / least)))
         yield HtbClass(child.minor, coflow.minor, child_rate, child_ceil,
                        coflow.prio, quantum,
-                       leaf_limit_bytes(child_ceil, settings))
+                       leaf_limit_bytes(child_ceil, settings),
+                       leaf_packet_bytes(child_ceil, settings))
 
 
 def guaranteed_bps(tree: Mapping[int, HtbClass]) -> int:

@@ -15,6 +15,7 @@ import abc
 from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
+import ipaddress
 import re
 
 from virtco.table import edge_policy
@@ -104,6 +105,11 @@ def build_table(flows: Iterable[edge_policy.FlowEntry],
     return Table(frozenset(hooks), entries)
 
 
+def address(text: str) -> str:
+    """An address in the one form in which addresses are compared."""
+    return str(ipaddress.ip_address(text)) if ':' in text else text
+
+
 class Classifier(abc.ABC):
     """Keeps one classification in the kernel or in the switch."""
 
@@ -116,17 +122,24 @@ class Classifier(abc.ABC):
 
     @abc.abstractmethod
     def replace(self, table: Table) -> int:
-        """Make the kernel hold exactly this table, in one transaction.
+        """Make the kernel hold exactly this table.
 
-        Entries that are right stay untouched, with their counters.
+        In one transaction, or in an order in which no packet of a managed
+        flow is without its class before or its class after. Entries that are
+        right stay untouched, with their counters.
 
         :returns: number of entries and ports that were changed.
-        :raises virtco.exception.KernelRefused: when nothing was changed.
+        :raises virtco.exception.VirtcoException: when the kernel or the
+            switch refuses; the next call reads what stands, and goes on.
         """
 
     @abc.abstractmethod
     def forget(self) -> None:
         """Read what is there before the next replace."""
+
+    def was_lost(self) -> bool:
+        """Whether something says that it is not there any more; cheap."""
+        return False
 
     @abc.abstractmethod
     def dump(self) -> tuple[Table, dict[Key, Counted]]:

@@ -20,7 +20,6 @@ port; a tenant is recognised by the port, so equal addresses do not meet.
 from collections.abc import Iterable
 from collections.abc import Iterator
 import dataclasses
-import ipaddress
 import json
 import socket
 from typing import Any
@@ -260,7 +259,7 @@ class _Reader:
         dev = parts[0] if self.first else ''
         source, target, *port = parts[self.first:]
         # nft writes an IPv6 address as it likes best; compare in one form.
-        key = base.Key(dev, _address(source), _address(target),
+        key = base.Key(dev, base.address(source), base.address(target),
                        port[1] if port else 0)
         self.entries[key] = int(value.partition(':')[2], 16)
         counter = inner.get('counter', {'bytes': 0, 'packets': 0})
@@ -268,7 +267,3 @@ class _Reader:
         self.counted[key] = base.Counted(
             before.sent_bytes + counter['bytes'],
             before.sent_packets + counter['packets'])
-
-
-def _address(text: str) -> str:
-    return str(ipaddress.ip_address(text)) if ':' in text else text

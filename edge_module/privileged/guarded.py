@@ -47,6 +47,11 @@ def nft_run(commands: str) -> tuple[int, str, str]:
 
 
 @context.entrypoint
+def ofctl_run(arguments: list[str], text: str) -> tuple[int, str, str]:
+    return kernel.ofctl_run(arguments, text)
+
+
+@context.entrypoint
 def bpf_open(directory: str, program: bytes, key_bytes: int,
              value_bytes: int, most_entries: int) -> int:
     return kernel.bpf_open(directory, program, key_bytes, value_bytes,

@@ -27,6 +27,10 @@ class Kernel(Protocol):
     def nft_run(self, commands: str) -> tuple[int, str, str]:
         """Run nft commands: exit code, JSON output, errors."""
 
+    def ofctl_run(self, arguments: list[str], text: str
+                  ) -> tuple[int, str, str]:
+        """Run ovs-ofctl: exit code, output, errors."""
+
     def bpf_open(self, directory: str, program: bytes, key_bytes: int,
                  value_bytes: int, most_entries: int) -> int:
         """Find or make a pinned map and program; the program's id."""

@@ -15,13 +15,19 @@ from collections.abc import Container
 from collections.abc import Iterable
 import dataclasses
 import errno
+import fcntl
 import os
 import socket
+import struct
 
 from edge_module.privileged import protocol
 from edge_module.qdisc import wire
 from edge_module import tcplan
 from virtco import exception
+
+_SIOCGIFMTU = 0x8921
+# Ethernet's and VLANs', with some to spare.
+_HEADERS_BYTES = 64
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,6 +59,20 @@ class Uplink:
             raise exception.NotFound(what='uplink device',
                                      id=self.dev) from error
 
+    def frame_bytes(self) -> int:
+        """The longest frame that the device sends.
+
+        :raises virtco.exception.NotFound: without the device.
+        """
+        request = struct.pack('16si12x', self.dev.encode(), 0)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            try:
+                answer = fcntl.ioctl(probe, _SIOCGIFMTU, request)
+            except OSError as error:
+                raise exception.NotFound(what='uplink device',
+                                         id=self.dev) from error
+        return int(struct.unpack_from('i', answer, 16)[0]) + _HEADERS_BYTES
+
     def snapshot(self) -> Snapshot:
         """Dump qdiscs and classes.
 
@@ -68,8 +88,8 @@ class Uplink:
             foreign = (f'{root.kind} {root.handle >> 16:x}:'
                        if root is not None and root.handle else None)
             return Snapshot(False, foreign, {}, {})
-        limits = {qdisc.handle: qdisc.limit_bytes for qdisc in qdiscs
-                  if qdisc.kind == 'bfifo'}
+        leaves = {qdisc.handle: qdisc for qdisc in qdiscs
+                  if qdisc.kind == 'tbf'}
         tree: tcplan.Tree = {}
         stats: dict[int, wire.ClassStats] = {}
         for body in self.kernel.tc_dump(
@@ -78,8 +98,11 @@ class Uplink:
             if shown is None:
                 continue
             minor = shown.htb_class.minor
-            tree[minor] = dataclasses.replace(
-                shown.htb_class, limit_bytes=limits.get(shown.leaf_handle))
+            leaf = leaves.get(shown.leaf_handle)
+            tree[minor] = shown.htb_class if leaf is None else (
+                dataclasses.replace(shown.htb_class,
+                                    limit_bytes=leaf.limit_bytes,
+                                    packet_bytes=leaf.packet_bytes))
             stats[minor] = shown.stats
         return Snapshot(True, None, tree, stats)
 
@@ -99,7 +122,7 @@ class Uplink:
             if have is None or not wanted.same_parameters(have):
                 messages.append(wire.set_class(ifindex, wanted))
             if wanted.limit_bytes is not None and (
-                    have is None or have.limit_bytes != wanted.limit_bytes):
+                    have is None or not wanted.same_leaf(have)):
                 messages.append(wire.set_leaf(ifindex, wanted))
         send(self.kernel, messages, f'set classes of {self.dev}')
 

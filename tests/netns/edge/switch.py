@@ -79,6 +79,12 @@ class Switch:
         return beds.run('ovs-vsctl', f'--db={self.address}', '--timeout=20',
                         *arguments, netns=self.netns).strip()
 
+    def ofctl(self, command, *arguments, option='--names'):
+        """Run ovs-ofctl on the bridge."""
+        return beds.run('ovs-ofctl', '-O', 'OpenFlow14', option, command,
+                        f'unix:{self.directory}/ovsbr.mgmt', *arguments,
+                        netns=self.netns).strip()
+
     def take_over(self):
         """Put the bed's uplink into a bridge of this switch."""
         beds.run('ip', 'link', 'set', 'dev', 'uplink0', 'nomaster',

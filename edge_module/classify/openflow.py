@@ -1,0 +1,254 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Classification by Open vSwitch's own flows (kernel datapath).
+
+Its action ``set_queue:N`` sets a packet's priority to class 1:N+1, whether or
+not Open vSwitch knows of a queue, which is how our own HTB is fed. Our flows
+stand in front of table 0 of the bridge that a VM is plugged into, set queue
+and a register, and send the packet through table 0 again: the register keeps
+it from them then, and it meets whatever flows are there as if ours were not.
+They carry a cookie of their own; no other flow is ever touched.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+import os
+import re
+import socket
+from typing import NamedTuple
+from typing import TYPE_CHECKING
+
+from edge_module.classify import base
+from edge_module.privileged import protocol
+from virtco import exception
+from virtco.table import edge_policy
+
+if TYPE_CHECKING:
+    from edge_module import ovs
+
+COOKIE = 0x76697274636F0001  # "virtco" in ASCII, and a version
+_OURS = f'cookie={COOKIE:#x}/-1'
+# The highest priority is left to those who drop what must not pass.
+_PORT_PRIORITY, _PAIR_PRIORITY, _REST_PRIORITY = 65534, 65533, 65532
+_FRESH = 'reg15=0'
+_ACTIONS = 'load:0x1->NXM_NX_REG15[],resubmit(,0)'
+# Bundles need the last one of them.
+_VERSIONS = 'OpenFlow10,OpenFlow13,OpenFlow14'
+_QUEUE = re.compile(r'set_queue:(\d+)')
+_MOST_MINOR = 0xF000  # Open vSwitch's highest queue is 0xefff
+_WITH_PORT = {'tcp', 'udp', 'tcp6', 'udp6'}
+
+
+class Flow(NamedTuple):
+    """What one of our flows matches; ``kind`` is empty for the rest."""
+
+    bridge: str
+    ofport: int
+    kind: str = ''
+    src_ip: str = ''
+    dst_ip: str = ''
+    dst_port: int = 0
+
+    def match(self) -> str:
+        """As ovs-ofctl takes it."""
+        priority = (_REST_PRIORITY if not self.kind else _PORT_PRIORITY
+                    if self.dst_port else _PAIR_PRIORITY)
+        parts = [f'table=0,priority={priority},{_FRESH}',
+                 f'in_port={self.ofport}']
+        if self.kind:
+            name = 'ipv6' if self.kind.endswith('6') else 'nw'
+            parts += [self.kind, f'{name}_src={self.src_ip}',
+                      f'{name}_dst={self.dst_ip}']
+        if self.dst_port:
+            parts.append(f'tp_dst={self.dst_port}')
+        return ','.join(parts)
+
+
+def _flows(key: base.Key, place: 'ovs.Place') -> Iterator[Flow]:
+    six = '6' if key.is_ipv6 else ''
+    kinds = ('tcp' + six, 'udp' + six) if key.dst_port else (
+        'ipv6' if six else 'ip',)
+    for kind in kinds:
+        yield Flow(place.bridge, place.ofport, kind, key.src_ip, key.dst_ip,
+                   key.dst_port)
+
+
+def wanted_flows(table: base.Table, places: Mapping[str, 'ovs.Place']
+                 ) -> dict[Flow, int]:
+    """The class's minor of every flow that a table asks for.
+
+    :raises virtco.exception.Invalid: for a class that no queue can name.
+    """
+    wanted = {Flow(*places[dev]): edge_policy.DEFAULT_MINOR
+              for dev, _ in table.hooks}
+    for key, minor in table.entries.items():
+        if minor > _MOST_MINOR:
+            raise exception.Invalid(
+                field='minor of a class', value=minor,
+                limit=f'at most {_MOST_MINOR} with [edge] classifier = '
+                      'openflow')
+        wanted.update((flow, minor) for flow in _flows(key, places[key.dev]))
+    return wanted
+
+
+def read_flow(bridge: str, line: str
+              ) -> tuple[Flow, int, base.Counted] | None:
+    """One line of ``dump-flows``; None for what is no flow of ours."""
+    head, _, actions = line.partition(' actions=')
+    queue = _QUEUE.match(actions)
+    words = re.split(r',\s*', head.strip())
+    fields = dict(word.partition('=')[::2] for word in words)
+    if queue is None or fields.get('cookie') != f'{COOKIE:#x}':
+        return None
+    kind = next((word for word in words if word in {'ip', 'ipv6', *_WITH_PORT}
+                 ), '')
+    name = 'ipv6' if kind.endswith('6') else 'nw'
+    return (Flow(bridge, int(fields['in_port']), kind,
+                 base.address(fields.get(f'{name}_src', '')),
+                 base.address(fields.get(f'{name}_dst', '')),
+                 int(fields.get('tp_dst', 0))),
+            int(queue[1]) + 1,
+            base.Counted(int(fields['n_bytes']), int(fields['n_packets'])))
+
+
+class OpenflowClassifier(base.Classifier):
+    """See the module. ``replace`` works from what it last knew or read.
+
+    :param run_dir: where ovs-vswitchd has its sockets.
+    """
+
+    name = 'openflow'
+
+    def __init__(self, kernel: protocol.Kernel, database: 'ovs.OvsDb',
+                 run_dir: str):
+        self.kernel = kernel
+        self.database = database
+        self.run_dir = run_dir
+        self.known: dict[Flow, int] | None = None
+        self._seen: object = None
+
+    def build_table(self, flows: Iterable[edge_policy.FlowEntry],
+                    ports: Iterable[base.VmPort]) -> base.Table:
+        places = self.database.places()
+        return super().build_table(
+            flows, [port for port in ports if port.dev in places])
+
+    def replace(self, table: base.Table) -> int:
+        seen = self._look()
+        wanted = wanted_flows(table, self.database.places())
+        if self.known is None:
+            self.known = {flow: minor for flow, minor, _ in self._read()}
+        have, self.known = self.known, None
+        changed = 0
+        for bridge in sorted({flow.bridge for flow in (*have, *wanted)}):
+            changed += self._change(bridge, have, wanted)
+        self.known, self._seen = wanted, seen
+        return changed
+
+    def _change(self, bridge: str, have: Mapping[Flow, int],
+                wanted: Mapping[Flow, int]) -> int:
+        """One bundle: no packet sees half of it."""
+        commands = [f'delete_strict {_OURS},{flow.match()}'
+                    for flow in have
+                    if flow.bridge == bridge and flow not in wanted]
+        commands += [
+            f'add cookie={COOKIE:#x},{flow.match()},'
+            f'actions=set_queue:{minor - 1},{_ACTIONS}'
+            for flow, minor in wanted.items()
+            if flow.bridge == bridge and have.get(flow) != minor]
+        if commands:
+            self._ofctl(bridge, ['--bundle', 'add-flows'], ['-'],
+                        '\n'.join(commands) + '\n')
+        return len(commands)
+
+    def _ofctl(self, bridge: str, command: list[str], arguments: list[str],
+               text: str = '') -> str:
+        code, output, errors = self.kernel.ofctl_run(
+            ['-O', _VERSIONS, '--no-names', *command,
+             f'unix:{self._socket(bridge)}', *arguments], text)
+        if code:
+            raise exception.KernelRefused(
+                what=f'change the flows of {bridge}', count=1,
+                why=errors.strip()[:400])
+        return output
+
+    def _socket(self, bridge: str) -> str:
+        return os.path.join(self.run_dir, f'{bridge}.mgmt')
+
+    def _read(self) -> Iterator[tuple[Flow, int, base.Counted]]:
+        for bridge in self._bridges():
+            yield from self._read_bridge(bridge)
+
+    def _bridges(self) -> list[str]:
+        """Those that ovs-vswitchd could make: one may lack its datapath."""
+        return [bridge for bridge in self.database.bridges()
+                if os.path.exists(self._socket(bridge))]
+
+    def _read_bridge(self, bridge: str
+                     ) -> Iterator[tuple[Flow, int, base.Counted]]:
+        listing = self._ofctl(bridge, ['dump-flows'], [_OURS])
+        return filter(None, (read_flow(bridge, line)
+                             for line in listing.splitlines()))
+
+    # -- looking -----------------------------------------------------------
+
+    def _look(self) -> object:
+        """Differs once ovs-vswitchd was started anew, or has moved a port."""
+        started = []
+        for bridge in self.database.bridges():
+            try:
+                status = os.stat(self._socket(bridge))
+                started.append((bridge, status.st_ino, status.st_ctime_ns))
+            except OSError:  # it is about to start
+                started.append((bridge, 0, 0))
+        return started, self.database.places()
+
+    def was_lost(self) -> bool:
+        return self._seen is not None and self._look() != self._seen
+
+    def forget(self) -> None:
+        self.known = None
+
+    def dump(self) -> tuple[base.Table, dict[base.Key, base.Counted]]:
+        devs = {tuple(place): dev
+                for dev, place in self.database.places().items()}
+        hooks, entries = set(), {}
+        counted: dict[base.Key, base.Counted] = {}
+        for flow, minor, seen in self._read():
+            dev = devs.get((flow.bridge, flow.ofport),
+                           f'({flow.bridge} {flow.ofport})')
+            if not flow.kind:
+                hooks.add((dev, _ifindex(dev)))
+                continue
+            key = base.Key(dev, flow.src_ip, flow.dst_ip, flow.dst_port)
+            before = counted.get(key, base.Counted(0, 0))
+            entries[key] = minor
+            counted[key] = base.Counted(
+                before.sent_bytes + seen.sent_bytes,
+                before.sent_packets + seen.sent_packets)
+        return base.Table(frozenset(hooks), entries), counted
+
+    def remove(self) -> bool:
+        found = [bridge for bridge in self._bridges()
+                 if any(self._read_bridge(bridge))]
+        for bridge in found:
+            self._ofctl(bridge, ['del-flows'], [_OURS])
+        self.known = self._seen = None
+        return bool(found)
+
+
+def _ifindex(dev: str) -> int:
+    try:
+        return socket.if_nametoindex(dev)
+    except OSError:
+        return 0

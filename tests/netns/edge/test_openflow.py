@@ -1,0 +1,178 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Open vSwitch's own flows as the classifier.
+
+In the userspace datapath ``set_queue`` moves no packet: what the flows say,
+how they change and whom they leave alone is tested here; what they do, with
+the kernel datapath.
+"""
+
+import re
+
+import pytest
+
+from edge_module.classify import openflow
+from tests.netns.edge import bed as beds
+from tests.netns.edge import controller as controllers
+from tests.netns.edge import policies
+from tests.netns.edge import process
+from tests.netns.edge import switch as switches
+
+LINK_BPS = 40e6
+OURS = f'cookie={openflow.COOKIE:#x}/-1'
+
+pytestmark = [
+    pytest.mark.netns,
+    pytest.mark.skipif(switches.missing() is not None,
+                       reason=str(switches.missing()))]
+
+
+@pytest.fixture
+def site(make_bed, tmp_path):
+    """h1 switches by Open vSwitch and has a VM in a coflow with h2's."""
+    bed = make_bed(2)
+    switch = switches.Switch(bed, 'h1', tmp_path / 'ovs')
+    controller = controllers.Controller(bed.ns('h1'))
+    edge = process.EdgeProcess(
+        bed, 'h1', tmp_path, ports_backend='ovs', classifier='openflow',
+        ovsdb_connection=switch.address, ovs_run_dir=switch.directory)
+    try:
+        switch.take_over()
+        a, b = bed.add_vm('h1'), bed.add_vm('h2')
+        switch.plug(a)
+        switches.plain_packets(b)
+        yield bed, switch, controller, edge, a, b
+    finally:
+        edge.stop()
+        controller.stop()
+        switch.close()
+
+
+def _policy(a, b, generation=1, port=None):
+    builder = policies.PolicyBuilder('h1', LINK_BPS, generation)
+    builder.coflow('C1', 20e6, [(a, b, 1)])
+    if port is not None:
+        builder.coflow('C2', 5e6, [(a, b, 1)], port=port)
+    return builder.build().to_dict()
+
+
+def _start(site, **kwargs):
+    bed, switch, controller, edge, a, b = site
+    controller.set_policy(_policy(a, b, **kwargs))
+    edge.start()
+    controller.wait_report(lambda r: r['applied_generation'] and r['ports'],
+                           20)
+    beds.wait_for(lambda: _ours(switch), 10, 'flows')
+
+
+def _ours(switch):
+    return switch.ofctl('dump-flows', OURS).count('set_queue')
+
+
+def test_flows_name_the_queue_of_their_class(site):
+    bed, switch, controller, edge, a, b = site
+    _start(site, port=5002)
+    listing = switch.ofctl('dump-flows', OURS)
+    for text in (
+            rf'priority=65533,ip,.*nw_src={a.ip},nw_dst={b.ip} '
+            r'actions=set_queue:16,',
+            rf'priority=65534,tcp,.*nw_dst={b.ip},tp_dst=5002 '
+            r'actions=set_queue:18,',
+            rf'priority=65534,udp,.*nw_dst={b.ip},tp_dst=5002 '
+            r'actions=set_queue:18,',
+            r'priority=65532,reg15=0,in_port=\S+ actions=set_queue:1,'):
+        assert re.search(text, listing), (text, listing)
+    assert _ours(switch) == 4
+    assert not edge.once('--check').returncode
+
+
+def test_packets_go_on_to_the_flows_of_others(site):
+    """Ours stand in front of a pipeline that rewrites and drops."""
+    bed, switch, controller, edge, a, b = site
+    switch.ofctl('add-flow', 'cookie=0x77,priority=100,udp,tp_dst=66,'
+                 'actions=drop')
+    switch.ofctl('add-flow', 'cookie=0x77,table=9,actions=NORMAL')
+    switch.ofctl('add-flow', 'cookie=0x77,priority=90,ip,'
+                 'actions=resubmit(,9)')
+    theirs = switch.ofctl('dump-flows', 'cookie=0x77/-1',
+                          option='--no-stats')
+    _start(site, port=66)
+    trace = beds.run(
+        'ovs-appctl', '-t', switch.directory / 'ovs-vswitchd.ctl',
+        'ofproto/trace', 'ovsbr',
+        f'udp,in_port={a.dev},nw_src={a.ip},nw_dst={b.ip},nw_ttl=64,'
+        'udp_dst=66',
+        netns=switch.netns)
+    assert 'set_queue:18' in trace and 'udp,tp_dst=66, priority 100' in trace
+    flow = beds.Flow(a, b, size_bytes=100_000).start()
+    beds.wait_for(lambda: flow.done_s, 20, 'the end of a flow')
+    flow.close()
+    # They passed table 9 of the others, and were counted for their pair.
+    assert re.search(r'table=9, n_packets=[1-9]',
+                     switch.ofctl('dump-flows', 'cookie=0x77/-1'))
+    controller.wait_report(lambda r: any(
+        pair['dst_ip'] == b.ip and pair['sent_bytes'] > 100_000
+        for pair in r['pairs']), 20)
+    edge.stop()
+    assert 'openflow classification' in edge.once('--cleanup').stdout
+    assert _ours(switch) == 0
+    assert switch.ofctl('dump-flows', 'cookie=0x77/-1',
+                        option='--no-stats') == theirs
+
+
+def test_flows_that_are_right_keep_their_counters(site):
+    bed, switch, controller, edge, a, b = site
+    _start(site)
+    flow = beds.Flow(a, b, size_bytes=100_000).start()
+    beds.wait_for(lambda: flow.done_s, 20, 'the end of a flow')
+    flow.close()
+
+    def counted():
+        found = re.search(r'n_bytes=(\d+),[^\n]*priority=65533,ip,',
+                          switch.ofctl('dump-flows', OURS))
+        return int(found[1])
+
+    beds.wait_for(lambda: counted() > 100_000, 10, 'statistics')
+    edge.stop()
+    edge.start()
+    controller.set_policy(_policy(a, b, 2, port=5003))
+    controller.wait_report(lambda r: r['applied_generation'] == 2, 20)
+    assert _ours(switch) == 4 and counted() > 100_000
+    controller.set_policy(_policy(a, b, 3))
+    beds.wait_for(lambda: _ours(switch) == 2, 10, 'fewer flows')
+    assert counted() > 100_000
+
+
+def test_restart_of_vswitchd_and_a_new_port_bring_the_flows_back(site):
+    bed, switch, controller, edge, a, b = site
+    _start(site)
+    switch.stop_vswitchd()
+    switch.start_vswitchd()
+    switch.vsctl('add-br', 'another')  # returns when vswitchd is ready
+    beds.wait_for(lambda: _ours(switch) == 2, 10, 'flows after the restart')
+    # The same device under another number.
+    switch.vsctl('del-port', 'ovsbr', a.dev)
+    beds.wait_for(lambda: _ours(switch) == 0, 10, 'no flows')
+    switch.plug(a)
+    switch.vsctl('set', 'interface', a.dev, 'ofport_request=77')
+    beds.wait_for(lambda: switch.ofctl(
+        'dump-flows', OURS, option='--no-names').count('in_port=77') == 2,
+        10, 'flows of the new number')
+
+
+def test_openflow_needs_the_database(make_bed, tmp_path):
+    bed = make_bed(1)
+    edge = process.EdgeProcess(bed, 'h1', tmp_path, classifier='openflow')
+    edge.ports.write_text('{"ports": []}')
+    done = edge.once(check=False)
+    assert done.returncode == 2
+    assert '[edge] classifier' in done.stderr

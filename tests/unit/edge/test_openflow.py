@@ -1,0 +1,63 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Flows as ovs-ofctl takes and shows them."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+import pytest
+
+from edge_module.classify import base
+from edge_module.classify import openflow
+from edge_module import ovs
+from virtco import exception
+
+SHOWN = (' cookie={cookie}, duration=3.5s, table=0, n_packets=7, n_bytes=700,'
+         ' idle_age=1, {match} actions=set_queue:{queue},'
+         'load:0x1->NXM_NX_REG15[],resubmit(,0)')
+PLACES = {'tap1': ovs.Place('br', 4)}
+
+
+def _shown(flow, minor, cookie=f'{openflow.COOKIE:#x}'):
+    return SHOWN.format(cookie=cookie, queue=minor - 1,
+                        match=flow.match().removeprefix('table=0,'))
+
+
+addresses = st.one_of(
+    st.tuples(st.just(False), *[st.ip_addresses(v=4).map(str)] * 2),
+    st.tuples(st.just(True), *[st.ip_addresses(v=6).map(str)] * 2))
+
+
+@given(addresses, st.integers(0, 65535), st.integers(2, 0xF000))
+def test_flows_read_back(found, port, minor):
+    _, source, target = found
+    key = base.Key('tap1', source, target, port)
+    table = base.Table(frozenset({('tap1', 3)}), {key: minor})
+    wanted = openflow.wanted_flows(table, PLACES)
+    read = {flow: shown_minor for flow, shown_minor, _ in (
+        openflow.read_flow('br', _shown(*item)) for item in wanted.items())}
+    assert read == wanted
+    assert len(wanted) == (3 if port else 2)
+
+
+def test_counters_and_other_cookies():
+    flow = openflow.Flow('br', 4, 'ip', '10.0.0.1', '10.0.0.2')
+    assert openflow.read_flow('br', _shown(flow, 16))[2] == base.Counted(
+        700, 7)
+    assert openflow.read_flow('br', _shown(flow, 16, '0x77')) is None
+    assert openflow.read_flow('br', 'NXST_FLOW reply (xid=0x4):') is None
+
+
+def test_class_without_a_queue_is_named():
+    table = base.Table(frozenset({('tap1', 3)}), {
+        base.Key('tap1', '10.0.0.1', '10.0.0.2'): 0xF001})
+    with pytest.raises(exception.Invalid, match='61441'):
+        openflow.wanted_flows(table, PLACES)
