@@ -43,8 +43,9 @@ from virtco.solver import master
 TREE_LIMITS = (300, 3000, 30000)
 #: What counts as nothing in the linear program.
 EPS = 1e-7
-#: Work of a linear program per column, in looks at a node.
-WORK_OF_COLUMN = 30
+#: Work of a linear and of an integer program per column, in looks at a node.
+COVER_WORK = 200
+CHOOSE_WORK = 1000
 #: From this ratio on the next t is just below the best, not between.
 NEAR = 1.01
 JUST_BELOW = 5e-9
@@ -71,6 +72,8 @@ class Partition:
         self.pool = columns.Pool(inst)
         self.master = master.Master(self.pool, left_s)
         self.limit = math.inf
+        #: What refuted a time last often refutes the next one, too.
+        self.refuting: master.Cover | None = None
 
     def narrow(self, lower_s: float, upper_s: float, work: float,
                judge: Callable[[np.ndarray], float]) -> float:
@@ -99,9 +102,13 @@ class Partition:
     def decide(self, t_s: float) -> tuple[Verdict, np.ndarray | None]:
         """The verdict, and hosts per node where it is FOUND."""
         self.master.release()
+        if self.refuting is not None and self._price_all(
+                t_s, self.refuting, TREE_LIMITS[0])[0]:
+            return Verdict.REFUTED, None
         verdict, _cover = self._cover(t_s)
         if verdict is not Verdict.FOUND:
             return verdict, None
+        self.pool.work += CHOOSE_WORK * len(self.pool.time_s)
         assign = self.master.choose(t_s)
         if assign is None:
             assign = self._dive(t_s)
@@ -119,11 +126,12 @@ class Partition:
             cover = self.master.cover(t_s)
             if cover is None:
                 break
-            self.pool.work += WORK_OF_COLUMN * len(cover.chosen)
+            self.pool.work += COVER_WORK * len(cover.chosen)
             if cover.uncovered < EPS:
                 return Verdict.FOUND, cover
             proof, added = self._price_all(t_s, cover, TREE_LIMITS[growth])
             if proof:
+                self.refuting = cover
                 return Verdict.REFUTED, None
             if not added:
                 growth += 1

@@ -47,12 +47,16 @@ CUT_MOVES = 300
 #: Carvings at the lower bound; a third as many between it and the best t.
 CARVINGS = 12
 CARVE_BETWEEN = (0.25, 0.6)
-#: Looks at a node (about 30 million in a second) that set partition may take,
-#: and the nodes times hosts beyond which it is not tried.
-PARTITION_WORK = 12e6
+#: Looks at a node that set partition may take without ``certify``, and per
+#: second of the budget before other things are tried; nodes times hosts
+#: beyond which it is not tried. About 25 million looks take a second.
+PARTITION_WORK = 20e6
+WORK_PER_S = 9e6
 MAX_CELLS = 1e6
-#: A proven ratio at which no more moves are made.
+#: Proven ratios at which no more moves are made, and at which proofs go on
+#: before any are made.
 CLOSE = 1e-3
+PROMISING = 0.1
 #: With it, the search ends when its moves are made.
 USUAL_BUDGET_S = 4.0
 #: Choreo's greedy looks at every path for each flow: slow beyond this.
@@ -121,8 +125,8 @@ class Search:
             self._solve_small()
         if not self._is_closed():
             self._rounds()
-        if self.certify and not self._is_closed():
-            self._partition(np.inf)
+        if not self._is_closed():
+            self._partition_more()
         assert self.best is not None
         self._polish()
         notes = []
@@ -266,6 +270,14 @@ class Search:
         if self.local.is_single():
             self.floor_s = self.lower_s
 
+    def _partition_more(self) -> None:
+        """With what else was found, and with all time if certify."""
+        if self.certify:
+            self._partition(np.inf)
+        elif self.partition is not None and not self._is_closed(CLOSE):
+            self._partition(self.effort * PARTITION_WORK
+                            - self.partition.pool.work)
+
     def _starts(self) -> Iterator[tuple[str, np.ndarray | None]]:
         inst = self.inst
         yield 'one after another', self._one_after_another()
@@ -304,7 +316,10 @@ class Search:
         """Constructive starts first, then ever longer annealing."""
         self._carve(self.lower_s, CARVINGS)
         if not self._done() and self.local.is_single():
-            self._partition(self.effort * PARTITION_WORK)
+            self._partition(min(self.effort * PARTITION_WORK,
+                                WORK_PER_S * self.budget_s))
+            if self._is_closed(PROMISING):
+                self._partition_more()
         if self._done() or self._is_closed(CLOSE):
             return
         for method, start in self._starts():
