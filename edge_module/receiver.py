@@ -62,7 +62,8 @@ class Receiver:
         tree[MANAGED_MINOR] = tcplan.HtbClass(
             MANAGED_MINOR, tcplan.LINK_MINOR,
             link.rate_bps - default.rate_bps, link.rate_bps, 0,
-            self.settings.min_quantum_bytes, default.limit_bytes)
+            self.settings.min_quantum_bytes, default.limit_bytes,
+            default.packet_bytes)
         return tree
 
     def ensure(self, policy: edge_policy.EdgePolicy) -> None:

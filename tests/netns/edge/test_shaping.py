@@ -11,6 +11,8 @@
 # under the License.
 """Measured shares of real TCP under the trees that policies ask for."""
 
+import time
+
 import pytest
 
 from tests.netns.edge import bed as beds
@@ -105,3 +107,30 @@ def test_without_policy_the_link_is_shared(pair):
     edge.set_ports()
     rate, = beds.measure([beds.Flow(a, b)], 0.7, 1.5)
     assert rate == pytest.approx(LINK_BPS * GOODPUT, rel=0.06)
+
+
+def test_a_class_that_rises_sends_at_once(pair):
+    """HTB keeps the time that a class owes for what it sent at a trickle."""
+    bed, edge = pair
+    src, dst = bed.add_vm('h1'), bed.add_vm('h2')
+    edge.set_ports()
+
+    def allow(rate_bps):
+        edge.set_policy(policies.PolicyBuilder('h1', LINK_BPS).coflow(
+            'C1', rate_bps, [(src, dst, 1)], ceil_bps=rate_bps).build())
+
+    allow(0.2e6)
+    flow = beds.Flow(src, dst).start()
+    beds.wait_for(lambda: edge.stats()[0x11].backlog_bytes > 64 * 1024, 10,
+                  'a queue at the trickle')
+    beds.wait_for(lambda: edge.stats()[0x11].sent_bytes > 100_000, 10,
+                  'what a super-packet holds')
+    allow(38e6)
+    before = flow.samples[-1][1] if flow.samples else 0
+    risen_s = time.monotonic()
+    beds.wait_for(lambda: flow.samples[-1][1] - before > 1_000_000, 10,
+                  'a megabyte after the rise')
+    took_s = time.monotonic() - risen_s
+    flow.close()
+    # A super-packet of 64 KB would have held it for 2.6 s.
+    assert took_s < 4 * 8e6 / 38e6, took_s

@@ -85,7 +85,7 @@ def test_restart_after_a_kill_at_any_step(pair, edge_of, name):
     again.call('collect', time.monotonic() + 1)
     assert not again.call('drift')
     snapshot = beds.in_netns(again.netns, again.enforcer.uplink.snapshot)
-    assert snapshot.tree == again.enforcer.desired_tree()
+    assert snapshot.tree == again.call('desired_tree')
 
 
 def test_restart_touches_nothing_that_is_right(pair, edge_of):

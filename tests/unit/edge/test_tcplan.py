@@ -166,6 +166,18 @@ def test_leaves_are_sized_in_time(ceil_bps, limit_bytes):
         ceil_bps, tcplan.TreeSettings()) == limit_bytes
 
 
+def test_super_packets_are_cut_where_they_take_long():
+    settings = tcplan.TreeSettings(frame_bytes=1564)
+    tree = tcplan.build_tree(policy(
+        [coflow(0x10, 50e6, (0.99, 0.01), ceil_bps=50e6)]), LINK_BPS,
+        settings)
+    assert tree[0x11].packet_bytes == 1564
+    assert tree[2].packet_bytes == tcplan.WHOLE_BYTES
+    assert tree[0x10].packet_bytes is None
+    for leaf in tcplan.build_tree(policy([coflow(0x10, 1e4)]), 1e6).values():
+        assert leaf.packet_bytes in (None, tcplan.WHOLE_BYTES)
+
+
 def test_class_under_another_parent_leaves_first():
     old = tcplan.build_tree(policy([coflow(0x10, 50e6, (1, 1))]), LINK_BPS)
     moved = dict(old)

@@ -52,7 +52,8 @@ def test_our_qdisc_is_known_by_its_mark():
 
 
 def test_leaf_reads_back():
-    wanted = tcplan.HtbClass(0x33, 1, 8000, 8000, 0, 65536, 131072)
+    wanted = tcplan.HtbClass(0x33, 1, 8000, 8000, 0, 65536, 131072, 1564)
     leaf = wire.read_qdisc(wire.set_leaf(7, wanted)[2])
-    assert leaf.kind == 'bfifo' and leaf.limit_bytes == 131072
+    assert leaf.kind == 'tbf' and leaf.limit_bytes == 131072
+    assert leaf.packet_bytes == 1564
     assert leaf.parent == wire.ROOT_HANDLE | 0x33
