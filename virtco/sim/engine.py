@@ -144,19 +144,54 @@ def rerate(fabric: fabric_model.Fabric, state: State, rules: Rules,
 
 
 @jit.compiled
-def next_event_s(fabric: fabric_model.Fabric, state: State, rules: Rules,
-                 order: np.ndarray, n_extra: int, now_s: float) -> float:
-    """Seconds until the next event, inf when nothing moves."""
+def next_flow_end_s(fabric: fabric_model.Fabric, state: State,
+                    order: np.ndarray, n_extra: int) -> float:
+    """Seconds until a flow ends, inf when nothing moves."""
     dt_s = np.inf
     for c in order:
         if state.pace[c] > 0.0:
             dt_s = min(dt_s, fabric.scale[c] / state.pace[c])
     for i in range(n_extra):
-        f = state.extra_flow[i]
-        c = fabric.owner[f]
-        rate = state.extra_rate[i] + fabric.base[f] * state.pace[c]
-        if rate > 0.0:
-            dt_s = min(dt_s, fabric.base[f] * fabric.scale[c] / rate)
+        dt_s = min(dt_s, flow_end_s(fabric, state, i))
+    return dt_s
+
+
+@jit.compiled
+def next_coflow_end_s(fabric: fabric_model.Fabric, state: State,
+                      order: np.ndarray, n_extra: int) -> float:
+    """Seconds until a coflow's last flow ends at rates that do not change.
+
+    Where only that matters, all flows that end before make one event.
+    """
+    last_s = np.zeros(len(state.left))
+    n_served = np.zeros(len(state.left), np.int64)
+    for i in range(n_extra):
+        c = fabric.owner[state.extra_flow[i]]
+        last_s[c] = max(last_s[c], flow_end_s(fabric, state, i))
+        n_served[c] += 1
+    dt_s = np.inf
+    for c in order:
+        if n_served[c] < state.left[c]:
+            last_s[c] = (fabric.scale[c] / state.pace[c]
+                         if state.pace[c] > 0.0 else np.inf)
+        dt_s = min(dt_s, last_s[c])
+    return dt_s
+
+
+@jit.compiled
+def flow_end_s(fabric: fabric_model.Fabric, state: State, i: int) -> float:
+    """Seconds until flow i of the extra list ends."""
+    f = state.extra_flow[i]
+    c = fabric.owner[f]
+    rate = state.extra_rate[i] + fabric.base[f] * state.pace[c]
+    return fabric.base[f] * fabric.scale[c] / rate if rate > 0.0 else np.inf
+
+
+@jit.compiled
+def next_turn_s(fabric: fabric_model.Fabric, state: State, rules: Rules,
+                order: np.ndarray, n_extra: int, now_s: float) -> float:
+    """Seconds until a queue or starvation changes the order."""
+    dt_s = np.inf
     if rules.key == policies.BY_QUEUE:
         dt_s = min(dt_s, next_queue_s(fabric, state, order, n_extra))
     if rules.theta_s < np.inf:
@@ -259,10 +294,8 @@ def move(fabric: fabric_model.Fabric, state: State, rules: Rules,
         c = fabric.owner[f]
         touched[c] = True
         state.sent_bits[c] += rate * dt_s
-        pace = state.pace[c]
-        ends_s = fabric.base[f] * fabric.scale[c] / (
-            rate + fabric.base[f] * pace)
-        after = fabric.scale[c] - pace * dt_s
+        ends_s = flow_end_s(fabric, state, i)
+        after = fabric.scale[c] - state.pace[c] * dt_s
         if ends_s <= slack_s or after <= 0.0:
             end_flow(fabric, state, f)
             continue
@@ -272,7 +305,8 @@ def move(fabric: fabric_model.Fabric, state: State, rules: Rules,
             fabric.load[fabric.src[f]] -= less
             fabric.load[fabric.dst[f]] -= less
         state.extra_flow[kept] = f
-        state.extra_rate[kept] = rate
+        # Its part of the pace shrinks with its base; its rate does not.
+        state.extra_rate[kept] = rate + less * state.pace[c]
         kept += 1
     for c in order:
         if state.pace[c] > 0.0 or touched[c]:
@@ -304,6 +338,9 @@ def advance(fabric: fabric_model.Fabric, state: State, rules: Rules,
     :param stop_at_end: return as soon as a coflow has ended.
     :returns: the time reached, the number of coflows still live, events used.
     """
+    # A turn depends on what each flow has sent.
+    by_flow = (rules.each_flow or rules.key == policies.BY_QUEUE
+               or rules.theta_s < np.inf)
     events = 0
     rate_anew = True
     n_extra = 0
@@ -313,7 +350,11 @@ def advance(fabric: fabric_model.Fabric, state: State, rules: Rules,
         order = live[:n_live]
         if rate_anew:
             n_extra = rerate(fabric, state, rules, order, now_s)
-        dt_s = next_event_s(fabric, state, rules, order, n_extra, now_s)
+        turn_s = next_turn_s(fabric, state, rules, order, n_extra, now_s)
+        dt_s = (next_flow_end_s(fabric, state, order, n_extra) if by_flow
+                else next_coflow_end_s(fabric, state, order, n_extra))
+        is_turn = turn_s <= dt_s
+        dt_s = min(dt_s, turn_s)
         if now_s + dt_s > until_s:
             dt_s = until_s - now_s
             now_s = until_s
@@ -321,15 +362,13 @@ def advance(fabric: fabric_model.Fabric, state: State, rules: Rules,
             break
         else:
             now_s += dt_s
-        before = n_extra
         n_extra = move(fabric, state, rules, order, n_extra, dt_s, now_s)
         kept = 0
         for c in order:
             if state.left[c] > 0:
                 live[kept] = c
                 kept += 1
-        # Nothing ended: the event was a queue or starvation.
-        rate_anew = (rules.each_flow or kept < n_live or n_extra == before)
+        rate_anew = rules.each_flow or kept < n_live or is_turn
         ended = kept < n_live
         n_live = kept
         events += 1

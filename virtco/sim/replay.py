@@ -24,10 +24,12 @@ from virtco.sim import pairs
 from virtco.sim import simulation
 from virtco.sim import traces
 
-#: Under its published rules SEBF rates anew only when a coflow starts or
-#: ends, and shares what MADD leaves between all flows.
-AS_PUBLISHED = {'sebf': simulation.Config('sebf', 'max-min',
-                                          each_flow=False)}
+#: Under their published rules SEBF and Aalo rate anew only when a coflow
+#: starts, ends or (Aalo) changes its queue; SEBF shares what MADD leaves
+#: between all flows.
+AS_PUBLISHED = {
+    'sebf': simulation.Config('sebf', 'max-min', each_flow=False),
+    'dark': simulation.Config('dark', each_flow=False)}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

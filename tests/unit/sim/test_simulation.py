@@ -185,6 +185,19 @@ def test_everything_ends_between_its_bounds(situation, policy, backfill,
         assert (np.array(arrivals) + ccts).max() <= 20 + total + 1e-6
 
 
+@hypothesis.settings(deadline=None, max_examples=60)
+@hypothesis.given(situations(), st.sampled_from(POLICIES),
+                  st.sampled_from(sorted(simulation.BACKFILLS)))
+def test_flow_ends_between_two_coflow_ends_make_one_event(
+        situation, policy, backfill):
+    """A threshold that is never reached has each flow's end for an event."""
+    demands, arrivals = situation
+    one, each = (run(demands, policy, arrivals, backfill=backfill,
+                     each_flow=False, theta_s=theta_s)
+                 for theta_s in (math.inf, 1e9))
+    assert one == pytest.approx(each, rel=1e-6, abs=1e-6)
+
+
 @hypothesis.settings(deadline=None, max_examples=30)
 @hypothesis.given(situations(), st.floats(1.0, 15.0))
 def test_no_coflow_waits_longer_than_theta(situation, theta_s):
