@@ -20,6 +20,7 @@ from virtco.api.handlers import coflows
 from virtco.api.handlers import hosts
 from virtco.api.handlers import operations
 from virtco.api.handlers import placements
+from virtco.api.handlers import projects
 from virtco.controller import service
 
 
@@ -33,6 +34,8 @@ def add(app: falcon.App, conf: cfg.ConfigOpts,
         '/v1/plans': placements.Plans(*both),
         '/v1/coflows': coflows.Coflows(*both),
         '/v1/coflows/{coflow_id}': coflows.Coflow(*both),
+        '/v1/projects': projects.Projects(*both),
+        '/v1/projects/{project_id}': projects.Project(*both),
         '/v1/events': coflows.Events(*both),
         '/v1/hosts': hosts.Hosts(*both),
         '/v1/hosts/{host}': hosts.Hosts(*both),

@@ -127,6 +127,14 @@ class Client:
     def delete_coflow(self, coflow_id: str) -> None:
         self.request('DELETE', f'/v1/coflows/{_quote(coflow_id)}')
 
+    def projects(self) -> list[dict[str, Any]]:
+        return self.request('GET', '/v1/projects')['projects']
+
+    def change_project(self, project_id: str,
+                       **values: Any) -> dict[str, Any]:
+        return self.request('PATCH', f'/v1/projects/{_quote(project_id)}',
+                            values)
+
     def events(self, project_id: str | None = None) -> list[dict[str, Any]]:
         return self.request('GET', '/v1/events', params={
             'project_id': project_id})['events']

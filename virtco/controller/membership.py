@@ -136,6 +136,7 @@ class Seats:
                    ) -> tuple[models.Group, list[models.Coflow]]:
         matrices = self._matrices(session, request, hint)
         self._check_project(session, request['project_id'], matrices)
+        given = records.project(session, request['project_id'])
         now_s = self._clock()
         group = models.Group(
             id=str(uuid.uuid4()), project_id=request['project_id'],
@@ -147,7 +148,8 @@ class Seats:
             state=models.CoflowState.PLANNED, n_vms=matrix.n_vms,
             n_flows=len(matrix.flows), size_bytes=matrix.size_bytes,
             dst_port=matrix.dst_port, tm=codec.encode_flows(matrix),
-            progress='[]', sent_bytes=0.0, priority_class=0, weight=1.0,
+            progress='[]', sent_bytes=0.0,
+            priority_class=given.priority_class, weight=given.weight,
             why='', created_at=now_s) for i, matrix in enumerate(matrices)]
 
     def _matrices(self, session: orm.Session, request: Mapping[str, Any],

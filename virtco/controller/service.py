@@ -32,6 +32,7 @@ from virtco.controller import live
 from virtco.controller import metrics as controller_metrics
 from virtco.controller import placements
 from virtco.controller import probes
+from virtco.controller import projects
 from virtco.controller import publisher as controller_publisher
 from virtco.controller import resolve
 from virtco.controller import settings as controller_settings
@@ -73,6 +74,7 @@ class Controller:
         self.coflows = controller_coflows.Coflows(
             conf, self.database, self.state,
             lambda: self.resolver.schedule, clock)
+        self.projects = projects.Projects(self.database)
         self.prober = probes.Prober(conf, self.rates, self._probe_targets,
                                     clock)
         self.keeper = keeper.Keeper(self)
@@ -340,6 +342,12 @@ class Controller:
     def change_settings(self, values: Mapping[str, str]) -> dict[str, str]:
         changed = self.settings.change(values)
         self.resolver.notify()
+        return changed
+
+    def change_project(self, project_id: str,
+                       values: Mapping[str, Any]) -> dict[str, Any]:
+        changed = self.projects.change(project_id, values)
+        self.resolver.notify(topology=True)
         return changed
 
     def health(self) -> tuple[bool, dict[str, Any]]:

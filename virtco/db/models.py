@@ -217,6 +217,18 @@ class Event(Base):
     created_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
 
 
+class Project(Base):
+    """What an operator gave a project: its coflows begin with it."""
+
+    __tablename__ = 'projects'
+
+    project_id: orm.Mapped[str] = orm.mapped_column(
+        sa.String(255), primary_key=True)
+    priority_class: orm.Mapped[int] = orm.mapped_column(
+        sa.Integer, default=0)
+    weight: orm.Mapped[float] = orm.mapped_column(sa.Double, default=1.0)
+
+
 class Setting(Base):
     """A run-time choice of the operator."""
 

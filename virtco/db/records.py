@@ -61,6 +61,26 @@ def save_settings(session: orm.Session, values: dict[str, str]) -> None:
         session.merge(models.Setting(name=name, value=value))
 
 
+def list_projects(session: orm.Session) -> list[models.Project]:
+    return list(session.scalars(
+        sa.select(models.Project).order_by(models.Project.project_id)))
+
+
+def project(session: orm.Session, project_id: str) -> models.Project:
+    """What an operator gave a project, or what it has without."""
+    return session.get(models.Project, project_id) or models.Project(
+        project_id=project_id, priority_class=0, weight=1.0)
+
+
+def change_coflows_of(session: orm.Session, project_id: str,
+                      values: dict[str, Any]) -> None:
+    """Set columns of a project's coflows that are planned or active."""
+    session.execute(sa.update(models.Coflow).where(
+        models.Coflow.project_id == project_id,
+        models.Coflow.state.in_([models.CoflowState.PLANNED,
+                                 models.CoflowState.ACTIVE])).values(values))
+
+
 def placement(session: orm.Session,
               instance_uuid: str) -> models.Placement | None:
     return session.get(models.Placement, instance_uuid)

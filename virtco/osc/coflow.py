@@ -114,28 +114,64 @@ class EndCoflow(base.ShowOne):
             base.find_coflow(client, args.coflow), state='done')
 
 
+def _add_priority(parser: Any) -> None:
+    parser.add_argument('--priority-class', type=int, metavar='<class>',
+                        help='Lower is served first (order priority)')
+    parser.add_argument('--weight', type=float, metavar='<weight>',
+                        help='Share (order weighted-fair)')
+
+
+def _priority(args: Any) -> dict[str, Any]:
+    values = {name: value for name, value in (
+        ('priority_class', args.priority_class),
+        ('weight', args.weight)) if value is not None}
+    if not values:
+        raise osc_exceptions.CommandError(
+            'Give --priority-class or --weight.')
+    return values
+
+
 class SetCoflow(base.ShowOne):
     """Set the priority class or the weight of a coflow (operators)"""
 
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)
         parser.add_argument('coflow', help='Id or name')
-        parser.add_argument('--priority-class', type=int, metavar='<class>',
-                            help='Lower is served first (order priority)')
-        parser.add_argument('--weight', type=float, metavar='<weight>',
-                            help='Share (order weighted-fair)')
+        _add_priority(parser)
         return parser
 
     def entry(self, args: Any) -> dict[str, Any]:
-        values = {name: value for name, value in (
-            ('priority_class', args.priority_class),
-            ('weight', args.weight)) if value is not None}
-        if not values:
-            raise osc_exceptions.CommandError(
-                'Give --priority-class or --weight.')
+        values = _priority(args)
         client = base.client_of(self.app)
         return client.change_coflow(
             base.find_coflow(client, args.coflow), **values)
+
+
+class ListProjects(base.Lister):
+    """List projects with a priority class or weight of their own (operators)
+    """
+
+    shown = ['project_id', 'priority_class', 'weight']
+
+    def entries(self, args: Any) -> list[dict[str, Any]]:
+        return base.client_of(self.app).projects()
+
+
+class SetProject(base.ShowOne):
+    """Set the priority class or the weight of a project (operators)
+
+    It holds for the project's coflows in flight and for those to come.
+    """
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('project', help='Project id')
+        _add_priority(parser)
+        return parser
+
+    def entry(self, args: Any) -> dict[str, Any]:
+        return base.client_of(self.app).change_project(
+            args.project, **_priority(args))
 
 
 class DeleteCoflow(command.Command):

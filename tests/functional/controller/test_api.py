@@ -53,6 +53,11 @@ def host(**changes):
     ('POST', '/v1/coflows', {'project_id': 'p', 'name': 'a',
                              'tm': [[0, -1], [0, 0]]}, 'virtco:tm[0][1]'),
     ('GET', '/v1/coflows?state=new', None, 'state'),
+    ('PATCH', '/v1/projects/p', {}, 'body'),
+    ('PATCH', '/v1/projects/p', {'weight': 0}, 'weight'),
+    ('PATCH', '/v1/projects/p', {'priority_class': 1.5}, 'priority_class'),
+    ('PATCH', '/v1/projects/p', {'state': 'done'}, 'state'),
+    ('PATCH', '/v1/projects/' + 256 * 'p', {'weight': 1}, 'project_id'),
     ('PATCH', '/v1/settings', {'order': 'mine'}, 'order'),
     ('PATCH', '/v1/settings', {'colour': 'red'}, 'colour'),
     ('PATCH', '/v1/settings', {}, 'body'),
@@ -142,6 +147,33 @@ def test_operators_set_class_and_weight(tenant):
     found = tenant.call('PATCH', path, {'priority_class': -1, 'weight': 2.5})
     assert (found['priority_class'], found['weight']) == (-1, 2.5)
     assert tenant.call('PATCH', path, {'weight': 0}, 400)
+
+
+def test_operators_set_class_and_weight_of_a_project(tenant):
+    """Of its coflows in flight and of those to come, of no others."""
+    tenant.place(0)
+    path = f'/v1/projects/{tenant.project}'
+    default = {'project_id': tenant.project, 'priority_class': 0,
+               'weight': 1.0}
+    assert tenant.call('GET', path) == default
+    found = tenant.call('PATCH', path, {'priority_class': -7})
+    assert found == default | {'priority_class': -7}
+    tenant.call('PATCH', path, {'weight': 3})
+    tenant.place(10, 'later')
+    other = tenant.controller.tenant()
+    other.place(0)
+
+    def given(project):
+        return {(c['name'], c['priority_class'], c['weight'])
+                for c in project.coflows()}
+
+    assert given(tenant) == {('a', -7, 3.0), ('later', -7, 3.0)}
+    assert given(other) == {('a', 0, 1.0)}
+    tenant.call('PATCH', f'/v1/coflows/{tenant.coflow()["id"]}',
+                {'priority_class': 5})
+    assert given(tenant) == {('a', 5, 3.0), ('later', -7, 3.0)}
+    assert default | {'priority_class': -7, 'weight': 3.0} in tenant.call(
+        'GET', '/v1/projects')['projects']
 
 
 def test_releasing_a_placement(tenant):

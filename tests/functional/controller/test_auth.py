@@ -130,6 +130,15 @@ def test_a_tenant_changes_its_own_but_no_priorities(client, send):
     assert client('DELETE', path, 'member') == 204
 
 
+def test_a_tenant_cannot_prioritize_its_project(client):
+    path, body = f'/v1/projects/{PROJECT}', {'priority_class': -9}
+    for role in ('reader', 'member', 'service'):
+        assert client('PATCH', path, role, body=body) == 403
+        assert client('GET', path, role) == 403
+        assert client('GET', '/v1/projects', role) == 403
+    assert client('PATCH', path, 'admin', 'p2', body=body) == 200
+
+
 def test_operations_are_the_operators(client):
     for method, path, body in (
             ('GET', '/v1/hosts', None), ('GET', '/v1/rates', None),

@@ -162,6 +162,20 @@ def test_errors_are_one_line_and_exit_code_1(shared, argv, text):
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_projects_have_classes(run, show, tenant):
+    tenant.place(0)
+    found = show('project', 'set', tenant.project, '--priority-class', '-3',
+                 '--weight', '2')
+    assert found == {'project_id': tenant.project, 'priority_class': -3,
+                     'weight': 2.0}
+    assert found in show('project', 'list')
+    assert show('coflow', 'show', tenant.coflow()['id'])[
+        'priority_class'] == -3
+    code, _out, err = run('project', 'set', tenant.project)
+    assert code == 1
+    assert 'Give --priority-class or --weight.' in err
+
+
 def test_a_name_that_is_not_unique(run, tenant):
     for n, name in enumerate(['x', 'y']):
         tenant.place(n, name, '[{"name": "same-%d", "tm": [[0]]}]'

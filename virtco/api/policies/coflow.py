@@ -39,9 +39,13 @@ RULES = [
           '/v1/coflows'),
     _rule(END, base.MEMBER, 'Declare a coflow done.', 'PATCH',
           '/v1/coflows/{id}'),
-    _rule(PRIORITIZE, base.ADMIN,
-          'Set the priority class or the weight of a coflow.', 'PATCH',
-          '/v1/coflows/{id}'),
+    policy.DocumentedRuleDefault(
+        PRIORITIZE, base.ADMIN,
+        'Set the priority class or the weight of a coflow or of a project.',
+        [{'method': 'PATCH', 'path': '/v1/coflows/{id}'},
+         {'method': 'GET', 'path': '/v1/projects'},
+         {'method': 'GET', 'path': '/v1/projects/{project_id}'},
+         {'method': 'PATCH', 'path': '/v1/projects/{project_id}'}]),
     _rule(DELETE, base.MEMBER, 'Delete a coflow or a matrix.', 'DELETE',
           '/v1/coflows/{id}'),
 ]

@@ -19,12 +19,14 @@ REGISTER = common.body({
     'project_id': common.NAME, 'name': common.NAME, 'tm': common.MATRIX,
 }, required=['name', 'tm'])
 
-CHANGE = common.body({
-    'state': {'const': 'done'},
+PRIORITY = {
     'priority_class': {'type': 'integer', 'minimum': -1000,
                        'maximum': 1000},
     'weight': {'type': 'number', 'minimum': 1e-6, 'maximum': 1e6},
-}, required=[]) | {'minProperties': 1}
+}
+CHANGE = common.body({'state': {'const': 'done'}} | PRIORITY,
+                     required=[]) | {'minProperties': 1}
+CHANGE_PROJECT = common.body(PRIORITY, required=[]) | {'minProperties': 1}
 
 SETTINGS = common.body({
     name: {'enum': values} for name, values in settings.CHOICES.items()

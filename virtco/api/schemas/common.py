@@ -16,7 +16,8 @@ from typing import Any
 
 ID = {'type': 'string', 'minLength': 1, 'maxLength': 36,
       'pattern': r'^[A-Za-z0-9._:-]+$'}
-NAME = {'type': 'string', 'minLength': 1, 'maxLength': 255}
+MAX_NAME = 255
+NAME = {'type': 'string', 'minLength': 1, 'maxLength': MAX_NAME}
 HOST_PATTERN = r'^[A-Za-z0-9._:@-]+$'
 HOST = {'type': 'string', 'minLength': 1, 'maxLength': 255,
         'pattern': HOST_PATTERN}

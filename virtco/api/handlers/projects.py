@@ -1,0 +1,57 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``/v1/projects``: what operators set for all coflows of a project."""
+
+import falcon
+
+from virtco.api import context
+from virtco.api import media
+from virtco.api.policies import coflow as rules
+from virtco.api.schemas import coflow as schema
+from virtco.api.schemas import common
+from virtco.controller import service
+from virtco import exception
+
+
+class Projects:
+    def __init__(self, controller: service.Controller,
+                 authorizer: context.Authorizer):
+        self._projects = controller.projects
+        self._authorizer = authorizer
+
+    def on_get(self, request: falcon.Request,
+               response: falcon.Response) -> None:
+        self._authorizer.require(request, rules.PRIORITIZE)
+        response.media = {'projects': self._projects.find()}
+
+
+class Project:
+    def __init__(self, controller: service.Controller,
+                 authorizer: context.Authorizer):
+        self._controller = controller
+        self._authorizer = authorizer
+
+    def on_get(self, request: falcon.Request, response: falcon.Response,
+               project_id: str) -> None:
+        self._authorizer.require(request, rules.PRIORITIZE)
+        response.media = self._controller.projects.show(project_id)
+
+    def on_patch(self, request: falcon.Request, response: falcon.Response,
+                 project_id: str) -> None:
+        self._authorizer.require(request, rules.PRIORITIZE)
+        if len(project_id) > common.MAX_NAME:
+            raise exception.Invalid(
+                field='project_id', value=project_id[:40] + '…',
+                limit=f'at most {common.MAX_NAME} characters')
+        response.media = self._controller.change_project(
+            project_id, media.read(request, schema.CHANGE_PROJECT))

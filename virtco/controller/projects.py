@@ -1,0 +1,59 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What operators set for all coflows of a project."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import orm
+
+from virtco.db import models
+from virtco.db import records
+from virtco.db import session as db_session
+
+
+class Projects:
+    def __init__(self, database: db_session.Database):
+        self._database = database
+
+    def find(self) -> list[dict[str, Any]]:
+        """Projects for which something was set."""
+        with self._database.reader() as session:
+            return [_shown(found) for found in records.list_projects(session)]
+
+    def show(self, project_id: str) -> dict[str, Any]:
+        with self._database.reader() as session:
+            return _shown(records.project(session, project_id))
+
+    def change(self, project_id: str,
+               values: Mapping[str, Any]) -> dict[str, Any]:
+        """Set class or weight, of the coflows in flight too.
+
+        A coflow for which the operator says something else later keeps that:
+        the last word counts.
+        """
+        def save(session: orm.Session) -> dict[str, Any]:
+            found = records.project(session, project_id)
+            for name, value in values.items():
+                setattr(found, name, value)
+            shown = _shown(session.merge(found))
+            records.change_coflows_of(session, project_id, dict(values))
+            return shown
+
+        return self._database.retried(save)
+
+
+def _shown(project: models.Project) -> dict[str, Any]:
+    return {'project_id': project.project_id,
+            'priority_class': project.priority_class,
+            'weight': project.weight}
