@@ -36,8 +36,9 @@ from virtco.solver import planner
 from virtco import units
 
 #: How often a planner may look at the clock. In the simulator looking is
-#: what makes time pass, so that a busy machine does not change a result.
-CLOCK_LOOKS = 100
+#: what makes time pass, so that a busy machine does not change a result; a
+#: look stands for half a millisecond.
+CLOCK_LOOKS = 2000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
