@@ -43,10 +43,6 @@ MGMT_DEV = 'mgmt0'
 _CORE_BRIDGE = 'fabric0'
 _DATA_NET = ipaddress.ip_network('10.0.0.0/8')
 _VM_OFFSET = 1 << 16
-# A super-packet of 64 KB is 10 ms of these uplinks, 1,000 times what it is of
-# a real one, and at a coflow's trickle it is seconds: HTB lets a class that
-# has sent one wait that long, also when its rate has risen meanwhile.
-_GSO_MAX_SEGMENTS = 2
 _MGMT_NET = ipaddress.ip_network('172.30.0.0/16')
 
 
@@ -146,9 +142,6 @@ class Fabric:
         self._cable(hypervisor.namespace, port.dev, port.namespace, 'eth0',
                     mac=port.mac)
         self._up(port.namespace, 'eth0', port.address, _DATA_NET.prefixlen)
-        self._netlink[port.namespace].link(
-            'set', index=self._index(port.namespace, 'eth0'),
-            gso_max_segs=_GSO_MAX_SEGMENTS)
         self._enslave(hypervisor.namespace, port.dev, VM_BRIDGE)
         self._netlink.pop(port.namespace).close()
         self.vms[vm] = port
