@@ -30,10 +30,12 @@ import sys
 import time
 
 from edge_module.classify import base as classify
+from edge_module.classify import bpf
 from edge_module.classify import nft
 from edge_module import enforcer
 from edge_module.privileged import kernel
 from edge_module.qdisc import htb
+from tests.netns.edge import bed as beds
 from virtco.table import edge_policy
 
 _CLONE_NEWNET = 0x40000000
@@ -69,7 +71,7 @@ def policy(classes: int, entries: int, rate_bps: float, shift: int = 0
     flows = []
     for index in range(entries):
         number = index + shift
-        coflow = coflows[index % classes]
+        coflow = coflows[number % classes]
         flows.append(edge_policy.FlowEntry(
             coflow.coflow_id, 'vm', '10.0.0.1',
             f'10.{1 + (number >> 16)}.{number >> 8 & 255}.{number & 255}',
@@ -81,13 +83,14 @@ def policy(classes: int, entries: int, rate_bps: float, shift: int = 0
 class Bench:
     """One enforcer, and the times of what it did."""
 
-    def __init__(self) -> None:
+    def __init__(self, make: Callable[[], classify.Classifier]) -> None:
+        self.make = make
         self.enforcer = self.fresh()
         self.rows: list[dict[str, object]] = []
 
     def fresh(self) -> enforcer.Enforcer:
         made = enforcer.Enforcer(htb.Uplink(kernel, 'uplink0'),
-                                 nft.NftClassifier(kernel), _LINK_BPS, 1e6,
+                                 self.make(), _LINK_BPS, 1e6,
                                  grace_s=0.0)
         made.ports = (classify.VmPort(
             'vm', 'tap1', socket.if_nametoindex('tap1'), '', ('10.0.0.1',)),)
@@ -106,7 +109,8 @@ class Bench:
             wall.append(time.perf_counter() - start[0])
             cpu.append(time.process_time() - start[1])
         self.rows.append({
-            'what': what, 'best_ms': round(min(wall) * 1e3, 1),
+            'classifier': self.enforcer.classifier.name, 'what': what,
+            'best_ms': round(min(wall) * 1e3, 1),
             'median_ms': round(statistics.median(wall) * 1e3, 1),
             'cpu_ms': round(statistics.median(cpu) * 1e3, 1)})
 
@@ -146,15 +150,22 @@ def main() -> None:
     parser.add_argument('--json', action='store_true')
     arguments = parser.parse_args()
     enter_own_namespace()
-    bench = Bench()
-    bench.run(arguments.repeat)
+    rows = []
+    with beds.bpf_mount() as directory:
+        for make in (lambda: nft.NftClassifier(kernel),
+                     lambda: bpf.BpfClassifier(kernel,
+                                               str(directory / 'virtco'))):
+            bench = Bench(make)
+            bench.run(arguments.repeat)
+            bench.enforcer.cleanup()
+            rows += bench.rows
     if arguments.json:
-        print(json.dumps(bench.rows))
+        print(json.dumps(rows))
         return
-    print(f'{"":38} {"best":>8} {"median":>8} {"CPU":>8}  (ms)')
-    for row in bench.rows:
-        print(f'{row["what"]:38} {row["best_ms"]:>8} {row["median_ms"]:>8} '
-              f'{row["cpu_ms"]:>8}')
+    print(f'{"":43} {"best":>8} {"median":>8} {"CPU":>8}  (ms)')
+    for row in rows:
+        print(f'{row["classifier"]:4} {row["what"]:38} {row["best_ms"]:>8} '
+              f'{row["median_ms"]:>8} {row["cpu_ms"]:>8}')
 
 
 if __name__ == '__main__':

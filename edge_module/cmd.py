@@ -30,6 +30,9 @@ from virtco import exception
 from virtco.table import edge_policy
 
 _SHOW_S = 1.0
+# They have a line for every message; ``debug`` is about this module.
+_QUIET = ['asyncio=WARNING', 'pyroute2=WARNING', 'ovsdbapp=INFO',
+          'ovs=WARNING', 'oslo_privsep=INFO']
 
 CLI_OPTS = [
     cfg.BoolOpt('check', default=False, help="""
@@ -50,6 +53,8 @@ exit. Stop the agent first.
 def main(argv: list[str] | None = None) -> int:
     conf = cfg.CONF
     logging.register_options(conf)
+    logging.set_defaults(
+        default_log_levels=logging.get_default_log_levels() + _QUIET)
     edge_conf.register_opts(conf)
     conf.register_cli_opts(CLI_OPTS)
     conf(sys.argv[1:] if argv is None else argv, project='virtco',

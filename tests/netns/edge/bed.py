@@ -23,6 +23,7 @@ import os
 import pathlib
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 import uuid
@@ -73,6 +74,17 @@ def wait_for(condition, timeout_s=15, what='condition'):
             return value
         assert time.monotonic() < deadline, f'{what} not within {timeout_s} s'
         time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def bpf_mount():
+    """A BPF file system of one's own."""
+    with tempfile.TemporaryDirectory(prefix='bpf') as directory:
+        run('mount', '-t', 'bpf', 'bpf', directory)
+        try:
+            yield pathlib.Path(directory)
+        finally:
+            run('umount', directory)
 
 
 class Vm:

@@ -80,12 +80,9 @@ def make_bed():
 
 
 @pytest.fixture(scope='session')
-def bpf_mount(tmp_path_factory):
-    """A BPF file system of the tests' own."""
-    directory = tmp_path_factory.mktemp('bpf')
-    beds.run('mount', '-t', 'bpf', 'bpf', directory)
-    yield directory
-    beds.run('umount', directory)
+def bpf_mount():
+    with beds.bpf_mount() as directory:
+        yield directory
 
 
 @pytest.fixture

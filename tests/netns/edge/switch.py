@@ -35,7 +35,13 @@ def plain_packets(vm):
 
 
 class Switch:
-    """ovsdb-server and ovs-vswitchd of their own, with one bridge."""
+    """ovsdb-server and ovs-vswitchd of their own, with one bridge.
+
+    :ivar datapath: ``netdev`` is the userspace datapath, ``system`` the
+        kernel's.
+    """
+
+    datapath = 'netdev'
 
     def __init__(self, bed, host, directory):
         self.bed = bed
@@ -90,15 +96,19 @@ class Switch:
         beds.run('ip', 'link', 'set', 'dev', 'uplink0', 'nomaster',
                  netns=self.netns)
         self.vsctl('add-br', 'ovsbr', '--', 'set', 'bridge', 'ovsbr',
-                   'datapath_type=netdev', '--', 'add-port', 'ovsbr',
+                   f'datapath_type={self.datapath}', '--', 'add-port', 'ovsbr',
                    'uplink0')
 
-    def plug(self, vm, marked=True):
-        """Plug a VM as Nova does."""
+    def plug(self, vm, marked=True, bridge='ovsbr', tag=()):
+        """Plug a VM as Nova does.
+
+        :param tag: ``['tag=100']`` for a port of VLAN 100.
+        """
         beds.run('ip', 'link', 'set', 'dev', vm.dev, 'nomaster',
                  netns=self.netns)
-        plain_packets(vm)
-        self.vsctl('add-port', 'ovsbr', vm.dev)
+        if self.datapath == 'netdev':
+            plain_packets(vm)
+        self.vsctl('add-port', bridge, vm.dev, *tag)
         if marked:
             self.vsctl('set', 'interface', vm.dev,
                        f'external_ids:vm-uuid={vm.uuid}',

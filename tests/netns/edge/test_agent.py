@@ -245,12 +245,19 @@ def test_cleanup_removes_ours_only(site):
              text='table ip theirs {\n chain c {\n }\n}\n')
     beds.run('tc', 'qdisc', 'add', 'dev', 'brv', 'root', 'tbf', 'rate',
              '1gbit', 'burst', '100k', 'latency', '10ms', netns=netns)
-    _start(site)
+    tap = _start(site)[0].dev
+    # Somebody else's filter at the VM's port; the qdisc may be there by now.
+    beds.run('tc', 'qdisc', 'add', 'dev', tap, 'clsact', netns=netns,
+             check=False)
+    beds.run('tc', 'filter', 'add', 'dev', tap, 'ingress', 'pref', '9',
+             'protocol', 'ip', 'u32', 'match', 'u32', '0', '0xffffffff',
+             'flowid', '1:1', netns=netns)
     edge.stop()
     assert edge.once('--cleanup').stdout.count('uplink0') == 1
     assert edge.tc() == ''
     assert 'virtco' not in edge.classification()
     assert edge.nft().split() == 'table ip theirs { chain c { } }'.split()
+    assert 'pref 9 u32' in edge.classification()
     assert 'tbf' in beds.run('tc', 'qdisc', 'show', 'dev', 'brv',
                              netns=netns)
     assert 'nothing' in edge.once('--cleanup').stdout
@@ -285,6 +292,16 @@ def test_wrong_configuration_is_named(make_bed, tmp_path):
     edge = process.EdgeProcess(bed, 'h1', tmp_path, uplink_dev='eth99')
     done = edge.once('--check', check=False)
     assert done.returncode == 2 and 'eth99' in done.stderr
+
+
+def test_debug_is_about_this_module(make_bed, tmp_path):
+    """Libraries that log every message keep quiet."""
+    edge = process.EdgeProcess(make_bed(1), 'h1', tmp_path, link_bps=0)
+    edge.ports.write_text('{"ports": []}')
+    done = edge.once('--debug', '--check', check=False)
+    assert done.returncode == 1 and 'class' in done.stdout
+    for library in ('asyncio', 'pyroute2'):
+        assert library not in done.stderr
 
 
 def test_operator_sees_rates_and_metrics(make_bed, tmp_path):

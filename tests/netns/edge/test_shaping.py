@@ -25,6 +25,7 @@ GOODPUT = 1448 / 1514
 pytestmark = pytest.mark.netns
 
 
+@pytest.mark.parametrize('backend', ['nft', 'bpf'])
 def test_coflow_gets_its_rate_beside_noise(pair):
     bed, edge = pair
     a, noise, b = (bed.add_vm('h1'), bed.add_vm('h1'), bed.add_vm('h2'))

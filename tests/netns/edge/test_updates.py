@@ -24,6 +24,7 @@ from tests.netns.edge import policies
 LINK_BPS = 40e6
 
 pytestmark = pytest.mark.netns
+both_backends = pytest.mark.parametrize('backend', ['nft', 'bpf'])
 
 
 class Killed(BaseException):
@@ -54,6 +55,7 @@ def _kill_at(edge, name):
     edge.enforcer.step = step
 
 
+@both_backends
 @pytest.mark.parametrize('name', ['root', 'create', 'lower', 'raise',
                                   'classify', 'delete'])
 def test_restart_after_a_kill_at_any_step(pair, edge_of, name):
@@ -153,6 +155,7 @@ def test_updates_disturb_no_connection(pair):
         quiet_bps, rel=0.04)
 
 
+@both_backends
 def test_thousand_changes_and_ten_thousand_entries(pair):
     """Order of magnitude only; benchmarks.edge_updates has the numbers."""
     bed, edge = pair
@@ -185,6 +188,7 @@ def test_thousand_changes_and_ten_thousand_entries(pair):
     assert rates_s < 1.0 and entries_s < 4.0
 
 
+@both_backends
 def test_ports_come_and_go_under_traffic(pair):
     """A device that is made anew under its name is classified again."""
     bed, edge = pair
