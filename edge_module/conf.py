@@ -89,7 +89,7 @@ Connection to Open vSwitch's database when ``ports_backend`` is ``ovs``.
                choices=[('auto', 'what fits the virtual switch'),
                         ('nft', 'nftables at ingress of the VM ports'),
                         ('bpf', 'a BPF program at ingress of the VM ports: '
-                                'a tenth of the cost per packet'),
+                                'less than half the cost per packet'),
                         ('openflow', "set_queue in Open vSwitch's flows, for "
                                      'its kernel datapath'),
                         ('nft-egress', 'nftables at egress of the uplink, '
