@@ -36,6 +36,8 @@ from typing import Any
 
 try:
     import numba
+    # Its attributes come from the environment when numba is imported.
+    _CONFIG: Any = numba.config
     AVAILABLE = True
 except ImportError:  # pragma: no cover - depends on the machine
     AVAILABLE = False
@@ -56,12 +58,12 @@ def compiled(function: Callable[..., Any], **options: Any
     if not AVAILABLE:  # pragma: no cover - depends on the machine
         return function
     directory = _cache_directory(function.__module__.split('.')[1])
-    usual = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = directory or usual
+    usual = _CONFIG.CACHE_DIR
+    _CONFIG.CACHE_DIR = directory or usual
     try:
         return numba.njit(cache=directory != '', **options)(function)
     finally:
-        numba.config.CACHE_DIR = usual
+        _CONFIG.CACHE_DIR = usual
 
 
 @functools.cache
@@ -71,7 +73,7 @@ def _cache_directory(package: str) -> str:
     for name in (package, *_CALLED.get(package, ())):
         for path in sorted((_ROOT / name).glob('*.py')):
             digest.update(path.read_bytes())
-    for base in (numba.config.CACHE_DIR, _ROOT / package / '__pycache__',
+    for base in (_CONFIG.CACHE_DIR, _ROOT / package / '__pycache__',
                  '~/.cache/virtco'):
         if not base:
             continue

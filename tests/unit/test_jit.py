@@ -116,7 +116,7 @@ def test_home_when_the_sources_cannot_be_written(tree, tmp_path):
 
 def test_former_states_do_not_pile_up(tree, monkeypatch):
     monkeypatch.setattr(jit, '_ROOT', tree)
-    monkeypatch.setattr(jit.numba.config, 'CACHE_DIR', '')
+    monkeypatch.setattr(jit._CONFIG, 'CACHE_DIR', '')
     used = []
     for addend in range(9):
         (tree / 'scheduling' / 'callee.py').write_text(

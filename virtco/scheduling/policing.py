@@ -46,11 +46,12 @@ def expected_remaining_bytes(claimed_bytes: float, sent_bytes: float,
                              ) -> float:
     """Remaining size to schedule by, above 0 while a coflow is active.
 
-    Within the allowance what is left of it. Beyond it as much again as the
-    overrun, a fair guess for heavy-tailed sizes. Without a claim the limit of
-    the queue that it would be in under Aalo's discretised least attained
-    service, so that a small one is soon through and large ones take turns by
-    arrival, not byte by byte.
+    Within the allowance what is left of it; beyond it what is left of twice
+    the allowance, then of four times, and so on: a guess that shrinks while
+    it is served, so that those who overran end one after the other instead of
+    taking turns byte by byte. Without a claim the limit of the queue that the
+    coflow would be in under Aalo's discretised least attained service, so
+    that a small one is soon through and large ones take turns by arrival.
 
     :param unhinted_bytes: limit of the first queue; each next is ten times
         as long.
@@ -60,10 +61,10 @@ def expected_remaining_bytes(claimed_bytes: float, sent_bytes: float,
         while limit <= sent_bytes:
             limit *= 10
         return limit
-    allowed = allowance_bytes(claimed_bytes, beta)
-    if sent_bytes < allowed:
-        return allowed - sent_bytes
-    return max(0.01 * claimed_bytes, sent_bytes - allowed)
+    limit = allowance_bytes(claimed_bytes, beta)
+    while limit <= sent_bytes:
+        limit *= 2
+    return max(0.01 * claimed_bytes, limit - sent_bytes)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -68,7 +68,8 @@ def test_forgotten_coflow_leaves_the_debt():
 
 
 @pytest.mark.parametrize('claimed, sent, expected', [
-    (100, 0, 120), (100, 90, 30), (100, 120, 1), (100, 170, 50),
+    (100, 0, 120), (100, 90, 30), (100, 119.9, 1), (100, 120, 120),
+    (100, 170, 70), (100, 250, 230),
     (0, 0, 10e6), (0, 3e9, 1e10)])
 def test_expected_remaining(claimed, sent, expected):
     assert policing.expected_remaining_bytes(

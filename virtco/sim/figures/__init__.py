@@ -10,11 +10,12 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The papers' evaluation, one function per figure or table."""
+"""The evaluation, one function per figure or table."""
 
 from collections.abc import Callable
 
 from virtco.sim.figures import choreo
+from virtco.sim.figures import hints
 from virtco.sim.figures import orchestra
 from virtco.sim.figures import outcome
 from virtco.sim.figures import virtco
@@ -32,4 +33,6 @@ FIGURES: dict[str, Callable[[outcome.Context], outcome.Outcome]] = {
     'orchestra-table3': orchestra.table3,
     'orchestra-fig14': orchestra.figure14,
     'orchestra-fig15': orchestra.figure15,
+    'wrong-hints': hints.wrong_hints,
+    'liars': hints.liars,
 }

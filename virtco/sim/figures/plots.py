@@ -40,17 +40,21 @@ def draw(result: outcome.Outcome, directory: pathlib.Path) -> pathlib.Path:
         axes.set_ylabel(panel.y_label)
         if panel.log_y:
             axes.set_yscale('log')
+            # A deviation above the mean would pull the axis far down.
+            axes.set_ylim(bottom=_least(panel) / 2)
         axes.grid(axis='y', alpha=0.3)
-        if panel.kind == 'bars':
-            # Below the axes: nowhere else is always free.
-            axes.legend(fontsize=8, ncols=3, loc='upper center',
-                        bbox_to_anchor=(0.5, -0.18))
-        else:
-            axes.legend(fontsize=8)
+    # Below the axes: nowhere else is always free. Panels share their series.
+    figure.legend(*axes.get_legend_handles_labels(), fontsize=8, ncols=3,
+                  loc='outside lower center')
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f'{result.name}.png'
     figure.savefig(path, dpi=_DPI)
     return path
+
+
+def _least(panel: outcome.Panel) -> float:
+    return min((y for series in panel.series for y in series.y if y > 0),
+               default=1.0)
 
 
 def _bars(axes, panel: outcome.Panel) -> None:  # type: ignore[no-untyped-def]
@@ -60,8 +64,12 @@ def _bars(axes, panel: outcome.Panel) -> None:  # type: ignore[no-untyped-def]
         offset = (i - (len(panel.series) - 1) / 2) * width
         axes.bar(np.arange(len(groups)) + offset, series.y, width,
                  yerr=series.error, capsize=2, label=series.label)
-    axes.set_xticks(np.arange(len(groups)), [str(g) for g in groups],
-                    rotation=12 if max(map(len, map(str, groups))) > 8 else 0)
+    names = [str(group) for group in groups]
+    axes.set_xticks(np.arange(len(names)), names)
+    if max(map(len, names)) > 8:
+        axes.tick_params('x', rotation=20)
+        for label in axes.get_xticklabels():
+            label.set_horizontalalignment('right')
 
 
 def _lines(axes, panel: outcome.Panel) -> None:  # type: ignore[no-untyped-def]
