@@ -66,6 +66,17 @@ def read(request: falcon.Request, schema: dict[str, Any]) -> Any:
     return media
 
 
+def check(field: str, value: Any, schema: dict[str, Any]) -> None:
+    """A value that is not in the body, such as a part of the path.
+
+    :raises virtco.exception.Invalid: naming field, value and limit.
+    """
+    error = schema_exceptions.best_match(_validator(
+        json.dumps(schema, sort_keys=True)).iter_errors(value))
+    if error is not None:
+        raise exception.Invalid(**_fields(error) | {'field': field})
+
+
 @functools.lru_cache(maxsize=64)
 def _validator(schema: str) -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(json.loads(schema))

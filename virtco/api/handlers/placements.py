@@ -19,9 +19,9 @@ from virtco.api import media
 from virtco.api.policies import coflow as coflow_rules
 from virtco.api.policies import operator as operator_rules
 from virtco.api.policies import service as service_rules
+from virtco.api.schemas import common
 from virtco.api.schemas import placement as schema
 from virtco.controller import service
-from virtco import exception
 
 
 class Placement:
@@ -33,10 +33,7 @@ class Placement:
     def on_put(self, request: falcon.Request, response: falcon.Response,
                instance_uuid: str) -> None:
         self._authorizer.require(request, service_rules.PLACE)
-        if len(instance_uuid) > 36:
-            raise exception.Invalid(field='instance_uuid',
-                                    value=instance_uuid[:40] + '…',
-                                    limit='at most 36 characters')
+        media.check('instance_uuid', instance_uuid, common.ID)
         body = media.read(request, schema.PLACEMENT)
         self._controller.metrics.nova_unplanned.inc(
             body.get('unplanned_passes', 0))

@@ -20,7 +20,6 @@ from virtco.api.policies import coflow as rules
 from virtco.api.schemas import coflow as schema
 from virtco.api.schemas import common
 from virtco.controller import service
-from virtco import exception
 
 
 class Projects:
@@ -49,9 +48,6 @@ class Project:
     def on_patch(self, request: falcon.Request, response: falcon.Response,
                  project_id: str) -> None:
         self._authorizer.require(request, rules.PRIORITIZE)
-        if len(project_id) > common.MAX_NAME:
-            raise exception.Invalid(
-                field='project_id', value=project_id[:40] + '…',
-                limit=f'at most {common.MAX_NAME} characters')
+        media.check('project_id', project_id, common.PROJECT)
         response.media = self._controller.change_project(
             project_id, media.read(request, schema.CHANGE_PROJECT))

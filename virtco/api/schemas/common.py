@@ -15,15 +15,16 @@
 from typing import Any
 
 ID = {'type': 'string', 'minLength': 1, 'maxLength': 36,
-      'pattern': r'^[A-Za-z0-9._:-]+$'}
-MAX_NAME = 255
-NAME = {'type': 'string', 'minLength': 1, 'maxLength': MAX_NAME}
-HOST_PATTERN = r'^[A-Za-z0-9._:@-]+$'
+      'pattern': r'^[A-Za-z0-9._:-]+\Z'}
+NAME = {'type': 'string', 'minLength': 1, 'maxLength': 255}
+PROJECT = {'type': 'string', 'minLength': 1, 'maxLength': 255,
+           'pattern': r'^[A-Za-z0-9._:@-]+\Z'}
+HOST_PATTERN = r'^[A-Za-z0-9._:@-]+\Z'
 HOST = {'type': 'string', 'minLength': 1, 'maxLength': 255,
         'pattern': HOST_PATTERN}
 TEXT = {'type': 'string', 'maxLength': 4096}
 ADDRESS = {'type': 'string', 'minLength': 2, 'maxLength': 45,
-           'pattern': r'^[0-9A-Fa-f.:]+$'}
+           'pattern': r'^[0-9A-Fa-f.:]+\Z'}
 COUNT = {'type': 'integer', 'minimum': 0, 'maximum': 2 ** 31 - 1}
 GENERATION = {'type': 'integer', 'minimum': 0, 'maximum': 2 ** 62}
 AMOUNT = {'type': 'number', 'minimum': 0, 'maximum': 1e15}
