@@ -125,8 +125,8 @@ def one_by_one(hosts: list[cluster.Host], apps: list[coflow_model.Coflow],
     return active
 
 
-def together(hosts: list[cluster.Host], apps: list[coflow_model.Coflow],
-             seed: int, budget_s: float) -> list[snapshot.ActiveCoflow]:
+def merged(hosts: list[cluster.Host], apps: list[coflow_model.Coflow]
+           ) -> snapshot.PlacementProblem:
     """All groups in one problem: rows over disjoint ranges of VMs."""
     n_vms = sum(app.n_vms for app in apps)
     vms = tuple(cluster.Vm(f'v{j}', (1.0,)) for j in range(n_vms))
@@ -136,11 +136,15 @@ def together(hosts: list[cluster.Host], apps: list[coflow_model.Coflow],
             app.name, n_vms, [(first + f.src, first + f.dst, f.size_bytes)
                               for f in app.flows]))
         first += app.n_vms
-    plan = planners.plan(
-        snapshot.PlacementProblem(tuple(hosts), vms, tuple(rows)),
-        objective=snapshot.Objective.JOINT, budget_s=budget_s, seed=seed,
-        clock=CLOCK[0])
-    return [loads(row, plan.hosts) for row in rows]
+    return snapshot.PlacementProblem(tuple(hosts), vms, tuple(rows))
+
+
+def together(hosts: list[cluster.Host], apps: list[coflow_model.Coflow],
+             seed: int, budget_s: float) -> list[snapshot.ActiveCoflow]:
+    problem = merged(hosts, apps)
+    plan = planners.plan(problem, objective=snapshot.Objective.JOINT,
+                         budget_s=budget_s, seed=seed, clock=CLOCK[0])
+    return [loads(row, plan.hosts) for row in problem.coflows]
 
 
 def average_cct_s(hosts: list[cluster.Host],

@@ -13,7 +13,9 @@
 """Sets of nodes that one host can hold, found and kept by host class.
 
 A *column* is a host class, the movable nodes that share a host of it, and
-the time that such a host then takes (VirtCO Eqs. 1 and 2). See
+the bytes that such a host then sends and receives (VirtCO Eqs. 1 and 2). How
+many it may is the caller's choice: *limits* of shape (C, 2) are 1 / bytes,
+so that a column is within them when bytes * limits is at most 1. See
 :mod:`virtco.solver.partition` for what they are for.
 """
 
@@ -29,6 +31,8 @@ from virtco.solver import relaxation
 
 #: Leniency of the kernel towards sets, relative to each row's right side.
 LENIENCY = 1e-9
+#: The same, when columns are chosen.
+CHOSEN = 2 * LENIENCY
 #: What its running sums of bytes may be off by, relative to all bytes.
 SUM_ROUNDING = 1e-14
 #: Work of one pricing beside its tree, in tree nodes.
@@ -41,14 +45,12 @@ MOST_WORK = 1_500_000
 class HostClass:
     """Hosts that are alike; a host with pinned nodes is one of its own.
 
-    :ivar hose: seconds per byte out and in.
     :ivar pinned: nodes that are there whatever is added, shape (n,).
     :ivar allowed: movable nodes that may be there, shape (n,).
     :ivar free: capacity left, with the usual slack, shape (R,).
     """
 
     hosts: tuple[int, ...]
-    hose: np.ndarray
     pinned: np.ndarray
     allowed: np.ndarray
     free: np.ndarray
@@ -65,18 +67,18 @@ class Pool:
     :ivar work: how much pricing was done, in looks at a node.
     """
 
-    def __init__(self, inst: instances.Instance):
+    def __init__(self, inst: instances.Instance, apart: np.ndarray):
+        """:param apart: what hosts of one class have alike, shape (M, X)."""
         self.inst = inst
-        self.classes = _classes(inst)
+        self.classes = _classes(inst, apart)
         self.work = 0
         self._movable = inst.fixed < 0
         self._dense = candidates.one_way_traffic(inst)
         self._members = np.zeros((64, inst.n_nodes), dtype=bool)
         self._of_class = np.zeros(64, dtype=np.int64)
-        self._time_s = np.zeros(64)
+        self._cut_bytes = np.zeros((64, 2))
         self._size = 0
         self._known: set[tuple[int, bytes]] = set()
-        self._hose = np.array([k.hose for k in self.classes])
         self._free = np.array([k.free for k in self.classes])
         self._banned = ~np.array([k.allowed for k in self.classes])
         self._kernel = _kernel(inst, self._dense)
@@ -92,14 +94,15 @@ class Pool:
         """Class of every column, shape (K,)."""
         return self._of_class[:self._size]
 
-    @property
-    def time_s(self) -> np.ndarray:
-        """Time of every column, shape (K,)."""
-        return self._time_s[:self._size]
+    def shares(self, limits: np.ndarray) -> np.ndarray:
+        """What part of its limits every column takes, shape (K, 2)."""
+        result: np.ndarray = (self._cut_bytes[:self._size]
+                              * limits[self.of_class])
+        return result
 
-    def add(self, members: np.ndarray, until_s: float,
+    def add(self, members: np.ndarray, limits: np.ndarray,
             classes: np.ndarray | None = None) -> int:
-        """Add a set to the classes that hold it within until_s; how many.
+        """Add a set to the classes that hold it; how many were new.
 
         :param members: movable nodes, bool of shape (n,).
         :param classes: the ones to look at, bool of shape (C,).
@@ -109,44 +112,45 @@ class Pool:
         holds &= ~self._banned[:, members].any(axis=1)
         if classes is not None:
             holds &= classes
-        time_s = self._times(members)
+        cut_bytes = np.tile(self._cut(members), (len(self.classes), 1))
         for c in np.flatnonzero(holds).tolist():
             if self.classes[c].is_terminal:
-                time_s[c] = self._times(members | self.classes[c].pinned)[c]
+                cut_bytes[c] = self._cut(members | self.classes[c].pinned)
+        holds &= (cut_bytes * limits <= 1 + CHOSEN).all(axis=1)
         key = members.tobytes()
         before = self._size
-        for c in np.flatnonzero(holds & (time_s <= until_s)).tolist():
+        for c in np.flatnonzero(holds).tolist():
             if (c, key) not in self._known:
                 self._known.add((c, key))
-                self._append(members, c, time_s[c])
+                self._append(members, c, cut_bytes[c])
         return self._size - before
 
-    def add_placement(self, assign: np.ndarray, until_s: float) -> None:
+    def add_placement(self, assign: np.ndarray, limits: np.ndarray) -> None:
         """Add every host's set of a placement, wherever it would do."""
         for host in np.unique(assign[self._movable]):
-            self.add((assign == host) & self._movable, until_s)
+            self.add((assign == host) & self._movable, limits)
 
-    def _append(self, members: np.ndarray, c: int, time_s: float) -> None:
-        if self._size == len(self._time_s):
+    def _append(self, members: np.ndarray, c: int,
+                cut_bytes: np.ndarray) -> None:
+        if self._size == len(self._of_class):
             self._members = np.concatenate([self._members] * 2)
             self._of_class = np.concatenate([self._of_class] * 2)
-            self._time_s = np.concatenate([self._time_s] * 2)
+            self._cut_bytes = np.concatenate([self._cut_bytes] * 2)
         self._members[self._size] = members
         self._of_class[self._size] = c
-        self._time_s[self._size] = time_s
+        self._cut_bytes[self._size] = cut_bytes
         self._size += 1
 
-    def _times(self, inside: np.ndarray) -> np.ndarray:
-        """Time of a set on every class."""
+    def _cut(self, inside: np.ndarray) -> np.ndarray:
+        """Bytes that leave and enter a set."""
         sent = self._dense[inside].sum(axis=0)
         received = self._dense[:, inside].sum(axis=1)
-        return np.maximum(sent[~inside].sum() * self._hose[:, 0],
-                          received[~inside].sum() * self._hose[:, 1])
+        return np.array([sent[~inside].sum(), received[~inside].sum()])
 
-    def price(self, c: int, t_s: float, value: np.ndarray, cutoff: float,
-              limit: int, placed: np.ndarray
+    def price(self, c: int, limits: np.ndarray, value: np.ndarray,
+              cutoff: float, limit: int, placed: np.ndarray
               ) -> tuple[float, list[np.ndarray]]:
-        """Upper bound on a set's value in a class at a time; better sets.
+        """Upper bound on a set's value in a class; sets worth more.
 
         :param value: per node.
         :param cutoff: only sets worth more are looked for.
@@ -156,7 +160,7 @@ class Pool:
         kernel, r = self._kernel, self._kernel.n_resources
         for name, values in self._starts[c].items():
             getattr(kernel, name)[:] = values
-        kernel.unit[:] = self.classes[c].hose / t_s
+        kernel.unit[:] = limits[c]
         kernel.room[r:] = (1 + LENIENCY - kernel.unit * kernel.room[r:]
                            + kernel.unit * kernel.sums[1])
         kernel.value[:] = value
@@ -170,16 +174,15 @@ class Pool:
         return upper, [members & self._movable for members in found]
 
 
-def _classes(inst: instances.Instance) -> list[HostClass]:
-    hose = bounds.hose_s_per_byte(inst)
+def _classes(inst: instances.Instance, apart: np.ndarray
+             ) -> list[HostClass]:
     free = np.maximum(inst.free, 0.0)
     free = free + instances.CAPACITY_EPS * np.maximum(1.0, free)
     result = []
-    for hosts in relaxation.host_classes(inst, hose):
+    for hosts in relaxation.host_classes(inst, apart.T):
         host = hosts[0]
         result.append(HostClass(
-            hosts=tuple(hosts), hose=hose[:, host],
-            pinned=inst.fixed == host,
+            hosts=tuple(hosts), pinned=inst.fixed == host,
             allowed=inst.allowed[:, host] & (inst.fixed < 0),
             free=free[host]))
     return result

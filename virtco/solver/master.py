@@ -12,7 +12,7 @@
 
 """The linear and the integer program that cover the nodes with sets.
 
-Over the columns of a :class:`virtco.solver.columns.Pool` that meet a time:
+Over the columns of a :class:`virtco.solver.columns.Pool` within limits:
 every movable node is in one set, every host with pinned nodes holds one
 set, and no class gives more hosts than it has.
 """
@@ -26,11 +26,10 @@ from scipy import sparse
 
 from virtco.solver import columns
 
-#: Relative slack of the time when columns are chosen, more than pricing's.
-CHOSEN = 2 * columns.LENIENCY
 #: Shares from which a set is taken for granted.
 WHOLE = 0.999
 MILP_NODES = 200
+MILP_GAP = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,9 +83,9 @@ class Master:
         self.assign = self.pool.inst.fixed.copy()
         self.hosts = [list(k.hosts) for k in self.pool.classes]
 
-    def cover(self, t_s: float) -> Cover | None:
+    def cover(self, limits: np.ndarray) -> Cover | None:
         """Cover as much as fractions of sets can; None without time."""
-        chosen = self._chosen(t_s)
+        chosen = self._chosen(limits)
         matrix = self._matrix(chosen)
         n, n_plain = self.n_cover, self.n_rows - self.n_cover
         eye = sparse.eye_array(n, format='csc')
@@ -108,19 +107,20 @@ class Master:
         return Cover(float(result.fun), value, -dual[self.class_row],
                      chosen, result.x[:len(chosen)])
 
-    def choose(self, t_s: float) -> np.ndarray | None:
-        """Whole sets that cover all: hosts per node, or None."""
-        chosen = self._chosen(t_s)
+    def choose(self, limits: np.ndarray) -> np.ndarray | None:
+        """Whole sets that cover all and take little: hosts, or None."""
+        chosen = self._chosen(limits)
         n_plain = self.n_rows - self.n_cover
         result = optimize.milp(
-            np.zeros(len(chosen)), integrality=np.ones(len(chosen)),
+            self.pool.shares(limits)[chosen].sum(axis=1),
+            integrality=np.ones(len(chosen)),
             bounds=optimize.Bounds(0, np.inf),
             constraints=optimize.LinearConstraint(
                 self._matrix(chosen),
                 np.concatenate([self.needed, np.zeros(n_plain)]),
                 np.concatenate([self.needed, self.count[~self.terminal]])),
             options={'time_limit': max(0.0, self.left_s()),
-                     'node_limit': MILP_NODES})
+                     'node_limit': MILP_NODES, 'mip_rel_gap': MILP_GAP})
         if result.x is None:
             return None
         for column in np.repeat(chosen, np.rint(result.x).astype(int)):
@@ -150,10 +150,10 @@ class Master:
         if self.terminal[c]:
             self.needed[self.class_row[c]] = 0.0
 
-    def _chosen(self, t_s: float) -> np.ndarray:
-        """Columns that meet the time and are still possible."""
+    def _chosen(self, limits: np.ndarray) -> np.ndarray:
+        """Columns that are within the limits and still possible."""
         pool = self.pool
-        possible = pool.time_s <= t_s * (1 + CHOSEN)
+        possible = (pool.shares(limits) <= 1 + columns.CHOSEN).all(axis=1)
         if self.placed.any():
             possible &= (self.count[pool.of_class] > 0) & ~(
                 pool.members[:, self.placed].any(axis=1))

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Is there a placement within time t? Set partition by column generation.
+"""Is there a placement within limits? Set partition by column generation.
 
 At a time t every host holds a set of nodes that fits it and takes at most t
 there, and every node is in one set. With a value pi_j per node and sigma_c
@@ -35,6 +35,7 @@ import math
 
 import numpy as np
 
+from virtco.solver import bounds
 from virtco.solver import columns
 from virtco.solver import instance as instances
 from virtco.solver import master
@@ -54,23 +55,29 @@ LEAST = 1e-6
 
 
 class Verdict(enum.Enum):
-    REFUTED = 'no placement within t'
-    FOUND = 'a placement within t'
+    REFUTED = 'no placement within the limits'
+    FOUND = 'a placement within the limits'
     UNKNOWN = 'neither'
 
 
 class Partition:
-    """Decides times for one instance; sets found for one serve the next.
+    """Decides limits for one instance; sets found for one serve the next.
 
     :param left_s: seconds left.
+    :param apart: by what hosts differ beside capacity and candidates, shape
+        (M, X); by default the time per byte out and in.
     """
 
     def __init__(self, inst: instances.Instance,
-                 left_s: Callable[[], float]):
+                 left_s: Callable[[], float],
+                 apart: np.ndarray | None = None):
         self.inst = inst
         self.left_s = left_s
-        self.pool = columns.Pool(inst)
+        self.hose = bounds.hose_s_per_byte(inst).T
+        self.pool = columns.Pool(inst, self.hose if apart is None else apart)
+        self.first = np.array([k.hosts[0] for k in self.pool.classes])
         self.master = master.Master(self.pool, left_s)
+        #: Looks at a node at which it gives up.
         self.limit = math.inf
         #: What refuted a time last often refutes the next one, too.
         self.refuting: master.Cover | None = None
@@ -86,12 +93,12 @@ class Partition:
         """
         self.limit = self.pool.work + work
         failed_s, t_s = lower_s, max(lower_s, LEAST * upper_s)
-        while failed_s < upper_s * (1 - 2 * JUST_BELOW) and self._goes_on():
-            verdict, assign = self.decide(t_s)
+        while failed_s < upper_s * (1 - 2 * JUST_BELOW) and self.goes_on():
+            verdict, assign = self.decide(self.within_s(t_s))
             if verdict is Verdict.REFUTED:
                 lower_s = max(lower_s, t_s)
             found_s = judge(assign) if assign is not None else math.inf
-            if found_s > t_s * (1 + 2 * master.CHOSEN):
+            if found_s > t_s * (1 + 2 * columns.CHOSEN):
                 failed_s = t_s
             upper_s = min(upper_s, found_s)
             t_s = math.sqrt(max(failed_s, LEAST * upper_s) * upper_s)
@@ -99,37 +106,49 @@ class Partition:
                 t_s = upper_s * (1 - JUST_BELOW)
         return lower_s
 
-    def decide(self, t_s: float) -> tuple[Verdict, np.ndarray | None]:
-        """The verdict, and hosts per node where it is FOUND."""
+    def within_s(self, t_s: float) -> np.ndarray:
+        """The limits of a time, shape (C, 2)."""
+        limits: np.ndarray = self.hose[self.first] / t_s
+        return limits
+
+    def decide(self, limits: np.ndarray
+               ) -> tuple[Verdict, np.ndarray | None]:
+        """The verdict, and hosts per node where it is FOUND.
+
+        :param limits: 1 / bytes out and in per class, shape (C, 2).
+        """
         self.master.release()
         if self.refuting is not None and self._price_all(
-                t_s, self.refuting, TREE_LIMITS[0])[0]:
+                limits, self.refuting, TREE_LIMITS[0])[0]:
             return Verdict.REFUTED, None
-        verdict, _cover = self._cover(t_s)
+        verdict, _cover = self._cover(limits)
         if verdict is not Verdict.FOUND:
             return verdict, None
-        self.pool.work += CHOOSE_WORK * len(self.pool.time_s)
-        assign = self.master.choose(t_s)
+        self.pool.work += CHOOSE_WORK * len(self.pool.of_class)
+        assign = self.master.choose(limits)
         if assign is None:
-            assign = self._dive(t_s)
+            assign = self._dive(limits)
         if assign is None or not self.inst.fits(assign):
             return Verdict.UNKNOWN, None
         return Verdict.FOUND, assign
 
-    def _goes_on(self) -> bool:
+    def goes_on(self) -> bool:
+        """Whether time and work are left."""
         return self.left_s() > 0 and self.pool.work < self.limit
 
-    def _cover(self, t_s: float) -> tuple[Verdict, master.Cover | None]:
+    def _cover(self, limits: np.ndarray
+               ) -> tuple[Verdict, master.Cover | None]:
         """REFUTED, FOUND when fractions of sets cover all, or UNKNOWN."""
         growth = 0
-        while self._goes_on() and growth < len(TREE_LIMITS):
-            cover = self.master.cover(t_s)
+        while self.goes_on() and growth < len(TREE_LIMITS):
+            cover = self.master.cover(limits)
             if cover is None:
                 break
             self.pool.work += COVER_WORK * len(cover.chosen)
             if cover.uncovered < EPS:
                 return Verdict.FOUND, cover
-            proof, added = self._price_all(t_s, cover, TREE_LIMITS[growth])
+            proof, added = self._price_all(limits, cover,
+                                           TREE_LIMITS[growth])
             if proof:
                 self.refuting = cover
                 return Verdict.REFUTED, None
@@ -137,31 +156,31 @@ class Partition:
                 growth += 1
         return Verdict.UNKNOWN, None
 
-    def _price_all(self, t_s: float, cover: master.Cover, limit: int
+    def _price_all(self, limits: np.ndarray, cover: master.Cover, limit: int
                    ) -> tuple[bool, int]:
-        """Whether it refutes t_s, and how many columns were added."""
+        """Whether it refutes the limits, and how many columns were added."""
         count = self.master.count
         surplus = float(cover.value.sum())
         allowance = cover.uncovered / (2 * count.sum())
         added = 0
         for c in np.flatnonzero(count):
-            if not self._goes_on():
+            if not self.goes_on():
                 return False, 0
             upper, found = self.pool.price(
-                int(c), t_s, cover.value, cover.price[c] + allowance, limit,
+                int(c), limits, cover.value, cover.price[c] + allowance, limit,
                 self.master.placed)
             surplus -= count[c] * upper
             for members in found:
                 worth = cover.value[members].sum()
-                added += self.pool.add(members, t_s * (1 + master.CHOSEN),
+                added += self.pool.add(members, limits,
                                        worth > cover.price + EPS)
         return surplus > EPS, added
 
-    def _dive(self, t_s: float) -> np.ndarray | None:
+    def _dive(self, limits: np.ndarray) -> np.ndarray | None:
         """Fix the sets with the largest shares, cover the rest anew."""
         self.master.release()
         while not self.master.is_done():
-            _verdict, cover = self._cover(t_s)
+            _verdict, cover = self._cover(limits)
             if cover is None:
                 return None
             self.master.fix_largest(cover)

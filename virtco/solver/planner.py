@@ -130,7 +130,8 @@ def warm_up() -> None:
     carving.carve(inst, bound.lower_s, bound.order)
     smallgroup.solve(inst)
     smallgroup.enumerate_all(inst, math.inf)
-    partition.Partition(inst, lambda: 1.0).decide(bound.lower_s)
+    proofs = partition.Partition(inst, lambda: 1.0)
+    proofs.decide(proofs.within_s(bound.lower_s))
     start = feasible.any_placement(inst, 0, 1.0)
     localsearch.Searcher(inst, snapshot.Objective.ISOLATED, 0).anneal(
         start, 100)

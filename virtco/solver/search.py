@@ -35,6 +35,7 @@ from virtco.solver import relaxation
 from virtco.solver import rounding
 from virtco.solver import sequence
 from virtco.solver import smallgroup
+from virtco.solver import targets
 
 #: Part of the budget that the first bound may take.
 BOUND_SHARE = 0.25
@@ -43,6 +44,8 @@ RELAXATION_SHARE = 0.2
 ROUNDS = ((500, 5), (1500, 3), (5000, 2))
 FEW_ROUNDS = ((500, 4), (1000, 2))
 POLISH_MOVES = 300
+#: Part of the budget that is kept for the polish.
+POLISH_SHARE = 0.05
 CUT_MOVES = 300
 #: Carvings at the lower bound; a third as many between it and the best t.
 CARVINGS = 12
@@ -126,6 +129,7 @@ class Search:
         if not self._is_closed():
             self._rounds()
         if not self._is_closed():
+            self._lower_targets()
             self._partition_more()
         assert self.best is not None
         self._polish()
@@ -194,7 +198,8 @@ class Search:
         assert self.best is not None
         if self.objective == snapshot.Objective.ISOLATED:
             return
-        if not np.isfinite(self.best.value.objective_s) or self.cut_short:
+        if not np.isfinite(self.best.value.objective_s) or (
+                self.clock() >= self.deadline):
             return
         moves = int(POLISH_MOVES * self._slowness() * self.inst.n_nodes)
         found = self.local.polish(self.best.assign, moves)
@@ -248,16 +253,17 @@ class Search:
         """Prove that nothing is better, or find it, by set partition."""
         assert self.best is not None
         upper_s = self.best.value.cct_s
-        if not 0 < upper_s < np.inf or (
-                self.inst.n_nodes * self.inst.n_hosts > MAX_CELLS):
+        if not 0 < upper_s < np.inf or self._is_too_large():
             return
         if self.partition is None:
             self.partition = partition.Partition(
                 self.inst, lambda: self.deadline - self.clock())
             for members in self.sets:
-                self.partition.pool.add(members, upper_s)
+                self.partition.pool.add(
+                    members, self.partition.within_s(upper_s))
         for *_key, assign in self.pool:
-            self.partition.pool.add_placement(assign, upper_s)
+            self.partition.pool.add_placement(
+                assign, self.partition.within_s(upper_s))
 
         def judge(assign: np.ndarray) -> float:
             value = self.local.evaluate(assign)
@@ -269,6 +275,21 @@ class Search:
             self.lower_s, upper_s, work, judge))
         if self.local.is_single():
             self.floor_s = self.lower_s
+
+    def _lower_targets(self) -> None:
+        """Several coflows: better prefix CCTs by set partition."""
+        assert self.best is not None
+        if self.local.is_single() or self.inst.pipe or not np.isfinite(
+                self.best.value.objective_s) or self._is_too_large():
+            return
+        until = self.deadline - POLISH_SHARE * self.budget_s
+        self._offer('lowered targets', targets.improve(
+            self.inst, self.best.assign, lambda: until - self.clock(),
+            self.effort * targets.WORK))
+        self.cut_short |= self.clock() >= until
+
+    def _is_too_large(self) -> bool:
+        return self.inst.n_nodes * self.inst.n_hosts > MAX_CELLS
 
     def _partition_more(self) -> None:
         """With what else was found, and with all time if certify."""

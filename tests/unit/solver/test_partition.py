@@ -26,6 +26,7 @@ from benchmarks import reference
 from tests.unit.solver import problems
 from virtco import exception
 from virtco.model import snapshot
+from virtco.solver import bounds
 from virtco.solver import columns
 from virtco.solver import compiled
 from virtco.solver import instance as instances
@@ -51,8 +52,8 @@ def ample_time():
     return 60.0
 
 
-def holds(inst, kind, chosen, t_s, slack):
-    """Whether a class holds a set within t_s, a plain reading."""
+def holds(inst, kind, chosen, limits, slack):
+    """Whether a class holds a set within limits, a plain reading."""
     inside = set(chosen) | set(np.flatnonzero(kind.pinned).tolist())
     demand = sum((inst.demand[j] for j in chosen), np.zeros(
         inst.demand.shape[1]))
@@ -64,7 +65,7 @@ def holds(inst, kind, chosen, t_s, slack):
                            strict=True):
             out += s * (a in inside and b not in inside)
             into += s * (b in inside and a not in inside)
-    return max(out * kind.hose[0], into * kind.hose[1]) <= t_s * slack
+    return max(out * limits[0], into * limits[1]) <= slack
 
 
 @SETTINGS
@@ -77,22 +78,24 @@ def test_pricing_finds_the_most_valuable_set(problem, t_s, seed):
                       for _ in range(inst.n_nodes)])
     placed = np.array([inst.fixed[j] < 0 and rng.random() < 0.1
                        for j in range(inst.n_nodes)])
-    pool = columns.Pool(inst)
+    hose = bounds.hose_s_per_byte(inst).T
+    pool = columns.Pool(inst, hose)
+    limits = hose[[k.hosts[0] for k in pool.classes]] / t_s
     for c, kind in enumerate(pool.classes):
         can = np.flatnonzero(kind.allowed & ~placed).tolist()
         worths = {slack: max(
             (value[list(chosen)].sum() for k in range(len(can) + 1)
              for chosen in itertools.combinations(can, k)
-             if holds(inst, kind, chosen, t_s, slack)), default=-math.inf)
-            for slack in (1, 1 + 1e-8)}
-        upper, found = pool.price(c, t_s, value, -50.0, 10 ** 6, placed)
+             if holds(inst, kind, chosen, limits[c], slack)),
+            default=-math.inf) for slack in (1, 1 + 1e-8)}
+        upper, found = pool.price(c, limits, value, -50.0, 10 ** 6, placed)
         assert upper >= worths[1] - 1e-12
         assert upper <= max(-50.0, worths[1 + 1e-8]) + 1e-12
         for members in found:
-            assert holds(inst, kind, np.flatnonzero(members).tolist(), t_s,
-                         1 + 1e-8)
+            assert holds(inst, kind, np.flatnonzero(members).tolist(),
+                         limits[c], 1 + 1e-8)
             assert not (members & (placed | (inst.fixed >= 0))).any()
-        cut, _found = pool.price(c, t_s, value, -50.0, 2, placed)
+        cut, _found = pool.price(c, limits, value, -50.0, 2, placed)
         assert cut >= worths[1] - 1e-12
 
 
@@ -102,8 +105,8 @@ def test_verdicts_are_true(problem, ratio):
     best_s = problems.optimum(problem, problems.isolated_s)
     hypothesis.assume(best_s is not None and 0 < best_s < math.inf)
     inst = build(problem)
-    verdict, assign = partition.Partition(inst, ample_time).decide(
-        best_s * ratio)
+    proofs = partition.Partition(inst, ample_time)
+    verdict, assign = proofs.decide(proofs.within_s(best_s * ratio))
     if verdict is partition.Verdict.REFUTED:
         assert ratio < 1
     if verdict is partition.Verdict.FOUND:
@@ -141,9 +144,10 @@ def test_pricing_is_the_same_interpreted(monkeypatch):
     nothing = np.zeros(inst.n_nodes, dtype=bool)
 
     def price():
-        pool = columns.Pool(inst)
+        pool = columns.Pool(inst, bounds.hose_s_per_byte(inst).T)
+        limits = np.full((len(pool.classes), 2), 5e-9)
         return [(upper, [m.tolist() for m in found]) for upper, found in
-                (pool.price(c, 20.0, value, 0.0, 300, nothing)
+                (pool.price(c, limits, value, 0.0, 300, nothing)
                  for c in range(len(pool.classes)))]
 
     expected = price()
