@@ -33,8 +33,7 @@ def check_theta(theta_s: float) -> float:
 def is_starving(coflow: live.LiveCoflow, now_s: float, theta_s: float
                 ) -> bool:
     """Whether the coflow has gone theta_s without progress."""
-    waited_s = now_s - max(coflow.served_s, coflow.arrival_s)
-    return waited_s >= theta_s
+    return now_s >= _limit_s(coflow, theta_s)
 
 
 def next_check_s(coflows: Iterable[live.LiveCoflow], now_s: float,
@@ -44,6 +43,13 @@ def next_check_s(coflows: Iterable[live.LiveCoflow], now_s: float,
     The earliest time after ``now_s`` at which a coflow that makes no progress
     from its ``served_s`` on starves; inf when there is none.
     """
-    return min((start + theta_s for coflow in coflows
-                if (start := max(coflow.served_s, coflow.arrival_s))
-                + theta_s > now_s), default=math.inf)
+    return min((limit_s for coflow in coflows
+                if (limit_s := _limit_s(coflow, theta_s)) > now_s),
+               default=math.inf)
+
+
+def _limit_s(coflow: live.LiveCoflow, theta_s: float) -> float:
+    """When it starves. One sum for both questions: a check that is due at
+    this very time must find the coflow starving in spite of rounding.
+    """
+    return max(coflow.served_s, coflow.arrival_s) + theta_s

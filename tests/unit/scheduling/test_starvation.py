@@ -1,0 +1,119 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Theta against an adversary who sees every schedule."""
+
+import math
+
+import hypothesis
+from hypothesis import strategies as st
+
+from virtco.model import live
+from virtco import scheduling
+from virtco.scheduling import policies
+from virtco.scheduling import starvation
+
+HOSTS = 'abcd'
+PORTS = [live.Port(host, 8.0, 8.0) for host in HOSTS]
+PAIRS = [(src, dst) for src in HOSTS for dst in HOSTS if src != dst]
+
+
+class Cloud:
+    """Coflows under schedule(); one byte per second and port."""
+
+    def __init__(self, policy, theta_s):
+        self.policy, self.theta_s = policy, theta_s
+        self.now_s = 0.0
+        self.left, self.arrival_s, self.served_s = {}, {}, {}
+        self.longest_wait_s = 0.0
+        self.idle = set()
+
+    def add(self, flows):
+        name = f'c{len(self.arrival_s)}'
+        self.left[name] = flows
+        self.arrival_s[name] = self.served_s[name] = self.now_s
+
+    def run(self, until_s):
+        """Schedule at each end, at ``until_s`` and when theta demands it."""
+        while self.now_s < until_s and self.left:
+            known = [live.LiveCoflow(
+                name, tuple(live.LiveFlow(*pair, size)
+                            for pair, size in flows.items()),
+                arrival_s=self.arrival_s[name], served_s=self.served_s[name])
+                for name, flows in self.left.items()]
+            made = scheduling.schedule(
+                known, PORTS, policy=self.policy, now_s=self.now_s,
+                theta_s=self.theta_s)
+            self.pass_time(made, min(until_s, starvation.next_check_s(
+                known, self.now_s, self.theta_s)) - self.now_s)
+
+    def pass_time(self, made, dt_s):
+        rates = {item.coflow_id: {
+            (rate.src_host, rate.dst_host): rate.rate_bps / 8
+            for rate in item.flow_rates if rate.rate_bps > 0}
+            for item in made.coflows}
+        for name, flows in rates.items():
+            for pair, rate in flows.items():
+                dt_s = min(dt_s, self.left[name][pair] / rate)
+        self.now_s += dt_s
+        self.idle = {name for name in rates if not rates[name]}
+        for name, flows in rates.items():
+            self.longest_wait_s = max(
+                self.longest_wait_s, self.now_s - self.served_s[name]
+                if name in self.idle else 0.0)
+            if name in self.idle:
+                continue
+            self.served_s[name] = self.now_s
+            for pair, rate in flows.items():
+                self.left[name][pair] -= rate * dt_s
+                if self.left[name][pair] < 1e-5:
+                    del self.left[name][pair]
+            if not self.left[name]:
+                del self.left[name]
+
+
+def flows_of(most):
+    return st.dictionaries(st.sampled_from(PAIRS), st.floats(0.1, most),
+                           min_size=1, max_size=4)
+
+
+@hypothesis.settings(deadline=None, max_examples=40)
+@hypothesis.given(
+    st.lists(flows_of(50), min_size=1, max_size=3),
+    st.lists(st.tuples(st.floats(0.01, 1.5), flows_of(1.0)), max_size=25),
+    st.sampled_from(sorted(policies.POLICIES)), st.floats(0.5, 5.0))
+def test_no_arrivals_make_a_coflow_wait_longer(first, attacks, policy,
+                                               theta_s):
+    """At each turn a small coflow comes where someone waits just now."""
+    cloud = Cloud(policy, theta_s)
+    for flows in first:
+        cloud.add(dict(flows))
+    for gap_s, flows in attacks:
+        cloud.run(cloud.now_s + gap_s)
+        waiting = cloud.idle & cloud.left.keys()
+        if waiting:
+            # On the very ports that the longest waiting one needs.
+            victim = min(waiting, key=cloud.served_s.__getitem__)
+            flows = dict.fromkeys(cloud.left[victim], min(flows.values()))
+        cloud.add(dict(flows))
+    cloud.run(math.inf)
+    assert not cloud.left
+    assert cloud.longest_wait_s <= theta_s * (1 + 1e-9)
+
+
+def test_the_adversary_starves_someone_without_theta():
+    cloud = Cloud('mrtf', math.inf)
+    cloud.add({('a', 'b'): 50.0})
+    for _ in range(40):
+        cloud.add({('a', 'b'): 1.0})
+        cloud.run(cloud.now_s + 1.0)
+    assert cloud.longest_wait_s > 39
