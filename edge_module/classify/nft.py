@@ -34,9 +34,10 @@ TABLE = 'netdev virtco'
 MAP_SIZE = 1_000_000
 _PORT_CHAIN = 'dev_'
 
-# The four kinds of entry: (IP version, with a destination port).
-_KINDS = {(False, False): 'pair4', (True, False): 'pair6',
-          (False, True): 'port4', (True, True): 'port6'}
+# The four kinds of entry, (IP version, with a destination port), in the order
+# in which they are asked.
+_KINDS = {(False, True): 'port4', (True, True): 'port6',
+          (False, False): 'pair4', (True, False): 'pair6'}
 _PROTOCOLS = ('tcp', 'udp')
 
 
@@ -51,7 +52,7 @@ class Hook:
         return f'{self.name}_{_KINDS[is_ipv6, with_port]}'
 
     def skeleton(self) -> str:
-        """The table without ports; more specific maps come later and win."""
+        """The table without ports; a packet hits, and counts, once."""
         lines = [f'add table {TABLE}']
         rules = []
         for is_ipv6, with_port in _KINDS:
@@ -66,10 +67,11 @@ class Hook:
                 f'{address}{port[0]} : classid; size {MAP_SIZE}; counter; }}')
             # Not every kernel keeps later fragments, which have no ports,
             # from being asked for one.
-            whole = ('ip frag-off & 0x1fff 0 ' if with_port and not is_ipv6
-                     else '')
+            whole = '' if is_ipv6 else 'ip frag-off & 0x1fff 0 '
+            condition = whole if with_port else 'meta priority 0 '
             rules.append(
-                f'add rule {TABLE} classify {whole}meta priority set {dev[1]}'
+                f'add rule {TABLE} classify {condition}'
+                f'meta priority set {dev[1]}'
                 f'{ip} saddr . {ip} daddr{port[1]} map @{name}')
         lines.append(f'add chain {TABLE} classify')
         if self.with_dev:

@@ -190,6 +190,22 @@ def test_entries_count_their_pairs(pair):
     assert 40 * 1028 <= grown <= 40 * 1042
 
 
+def test_packets_are_counted_once(pair):
+    """By the entry with their port, not by their pair's other one too."""
+    bed, edge = pair
+    a, b = bed.add_vm('h1'), bed.add_vm('h2')
+    edge.set_ports()
+    edge.set_policy(policies.PolicyBuilder('h1', LINK_BPS)
+                    .coflow('C1', 5e6, [(a, b, 1)])
+                    .coflow('C2', 5e6, [(a, b, 1)], port=5002).build())
+    _learn(a, b)
+    before = {key: item.sent_packets for key, item in edge.counted().items()}
+    _sent(edge, lambda: _send_udp(a, b.ip, port=5002))
+    grown = {key.dst_port: item.sent_packets - before[key]
+             for key, item in edge.counted().items()}
+    assert grown == {0: 0, 5002: 40}
+
+
 FRAMES = {
     'udp': (C2, lambda a, b: frames.ipv4(
         a.ip, b.ip, frames.UDP, frames.udp(5002))),
