@@ -10,36 +10,32 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""numba where it is installed, plain Python where it is not.
+"""How the solver's kernels are compiled, and run without that.
 
-The kernels use one-dimensional arrays and plain loops only, so that the
-same source runs compiled on numpy arrays and interpreted on lists. Each
-kernel lives in one file with all that it calls: numba's cache on disk looks
-at the file of the function only.
+They use one-dimensional arrays and plain loops only, so that the same source
+runs compiled on numpy arrays and interpreted on lists. Each kernel lives in
+one file with all that it calls, where :func:`interpreted` finds it.
 """
 
 from collections.abc import Callable
 import types
 from typing import Any
 
-try:
-    import numba
-    COMPILED = True
-except ImportError:
-    COMPILED = False
+from virtco import jit as machine
 
-# The kernels allocate nothing, and without reference counting (_nrt) of
-# every array in the state they run thirteen times as fast.
-_OPTIONS: dict[str, Any] = {'cache': True, 'error_model': 'numpy',
-                            '_nrt': False}
+COMPILED = machine.AVAILABLE
 
 
 def jit(function: Callable[..., Any]) -> Any:
-    """Compile with a cache on disk; ``.py_func`` is the plain function."""
-    if not COMPILED:
-        setattr(function, 'py_func', function)
-        return function
-    return numba.njit(**_OPTIONS)(function)
+    """Compile with a cache on disk; ``.py_func`` is the plain function.
+
+    The kernels allocate nothing, and without reference counting (_nrt) of
+    every array in the state they run thirteen times as fast.
+    """
+    kernel = machine.compiled(function, error_model='numpy', _nrt=False)
+    if not hasattr(kernel, 'py_func'):
+        setattr(kernel, 'py_func', function)
+    return kernel
 
 
 def interpreted(kernel: Any) -> Callable[..., Any]:

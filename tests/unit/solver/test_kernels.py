@@ -12,7 +12,11 @@
 
 """The compiled kernels against their interpreted selves."""
 
+import importlib
+import math
+import pkgutil
 import random
+import types
 
 import numpy as np
 import pytest
@@ -20,6 +24,7 @@ import pytest
 from benchmarks import instances as generator
 from benchmarks import reference
 from virtco.model import snapshot
+from virtco import solver
 from virtco.solver import anchored
 from virtco.solver import baselines
 from virtco.solver import bounds
@@ -83,6 +88,23 @@ def test_subset_programme_is_the_same_interpreted(monkeypatch):
     again = smallgroup.solve(inst)
     assert again[0] == expected[0]
     np.testing.assert_array_equal(again[1], expected[1])
+
+
+def test_kernels_call_only_kernels_of_their_own_file():
+    """``interpreted`` finds no others."""
+    seen = 0
+    for found in pkgutil.iter_modules(solver.__path__):
+        module = importlib.import_module(f'virtco.solver.{found.name}')
+        for kernel in vars(module).values():
+            if not hasattr(kernel, 'py_func'):
+                continue
+            assert kernel.py_func.__module__ == module.__name__
+            seen += 1
+            for name in kernel.py_func.__code__.co_names:
+                used = vars(module).get(name)
+                assert not isinstance(used, types.ModuleType) or (
+                    used is math), (module.__name__, kernel, name)
+    assert seen > 40
 
 
 def test_search_never_breaks_a_constraint_nor_loses_its_best():
