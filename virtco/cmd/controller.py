@@ -64,8 +64,8 @@ def main(argv: list[str] | None = None) -> int:
     if conf.api.auth_strategy == 'noauth' and conf.api.host not in LOOPBACK:
         LOG.warning('No authentication on %s: whoever reaches it is an '
                     'operator.', conf.api.host)
-    controller = service.Controller(conf)
     try:
+        controller = service.Controller(conf)
         controller.start()
         bus = listener.start(conf, controller)
         server = _server(conf, controller)

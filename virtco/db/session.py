@@ -53,8 +53,11 @@ class Database:
         self.timeout_s = timeout_s
         url = sa.make_url(connection)
         self.is_sqlite = url.get_backend_name() == 'sqlite'
+        self._file = _File(url.database if self.is_sqlite else None)
         if self.is_sqlite:
             self.engine = _sqlite_engine(url, timeout_s)
+            sa.event.listen(self.engine, 'connect',
+                            lambda *_args: self._file.remember())
         else:
             # No connection test at this point: a database that is away is
             # found out by the first statement, not by a loop of retries.
@@ -84,6 +87,7 @@ class Database:
     @contextlib.contextmanager
     def reader(self) -> Iterator[orm.Session]:
         """A read-only session over one consistent snapshot."""
+        self._file.check()
         with translated(), self._readers() as session:
             yield session
             # What was read stays readable without the session.
@@ -92,6 +96,7 @@ class Database:
     @contextlib.contextmanager
     def writer(self) -> Iterator[orm.Session]:
         """A session that commits at the end, or leaves nothing behind."""
+        self._file.check()
         with translated(), self._turn(), self._writers.begin() as session:
             yield session
 
@@ -120,6 +125,37 @@ class Database:
 
     def dispose(self) -> None:
         self.engine.dispose()
+
+
+class _File:
+    """The file of a SQLite database.
+
+    SQLite goes on writing to a file that was removed or replaced, and all of
+    it is lost with the process.
+    """
+
+    def __init__(self, path: str | None):
+        self._path = path
+        self._identity: tuple[int, int] | None = None
+
+    def _find(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self._path or '')
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def remember(self) -> None:
+        """There is a connection to it."""
+        if self._path and self._identity is None:
+            self._identity = self._find()
+
+    def check(self) -> None:
+        """:raises virtco.exception.DatabaseUnavailable: when it is gone."""
+        if self._identity is not None and self._find() != self._identity:
+            raise exception.DatabaseUnavailable(
+                why=f'{self._path} was removed or replaced, start the '
+                    'controller again')
 
 
 def _sqlite_engine(url: sa.URL, timeout_s: float) -> sa.Engine:

@@ -181,6 +181,33 @@ def test_a_lost_database_is_reported(make):
     assert health.json()['parts']['database'] is False
 
 
+def test_a_removed_database_is_no_place_to_write_to(make):
+    """SQLite would go on, and lose it all with the process."""
+    controller = make()
+    tenant = controller.tenant()
+    host = tenant.place(0)['host']
+    for path in controller.home.glob('virtco.sqlite*'):
+        path.rename(path.with_name('moved-' + path.name))
+    answer = tenant.place(1, 'b', status='neutral')
+    assert 'was removed or replaced' in answer['why']
+    health = requests.get(controller.url + '/health', timeout=10)
+    assert health.json()['parts']['database'] is False
+    # What was answered is where it was moved to.
+    controller.stop(signal.SIGKILL)
+    for path in controller.home.glob('moved-*'):
+        path.rename(path.with_name(path.name.removeprefix('moved-')))
+    controller.start()
+    assert tenant.stored(0)['host'] == host
+
+
+def test_a_directory_that_cannot_be_is_one_line_and_exit_code_1(make):
+    controller = make({'controller': {'state_dir': '/proc/none'}},
+                      wait=False, name='nowhere')
+    assert controller.process.wait(60) == 1
+    assert '/proc/none' in controller.log_text()
+    assert 'Traceback' not in controller.log_text()
+
+
 def test_a_damaged_database_at_start_is_one_line_and_exit_code_1(make):
     controller = make(wait=False, name='damaged')
     controller.stop(signal.SIGKILL)
