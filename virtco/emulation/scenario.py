@@ -13,6 +13,7 @@
 """The workloads of the demo and the schemes they run under."""
 
 import dataclasses
+import math
 
 import numpy as np
 
@@ -28,9 +29,12 @@ _FIG1_UNIT_S = 1.5
 _FIG1_PORTS = (5001, 5002)
 _FULL_SIZE_HOSTS = 18  # VirtCO's testbed
 # Seconds that the mix would take if all hosts sent at full rate all along.
-_MIX_LOAD_S = 12.0
-# Widths on fewer hosts: Nova needs half a second of processor per VM.
-_WIDTH_PER_HOST = 1 / 24
+_MIX_LOAD_S = 20.0
+# On fewer hosts: Nova needs half a second of processor per VM, and every
+# application should be too wide for a host, or it has nothing to send.
+_FEW_SLOTS = 6
+_MIN_WIDTH = 20  # of Table 2's row
+_TAKEN_FRACTION = 0.6
 # The largest flow of an application, in terms of its mean flow.
 _MAX_LENGTH = 4.0
 
@@ -108,37 +112,45 @@ def fig1(rate_bps: float, slots: int,
 
 
 def slots_per_host(n_hosts: int) -> int:
-    """Slots of each hypervisor for this many.
-
-    The paper's 12, but fewer where applications were narrowed to fit a few
-    hosts: each would fit into one host and have nothing to send.
-    """
-    return 7 if 6 <= n_hosts < _FULL_SIZE_HOSTS else PAPER_SLOTS
+    """Slots of each hypervisor for this many: the paper's 12, or few."""
+    if n_hosts >= _FULL_SIZE_HOSTS:
+        return PAPER_SLOTS
+    n_vms = len(_few_applications()) * (_FEW_SLOTS + 1)
+    return max(_FEW_SLOTS, math.ceil(n_vms / n_hosts))
 
 
 def mix(n_hosts: int, rate_bps: float, seed: int,
         load_s: float = _MIX_LOAD_S) -> Workload:
     """VirtCO's Table 2 applications together, scaled to the testbed.
 
-    Below the paper's 18 hosts widths shrink with their number; sizes so
-    that all hosts sending at full rate would need ``load_s`` for them.
-    Bytes go from every VM to every other (PAGER) or from every mapper to
-    every reducer (RECOMM), the largest flow at most a few times the mean:
-    with Table 2's own skew a handful of flows hold nearly all bytes, every
-    traffic-aware placement makes those local, and little is left to send.
+    Below the paper's 18 hosts only the wider four, narrowed with the number
+    of hosts; sizes so that all hosts sending at full rate would need
+    ``load_s`` for them. Bytes go from every VM to every other (PAGER) or from
+    every mapper to every reducer (RECOMM), the largest flow at most a few
+    times the mean: with Table 2's own skew a handful of flows hold nearly all
+    bytes, every traffic-aware placement makes those local, and little is left
+    to send.
     """
     rng = np.random.default_rng([seed, n_hosts])
-    scale_width = (1.0 if n_hosts >= _FULL_SIZE_HOSTS
-                   else n_hosts * _WIDTH_PER_HOST)
-    coflows = [_application(rng, row, max(4, round(row.width * scale_width)))
-               for row in workloads.TABLE2]
+    if n_hosts >= _FULL_SIZE_HOSTS:
+        rows, scale_width, min_width = list(workloads.TABLE2), 1.0, 4
+    else:
+        rows, min_width = _few_applications(), _FEW_SLOTS + 1
+        scale_width = (_TAKEN_FRACTION * n_hosts * _FEW_SLOTS
+                       / sum(row.width for row in rows))
+    coflows = [_application(rng, row, max(min_width, round(
+        row.width * scale_width))) for row in rows]
     total = sum(coflow.size_bytes for coflow in coflows)
     target = units.bps_to_bytes_per_s(
         goodput_bps(rate_bps)) * n_hosts * load_s
     return Workload(
-        'mix', 'Table 2 of VirtCO, scaled: six applications at once',
+        'mix', f'Table 2 of VirtCO, scaled: {len(rows)} applications at once',
         tuple(group_of(coflow.scaled(target / total)) for coflow in coflows),
         (BASELINE, SEBF_TA, VIRTCO))
+
+
+def _few_applications() -> list[workloads.Application]:
+    return [row for row in workloads.TABLE2 if row.width >= _MIN_WIDTH]
 
 
 def _application(rng: np.random.Generator, row: workloads.Application,

@@ -60,12 +60,15 @@ def test_fig1_simulated_gives_the_papers_averages():
 @pytest.mark.parametrize('seed', [0, 7])
 def test_mix_fits_and_has_the_load_asked_for(n_hosts, seed):
     workload = scenario.mix(n_hosts, RATE_BPS, seed, load_s=5.0)
-    assert len(workload.groups) == 6
     n_vms = [group.n_vms for group in workload.groups]
     slots = scenario.slots_per_host(n_hosts)
     assert sum(n_vms) <= slots * n_hosts
     if n_hosts == 18:
         assert n_vms == [10, 20, 40, 10, 20, 40]
+    else:
+        assert len(n_vms) == 4
+    if 6 <= n_hosts < 18:
+        assert min(n_vms) > slots
     total = sum(group.coflows[0].size_bytes for group in workload.groups)
     assert total * 8 / (n_hosts * scenario.goodput_bps(RATE_BPS)) == (
         pytest.approx(5.0, rel=1e-4))
@@ -93,7 +96,7 @@ def test_mix_simulated_keeps_the_capacities_and_the_order_of_schemes():
         used = [host for hosts in scheme.hosts.values() for host in hosts]
         assert max(used.count(host) for host in set(used)) <= slots
     baseline, traffic_aware, virtco = [s.mean_measured_s for s in done]
-    assert virtco <= traffic_aware * 1.02 < baseline
+    assert virtco < 0.9 * traffic_aware < 0.5 * baseline
 
 
 def test_plans_avoid_a_slow_host_in_the_simulator():
