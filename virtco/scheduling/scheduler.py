@@ -61,11 +61,11 @@ def schedule(coflows: Sequence[live.LiveCoflow],
         raise exception.Invalid(field='fifo_plus_share',
                                 value=fifo_plus_share,
                                 limit='between 0 and 1')
-    fabric, used = _lay_out(coflows, _index(ports), ports)
+    fabric, pairs = _lay_out(coflows, _index(ports), ports)
     n_coflows = len(coflows)
     alone_s = np.zeros(n_coflows)
     kernels.bottlenecks(fabric, alone_s)
-    lifted = np.array([bool(used[i]) and starvation.is_starving(
+    lifted = np.array([len(pairs[i]) > 0 and starvation.is_starving(
         coflow, now_s, theta_s) for i, coflow in enumerate(coflows)], bool)
     order = _order(coflows, chosen, alone_s, lifted, np.array(
         [_owes(coflow, policing_beta, in_debt) for coflow in coflows], bool))
@@ -73,12 +73,14 @@ def schedule(coflows: Sequence[live.LiveCoflow],
                        coflows, fifo_plus_share)
     remaining = fabric.base
     ends_s = _ends(fabric, chosen, order, flow_rates, remaining)
+    names = [port.host for port in ports]
     return live.Schedule(now_s, tuple(
         live.CoflowSchedule(
             coflow_id=coflows[c].coflow_id, rank=rank,
             remaining_cct_s=float(alone_s[c]),
             predicted_end_s=now_s + float(ends_s[c]),
-            flow_rates=_flow_rates(used[c], flow_rates, fabric, c),
+            flow_rates=_flow_rates(names, pairs[c], flow_rates[
+                fabric.flow_ptr[c]:fabric.flow_ptr[c + 1]]),
             starving=bool(lifted[c]))
         for rank, c in enumerate(order)))
 
@@ -101,8 +103,11 @@ def _index(ports: Sequence[live.Port]) -> dict[str, int]:
 
 def _lay_out(coflows: Sequence[live.LiveCoflow], index: dict[str, int],
              ports: Sequence[live.Port]
-             ) -> tuple[fabric_model.Fabric, list[list[tuple[str, str]]]]:
-    """Arrays, and per coflow its host pairs in the arrays' order."""
+             ) -> tuple[fabric_model.Fabric, list[np.ndarray]]:
+    """Arrays, and per coflow its host pairs in the arrays' order.
+
+    A pair is one number, source * len(ports) + destination.
+    """
     seen: set[str] = set()
     demands = []
     pairs = []
@@ -112,44 +117,46 @@ def _lay_out(coflows: Sequence[live.LiveCoflow], index: dict[str, int],
                                     value=coflow.coflow_id,
                                     limit='each coflow once')
         seen.add(coflow.coflow_id)
-        demand, hosts = _demand(coflow, index)
-        demands.append(demand)
-        pairs.append(hosts)
+        used, bits = _pairs(coflow, index)
+        weight = max(1, coflow.n_flows) / max(1, len(used))
+        demands.append(fabric_model.Demand(
+            *np.divmod(used, max(1, len(index))), bits,
+            np.full(len(used), weight)))
+        pairs.append(used)
     cap = np.array([port.egress_bps for port in ports]
                    + [port.ingress_bps for port in ports], np.float64)
     return fabric_model.build(cap, demands), pairs
 
 
-def _demand(coflow: live.LiveCoflow, index: dict[str, int]
-            ) -> tuple[fabric_model.Demand, list[tuple[str, str]]]:
-    total: dict[tuple[str, str], float] = {}
-    for flow in coflow.flows:
-        for host in (flow.src_host, flow.dst_host):
-            if host not in index:
-                raise exception.Invalid(
-                    field=f'host of coflow {coflow.coflow_id}', value=host,
-                    limit='one of the ports')
-        if not (math.isfinite(flow.remaining_bytes)
-                and flow.remaining_bytes >= 0):
-            raise exception.Invalid(
-                field=f'remaining_bytes of coflow {coflow.coflow_id}',
-                value=flow.remaining_bytes,
-                limit='a finite number of bytes, at least 0')
-        if (flow.src_host != flow.dst_host
-                and flow.remaining_bytes >= NOTHING_BYTES):
-            pair = (flow.src_host, flow.dst_host)
-            total[pair] = total.get(pair, 0.0) + flow.remaining_bytes
+def _pairs(coflow: live.LiveCoflow, index: dict[str, int]
+           ) -> tuple[np.ndarray, np.ndarray]:
+    """Host pairs of a coflow, ascending, and the bits left of each."""
     if not (math.isfinite(coflow.weight) and coflow.weight > 0):
         raise exception.Invalid(field=f'weight of coflow {coflow.coflow_id}',
                                 value=coflow.weight,
                                 limit='a finite number above 0')
-    hosts = sorted(total, key=lambda pair: (index[pair[0]], index[pair[1]]))
-    weight = max(1, coflow.n_flows) / max(1, len(hosts))
-    return fabric_model.Demand(
-        np.array([index[src] for src, _ in hosts], np.int64),
-        np.array([index[dst] for _, dst in hosts], np.int64),
-        np.array([total[pair] for pair in hosts]) * units.BITS_PER_BYTE,
-        np.full(len(hosts), weight)), hosts
+    total: dict[int, float] = {}
+    n_hosts = len(index)
+    for flow in coflow.flows:
+        src, dst = index.get(flow.src_host), index.get(flow.dst_host)
+        if src is None or dst is None:
+            raise exception.Invalid(
+                field=f'host of coflow {coflow.coflow_id}',
+                value=flow.src_host if src is None else flow.dst_host,
+                limit='one of the ports')
+        size_bytes = flow.remaining_bytes
+        if not 0 <= size_bytes < math.inf:
+            raise exception.Invalid(
+                field=f'remaining_bytes of coflow {coflow.coflow_id}',
+                value=size_bytes,
+                limit='a finite number of bytes, at least 0')
+        if src != dst and size_bytes >= NOTHING_BYTES:
+            pair = src * n_hosts + dst
+            total[pair] = total.get(pair, 0.0) + size_bytes
+    pairs = np.fromiter(total, np.int64, len(total))
+    sizes_bytes = np.fromiter(total.values(), np.float64, len(total))
+    order = np.argsort(pairs)
+    return pairs[order], sizes_bytes[order] * units.BITS_PER_BYTE
 
 
 def _owes(coflow: live.LiveCoflow, policing_beta: float,
@@ -232,9 +239,8 @@ def _ends(fabric: fabric_model.Fabric, policy: policies.Policy,
     return ends_s
 
 
-def _flow_rates(pairs: list[tuple[str, str]], rate_bps: np.ndarray,
-                fabric: fabric_model.Fabric, c: int
-                ) -> tuple[live.FlowRate, ...]:
-    values = rate_bps[fabric.flow_ptr[c]:fabric.flow_ptr[c + 1]].tolist()
-    return tuple(live.FlowRate(src, dst, rate)
-                 for (src, dst), rate in zip(pairs, values))
+def _flow_rates(names: Sequence[str], pairs: np.ndarray,
+                rate_bps: np.ndarray) -> tuple[live.FlowRate, ...]:
+    src, dst = np.divmod(pairs, max(1, len(names)))
+    return tuple(live.FlowRate(names[s], names[d], rate) for s, d, rate
+                 in zip(src.tolist(), dst.tolist(), rate_bps.tolist()))
