@@ -151,8 +151,8 @@ def greedy(context: outcome.Context) -> outcome.Outcome:
             for trial in range(14)]
     for seed, trial in context.track(jobs, 'greedy against optimal'):
         rng = np.random.default_rng([seed, trial, 9])
-        hosts = machines(rng, 4)
-        group = application(rng, 'x', int(rng.integers(4, 7)))
+        hosts = machines(rng, 5)
+        group = application(rng, 'x', int(rng.integers(5, 8)))
         best_s = _optimum_s(hosts, group)
         if best_s is None:
             continue
@@ -176,7 +176,7 @@ def greedy(context: outcome.Context) -> outcome.Outcome:
                            outcome.Series('Choreo greedy', (), tuple(
                                min(10.0, value) for value in ratios)),
                            outcome.Series('virtco', (), tuple(virtco)))),),
-        (f'{len(ratios)} applications of 4 to 6 tasks on 4 machines that fit '
+        (f'{len(ratios)} applications of 5 to 7 tasks on 5 machines that fit '
          'at all; the optimum by trying every placement. Ratios above 10 '
          'are drawn as 10.',))
 
