@@ -78,7 +78,10 @@ class Pool:
         self._of_class = np.zeros(64, dtype=np.int64)
         self._cut_bytes = np.zeros((64, 2))
         self._size = 0
-        self._known: set[tuple[int, bytes]] = set()
+        #: Set -> the classes it was added to.
+        self._known: dict[bytes, np.ndarray] = {}
+        self._terminals = np.flatnonzero([k.is_terminal
+                                          for k in self.classes])
         self._free = np.array([k.free for k in self.classes])
         self._banned = ~np.array([k.allowed for k in self.classes])
         self._kernel = _kernel(inst, self._dense)
@@ -113,33 +116,32 @@ class Pool:
         if classes is not None:
             holds &= classes
         cut_bytes = np.tile(self._cut(members), (len(self.classes), 1))
-        for c in np.flatnonzero(holds).tolist():
-            if self.classes[c].is_terminal:
-                cut_bytes[c] = self._cut(members | self.classes[c].pinned)
+        for c in self._terminals[holds[self._terminals]]:
+            cut_bytes[c] = self._cut(members | self.classes[c].pinned)
         holds &= (cut_bytes * limits <= 1 + CHOSEN).all(axis=1)
-        key = members.tobytes()
-        before = self._size
-        for c in np.flatnonzero(holds).tolist():
-            if (c, key) not in self._known:
-                self._known.add((c, key))
-                self._append(members, c, cut_bytes[c])
-        return self._size - before
+        known = self._known.setdefault(members.tobytes(),
+                                       np.zeros(len(holds), dtype=bool))
+        new = np.flatnonzero(holds & ~known)
+        known[new] = True
+        self._append(members, new, cut_bytes[new])
+        return len(new)
 
     def add_placement(self, assign: np.ndarray, limits: np.ndarray) -> None:
         """Add every host's set of a placement, wherever it would do."""
         for host in np.unique(assign[self._movable]):
             self.add((assign == host) & self._movable, limits)
 
-    def _append(self, members: np.ndarray, c: int,
+    def _append(self, members: np.ndarray, classes: np.ndarray,
                 cut_bytes: np.ndarray) -> None:
-        if self._size == len(self._of_class):
+        end = self._size + len(classes)
+        while end > len(self._of_class):
             self._members = np.concatenate([self._members] * 2)
             self._of_class = np.concatenate([self._of_class] * 2)
             self._cut_bytes = np.concatenate([self._cut_bytes] * 2)
-        self._members[self._size] = members
-        self._of_class[self._size] = c
-        self._cut_bytes[self._size] = cut_bytes
-        self._size += 1
+        self._members[self._size:end] = members
+        self._of_class[self._size:end] = classes
+        self._cut_bytes[self._size:end] = cut_bytes
+        self._size = end
 
     def _cut(self, inside: np.ndarray) -> np.ndarray:
         """Bytes that leave and enter a set."""

@@ -56,6 +56,8 @@ CARVE_BETWEEN = (0.25, 0.6)
 PARTITION_WORK = 20e6
 WORK_PER_S = 9e6
 MAX_CELLS = 1e6
+#: Placements whose sets it starts with.
+SEEDS = 4
 #: Proven ratios at which no more moves are made, and at which proofs go on
 #: before any are made.
 CLOSE = 1e-3
@@ -253,7 +255,8 @@ class Search:
         """Prove that nothing is better, or find it, by set partition."""
         assert self.best is not None
         upper_s = self.best.value.cct_s
-        if not 0 < upper_s < np.inf or self._is_too_large():
+        if not 0 < upper_s < np.inf or self._is_too_large() or (
+                not self._in_time()):
             return
         if self.partition is None:
             self.partition = partition.Partition(
@@ -261,7 +264,8 @@ class Search:
             for members in self.sets:
                 self.partition.pool.add(
                     members, self.partition.within_s(upper_s))
-        for *_key, assign in self.pool:
+        self.pool.sort(key=lambda row: row[:3])
+        for *_key, assign in self.pool[:SEEDS]:
             self.partition.pool.add_placement(
                 assign, self.partition.within_s(upper_s))
 

@@ -77,10 +77,10 @@ def _check_vector(field: str, values: tuple[float, ...], length: int,
         raise exception.Invalid(field=field, value=len(values),
                                 limit=f'{length} entries')
     for value in values:
-        if math.isnan(value) or (least is not None and value < least):
+        if not math.isfinite(value) or (least is not None and value < least):
             raise exception.Invalid(
-                field=field, value=value,
-                limit='a number' if least is None else f'at least {least}')
+                field=field, value=value, limit='a finite number' + (
+                    '' if least is None else f', at least {least:g}'))
 
 
 def _check_rate(field: str, rate_bps: float) -> None:
