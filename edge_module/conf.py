@@ -112,8 +112,7 @@ management socket of every bridge.
 """),
     cfg.StrOpt('bpf_dir', default='/sys/fs/bpf/virtco', help="""
 Directory on a BPF file system where ``classifier = bpf`` pins its map and its
-program, so that they are found again by the next start. It must belong to one
-edge module alone.
+program, so that they are found again by the next start.
 """),
     cfg.StrOpt('state_dir', default='/var/lib/virtco', help="""
 Directory of the last policy and the counters, which outlive a restart. It

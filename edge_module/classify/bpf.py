@@ -17,8 +17,8 @@ after none does any more, an entry is replaced whole, and what is new or
 changed is set before what is stale goes. A packet finds its class of before
 or its class of after, never none.
 
-Map and program are pinned, so that the next start finds them, with their
-counters, by name.
+Map and program are pinned, under the number of the network namespace, so that
+the next start finds them, with their counters, by name.
 """
 
 from collections.abc import Iterator
@@ -46,16 +46,25 @@ def _program() -> bytes:
 
 
 class BpfClassifier(base.Classifier):
-    """See the module. ``replace`` works from what it last knew or read."""
+    """See the module. ``replace`` works from what it last knew or read.
+
+    :param bpf_dir: a directory on a BPF file system.
+    """
 
     name = 'bpf'
 
-    def __init__(self, kernel: protocol.Kernel, directory: str):
+    def __init__(self, kernel: protocol.Kernel, bpf_dir: str):
         self.kernel = kernel
-        self.directory = directory
+        self.bpf_dir = bpf_dir
         self.known: dict[bytes, int] | None = None  # packed key: minor
         self.hooks: dict[int, clsact.Hook] = {}
         self.program_id = 0
+
+    @property
+    def directory(self) -> str:
+        """Where the pins are; edge modules of other namespaces have others."""
+        namespace = os.stat('/proc/thread-self/ns/net').st_ino
+        return os.path.join(self.bpf_dir, f'net-{namespace}')
 
     def replace(self, table: base.Table) -> int:
         ifindexes = dict(table.hooks)

@@ -35,6 +35,7 @@ _INSTRUCTION = struct.Struct('=BBhi')
 _MAP_OPTIONS = struct.Struct('=QIIIIII')
 _INFO = struct.Struct('=II')
 _BATCH = 4096
+_STAYS = (errno.ENOENT, errno.ENOTEMPTY, errno.EBUSY)  # the last: a mount
 
 
 @functools.cache
@@ -96,7 +97,7 @@ def bpf_open(directory: str, program: bytes, key_bytes: int,
         program_fd = fds.pinned(directory, _pin_of(program))
         if program_fd is not None and fds.pinned(directory, _MAP) is not None:
             return _id_of(program_fd)
-        pins.mkdir(mode=0o700, exist_ok=True)
+        pins.mkdir(mode=0o700, parents=True, exist_ok=True)
         _unpin(directory)
         options = _MAP_OPTIONS.pack(_MAP_OPTIONS.size, 0, 0, 0, 0, 0,
                                     _NO_PREALLOC)
@@ -222,13 +223,12 @@ def _unpin(directory: str) -> bool:
 
 
 def bpf_remove(directory: str) -> bool:
-    """Unpin everything and remove the directory; False without any."""
+    """Unpin everything and remove what is empty then; False without any."""
     found = _unpin(directory)
-    try:
-        os.rmdir(directory)
-    except FileNotFoundError:
-        return found
-    except OSError as error:
-        if error.errno != errno.ENOTEMPTY:
-            raise
+    for path in (directory, os.path.dirname(directory)):
+        try:
+            os.rmdir(path)
+        except OSError as error:
+            if error.errno not in _STAYS:
+                raise
     return found

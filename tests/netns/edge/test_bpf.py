@@ -11,6 +11,8 @@
 # under the License.
 """What only the BPF backend can get wrong: pins, ports, and whose they are."""
 
+import shutil
+
 import pytest
 
 from edge_module.classify import bpf as classify_bpf
@@ -75,9 +77,9 @@ def test_restart_finds_program_entries_and_counters(site, edge_of):
     assert not again.call('drift')
 
 
-def test_pins_that_somebody_removed_are_made_again(site, edge_of, bpf_dir):
+def test_pins_that_somebody_removed_are_made_again(site, bpf_dir):
     bed, edge, a, b = site
-    kernel.bpf_remove(str(bpf_dir))
+    shutil.rmtree(bpf_dir)
     assert edge.call('drift')
     edge.call('forget')
     edge.set_policy(_policy(a, b))
@@ -153,6 +155,16 @@ def test_filters_and_qdiscs_of_others_stay(pair):
     assert 'pref 7' in _filters(bed, free, 'egress')
 
 
+def test_cleanup_leaves_edge_modules_of_other_namespaces_alone(site,
+                                                               edge_of):
+    bed, edge, a, b = site
+    other = edge_of(bed, 'h2')
+    other.set_ports()
+    other.set_policy(_policy(b, a))
+    assert 'bpf classification' in other.call('cleanup')
+    assert not edge.call('drift') and len(edge.counted()) == 1
+
+
 def test_cleanup_leaves_no_trace(site, bpf_dir):
     bed, edge, a, b = site
     assert bpf_dir.exists()
@@ -198,7 +210,7 @@ def test_kernel_refusal_says_why(pair, tmp_path):
     """A directory on another file system cannot hold pins."""
     bed, edge = pair
     a, b = bed.add_vm('h1'), bed.add_vm('h2')
-    edge.enforcer.classifier.directory = str(tmp_path / 'pins')
+    edge.enforcer.classifier.bpf_dir = str(tmp_path / 'pins')
     edge.set_ports()
     with pytest.raises(exception.KernelRefused, match='bpf_dir'):
         edge.set_policy(_policy(a, b))
