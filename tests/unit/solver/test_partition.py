@@ -163,7 +163,6 @@ def test_pricing_is_the_same_interpreted(monkeypatch):
                                           ('recomm-5g', 'medium')])
 def test_40_vms_on_unlike_hosts_are_proven(app, density):
     """Where VMs compete for hosts one host's bound is not enough."""
-    planner.warm_up()
     item = generator.paper18(random.Random(7), app, density, 'partial')
     plan = planner.plan(reference.to_problem(item), objective=ISOLATED,
                         budget_s=20, certify=True)

@@ -39,11 +39,6 @@ EXACT_FAMILIES = ('cex', 'fig1', 'degenerate', 'pipe', 'rack', 'small',
 Objective = snapshot.Objective
 
 
-@pytest.fixture(scope='module', autouse=True)
-def warm():
-    planner.warm_up()
-
-
 def judge(item, budget_s):
     row = benchmark.measure(item, 'virtco', 0, budget_s)
     assert row['valid'], row

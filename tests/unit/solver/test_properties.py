@@ -28,11 +28,6 @@ FEW = hypothesis.settings(
     suppress_health_check=list(hypothesis.HealthCheck))
 
 
-@pytest.fixture(scope='module', autouse=True)
-def warm():
-    planner.warm_up()
-
-
 def close(a, b):
     return a == b or math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-12)
 
