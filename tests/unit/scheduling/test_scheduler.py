@@ -131,6 +131,19 @@ def test_flows_of_a_madd_coflow_end_together():
     assert rates == pytest.approx({('a', 'b'): 2 / 3, ('a', 'c'): 1 / 3})
 
 
+@hypothesis.settings(deadline=None, max_examples=40)
+@hypothesis.given(st.lists(st.floats(1.0, 1e9), min_size=2, max_size=4))
+def test_destinations_have_weights_of_their_bytes(sizes):
+    """VirtCO Cor. 1, w = p / s, where a sender is the bottleneck."""
+    head = coflow('head', *(('a', dst, bits)
+                            for dst, bits in zip(HOSTS[1:], sizes)))
+    behind = coflow('behind', *(('a', dst, 1e12) for dst in HOSTS[1:]))
+    rates = rates_of(scheduling.schedule(
+        [behind, head], unit_ports(), now_s=0).coflows[0])
+    for dst, bits in zip(HOSTS[1:], sizes):
+        assert rates['a', dst] == pytest.approx(bits / sum(sizes))
+
+
 def test_figure_1_order_and_prediction():
     answer = scheduling.schedule(FIG1, unit_ports(), now_s=100.0)
     assert [item.coflow_id for item in answer.coflows] == ['C2', 'C1']

@@ -110,7 +110,7 @@ def case1(context: outcome.Context) -> outcome.Outcome:
         'virtco-case1', 'Single CCT (VirtCO test case 1)',
         ('application', *(f'{_label(s)} s' for s in FEW), 'vs Baseline %',
          'paper %', 'vs min-cut TA %', 'paper (TA) %'), tuple(rows),
-        (_panel('Single CCT', 'application', names, found, FEW),),
+        (_panel('Single CCT', 'application', names, found, FEW, log_y=True),),
         ('Each application alone; background VMs leave 1.5 times the slots '
          'that it needs, spread over the hosts at random: on an empty '
          'datacentre the small ones fit into a host, and t is 0.',
