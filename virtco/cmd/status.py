@@ -30,8 +30,8 @@ class Checks(upgradecheck.UpgradeCommands):
         self._conf = conf
 
     def _database(self) -> upgradecheck.Result:
-        database = db_session.Database.from_conf(self._conf)
         try:
+            database = db_session.Database.from_conf(self._conf)
             found = migration.current(database)
         except exception.DatabaseUnavailable as error:
             return upgradecheck.Result(upgradecheck.Code.FAILURE, str(error))
@@ -61,10 +61,19 @@ class Checks(upgradecheck.UpgradeCommands):
             f'[api] auth_strategy = noauth on {api.host}: whoever reaches '
             'it is an operator.')
 
+    def _comparison(self) -> upgradecheck.Result:
+        if self._conf.nova.auth_type:
+            return upgradecheck.Result(upgradecheck.Code.SUCCESS)
+        return upgradecheck.Result(
+            upgradecheck.Code.WARNING,
+            '[nova] auth_type is not set: a server whose deletion is not '
+            'notified keeps its bandwidth.')
+
     _upgrade_checks = (
         ('Database schema', _database),
         ('Time to plan', _deadlines),
         ('Authentication', _authentication),
+        ('Comparison with Nova', _comparison),
     )
 
 

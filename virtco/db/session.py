@@ -55,7 +55,8 @@ class Database:
         self.is_sqlite = url.get_backend_name() == 'sqlite'
         self._file = _File(url.database if self.is_sqlite else None)
         if self.is_sqlite:
-            self.engine = _sqlite_engine(url, timeout_s)
+            with translated():  # its directory may be out of reach
+                self.engine = _sqlite_engine(url, timeout_s)
             sa.event.listen(self.engine, 'connect',
                             lambda *_args: self._file.remember())
         else:
