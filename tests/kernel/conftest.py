@@ -1,0 +1,46 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""The kernel tier runs in the virtual machine of tools/kernel_vm alone."""
+
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+from tests.kernel import site as sites
+
+_MODULES = ('openvswitch', 'vport_vxlan', 'vport_geneve', 'sch_htb')
+_HERE = pathlib.Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items):
+    """Everything is slower under emulation, and nothing is skipped in it."""
+    for item in items:
+        if _HERE not in item.path.parents:
+            continue
+        if not os.environ.get('VIRTCO_KERNEL_VM'):
+            item.add_marker(pytest.mark.skip(
+                reason='runs in a virtual machine: tox -e kernel'))
+
+
+@pytest.fixture(scope='session', autouse=True)
+def modules():
+    """What the kernel must have; without it the tier fails."""
+    subprocess.run(['modprobe', '-a', *_MODULES], check=True)
+
+
+@pytest.fixture(scope='module')
+def site(tmp_path_factory):
+    """Two hypervisors of one module's tests, both with Open vSwitch."""
+    with sites.Site(tmp_path_factory.mktemp('site')) as made:
+        yield made

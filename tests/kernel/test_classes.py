@@ -1,0 +1,58 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Coflows get their share by every way of classification, over every kind of
+network.
+"""
+
+import pytest
+
+from tests.kernel import site as sites
+from tests.netns.edge import bed as beds
+
+# Rates that no fair sharing would give.
+MEMBER_BPS = 0.75 * sites.LINK_BPS
+
+
+@pytest.fixture(scope='module', params=['nft', 'bpf', 'openflow'])
+def classified(request, site):
+    """The site, with an agent that classifies by this backend."""
+    site.start_edge(classifier=request.param)
+    return site
+
+
+@pytest.mark.parametrize('kind, ipv6', [
+    ('flat', False), ('flat', True), ('vlan', False), ('vxlan', False),
+    ('geneve', True)])
+def test_coflow_beside_noise(classified, kind, ipv6):
+    segment = classified.segment(kind)
+    minor, = classified.enforce(
+        [(segment.member, segment.sink, MEMBER_BPS, ipv6)])
+    before = classified.sent_bytes(minor), classified.sent_bytes(2)
+    flows = [beds.Flow(segment.member, segment.sink, ipv6=ipv6),
+             beds.Flow(segment.noise, segment.sink, ipv6=ipv6)]
+    member_bps, noise_bps = beds.measure(flows, 1.5, 2.5)
+    total_bps = member_bps + noise_bps
+    # Headers take 4 to 8 percent.
+    assert 0.8 * sites.LINK_BPS < total_bps < sites.LINK_BPS
+    assert member_bps / total_bps == pytest.approx(0.75, abs=0.05)
+    # Each was carried by its own class, not by the other's.
+    member_bytes = classified.sent_bytes(minor) - before[0]
+    noise_bytes = classified.sent_bytes(2) - before[1]
+    assert member_bytes >= flows[0].samples[-1][1]
+    assert noise_bytes >= flows[1].samples[-1][1]
+    assert noise_bytes < member_bytes
+
+
+def test_kernel_agrees_with_the_policy(classified):
+    """The agent finds nothing to put right in what Open vSwitch shows."""
+    done = classified.edge.once('--check')
+    assert not done.returncode, done.stdout

@@ -1,0 +1,146 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""What ovs-vswitchd does to the uplink, and what the agent does about it."""
+
+import pytest
+
+from tests.kernel import site as sites
+from tests.netns.edge import bed as beds
+
+MEMBER_BPS = 0.4 * sites.LINK_BPS
+NOOP = 'linux-noop'
+
+
+@pytest.fixture
+def transfer(site):
+    """Makes transfers of the flat network's coflow, and ends them."""
+    made = []
+
+    def make():
+        segment = site.segment('flat')
+        made.append(beds.Flow(segment.member, segment.sink).start())
+        return made[-1]
+
+    yield make
+    for flow in made:
+        flow.close()
+
+
+def _enforce(site, **options):
+    """Start an agent that gives the flat network's coflow its rate."""
+    segment = site.segment('flat')
+    site.start_edge(**options)
+    minor, = site.enforce(
+        [(segment.member, segment.sink, MEMBER_BPS, False)])
+    return minor
+
+
+def _rate_bps(flow, for_s=2.0):
+    """Payload rate from now on."""
+    now_s = flow.now_s()
+    beds.wait_for(lambda: flow.now_s() > now_s + for_s, 2 * for_s, 'time')
+    return flow.rate_bps(now_s, now_s + for_s)
+
+
+def _wait_shaped(flow):
+    """Wait until the transfer runs at its rate, less the headers."""
+    beds.wait_for(lambda: _rate_bps(flow) == pytest.approx(
+        0.955 * MEMBER_BPS, rel=0.08), sites.PATIENCE_S, 'the rate')
+
+
+def _qos_type(site):
+    """Type of Open vSwitch's QoS at the uplink; None without one."""
+    row = site.switch.vsctl('get', 'port', 'uplink0', 'qos')
+    return None if row == '[]' else site.switch.vsctl('get', 'qos', row,
+                                                      'type')
+
+
+def test_noop_keeps_the_tree_under_a_transfer(site, transfer):
+    minor = _enforce(site, classifier='nft')
+    flow = transfer()
+    beds.wait_for(lambda: flow.received_at(flow.now_s()) > 5e5, 20, 'a start')
+    site.edge.stop()  # what holds must hold without its help
+    assert _qos_type(site) == NOOP
+    before, start_s = site.uplink(), flow.now_s()
+    site.restart_vswitchd()
+    rate_bps = flow.rate_bps(start_s, flow.now_s())
+    # Over the restart the flow may pause; it never takes more than it has.
+    assert 0 < rate_bps < 1.05 * MEMBER_BPS
+    _wait_shaped(flow)
+    after = site.uplink()
+    assert after.tree == before.tree
+    moved = {key: after.stats[key].sent_bytes - before.stats[key].sent_bytes
+             for key in (minor, 2)}
+    # The counters went on, so these are the same classes, and the transfer
+    # stayed in its own.
+    assert moved[minor] > 2e6 * MEMBER_BPS / 8e6
+    assert 0 <= moved[2] < 0.02 * moved[minor]
+
+
+@pytest.mark.parametrize('classifier', ['nft', 'bpf', 'openflow'])
+def test_agent_keeps_the_transfer_classified(site, transfer, classifier):
+    """A new vswitchd forgets flows, and takes filters off its ports."""
+    minor = _enforce(site, classifier=classifier, audit_interval_s=1)
+    flow = transfer()
+    site.restart_vswitchd()
+    beds.wait_for(lambda: not site.edge.once('--check',
+                                             check=False).returncode,
+                  sites.PATIENCE_S, 'agreement')
+    before = site.uplink()
+    _wait_shaped(flow)
+    after = site.uplink()
+    assert (after.stats[minor].sent_bytes - before.stats[minor].sent_bytes
+            > 10 * (after.stats[2].sent_bytes - before.stats[2].sent_bytes))
+
+
+def test_agent_restores_what_vswitchd_took(site, transfer):
+    minor = _enforce(site, classifier='nft', audit_interval_s=1)
+    flow = transfer()
+    _wait_shaped(flow)
+    site.edge.stop()
+    site.switch.vsctl('clear', 'port', 'uplink0', 'qos')
+    site.restart_vswitchd()
+    beds.wait_for(lambda: not site.uplink().present, sites.PATIENCE_S,
+                  'the loss of our qdisc')
+    assert _rate_bps(flow) > 2 * MEMBER_BPS
+    site.edge.start()
+    beds.wait_for(lambda: minor in site.uplink().tree, sites.PATIENCE_S,
+                  'the tree')
+    _wait_shaped(flow)
+    # Also while it runs.
+    site.switch.vsctl('clear', 'port', 'uplink0', 'qos')
+    site.restart_vswitchd()
+    beds.wait_for(lambda: _qos_type(site) == NOOP
+                  and minor in site.uplink().tree, sites.PATIENCE_S,
+                  'the tree again')
+    _wait_shaped(flow)
+
+
+def test_qos_that_neutron_sets_is_reported(site):
+    minor = _enforce(site, classifier='nft', audit_interval_s=1)
+    site.switch.vsctl(
+        'set', 'port', 'uplink0', 'qos=@q', '--', '--id=@q', 'create', 'qos',
+        'type=linux-htb', 'other-config:max-rate=10000000')
+    report = site.controller.wait_report(
+        lambda report: report['health'] == 'error', sites.PATIENCE_S)
+    assert 'linux-htb' in report['error']
+    # Theirs stands, and ours does not come back.
+    beds.wait_for(lambda: site.uplink().foreign, sites.PATIENCE_S,
+                  "Open vSwitch's qdisc")
+    reports = len(site.controller.reports)
+    beds.wait_for(lambda: len(site.controller.reports) > reports + 6,
+                  sites.PATIENCE_S, 'a few audits')
+    assert site.uplink().foreign and _qos_type(site) == 'linux-htb'
+    site.switch.vsctl('clear', 'port', 'uplink0', 'qos')
+    site.controller.wait_report(lambda report: report['health'] == 'ok',
+                                sites.PATIENCE_S)
+    assert minor in site.uplink().tree and _qos_type(site) == NOOP
