@@ -1,0 +1,100 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The simulator's targets; doc/source/reference/evaluation.rst has more."""
+
+import pathlib
+
+import numpy as np
+import pytest
+
+from virtco.sim import cloud
+from virtco.sim import figures
+from virtco.sim.figures import outcome
+from virtco.sim.figures import virtco
+from virtco.sim import groups
+from virtco.sim import replay
+from virtco.sim import schemes
+from virtco.sim import traces
+from virtco.sim import workloads
+
+FACEBOOK = (pathlib.Path(__file__).parents[4]
+            / 'shared/traces/FB2010-1Hr-150-0.txt')
+SEEDS = range(3)
+
+pytestmark = pytest.mark.evaluation
+
+
+@pytest.mark.skipif(not FACEBOOK.exists(), reason=f'{FACEBOOK} is not here')
+@pytest.mark.parametrize('policy, mean_s, median_s, p95_s', [
+    ('mrtf', 22.2, 0.184, 40.0), ('sebf', 27.27, 0.184, 37.53)])
+def test_facebook_trace(policy, mean_s, median_s, p95_s):
+    found = replay.replay(traces.read(FACEBOOK), 1e9,
+                          replay.config_of(policy))
+    answer = replay.summary(found.cct_s)
+    assert answer['mean_s'] == pytest.approx(mean_s, rel=0.02)
+    assert answer['median_s'] == pytest.approx(median_s, rel=0.02)
+    assert answer['p95_s'] == pytest.approx(p95_s, rel=0.02)
+    assert found.alone_s.mean() == pytest.approx(14.72, rel=0.01)
+
+
+def average_cct_s(scheme, shape, background):
+    return float(np.mean([cloud.simulate(
+        virtco.datacentre(seed, background),
+        groups.of_apps(workloads.table2(seed=seed, shape=shape)),
+        schemes.get(scheme), seed=seed).mean_cct_s for seed in SEEDS]))
+
+
+def test_virtco_case2():
+    """Against each opponent, over all workloads."""
+    saved = {scheme: [] for scheme in ('sebf-ta', 'sebf-ta-greedy',
+                                       'baseline')}
+    for shape in workloads.SHAPES:
+        for background in (False, True):
+            ours_s = average_cct_s('virtco', shape, background)
+            for scheme, values in saved.items():
+                values.append(outcome.reduction(
+                    ours_s, average_cct_s(scheme, shape, background)))
+    assert np.mean(saved['sebf-ta']) >= 15
+    assert min(saved['sebf-ta']) > 0
+    assert min(saved['sebf-ta-greedy']) >= 36.5
+    assert min(saved['baseline']) >= 79.1
+
+
+def test_choreos_greedy_is_behind_the_optimum():
+    found = figures.FIGURES['choreo-greedy'](outcome.Context(seeds=2))
+    greedy, virtco_row = found.rows
+    assert 0 < greedy[1] < 30
+    assert virtco_row[3] == 100.0
+
+
+def mean(cell):
+    return float(cell.split()[0])
+
+
+def test_no_lie_pays():
+    found = figures.FIGURES['liars'](outcome.Context(seeds=4))
+    his = {float(row[0]): mean(row[1]) for row in found.rows}
+    assert his.pop(1.0) == 1.0
+    assert min(his.values()) > 1.0
+    assert all(mean(row[3]) < 1.02 for row in found.rows)
+
+
+def test_wrong_hints_cost_less_than_none():
+    found = figures.FIGURES['wrong-hints'](outcome.Context(seeds=3))
+    cost = {row[0]: [mean(cell) for cell in row[1:]] for row in found.rows}
+    fair = cost['none: fair sharing'][0]
+    assert cost['50 % wrong'][1] < fair
+    assert cost['50 % wrong'][2] < 1.1
+    assert max(cost['5 s late']) < 1.15
+    assert max(cost['half of them missing']) < fair
+    assert max(cost['all missing']) < 1.1 * fair
