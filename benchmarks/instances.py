@@ -29,6 +29,10 @@ dc
     zipf, groups, a2a and shuffle, lognormal sizes.
 small
     3-8 VMs on 3-5 hosts, some with a pinned VM, racks or pipes.
+mixed
+    24 VMs on 12 hosts of 1-8 slots: gather, broadcast, ring in both
+    directions, stages of a pipeline; *plain*, *fat* (one host of 16 slots
+    and four times the rate), *pins* (a third of the VMs is placed).
 """
 
 import argparse
@@ -50,6 +54,7 @@ TABLE_2 = {
     'recomm-5g': (40, 33.37 * GB, 12.4 * GB),
 }
 PATTERNS = ('ring', 'star', 'sparse', 'zipf', 'groups', 'a2a', 'shuffle')
+MIXED = ('gather', 'broadcast', 'two-way-ring', 'stages')
 _STEPS = (0.2, 0.4, 0.6, 0.8, 1.0)
 
 
@@ -100,6 +105,17 @@ def pattern_flows(rng: random.Random, pattern: str, n: int
         group = [rng.randrange(max(2, n // 14)) for _ in range(n)]
         pairs = {(a, b) for a in range(n) for b in range(n)
                  if a != b and group[a] == group[b] and rng.random() < .4}
+    elif pattern in ('gather', 'broadcast'):
+        roots = rng.sample(range(n), 2)
+        pairs = {(j, root) for root in roots for j in range(n) if j != root}
+        if pattern == 'broadcast':
+            pairs = {(b, a) for a, b in pairs}
+    elif pattern == 'two-way-ring':
+        pairs = {(j, (j + step) % n) for j in range(n) for step in (1, -1)}
+    elif pattern == 'stages':
+        stage = n // 4
+        pairs = {(a, b) for a in range(n) for b in range(n)
+                 if a // stage + 1 == b // stage}
     elif pattern == 'shuffle':
         pairs = {(a, b) for a in range(n // 2) for b in range(n // 2, n)}
     else:
@@ -186,6 +202,24 @@ def small(rng: random.Random, number: int) -> dict[str, Any]:
     return result
 
 
+def mixed(rng: random.Random, pattern: str, kind: str) -> dict[str, Any]:
+    n = 24
+    sizes = _sizes(rng, n)
+    hosts = _hosts(rng, 12, (1, 8), _STEPS)
+    if kind == 'fat':
+        hosts[0].update(slots=16, egress=4 * GBIT, ingress=4 * GBIT)
+    while sum(h['slots'] for h in hosts) < sum(sizes) + 6:
+        rng.choice(hosts)['slots'] += 1
+    result = _instance(f'mixed-{pattern}-{kind}', 'mixed', hosts, sizes,
+                       pattern_flows(rng, pattern, n))
+    left = {host['id']: host['slots'] for host in hosts}
+    for vm in result['vms'][::3] if kind == 'pins' else ():
+        host = max(left, key=lambda name: left[name])
+        left[host] -= vm['size']
+        vm['pinned'] = host
+    return result
+
+
 def generate(count: int, seed: int) -> list[dict[str, Any]]:
     """``count`` draws of every family's every kind."""
     result: list[dict[str, Any]] = []
@@ -202,6 +236,8 @@ def generate(count: int, seed: int) -> list[dict[str, Any]]:
                     drawn.append(datacentre(rng, n_hosts, n_vms, pattern,
                                             kind))
         drawn += [small(rng, i) for i in range(28)]
+        drawn += [mixed(rng, pattern, kind) for pattern in MIXED
+                  for kind in ('plain', 'fat', 'pins')]
         for item in drawn:
             item['name'] += f'-s{seed}.{draw}'
         result += drawn
