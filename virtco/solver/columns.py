@@ -25,6 +25,7 @@ import numpy as np
 
 from virtco.solver import bounds
 from virtco.solver import candidates
+from virtco.solver import compiled
 from virtco.solver import instance as instances
 from virtco.solver import pricing
 from virtco.solver import relaxation
@@ -37,8 +38,8 @@ CHOSEN = 2 * LENIENCY
 SUM_ROUNDING = 1e-14
 #: Work of one pricing beside its tree, in tree nodes.
 WORK_OF_CALL = 5
-#: Looks at a node in one pricing, about 0.05 s.
-MOST_WORK = 1_500_000
+#: Looks at a node in one pricing, about 0.1 s compiled or not.
+MOST_WORK = 1_500_000 if compiled.COMPILED else 15_000
 
 
 @dataclasses.dataclass(frozen=True)
