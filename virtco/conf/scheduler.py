@@ -71,6 +71,11 @@ A coflow that has sent at least this share of its bytes and then nothing for
 Time without progress, in seconds, after which a coflow counts as idle: busy
 ones are served before it, until its counters move again.
 """),
+    cfg.FloatOpt('policing_tolerance', default=0.5, min=0, max=100, help="""
+A coflow that is unfinished though it has sent more than its hint by this
+fraction is served behind those that keep to theirs. One that has sent every
+flow's bytes is done in any case, and what it sends then is in no class.
+"""),
     cfg.FloatOpt('default_share', default=0.02, min=0.001, max=0.9, help="""
 Share of each uplink guaranteed to everything that is not a coflow.
 """),

@@ -29,7 +29,8 @@ class CoflowProgress:
     left (that is how MADD serves them).
 
     :ivar sizes_bytes: array of shape (n_flows,).
-    :ivar sent_bytes: array of shape (n_flows,).
+    :ivar sent_bytes: array of shape (n_flows,), of what the hint names.
+    :ivar excess_bytes: sent beyond it.
     """
 
     def __init__(self, sizes_bytes: Sequence[float],
@@ -39,6 +40,10 @@ class CoflowProgress:
         known = min(len(sent_bytes), len(sizes_bytes))
         self.sent_bytes[:known] = sent_bytes[:known]
         self.excess_bytes = 0.0
+
+    @property
+    def all_bytes(self) -> float:
+        return float(self.sent_bytes.sum()) + self.excess_bytes
 
     def remaining_bytes(self) -> np.ndarray:
         """What each flow has left, array of shape (n_flows,)."""

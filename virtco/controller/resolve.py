@@ -257,7 +257,8 @@ class Resolver:
         return scheduling.schedule(
             coflows, ports, policy=self._settings['order'], now_s=now_s,
             theta_s=self._conf.theta_s or math.inf,
-            fifo_plus_share=self._conf.fifo_plus_share)
+            fifo_plus_share=self._conf.fifo_plus_share,
+            policing_beta=max(self._conf.policing_tolerance, self._beta()))
 
     def _beta(self) -> float:
         if self._conf.beta >= 0:
@@ -278,7 +279,7 @@ def _live_coflow(tracked: inflight.Tracked,
                     if src in known and dst in known),
         arrival_s=tracked.arrival_s or 0.0,
         served_s=tracked.moved_s or tracked.arrival_s or 0.0,
-        sent_bytes=float(tracked.progress.sent_bytes.sum()),
+        sent_bytes=tracked.progress.all_bytes,
         claimed_bytes=tracked.model.size_bytes,
         project_id=tracked.project_id,
         priority_class=tracked.priority_class, weight=tracked.weight,

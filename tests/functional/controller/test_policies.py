@@ -137,6 +137,23 @@ def test_the_shorter_coflow_goes_first_and_the_next_follows(tenant):
     assert after['big']['minor'] == found['big']['minor']
 
 
+def test_a_coflow_that_claims_too_little_falls_behind(tenant):
+    matrices = ('[{"name": "liar", "tm": [[0, "1MB"], ["1MB", 0]],'
+                ' "dst_port": 5001},'
+                ' {"name": "honest", "tm": %s, "dst_port": 5002}]'
+                % (PAIR % '100MB'))
+    hosts = tenant.launch(2, matrix=matrices, hosts=APART)
+    sender = tenant.edges(hosts)[hosts[0]]
+    found = settled(lambda: len(classes(sender)) == 2 and classes(sender))
+    assert found['liar']['prio'] < found['honest']['prio']
+    sender.count(found['liar']['coflow_id'], 30e6)
+    sender.count(found['honest']['coflow_id'], 0.1e6)
+    sender.report()
+    after = settled(lambda: classes(sender)['honest']['prio']
+                    < classes(sender)['liar']['prio'] and classes(sender))
+    assert after['honest']['rate_bps'] > 20 * after['liar']['rate_bps']
+
+
 def test_a_coflow_that_is_idle_lets_the_busy_one_pass(tenant):
     sender, found = two_over_one_pair(tenant)
     sender.count(found['big']['coflow_id'], 1e6)
