@@ -90,7 +90,7 @@ class TreeSettings:
     min_quantum_bytes: int = 64 * 1024
     max_quantum_bytes: int = 1024 * 1024
     floor_bps: int = 8000
-    super_packet_s: float = 0.01
+    super_packet_s: float = 0.1
     frame_bytes: int | None = None
 
 

@@ -169,9 +169,10 @@ def test_leaves_are_sized_in_time(ceil_bps, limit_bytes):
 def test_super_packets_are_cut_where_they_take_long():
     settings = tcplan.TreeSettings(frame_bytes=1564)
     tree = tcplan.build_tree(policy(
-        [coflow(0x10, 50e6, (0.99, 0.01), ceil_bps=50e6)]), LINK_BPS,
-        settings)
+        [coflow(0x10, 5e6, (1,), ceil_bps=5e6),
+         coflow(0x20, 6e6, (1,), ceil_bps=6e6)]), LINK_BPS, settings)
     assert tree[0x11].packet_bytes == 1564
+    assert tree[0x21].packet_bytes == tcplan.WHOLE_BYTES
     assert tree[2].packet_bytes == tcplan.WHOLE_BYTES
     assert tree[0x10].packet_bytes is None
     for leaf in tcplan.build_tree(policy([coflow(0x10, 1e4)]), 1e6).values():
