@@ -166,9 +166,9 @@ def undominated(inst: instances.Instance, hose: np.ndarray) -> list[int]:
     if not len(plain):
         return sorted(pinned)
     kinds, first = np.unique(rows[plain], axis=0, return_index=True)
-    best = [i for i in range(len(kinds))
-            if not any(j != i and (kinds[j] >= kinds[i]).all()
-                       for j in range(len(kinds)))]
+    # Kinds differ, so that only the kind itself is at least it and equal.
+    best = [i for i, kind in enumerate(kinds)
+            if np.count_nonzero((kinds >= kind).all(axis=1)) == 1]
     return sorted(pinned) + [int(plain[first[i]]) for i in best]
 
 

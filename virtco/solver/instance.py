@@ -324,16 +324,17 @@ def _rack_ids(problem: snapshot.PlacementProblem) -> np.ndarray:
 
 def _arcs(problem: snapshot.PlacementProblem, node_of_vm: np.ndarray
           ) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray], ...]:
-    result = []
+    """(source, destination, bytes) per coflow; one entry per node pair."""
+    n, result = int(node_of_vm.max(initial=0)) + 1, []
     for coflow in problem.coflows:
-        merged: dict[tuple[int, int], float] = {}
-        for flow in coflow.flows:
-            key = int(node_of_vm[flow.src]), int(node_of_vm[flow.dst])
-            if key[0] != key[1] and flow.size_bytes > 0:
-                merged[key] = merged.get(key, 0.0) + flow.size_bytes
-        keys = np.array(sorted(merged), dtype=np.int64).reshape(-1, 2)
-        sizes = np.array([merged[key] for key in sorted(merged)])
-        result.append((keys[:, 0].copy(), keys[:, 1].copy(), sizes))
+        flows = [(flow.src, flow.dst) for flow in coflow.flows]
+        src, dst = node_of_vm[np.array(flows, np.int64).reshape(-1, 2).T]
+        sizes = np.array([flow.size_bytes for flow in coflow.flows], float)
+        keep = (src != dst) & (sizes > 0)
+        keys, entry = np.unique(src[keep] * n + dst[keep],
+                                return_inverse=True)
+        result.append((keys // n, keys % n,
+                       np.bincount(entry, sizes[keep], len(keys))))
     return tuple(result)
 
 

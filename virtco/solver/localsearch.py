@@ -254,18 +254,22 @@ def _merge_levels(level: np.ndarray, base: np.ndarray, floor: np.ndarray
 
 def _adjacency(inst: instances.Instance) -> tuple[np.ndarray, ...]:
     """CSR rows of (neighbour, coflow, bytes out, bytes in) per node."""
-    entries: dict[tuple[int, int, int], list[float]] = {}
+    n, n_coflows = inst.n_nodes, max(1, len(inst.arcs))
+    keys, rows, sizes = [], [], []
     for c, (src, dst, size_bytes) in enumerate(inst.arcs):
-        for a, b, size in zip(src.tolist(), dst.tolist(),
-                              size_bytes.tolist(), strict=True):
-            entries.setdefault((a, b, c), [0.0, 0.0])[0] += size
-            entries.setdefault((b, a, c), [0.0, 0.0])[1] += size
-    keys = np.array(sorted(entries), dtype=np.int64).reshape(-1, 3)
-    sizes = np.array([entries[key] for key in sorted(entries)])
-    sizes = sizes.reshape(-1, 2)
-    start = np.searchsorted(keys[:, 0], np.arange(inst.n_nodes + 1))
-    return (start.astype(np.int64), keys[:, 1].copy(), keys[:, 2].copy(),
-            sizes[:, 0].copy(), sizes[:, 1].copy())
+        keys += [(src * n + dst) * n_coflows + c,
+                 (dst * n + src) * n_coflows + c]
+        rows += [np.zeros(len(src), np.int64), np.ones(len(src), np.int64)]
+        sizes += [size_bytes, size_bytes]
+    found, entry = np.unique(np.concatenate([np.zeros(0, np.int64), *keys]),
+                             return_inverse=True)
+    both = np.zeros((2, len(found)))
+    np.add.at(both, (np.concatenate([np.zeros(0, np.int64), *rows]), entry),
+              np.concatenate([np.zeros(0), *sizes]))
+    pair, coflow = np.divmod(found, n_coflows)
+    start = np.searchsorted(pair, np.arange(n + 1) * n)
+    return (start.astype(np.int64), pair % max(1, n), coflow, both[0],
+            both[1])
 
 
 def _state(g: kernel.Graph, assign: np.ndarray, free: np.ndarray,

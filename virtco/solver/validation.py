@@ -51,13 +51,15 @@ def check(problem: snapshot.PlacementProblem) -> None:
 
 def _check_traffic(problem: snapshot.PlacementProblem) -> None:
     for coflow in problem.coflows:
+        known, limit = range(len(problem.vms)), len(problem.vms)
         for flow in coflow.flows:
-            for vm in (flow.src, flow.dst):
-                if not 0 <= vm < len(problem.vms):
-                    raise exception.Invalid(
-                        field=f'{coflow.name}.flows', value=vm,
-                        limit=f'VM indices below {len(problem.vms)}')
-            _check_bytes(f'{coflow.name}.size_bytes', flow.size_bytes)
+            if not (flow.src in known and flow.dst in known):
+                raise exception.Invalid(
+                    field=f'{coflow.name}.flows',
+                    value=flow.dst if flow.src in known else flow.src,
+                    limit=f'VM indices below {limit}')
+            if not 0 <= flow.size_bytes < math.inf:
+                _check_bytes(f'{coflow.name}.size_bytes', flow.size_bytes)
     for active in problem.active:
         for _host, size_bytes in active.out_bytes + active.in_bytes:
             _check_bytes(f'{active.coflow_id}.bytes', size_bytes)
