@@ -91,9 +91,16 @@ def test_the_end_of_a_coflow_is_news_within_50_ms(tenant):
         for one in edges.values():
             one.report()
         policy = settled(lambda: with_flows(edge))
-        woken = []
-        thread = threading.Thread(target=lambda: woken.append(
-            (edge.policy(20, policy['generation']), time.monotonic())))
+        ended = []
+
+        def wait_for_the_end(policy=policy, edge=edge, ended=ended):
+            # Other news may come before: the other edge's routes, say.
+            deadline = time.monotonic() + 15
+            while policy['classes'] and time.monotonic() < deadline:
+                policy = edge.policy(15, policy['generation'])
+            ended.append((policy['classes'], time.monotonic()))
+
+        thread = threading.Thread(target=wait_for_the_end)
         thread.start()
         time.sleep(0.1)
         edge.count(tenant.coflow(name)['id'], 10.5e6)
@@ -101,10 +108,11 @@ def test_the_end_of_a_coflow_is_news_within_50_ms(tenant):
         edge.policy()
         asked = time.monotonic()
         edge.report()
-        thread.join(20)
-        assert woken[0][0]['classes'] == []
+        thread.join(35)
+        ((left, ended_at),) = ended
+        assert left == []
         answers.append(asked - started)
-        reactions.append(woken[0][1] - asked)
+        reactions.append(ended_at - asked)
     # The report, its answer and the policy's are three.
     late_s = statistics.median(reactions) - 3 * statistics.median(answers)
     assert late_s < 0.05, (reactions, answers)
