@@ -61,11 +61,15 @@ class HostState:
     def link(self) -> dict[str, Any]:
         return self.report.get('link') or {}
 
-    def to_stored(self) -> tuple[str, str]:
-        """Report and minors as they are kept in the database."""
-        kept = dict(self.report, coflows=[], pairs=[],
-                    counters=self.counters.to_dict())
-        return json.dumps(kept), json.dumps(dataclasses.asdict(self.minors))
+    def to_stored(self) -> dict[str, Any]:
+        """Columns as they are kept in the database; JSON still as objects,
+        so that nobody waits for its encoding.
+        """
+        return {'host': self.host, 'first_seen': self.first_seen,
+                'last_report': self.last_report,
+                'report': dict(self.report, coflows=[], pairs=[],
+                               counters=self.counters.to_dict()),
+                'minors': dataclasses.asdict(self.minors)}
 
     def load(self, stored: models.Host) -> None:
         self.first_seen = stored.first_seen

@@ -24,8 +24,6 @@ from virtco.controller import progress
 from virtco.db import models
 from virtco.model import coflow as coflow_model
 
-LIVE_STATES = (models.CoflowState.PLANNED, models.CoflowState.ACTIVE)
-
 
 @dataclasses.dataclass
 class Row:

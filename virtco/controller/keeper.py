@@ -19,12 +19,11 @@ from typing import Any
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
-from sqlalchemy import orm
 
-from virtco.controller import hoststate
 from virtco.controller import inflight
 from virtco.controller import transitions
 from virtco.db import models
+from virtco.db import records
 from virtco import exception
 
 if TYPE_CHECKING:
@@ -98,14 +97,20 @@ class Keeper:
                        if tracked.is_dirty]
             for tracked in state.coflows.values():
                 tracked.is_dirty = False
-            stored = [_host_values(state.hosts[name])
+            stored = [state.hosts[name].to_stored()
                       for name in hosts | leases.keys()
                       if name in state.hosts]
         if not (coflows or stored):
             return
+        for values in stored:
+            values |= {'report': json.dumps(values['report']),
+                       'minors': json.dumps(values['minors']),
+                       'generation_lease': leases.get(values['host'], 0)}
         try:
+            # In one go: the counters, and what is counted by them.
             self._controller.database.retried(
-                lambda session: _save(session, coflows, stored, leases))
+                lambda session: records.save_progress(session, coflows,
+                                                      stored))
         except Exception:
             with self._lock:
                 self._hosts |= hosts
@@ -162,29 +167,3 @@ def _coflow_values(tracked: inflight.Tracked) -> dict[str, Any]:
             'progress': json.dumps(sent_bytes.round().tolist()),
             'sent_bytes': float(sent_bytes.sum()),
             'arrival': tracked.arrival_s, 'ended_at': tracked.ended_s}
-
-
-def _host_values(host: hoststate.HostState) -> dict[str, Any]:
-    report, minors = host.to_stored()
-    return {'host': host.host, 'first_seen': host.first_seen,
-            'last_report': host.last_report, 'report': report,
-            'minors': minors}
-
-
-def _save(session: orm.Session, coflows: list[dict[str, Any]],
-          hosts: list[dict[str, Any]], leases: dict[str, int]) -> None:
-    for values in coflows:
-        # What was declared done or retired meanwhile stays so.
-        session.execute(sa.update(models.Coflow).where(
-            models.Coflow.id == values['id'],
-            models.Coflow.state.in_(inflight.LIVE_STATES)).values(
-                {k: v for k, v in values.items() if k != 'id'}))
-    for values in hosts:
-        row = session.get(models.Host, values['host'])
-        if row is None:
-            row = models.Host(host=values['host'], generation_lease=0)
-            session.add(row)
-        for name, value in values.items():
-            setattr(row, name, value)
-        row.generation_lease = max(row.generation_lease,
-                                   leases.get(values['host'], 0))

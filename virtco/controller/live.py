@@ -96,7 +96,7 @@ class LiveState:
                 tracked = known.get(stored.id) or inflight.load(stored)
                 tracked.priority_class = stored.priority_class
                 tracked.weight = stored.weight
-                if tracked.state in inflight.LIVE_STATES:
+                if tracked.state in models.LIVE_STATES:
                     self.coflows[stored.id] = tracked
 
     def load_hosts(self, hosts: Iterable[models.Host]) -> None:

@@ -86,7 +86,7 @@ class HostCounters:
         self.values: dict[str, float] = dict(stored.get('values', {}))
 
     def to_dict(self) -> dict[str, Any]:
-        return {'epoch': self.epoch, 'values': self.values}
+        return {'epoch': self.epoch, 'values': dict(self.values)}
 
     def _step(self, key: str, value: float) -> float:
         last = self.values.get(key, 0.0)

@@ -34,6 +34,10 @@ class CoflowState(enum.StrEnum):
     RETIRED = 'retired'
 
 
+#: In these a coflow waits for its VMs or sends.
+LIVE_STATES = (CoflowState.PLANNED, CoflowState.ACTIVE)
+
+
 class MemberState(enum.StrEnum):
     """PLANNED: a row with a host but no VM yet. RESERVED: its VM was given
     the host. RUNNING: Nova built it. VACANT: a row without either.

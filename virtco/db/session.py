@@ -32,6 +32,8 @@ import tenacity
 from virtco import exception
 
 T = TypeVar('T')
+#: How long a write waits for its turn when no VM's boot waits for it.
+PATIENCE_S = 5.0
 
 
 def default_connection(conf: cfg.ConfigOpts) -> str:
@@ -95,18 +97,23 @@ class Database:
             session.expunge_all()
 
     @contextlib.contextmanager
-    def writer(self) -> Iterator[orm.Session]:
-        """A session that commits at the end, or leaves nothing behind."""
+    def writer(self, patience_s: float = 0.0) -> Iterator[orm.Session]:
+        """A session that commits at the end, or leaves nothing behind.
+
+        :param patience_s: to wait for other writers of this process, if
+            longer than ``timeout_s``.
+        """
         self._file.check()
-        with translated(), self._turn(), self._writers.begin() as session:
+        with (translated(), self._turn(max(patience_s, self.timeout_s)),
+              self._writers.begin() as session):
             yield session
 
     @contextlib.contextmanager
-    def _turn(self) -> Iterator[None]:
+    def _turn(self, limit_s: float) -> Iterator[None]:
         if not self.is_sqlite:
             yield
             return
-        if not self._sqlite_turn.acquire(timeout=self.timeout_s):
+        if not self._sqlite_turn.acquire(timeout=limit_s):
             raise exception.DatabaseUnavailable(why='it is busy')
         try:
             yield
@@ -115,12 +122,16 @@ class Database:
 
     def retried(self, work: Callable[[orm.Session], T],
                 attempts: int = 4) -> T:
-        """Run ``work`` in a writer, again when someone else was faster."""
+        """Run ``work`` in a writer, again when someone else was faster.
+
+        With patience: a notification that is refused would have to come
+        again, while a placement has an answer without the database.
+        """
         for attempt in tenacity.Retrying(
                 retry=tenacity.retry_if_exception_type(exception.Conflict),
                 stop=tenacity.stop_after_attempt(attempts),
                 wait=tenacity.wait_random(0, 0.02), reraise=True):
-            with attempt, self.writer() as session:
+            with attempt, self.writer(PATIENCE_S) as session:
                 return work(session)
         raise AssertionError('unreachable')
 

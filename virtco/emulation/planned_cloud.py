@@ -22,6 +22,8 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 import uuid
 
+import tenacity
+
 from virtco.client import v1
 from virtco.emulation import nova_client
 from virtco import exception
@@ -30,6 +32,7 @@ _PROJECT = '6f70656e737461636b20342065766572'
 _SLOT_MEMORY_MB = 512
 _DISK_GB = 1.0
 _HOST_DISK_GB = 1000.0
+_NOTIFY_LIMIT_S = 60.0
 
 
 class PlannedCloud:
@@ -66,7 +69,7 @@ class PlannedCloud:
             servers.append(nova_client.Server(
                 made, f'{name}-{row}', 'ACTIVE', row, chosen))
         for server in servers:
-            self._controller.notify('instance.create.end', {
+            self._notify('instance.create.end', {
                 'uuid': server.uuid, 'host': server.host})
         return servers
 
@@ -79,8 +82,17 @@ class PlannedCloud:
         for server in servers:
             assert server.host is not None
             self._free[server.host] += self._slots.pop(server.uuid)
-            self._controller.notify('instance.delete.end',
-                                    {'uuid': server.uuid})
+            self._notify('instance.delete.end', {'uuid': server.uuid})
+
+    @tenacity.retry(
+        retry=tenacity.retry_if_exception_type((
+            exception.ControllerUnavailable, exception.DatabaseUnavailable)),
+        stop=tenacity.stop_after_delay(_NOTIFY_LIMIT_S),
+        wait=tenacity.wait_fixed(1), reraise=True)
+    def _notify(self, event_type: str, payload: dict[str, str | None]
+                ) -> None:
+        """Until it is taken, as Nova's message queue does."""
+        self._controller.notify(event_type, payload)
 
     def _ask(self, made: str, name: str, row: int, n_vms: int,
              hints: dict[str, str], n_slots: int, reservation: str) -> str:
