@@ -53,8 +53,9 @@ def save_progress(session: orm.Session, coflows: list[dict[str, Any]],
     :param coflows: columns per coflow; ``id`` says which.
     :param hosts: columns per host; ``host`` says which.
     """
-    _update_many(session, models.Coflow.__table__, 'id', coflows,
-                 models.Coflow.state.in_(models.LIVE_STATES))
+    # IN takes a list, which many rows at once do not allow.
+    _update_many(session, models.Coflow.__table__, 'id', coflows, sa.or_(
+        *(models.Coflow.state == state for state in models.LIVE_STATES)))
     known = {host: lease for host, lease in session.execute(
         sa.select(models.Host.host, models.Host.generation_lease))}
     _update_many(session, models.Host.__table__, 'host', [

@@ -179,6 +179,7 @@ def test_counted_within_the_headers_is_done_when_quiet(tenant):
     """95 % by the counters and then silence: its headers were smaller."""
     hosts, edges = one_pair(tenant)
     sender = edges[hosts[0]]
+    settled(lambda: with_flows(sender))
     coflow_id = tenant.coflow()['id']
     sender.count(coflow_id, 9.5e6 * WIRE)
     sender.report()
@@ -189,6 +190,7 @@ def test_counted_within_the_headers_is_done_when_quiet(tenant):
 def test_a_backlog_keeps_a_coflow_alive(tenant):
     hosts, edges = one_pair(tenant)
     sender = edges[hosts[0]]
+    settled(lambda: with_flows(sender))
     coflow_id = tenant.coflow()['id']
     sender.count(coflow_id, 10.5e6)
     sender.backlogs[coflow_id] = 30000
