@@ -31,6 +31,7 @@ from edge_module import enforcer as edge_enforcer
 from edge_module.ports import base as ports_base
 from edge_module.probe import service as probe_service
 from edge_module import state
+from edge_module import watch
 from virtco import exception
 from virtco.table import edge_policy
 
@@ -74,6 +75,7 @@ class Agent:
         self._stop = threading.Event()
         self._report_now = threading.Event()
         self.probe: probe_service.ProbeService | None = None
+        self._qdiscs = watch.QdiscWatch()
         self._watcher = ports_base.PortWatcher(port_source, self._on_ports)
         self._threads = [
             threading.Thread(target=self._pull, name='policy', daemon=True),
@@ -101,9 +103,15 @@ class Agent:
                  self.enforcer.classifier.name,
                  self.conf.edge.controller_url)
         kernel = self.enforcer.uplink.kernel
-        while kernel.alive() and not self._stop.wait(_TICK_S):
-            self._tick(time.monotonic())
+        while kernel.alive() and not self._stop.is_set():
+            # What was lost is put right at once; what goes on being lost,
+            # such as port after port by Open vSwitch's restart, in turns.
+            if not self._tick(time.monotonic()):
+                self._qdiscs.wait(_TICK_S)
+            else:
+                self._stop.wait(_TICK_S)
         self.stop()
+        self._qdiscs.close()
         self._watcher.stop()
         if self.probe is not None:
             self.probe.stop()
@@ -263,14 +271,16 @@ class Agent:
                                 time.monotonic() + self._retry_after_s)
         self._report_now.set()
 
-    def _tick(self, now_s: float) -> None:
+    def _tick(self, now_s: float) -> bool:
+        """Do what is due; whether something had been lost."""
         policy = self.enforcer.policy
         if (policy is not None and not self.enforcer.fair
                 and now_s - self._renewed_s > policy.ttl_s):
             LOG.warning('No controller for %.0f s: coflows share the link '
                         'equally from now on', policy.ttl_s)
             self._apply(policy, fair=True)
-        if now_s >= self._audit_due_s or self._was_lost():
+        was_lost = self.enforcer.was_lost(self._qdiscs.lost())
+        if was_lost or now_s >= self._audit_due_s:
             self._audit(now_s)
         try:
             self.enforcer.collect(now_s)
@@ -280,10 +290,7 @@ class Agent:
             self._save_due_s = now_s + _SAVE_INTERVAL_S
             self._save_counters()
             self._save_policy()
-
-    def _was_lost(self) -> bool:
-        with self.enforcer.lock:
-            return not self._retry and self.enforcer.classifier.was_lost()
+        return was_lost
 
     def _audit(self, now_s: float) -> None:
         self._audit_due_s = now_s + self.conf.edge.audit_interval_s

@@ -18,6 +18,7 @@ next start reads the kernel and goes on from there.
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Set
 import dataclasses
 import threading
 
@@ -155,6 +156,17 @@ class Enforcer:
             except exception.VirtcoException as error:
                 LOG.warning('What %s may have left is not removed: %s',
                             other.name, error)
+
+    def was_lost(self, devices: Set[int] | None) -> bool:
+        """Whether somebody took away what this module relies on; cheap.
+
+        :param devices: indexes of those that have just lost a qdisc; None
+            when that is not known.
+        """
+        with self.lock:
+            return (devices is None or self.uplink.is_among(devices)
+                    or self.classifier.was_lost(devices)
+                    or self.guard.was_lost())
 
     def forget(self) -> None:
         """Trust nothing remembered: the next reconcile reads it all."""

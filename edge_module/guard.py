@@ -23,6 +23,9 @@ class Guard(Protocol):
         :raises virtco.exception.QdiscConflict: when it shapes the uplink.
         """
 
+    def was_lost(self) -> bool:
+        """Whether it is not as :meth:`ensure` last saw it; cheap."""
+
     def remove(self) -> bool:
         """Undo what :meth:`ensure` did; False when there was nothing."""
 
@@ -32,6 +35,9 @@ class NoGuard:
 
     def ensure(self) -> None:
         """Nothing to agree on."""
+
+    def was_lost(self) -> bool:
+        return False
 
     def remove(self) -> bool:
         return False

@@ -136,6 +136,13 @@ class OvsDb:
                 return port
         return None
 
+    def qos_type(self, dev: str) -> str | None:
+        """Type of the device's QoS; '' without one, None without a port."""
+        port = self._port_of(dev)
+        if port is None:
+            return None
+        return port.qos[0].type if port.qos else ''
+
     def ensure_noop(self, dev: str) -> None:
         """Make Open vSwitch leave the device's qdisc alone.
 
@@ -182,9 +189,23 @@ class OvsGuard:
     def __init__(self, database: OvsDb, dev: str):
         self.database = database
         self.dev = dev
+        self._seen: tuple[int, str | None] | None = None
 
     def ensure(self) -> None:
+        # Looked at before: what changes meanwhile shows as a difference.
+        changes = self.database.changes
+        found = self.database.qos_type(self.dev)
+        self._seen = changes, NOOP if found == '' else found
         self.database.ensure_noop(self.dev)
+
+    def was_lost(self) -> bool:
+        changes = self.database.changes
+        if self._seen is None or self._seen[0] == changes:
+            return False
+        if self.database.qos_type(self.dev) != self._seen[1]:
+            return True
+        self._seen = changes, self._seen[1]
+        return False
 
     def remove(self) -> bool:
         return self.database.remove_noop(self.dev)

@@ -14,6 +14,7 @@
 import abc
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Set
 import dataclasses
 import ipaddress
 import re
@@ -137,8 +138,11 @@ class Classifier(abc.ABC):
     def forget(self) -> None:
         """Read what is there before the next replace."""
 
-    def was_lost(self) -> bool:
-        """Whether something says that it is not there any more; cheap."""
+    def was_lost(self, devices: Set[int]) -> bool:
+        """Whether something says that it is not there any more; cheap.
+
+        :param devices: indexes of those that have just lost a qdisc.
+        """
         return False
 
     @abc.abstractmethod

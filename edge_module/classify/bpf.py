@@ -22,6 +22,7 @@ the next start finds them, with their counters, by name.
 """
 
 from collections.abc import Iterator
+from collections.abc import Set
 import errno
 import functools
 import itertools
@@ -183,6 +184,9 @@ class BpfClassifier(base.Classifier):
                      'delete the qdisc of the classifier', _GONE)
 
     # -- looking -----------------------------------------------------------
+
+    def was_lost(self, devices: Set[int]) -> bool:
+        return not devices.isdisjoint(self.hooks)
 
     def forget(self) -> None:
         self.known = None

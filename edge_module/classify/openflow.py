@@ -22,6 +22,7 @@ They carry a cookie of their own; no other flow is ever touched.
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Set
 import os
 import re
 import socket
@@ -144,7 +145,8 @@ class OpenflowClassifier(base.Classifier):
             flows, [port for port in ports if port.dev in places])
 
     def replace(self, table: base.Table) -> int:
-        seen = self._look()
+        # Also when it fails: whoever asked tries again by himself.
+        self._seen = self._look()
         wanted = wanted_flows(table, self.database.places())
         if self.known is None:
             self.known = {flow: minor for flow, minor, _ in self._read()}
@@ -152,7 +154,7 @@ class OpenflowClassifier(base.Classifier):
         changed = 0
         for bridge in sorted({flow.bridge for flow in (*have, *wanted)}):
             changed += self._change(bridge, have, wanted)
-        self.known, self._seen = wanted, seen
+        self.known = wanted
         return changed
 
     def _change(self, bridge: str, have: Mapping[Flow, int],
@@ -213,7 +215,7 @@ class OpenflowClassifier(base.Classifier):
                 started.append((bridge, 0, 0))
         return started, self.database.places()
 
-    def was_lost(self) -> bool:
+    def was_lost(self, devices: Set[int]) -> bool:
         return self._seen is not None and self._look() != self._seen
 
     def forget(self) -> None:

@@ -59,6 +59,12 @@ class Uplink:
             raise exception.NotFound(what='uplink device',
                                      id=self.dev) from error
 
+    def is_among(self, ifindexes: Container[int]) -> bool:
+        try:
+            return self._ifindex() in ifindexes
+        except exception.NotFound:
+            return False
+
     def frame_bytes(self) -> int:
         """The longest frame that the device sends.
 

@@ -133,11 +133,14 @@ def _classid(minor: int) -> int:
 
 
 def root_qdisc(ifindex: int, default_minor: int) -> Message:
-    """Put our HTB at the root of a device that has none."""
+    """Put our HTB at the root of a device that has none.
+
+    Without NLM_F_REPLACE the kernel refuses when somebody was faster.
+    """
     body = TCMSG.pack(0, ifindex, ROOT_HANDLE, TC_H_ROOT, 0)
     body += attr(KIND, b'htb\0') + attr(OPTIONS, attr(
         _HTB_INIT, _HTB_GLOB.pack(3, R2Q_MARK, default_minor, 0, 0)))
-    return RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, body
+    return RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, body
 
 
 def delete_root(ifindex: int) -> Message:

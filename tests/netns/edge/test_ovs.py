@@ -11,6 +11,8 @@
 # under the License.
 """The agent beside a real Open vSwitch (userspace datapath)."""
 
+import signal
+
 import pytest
 
 from tests.netns.edge import bed as beds
@@ -28,14 +30,22 @@ pytestmark = [
 
 
 @pytest.fixture
-def site(make_bed, tmp_path):
+def options(request):
+    """Of the agent; a test names the fixture that it wants."""
+    name = getattr(request, 'param', None)
+    return request.getfixturevalue(name) if name else {}
+
+
+@pytest.fixture
+def site(make_bed, tmp_path, options):
     """h1 switches by Open vSwitch, h2 by a bridge."""
     bed = make_bed(2)
     switch = switches.Switch(bed, 'h1', tmp_path / 'ovs')
     controller = controllers.Controller(bed.ns('h1'))
+    # What is put right is so by events, not by an audit.
     edge = process.EdgeProcess(
-        bed, 'h1', tmp_path, ports_backend='ovs',
-        ovsdb_connection=switch.address)
+        bed, 'h1', tmp_path, ports_backend='ovs', audit_interval_s=3600,
+        ovsdb_connection=switch.address, **options)
     try:
         switch.take_over()
         yield bed, switch, controller, edge
@@ -124,6 +134,134 @@ def test_qos_of_others_is_reported_not_fought(site):
     assert switch.vsctl('get', 'qos',
                         switch.vsctl('get', 'port', 'uplink0', 'qos'),
                         'type') == 'linux-noop'
+
+
+def _enforced(site, **columns):
+    """Start with a policy and without a conflict; the VM at h1.
+
+    :param columns: of the interface of its port.
+    """
+    bed, switch, controller, edge = site
+    a, b = bed.add_vm('h1'), bed.add_vm('h2')
+    switch.plug(a)
+    for column, value in columns.items():
+        switch.vsctl('set', 'interface', a.dev, f'{column}={value}')
+    controller.set_policy(policies.PolicyBuilder('h1', LINK_BPS).coflow(
+        'C1', 20e6, [(a, b, 1)]).build().to_dict())
+    edge.start()
+    controller.wait_report(lambda r: r['applied_generation'] == 1
+                           and r['ports'] and r['health'] == 'ok', 20)
+    return a
+
+
+def _qos_type(switch):
+    row = switch.vsctl('get', 'port', 'uplink0', 'qos')
+    return None if row == '[]' else switch.vsctl('get', 'qos', row, 'type')
+
+
+def _restart_vswitchd(switch):
+    switch.stop_vswitchd()
+    switch.start_vswitchd()
+    # Returns when it has configured everything.
+    switch.vsctl('set', 'open_vswitch', '.', 'other-config:test=restarted')
+
+
+def test_cleared_qos_is_made_again_at_once(site):
+    """Without it the next vswitchd would take the tree."""
+    bed, switch, controller, edge = site
+    _enforced(site)
+    switch.vsctl('clear', 'port', 'uplink0', 'qos')
+    beds.wait_for(lambda: _qos_type(switch) == 'linux-noop', 10, 'the row')
+    _restart_vswitchd(switch)
+    assert '1:11' in edge.tc()
+    assert edge.log().count('gets its HTB') == 1
+
+
+def test_tree_that_vswitchd_took_is_made_again_at_once(site):
+    bed, switch, controller, edge = site
+    _enforced(site)
+    edge.process.send_signal(signal.SIGSTOP)
+    try:
+        switch.vsctl('clear', 'port', 'uplink0', 'qos')
+        _restart_vswitchd(switch)
+        beds.wait_for(lambda: edge.tc() == '', 10, 'the loss of the tree')
+    finally:
+        edge.process.send_signal(signal.SIGCONT)
+    beds.wait_for(lambda: _qos_type(switch) == 'linux-noop'
+                  and '1:11' in edge.tc(), 10, 'row and tree')
+    beds.run('tc', 'qdisc', 'del', 'dev', 'uplink0', 'root',
+             netns=bed.ns('h1'))
+    beds.wait_for(lambda: '1:11' in edge.tc(), 10, 'the tree again')
+
+
+def test_qos_that_others_set_meanwhile_is_reported_at_once(site):
+    bed, switch, controller, edge = site
+    _enforced(site)
+    switch.vsctl('set', 'port', 'uplink0', 'qos=@q', '--', '--id=@q',
+                 'create', 'qos', 'type=linux-htb',
+                 'other-config:max-rate=20000000')
+    report = controller.wait_report(lambda r: r['health'] == 'error')
+    assert 'linux-htb' in report['error']
+    beds.wait_for(lambda: 'default 0x1' in _qdisc(bed), 10, "OVS's qdisc")
+    seen = len(controller.reports)
+    beds.wait_for(lambda: len(controller.reports) > seen + 10, 10, 'reports')
+    assert 'default 0x1' in _qdisc(bed) and _qos_type(switch) == 'linux-htb'
+    switch.vsctl('clear', 'port', 'uplink0', 'qos')
+    beds.wait_for(lambda: '1:11' in edge.tc(), 10, 'the tree')
+    assert _qos_type(switch) == 'linux-noop'
+    controller.wait_report(lambda r: r['health'] == 'ok')
+
+
+def _ingress(bed, dev):
+    return beds.run('tc', 'filter', 'show', 'dev', dev, 'ingress',
+                    netns=bed.ns('h1'))
+
+
+@pytest.fixture
+def bpf_options(bpf_dir):
+    return {'classifier': 'bpf', 'bpf_dir': bpf_dir}
+
+
+@pytest.fixture
+def receiver_options():
+    return {'protect_receiver': True}
+
+
+@pytest.mark.parametrize('options', ['bpf_options'], indirect=True)
+def test_filters_in_our_own_qdisc_outlive_a_restart_of_vswitchd(site):
+    bed, switch, controller, edge = site
+    vm = _enforced(site)
+    before = _ingress(bed, vm.dev)
+    assert 'virtco-qdisc' in before
+    edge.process.send_signal(signal.SIGSTOP)
+    try:
+        _restart_vswitchd(switch)
+        assert _ingress(bed, vm.dev) == before
+    finally:
+        edge.process.send_signal(signal.SIGCONT)
+
+
+@pytest.mark.parametrize('options, ours', [
+    ('bpf_options', 'virtco'), ('receiver_options', 'virtco-in')],
+    indirect=['options'])
+def test_filters_that_vswitchd_takes_come_back_at_once(site, ours):
+    """It takes the ingress qdisc, which it made itself for its policing."""
+    bed, switch, controller, edge = site
+    vm = _enforced(site, ingress_policing_rate=1_000_000)
+    dev = 'uplink0' if ours == 'virtco-in' else vm.dev
+    beds.wait_for(lambda: ours in _ingress(bed, dev), 10, 'our filter')
+    edge.process.send_signal(signal.SIGSTOP)
+    try:
+        _restart_vswitchd(switch)
+        beds.wait_for(lambda: ours not in _ingress(bed, dev), 10, 'its loss')
+    finally:
+        edge.process.send_signal(signal.SIGCONT)
+    beds.wait_for(lambda: ours in _ingress(bed, dev), 10, 'our filter again')
+    # Also while it runs; nothing else is made anew.
+    _restart_vswitchd(switch)
+    beds.wait_for(lambda: not edge.once('--check', check=False).returncode
+                  and ours in _ingress(bed, dev), 10, 'agreement')
+    assert edge.log().count('gets its HTB') == 1
 
 
 def test_database_that_is_away_is_waited_for(site):

@@ -20,6 +20,7 @@ from edge_module.privileged import kernel
 from edge_module.qdisc import htb
 from tests.netns.edge import bed as beds
 from tests.netns.edge import policies
+from virtco import exception
 
 LINK_BPS = 40e6
 
@@ -209,6 +210,25 @@ def test_ports_come_and_go_under_traffic(pair):
     edge.set_ports()
     rate, = beds.measure([beds.Flow(again, b)], 0.7, 1.5)
     assert rate == pytest.approx(10e6 * 1448 / 1514, rel=0.08)
+
+
+def test_root_that_somebody_set_first_is_not_replaced(pair):
+    """Between the look at the uplink and the module's own qdisc."""
+    bed, edge = pair
+
+    def step(reached):
+        if reached == 'root':
+            beds.run('tc', 'qdisc', 'add', 'dev', 'uplink0', 'root', 'tbf',
+                     'rate', '1gbit', 'burst', '100k', 'limit', '100k',
+                     netns=bed.ns('h1'))
+
+    edge.enforcer.step = step
+    with pytest.raises(exception.KernelRefused, match='File exists'):
+        edge.set_ports()
+    assert 'tbf' in beds.run('tc', 'qdisc', 'show', 'dev', 'uplink0',
+                             netns=bed.ns('h1'))
+    with pytest.raises(exception.QdiscConflict, match='tbf'):
+        edge.call('reconcile', time.monotonic())
 
 
 def test_readers_and_writers_share_the_enforcer(pair):
