@@ -33,8 +33,10 @@ class Kind(enum.StrEnum):
     DEFAULT = 'default'
     COFLOW = 'coflow'
     DESTINATION = 'destination'
+    PACKETS = 'packets'
     DROPS = 'drops'
     PAIR = 'pair'
+    PAIR_PACKETS = 'pair packets'
 
 
 class Name(NamedTuple):
@@ -109,7 +111,7 @@ class Counters:
         known = {str(minor) for minor in self._classes}
         for name in [name for name in self.totals if name.where not in known
                      and name.kind in (Kind.COFLOW, Kind.DESTINATION,
-                                       Kind.DROPS)]:
+                                       Kind.PACKETS, Kind.DROPS)]:
             del self.totals[name]
         for minor, seen in stats.items():
             if minor == tcplan.LINK_MINOR:
@@ -124,6 +126,8 @@ class Counters:
         if host is None:
             self._add(Name(Kind.COFLOW, coflow_id, '', where),
                       seen.sent_bytes)
+            self._add(Name(Kind.PACKETS, coflow_id, '', where),
+                      seen.sent_packets)
         else:
             self._add(Name(Kind.DESTINATION, coflow_id, host, where),
                       seen.sent_bytes)
@@ -142,9 +146,11 @@ class Counters:
             name = Name(Kind.PAIR, key.src_ip, key.dst_ip,
                         f'{key.dev}:{key.dst_port}')
             self._add(name, seen.sent_bytes)
-            live.add(name)
-        for name in [name for name in self.totals
-                     if name.kind is Kind.PAIR and name not in live]:
+            packets = name._replace(kind=Kind.PAIR_PACKETS)
+            self._add(packets, seen.sent_packets)
+            live |= {name, packets}
+        for name in [name for name in self.totals if name not in live
+                     and name.kind in (Kind.PAIR, Kind.PAIR_PACKETS)]:
             del self.totals[name]
 
     def value(self, kind: Kind) -> int:
@@ -156,14 +162,18 @@ class Counters:
         """The ``coflows`` of a report."""
         shown: dict[str, dict[str, Any]] = {}
         for name, total in self.totals.items():
-            if name.kind not in (Kind.COFLOW, Kind.DESTINATION, Kind.DROPS):
+            if name.kind not in (Kind.COFLOW, Kind.DESTINATION, Kind.PACKETS,
+                                 Kind.DROPS):
                 continue
             entry = shown.setdefault(name.subject, {
-                'coflow_id': name.subject, 'sent_bytes': 0, 'drops': 0,
+                'coflow_id': name.subject, 'sent_bytes': 0,
+                'sent_packets': 0, 'drops': 0,
                 'backlog_bytes': self.backlog_bytes.get(name.subject, 0),
                 'destinations': []})
             if name.kind is Kind.COFLOW:
                 entry['sent_bytes'] += total.value
+            elif name.kind is Kind.PACKETS:
+                entry['sent_packets'] += total.value
             elif name.kind is Kind.DROPS:
                 entry['drops'] += total.value
             else:
@@ -177,8 +187,11 @@ class Counters:
         for name, total in self.totals.items():
             if name.kind is Kind.PAIR:
                 dev, _, port = name.where.rpartition(':')
+                packets = self.totals.get(
+                    name._replace(kind=Kind.PAIR_PACKETS), Total())
                 shown.append({'dev': dev, 'src_ip': name.subject,
                               'dst_ip': name.target,
                               'dst_port': int(port) or None,
-                              'sent_bytes': total.value})
+                              'sent_bytes': total.value,
+                              'sent_packets': packets.value})
         return shown

@@ -62,6 +62,9 @@ class EdgeCollector(registry.Collector):
         sent = core.CounterMetricFamily(
             'virtco_edge_coflow_sent_bytes', 'Bytes of a coflow to a host.',
             labels=('coflow', 'destination'))
+        packets = core.CounterMetricFamily(
+            'virtco_edge_coflow_sent_packets', 'Packets of a coflow.',
+            labels=('coflow',))
         drops = core.CounterMetricFamily(
             'virtco_edge_coflow_drops', 'Packets of a coflow that its full '
             'queue dropped.', labels=('coflow',))
@@ -73,9 +76,10 @@ class EdgeCollector(registry.Collector):
             for child in entry['destinations']:
                 sent.add_metric((coflow_id, child['host']),
                                 child['sent_bytes'])
+            packets.add_metric((coflow_id,), entry['sent_packets'])
             drops.add_metric((coflow_id,), entry['drops'])
             backlog.add_metric((coflow_id,), entry['backlog_bytes'])
-        yield from (sent, drops, backlog, self._rates())
+        yield from (sent, packets, drops, backlog, self._rates())
 
     def _rates(self) -> core.Metric:
         rates = core.GaugeMetricFamily(

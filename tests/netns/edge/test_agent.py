@@ -75,6 +75,9 @@ def test_policy_is_enforced_and_reported(site):
     coflow, = report['coflows']
     assert coflow['destinations'][0]['host'] == 'h2'
     assert coflow['destinations'][0]['sent_bytes'] == coflow['sent_bytes']
+    # Segments at the uplink, super-packets at the VM's port.
+    assert coflow['sent_bytes'] / 1514 <= coflow['sent_packets'] < 1e5
+    assert 0 < report['pairs'][0]['sent_packets'] <= coflow['sent_packets']
     assert report['uplink_sent_bytes'] >= coflow['sent_bytes']
     assert report['link']['egress_bps'] == LINK_BPS
     assert report['health'] == 'ok' and report['error'] is None
@@ -325,6 +328,11 @@ def test_operator_sees_rates_and_metrics(make_bed, tmp_path):
         assert re.search(r'virtco_edge_coflow_sent_bytes_total\{coflow="C1",'
                          r'destination="h2"\} [0-9.e+]+', text)
         assert 'virtco_edge_controller_up 1.0' in text
+        # The transfer filled its queue until something was dropped.
+        for name in ('sent_packets', 'drops'):
+            assert re.search(rf'virtco_edge_coflow_{name}_total'
+                             r'\{coflow="C1"\} [1-9]', text), text
+        assert 'virtco_edge_coflow_backlog_bytes{coflow="C1"}' in text
         assert 'virtco_edge_coflow_rate_bps{coflow="C1",name="C1"} 2e+07' \
             in text
     finally:

@@ -22,7 +22,7 @@ from edge_module.qdisc import wire
 from tests.unit.edge import test_tcplan
 
 STATS = {1: wire.ClassStats(1000), 2: wire.ClassStats(100),
-         0x10: wire.ClassStats(900), 0x11: wire.ClassStats(600, 1, 7, 2),
+         0x10: wire.ClassStats(900, 2), 0x11: wire.ClassStats(600, 1, 7, 2),
          0x12: wire.ClassStats(300, 1, 3, 1)}
 
 
@@ -41,8 +41,8 @@ def test_one_reading():
     seen = _counters()
     seen.add_stats(STATS)
     entry, = seen.coflows()
-    assert (entry['coflow_id'], entry['sent_bytes'], entry['drops'],
-            entry['backlog_bytes']) == ('c16', 900, 3, 10)
+    assert (entry['coflow_id'], entry['sent_bytes'], entry['sent_packets'],
+            entry['drops'], entry['backlog_bytes']) == ('c16', 900, 2, 3, 10)
     assert _by_host(entry) == {'h2': 600, 'h3': 300}
     assert seen.value(counters.Kind.UPLINK) == 1000
     assert seen.value(counters.Kind.DEFAULT) == 100
@@ -95,10 +95,11 @@ def test_pairs_tell_port_and_device():
         classify.Key('tap1', '10.0.0.1', '10.0.0.2', 80):
             classify.Counted(5, 1),
         classify.Key('tap1', '10.0.0.1', '10.0.0.2'):
-            classify.Counted(7, 1)})
+            classify.Counted(7, 2)})
     pair = {'dev': 'tap1', 'src_ip': '10.0.0.1', 'dst_ip': '10.0.0.2'}
-    assert seen.pairs() == [pair | {'dst_port': 80, 'sent_bytes': 5},
-                            pair | {'dst_port': None, 'sent_bytes': 7}]
+    assert seen.pairs() == [
+        pair | {'dst_port': 80, 'sent_bytes': 5, 'sent_packets': 1},
+        pair | {'dst_port': None, 'sent_bytes': 7, 'sent_packets': 2}]
     seen.add_pairs({})
     assert seen.pairs() == []
 
