@@ -79,6 +79,8 @@ class Enforcer:
         self.ports: tuple[classify.VmPort, ...] | None = None
         self.lock = threading.RLock()
         self._leaving: dict[int, float] = {}
+        # Leaves that are held up, and the bytes after which they need not be.
+        self._draining: dict[int, int | None] = {}
 
     def desired_tree(self) -> tcplan.Tree:
         settings = dataclasses.replace(
@@ -122,19 +124,7 @@ class Enforcer:
         """
         with self.lock:
             self.guard.ensure()
-            snapshot = self._own_snapshot()
-            desired = self.desired_tree()
-            if self.policy is None:
-                desired |= snapshot.tree
-            update = tcplan.plan_update(snapshot.tree, desired)
-            tree = dict(snapshot.tree)
-            for name, classes in (('create', update.create),
-                                  ('lower', update.lower),
-                                  ('raise', update.raise_)):
-                if classes:
-                    self.step(name)
-                    self.uplink.set_classes(classes, tree)
-                    tree.update((item.minor, item) for item in classes)
+            update = self._shape()
             if self.policy is not None and self.ports is not None:
                 self.step('classify')
                 self.classifier.replace(self.desired_table())
@@ -145,6 +135,47 @@ class Enforcer:
             self._leaving = {minor: self._leaving.get(minor,
                                                       now_s + self.grace_s)
                              for minor in update.leave}
+
+    def _shape(self) -> tcplan.Update:
+        snapshot = self._own_snapshot()
+        desired = self._held_up(self.desired_tree(), snapshot)
+        if self.policy is None:
+            desired |= snapshot.tree
+        update = tcplan.plan_update(snapshot.tree, desired)
+        tree = dict(snapshot.tree)
+        for name, classes in (('create', update.create),
+                              ('lower', update.lower),
+                              ('raise', update.raise_)):
+            if classes:
+                self.step(name)
+                self.uplink.set_classes(classes, tree)
+                tree.update((item.minor, item) for item in classes)
+        return update
+
+    def _held_up(self, desired: tcplan.Tree, snapshot: htb.Snapshot
+                 ) -> tcplan.Tree:
+        """Let leaves that slow down first send what they queued whole.
+
+        At a trickle a super-packet would hold the class for seconds, also
+        when it rises again meanwhile. What comes after is cut already.
+        """
+        draining: dict[int, int | None] = {}
+        for minor, wanted in desired.items():
+            have, stats = snapshot.tree.get(minor), snapshot.stats.get(minor)
+            if (have is None or stats is None or wanted.packet_bytes is None
+                    or wanted.packet_bytes == tcplan.WHOLE_BYTES):
+                continue
+            if have.packet_bytes == tcplan.WHOLE_BYTES:
+                if stats.backlog_bytes:
+                    draining[minor] = None  # and more until the leaf cuts
+            elif minor in self._draining:
+                until = self._draining[minor]
+                if until is None:
+                    until = stats.sent_bytes + stats.backlog_bytes
+                if stats.sent_bytes < until:
+                    draining[minor] = until
+        self._draining = draining
+        return tcplan.hold_ceils(desired, draining, self.settings)
 
     def _retire(self) -> None:
         while self.retired:
@@ -174,8 +205,14 @@ class Enforcer:
             self.classifier.forget()
 
     def collect(self, now_s: float) -> None:
-        """Delete the classes whose time of grace is over."""
+        """Do what had to wait; call it a few times a second.
+
+        Classes whose time of grace is over are deleted, those that were held
+        up until their queue was sent get their rate.
+        """
         with self.lock:
+            if self._draining:
+                self._shape()
             if not any(now_s >= due for due in self._leaving.values()):
                 return
             tree = self._own_snapshot().tree

@@ -93,6 +93,12 @@ class TreeSettings:
     super_packet_s: float = 0.1
     frame_bytes: int | None = None
 
+    @property
+    def whole_bps(self) -> int:
+        """The least ceil at which a leaf passes super-packets whole."""
+        return math.ceil(SUPER_PACKET_BYTES * units.BITS_PER_BYTE
+                         / self.super_packet_s)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Update:
@@ -131,8 +137,7 @@ def leaf_limit_bytes(ceil_bps: float, settings: TreeSettings) -> int:
 
 def leaf_packet_bytes(ceil_bps: float, settings: TreeSettings) -> int:
     """The largest packet that a leaf passes whole."""
-    if settings.frame_bytes is None or units.transfer_time_s(
-            SUPER_PACKET_BYTES, ceil_bps) <= settings.super_packet_s:
+    if settings.frame_bytes is None or ceil_bps >= settings.whole_bps:
         return WHOLE_BYTES
     return settings.frame_bytes
 
@@ -220,6 +225,23 @@ def _coflow_classes(coflow: edge_policy.CoflowClass, link_bps: float,
                        coflow.prio, quantum,
                        leaf_limit_bytes(child_ceil, settings),
                        leaf_packet_bytes(child_ceil, settings))
+
+
+def hold_ceils(tree: Tree, minors: Iterable[int], settings: TreeSettings
+               ) -> Tree:
+    """The tree in which some leaves still may send super-packets whole.
+
+    They may borrow as much as that takes, and so may the classes above them;
+    nobody's guarantee changes.
+    """
+    held = dict(tree)
+    for minor in minors:
+        while minor in held and minor != LINK_MINOR:
+            held[minor] = dataclasses.replace(held[minor], ceil_bps=max(
+                held[minor].ceil_bps, min(held[LINK_MINOR].ceil_bps,
+                                          _whole(settings.whole_bps))))
+            minor = held[minor].parent
+    return held
 
 
 def guaranteed_bps(tree: Mapping[int, HtbClass]) -> int:

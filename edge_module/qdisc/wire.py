@@ -60,8 +60,10 @@ _TBF_OPT = struct.Struct('=12s12sIII')
 KIND, OPTIONS, _STATS2 = 1, 2, 7
 _HTB_PARMS, _HTB_INIT, _HTB_RATE64, _HTB_CEIL64 = 1, 2, 6, 7
 _TBF_PARMS, _TBF_RATE64, _TBF_BURST = 1, 4, 6
-# Bytes per second at which a packet takes no time that the kernel counts.
-_UNBOUND = 10 ** 13
+# Bytes per second at which even the longest super-packet takes no nanosecond.
+# Otherwise one that was queued whole would never fit into the burst of a leaf
+# that has begun to cut, and block it.
+_UNBOUND = 10 ** 15
 _STATS_BASIC, _STATS_QUEUE, _STATS_PKT64 = 1, 3, 8
 _LINKLAYER_ETHERNET = 1
 _NS_PER_TICK = 64

@@ -90,6 +90,19 @@ def test_idle_bandwidth_goes_to_the_first_in_rank(pair):
     assert rates[1] > 4e6 * GOODPUT
 
 
+def test_the_unmanaged_keep_their_share(pair):
+    """Coflows that want everything are given what is left of the link."""
+    bed, edge = pair
+    a, noise, b = bed.add_vm('h1'), bed.add_vm('h1'), bed.add_vm('h2')
+    edge.set_ports()
+    edge.set_policy(policies.PolicyBuilder(
+        'h1', LINK_BPS, default_bps=8e6).coflow(
+            'C1', LINK_BPS, [(a, b, 1)]).build())
+    rates = beds.measure([beds.Flow(a, b), beds.Flow(noise, b)])
+    assert sum(rates) == pytest.approx(LINK_BPS * GOODPUT, rel=0.06)
+    assert rates[1] == pytest.approx(8e6 * GOODPUT, rel=0.15)
+
+
 def test_traffic_inside_the_host_is_free(pair):
     bed, edge = pair
     a, b, away = bed.add_vm('h1'), bed.add_vm('h1'), bed.add_vm('h2')
@@ -134,4 +147,45 @@ def test_a_class_that_rises_sends_at_once(pair):
     took_s = time.monotonic() - risen_s
     flow.close()
     # A super-packet of 64 KB would have held it for 2.6 s.
+    assert took_s < 4 * 8e6 / 38e6, took_s
+
+
+def test_a_class_that_falls_and_rises_sends_at_once(pair):
+    """Super-packets that it has queued before it falls are not cut."""
+    bed, edge = pair
+    src, dst = bed.add_vm('h1'), bed.add_vm('h2')
+    edge.set_ports()
+
+    def allow(rate_bps):
+        edge.set_policy(policies.PolicyBuilder('h1', LINK_BPS).coflow(
+            'C1', rate_bps, [(src, dst, 1)], ceil_bps=rate_bps).build())
+
+    def ceil_bps():
+        return beds.in_netns(edge.netns, edge.enforcer.uplink.snapshot
+                             ).tree[0x11].ceil_bps
+
+    allow(38e6)
+    flow = beds.Flow(src, dst).start()
+    beds.wait_for(lambda: edge.stats()[0x11].backlog_bytes > 100_000, 10,
+                  'a queue')
+    allow(0.2e6)
+    fallen_s = time.monotonic()
+
+    def is_slow():
+        edge.call('collect', time.monotonic())
+        return ceil_bps() == 0.2e6
+
+    beds.wait_for(is_slow, 10, 'its own ceil')
+    # The queue and what it got meanwhile, at 5.2 Mbit/s.
+    assert time.monotonic() - fallen_s < 2
+    sent_bytes = edge.stats()[0x11].sent_bytes
+    beds.wait_for(lambda: edge.stats()[0x11].sent_bytes > sent_bytes, 10,
+                  'a frame at the trickle')
+    before = flow.samples[-1][1]
+    allow(38e6)
+    risen_s = time.monotonic()
+    beds.wait_for(lambda: flow.samples[-1][1] - before > 1_000_000, 10,
+                  'a megabyte after the rise')
+    took_s = time.monotonic() - risen_s
+    flow.close()
     assert took_s < 4 * 8e6 / 38e6, took_s

@@ -18,6 +18,7 @@ import pytest
 
 from edge_module.privileged import kernel
 from edge_module.qdisc import htb
+from edge_module import receiver
 from tests.netns.edge import bed as beds
 from tests.netns.edge import policies
 from virtco import exception
@@ -58,11 +59,14 @@ def _kill_at(edge, name):
 
 @both_backends
 @pytest.mark.parametrize('name', ['root', 'create', 'lower', 'raise',
-                                  'classify', 'delete'])
+                                  'classify', 'receive', 'delete'])
 def test_restart_after_a_kill_at_any_step(pair, edge_of, name):
     bed, edge = pair
     a, b, c = bed.add_vm('h1'), bed.add_vm('h2'), bed.add_vm('h1')
     edge.enforcer.grace_s = 0.0
+    if name == 'receive':
+        edge.enforcer.receiver = receiver.Receiver(kernel, 'uplink0',
+                                                   LINK_BPS)
     try:
         if name == 'root':
             _kill_at(edge, name)
@@ -83,9 +87,14 @@ def test_restart_after_a_kill_at_any_step(pair, edge_of, name):
     assert set(table.entries.values()) <= set(snapshot.tree)
     # Somebody starts it again.
     again = edge_of(bed, 'h1', grace_s=0.0)
+    again.enforcer.receiver = edge.enforcer.receiver
     again.set_ports()
     again.set_policy(_after(a, b, c))
     again.call('collect', time.monotonic() + 1)
+    if name == 'receive':
+        assert 'virtco-in' in beds.run(
+            'tc', 'filter', 'show', 'dev', 'uplink0', 'ingress',
+            netns=bed.ns('h1'))
     assert not again.call('drift')
     snapshot = beds.in_netns(again.netns, again.enforcer.uplink.snapshot)
     assert snapshot.tree == again.call('desired_tree')

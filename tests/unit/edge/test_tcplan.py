@@ -185,3 +185,26 @@ def test_class_under_another_parent_leaves_first():
     moved[0x12] = dataclasses.replace(old[0x12], parent=tcplan.LINK_MINOR)
     assert tcplan.plan_update(old, moved).leave == (0x12,)
     assert settle(old, moved) == moved
+
+
+@given(policies(), st.integers(0, 12))
+def test_held_leaves_may_borrow_more_and_are_given_no_more(wanted, number):
+    settings = tcplan.TreeSettings()
+    tree = tcplan.build_tree(wanted, LINK_BPS, settings)
+    leaves = [minor for minor in tree if minor >> 4 == number + 1
+              and tree[minor].limit_bytes is not None]
+    held = tcplan.hold_ceils(tree, leaves, settings)
+    assert tcplan.guaranteed_bps(held) == tcplan.guaranteed_bps(tree)
+    for minor, have in held.items():
+        assert dataclasses.replace(
+            have, ceil_bps=tree[minor].ceil_bps) == tree[minor]
+        assert tree[minor].ceil_bps <= have.ceil_bps <= tree[1].ceil_bps
+        if minor in leaves:
+            way = [minor, have.parent]
+            assert all(tcplan.leaf_packet_bytes(
+                held[item].ceil_bps, dataclasses.replace(
+                    settings, frame_bytes=1564)) == tcplan.WHOLE_BYTES
+                for item in way)
+        elif have.parent == tcplan.LINK_MINOR and not any(
+                held[leaf].parent == minor for leaf in leaves):
+            assert have == tree[minor]
