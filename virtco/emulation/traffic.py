@@ -39,6 +39,8 @@ from virtco.emulation import namespaces
 _CHUNK_BYTES = 512 * 1024
 # Bytes a sender may hand to the kernel beyond what is in flight.
 _NOTSENT_BYTES = 128 * 1024
+# Bytes that wake a receiver.
+_WAKE_BYTES = 32 * 1024
 # Receive buffer of a VM's socket (the kernel doubles it). Without a bound
 # cubic's slow start fills it into a shaped queue until megabytes are lost.
 _RECEIVE_BYTES = 192 * 1024
@@ -96,6 +98,7 @@ class _Flow:
         self.spec = spec
         self.sender = sender
         self.receiver: socket.socket | None = None
+        self._wake_bytes = 1
         self.to_send = spec.size_bytes
         self.to_receive = spec.size_bytes
 
@@ -108,6 +111,18 @@ class _Flow:
         except BlockingIOError:
             return False
         return self.to_send == 0
+
+    def wake_late(self) -> None:
+        """Have the kernel tell of many bytes at a time, or of the last.
+
+        A wake-up for every segment is what limits thousands of flows.
+        """
+        assert self.receiver is not None
+        wake_bytes = min(self.to_receive, _WAKE_BYTES)
+        if wake_bytes not in (self._wake_bytes, 0):
+            self.receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT,
+                                     wake_bytes)
+            self._wake_bytes = wake_bytes
 
     def receive(self) -> int:
         """Bytes that came; the kernel drops the payload uncopied."""
@@ -122,6 +137,7 @@ class _Flow:
                 f'the flow to {self.spec.dst_address}:{self.spec.dst_port} '
                 f'ended {self.to_receive} bytes early')
         self.to_receive -= got
+        self.wake_late()
         return got
 
     def retransmits(self) -> int:
@@ -207,7 +223,8 @@ class Transfer:
         busy_before_s = _cpu_s()
         waiting = sorted(range(len(self._job.starts_s)),
                          key=lambda i: self._job.starts_s[i], reverse=True)
-        for fd in self._receivers:
+        for fd, flow in self._receivers.items():
+            flow.wake_late()
             self._epoll.register(fd, select.EPOLLIN)
         next_progress_s = 0.0
         while any(self._open):
