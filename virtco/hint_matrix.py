@@ -30,6 +30,7 @@ from virtco.model import coflow as coflow_model
 from virtco import units
 
 TM = 'virtco:tm'
+MAX_ITERATIONS = 10 ** 9
 
 _SIZE_CHARS = 40
 _SHORT = reprlib.Repr()
@@ -86,7 +87,7 @@ def parse_matrix(value: Any, name: str, limits: Limits = Limits()
     """Read the decoded value of ``virtco:tm``; see :func:`parse`."""
     if not (isinstance(value, list) and value and isinstance(value[0], dict)):
         reader = _Reader(limits)
-        return (reader.coflow(name, reader.matrix(TM, value), None),)
+        return (reader.coflow(name, reader.matrix(TM, value)),)
     return _Reader(limits).named_matrices(value)
 
 
@@ -97,6 +98,8 @@ def encode_matrix(coflows: tuple[coflow_model.Coflow, ...], name: str) -> str:
         entry: dict[str, Any] = {'name': coflow.name}
         if coflow.dst_port is not None:
             entry['dst_port'] = coflow.dst_port
+        if coflow.iterations != 1:
+            entry['iterations'] = coflow.iterations
         entry['tm'] = {'n': coflow.n_vms,
                        'flows': [[f.src, f.dst, _plain(f.size_bytes)]
                                  for f in coflow.flows]}
@@ -131,7 +134,8 @@ class _Reader:
         n_vms = None
         for i, entry in enumerate(entries):
             field = f'{TM}[{i}]'
-            _keys(field, entry, {'name', 'tm'}, {'dst_port'})
+            _keys(field, entry, {'name', 'tm'},
+                  {'dst_port', 'iterations'})
             name = as_name(f'{field}.name', entry['name'], self._limits)
             if name in coflows:
                 refuse(f'{field}.name', name, 'a name used once in the list')
@@ -143,13 +147,17 @@ class _Reader:
             port = entry.get('dst_port')
             if 'dst_port' in entry:
                 port = _count(f'{field}.dst_port', port, 65535)
-            coflows[name] = self.coflow(name, found, port)
+            iterations = _count(f'{field}.iterations',
+                                entry.get('iterations', 1), MAX_ITERATIONS,
+                                least=0)
+            coflows[name] = self.coflow(name, found, port, iterations)
         return tuple(coflows.values())
 
-    def coflow(self, name: str, found: _Matrix, dst_port: int | None
+    def coflow(self, name: str, found: _Matrix,
+               dst_port: int | None = None, iterations: int = 1
                ) -> coflow_model.Coflow:
         coflow = coflow_model.Coflow.from_flows(
-            name, found.n_vms, found.flows, dst_port)
+            name, found.n_vms, found.flows, dst_port, iterations)
         for flow in coflow.flows:  # entries of one pair have been added up
             self._size(f'{found.field}[{flow.src}][{flow.dst}]',
                        flow.size_bytes)

@@ -35,7 +35,6 @@ from virtco import hint_matrix
 from virtco.model import live
 
 EVENTS_SHOWN = 20
-LIFE = [str(state) for state in models.CoflowState]
 
 
 class Coflows:
@@ -100,11 +99,18 @@ class Coflows:
                        or self._state.ended.get(coflow.id))
             sent_bytes = (float(tracked.progress.sent_bytes.sum())
                           if tracked is not None else coflow.sent_bytes)
-            # The counters know of an end first, the database of a deletion.
-            state = max(tracked.state if tracked is not None
-                        else coflow.state, coflow.state, key=LIFE.index)
+            # The counters know of an end and of the next beginning first, the
+            # database of a declared end and of a deletion.
+            state = (tracked.state if tracked is not None and coflow.is_live
+                     else coflow.state)
+            iteration = (tracked.iteration if tracked is not None
+                         else coflow.iteration)
+            ended_s = (tracked.ended_s if tracked is not None
+                       and coflow.is_live else coflow.ended_at)
             arrival = tracked.arrival_s if tracked is not None else None
         over = state in (models.CoflowState.DONE, models.CoflowState.RETIRED)
+        if over:
+            ranked = None
         return {
             'id': coflow.id, 'name': coflow.name,
             'group': coflow.group_id,
@@ -114,7 +120,8 @@ class Coflows:
             'size_bytes': coflow.size_bytes, 'sent_bytes': sent_bytes,
             'remaining_bytes': 0.0 if over else max(
                 0.0, coflow.size_bytes - sent_bytes),
-            'dst_port': coflow.dst_port,
+            'dst_port': coflow.dst_port, 'iteration': iteration,
+            'iterations': coflow.iterations,
             'priority_class': coflow.priority_class,
             'weight': coflow.weight,
             'rank': ranked.rank if ranked is not None else None,
@@ -124,7 +131,7 @@ class Coflows:
             'lower_bound_s': group.lower_bound_s if group else None,
             'gap': group.gap if group else None,
             'arrival': arrival or coflow.arrival,
-            'ended': coflow.ended_at or (tracked and tracked.ended_s),
+            'ended': ended_s,
             'predicted_end': codec.finite(ranked.predicted_end_s)
             if ranked is not None else None,
             'why': '; '.join(text for text in (
@@ -147,6 +154,8 @@ class Coflows:
             n_vms=coflows[0].n_vms,
             n_flows=sum(len(c.flows) for c in coflows),
             size_bytes=sum(c.size_bytes for c in coflows), dst_port=None,
+            iterations=coflows[0].iterations if len(coflows) == 1 else 1,
+            iteration=0,
             tm=hint_matrix.encode_matrix(coflows, name), progress='[]',
             sent_bytes=0.0, priority_class=0, weight=1.0, why='',
             created_at=self._clock())
@@ -165,12 +174,16 @@ class Coflows:
     def change(self, coflow_id: str,
                values: Mapping[str, Any]) -> dict[str, Any]:
         """Declare it done, or set its class or weight."""
+        with self._state.lock:
+            tracked = self._state.coflows.get(coflow_id)
+            iteration = tracked.iteration if tracked is not None else 0
+
         def save(session: orm.Session) -> None:
             coflow = session.get(models.Coflow, coflow_id)
             if coflow is None:
                 raise exception.NotFound(what='Coflow', id=coflow_id)
             if 'state' in values:
-                self._declare_done(coflow)
+                self._declare_done(coflow, iteration)
             if 'priority_class' in values:
                 coflow.priority_class = values['priority_class']
             if 'weight' in values:
@@ -180,10 +193,11 @@ class Coflows:
         with self._state.lock:
             tracked = self._state.coflows.get(coflow_id)
             if tracked is not None and 'state' in values:
-                self._state.finish(tracked, self._clock())
+                self._state.finish(tracked, self._clock(), for_good=True)
         return self.show(coflow_id)
 
-    def _declare_done(self, coflow: models.Coflow) -> None:
+    def _declare_done(self, coflow: models.Coflow, iteration: int) -> None:
+        """:param iteration: as counted, the database may be behind."""
         if coflow.state == models.CoflowState.REGISTERED:
             raise exception.Invalid(
                 field='state', value='done',
@@ -192,6 +206,8 @@ class Coflows:
             coflow.state = models.CoflowState.DONE
             coflow.ended_at = coflow.ended_at or self._clock()
             coflow.why = 'declared done'
+            coflow.iteration = coflow.iterations = max(
+                1, iteration, coflow.iteration)
 
     def delete(self, coflow_id: str) -> None:
         """Forget a registered matrix, or give up a coflow.

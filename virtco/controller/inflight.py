@@ -20,7 +20,7 @@ import json
 import numpy as np
 
 from virtco.controller import codec
-from virtco.controller import progress
+from virtco.controller import progress as counted
 from virtco.db import models
 from virtco.model import coflow as coflow_model
 
@@ -38,6 +38,9 @@ class Row:
 class Tracked:
     """A coflow in flight.
 
+    :ivar iteration: the one that is or was under way, from 1; 0 before.
+    :ivar upcoming: of the next iteration, while the coflow rests between two;
+        the last one is done then.
     :ivar moved_s: when its counters last moved, None = never.
     :ivar backlog_bytes: waiting at each host's class, as last reported.
     :ivar was_placed: all its VMs ran at some time; what is missing since
@@ -51,7 +54,9 @@ class Tracked:
     name: str
     state: str
     model: coflow_model.Coflow
-    progress: progress.CoflowProgress
+    progress: counted.CoflowProgress
+    iteration: int = 0
+    upcoming: counted.CoflowProgress | None = None
     priority_class: int = 0
     weight: float = 1.0
     arrival_s: float | None = None
@@ -60,6 +65,41 @@ class Tracked:
     backlog_bytes: dict[str, float] = dataclasses.field(default_factory=dict)
     was_placed: bool = False
     is_dirty: bool = False
+
+    @property
+    def counting(self) -> counted.CoflowProgress:
+        """Where bytes that are counted now belong."""
+        return self.upcoming or self.progress
+
+    @property
+    def has_more(self) -> bool:
+        """Whether an iteration follows the present one."""
+        return (self.model.iterations == 0
+                or self.iteration < self.model.iterations)
+
+    def counted_bytes(self, flow: int) -> float:
+        """Payload of a flow in all iterations, as far as is known."""
+        n_ended = self.iteration - (self.upcoming is None)
+        return float(max(0, n_ended) * self.model.flows[flow].size_bytes
+                     + self.counting.sent_bytes[flow])
+
+    def begin(self, now_s: float) -> None:
+        """The first or the next iteration is under way."""
+        self.progress, self.upcoming = self.counting, None
+        self.state = models.CoflowState.ACTIVE
+        self.iteration += 1
+        self.arrival_s = now_s
+        self.ended_s = None
+        self.is_dirty = True
+
+    def end(self, now_s: float) -> None:
+        self.state = models.CoflowState.DONE
+        self.ended_s = now_s
+        self.is_dirty = True
+
+    def rest(self) -> None:
+        """Wait for the next iteration, of which nothing was seen so far."""
+        self.upcoming = counted.CoflowProgress(self.progress.sizes_bytes)
 
     def is_busy(self, now_s: float, quiet_s: float) -> bool:
         if any(self.backlog_bytes.values()):
@@ -99,15 +139,19 @@ class Route:
 
 def load(stored: models.Coflow) -> Tracked:
     model = codec.decode_coflow(stored)
-    return Tracked(
+    tracked = Tracked(
         coflow_id=stored.id, group_id=stored.group_id or '',
         project_id=stored.project_id, name=stored.name, state=stored.state,
         model=model,
-        progress=progress.CoflowProgress(
+        progress=counted.CoflowProgress(
             [flow.size_bytes for flow in model.flows],
             json.loads(stored.progress)),
-        priority_class=stored.priority_class, weight=stored.weight,
-        arrival_s=stored.arrival, ended_s=stored.ended_at)
+        iteration=stored.iteration, priority_class=stored.priority_class,
+        weight=stored.weight, arrival_s=stored.arrival,
+        ended_s=stored.ended_at)
+    if tracked.state == models.CoflowState.DONE:
+        tracked.rest()
+    return tracked
 
 
 def find_route(model: coflow_model.Coflow, rows: Mapping[int, Row],

@@ -164,6 +164,7 @@ class Keeper:
 def _coflow_values(tracked: inflight.Tracked) -> dict[str, Any]:
     sent_bytes = tracked.progress.sent_bytes
     return {'id': tracked.coflow_id, 'state': tracked.state,
+            'iteration': tracked.iteration,
             'progress': json.dumps(sent_bytes.round().tolist()),
             'sent_bytes': float(sent_bytes.sum()),
             'arrival': tracked.arrival_s, 'ended_at': tracked.ended_s}

@@ -19,6 +19,7 @@ a clock, the callers say what time it is.
 
 from collections.abc import Iterable
 from collections.abc import Mapping
+import dataclasses
 import threading
 from typing import Any
 
@@ -30,9 +31,9 @@ from virtco.controller import pairs
 from virtco.controller import progress
 from virtco.db import models
 from virtco.model import snapshot
+from virtco.scheduling import progress as progress_rules
 from virtco.table import coflow_table
 
-NEGLIGIBLE = 1e-3
 TAIL = 5e-3
 
 
@@ -40,13 +41,15 @@ class LiveState:
     """All of it, behind one lock that is held for computations only."""
 
     def __init__(self, half_life_s: float = 5.0,
-                 wire_overhead_fraction: float = 0.0):
+                 wire_overhead_fraction: float = 0.0,
+                 rules: progress_rules.Rules = progress_rules.Rules()):
         self.lock = threading.RLock()
+        self.rules = self._class_rules = rules
         self.wire_factor = 1 + wire_overhead_fraction
         self.half_life_s = half_life_s
         self.groups: dict[str, dict[int, inflight.Row]] = {}
         self.coflows: dict[str, inflight.Tracked] = {}
-        # Done, but not yet so in the database.
+        # Done for good, but not yet so in the database.
         self.ended: dict[str, inflight.Tracked] = {}
         self.hosts: dict[str, hoststate.HostState] = {}
         self.addresses: dict[str, tuple[str, tuple[str, ...]]] = {}
@@ -65,13 +68,10 @@ class LiveState:
         """Whether coflows have no classes, so that the VM pairs tell."""
         with self.lock:
             self._counts_pairs = wanted
-
-    def idle_after_s(self, quiet_s: float) -> float:
-        """How long a coflow rests before it counts as idle.
-
-        :param quiet_s: where the classes' counters tell.
-        """
-        return max(quiet_s, pairs.QUIET_S) if self._counts_pairs else quiet_s
+            self.rules = self._class_rules
+            if wanted:
+                self.rules = dataclasses.replace(self.rules, quiet_s=max(
+                    self.rules.quiet_s, pairs.QUIET_S))
 
     def load_groups(self, members: Iterable[models.Member],
                     coflows: Iterable[models.Coflow]) -> None:
@@ -96,8 +96,7 @@ class LiveState:
                 tracked = known.get(stored.id) or inflight.load(stored)
                 tracked.priority_class = stored.priority_class
                 tracked.weight = stored.weight
-                if tracked.state in models.LIVE_STATES:
-                    self.coflows[stored.id] = tracked
+                self.coflows[stored.id] = tracked
 
     def load_hosts(self, hosts: Iterable[models.Host]) -> None:
         with self.lock:
@@ -159,8 +158,14 @@ class LiveState:
         return drained
 
     def _is_all_sent(self, tracked: inflight.Tracked) -> bool:
-        return (self.cross_remaining(tracked)
-                <= NEGLIGIBLE * tracked.model.size_bytes)
+        return progress_rules.is_all_sent(
+            tracked.model.size_bytes, self.cross_remaining(tracked),
+            self.rules)
+
+    def _begins_anew(self, tracked: inflight.Tracked, now_s: float) -> bool:
+        return tracked.upcoming is not None and progress_rules.begins_anew(
+            tracked.model.size_bytes, tracked.upcoming.all_bytes,
+            now_s - (tracked.ended_s or 0.0), self.rules)
 
     def _credit(self, host: str, delta: progress.Delta,
                 now_s: float) -> bool:
@@ -169,7 +174,7 @@ class LiveState:
         if tracked is None:
             return False
         flows = self.route(tracked).flows(host, delta.dst_host)
-        tracked.progress.credit(flows, delta.wire_bytes / self.wire_factor)
+        tracked.counting.credit(flows, delta.wire_bytes / self.wire_factor)
         return self._moved(tracked, now_s)
 
     def _moved(self, tracked: inflight.Tracked, now_s: float) -> bool:
@@ -177,6 +182,8 @@ class LiveState:
         started = tracked.moved_s is None
         tracked.moved_s = now_s
         tracked.is_dirty = True
+        if tracked.upcoming is not None:
+            return self._begins_anew(tracked, now_s)
         return started or self._is_all_sent(tracked)
 
     def _credit_pairs(self, state: hoststate.HostState,
@@ -190,7 +197,7 @@ class LiveState:
         if self._owners is None:
             self._owners = pairs.find_owners(
                 [(tracked, self.route(tracked))
-                 for tracked in self.coflows.values()],
+                 for tracked in self.in_turn()],
                 self.groups, self.addresses)
         return any([self._moved(tracked, now_s)
                     for tracked in state.pair_counters.credit(
@@ -211,29 +218,41 @@ class LiveState:
         crossing = self.route(tracked).pair_of >= 0
         return float(tracked.progress.remaining_bytes()[crossing].sum())
 
-    def advance(self, now_s: float, *, quiet_s: float,
-                done_fraction: float) -> list[inflight.Tracked]:
+    def in_turn(self) -> list[inflight.Tracked]:
+        """Coflows whose VMs run; those that rest between two iterations last,
+        so that a pair of VMs that they share belongs to the others.
+        """
+        with self.lock:
+            return sorted((tracked for tracked in self.coflows.values()
+                           if tracked.state != models.CoflowState.PLANNED),
+                          key=lambda tracked: tracked.upcoming is not None)
+
+    def advance(self, now_s: float) -> list[inflight.Tracked]:
         """Move coflows along their life; those whose state changed."""
         changed = []
         with self.lock:
-            idle_s = self.idle_after_s(quiet_s)
             for tracked in list(self.coflows.values()):
-                rows = self.groups.get(tracked.group_id, {})
-                if (tracked.state == models.CoflowState.PLANNED
-                        and any(row.running for row in rows.values())):
-                    tracked.state = models.CoflowState.ACTIVE
-                    tracked.arrival_s = now_s
-                    tracked.is_dirty = True
+                if self._begins(tracked, now_s):
+                    tracked.begin(now_s)
+                    self._owners = None
                     changed.append(tracked)
                 if (tracked.state == models.CoflowState.ACTIVE
-                        and self._is_done(tracked, now_s, idle_s,
-                                          done_fraction)):
+                        and self._is_done(tracked, now_s)):
                     self.finish(tracked, now_s)
                     changed.append(tracked)
         return changed
 
-    def _is_done(self, tracked: inflight.Tracked, now_s: float, quiet_s: float,
-                 done_fraction: float) -> bool:
+    def _begins(self, tracked: inflight.Tracked, now_s: float) -> bool:
+        if tracked.state == models.CoflowState.PLANNED:
+            rows = self.groups.get(tracked.group_id, {})
+            return any(row.running for row in rows.values())
+        if tracked.upcoming is None:
+            return False
+        if now_s - (tracked.moved_s or 0.0) >= self.rules.pause_s:
+            tracked.rest()
+        return self._begins_anew(tracked, now_s)
+
+    def _is_done(self, tracked: inflight.Tracked, now_s: float) -> bool:
         route = self.route(tracked)
         tracked.was_placed |= route.is_complete
         if not tracked.was_placed:
@@ -241,20 +260,23 @@ class LiveState:
         tracked.progress.complete(route.local)
         if any(tracked.backlog_bytes.values()):
             return False
-        if self._is_all_sent(tracked):
-            return True
-        return (tracked.moved_s is not None
-                and now_s - tracked.moved_s >= quiet_s
-                and self.cross_remaining(tracked) <= (
-                    (1 - done_fraction) * tracked.model.size_bytes))
+        silent_s = (now_s - tracked.moved_s if tracked.moved_s is not None
+                    else None)
+        return progress_rules.has_ended(
+            tracked.model.size_bytes, self.cross_remaining(tracked), silent_s,
+            self.rules)
 
-    def finish(self, tracked: inflight.Tracked, now_s: float) -> None:
+    def finish(self, tracked: inflight.Tracked, now_s: float, *,
+               for_good: bool = False) -> None:
+        """:param for_good: also when iterations are still to come."""
         with self.lock:
-            tracked.state = models.CoflowState.DONE
-            tracked.ended_s = now_s
-            tracked.is_dirty = True
-            self.coflows.pop(tracked.coflow_id, None)
+            if tracked.upcoming is None:
+                tracked.end(now_s)
             self._owners = None
+            if tracked.has_more and not for_good:
+                tracked.rest()
+                return
+            self.coflows.pop(tracked.coflow_id, None)
             self.ended[tracked.coflow_id] = tracked
             for state in self.hosts.values():
                 state.counters.forget(self.coflows)
@@ -266,8 +288,8 @@ class LiveState:
         While a flow is not known to have ended it keeps a small tail: what is
         left of it is not known better than that.
         """
-        left = np.maximum(tracked.progress.remaining_bytes(),
-                          TAIL * tracked.progress.sizes_bytes)
+        left = np.maximum(tracked.counting.remaining_bytes(),
+                          TAIL * tracked.counting.sizes_bytes)
         return self.route(tracked, running).sums(left)
 
     def loads(self, except_group: str | None = None

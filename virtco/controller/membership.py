@@ -147,10 +147,11 @@ class Seats:
             project_id=group.project_id, name=matrix.name, position=i,
             state=models.CoflowState.PLANNED, n_vms=matrix.n_vms,
             n_flows=len(matrix.flows), size_bytes=matrix.size_bytes,
-            dst_port=matrix.dst_port, tm=codec.encode_flows(matrix),
-            progress='[]', sent_bytes=0.0,
-            priority_class=given.priority_class, weight=given.weight,
-            why='', created_at=now_s) for i, matrix in enumerate(matrices)]
+            dst_port=matrix.dst_port, iterations=matrix.iterations,
+            iteration=0, tm=codec.encode_flows(matrix), progress='[]',
+            sent_bytes=0.0, priority_class=given.priority_class,
+            weight=given.weight, why='', created_at=now_s)
+            for i, matrix in enumerate(matrices)]
 
     def _matrices(self, session: orm.Session, request: Mapping[str, Any],
                   hint: hints.Hint) -> tuple[coflow_model.Coflow, ...]:
@@ -367,9 +368,9 @@ def _differences(hint: hints.Hint, coflows: Sequence[models.Coflow]
                  ) -> list[tuple[str, str]]:
     if not hint.coflows:
         return []
-    mine = [(c.name, c.n_vms, c.dst_port, codec.encode_flows(c))
-            for c in hint.coflows]
-    first = [(c.name, c.n_vms, c.dst_port, json.dumps(
+    mine = [(c.name, c.n_vms, c.dst_port, c.iterations,
+             codec.encode_flows(c)) for c in hint.coflows]
+    first = [(c.name, c.n_vms, c.dst_port, c.iterations, json.dumps(
         json.loads(c.tm), separators=(',', ':'))) for c in coflows]
     if mine == first:
         return []
@@ -387,9 +388,7 @@ def _save_figures(session: orm.Session, view: View,
             objective_s=codec.finite(plan.objective_s),
             method=plan.method[:255],
             why='; '.join([f'bottleneck: {plan.bottleneck}', *plan.notes])))
-    planned = [c for c in view.coflows
-               if c.state in (models.CoflowState.PLANNED,
-                              models.CoflowState.ACTIVE)]
+    planned = [c for c in view.coflows if c.is_live]
     for coflow, cct_s in zip(planned, plan.coflow_cct_s):
         session.execute(sa.update(models.Coflow).where(
             models.Coflow.id == coflow.id).values(cct_s=codec.finite(cct_s)))

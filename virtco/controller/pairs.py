@@ -93,16 +93,16 @@ class PairCounters:
             owner = owners.get(key)
             if owner is None:
                 continue
-            progress = owner.tracked.progress
             last = self._last.get(key)
             if last is None:
                 new_bytes = (value / wire_factor
-                             - progress.sent_bytes[owner.flow])
+                             - owner.tracked.counted_bytes(owner.flow))
             else:
                 new_bytes = (value - last if value >= last else value
                              ) / wire_factor
             if new_bytes > 0:
-                progress.credit(np.array([owner.flow]), new_bytes)
+                owner.tracked.counting.credit(np.array([owner.flow]),
+                                              new_bytes)
                 moved.append(owner.tracked)
         self._last = seen
         return moved

@@ -156,9 +156,7 @@ class Placer:
         hosts = set(free) | {row.host for row in rows if row.host}
         coflows = tuple(
             codec.decode_coflow(c).scaled(self._remaining(c.id))
-            for c in view.coflows
-            if c.state in (models.CoflowState.PLANNED,
-                           models.CoflowState.ACTIVE))
+            for c in view.coflows if c.is_live)
         return problem_builder.Question(
             row=view.member.row_index, rows=rows, coflows=coflows, free=free,
             capacities=self._capacities(sorted(hosts)),

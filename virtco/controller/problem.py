@@ -156,7 +156,8 @@ def _restricted(coflow: coflow_model.Coflow, position: Mapping[int, int]
         tuple(coflow_model.Flow(position[f.src], position[f.dst],
                                 f.size_bytes)
               for f in coflow.flows
-              if f.src in position and f.dst in position), coflow.dst_port)
+              if f.src in position and f.dst in position),
+        coflow.dst_port, coflow.iterations)
 
 
 def _known_loads(loads: Sequence[snapshot.ActiveCoflow],

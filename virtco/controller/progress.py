@@ -33,7 +33,7 @@ class CoflowProgress:
     :ivar excess_bytes: sent beyond it.
     """
 
-    def __init__(self, sizes_bytes: Sequence[float],
+    def __init__(self, sizes_bytes: Sequence[float] | np.ndarray,
                  sent_bytes: Sequence[float] = ()):
         self.sizes_bytes = np.array(sizes_bytes, np.float64)
         self.sent_bytes = np.zeros(len(sizes_bytes))

@@ -29,7 +29,6 @@ from virtco.controller import live as live_state
 from virtco.controller import metrics as controller_metrics
 from virtco.controller import publisher as controller_publisher
 from virtco.controller import settings as controller_settings
-from virtco.db import models
 from virtco.model import live
 from virtco import scheduling
 from virtco.table import coflow_table
@@ -138,9 +137,7 @@ class Resolver:
                 raise
         with self._metrics.resolve_seconds.time():
             now_s = self._clock()
-            changed = self._state.advance(
-                now_s, quiet_s=self._conf.quiet_s,
-                done_fraction=self._conf.done_fraction)
+            changed = self._state.advance(now_s)
             self._publish(now_s)
         if changed:
             self._on_change(changed)
@@ -151,8 +148,7 @@ class Resolver:
             links = self._links(capacities)
             is_fair = self._settings['order'] == FAIR
             self._state.count_pairs(is_fair)
-            coflows = [c for c in self._state.coflows.values()
-                       if c.state == models.CoflowState.ACTIVE]
+            coflows = self._state.in_turn()
             table = [self._state.table_coflow(c) for c in coflows]
             remaining = {} if is_fair else {
                 c.coflow_id: self._state.pair_bytes(c, running=True)
@@ -230,7 +226,9 @@ class Resolver:
                   remaining: Mapping[str, coflow_table.Remaining],
                   capacities: Mapping[str, capacity.Capacity],
                   now_s: float) -> live.Schedule:
-        """Busy coflows first; the idle ones get what those leave.
+        """Busy coflows first; the idle ones get what those leave, and last
+        come those that rest between two iterations: their classes are there
+        so that the next beginning is counted and served at once.
 
         Rates are limits (``ceil = rate``), so bandwidth reserved for a coflow
         that does not send yet, or pauses, would be lost.
@@ -240,18 +238,19 @@ class Resolver:
         known = {port.host for port in ports}
         # Rates are of the wire, matrices of payload.
         factor = self._state.wire_factor * (1 + self._beta())
-        busy: list[live.LiveCoflow] = []
-        idle: list[live.LiveCoflow] = []
+        tiers: tuple[list[live.LiveCoflow], ...] = ([], [], [])
         for tracked in coflows:
-            entry = _live_coflow(tracked, remaining[tracked.coflow_id],
-                                 factor, known)
-            (busy if tracked.is_busy(now_s, self._conf.quiet_s)
-             else idle).append(entry)
-        first = self._order(busy, ports, now_s)
-        second = self._order(idle, _left(ports, first), now_s)
-        return live.Schedule(now_s, first.coflows + tuple(
-            dataclasses.replace(c, rank=c.rank + len(first.coflows))
-            for c in second.coflows))
+            tier = (2 if tracked.upcoming is not None else
+                    0 if tracked.is_busy(now_s, self._conf.quiet_s) else 1)
+            tiers[tier].append(_live_coflow(
+                tracked, remaining[tracked.coflow_id], factor, known))
+        found: list[live.CoflowSchedule] = []
+        for tier_coflows in filter(None, tiers):
+            made = self._order(tier_coflows, ports, now_s)
+            ports = _left(ports, made)
+            found += [dataclasses.replace(c, rank=c.rank + len(found))
+                      for c in made.coflows] if found else made.coflows
+        return live.Schedule(now_s, tuple(found))
 
     def _order(self, coflows: list[live.LiveCoflow],
                ports: list[live.Port], now_s: float) -> live.Schedule:
@@ -282,7 +281,7 @@ def _live_coflow(tracked: inflight.Tracked,
                     if src in known and dst in known),
         arrival_s=tracked.arrival_s or 0.0,
         served_s=tracked.moved_s or tracked.arrival_s or 0.0,
-        sent_bytes=tracked.progress.all_bytes,
+        sent_bytes=tracked.counting.all_bytes,
         claimed_bytes=tracked.model.size_bytes,
         project_id=tracked.project_id,
         priority_class=tracked.priority_class, weight=tracked.weight,

@@ -46,6 +46,7 @@ from virtco.db import records
 from virtco.db import session as db_session
 from virtco import exception
 from virtco.lifecycle import handlers
+from virtco.scheduling import progress
 from virtco.solver import planner
 from virtco.table import edge_policy
 
@@ -63,7 +64,11 @@ class Controller:
         self.metrics = controller_metrics.Metrics()
         self.settings = controller_settings.Settings(conf, self.database)
         self.state = live.LiveState(conf.scheduler.background_half_life_s,
-                                    conf.scheduler.wire_overhead_fraction)
+                                    conf.scheduler.wire_overhead_fraction,
+                                    progress.Rules(
+                                        quiet_s=conf.scheduler.quiet_s,
+                                        done_fraction=(conf.scheduler
+                                                       .done_fraction)))
         self.rates = capacity.Rates()
         self.publisher = controller_publisher.Publisher()
         self.transitions = transitions.Transitions(conf, self.database,
@@ -135,8 +140,9 @@ class Controller:
 
     def _on_change(self, changed: list[inflight.Tracked]) -> None:
         for tracked in changed:
-            LOG.info('Coflow %s (%s) is %s.', tracked.coflow_id,
-                     tracked.name, tracked.state)
+            LOG.info('Coflow %s (%s) is %s, iteration %d.',
+                     tracked.coflow_id, tracked.name, tracked.state,
+                     tracked.iteration)
             if tracked.state == models.CoflowState.DONE:
                 self.metrics.coflow_ends.inc()
 
@@ -166,7 +172,7 @@ class Controller:
             tracked = self.state.coflows.get(coflow_id)
             if tracked is None or tracked.model.size_bytes <= 0:
                 return 1.0
-            left = float(tracked.progress.remaining_bytes().sum())
+            left = float(tracked.counting.remaining_bytes().sum())
             return max(live.TAIL, left / tracked.model.size_bytes)
 
     def place(self, request: Mapping[str, Any]) -> dict[str, Any]:

@@ -119,10 +119,9 @@ def living_vms(session: orm.Session
 
 
 def living_coflows(session: orm.Session) -> list[models.Coflow]:
-    """Coflows that are planned or active."""
+    """Coflows that are planned, active or between two iterations."""
     return list(session.scalars(
-        sa.select(models.Coflow).where(models.Coflow.state.in_(
-            [models.CoflowState.PLANNED, models.CoflowState.ACTIVE]))))
+        sa.select(models.Coflow).where(models.Coflow.is_live)))
 
 
 def other_reservations(session: orm.Session, group_id: str,

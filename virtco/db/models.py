@@ -20,6 +20,7 @@ import enum
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
+from sqlalchemy.ext import hybrid
 from sqlalchemy import orm
 
 # MariaDB's TEXT ends at 64 KB, the others have one kind without an end.
@@ -119,7 +120,11 @@ class Member(Base):
 
 
 class Coflow(Base):
-    """One matrix. Without a group it is registered for later use."""
+    """One matrix. Without a group it is registered for later use.
+
+    :ivar iterations: how often the matrix is sent, 0 = without end.
+    :ivar iteration: the one that is or was under way, from 1; 0 before.
+    """
 
     __tablename__ = 'coflows'
 
@@ -135,6 +140,10 @@ class Coflow(Base):
     n_flows: orm.Mapped[int] = orm.mapped_column(sa.Integer)
     size_bytes: orm.Mapped[float] = orm.mapped_column(sa.Double)
     dst_port: orm.Mapped[int | None] = orm.mapped_column(sa.Integer)
+    iterations: orm.Mapped[int] = orm.mapped_column(
+        sa.Integer, default=1, server_default='1')
+    iteration: orm.Mapped[int] = orm.mapped_column(
+        sa.Integer, default=0, server_default='0')
     tm: orm.Mapped[str] = orm.mapped_column(LongText)
     progress: orm.Mapped[str] = orm.mapped_column(LongText, default='[]')
     sent_bytes: orm.Mapped[float] = orm.mapped_column(
@@ -147,6 +156,23 @@ class Coflow(Base):
     created_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
     arrival: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     ended_at: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+
+    @hybrid.hybrid_property
+    def is_live(self) -> bool:
+        """Whether it waits for its VMs, sends, or may send once more."""
+        return self.state in LIVE_STATES or (
+            self.state == CoflowState.DONE
+            and (self.iterations == 0 or self.iteration < self.iterations))
+
+    @is_live.inplace.expression
+    @classmethod
+    def _is_live(cls) -> sa.ColumnElement[bool]:
+        # No IN: it takes a list, which many rows at once do not allow.
+        return sa.or_(
+            *(cls.state == state for state in LIVE_STATES),
+            sa.and_(cls.state == CoflowState.DONE,
+                    sa.or_(cls.iterations == 0,
+                           cls.iteration < cls.iterations)))
 
 
 class Placement(Base):

@@ -53,9 +53,8 @@ def save_progress(session: orm.Session, coflows: list[dict[str, Any]],
     :param coflows: columns per coflow; ``id`` says which.
     :param hosts: columns per host; ``host`` says which.
     """
-    # IN takes a list, which many rows at once do not allow.
-    _update_many(session, models.Coflow.__table__, 'id', coflows, sa.or_(
-        *(models.Coflow.state == state for state in models.LIVE_STATES)))
+    _update_many(session, models.Coflow.__table__, 'id', coflows,
+                 sa.and_(models.Coflow.is_live))
     known = {host: lease for host, lease in session.execute(
         sa.select(models.Host.host, models.Host.generation_lease))}
     _update_many(session, models.Host.__table__, 'host', [
@@ -111,11 +110,10 @@ def project(session: orm.Session, project_id: str) -> models.Project:
 
 def change_coflows_of(session: orm.Session, project_id: str,
                       values: dict[str, Any]) -> None:
-    """Set columns of a project's coflows that are planned or active."""
+    """Set columns of a project's coflows that are not over."""
     session.execute(sa.update(models.Coflow).where(
         models.Coflow.project_id == project_id,
-        models.Coflow.state.in_([models.CoflowState.PLANNED,
-                                 models.CoflowState.ACTIVE])).values(values))
+        models.Coflow.is_live).values(values))
 
 
 def placement(session: orm.Session,

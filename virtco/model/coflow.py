@@ -37,17 +37,20 @@ class Coflow:
         are added up by :meth:`from_flows`.
     :ivar dst_port: TCP/UDP destination port by which the edge tells this
         coflow from another over the same pair of VMs; None matches all.
+    :ivar iterations: how often the whole matrix is sent, 0 = without end.
     """
 
     name: str
     n_vms: int
     flows: tuple[Flow, ...]
     dst_port: int | None = None
+    iterations: int = 1
 
     @classmethod
     def from_flows(cls, name: str, n_vms: int,
                    flows: 'list[tuple[int, int, float]]',
-                   dst_port: int | None = None) -> 'Coflow':
+                   dst_port: int | None = None,
+                   iterations: int = 1) -> 'Coflow':
         """Build from (src, dst, size_bytes) rows.
 
         :raises virtco.exception.Invalid: for an index out of range or a size
@@ -68,7 +71,7 @@ class Coflow:
                 total[src, dst] = total.get((src, dst), 0.0) + size_bytes
         return cls(name, n_vms,
                    tuple(Flow(s, d, b) for (s, d), b in sorted(total.items())),
-                   dst_port)
+                   dst_port, iterations)
 
     @property
     def size_bytes(self) -> float:
@@ -78,4 +81,5 @@ class Coflow:
         """The same coflow with every size multiplied, e.g. by 1 + beta*."""
         return Coflow(self.name, self.n_vms,
                       tuple(Flow(f.src, f.dst, f.size_bytes * factor)
-                            for f in self.flows), self.dst_port)
+                            for f in self.flows), self.dst_port,
+                      self.iterations)

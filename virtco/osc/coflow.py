@@ -33,8 +33,9 @@ class ListCoflows(base.Lister):
     shown = ['id', 'name', 'state', 'n_vms', 'size_bytes',
              'remaining_bytes', 'rank', 'rate_bps', 'cct_s', 'gap', 'hosts',
              'warnings']
-    more = ['group_name', 'project_id', 'n_flows', 'sent_bytes',
-            'lower_bound_s', 'arrival', 'ended', 'predicted_end', 'why']
+    more = ['group_name', 'project_id', 'n_flows', 'iteration',
+            'iterations', 'sent_bytes', 'lower_bound_s', 'arrival',
+            'ended', 'predicted_end', 'why']
 
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)

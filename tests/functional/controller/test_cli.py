@@ -53,6 +53,7 @@ def test_coflows_in_tables_and_json(run, show, tenant):
     assert entries[0]['size_bytes'] == 1e7
     assert 'JSON text' in entries[1]['warnings']
     shown = show('coflow', 'show', entries[0]['id'])
+    assert (shown['iteration'], shown['iterations']) == (1, 1)
     assert [m['host'] for m in shown['members']] == [
         tenant.host(h) for h in hosts]
     assert show('coflow', 'set', entries[0]['id'], '--weight',

@@ -11,14 +11,13 @@
 # under the License.
 """Live state: what is counted belongs to whom, and when it is the end."""
 
+import json
 import types
 
 import pytest
 
 from virtco.controller import live
 from virtco.db import models
-
-QUIET_S = 1.0
 
 
 def member(group_id, index, host, state=models.MemberState.RUNNING):
@@ -33,8 +32,8 @@ def stored(coflow_id='c', group_id='g', flows='[[0,1,100],[0,2,50],[1,2,25]]',
         'id': coflow_id, 'group_id': group_id, 'project_id': 'p',
         'name': coflow_id, 'state': models.CoflowState.ACTIVE, 'n_vms': 3,
         'tm': flows, 'progress': '[]', 'dst_port': None,
-        'priority_class': 0, 'weight': 1.0, 'arrival': 1.0,
-        'ended_at': None} | values)
+        'iterations': 1, 'iteration': 1, 'priority_class': 0, 'weight': 1.0,
+        'arrival': 1.0, 'ended_at': None} | values)
 
 
 def report(sent=0, epoch='e', coflow_id='c', destinations=None,
@@ -93,8 +92,7 @@ def test_the_first_bytes_and_the_last_ask_for_a_schedule_at_once(state):
 
 
 def advance(state, now_s):
-    return [t.state for t in state.advance(
-        now_s, quiet_s=QUIET_S, done_fraction=0.9)]
+    return [t.state for t in state.advance(now_s)]
 
 
 def test_done_when_all_is_counted_and_no_queue_is_left(state):
@@ -263,13 +261,132 @@ def test_the_database_never_takes_progress_back(state):
 def test_a_host_is_stored_and_loaded(state):
     port = {'vm': 'g-0', 'dev': 't', 'ips': ['10.0.0.1']}
     state.intake('h0', report(30, ports=[port]), 1.0)
-    text, minors = state.hosts['h0'].to_stored()
+    row = state.hosts['h0'].to_stored()
+    row |= {name: json.dumps(row[name]) for name in ('report', 'minors')}
     again = live.LiveState()
     again.load_groups([member('g', i, f'h{i}') for i in range(3)],
                       [stored(progress='[20, 10, 0]')])
-    again.load_hosts([types.SimpleNamespace(
-        host='h0', first_seen=1.0, last_report=1.0, report=text,
-        minors=minors)])
+    again.load_hosts([types.SimpleNamespace(**row)])
     assert again.addresses == {'g-0': ('h0', ('10.0.0.1',))}
     again.intake('h0', report(60, ports=[port]), 2.0)
     assert sent(again) == pytest.approx([40, 20, 0])
+
+
+def recurring(iterations=0, **values):
+    """One flow of 1 MB from h0 to h1; quiet after 1 s."""
+    found = live.LiveState()
+    found.load_groups(
+        [member('g', i, f'h{i}') for i in range(2)],
+        [stored(flows='[[0,1,1000000]]', iterations=iterations, **values)])
+    return found
+
+
+def shown(state):
+    tracked = state.coflows['c']
+    return tracked.state, tracked.iteration
+
+
+def test_a_recurring_coflow_begins_anew_with_all_of_its_matrix():
+    state = recurring()
+    state.intake('h0', report(1_000_000), 1.0)
+    assert advance(state, 1.0) == [models.CoflowState.DONE]
+    # Its pairs are still looked after, with what is to come.
+    assert state.pair_bytes(state.coflows['c'], True) == {('h0', 'h1'): 1e6}
+    assert dict(state.loads('other')[0].out_bytes) == {'h0': 1e6}
+    assert advance(state, 60.0) == []
+    assert state.intake('h0', report(1_020_000), 61.0)
+    assert advance(state, 61.0) == [models.CoflowState.ACTIVE]
+    assert shown(state) == (models.CoflowState.ACTIVE, 2)
+    assert state.coflows['c'].arrival_s == 61.0
+    assert sent(state) == [20_000]
+    state.intake('h0', report(2_000_000), 62.0)
+    assert advance(state, 62.0) == [models.CoflowState.DONE]
+    assert shown(state) == (models.CoflowState.DONE, 2)
+
+
+def test_the_last_bytes_of_an_iteration_do_not_begin_the_next():
+    state = recurring()
+    state.intake('h0', report(1_000_000), 1.0)
+    advance(state, 1.0)
+    # Headers were larger than thought; nothing comes after these.
+    assert not state.intake('h0', report(1_050_000), 2.0)
+    for tenths in range(20, 100):
+        assert advance(state, tenths / 10) == []
+    # They are no part of what comes later, either.
+    state.intake('h0', report(1_070_000), 10.0)
+    assert advance(state, 10.0) == [models.CoflowState.ACTIVE]
+    assert sent(state) == [20_000]
+
+
+def test_iterations_without_a_pause_are_told_apart():
+    state = recurring()
+    state.intake('h0', report(1_000_000), 1.0)
+    advance(state, 1.0)
+    state.intake('h0', report(1_090_000), 1.1)
+    assert advance(state, 1.1) == []
+    assert state.intake('h0', report(1_200_000), 1.2)
+    assert advance(state, 1.2) == [models.CoflowState.ACTIVE]
+    assert sent(state) == [200_000]
+
+
+def test_noise_is_no_iteration():
+    state = recurring()
+    state.intake('h0', report(1_000_000), 1.0)
+    advance(state, 1.0)
+    for i in range(1, 200):
+        now_s = 10.0 * i
+        assert not state.intake('h0', report(1_000_000 + 100 * i), now_s)
+        assert advance(state, now_s) == []
+        assert advance(state, now_s + 5) == []
+
+
+def test_after_the_last_iteration_it_is_over():
+    state = recurring(2)
+    state.intake('h0', report(1_000_000), 1.0)
+    assert advance(state, 1.0) == [models.CoflowState.DONE]
+    state.intake('h0', report(1_500_000), 5.0)
+    assert advance(state, 5.0) == [models.CoflowState.ACTIVE]
+    state.intake('h0', report(2_000_000), 6.0)
+    assert advance(state, 6.0) == [models.CoflowState.DONE]
+    assert state.coflows == {}
+    assert state.ended['c'].iteration == 2
+
+
+@pytest.mark.parametrize('when', ['active', 'resting'])
+def test_a_declared_end_is_final(when):
+    state = recurring()
+    if when == 'resting':
+        state.intake('h0', report(1_000_000), 1.0)
+        advance(state, 1.0)
+    state.finish(state.coflows['c'], 3.0, for_good=True)
+    assert state.coflows == {}
+    assert state.ended['c'].ended_s == (1.0 if when == 'resting' else 3.0)
+    state.intake('h0', report(5_000_000), 4.0)
+    assert advance(state, 4.0) == []
+
+
+def test_a_pair_belongs_to_the_coflow_that_is_not_between_iterations(fair):
+    both = [stored('a', flows='[[0,1,100]]', iterations=0,
+                   state=models.CoflowState.DONE, ended_at=0.0),
+            stored('b', flows='[[0,1,100]]')]
+    fair.load_groups([member('g', i, f'h{i}') for i in range(2)], both)
+    fair.intake('h0', pair_report(0, (1, 60)), 1.0)
+    assert fair.coflows['b'].progress.sent_bytes.tolist() == [60]
+    assert fair.coflows['a'].counting.sent_bytes.tolist() == [0]
+
+
+def test_pairs_begin_an_iteration_too():
+    """And what is known of earlier ones is not counted again."""
+    state = recurring()
+    state.count_pairs(True)
+    for host in range(2):
+        state.intake(f'h{host}', pair_report(host), 0.5)
+    state.intake('h0', pair_report(0, (1, 1_000_000)), 1.0)
+    assert advance(state, 1.0) == [models.CoflowState.DONE]
+    assert state.intake('h0', pair_report(0, (1, 1_400_000)), 2.0)
+    assert advance(state, 2.0) == [models.CoflowState.ACTIVE]
+    again = recurring(iteration=2, progress='[400000]')
+    again.count_pairs(True)
+    again.intake('h1', pair_report(1), 3.0)
+    again.intake('h0', pair_report(0, (1, 1_500_000)), 3.0)
+    assert sent(again) == [500_000]

@@ -272,3 +272,48 @@ def test_no_database_is_said_in_one_line(tmp_path):
         migration.upgrade(db_session.Database(f'sqlite:///{path}'))
     assert '\n' not in str(error.value)
     assert 'file is not a database' in str(error.value)
+
+
+@pytest.mark.parametrize(('state', 'iteration', 'iterations', 'is_live'), [
+    ('registered', 0, 1, False), ('planned', 0, 1, True),
+    ('active', 1, 1, True), ('done', 1, 1, False), ('done', 1, 2, True),
+    ('done', 2, 2, False), ('done', 7, 0, True), ('active', 2, 2, True),
+    ('retired', 1, 0, False)])
+def test_what_may_send_once_more_is_live(database, state, iteration,
+                                         iterations, is_live):
+    with database.writer() as session:
+        session.add(group())
+        session.flush()
+        session.add(coflow('p-a', state=state, iteration=iteration,
+                           iterations=iterations))
+    with database.reader() as session:
+        assert session.get(models.Coflow, 'c-p-a').is_live == is_live
+        assert len(groups.living_coflows(session)) == is_live
+    # What was counted is written down for the living only.
+    with database.writer() as session:
+        records.save_progress(session, [
+            {'id': 'c-p-a', 'sent_bytes': 3.0}], [])
+    with database.reader() as session:
+        found = session.get(models.Coflow, 'c-p-a')
+        assert found.sent_bytes == (3.0 if is_live else 0.0)
+
+
+def test_what_began_before_there_were_iterations_is_the_first(tmp_path):
+    found = db_session.Database(f'sqlite:///{tmp_path}/old.sqlite', 0.3)
+    migration.upgrade(found, '002')
+    states = ('registered', 'planned', 'active', 'done', 'retired')
+    with found.engine.begin() as connection:
+        for state in states:
+            connection.execute(sa.text(
+                'INSERT INTO coflows (id, project_id, name, position, state,'
+                ' n_vms, n_flows, size_bytes, tm, progress, sent_bytes,'
+                ' priority_class, weight, why, created_at) VALUES (:state,'
+                " 'p', 'c', 0, :state, 2, 1, 5, '[[0,1,5]]', '[]', 0, 0, 1,"
+                " '', 1)"), {'state': state})
+    migration.upgrade(found)
+    with found.reader() as session:
+        rows = {c.id: (c.iteration, c.iterations)
+                for c in session.scalars(sa.select(models.Coflow))}
+    assert [rows[state] for state in states] == [
+        (0, 1), (0, 1), (1, 1), (1, 1), (1, 1)]
+    found.dispose()

@@ -73,6 +73,17 @@ def test_named_matrices_share_the_vms():
         ('C1', 5001, 3.0), ('C2', None, 2000.0)]
 
 
+def test_a_matrix_is_sent_once_unless_it_says_how_often():
+    hint = hints.parse(tm([
+        {'name': 'train', 'iterations': 0, 'tm': [[0, 3], [0, 0]]},
+        {'name': 'test', 'iterations': 20, 'tm': [[0, 3], [0, 0]]},
+        {'name': 'load', 'tm': [[0, 3], [0, 0]]}]))
+    assert hint is not None
+    assert [c.iterations for c in hint.coflows] == [0, 20, 1]
+    assert hints.parse(hints.encode(hint)) == hint
+    assert [c.scaled(2.0).iterations for c in hint.coflows] == [0, 20, 1]
+
+
 @pytest.mark.parametrize('value, expected', [
     ({'pattern': 'shuffle', 'senders': 2, 'receivers': 2, 'size': 400},
      [(0, 2, 100), (0, 3, 100), (1, 2, 100), (1, 3, 100)]),
@@ -208,6 +219,13 @@ NAMED = {'name': 'x', 'tm': [[0, 1], [0, 0]]}
     (tm([NAMED, {'name': 'y', 'tm': [[0]]}]), 'virtco:tm[1].tm', '2 rows'),
     (tm([{**NAMED, 'dst_port': 0}]), 'virtco:tm[0].dst_port', '65535'),
     (tm([{**NAMED, 'dst_port': None}]), 'virtco:tm[0].dst_port', '65535'),
+    (tm([{**NAMED, 'iterations': -1}]), 'virtco:tm[0].iterations', '0 and'),
+    (tm([{**NAMED, 'iterations': 10 ** 10}]), 'virtco:tm[0].iterations',
+     '1000000000'),
+    (tm([{**NAMED, 'iterations': True}]), 'virtco:tm[0].iterations',
+     'whole number'),
+    (tm([{**NAMED, 'iterations': '3'}]), 'virtco:tm[0].iterations',
+     'whole number'),
     (tm([{**NAMED, 'tm': [NAMED]}]), 'virtco:tm[0].tm[0]', 'sizes'),
     (tm([{'tm': [[0]]}]), 'virtco:tm[0].name', 'required')])
 def test_offences_name_field_value_and_limit(values, field, limit):
