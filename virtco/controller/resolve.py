@@ -31,6 +31,7 @@ from virtco.controller import publisher as controller_publisher
 from virtco.controller import settings as controller_settings
 from virtco.model import live
 from virtco import scheduling
+from virtco.scheduling import starvation
 from virtco.table import coflow_table
 
 LOG = logging.getLogger(__name__)
@@ -68,6 +69,7 @@ class Resolver:
         self._urgent = True
         self._topology = True
         self._stopping = False
+        self._check_s = math.inf
         self._thread: threading.Thread | None = None
         self.schedule = live.Schedule(0.0, ())
 
@@ -105,7 +107,9 @@ class Resolver:
         while True:
             with self._wake:
                 if not (self._urgent or self._stopping):
-                    self._wake.wait(pause_s)
+                    # No later than when a coflow has waited for theta.
+                    self._wake.wait(max(0.0, min(
+                        pause_s, self._check_s - self._clock())))
                 if self._stopping:
                     return
             started = time.thread_time()
@@ -128,6 +132,7 @@ class Resolver:
         with self._wake:
             topology, self._topology = self._topology, False
             self._urgent = False
+        self._check_s = math.inf
         if topology:
             try:
                 self._reload()
@@ -244,6 +249,8 @@ class Resolver:
                     0 if tracked.is_busy(now_s, self._conf.quiet_s) else 1)
             tiers[tier].append(_live_coflow(
                 tracked, remaining[tracked.coflow_id], factor, known))
+        self._check_s = starvation.next_check_s(
+            [*tiers[0], *tiers[1]], now_s, self._conf.theta_s or math.inf)
         found: list[live.CoflowSchedule] = []
         for tier_coflows in filter(None, tiers):
             made = self._order(tier_coflows, ports, now_s)
