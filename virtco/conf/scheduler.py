@@ -76,6 +76,13 @@ A coflow that is unfinished though it has sent more than its hint by this
 fraction is served behind those that keep to theirs. One that has sent every
 flow's bytes is done in any case, and what it sends then is in no class.
 """),
+    cfg.FloatOpt('max_debt_bytes', default=1e12, min=0, help="""
+What a project sends beyond its hints and ``policing_tolerance`` it owes: all
+its coflows are served behind those of other projects until they have sent as
+many bytes that were hinted. This is the most that a project can owe, so that
+one grave mistake does not last for ever; 0 turns debts off. Related:
+``virtco project set PROJECT --forgive``.
+"""),
     cfg.FloatOpt('default_share', default=0.02, min=0.001, max=0.9, help="""
 Share of each uplink guaranteed to everything that is not a coflow.
 """),

@@ -107,6 +107,7 @@ class Coflows:
                          else coflow.iteration)
             ended_s = (tracked.ended_s if tracked is not None
                        and coflow.is_live else coflow.ended_at)
+            in_debt = self._state.debts.owed_bytes(coflow.project_id) > 0
             arrival = tracked.arrival_s if tracked is not None else None
         over = state in (models.CoflowState.DONE, models.CoflowState.RETIRED)
         if over:
@@ -123,7 +124,7 @@ class Coflows:
             'dst_port': coflow.dst_port, 'iteration': iteration,
             'iterations': coflow.iterations,
             'priority_class': coflow.priority_class,
-            'weight': coflow.weight,
+            'weight': coflow.weight, 'in_debt': in_debt,
             'rank': ranked.rank if ranked is not None else None,
             'rate_bps': sum(r.rate_bps for r in ranked.flow_rates)
             if ranked is not None else 0.0,
@@ -223,7 +224,9 @@ class Coflows:
 
         self._database.retried(remove)
         with self._state.lock:
-            self._state.coflows.pop(coflow_id, None)
+            tracked = self._state.coflows.pop(coflow_id, None)
+            if tracked is not None:
+                self._state.debts.end(tracked.project_id, coflow_id)
 
     def project_of(self, coflow_id: str) -> str:
         with self._database.reader() as session:

@@ -77,6 +77,16 @@ class Tracked:
         return (self.model.iterations == 0
                 or self.iteration < self.model.iterations)
 
+    @property
+    def claimed_bytes(self) -> float:
+        """What it may send now and in all that is to come; 0 = no end.
+
+        A report may count the end of an iteration and the beginning of the
+        next in one.
+        """
+        n_left = max(0, self.model.iterations - self.iteration + 1)
+        return self.model.size_bytes * n_left
+
     def counted_bytes(self, flow: int) -> float:
         """Payload of a flow in all iterations, as far as is known."""
         n_ended = self.iteration - (self.upcoming is None)

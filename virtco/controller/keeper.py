@@ -19,6 +19,7 @@ from typing import Any
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
+from sqlalchemy import orm
 
 from virtco.controller import inflight
 from virtco.controller import transitions
@@ -100,7 +101,8 @@ class Keeper:
             stored = [state.hosts[name].to_stored()
                       for name in hosts | leases.keys()
                       if name in state.hosts]
-        if not (coflows or stored):
+            debts = state.debts.take_unsaved()
+        if not (coflows or stored or debts):
             return
         for values in stored:
             values |= {'report': json.dumps(values['report']),
@@ -108,15 +110,18 @@ class Keeper:
                        'generation_lease': leases.get(values['host'], 0)}
         try:
             # In one go: the counters, and what is counted by them.
-            self._controller.database.retried(
-                lambda session: records.save_progress(session, coflows,
-                                                      stored))
+            def save(session: orm.Session) -> None:
+                records.save_progress(session, coflows, stored)
+                records.save_debts(session, debts)
+
+            self._controller.database.retried(save)
         except Exception:
             with self._lock:
                 self._hosts |= hosts
             with state.lock:
                 for tracked in state.coflows.values():
                     tracked.is_dirty = True
+                state.debts.not_saved(debts)
             raise
         with state.lock:
             for coflow_id in ended:
@@ -148,6 +153,9 @@ class Keeper:
             controller.metrics.generation_lag.labels(name).set(
                 (host['generation'] or 0)
                 - (host['applied_generation'] or 0))
+        controller.metrics.debts.clear()
+        for project_id, debt_bytes in controller.debts().items():
+            controller.metrics.debts.labels(project_id).set(debt_bytes)
         counts = dict.fromkeys(models.CoflowState, 0)
         try:
             with controller.database.reader() as session:

@@ -25,12 +25,14 @@ from typing import Any
 
 import numpy as np
 
+from virtco.controller import debts
 from virtco.controller import hoststate
 from virtco.controller import inflight
 from virtco.controller import pairs
 from virtco.controller import progress
 from virtco.db import models
 from virtco.model import snapshot
+from virtco.scheduling import policing
 from virtco.scheduling import progress as progress_rules
 from virtco.table import coflow_table
 
@@ -52,6 +54,7 @@ class LiveState:
         # Done for good, but not yet so in the database.
         self.ended: dict[str, inflight.Tracked] = {}
         self.hosts: dict[str, hoststate.HostState] = {}
+        self.debts = debts.Debts()
         self.addresses: dict[str, tuple[str, tuple[str, ...]]] = {}
         # What only changes when a VM comes, goes, moves or gets an address.
         self._routes: dict[tuple[str, bool], inflight.Route] = {}
@@ -97,6 +100,8 @@ class LiveState:
                 tracked.priority_class = stored.priority_class
                 tracked.weight = stored.weight
                 self.coflows[stored.id] = tracked
+            for coflow_id in known.keys() - self.coflows.keys():
+                self.debts.end(known[coflow_id].project_id, coflow_id)
 
     def load_hosts(self, hosts: Iterable[models.Host]) -> None:
         with self.lock:
@@ -174,16 +179,21 @@ class LiveState:
         if tracked is None:
             return False
         flows = self.route(tracked).flows(host, delta.dst_host)
-        tracked.counting.credit(flows, delta.wire_bytes / self.wire_factor)
-        return self._moved(tracked, now_s)
+        new_bytes = delta.wire_bytes / self.wire_factor
+        tracked.counting.credit(flows, new_bytes)
+        return self._moved(tracked, new_bytes, now_s)
 
-    def _moved(self, tracked: inflight.Tracked, now_s: float) -> bool:
+    def _moved(self, tracked: inflight.Tracked, new_bytes: float,
+               now_s: float) -> bool:
         """True when the coflow starts or may have ended."""
         started = tracked.moved_s is None
         tracked.moved_s = now_s
         tracked.is_dirty = True
         if tracked.upcoming is not None:
             return self._begins_anew(tracked, now_s)
+        self.debts.charge(tracked.project_id, policing.Report(
+            tracked.coflow_id, tracked.claimed_bytes,
+            tracked.progress.all_bytes, new_bytes))
         return started or self._is_all_sent(tracked)
 
     def _credit_pairs(self, state: hoststate.HostState,
@@ -199,8 +209,8 @@ class LiveState:
                 [(tracked, self.route(tracked))
                  for tracked in self.in_turn()],
                 self.groups, self.addresses)
-        return any([self._moved(tracked, now_s)
-                    for tracked in state.pair_counters.credit(
+        return any([self._moved(tracked, new_bytes, now_s)
+                    for tracked, new_bytes in state.pair_counters.credit(
                         state.report, self._owners, self.wire_factor)])
 
     def route(self, tracked: inflight.Tracked,
@@ -272,6 +282,7 @@ class LiveState:
         with self.lock:
             if tracked.upcoming is None:
                 tracked.end(now_s)
+                self.debts.end(tracked.project_id, tracked.coflow_id)
             self._owners = None
             if tracked.has_more and not for_good:
                 tracked.rest()

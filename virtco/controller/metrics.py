@@ -65,6 +65,10 @@ class Metrics:
         self.coflow_ends = prometheus_client.Counter(
             'virtco_coflow_ends', 'Coflows that were done.',
             registry=self.registry)
+        self.debts = prometheus_client.Gauge(
+            'virtco_project_debt_bytes',
+            'What a project owes for sending more than it claimed.',
+            ['project_id'], registry=self.registry)
         self.notifications = prometheus_client.Counter(
             'virtco_notifications', 'Nova notifications by event type.',
             ['event_type'], registry=self.registry)

@@ -80,8 +80,9 @@ class PairCounters:
 
     def credit(self, report: Mapping[str, Any],
                owners: Mapping[Key, Owner], wire_factor: float
-               ) -> list[inflight.Tracked]:
-        """Count what is new in a report; the coflows that moved.
+               ) -> list[tuple[inflight.Tracked, float]]:
+        """Count what is new in a report; the coflows that moved, and by how
+        many bytes of payload.
 
         A pair that is seen for the first time (the controller is new, the VM
         has moved here, the coflow had a class before) is taken to repeat what
@@ -103,7 +104,7 @@ class PairCounters:
             if new_bytes > 0:
                 owner.tracked.counting.credit(np.array([owner.flow]),
                                               new_bytes)
-                moved.append(owner.tracked)
+                moved.append((owner.tracked, new_bytes))
         self._last = seen
         return moved
 

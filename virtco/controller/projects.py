@@ -12,6 +12,7 @@
 
 """What operators set for all coflows of a project."""
 
+from collections.abc import Callable
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,21 +24,26 @@ from virtco.db import session as db_session
 
 
 class Projects:
-    def __init__(self, database: db_session.Database):
+    """:param debts: what they owe, in bytes."""
+
+    def __init__(self, database: db_session.Database,
+                 debts: Callable[[], dict[str, float]]):
         self._database = database
+        self._debts = debts
 
     def find(self) -> list[dict[str, Any]]:
-        """Projects for which something was set."""
+        """Projects for which something was set, or that owe."""
         with self._database.reader() as session:
-            return [_shown(found) for found in records.list_projects(session)]
+            return [self._shown(found)
+                    for found in records.list_projects(session)]
 
     def show(self, project_id: str) -> dict[str, Any]:
         with self._database.reader() as session:
-            return _shown(records.project(session, project_id))
+            return self._shown(records.project(session, project_id))
 
     def change(self, project_id: str,
                values: Mapping[str, Any]) -> dict[str, Any]:
-        """Set class or weight, of the coflows in flight too.
+        """Set class or weight, of the coflows in flight too, or forgive.
 
         A coflow for which the operator says something else later keeps that:
         the last word counts.
@@ -46,14 +52,17 @@ class Projects:
             found = records.project(session, project_id)
             for name, value in values.items():
                 setattr(found, name, value)
-            shown = _shown(session.merge(found))
-            records.change_coflows_of(session, project_id, dict(values))
+            shown = self._shown(session.merge(found))
+            inherited = {name: value for name, value in values.items()
+                         if name != 'debt_bytes'}
+            if inherited:
+                records.change_coflows_of(session, project_id, inherited)
             return shown
 
         return self._database.retried(save)
 
-
-def _shown(project: models.Project) -> dict[str, Any]:
-    return {'project_id': project.project_id,
-            'priority_class': project.priority_class,
-            'weight': project.weight}
+    def _shown(self, project: models.Project) -> dict[str, Any]:
+        return {'project_id': project.project_id,
+                'priority_class': project.priority_class,
+                'weight': project.weight,
+                'debt_bytes': self._debts().get(project.project_id, 0.0)}

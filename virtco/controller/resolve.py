@@ -152,6 +152,8 @@ class Resolver:
             capacities = self.capacities(now_s)
             links = self._links(capacities)
             is_fair = self._settings['order'] == FAIR
+            self._state.debts.tolerance = max(
+                self._conf.policing_tolerance, self._beta())
             self._state.count_pairs(is_fair)
             coflows = self._state.in_turn()
             table = [self._state.table_coflow(c) for c in coflows]
@@ -267,7 +269,9 @@ class Resolver:
             coflows, ports, policy=self._settings['order'], now_s=now_s,
             theta_s=self._conf.theta_s or math.inf,
             fifo_plus_share=self._conf.fifo_plus_share,
-            policing_beta=max(self._conf.policing_tolerance, self._beta()))
+            policing_beta=self._state.debts.tolerance,
+            in_debt=self._state.debts.behind(
+                {c.coflow_id: c.project_id for c in coflows}))
 
     def _beta(self) -> float:
         if self._conf.beta >= 0:
@@ -289,7 +293,7 @@ def _live_coflow(tracked: inflight.Tracked,
         arrival_s=tracked.arrival_s or 0.0,
         served_s=tracked.moved_s or tracked.arrival_s or 0.0,
         sent_bytes=tracked.counting.all_bytes,
-        claimed_bytes=tracked.model.size_bytes,
+        claimed_bytes=tracked.claimed_bytes,
         project_id=tracked.project_id,
         priority_class=tracked.priority_class, weight=tracked.weight,
         n_flows=len(tracked.model.flows))

@@ -79,7 +79,8 @@ class Controller:
         self.coflows = controller_coflows.Coflows(
             conf, self.database, self.state,
             lambda: self.resolver.schedule, clock)
-        self.projects = projects.Projects(self.database)
+        self.state.debts.most_bytes = conf.scheduler.max_debt_bytes
+        self.projects = projects.Projects(self.database, self.debts)
         self.prober = probes.Prober(conf, self.rates, self._probe_targets,
                                     clock)
         self.keeper = keeper.Keeper(self)
@@ -103,6 +104,9 @@ class Controller:
         with self.database.reader() as session:
             hosts = records.list_hosts(session)
             self.rates.load(records.list_rates(session))
+            owing = {project.project_id: project.debt_bytes
+                     for project in records.list_projects(session)}
+        self.state.debts.load(owing)
         self.state.load_hosts(hosts)
         self.publisher.load_leases(
             {host.host: host.generation_lease for host in hosts})
@@ -352,9 +356,17 @@ class Controller:
 
     def change_project(self, project_id: str,
                        values: Mapping[str, Any]) -> dict[str, Any]:
+        if 'debt_bytes' in values:
+            with self.state.lock:
+                self.state.debts.forgive(project_id)
         changed = self.projects.change(project_id, values)
         self.resolver.notify(topology=True)
         return changed
+
+    def debts(self) -> dict[str, float]:
+        """Bytes that projects owe."""
+        with self.state.lock:
+            return self.state.debts.all()
 
     def health(self) -> tuple[bool, dict[str, Any]]:
         """Whether it serves, and how its parts are."""

@@ -248,7 +248,9 @@ class Event(Base):
 
 
 class Project(Base):
-    """What an operator gave a project: its coflows begin with it."""
+    """What an operator gave a project, with which its coflows begin, and
+    what it owes for sending more than it claimed.
+    """
 
     __tablename__ = 'projects'
 
@@ -257,6 +259,8 @@ class Project(Base):
     priority_class: orm.Mapped[int] = orm.mapped_column(
         sa.Integer, default=0)
     weight: orm.Mapped[float] = orm.mapped_column(sa.Double, default=1.0)
+    debt_bytes: orm.Mapped[float] = orm.mapped_column(
+        sa.Double, default=0.0, server_default='0')
 
 
 class Setting(Base):

@@ -12,6 +12,7 @@
 
 """Coflow queries, hosts, rates, settings, events and placements."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -105,7 +106,15 @@ def list_projects(session: orm.Session) -> list[models.Project]:
 def project(session: orm.Session, project_id: str) -> models.Project:
     """What an operator gave a project, or what it has without."""
     return session.get(models.Project, project_id) or models.Project(
-        project_id=project_id, priority_class=0, weight=1.0)
+        project_id=project_id, priority_class=0, weight=1.0, debt_bytes=0.0)
+
+
+def save_debts(session: orm.Session, debts: Mapping[str, float]) -> None:
+    """:param debts: bytes per project."""
+    for project_id, debt_bytes in debts.items():
+        found = project(session, project_id)
+        found.debt_bytes = debt_bytes
+        session.merge(found)
 
 
 def change_coflows_of(session: orm.Session, project_id: str,

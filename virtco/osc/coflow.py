@@ -149,17 +149,17 @@ class SetCoflow(base.ShowOne):
 
 
 class ListProjects(base.Lister):
-    """List projects with a priority class or weight of their own (operators)
+    """List projects with a class or weight of their own, or a debt (operators)
     """
 
-    shown = ['project_id', 'priority_class', 'weight']
+    shown = ['project_id', 'priority_class', 'weight', 'debt_bytes']
 
     def entries(self, args: Any) -> list[dict[str, Any]]:
         return base.client_of(self.app).projects()
 
 
 class SetProject(base.ShowOne):
-    """Set the priority class or the weight of a project (operators)
+    """Set the priority class or weight of a project, or forgive (operators)
 
     It holds for the project's coflows in flight and for those to come.
     """
@@ -168,11 +168,15 @@ class SetProject(base.ShowOne):
         parser = super().get_parser(prog_name)
         parser.add_argument('project', help='Project id')
         _add_priority(parser)
+        parser.add_argument('--forgive', action='store_true',
+                            help='What it owes for sending more than it said')
         return parser
 
     def entry(self, args: Any) -> dict[str, Any]:
-        return base.client_of(self.app).change_project(
-            args.project, **_priority(args))
+        values: dict[str, Any] = {'debt_bytes': 0} if args.forgive else {}
+        if not values or (args.priority_class, args.weight) != (None, None):
+            values |= _priority(args)
+        return base.client_of(self.app).change_project(args.project, **values)
 
 
 class DeleteCoflow(command.Command):

@@ -77,7 +77,8 @@ class Plain(columns.FormattableColumn):
 
 KINDS: dict[str, Any] = {
     'size_bytes': Size, 'sent_bytes': Size, 'remaining_bytes': Size,
-    'backlog_bytes': Size, 'rate_bps': Rate, 'observed_bps': Rate,
+    'backlog_bytes': Size, 'debt_bytes': Size,
+    'rate_bps': Rate, 'observed_bps': Rate,
     'egress_bps': Rate, 'ingress_bps': Rate, 'background_bps': Rate,
     'link_egress_bps': Rate, 'link_ingress_bps': Rate,
     'measured_egress_bps': Rate, 'measured_ingress_bps': Rate,

@@ -49,7 +49,8 @@ def schedule(coflows: Sequence[live.LiveCoflow],
         under ``fifo+``; all of them together get half of it at most.
     :param policing_beta: a coflow that sent more than its claim times
         1 + policing_beta goes behind the honest ones; inf: no policing.
-    :param in_debt: ids of coflows that still pay for an earlier overrun.
+    :param in_debt: ids of coflows that still pay for an earlier overrun;
+        they go before those that are in the midst of one.
     :returns: all coflows by rank; every flow that has bytes left has a rate,
         possibly 0. Rates of a port never exceed it; none is idle that a flow
         could use.
@@ -68,7 +69,8 @@ def schedule(coflows: Sequence[live.LiveCoflow],
     lifted = np.array([len(pairs[i]) > 0 and starvation.is_starving(
         coflow, now_s, theta_s) for i, coflow in enumerate(coflows)], bool)
     order = _order(coflows, chosen, alone_s, lifted, np.array(
-        [_owes(coflow, policing_beta, in_debt) for coflow in coflows], bool))
+        [_offence(coflow, policing_beta, in_debt) for coflow in coflows],
+        np.int64))
     flow_rates = _rate(fabric, chosen, order, int(lifted.sum()), alone_s,
                        coflows, fifo_plus_share)
     remaining = fabric.base
@@ -159,11 +161,12 @@ def _pairs(coflow: live.LiveCoflow, index: dict[str, int]
     return pairs[order], sizes_bytes[order] * units.BITS_PER_BYTE
 
 
-def _owes(coflow: live.LiveCoflow, policing_beta: float,
-          in_debt: Collection[str]) -> bool:
+def _offence(coflow: live.LiveCoflow, policing_beta: float,
+             in_debt: Collection[str]) -> int:
     allowed_bytes = coflow.claimed_bytes * (1 + policing_beta)
-    return coflow.coflow_id in in_debt or (
-        coflow.claimed_bytes > 0 and coflow.sent_bytes > allowed_bytes)
+    if coflow.claimed_bytes > 0 and coflow.sent_bytes > allowed_bytes:
+        return 2
+    return 1 if coflow.coflow_id in in_debt else 0
 
 
 def _order(coflows: Sequence[live.LiveCoflow], policy: policies.Policy,

@@ -58,6 +58,7 @@ def host(**changes):
     ('GET', '/v1/coflows?state=new', None, 'state'),
     ('PATCH', '/v1/projects/p', {}, 'body'),
     ('PATCH', '/v1/projects/p', {'weight': 0}, 'weight'),
+    ('PATCH', '/v1/projects/p', {'debt_bytes': 5}, 'debt_bytes'),
     ('PATCH', '/v1/projects/p', {'priority_class': 1.5}, 'priority_class'),
     ('PATCH', '/v1/projects/p', {'state': 'done'}, 'state'),
     ('PATCH', '/v1/projects/' + 256 * 'p', {'weight': 1}, 'project_id'),
@@ -157,7 +158,7 @@ def test_operators_set_class_and_weight_of_a_project(tenant):
     tenant.place(0)
     path = f'/v1/projects/{tenant.project}'
     default = {'project_id': tenant.project, 'priority_class': 0,
-               'weight': 1.0}
+               'weight': 1.0, 'debt_bytes': 0.0}
     assert tenant.call('GET', path) == default
     found = tenant.call('PATCH', path, {'priority_class': -7})
     assert found == default | {'priority_class': -7}

@@ -168,8 +168,9 @@ def test_projects_have_classes(run, show, tenant):
     found = show('project', 'set', tenant.project, '--priority-class', '-3',
                  '--weight', '2')
     assert found == {'project_id': tenant.project, 'priority_class': -3,
-                     'weight': 2.0}
+                     'weight': 2.0, 'debt_bytes': 0.0}
     assert found in show('project', 'list')
+    assert show('project', 'set', tenant.project, '--forgive') == found
     assert show('coflow', 'show', tenant.coflow()['id'])[
         'priority_class'] == -3
     code, _out, err = run('project', 'set', tenant.project)

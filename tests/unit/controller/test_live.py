@@ -390,3 +390,19 @@ def test_pairs_begin_an_iteration_too():
     again.intake('h1', pair_report(1), 3.0)
     again.intake('h0', pair_report(0, (1, 1_500_000)), 3.0)
     assert sent(again) == [500_000]
+
+
+def test_iterations_that_come_too_fast_for_reports_are_no_overrun():
+    """Two in one report, of three to come; the third may not be exceeded."""
+    state = recurring(3)
+    state.intake('h0', report(2_500_000), 1.0)
+    assert state.debts.all() == {}
+    endless = recurring(0)
+    endless.intake('h0', report(90_000_000), 1.0)
+    assert endless.debts.all() == {}
+    once = recurring(1)
+    once.intake('h0', report(2_500_000), 1.0)
+    assert once.debts.all() == {'p': 1_000_000}
+    # What was counted before a debt does not pay for it.
+    advance(once, 1.0)
+    assert once.debts.all() == {'p': 1_000_000}

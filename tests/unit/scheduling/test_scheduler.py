@@ -226,6 +226,9 @@ def test_offender_goes_behind_the_honest():
     assert first(policing_beta=0.25) == 'liar'
     assert first(policing_beta=0.2) == 'honest'
     assert first(in_debt={'liar'}) == 'honest'
+    # Who pays goes before who still offends, of one payer too.
+    assert first(policing_beta=0.2, in_debt={'liar', 'honest'}) == 'honest'
+    assert first(in_debt={'liar', 'honest'}) == 'liar'
 
 
 def test_traffic_inside_a_host_is_free():

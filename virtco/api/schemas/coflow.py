@@ -26,7 +26,8 @@ PRIORITY = {
 }
 CHANGE = common.body({'state': {'const': 'done'}} | PRIORITY,
                      required=[]) | {'minProperties': 1}
-CHANGE_PROJECT = common.body(PRIORITY, required=[]) | {'minProperties': 1}
+CHANGE_PROJECT = common.body(PRIORITY | {'debt_bytes': {'const': 0}},
+                             required=[]) | {'minProperties': 1}
 
 SETTINGS = common.body({
     name: {'enum': values} for name, values in settings.CHOICES.items()

@@ -1,0 +1,101 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What projects owe for sending more than they claimed. Pure.
+
+The rules are :mod:`virtco.scheduling.policing`'s, the payer is the project: a
+coflow that begins after a lying one pays on.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+import math
+
+from virtco.scheduling import policing
+
+
+class Debts:
+    """One account per project that owes or overruns; the caller locks.
+
+    :ivar tolerance: a coflow is honest up to its claim times 1 + this.
+    :ivar most_bytes: no project owes more.
+    """
+
+    def __init__(self, tolerance: float = 0.5, most_bytes: float = math.inf):
+        self.tolerance = tolerance
+        self.most_bytes = most_bytes
+        self._accounts: dict[str, policing.Account] = {}
+        self._unsaved: set[str] = set()
+
+    def load(self, debts: Mapping[str, float]) -> None:
+        """What the database knows of before."""
+        self._accounts = {project_id: policing.Account(debt_bytes)
+                          for project_id, debt_bytes in debts.items()
+                          if debt_bytes > 0}
+
+    def charge(self, project_id: str, report: policing.Report) -> None:
+        """Book bytes: an overrun is owed, what was claimed pays."""
+        account = self._accounts.get(project_id, policing.Account())
+        if not account.in_debt and policing.overrun_bytes(
+                report.claimed_bytes, report.sent_bytes,
+                self.tolerance) <= 0:
+            return
+        self._set(project_id, policing.charge(account, [report],
+                                              self.tolerance))
+
+    def end(self, project_id: str, coflow_id: str) -> None:
+        """A coflow, or an iteration of it, is over; its debt stays."""
+        account = self._accounts.get(project_id)
+        if account is not None:
+            self._set(project_id, policing.forget(account, coflow_id))
+
+    def forgive(self, project_id: str) -> None:
+        account = self._accounts.get(project_id)
+        if account is not None:
+            self._set(project_id, dataclasses.replace(account,
+                                                      debt_bytes=0.0))
+
+    def owed_bytes(self, project_id: str) -> float:
+        account = self._accounts.get(project_id)
+        return account.debt_bytes if account is not None else 0.0
+
+    def all(self) -> dict[str, float]:
+        """Bytes per project that owes any."""
+        return {project_id: account.debt_bytes
+                for project_id, account in self._accounts.items()
+                if account.in_debt}
+
+    def behind(self, payer_of: Mapping[str, str]) -> frozenset[str]:
+        """Coflows whose project is in debt.
+
+        :param payer_of: coflow id -> project id.
+        """
+        return policing.behind(self._accounts, payer_of)
+
+    def take_unsaved(self) -> dict[str, float]:
+        """Debts that changed since the last call."""
+        unsaved, self._unsaved = self._unsaved, set()
+        return {project_id: self.owed_bytes(project_id)
+                for project_id in unsaved}
+
+    def not_saved(self, debts: Mapping[str, float]) -> None:
+        """The database did not take them; again with the next ones."""
+        self._unsaved |= debts.keys()
+
+    def _set(self, project_id: str, account: policing.Account) -> None:
+        account = dataclasses.replace(account, debt_bytes=min(
+            self.most_bytes, account.debt_bytes))
+        if account.debt_bytes != self.owed_bytes(project_id):
+            self._unsaved.add(project_id)
+        self._accounts[project_id] = account
+        if account == policing.Account():
+            del self._accounts[project_id]
