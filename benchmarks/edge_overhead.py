@@ -12,133 +12,304 @@
 """What enforcement costs in CPU.
 
 ``python -m benchmarks.edge_overhead`` (root) builds two hypervisors of
-network namespaces. Part one: 18 VMs send 45 Mbit/s each, in turns without
-and with the edge module (its real process, a class per VM); extra CPU is what
-the senders' side of the kernel and the module itself take more, of one core
-(VirtCO Fig. 5b: less than 2 % in 80 % of the time). Part two: cost per packet
-with 10 to 50,000 entries, with nftables and with BPF. A busy machine blurs
-both; the turns alternate so that it blurs all of them alike. The share is an
-upper bound: packets that a thread handles itself may be in both of its parts.
+network namespaces.
+
+*Kernel*: 18 VMs send 45 Mbit/s each over connections that stay, while
+enforcement (a class per VM) is switched on and off under them. perf(1) samples
+what every processor does two thousand times a second; the samples inside
+qdiscs, classification and their timers, but not in the transmission below
+them, are what enforcement takes. Differences of the machine's total load would
+say less: on a virtual machine it changes more from one second to the next than
+enforcement takes in all. Without enforcement the share must be nothing.
+
+*Agent*: processor time of the real ``virtco-edge`` beside the same traffic,
+from the scheduler's clock. (VirtCO Fig. 5b: both together less than 2 % in
+80 % of the time.)
+
+Both are given as mean and 95 % confidence interval over slices of time, in
+percent of one core.
+
+*Packets*: cost of one packet with 10 to 50,000 entries, with nftables and
+with BPF.
+
+It takes three minutes; a busy machine makes everything dearer.
 """
 
 import argparse
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+import contextlib
+import ctypes
 import json
+import math
+import multiprocessing
+import multiprocessing.sharedctypes
+import os
 import pathlib
+import re
+import selectors
+import signal
 import socket
 import statistics
 import tempfile
 import time
+from typing import Any
+
+from scipy import stats
 
 from edge_module.classify import base as classify
 from edge_module.classify import bpf
 from edge_module.classify import nft
+from edge_module import enforcer
 from edge_module.privileged import kernel
+from edge_module.qdisc import htb
 from tests.netns.edge import bed as beds
 from tests.netns.edge import controller as controllers
 from tests.netns.edge import policies
 from tests.netns.edge import process
+from virtco.table import edge_policy
 
 VMS = 18
 RATE_BPS = 45e6
 LINK_BPS = 1e9
 ENTRIES = (0, 10, 1000, 10_000, 50_000)
+NONE = 'none'
+_SETTLE_S = 1.0
+_SAMPLES_HZ = 1999
+_CPUS = os.cpu_count() or 1
+_BLOCK_BYTES = 1 << 16
+_fork = multiprocessing.get_context('fork')
 
 
-def _cpu_s(flows: list[beds.Flow]) -> float:
-    """Of the threads that send and receive, to the nanosecond."""
-    return sum(int(pathlib.Path(
-        f'/proc/self/task/{item.native_id}/schedstat').read_text().split()[0])
-        / 1e9 for flow in flows for item in flow.threads)
+# -- helpers in processes of their own --------------------------------------
 
-
-def _softirq_s() -> float:
-    """CPU time of the whole machine in softirqs."""
-    fields = pathlib.Path('/proc/stat').read_text().split('\n')[0].split()
-    return int(fields[7]) / 100
-
-
-def _window(flows: list[beds.Flow], for_s: float) -> dict[str, float]:
-    start = (time.monotonic(), _cpu_s(flows), _softirq_s(),
-             sum(flow.received_at(1e9) for flow in flows))
-    time.sleep(for_s)
-    elapsed_s = time.monotonic() - start[0]
-    received = sum(flow.received_at(1e9) for flow in flows) - start[3]
-    return {'rate_bps': 8 * received / elapsed_s,
-            'cpu': (_cpu_s(flows) - start[1]) / elapsed_s,
-            'softirq': (_softirq_s() - start[2]) / elapsed_s}
-
-
-def overhead(rounds: int, for_s: float, **options: object
-             ) -> dict[str, float]:
-    """Shares of one core, without and with the edge module.
-
-    :param options: of the edge module.
-    """
-    bed = beds.Bed(2)
-    controller = controllers.Controller(bed.ns('h1'))
-    flows: list[beds.Flow] = []
+@contextlib.contextmanager
+def _beside(bodies: Sequence[Callable[[], None]]) -> Iterator[None]:
+    """Run functions that never end in processes of their own."""
+    made = [_fork.Process(target=body, daemon=True) for body in bodies]
     try:
-        sink = bed.add_vm('h2')
-        senders = [bed.add_vm('h1') for _ in range(VMS)]
-        builder = policies.PolicyBuilder('h1', LINK_BPS)
-        for index, sender in enumerate(senders):
-            builder.coflow(f'C{index}', 1.1 * RATE_BPS, [(sender, sink, 1)])
-        controller.set_policy(builder.build().to_dict())
-        flows = [beds.Flow(sender, sink, 5001 + index, pacing_bps=RATE_BPS)
-                 for index, sender in enumerate(senders)]
-        for flow in flows:
-            flow.start()
-        with tempfile.TemporaryDirectory() as directory:
-            edge = process.EdgeProcess(
-                bed, 'h1', directory, LINK_BPS, report_interval_s=1,
-                pairs_interval_s=5, **options)
-            windows: dict[bool, list[dict[str, float]]] = {
-                False: [], True: []}
-            agent_cpu = []
-            for turn in range(2 * rounds):
-                enforced = turn % 2 == 1
-                if enforced:
-                    seen = len(controller.reports)
-                    edge.start()
-                    beds.wait_for(lambda: any(
-                        report['coflows'] for report
-                        in controller.reports[seen:]), 20, 'enforcement')
-                    time.sleep(1)
-                    first = controller.reports[-1]['cpu_s']
-                windows[enforced].append(_window(flows, for_s))
-                if enforced:
-                    agent_cpu.append(
-                        (controller.reports[-1]['cpu_s'] - first) / for_s)
-                    edge.stop()
-                    edge.once('--cleanup')
-        return _summary(windows, agent_cpu)
+        for item in made:
+            item.start()
+        yield
     finally:
-        for flow in flows:
-            flow.close()
-        controller.stop()
-        bed.close()
+        for item in made:
+            item.kill()
+            item.join()
 
 
-def _summary(windows: dict[bool, list[dict[str, float]]],
-             agent_cpu: list[float]) -> dict[str, float]:
-    def middle(enforced: bool, key: str) -> float:
-        return statistics.median(item[key] for item in windows[enforced])
+class _Traffic:
+    """Connections that one process feeds and another one empties."""
 
-    agent = statistics.median(agent_cpu)
-    return {
-        'rate_bps_without': middle(False, 'rate_bps'),
-        'rate_bps_with': middle(True, 'rate_bps'),
-        'senders_cpu_without': middle(False, 'cpu'),
-        'senders_cpu_with': middle(True, 'cpu'),
-        'softirq_without': middle(False, 'softirq'),
-        'softirq_with': middle(True, 'softirq'),
-        'agent_cpu': agent,
-        # Neighbouring turns, so that what else the machine does cancels out.
-        'extra_core_share': agent + statistics.median(
-            after['cpu'] + after['softirq'] - before['cpu']
-            - before['softirq'] for before, after
-            in zip(windows[False], windows[True], strict=True))}
+    def __init__(self, flows: list[beds.Flow]):
+        self.flows = flows
+        self._received = multiprocessing.sharedctypes.RawValue(
+            ctypes.c_uint64, 0)
 
+    def bodies(self) -> list[Callable[[], None]]:
+        return [self._send, self._receive]
+
+    def _send(self) -> None:
+        data = bytes(_BLOCK_BYTES)
+        for ready in _ready([flow.sender for flow in self.flows],
+                            selectors.EVENT_WRITE):
+            with contextlib.suppress(BlockingIOError):
+                ready.send(data)
+
+    def _receive(self) -> None:
+        for flow in self.flows:
+            flow.receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT,
+                                     _BLOCK_BYTES)
+        buffer = bytearray(4 * _BLOCK_BYTES)
+        for ready in _ready([flow.receiver for flow in self.flows],
+                            selectors.EVENT_READ):
+            with contextlib.suppress(BlockingIOError):
+                self._received.value += ready.recv_into(buffer)
+
+    @property
+    def received_bytes(self) -> int:
+        return int(self._received.value)
+
+    def retransmits(self) -> int:
+        return sum(flow.total_retransmits() for flow in self.flows)
+
+
+def _ready(socks: list[socket.socket], event: int) -> Iterator[Any]:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    selector = selectors.EpollSelector()
+    for sock in socks:
+        sock.setblocking(False)
+        selector.register(sock, event)
+    while True:
+        for key, _ in selector.select():
+            yield key.fileobj
+
+
+# -- the kernel's part and the agent's --------------------------------------
+
+class _Site:
+    """18 VMs at h1 that send to one at h2."""
+
+    def __init__(self) -> None:
+        self.bed = beds.Bed(2)
+        self.sink = self.bed.add_vm('h2')
+        self.senders = [self.bed.add_vm('h1') for _ in range(VMS)]
+
+    def policy(self) -> edge_policy.EdgePolicy:
+        builder = policies.PolicyBuilder('h1', LINK_BPS)
+        for index, sender in enumerate(self.senders):
+            builder.coflow(f'C{index}', 1.1 * RATE_BPS,
+                           [(sender, self.sink, 1)])
+        return builder.build()
+
+    def traffic(self) -> _Traffic:
+        return _Traffic([
+            beds.Flow(sender, self.sink, 5001 + index, pacing_bps=RATE_BPS)
+            for index, sender in enumerate(self.senders)])
+
+    def here(self, function: Callable[..., Any], *args: Any) -> Any:
+        return beds.in_netns(self.bed.ns('h1'), function, *args)
+
+    def enforcers(self, directory: pathlib.Path
+                  ) -> dict[str, enforcer.Enforcer]:
+        ports = self.here(lambda: [classify.VmPort(
+            vm.uuid, vm.dev, socket.if_nametoindex(vm.dev), '', (vm.ip,))
+            for vm in self.senders])
+        made = {}
+        for item in (nft.NftClassifier(kernel),
+                     bpf.BpfClassifier(kernel, str(directory / 'virtco'))):
+            made[item.name] = enforcer.Enforcer(
+                htb.Uplink(kernel, 'uplink0'), item, LINK_BPS,
+                0.02 * LINK_BPS)
+            made[item.name].ports = tuple(ports)
+        return made
+
+
+# Frames of a stack from the innermost one outwards: whichever comes first.
+_OURS = re.compile(
+    r'(htb|tbf|bfifo|fifo|qdisc|__qdisc|psched|nft|tcf|tc|cls_bpf)_'
+    r'|bpf_prog_|sch_direct_xmit|sch_handle|net_tx_action|__dev_xmit_skb')
+_BELOW = re.compile(r'dev_hard_start_xmit|validate_xmit_skb|veth_|br_'
+                    r'|__netif_receive_skb|tcp_|ip6?_')
+
+
+def _is_ours(stack: Sequence[str]) -> bool:
+    for symbol in stack:
+        if _BELOW.match(symbol):
+            return False
+        if _OURS.match(symbol):
+            return True
+    return False
+
+
+def _sampled_shares(for_s: int, slice_s: float = 1.0) -> list[float]:
+    """Shares of one core inside enforcement, by slices of time."""
+    with tempfile.TemporaryDirectory() as directory:
+        data = f'{directory}/perf.data'
+        beds.run('perf', 'record', '-q', '-e', 'cpu-clock', '-F', _SAMPLES_HZ,
+                 '-a', '-g', '-o', data, '--', 'sleep', for_s)
+        text = beds.run('perf', 'script', '-i', data, '-F', 'time,ip,sym')
+    ours: dict[int, int] = {}
+    all_: dict[int, int] = {}
+    for sample in text.split('\n\n'):
+        head, _, stack = sample.strip().partition(':')
+        if not head:
+            continue
+        at = int(float(head) / slice_s)
+        frames = [line.split()[1] for line in stack.splitlines()
+                  if len(line.split()) > 1]
+        all_[at] = all_.get(at, 0) + 1
+        ours[at] = ours.get(at, 0) + _is_ours(frames)
+    # The first and the last slice are not whole.
+    return [ours[at] * _CPUS / all_[at] for at in sorted(all_)[1:-1]]
+
+
+def kernel_part(site: _Site, traffic: _Traffic, directory: pathlib.Path,
+                for_s: int) -> dict[str, Any]:
+    """What enforcement takes of the kernel's time, as shares of a core."""
+    made = site.enforcers(directory)
+    policy = site.policy()
+    found = {}
+    for name in (NONE, *made):
+        if name != NONE:
+            site.here(made[name].set_policy, policy, time.monotonic())
+        time.sleep(_SETTLE_S)
+        start_s, received, resent = (
+            time.monotonic(), traffic.received_bytes, traffic.retransmits())
+        shares = _sampled_shares(for_s)
+        found[name] = _estimate(shares) | {
+            'rate_bps': 8 * (traffic.received_bytes - received)
+            / (time.monotonic() - start_s),
+            'retransmits': traffic.retransmits() - resent}
+        if name != NONE:
+            site.here(made[name].cleanup)
+    return found
+
+
+def _estimate(values: list[float]) -> dict[str, float]:
+    """Mean and half of its 95 % confidence interval."""
+    half = float(stats.t.ppf(0.975, len(values) - 1)) * statistics.stdev(
+        values) / math.sqrt(len(values))
+    return {'mean': statistics.mean(values), 'ci95': half}
+
+
+def agent_part(site: _Site, controller: controllers.Controller, for_s: int,
+               **options: object) -> dict[str, float]:
+    """Processor time of the agent, as a share of a core, by seconds."""
+    with tempfile.TemporaryDirectory() as directory:
+        # Its defaults, where the test's are more eager.
+        edge = process.EdgeProcess(
+            site.bed, 'h1', directory, LINK_BPS, report_interval_s=1,
+            pairs_interval_s=5, poll_wait_s=30, grace_s=5, **options)
+        seen = len(controller.reports)
+        edge.start()
+        try:
+            beds.wait_for(lambda: any(report['coflows'] for report
+                                      in controller.reports[seen:]), 20,
+                          'enforcement')
+            time.sleep(2)
+            shares = []
+            for _ in range(for_s):
+                start_s, before = time.monotonic(), _cpu_s(edge.process.pid)
+                time.sleep(1)
+                shares.append((_cpu_s(edge.process.pid) - before)
+                              / (time.monotonic() - start_s))
+        finally:
+            edge.stop()
+            edge.once('--cleanup')
+    return _estimate(shares)
+
+
+def _cpu_s(pid: int) -> float:
+    """Of all threads of a process, to the nanosecond."""
+    return sum(int(path.read_text().split()[0]) for path in
+               pathlib.Path(f'/proc/{pid}/task').glob('*/schedstat')) / 1e9
+
+
+def overhead(kernel_s: int, agent_s: int) -> dict[str, Any]:
+    """Shares of one core that enforcement takes of kernel and agent."""
+    site = _Site()
+    traffic = site.traffic()
+    try:
+        with beds.bpf_mount() as directory, _beside(traffic.bodies()):
+            time.sleep(2)
+            found = {'kernel': kernel_part(site, traffic, directory,
+                                           kernel_s)}
+            controller = controllers.Controller(site.bed.ns('h1'))
+            controller.set_policy(site.policy().to_dict())
+            try:
+                found['agent'] = {name: agent_part(
+                    site, controller, agent_s, classifier=name,
+                    bpf_dir=directory / 'virtco')
+                    for name in ('nft', 'bpf')}
+            finally:
+                controller.stop()
+        return found
+    finally:
+        site.bed.close()
+
+
+# -- the cost of a packet ----------------------------------------------------
 
 def _blast(vm: beds.Vm, address: str, count: int) -> float:
     """CPU time per datagram, in nanoseconds."""
@@ -202,30 +373,32 @@ def _added(bed: beds.Bed, classifier: classify.Classifier, rounds: int,
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--rounds', type=int, default=8)
-    parser.add_argument('--seconds', type=float, default=3)
+    parser.add_argument('--kernel-seconds', type=int, default=22)
+    parser.add_argument('--agent-seconds', type=int, default=15)
+    parser.add_argument('--rounds', type=int, default=4)
     parser.add_argument('--packets', type=int, default=100_000)
     parser.add_argument('--json', action='store_true')
     arguments = parser.parse_args()
-    with beds.bpf_mount() as directory:
-        shares = {name: overhead(
-            arguments.rounds, arguments.seconds, classifier=name,
-            bpf_dir=directory / 'virtco') for name in ('nft', 'bpf')}
+    found = overhead(arguments.kernel_seconds, arguments.agent_seconds)
     packets = per_packet(arguments.rounds, arguments.packets)
     if arguments.json:
-        print(json.dumps({'overhead': shares, 'ns_per_packet': packets}))
+        print(json.dumps({**found, 'ns_per_packet': packets}))
         return
-    for name, found in shares.items():
-        for key, value in overhead_lines(found):
-            print(f'{name:4} {key:24} {value}')
+    print('\n'.join(_lines(found)))
     for name, costs in packets.items():
         print(f'{name:4} ns per packet by entries:', costs)
 
 
-def overhead_lines(found: dict[str, float]) -> list[tuple[str, str]]:
-    """Human-readable lines: rates in Mbit/s, CPU in percent of a core."""
-    return [(key, f'{value / 1e6:.1f} Mbit/s' if 'bps' in key
-             else f'{100 * value:.2f} %') for key, value in found.items()]
+def _lines(found: dict[str, Any]) -> Iterator[str]:
+    """For humans: rates in Mbit/s, CPU in percent of a core."""
+    for part, by_name in found.items():
+        for name, seen in by_name.items():
+            line = (f'{part} {name:4} {100 * seen["mean"]:.2f} '
+                    f'± {100 * seen["ci95"]:.2f} % of a core')
+            if 'rate_bps' in seen:
+                line += (f' at {seen["rate_bps"] / 1e6:.0f} Mbit/s, '
+                         f'{seen["retransmits"]} retransmissions')
+            yield line
 
 
 if __name__ == '__main__':
