@@ -123,7 +123,10 @@ def build(cap: np.ndarray, demands: Sequence[Demand]) -> Fabric:
         src=src_entry.astype(np.int32), dst=dst_entry.astype(np.int32),
         base=bits, weight=weight, owner=owner.astype(np.int32),
         port=(entries % n_ports).astype(np.int32),
-        load=np.bincount(index, np.concatenate((bits, bits)), n_entries),
+        # Of nothing numpy counts integers, for which all would be compiled
+        # once more while the first group starts.
+        load=np.bincount(index, np.concatenate((bits, bits)),
+                         n_entries).astype(np.float64),
         alive=np.bincount(index, minlength=n_entries).astype(np.int32),
         first=first.astype(np.int32), last=last.astype(np.int32),
         row_at=row_at, row_alive=row_alive,

@@ -14,11 +14,13 @@ import math
 
 import hypothesis
 from hypothesis import strategies as st
+import numpy as np
 import pytest
 
 from virtco import exception
 from virtco.model import live
 from virtco import scheduling
+from virtco.scheduling import fabric
 from virtco.scheduling import policies
 
 HOSTS = ('a', 'b', 'c', 'd', 'e')
@@ -272,3 +274,13 @@ def test_bad_input_is_named(field, change):
 
 def test_nothing_to_schedule():
     assert scheduling.schedule([], [], now_s=1.0) == live.Schedule(1.0, ())
+
+
+def test_kernels_are_compiled_once_for_all_sizes():
+    """Also for coflows of which no VM pair runs yet."""
+    pair = fabric.Demand(*np.divmod(np.array([1]), 2), np.ones(1), np.ones(1))
+    none = fabric.Demand(*np.divmod(np.zeros(0, np.int64), 2), np.zeros(0),
+                         np.zeros(0))
+    kinds = [[column.dtype for column in fabric.build(np.ones(4), demands)]
+             for demands in ([pair], [none], [])]
+    assert kinds[0] == kinds[1] == kinds[2]
