@@ -18,9 +18,10 @@ network namespaces.
 enforcement (a class per VM) is switched on and off under them. perf(1),
 Debian's linux-perf, samples what every processor does two thousand times a
 second; the samples inside qdiscs, classification and their timers, but not in
-the transmission below them, are what enforcement takes. Differences of the machine's total load would
-say less: on a virtual machine it changes more from one second to the next than
-enforcement takes in all. Without enforcement the share must be nothing.
+the transmission below them, are what enforcement takes. Differences of the
+machine's total load would say less: on a virtual machine it changes more from
+one second to the next than enforcement takes in all. Without enforcement the
+share must be nothing.
 
 *Agent*: processor time of the real ``virtco-edge`` beside the same traffic,
 from the scheduler's clock. (VirtCO Fig. 5b: both together less than 2 % in
