@@ -115,8 +115,8 @@ def _add_reproduce(parser: argparse.ArgumentParser) -> None:
                         choices=range(1, 101), metavar='N',
                         help='how many, 1 to 100 (default 1)')
     parser.add_argument('--shape', choices=workloads.SHAPES,
-                        default='dense',
-                        help='of the matrices (default dense)')
+                        default='sparse',
+                        help='of the matrices (default sparse)')
     parser.add_argument('--output', type=pathlib.Path,
                         default=pathlib.Path('virtco-emulate-output'),
                         help='directory for plot, table and logs')

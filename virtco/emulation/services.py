@@ -111,7 +111,7 @@ def _ports_file(state: pathlib.Path, host: str) -> pathlib.Path:
 
 def _report_interval_s(fabric: fabric_module.Fabric) -> float:
     """Coflows here last seconds: reports come often, within reason."""
-    return 0.1 if len(fabric.hypervisors) <= 8 else 0.2
+    return 0.1 if len(fabric.hypervisors) <= 8 else 0.4
 
 
 def _script(name: str) -> str:
