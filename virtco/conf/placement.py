@@ -31,7 +31,7 @@ PLANNERS = [
 OBJECTIVES = [
     ('online', 'sum of the completion times of all active coflows'),
     ('isolated', 'completion time of the newcomer alone'),
-    ('joint', 'as online, over all coflows that wait together'),
+    ('joint', 'the sum over all coflows that wait together, nobody else'),
 ]
 
 OPTS = [

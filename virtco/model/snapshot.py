@@ -23,8 +23,9 @@ class Objective(enum.StrEnum):
     """What a placement minimises (ALGORITHMS section 6).
 
     ONLINE: sum of prefix CCTs of all active coflows in MRTF order, the others
-    fixed. ISOLATED: the newcomer's own t, VirtCO Eq. (3). JOINT: as ONLINE,
-    but over all coflows of the problem that wait together.
+    fixed, and what coflows to come are expected to wait. ISOLATED: the
+    newcomer's own t, VirtCO Eq. (3). JOINT: the sum over all coflows of the
+    problem that wait together, nobody else in mind.
     """
 
     ONLINE = 'online'

@@ -16,7 +16,8 @@ One run holds a coflow order fixed. *Levels* are the prefixes of that order
 from the first own coflow on: level k holds the bytes of all coflows up to
 there, and the objective is the sum over levels of w_k max_port load x time
 per byte. With one level this is VirtCO Eq. (3). The maximum is smoothed to
-a p-norm with p = 2 ** power (power 0: the plain sum, for min-cut).
+a p-norm with p = 2 ** power (power 0: the plain sum, for min-cut). A byte
+may have a price, too, on every port that it passes.
 
 Everything is one-dimensional: ``load[port * K + level]``,
 ``demand[node * R + r]``, ``free[host * R + r]``. See
@@ -42,6 +43,7 @@ class Graph(NamedTuple):
 
     :ivar floor_s: per level, what its maximum is at least.
     :ivar ceiling_s: per level, what no port may exceed by a move.
+    :ivar price_s: what a byte on a port adds to the objective.
     """
 
     n: int
@@ -65,10 +67,14 @@ class Graph(NamedTuple):
     floor_s: Any
     ceiling_s: Any
     weight: Any
+    price_s: Any
 
 
 class State(NamedTuple):
-    """What a run writes."""
+    """What a run writes.
+
+    :ivar priced_s: price of all bytes, and its change by the move.
+    """
 
     assign: Any
     best: Any
@@ -90,6 +96,7 @@ class State(NamedTuple):
     move_node: Any
     move_from: Any
     move_to: Any
+    priced_s: Any
     counts: Any
     random: Any
 
@@ -231,11 +238,14 @@ def refresh(g: Graph, s: State, power: int) -> None:
                     x * g.s_per_byte[port] / s.scale[k], power)
         s.power_sum[k] = total
         s.power_top[k] = total
+    s.priced_s[0] = 0.0
+    for port in range(g.n_ports):
+        s.priced_s[0] += s.load[port * kk + kk - 1] * g.price_s[port]
 
 
 @compiled.jit
 def smooth_cost(g: Graph, s: State, power: int) -> float:
-    total = 0.0
+    total = s.priced_s[0]
     for k in range(g.n_levels):
         total += g.weight[k] * s.scale[k] * root_of(s.power_sum[k], power)
     return total
@@ -243,7 +253,7 @@ def smooth_cost(g: Graph, s: State, power: int) -> float:
 
 @compiled.jit
 def true_cost(g: Graph, s: State) -> float:
-    total = 0.0
+    total = s.priced_s[0]
     for k in range(g.n_levels):
         total += g.weight[k] * s.top_s[k]
     return total
@@ -251,12 +261,19 @@ def true_cost(g: Graph, s: State) -> float:
 
 @compiled.jit
 def changed_cost(g: Graph, s: State, power: int) -> float:
-    """Smoothed cost with the touched ports' new loads; fills s.delta.
+    """Smoothed cost with the touched ports' new loads; fills the changes.
 
     Infinite when a port would exceed its level's ceiling.
     """
     kk = g.n_levels
-    total = 0.0
+    last = kk - 1
+    change = 0.0
+    for i in range(s.counts[0]):
+        port = s.touched[i]
+        change += g.price_s[port] * (
+            s.load[port * kk + last] - s.saved[i * kk + last])
+    s.priced_s[1] = change
+    total = s.priced_s[0] + change
     for k in range(kk):
         change = 0.0
         for i in range(s.counts[0]):
@@ -281,6 +298,7 @@ def changed_cost(g: Graph, s: State, power: int) -> float:
 def settle(g: Graph, s: State, power: int) -> None:
     """Make the touched loads the state: sums, maxima, members."""
     kk = g.n_levels
+    s.priced_s[0] += s.priced_s[1]
     stale = False
     for k in range(kk):
         s.power_sum[k] += s.delta[k]

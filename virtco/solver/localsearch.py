@@ -59,6 +59,11 @@ class Searcher:
             np.isfinite(inst.s_per_byte), inst.s_per_byte,
             worst * instances.ZERO_RATE_PENALTY)
         self.adjacency = _adjacency(inst)
+        #: What a byte on a port costs coflows to come.
+        self.price_s = np.zeros(len(self.s_per_byte))
+        hose = slice(2 * inst.n_hosts)
+        self.price_s[hose] = self.s_per_byte[hose] * objectives.wait_ahead(
+            inst, objective)
 
     def is_single(self) -> bool:
         """Whether the objective is t itself: one level, no order."""
@@ -97,7 +102,7 @@ class Searcher:
                 current, noise if hot >= HOT else 0.0)
             graph, state = self._prepare(
                 current, self.s_per_byte, level, base, floor, weight,
-                np.full(len(weight), np.inf))
+                np.full(len(weight), np.inf), self.price_s)
             self._run(graph, state, power, max(1, moves // chunks),
                       hot * ratio ** (chunk / chunks),
                       hot * ratio ** ((chunk + 1) / chunks), floor_s)
@@ -118,7 +123,7 @@ class Searcher:
         graph, state = self._prepare(
             start, once, np.zeros(len(self.inst.arcs), dtype=np.int64),
             np.zeros((1, n_ports)), np.zeros(1), np.ones(1),
-            np.full(1, np.inf))
+            np.full(1, np.inf), np.zeros(n_ports))
         self._run(graph, state, 0, moves, HOT, COLD)
         return np.array(state.best, dtype=np.int64)
 
@@ -139,7 +144,7 @@ class Searcher:
         ceiling = np.maximum((totals * self.s_per_byte).max(axis=1), floor)
         graph, state = self._prepare(
             start, self.s_per_byte, level, base, floor, weight,
-            ceiling * (1 + 1e-12))
+            ceiling * (1 + 1e-12), np.zeros(len(self.s_per_byte)))
         self._run(graph, state, 0, moves, POLISH_HOT, COLD_OF_MANY)
         return np.array(state.best, dtype=np.int64)
 
@@ -189,8 +194,8 @@ class Searcher:
 
     def _prepare(self, assign: np.ndarray, s_per_byte: np.ndarray,
                  level: np.ndarray, base: np.ndarray, floor: np.ndarray,
-                 weight: np.ndarray, ceiling: np.ndarray
-                 ) -> tuple[Any, Any]:
+                 weight: np.ndarray, ceiling: np.ndarray,
+                 price_s: np.ndarray) -> tuple[Any, Any]:
         inst = self.inst
         start, node, coflow, out, into = self.adjacency
         graph = kernel.Graph(
@@ -205,7 +210,7 @@ class Searcher:
             adj_out=out, adj_in=into,
             s_per_byte=s_per_byte,
             base=np.ascontiguousarray(base.T).ravel(), floor_s=floor,
-            ceiling_s=ceiling, weight=weight)
+            ceiling_s=ceiling, weight=weight, price_s=price_s)
         state = _state(graph, assign, _room(inst, assign), self.random)
         if self.interpreted:
             return _listed(graph), _listed(state)
@@ -218,10 +223,11 @@ def _better(a: objectives.Evaluation, b: objectives.Evaluation) -> bool:
 
 def _fixed_s(g: kernel.Graph) -> float:
     """The objective of the base loads alone."""
-    times = (np.array(g.base).reshape(g.n_ports, g.n_levels)
-             * np.array(g.s_per_byte)[:, None])
+    base = np.array(g.base).reshape(g.n_ports, g.n_levels)
+    times = base * np.array(g.s_per_byte)[:, None]
     tops = np.maximum(times.max(axis=0), np.array(g.floor_s))
-    return float((tops * np.array(g.weight)).sum())
+    return float((tops * np.array(g.weight)).sum()
+                 + (base[:, -1] * np.array(g.price_s)).sum())
 
 
 def _mix(seed: int) -> int:
@@ -290,7 +296,8 @@ def _state(g: kernel.Graph, assign: np.ndarray, free: np.ndarray,
         mark=ints(ports), saved=np.zeros(ports * kk),
         level_work=np.zeros(4 * kk), move_node=ints(kernel.MAX_MOVE_NODES),
         move_from=ints(kernel.MAX_MOVE_NODES),
-        move_to=ints(kernel.MAX_MOVE_NODES), counts=ints(2),
+        move_to=ints(kernel.MAX_MOVE_NODES), priced_s=np.zeros(2),
+        counts=ints(2),
         random=generator.copy())
 
 

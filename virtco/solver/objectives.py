@@ -18,6 +18,12 @@ that time (MRTF, VirtCO Algorithm 1); the i-th then ends no later than its
 *prefix CCT* max_m sum_{j <= i} L_j(m) / B(m). ONLINE and JOINT sum the
 prefix CCTs of the coflows that run and of the problem's own; ISOLATED is
 the time of the own coflows together. 0/0 = 0, x/0 = inf.
+
+ONLINE also looks ahead. While the new coflow sends, coflows will come that
+are not known yet. If the present is typical, they are about as many as run
+now, A. Each is held up by one of the fabric's 2M ports, any of them as far
+as anybody knows, for the time that the own bytes take there. So the own
+bytes will cost them A / 2M times the sum of the own port times.
 """
 
 import dataclasses
@@ -28,6 +34,10 @@ from virtco.model import snapshot
 from virtco.solver import instance as instances
 
 
+#: Coflows to come per running one.
+TO_COME = 1.0
+
+
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
     """Costs of one assignment.
@@ -35,12 +45,14 @@ class Evaluation:
     :ivar cct_s: own coflows together, Eq. (3).
     :ivar coflow_cct_s: prefix CCT per own coflow.
     :ivar objective_s: what is minimised.
+    :ivar ahead_s: the part of it that coflows to come will wait.
     :ivar port: port that decides cct_s, -1 for none.
     """
 
     cct_s: float
     coflow_cct_s: tuple[float, ...]
     objective_s: float
+    ahead_s: float
     port: int
 
 
@@ -63,6 +75,16 @@ def own_loads(inst: instances.Instance, assign: np.ndarray) -> np.ndarray:
         if inst.pipe:
             np.add.at(row, 2 * m + 2 * q + a * m + b, cut_bytes)
     return loads
+
+
+def wait_ahead(inst: instances.Instance,
+               objective: snapshot.Objective) -> float:
+    """Seconds that coflows to come wait, per second of own port time."""
+    n_hosts = len(inst.problem.hosts)
+    if objective != snapshot.Objective.ONLINE or not n_hosts:
+        return 0.0
+    n_running = int((inst.active_cct_s > 0).sum())
+    return TO_COME * n_running / (2 * n_hosts)
 
 
 def mrtf_order(inst: instances.Instance, own_s: np.ndarray) -> np.ndarray:
@@ -89,12 +111,15 @@ def evaluate(inst: instances.Instance, assign: np.ndarray,
     cct_s = float(times[port]) if port >= 0 else 0.0
     prefix_s = prefix_cct_s(inst, loads)
     n_active = len(inst.active_bytes)
+    ahead_s = 0.0
+    if wait := wait_ahead(inst, objective):
+        ahead_s = wait * float(times[:2 * inst.n_hosts].sum())
     if objective == snapshot.Objective.ISOLATED:
         objective_s = cct_s
     else:
-        objective_s = float(prefix_s.sum())
+        objective_s = float(prefix_s.sum()) + ahead_s
     return Evaluation(cct_s, tuple(map(float, prefix_s[n_active:])),
-                      objective_s, port if cct_s > 0 else -1)
+                      objective_s, ahead_s, port if cct_s > 0 else -1)
 
 
 def prefix_cct_s(inst: instances.Instance,

@@ -27,6 +27,7 @@ from virtco.solver import candidates
 from virtco.solver import carving
 from virtco.solver import choreo
 from virtco.solver import feasible
+from virtco.solver import foresight
 from virtco.solver import instance as instances
 from virtco.solver import localsearch
 from virtco.solver import objectives
@@ -70,6 +71,8 @@ CHOREO_FLOWS = 1500
 USUAL_DEGREE = 40
 #: Relative closeness at which an answer counts as proven best.
 CLOSED = 1e-8
+#: What leaving room for groups to come may cost, relative to the objective.
+SPARE = 0.1
 REHEAT = 0.1
 REHEAT_OF_MANY = 0.03
 
@@ -124,9 +127,9 @@ class Search:
         """
         self._offer('best fit', feasible.any_placement(
             self.inst, self.seed, self.deadline - self.clock()))
-        if not self._is_closed():
+        if not self._is_closed(ahead=True):
             self._set_bounds()
-        if not self._is_closed():
+        if not self._is_closed(ahead=True):
             self._solve_small()
         if not self._is_closed():
             self._rounds()
@@ -135,6 +138,7 @@ class Search:
             self._partition_more()
         assert self.best is not None
         self._polish()
+        self._settle()
         notes = []
         if self.cut_short:
             notes.append('the time budget cut the search short')
@@ -153,9 +157,16 @@ class Search:
         self.cut_short = True
         return False
 
-    def _is_closed(self, ratio: float = CLOSED) -> bool:
-        return (self.best is not None and self.best.value.objective_s
-                <= self.floor_s * (1 + ratio))
+    def _is_closed(self, ratio: float = CLOSED, ahead: bool = False) -> bool:
+        """Whether the known coflows cannot end sooner.
+
+        :param ahead: and those to come cannot either.
+        """
+        if self.best is None:
+            return False
+        value = self.best.value
+        found_s = value.objective_s - (0.0 if ahead else value.ahead_s)
+        return found_s <= self.floor_s * (1 + ratio)
 
     def _offer(self, method: str, assign: np.ndarray | None,
                value: objectives.Evaluation | None = None) -> None:
@@ -195,6 +206,9 @@ class Search:
     def _polish(self) -> None:
         """Spare the network for others where that costs no time.
 
+        When the search ended because the known coflows cannot be faster,
+        what others will wait has not been looked at yet.
+
         ISOLATED is the paper's Algorithm 2, which looks at nobody else.
         """
         assert self.best is not None
@@ -204,11 +218,36 @@ class Search:
                 self.clock() >= self.deadline):
             return
         moves = int(POLISH_MOVES * self._slowness() * self.inst.n_nodes)
-        found = self.local.polish(self.best.assign, moves)
+        found = self.best.assign
+        if self._is_closed() and self.best.value.ahead_s > 0:
+            found, _value = self.local.anneal(found, moves,
+                                              hot=REHEAT_OF_MANY)
+        found = self.local.polish(found, moves)
         value = self.local.evaluate(found)
         if _key(value) <= _key(self.best.value):
             self.best = dataclasses.replace(self.best, assign=found,
                                             value=value)
+
+    def _settle(self) -> None:
+        """Leave room in larger pieces for groups to come.
+
+        Alone in the cloud a group is never made slower for that.
+        """
+        assert self.best is not None
+        if self.objective != snapshot.Objective.ONLINE or not np.isfinite(
+                self.best.value.objective_s) or self.inst.pipe:
+            return
+        spare = SPARE if len(self.inst.active_bytes) else CLOSED
+        limit_s = self.best.value.objective_s * (1 + spare)
+
+        def cost_s(assign: np.ndarray) -> float:
+            found_s = self.local.evaluate(assign).objective_s
+            return found_s if found_s <= limit_s else np.inf
+
+        found = foresight.settle(self.inst, self.best.assign, cost_s,
+                                 self._in_time)
+        self.best = dataclasses.replace(self.best, assign=found,
+                                        value=self.local.evaluate(found))
 
     def _enumerate(self) -> None:
         """Prove a small group's answer, or better it, by trying all."""
@@ -289,7 +328,7 @@ class Search:
         until = self.deadline - POLISH_SHARE * self.budget_s
         self._offer('lowered targets', targets.improve(
             self.inst, self.best.assign, lambda: until - self.clock(),
-            self.effort * targets.WORK))
+            self.effort * targets.WORK, self.objective))
         self.cut_short |= self.clock() >= until
 
     def _is_too_large(self) -> bool:
@@ -320,7 +359,7 @@ class Search:
             return None
 
         def place(sub: instances.Instance) -> np.ndarray:
-            search = Search(sub, snapshot.Objective.ONLINE, self.seed,
+            search = Search(sub, self.objective, self.seed,
                             self.deadline - self.clock(), self.clock,
                             FEW_ROUNDS, self.effort)
             outcome = search.run()

@@ -78,7 +78,9 @@ class _Levels:
 
 
 def improve(inst: instances.Instance, assign: np.ndarray,
-            left_s: Callable[[], float], work: float = WORK) -> np.ndarray:
+            left_s: Callable[[], float], work: float = WORK,
+            objective: snapshot.Objective = snapshot.Objective.ONLINE
+            ) -> np.ndarray:
     """A placement of no larger sum of prefix CCTs; hosts per node.
 
     :param left_s: seconds left.
@@ -90,7 +92,7 @@ def improve(inst: instances.Instance, assign: np.ndarray,
     turn = 0
     while lasting < len(parts) and left_s() > 0:
         better = _improve_part(inst, assign, parts[turn % len(parts)],
-                               left_s, work)
+                               left_s, work, objective)
         lasting = 1 if (better != assign).any() else lasting + 1
         assign = better
         turn += 1
@@ -99,7 +101,8 @@ def improve(inst: instances.Instance, assign: np.ndarray,
 
 def _improve_part(inst: instances.Instance, assign: np.ndarray,
                   part: sequence.Group, left_s: Callable[[], float],
-                  work: float) -> np.ndarray:
+                  work: float, objective: snapshot.Objective
+                  ) -> np.ndarray:
     """The same with only one group moving."""
     others = np.setdiff1d(np.arange(inst.n_nodes), part.nodes)
     free = inst.free.copy()
@@ -110,7 +113,7 @@ def _improve_part(inst: instances.Instance, assign: np.ndarray,
     if not len(sub.movable):
         return assign
     result = assign.copy()
-    result[part.nodes] = _Group(sub, left_s, work).improve(
+    result[part.nodes] = _Group(sub, left_s, work, objective).improve(
         assign[part.nodes])
     return result
 
@@ -119,10 +122,10 @@ class _Group:
     """One group with one coflow."""
 
     def __init__(self, inst: instances.Instance,
-                 left_s: Callable[[], float], work: float):
+                 left_s: Callable[[], float], work: float,
+                 objective: snapshot.Objective):
         self.inst = inst
-        self.local = localsearch.Searcher(
-            inst, snapshot.Objective.ONLINE, seed=0)
+        self.local = localsearch.Searcher(inst, objective, seed=0)
         m = inst.n_hosts
         self.s_per_byte = self.local.s_per_byte[:2 * m]
         self.partition = partition.Partition(inst, left_s, np.vstack([

@@ -77,6 +77,25 @@ def isolated_s(problem, placement):
 
 
 def online_s(problem, placement):
+    """Sum of prefix CCTs, and what coflows to come will wait."""
+    running = 0
+    for active in problem.active:
+        running += any(size > 0 for _, size in
+                       (*active.out_bytes, *active.in_bytes))
+    own_s = 0.0
+    if running:
+        load, rate = times_s(problem, placement, [
+            (f.src, f.dst, f.size_bytes)
+            for c in problem.coflows for f in c.flows])
+        own_s = sum(slowest_s({port: size}, rate)
+                    for port, size in load.items()
+                    if port[0] in {host.name for host in problem.hosts}
+                    and port[1] in ('out', 'in'))
+    return joint_s(problem, placement) + (
+        running * own_s / (2 * len(problem.hosts)) if running else 0.0)
+
+
+def joint_s(problem, placement):
     """Sum of prefix CCTs in MRTF order, active coflows first on a tie."""
     loads = []
     rates = {}

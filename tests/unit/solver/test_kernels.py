@@ -12,6 +12,7 @@
 
 """The compiled kernels against their interpreted selves."""
 
+import dataclasses
 import importlib
 import math
 import pkgutil
@@ -31,6 +32,7 @@ from virtco.solver import bounds
 from virtco.solver import candidates
 from virtco.solver import compiled
 from virtco.solver import instance as instances
+from virtco.solver import kernel
 from virtco.solver import localsearch
 from virtco.solver import smallgroup
 from virtco.solver import subsets
@@ -95,15 +97,15 @@ def test_kernels_call_only_kernels_of_their_own_file():
     seen = 0
     for found in pkgutil.iter_modules(solver.__path__):
         module = importlib.import_module(f'virtco.solver.{found.name}')
-        for kernel in vars(module).values():
-            if not hasattr(kernel, 'py_func'):
+        for function in vars(module).values():
+            if not hasattr(function, 'py_func'):
                 continue
-            assert kernel.py_func.__module__ == module.__name__
+            assert function.py_func.__module__ == module.__name__
             seen += 1
-            for name in kernel.py_func.__code__.co_names:
+            for name in function.py_func.__code__.co_names:
                 used = vars(module).get(name)
                 assert not isinstance(used, types.ModuleType) or (
-                    used is math), (module.__name__, kernel, name)
+                    used is math), (module.__name__, function, name)
     assert seen > 40
 
 
@@ -161,3 +163,21 @@ def test_many_levels_are_merged_but_judged_exactly():
     assert len(weight) <= localsearch.MAX_LEVELS + 2
     found, value = search.anneal(start, 2000)
     assert value.objective_s <= search.evaluate(start).objective_s
+
+
+def test_kernel_prices_what_the_objective_prices():
+    """With the order held, the kernel's own cost is the objective's."""
+    inst = draw_instance('pager-1m', 3)
+    inst = dataclasses.replace(
+        inst, active_bytes=np.full((3, len(inst.s_per_byte)), 1.0),
+        active_cct_s=np.full(3, 1e-8), floor_s=np.zeros(4))
+    search = localsearch.Searcher(inst, snapshot.Objective.ONLINE, 0)
+    start = candidates.spread(inst, random.Random(0))
+    found, value = search.anneal(start, 20000)
+    assert value.ahead_s > 0
+    graph, state = search._prepare(
+        found, search.s_per_byte, *search.levels(found),
+        np.full(1, np.inf), search.price_s)
+    kernel.set_up(graph, state, 3)
+    assert kernel.true_cost(graph, state) == pytest.approx(
+        value.objective_s, rel=1e-6)

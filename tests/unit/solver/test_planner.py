@@ -18,6 +18,7 @@ import pathlib
 import random
 import time
 
+import numpy as np
 import pytest
 
 from benchmarks import instances as generator
@@ -28,6 +29,7 @@ from virtco import exception
 from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
+from virtco.solver import foresight
 from virtco.solver import instance as instances
 from virtco.solver import planner
 
@@ -115,7 +117,47 @@ def test_online_avoids_the_host_a_running_coflow_needs():
     plan = planner.plan(snapshot.PlacementProblem(
         hosts, vms, (mine,), active=(running,)))
     assert plan.hosts[0] != 'h0' and plan.hosts[1] != 'h1'
-    assert plan.objective_s == pytest.approx(1.0 + 2.0)
+    # One coflow runs: another will come, and wait 2 s / 8 ports for this one.
+    assert plan.objective_s == pytest.approx(1.0 + 2.0 + 2.0 / 8)
+
+
+@pytest.mark.parametrize('objective, n_running, together', [
+    (Objective.ONLINE, 0, False), (Objective.ONLINE, 1, True),
+    (Objective.JOINT, 1, False)])
+def test_bytes_are_dear_while_others_run(objective, n_running, together):
+    """Two senders take 2 s together, 1.9 s apart with half as many bytes more.
+
+    Only somebody to come would notice those.
+    """
+    hosts = tuple(cluster.Host(f'h{m}', (2.0,), 8e8, 8e8) for m in range(4))
+    vms = tuple(cluster.Vm(f'v{j}', (1.0,), allowed=frozenset(
+        ('h0', 'h1') if j < 2 else ('h2', 'h3'))) for j in range(4))
+    mine = coflow.Coflow.from_flows(
+        'mine', 4, [(0, 2, 1e8), (1, 3, 1e8), (0, 1, 0.9e8)])
+    running = (snapshot.ActiveCoflow(
+        'running', (('h0', 1.0),), (('h2', 1.0),)),) * n_running
+    plan = planner.plan(snapshot.PlacementProblem(
+        hosts, vms, (mine,), active=running), objective=objective)
+    assert (plan.hosts[0] == plan.hosts[1]) == together
+    assert plan.cct_s == pytest.approx(2.0 if together else 1.9)
+
+
+def test_room_is_left_in_one_piece():
+    """All to all in 3 + 1: the one goes where it spoils no room for three."""
+    hosts = tuple(cluster.Host(f'h{m}', (slots,), 8e8, 8e8)
+                  for m, slots in enumerate((3.0, 2.0, 3.0)))
+    vms = tuple(cluster.Vm(f'v{j}', (1.0,)) for j in range(4))
+    mine = coflow.Coflow.from_flows('mine', 4, [
+        (j, k, 1e8) for j in range(4) for k in range(4) if j != k])
+    problem = snapshot.PlacementProblem(hosts, vms, (mine,))
+    plan = planner.plan(problem)
+    assert plan.cct_s == pytest.approx(3.0) and plan.gap == 0
+    assert sorted(plan.hosts.count(f'h{m}') for m in (0, 2)) == [0, 3]
+    inst = instances.build(problem, reduce=False)
+    whole, crumbs = np.array([0, 0, 0, 1]), np.array([0, 0, 0, 2])
+    # A copy of 3 + 1 sends 3 * 1, of 2 + 2 it sends 2 * 2, after the own 3.
+    assert foresight.copies_s(inst, whole) == pytest.approx(3.0 + 3.0)
+    assert foresight.copies_s(inst, crumbs) == pytest.approx(3.0 + 4.0)
 
 
 def test_printed_planner_avoids_what_a_running_coflow_reserved():

@@ -13,6 +13,7 @@
 """Laws of the planner on random problems, against brute force."""
 
 import math
+from unittest import mock
 
 import hypothesis
 from hypothesis import strategies as st
@@ -21,6 +22,9 @@ import pytest
 from tests.unit.solver import problems
 from virtco import exception
 from virtco.model import snapshot
+from virtco.solver import candidates
+from virtco.solver import foresight
+from virtco.solver import instance as instances
 from virtco.solver import planner
 
 FEW = hypothesis.settings(
@@ -54,7 +58,8 @@ def test_isolated_search_finds_the_optimum(problem):
 def test_online_search_finds_the_optimum(problem):
     best = problems.optimum(problem, problems.online_s)
     hypothesis.assume(best is not None)
-    plan = planner.plan(problem, budget_s=4)
+    with mock.patch.object(foresight, 'WEIGHT', 0.0):
+        plan = planner.plan(problem, budget_s=4)
     assert problems.is_valid(problem, plan.hosts)
     assert close(plan.objective_s, problems.online_s(problem, plan.hosts))
     assert close(plan.objective_s, best)
@@ -63,6 +68,27 @@ def test_online_search_finds_the_optimum(problem):
     for note in plan.notes:
         if note.startswith('objective >='):
             assert float(note.split()[2]) <= best * (1 + 1e-5) + 1e-12
+
+
+@FEW
+@hypothesis.given(problems.problems('hose'))
+def test_settling_is_valid_and_pays(problem):
+    try:
+        inst = instances.build(problem)
+    except exception.PlacementInfeasible:
+        hypothesis.reject()
+    start = candidates.best_fit(inst)
+    hypothesis.assume(start is not None)
+
+    def known_s(assign):
+        return problems.online_s(problem, inst.to_hosts(assign))
+
+    found = foresight.settle(inst, start, known_s, lambda: True)
+    assert problems.is_valid(problem, inst.to_hosts(found))
+    before, after = (
+        known_s(assign) + foresight.WEIGHT * foresight.copies_s(inst, assign)
+        for assign in (start, found))
+    assert after <= before
 
 
 @FEW
@@ -83,8 +109,8 @@ def test_every_planner_answers_validly(problem, name):
 @hypothesis.given(problems.problems(), st.sampled_from(snapshot.Objective),
                   st.integers(0, 4))
 def test_ranking_is_exact(problem, objective, vm_index):
-    cost = (problems.isolated_s if objective == 'isolated'
-            else problems.online_s)
+    cost = {'isolated': problems.isolated_s, 'joint': problems.joint_s,
+            'online': problems.online_s}[objective]
     hypothesis.assume(objective == 'isolated'
                       or problem.pair_rate_bps is None)
     affine = any(g.policy == 'affinity' for g in problem.server_groups)

@@ -1,0 +1,133 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Room for groups to come: which hosts the parts of a placement go to.
+
+Two placements may cost the same and leave room in one piece or in crumbs.
+Groups to come are not known; the best guess is more of the present one.
+*Copies* of it, as many as still fit, are put where a group without a traffic
+matrix would be: every VM sends every other the same, and each copy takes the
+largest rooms first, the least loaded of those. With s_m of its n VMs on host
+m and b bytes per pair, host m sends and receives s_m (n - s_m) b. The sum of
+the copies' prefix CCTs says what a placement leaves.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+
+import numpy as np
+
+from virtco.solver import instance as instances
+from virtco.solver import objectives
+
+#: A second that copies wait, in seconds of the known coflows: they may not
+#: come, or be smaller.
+WEIGHT = 0.3
+MAX_COPIES = 8
+#: Rounds over the used hosts, and placements looked at in all.
+ROUNDS = 4
+MAX_TRIALS = 500
+#: A saving below this part of the cost is none.
+NOTHING = 1e-9
+
+
+def copies_s(inst: instances.Instance, assign: np.ndarray) -> float:
+    """Sum of the prefix CCTs of copies of the group; 0 where none fits.
+
+    :param assign: host per node.
+    """
+    movable, m = inst.movable, inst.n_hosts
+    n = len(movable)
+    size_bytes = sum(float(size.sum()) for _src, _dst, size in inst.arcs)
+    if n < 2 or not size_bytes:
+        return 0.0
+    room = _room(inst, assign, inst.demand[movable].mean(axis=0))
+    s_per_byte = inst.s_per_byte[:2 * m].reshape(2, m)
+    total = (inst.active_bytes.sum(axis=0) + objectives.own_loads(
+        inst, assign).sum(axis=0))[:2 * m].reshape(2, m)
+    waiting_s = 0.0
+    for _ in range(MAX_COPIES):
+        if room.sum() < n:
+            break
+        busy_s = instances.times_s(total, s_per_byte).max(axis=0)
+        order = np.lexsort((busy_s, -room))
+        taken = np.zeros(m)
+        taken[order] = np.diff(np.minimum(np.cumsum(room[order]), n),
+                               prepend=0.0)
+        total = total + taken * (n - taken) * size_bytes / (n * (n - 1))
+        waiting_s += float(instances.times_s(
+            total, s_per_byte)[:, taken > 0].max())
+        room = room - taken
+    return waiting_s
+
+
+def _room(inst: instances.Instance, assign: np.ndarray, need: np.ndarray
+          ) -> np.ndarray:
+    """How many VMs of the mean size every host still takes."""
+    free = inst.free.copy()
+    np.subtract.at(free, assign, inst.demand)
+    asked = need > 0
+    if not asked.any():
+        return np.zeros(inst.n_hosts)
+    fits = (free[:, asked] / need[asked]).min(axis=1)
+    fits[~np.isfinite(inst.s_per_byte[:2 * inst.n_hosts]).reshape(
+        2, -1).all(axis=0)] = 0.0
+    room: np.ndarray = np.clip(np.floor(fits + instances.CAPACITY_EPS), 0.0,
+                               len(inst.movable))
+    return room
+
+
+def settle(inst: instances.Instance, assign: np.ndarray,
+           cost_s: Callable[[np.ndarray], float],
+           in_time: Callable[[], bool]) -> np.ndarray:
+    """Exchange whole hosts' contents while the sum of both costs falls.
+
+    :param cost_s: what a placement costs the coflows that are known.
+    """
+    def judge(trial: np.ndarray) -> float:
+        return cost_s(trial) + WEIGHT * copies_s(inst, trial)
+
+    least_s, trials = judge(assign), 0
+    for _ in range(ROUNDS):
+        before_s = least_s
+        for host in np.unique(assign[inst.movable]):
+            for trial in _exchanges(inst, assign, int(host)):
+                trials += 1
+                if trials > MAX_TRIALS or not in_time():
+                    return assign
+                cost = judge(trial)
+                if cost < least_s * (1 - NOTHING):
+                    least_s, assign = cost, trial
+                    break
+        if least_s == before_s:
+            break
+    return assign
+
+
+def _exchanges(inst: instances.Instance, assign: np.ndarray, host: int
+               ) -> Iterator[np.ndarray]:
+    """What a host holds against what another does, one of each kind."""
+    m = inst.n_hosts
+    movable = inst.fixed < 0
+    used = np.zeros(m, dtype=bool)
+    used[assign] = True
+    kinds = np.column_stack([
+        np.where(used, np.arange(m), -1), inst.rack_of, inst.free,
+        inst.s_per_byte[:2 * m].reshape(2, m).T,
+        inst.active_bytes[:, :2 * m].reshape(-1, m).T])
+    _, first = np.unique(kinds, axis=0, return_index=True)
+    for other in np.sort(first):
+        trial = assign.copy()
+        trial[movable & (assign == host)] = other
+        trial[movable & (assign == other)] = host
+        if other != host and inst.fits(trial):
+            yield trial
