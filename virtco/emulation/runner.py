@@ -39,11 +39,13 @@ Servers = dict[str, list[nova_client.Server]]
 
 def run_emulated(testbed: testbed_module.Testbed,
                  workload: scenario.Workload, scheme: scenario.Scheme,
-                 on_step: OnStep, on_progress: OnProgress, keep: bool = False
-                 ) -> results.SchemeResult:
+                 on_step: OnStep, on_progress: OnProgress, keep: bool = False,
+                 local_bytes: int | None = None) -> results.SchemeResult:
     """Place the groups through Nova, send their bytes, take them away.
 
     :param keep: do not take them away; the testbed ends next.
+    :param local_bytes: most that a flow inside of a host sends: no link
+        carries it, but it takes the processors that the links need.
     """
     on_step('placing')
     testbed.change_settings(scheme.settings())
@@ -61,7 +63,7 @@ def run_emulated(testbed: testbed_module.Testbed,
         placed, prediction.usable_bps(testbed.usable_rates_bps(), scheme),
         scheme.order)
     on_step('waiting for the edge modules')
-    flows = _flows(testbed, workload, servers)
+    flows = _flows(testbed, workload, servers, local_bytes)
     testbed.fabric.introduce(_pairs(testbed, workload, servers))
     testbed.wait_enforced(_managed(testbed, flows))
     on_step('sending')
@@ -109,18 +111,22 @@ def _hints(group: scenario.Group, scheme: scenario.Scheme) -> dict[str, str]:
 
 
 def _flows(testbed: testbed_module.Testbed, workload: scenario.Workload,
-           servers: Servers) -> list[traffic.FlowSpec]:
+           servers: Servers, local_bytes: int | None
+           ) -> list[traffic.FlowSpec]:
     flows = []
     number = 0
     for group in workload.groups:
         vms = [testbed.fabric.vms[s.uuid] for s in servers[group.name]]
         for coflow in group.coflows:
-            flows += [traffic.FlowSpec(
-                number, vms[flow.src].namespace, vms[flow.dst].namespace,
-                vms[flow.dst].address, coflow.dst_port or _DEFAULT_PORT,
-                int(flow.size_bytes),
-                local=vms[flow.src].host == vms[flow.dst].host)
-                for flow in coflow.flows]
+            for flow in coflow.flows:
+                src, dst = vms[flow.src], vms[flow.dst]
+                local, size_bytes = src.host == dst.host, flow.size_bytes
+                if local and local_bytes is not None:
+                    size_bytes = min(size_bytes, local_bytes)
+                flows.append(traffic.FlowSpec(
+                    number, src.namespace, dst.namespace, dst.address,
+                    coflow.dst_port or _DEFAULT_PORT,
+                    max(1, int(size_bytes)), local))
             number += 1
     return flows
 
