@@ -15,9 +15,6 @@
 from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
-import heapq
-import itertools
-import operator
 import threading
 from typing import Any
 
@@ -88,19 +85,14 @@ def _one_way(link_bps: float | None, measured_bps: float | None,
 class Rates:
     """The newest measurement per pair of hosts.
 
-    Few of a host's readings speak for it, so those are kept apart and
-    :meth:`hosts` looks at no others; and between two measurements only the
-    age of what they say changes.
+    Between two measurements only the age of what they say changes.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._pairs: dict[tuple[str, str], hostrates.PairRate] = {}
         self._details: dict[tuple[str, str], dict[str, Any]] = {}
-        # Per direction and host: its readings by peer, and those that count.
-        self._sides: dict[tuple[str, str],
-                          dict[str, hostrates.PairRate]] = {}
-        self._recent: dict[tuple[str, str], list[hostrates.PairRate]] = {}
+        self._readings = hostrates.Readings()
         self._estimate: tuple[float, dict[str, hostrates.HostRate]] | None = (
             None)
 
@@ -112,40 +104,21 @@ class Rates:
                            'lower_bound': row.lower_bound, 'loss': row.loss,
                            'rtt_s': row.rtt_s, 'method': row.method},
                           row.measured_at)
-            for side in self._sides:
-                self._choose(side)
 
     def add(self, measurement: Mapping[str, Any], measured_s: float) -> None:
         with self._lock:
-            for side in self._put(measurement, measured_s):
-                self._choose(side)
+            self._put(measurement, measured_s)
 
-    def _put(self, measurement: Mapping[str, Any], measured_s: float
-             ) -> tuple[tuple[str, str], ...]:
-        """Keep a measurement; the sides it speaks of."""
-        src, dst = pair = (measurement['src'], measurement['dst'])
-        rate = hostrates.PairRate(
-            src, dst, rate_bps=measurement['rate_bps'],
-            measured_s=measured_s,
+    def _put(self, measurement: Mapping[str, Any], measured_s: float) -> None:
+        pair = measurement['src'], measurement['dst']
+        self._pairs[pair] = hostrates.PairRate(
+            *pair, rate_bps=measurement['rate_bps'], measured_s=measured_s,
             lower_bound=measurement.get('lower_bound', False))
-        self._pairs[pair] = rate
         self._details[pair] = {
             name: measurement.get(name)
             for name in ('lower_bound', 'loss', 'rtt_s', 'method')}
-        sides = ('egress', src), ('ingress', dst)
-        for side, peer in zip(sides, (dst, src)):
-            self._sides.setdefault(side, {})[peer] = rate
+        self._readings.add(self._pairs[pair])
         self._estimate = None
-        return sides
-
-    def _choose(self, side: tuple[str, str]) -> None:
-        """Find the readings that :func:`hostrates.estimate` would use."""
-        readings = self._sides[side].values()
-        self._recent[side] = [
-            rate for is_bound in (False, True) for rate in heapq.nlargest(
-                hostrates.RECENT,
-                (r for r in readings if r.lower_bound is is_bound),
-                key=operator.attrgetter('measured_s'))]
 
     def age_s(self, now_s: float) -> dict[tuple[str, str], float]:
         with self._lock:
@@ -166,9 +139,7 @@ class Rates:
     def hosts(self, now_s: float) -> dict[str, hostrates.HostRate]:
         with self._lock:
             if self._estimate is None:
-                self._estimate = now_s, hostrates.estimate(
-                    itertools.chain.from_iterable(self._recent.values()),
-                    now_s)
+                self._estimate = now_s, self._readings.estimate(now_s)
             then_s, found = self._estimate
         return {host: _aged(rate, now_s - then_s)
                 for host, rate in found.items()}

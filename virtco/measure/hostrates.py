@@ -20,10 +20,10 @@ is whom to blame for the pairs that are narrow (Choreo sections 3.3.2 and 4.3
 find the sender to be the bottleneck in this way).
 """
 
-from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
+import enum
 import heapq
 import operator
 import statistics
@@ -36,9 +36,9 @@ RECENT = 4
 #: After this time a reading is worth half of a new one. Rates of clouds stay
 #: within 6 % for half an hour (Choreo section 4.1).
 HALF_LIFE_S = 1800.0
+#: A reading so much older than the newest of its side says nothing any more.
+STALE_S = 4 * HALF_LIFE_S
 
-_SRC = operator.attrgetter('src')
-_DST = operator.attrgetter('dst')
 _MEASURED = operator.attrgetter('measured_s')
 
 
@@ -102,46 +102,123 @@ def estimate(pair_rates: Iterable[PairRate],
     """Estimate egress and ingress of every host that was measured.
 
     Without noise an estimate never exceeds the true rate, and it is the true
-    rate as soon as one recent peer is at least as fast.
+    rate as soon as two recent peers are at least as fast.
 
     :param pair_rates: at most one reading per (src, dst) is used, the newest.
     """
-    newest: dict[tuple[str, str], PairRate] = {}
+    readings = Readings()
     for pair in pair_rates:
-        known = newest.get((pair.src, pair.dst))
-        if known is None or known.measured_s <= pair.measured_s:
-            newest[pair.src, pair.dst] = pair
-    egress: dict[str, list[PairRate]] = {}
-    ingress: dict[str, list[PairRate]] = {}
-    for pair in newest.values():
-        egress.setdefault(pair.src, []).append(pair)
-        ingress.setdefault(pair.dst, []).append(pair)
-    out_sides = {host: _widest(found, _DST)
-                 for host, found in egress.items()}
-    in_sides = {host: _widest(found, _SRC)
-                for host, found in ingress.items()}
-    return {host: _host_rate(host, out_sides, in_sides, now_s)
-            for host in sorted(out_sides.keys() | in_sides.keys())}
+        readings.add(pair)
+    return readings.estimate(now_s)
 
 
-def _widest(readings: list[PairRate], peer: Callable[[PairRate], str]
+class _Way(enum.Enum):
+    EGRESS = 'egress'
+    INGRESS = 'ingress'
+
+
+_OPPOSITE = {_Way.EGRESS: _Way.INGRESS, _Way.INGRESS: _Way.EGRESS}
+
+
+class Readings:
+    """The newest reading of each pair, and what they say of the hosts.
+
+    A reading concerns two sides, and which readings speak for a side depends
+    on how fast its peers are known to be. So that thousands of pairs cost
+    little, only the sides are looked at again that a new reading concerns.
+    """
+
+    def __init__(self) -> None:
+        #: By way and host: its readings by peer.
+        self._by_peer: dict[_Way, dict[str, dict[str, PairRate]]] = {
+            way: {} for way in _Way}
+        self._widest_bps: dict[_Way, dict[str, float]] = {
+            way: {} for way in _Way}
+        self._sides: dict[_Way, dict[str, _Side]] = {way: {} for way in _Way}
+
+    def add(self, pair: PairRate) -> None:
+        """Take a reading, unless a newer one of the pair is known."""
+        known = self._by_peer[_Way.EGRESS].get(pair.src, {}).get(pair.dst)
+        if known is not None and known.measured_s > pair.measured_s:
+            return
+        self._put(_Way.EGRESS, pair.src, pair.dst, pair)
+        self._put(_Way.INGRESS, pair.dst, pair.src, pair)
+
+    def estimate(self, now_s: float) -> dict[str, HostRate]:
+        """See :func:`estimate`."""
+        for way, hosts in self._by_peer.items():
+            for host in hosts:
+                if host not in self._sides[way]:
+                    self._sides[way][host] = self._choose(way, host)
+        out_sides = self._sides[_Way.EGRESS]
+        in_sides = self._sides[_Way.INGRESS]
+        return {host: _host_rate(host, out_sides, in_sides, now_s)
+                for host in sorted(out_sides.keys() | in_sides.keys())}
+
+    def _put(self, way: _Way, host: str, peer: str, pair: PairRate) -> None:
+        by_peer = self._by_peer[way].setdefault(host, {})
+        replaced = by_peer.get(peer)
+        by_peer[peer] = pair
+        self._sides[way].pop(host, None)
+        widest_bps = known_bps = self._widest_bps[way].get(host, 0.0)
+        if replaced is not None and replaced.rate_bps >= known_bps:
+            widest_bps = max(r.rate_bps for r in by_peer.values())
+        widest_bps = max(widest_bps, pair.rate_bps)
+        if widest_bps != known_bps:
+            self._widest_bps[way][host] = widest_bps
+            for other in by_peer:
+                self._sides[_OPPOSITE[way]].pop(other, None)
+
+    def _choose(self, way: _Way, host: str) -> '_Side':
+        """The newest readings with peers that cannot have been the limit.
+
+        Where hosts differ, a reading with a slow peer says nothing of this
+        side, however new. The second widest reading is what a peer must be
+        able to do: a single one that is too high shall not silence the rest.
+        """
+        by_peer = self._by_peer[way][host]
+        peer_bps = self._widest_bps[_OPPOSITE[way]]
+        oldest_s = max(map(_MEASURED, by_peer.values())) - STALE_S
+        fresh = {peer: reading for peer, reading in by_peer.items()
+                 if reading.measured_s >= oldest_s}
+        plain = {peer: reading for peer, reading in fresh.items()
+                 if not reading.lower_bound}
+        needed_bps = (1 - TOLERANCE) * heapq.nlargest(
+            2, (reading.rate_bps for reading in plain.values()))[-1] if (
+                plain) else 0.0
+        return _widest(
+            {peer: reading for peer, reading in plain.items()
+             if peer_bps[peer] >= needed_bps},
+            {peer: reading for peer, reading in fresh.items()
+             if reading.lower_bound})
+
+
+def _widest(plain: Mapping[str, PairRate], bounds: Mapping[str, PairRate]
             ) -> _Side:
-    """The rate at which the newest readings of a side agree at the top."""
-    plain = heapq.nlargest(RECENT, (r for r in readings if not r.lower_bound),
-                           key=_MEASURED)
-    bounds = heapq.nlargest(RECENT, (r for r in readings if r.lower_bound),
-                            key=_MEASURED)
-    widest_bps = max((r.rate_bps for r in plain), default=0.0)
-    top = [r for r in plain if _same(r.rate_bps, widest_bps)]
-    rate_bps = statistics.median(r.rate_bps for r in top) if top else 0.0
-    bound_bps = max((r.rate_bps for r in bounds), default=0.0)
-    is_bound = not top or bound_bps > rate_bps * (1 + TOLERANCE)
+    """The rate at which the newest readings of a side agree at the top.
+
+    :param plain, bounds: by peer, the readings and those that only bound
+        the side's rate from below.
+    """
+    newest_bounds = _newest(bounds)
+    newest = _newest(plain)
+    widest_bps = max((r.rate_bps for r in newest), default=0.0)
+    top_bps = [r.rate_bps for r in newest if _same(r.rate_bps, widest_bps)]
+    rate_bps = statistics.median(top_bps) if top_bps else 0.0
+    bound_bps = max((r.rate_bps for r in newest_bounds), default=0.0)
+    is_bound = not top_bps or bound_bps > rate_bps * (1 + TOLERANCE)
+    # Who explains the rate is seen in all that agree with it.
     return _Side(
         rate_bps=bound_bps if is_bound else rate_bps,
-        newest_s=max(r.measured_s for r in (*plain, *bounds)),
-        lower_bound=is_bound,
-        readings=tuple((peer(r), r.rate_bps)
-                       for r in (bounds if is_bound else top)))
+        newest_s=max(map(_MEASURED, (*newest, *newest_bounds))),
+        lower_bound=is_bound, readings=tuple(
+            (peer, r.rate_bps) for peer, r in plain.items()
+            if _same(r.rate_bps, widest_bps)
+            and _same(widest_bps, r.rate_bps)))
+
+
+def _newest(readings: Mapping[str, PairRate]) -> list[PairRate]:
+    return heapq.nlargest(RECENT, readings.values(), key=_MEASURED)
 
 
 def _same(rate_bps: float, widest_bps: float) -> bool:

@@ -11,6 +11,7 @@
 # under the License.
 
 
+import dataclasses
 import itertools
 
 from hypothesis import given
@@ -56,6 +57,40 @@ def test_estimates_come_near_the_truth_once_a_peer_is_fast(hose):
             assert rate.egress_bps >= egress[host] * 0.9
         if max(egress[name] for name in peers) >= ingress[host]:
             assert rate.ingress_bps >= ingress[host] * 0.9
+
+
+@given(st.integers(6, 20), st.randoms())
+def test_slow_peers_measured_last_hide_nothing(n_hosts, random):
+    """However many of the newest readings are with hosts that are slower."""
+    names = [f'h{i:02}' for i in range(n_hosts)]
+    egress, ingress = ({name: random.uniform(2e7, 1e8) for name in names}
+                       for _ in range(2))
+    readings = _pairs(egress, ingress)
+    random.shuffle(readings)
+    readings = [dataclasses.replace(reading, measured_s=float(at_s))
+                for at_s, reading in enumerate(readings)]
+    now_s = float(len(readings))
+    for host, rate in hostrates.estimate(readings, now_s).items():
+        for own, found_bps, is_bound, peers in (
+                (egress, rate.egress_bps, rate.egress_lower_bound, ingress),
+                (ingress, rate.ingress_bps, rate.ingress_lower_bound,
+                 egress)):
+            assert found_bps <= own[host]
+            second = sorted(peers[name] for name in names if name != host)[-2]
+            if second >= own[host]:
+                assert found_bps >= own[host] * 0.9
+            if second >= own[host] * 1.3:
+                assert not is_bound
+
+
+def test_one_reading_that_is_too_high_passes_with_a_few_new_ones():
+    bps = dict.fromkeys('abcdefgh', 5e7)
+    readings = [*_pairs(bps, bps), hostrates.PairRate('a', 'b', 9e7, 1.0)]
+    assert hostrates.estimate(readings, 1.0)['a'].egress_bps == 9e7
+    readings += [hostrates.PairRate('a', peer, 5e7, 2.0) for peer in 'cdef']
+    rate = hostrates.estimate(readings, 2.0)['a']
+    assert rate.egress_bps == 5e7
+    assert not rate.egress_lower_bound
 
 
 @given(hoses())
