@@ -75,16 +75,17 @@ class Display:
                             highlight=False)
 
     @contextlib.contextmanager
-    def bar(self, text: str, total_bytes: float
-            ) -> collections.abc.Iterator[rich.progress.Progress]:
+    def bar(self, text: str
+            ) -> collections.abc.Iterator[runner.OnProgress]:
         with rich.progress.Progress(
                 rich.progress.TextColumn('          {task.description}'),
                 rich.progress.BarColumn(), rich.progress.DownloadColumn(),
                 rich.progress.TransferSpeedColumn(),
                 console=self._console, transient=True,
                 disable=not self._console.is_terminal) as progress:
-            progress.add_task(text, total=total_bytes)
-            yield progress
+            task = progress.add_task(text, total=None)
+            yield lambda done, total: progress.update(
+                task, completed=done, total=total)
 
 
 def emulate(options: Options,
@@ -159,18 +160,15 @@ def present(results: results_module.Results, options: Options,
 def _emulate_one(testbed: testbed_module.Testbed,
                  workload: scenario.Workload, display: Display,
                  is_last: bool) -> results_module.WorkloadResult:
-    total = sum(coflow.size_bytes for group in workload.groups
-                for coflow in group.coflows)
     schemes = []
     for scheme in workload.schemes:
         title = f'{workload.name}: {scheme.label}'
-        with display.bar(title, total) as progress:
+        with display.bar(title) as on_progress:
             schemes.append(runner.run_emulated(
                 testbed, workload, scheme,
                 lambda step, title=title: display.say(  # type: ignore[misc]
                     f'{title}: {step}'),
-                lambda received, bar=progress:  # type: ignore[misc]
-                bar.update(bar.task_ids[0], completed=sum(received)),
+                on_progress,
                 keep=is_last and scheme is workload.schemes[-1]))
         display.say(f'{title}: average completion time '
                     f'{schemes[-1].mean_measured_s:.2f} s')

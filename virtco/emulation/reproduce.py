@@ -248,13 +248,9 @@ def _emulate(testbed: testbed_module.Testbed, label: str,
              its_groups: Sequence[scenario.Group], scheme: scenario.Scheme,
              display: demo.Display) -> results.SchemeResult:
     workload = scenario.Workload(label, label, tuple(its_groups), (scheme,))
-    total = sum(coflow.size_bytes for group in its_groups
-                for coflow in group.coflows)
-    with display.bar(f'{label}: {scheme.label}', total) as bar:
+    with display.bar(f'{label}: {scheme.label}') as on_progress:
         return runner.run_emulated(
-            testbed, workload, scheme, lambda step: None,
-            lambda received: bar.update(bar.task_ids[0],
-                                        completed=sum(received)),
+            testbed, workload, scheme, lambda step: None, on_progress,
             local_bytes=_LOCAL_BYTES)
 
 

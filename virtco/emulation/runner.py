@@ -32,7 +32,8 @@ _DEFAULT_PORT = 5001
 _LIMIT_FACTOR = 4.0
 _LIMIT_EXTRA_S = 30.0
 
-OnProgress = collections.abc.Callable[[list[int]], object]
+# Gets the bytes that have arrived, and all that will.
+OnProgress = collections.abc.Callable[[int, int], object]
 OnStep = collections.abc.Callable[[str], object]
 Servers = dict[str, list[nova_client.Server]]
 
@@ -67,13 +68,15 @@ def run_emulated(testbed: testbed_module.Testbed,
     testbed.fabric.introduce(_pairs(testbed, workload, servers))
     testbed.wait_enforced(_managed(testbed, flows))
     on_step('sending')
+    total_bytes = sum(flow.size_bytes for flow in flows)
     job = traffic.Job(
         (0.0,) * len(placed), tuple(flows),
         limit_s=_LIMIT_FACTOR * max(predicted_s) + _LIMIT_EXTRA_S)
     with transfers.Transfer(
             job, testbed.config.logs / 'traffic.log') as transfer:
         psutil.cpu_percent()  # from here …
-        outcome = transfer.run(on_progress)
+        outcome = transfer.run(
+            lambda received: on_progress(sum(received), total_bytes))
         busy_fraction = psutil.cpu_percent() / 100  # … to here
     if not keep:
         on_step('deleting')
