@@ -40,8 +40,9 @@ def start_controller(fabric: fabric_module.Fabric, state: pathlib.Path,
     config = _write_ini(state / 'controller.conf', {
         'api': {'host': fabric.control_address, 'port': CONTROLLER_PORT},
         'database': {'connection': f'sqlite:///{state}/controller.sqlite'},
-        # Below the patience of the Nova stack, far above what a plan takes.
-        'placement': {'deadline_s': 8},
+        # As much as the simulator's planner has. The deadline is below the
+        # patience of the Nova stack, far above what a plan takes.
+        'placement': {'budget_s': 1, 'deadline_s': 8},
         'scheduler': {'default_share': 0.02, 'beta': 0,
                       'interval_s': _report_interval_s(fabric)},
         'probe': {'interval_s': 0.2, 'freshness_s': 3600},
