@@ -19,10 +19,12 @@ port; a tenant is recognised by the port, so equal addresses do not meet.
 
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
 import dataclasses
 import json
 import socket
 from typing import Any
+from typing import NamedTuple
 
 from edge_module.classify import base
 from edge_module.privileged import protocol
@@ -31,14 +33,33 @@ from virtco import exception
 from virtco.table import edge_policy
 
 TABLE = 'netdev virtco'
-MAP_SIZE = 1_000_000
 _PORT_CHAIN = 'dev_'
 
 # The four kinds of entry, (IP version, with a destination port), in the order
 # in which they are asked.
-_KINDS = {(False, True): 'port4', (True, True): 'port6',
-          (False, False): 'pair4', (True, False): 'pair6'}
+_KINDS = {(False, True): 'port4', (False, False): 'pair4',
+          (True, True): 'port6', (True, False): 'pair6'}
+_REST = 'rest'
 _PROTOCOLS = ('tcp', 'udp')
+
+
+class _Entry(NamedTuple):
+    """What is classified; at the uplink ``ifindex`` is 0."""
+
+    ifindex: int
+    src_ip: str
+    dst_ip: str
+    dst_port: int
+
+    @property
+    def kind(self) -> str:
+        return _KINDS[':' in self.src_ip, bool(self.dst_port)]
+
+    def element(self, protocol_name: str) -> str:
+        """As the key of a map's element."""
+        dev = f'{self.ifindex} . ' if self.ifindex else ''
+        port = f' . {protocol_name} . {self.dst_port}' if self.dst_port else ''
+        return f'{dev}{self.src_ip} . {self.dst_ip}{port}'
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,65 +69,82 @@ class Hook:
     name: str
     with_dev: bool
 
-    def map_name(self, is_ipv6: bool, with_port: bool) -> str:
-        return f'{self.name}_{_KINDS[is_ipv6, with_port]}'
+    def map_name(self, kind: str) -> str:
+        return f'{self.name}_{kind}'
+
+    def maps(self) -> dict[str, tuple[str, ...]]:
+        """Types of the key of every map."""
+        dev = ('iface_index',) if self.with_dev else ()
+        return {self.map_name(kind): (
+            *dev, *(('ipv6_addr',) if is_ipv6 else ('ipv4_addr',)) * 2,
+            *(('inet_proto', 'inet_service') if with_port else ()))
+            for (is_ipv6, with_port), kind in _KINDS.items()}
 
     def skeleton(self) -> str:
-        """The table without ports; a packet hits, and counts, once."""
-        lines = [f'add table {TABLE}']
-        rules = []
-        for is_ipv6, with_port in _KINDS:
-            name = self.map_name(is_ipv6, with_port)
-            dev = ('ifname . ', 'iifname . ') if self.with_dev else ('', '')
-            address = 'ipv6_addr' if is_ipv6 else 'ipv4_addr'
-            ip = 'ip6' if is_ipv6 else 'ip'
-            port = ((' . inet_proto . inet_service',
-                     ' . meta l4proto . th dport') if with_port else ('', ''))
-            lines.append(
-                f'add map {TABLE} {name} {{ type {dev[0]}{address} . '
-                f'{address}{port[0]} : classid; size {MAP_SIZE}; counter; }}')
-            # Not every kernel keeps later fragments, which have no ports,
-            # from being asked for one.
-            whole = '' if is_ipv6 else 'ip frag-off & 0x1fff 0 '
-            condition = whole if with_port else 'meta priority 0 '
-            rules.append(
-                f'add rule {TABLE} classify {condition}'
-                f'meta priority set {dev[1]}'
-                f'{ip} saddr . {ip} daddr{port[1]} map @{name}')
-        lines.append(f'add chain {TABLE} classify')
-        if self.with_dev:
+        """The table without ports, rules and entries."""
+        # Without a size the kernel takes a hash table that grows; for a
+        # million entries it would walk two million buckets per map and
+        # reading.
+        return '\n'.join([f'add table {TABLE}', *(
+            f'add map {TABLE} {name} {{ type {" . ".join(types)} : classid; '
+            f'counter; }}' for name, types in self.maps().items()),
+            f'add chain {TABLE} classify']) + '\n'
+
+    def rules(self, entries: Iterable[_Entry]) -> tuple[str, ...]:
+        """Names of the rules: only maps that hold something are asked."""
+        used = {entry.kind for entry in entries}
+        return (*(kind for kind in _KINDS.values() if kind in used),
+                *((_REST,) if self.with_dev else ()))
+
+    def set_rules(self, names: Iterable[str]) -> str:
+        """Replace the rules; a packet that hits is done."""
+        lines = [f'flush chain {TABLE} classify']
+        for name in names:
             # A packet that is in no map must not keep a priority that it
             # brought along.
-            lines.append(f'add rule {TABLE} classify meta priority set 0')
-        return '\n'.join(lines + rules) + '\n'
+            what = ('meta priority set 0' if name == _REST else
+                    self._rule(name))
+            lines.append(f'add rule {TABLE} classify {what} '
+                         f'comment "{name}"')
+        return '\n'.join(lines) + '\n'
 
-    @property
-    def rules(self) -> int:
-        return len(_KINDS) + self.with_dev
+    def _rule(self, kind: str) -> str:
+        dev = 'iif . ' if self.with_dev else ''
+        ip = 'ip6' if kind.endswith('6') else 'ip'
+        port = condition = ''
+        if kind.startswith('port'):
+            port = ' . meta l4proto . th dport'
+            if ip == 'ip':
+                # Not every kernel keeps later fragments, which have no ports,
+                # from being asked for one.
+                condition = 'ip frag-off & 0x1fff 0 '
+        return (f'{condition}meta priority set {dev}{ip} saddr . {ip} daddr'
+                f'{port} map @{self.map_name(kind)} accept')
 
 
 INGRESS = Hook('ingress', True)
 EGRESS = Hook('egress', False)
 
 
-def _element(key: base.Key, protocol_name: str, minor: int | None) -> str:
-    dev = f'"{key.dev}" . ' if key.dev else ''
-    parts = f'{dev}{key.src_ip} . {key.dst_ip}'
-    if key.dst_port:
-        parts += f' . {protocol_name} . {key.dst_port}'
-    return parts if minor is None else (
-        f'{parts} : {wire.ROOT_MAJOR:x}:{minor:x}')
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Standing:
+    """What the table holds."""
+
+    hooks: frozenset[tuple[str, int]] = frozenset()
+    entries: Mapping[_Entry, int] = dataclasses.field(default_factory=dict)
+    rules: tuple[str, ...] = ()
 
 
 def _commands(hook: Hook, verb: str,
-              items: Iterable[tuple[base.Key, int | None]]) -> Iterator[str]:
+              items: Iterable[tuple[_Entry, int | None]]) -> Iterator[str]:
     """One add or delete command per map that is concerned."""
     by_map: dict[str, list[str]] = {}
-    for key, minor in items:
-        name = hook.map_name(key.is_ipv6, bool(key.dst_port))
-        for protocol_name in _PROTOCOLS if key.dst_port else ('',):
-            by_map.setdefault(name, []).append(
-                _element(key, protocol_name, minor))
+    for entry, minor in items:
+        value = ('' if minor is None
+                 else f' : {wire.ROOT_MAJOR:x}:{minor:x}')
+        for protocol_name in _PROTOCOLS if entry.dst_port else ('',):
+            by_map.setdefault(hook.map_name(entry.kind), []).append(
+                entry.element(protocol_name) + value)
     for name, elements in by_map.items():
         yield (f'{verb} element {TABLE} {name} '
                f'{{ {", ".join(elements)} }}\n')
@@ -120,25 +158,33 @@ class NftClassifier(base.Classifier):
 
     def __init__(self, kernel: protocol.Kernel):
         self.kernel = kernel
-        self.known: base.Table | None = None
+        self.known: _Standing | None = None
         self.has_table = False
         self.has_skeleton = False
 
     def replace(self, table: base.Table) -> int:
+        ifindexes = dict(table.hooks) if self.hook.with_dev else {'': 0}
+        entries = {_Entry(ifindexes[key.dev], key.src_ip, key.dst_ip,
+                          key.dst_port): minor
+                   for key, minor in table.entries.items()}
         if self.known is None:
-            self.known, _ = self.dump()
+            self.known, _ = self._read()
         have = self.known
-        stale = [(key, None) for key, minor in have.entries.items()
-                 if table.entries.get(key) != minor]
-        fresh = [(key, minor) for key, minor in table.entries.items()
-                 if have.entries.get(key) != minor]
+        rules = self.hook.rules(entries)
+        stale = [(entry, None) for entry, minor in have.entries.items()
+                 if entries.get(entry) != minor]
+        fresh = [(entry, minor) for entry, minor in entries.items()
+                 if have.entries.get(entry) != minor]
         gone = have.hooks - table.hooks
         new = table.hooks - have.hooks
-        if not (stale or fresh or gone or new) and self.has_skeleton:
+        if not (stale or fresh or gone or new) and self.has_skeleton and (
+                rules == have.rules):
             return 0
         text = '' if self.has_skeleton else self._new_table()
         text += ''.join(_commands(self.hook, 'delete', stale))
         text += ''.join(_commands(self.hook, 'add', fresh))
+        if rules != have.rules:
+            text += self.hook.set_rules(rules)
         text += ''.join(f'delete chain {TABLE} {_chain_name(*port)}\n'
                         for port in sorted(gone))
         text += ''.join(_port_chain(self.hook, *port)
@@ -149,7 +195,7 @@ class NftClassifier(base.Classifier):
             self.known = None
             raise
         self.has_table = self.has_skeleton = True
-        self.known = dataclasses.replace(table, entries=dict(table.entries))
+        self.known = _Standing(table.hooks, entries, rules)
         return len(stale) + len(fresh) + len(gone) + len(new)
 
     def forget(self) -> None:
@@ -160,17 +206,30 @@ class NftClassifier(base.Classifier):
         old = f'delete table {TABLE}\n' if self.has_table else ''
         return old + self.hook.skeleton()
 
-    def dump(self) -> tuple[base.Table, dict[base.Key, base.Counted]]:
+    def _read(self) -> tuple[_Standing, dict[_Entry, base.Counted]]:
         code, output, _ = self.kernel.nft_run(f'list table {TABLE}')
         self.has_table = code == 0
         self.has_skeleton = False
         if self.has_table:
             reader = _Reader(self.hook, json.loads(output)['nftables'])
-            self.has_skeleton = reader.has_skeleton
+            self.has_skeleton = reader.maps == self.hook.maps()
             if self.has_skeleton:
-                return (base.Table(frozenset(reader.hooks), reader.entries),
-                        reader.counted)
-        return base.Table(), {}
+                return _Standing(frozenset(reader.hooks), reader.entries,
+                                 tuple(reader.rules)), reader.counted
+        return _Standing(), {}
+
+    def dump(self) -> tuple[base.Table, dict[base.Key, base.Counted]]:
+        found, counted = self._read()
+        names = {0: '', **dict(socket.if_nameindex())}
+
+        def key(entry: _Entry) -> base.Key:
+            # An entry of a device that is gone belongs to no port.
+            return base.Key(names.get(entry.ifindex, f'({entry.ifindex})'),
+                            *entry[1:])
+
+        return base.Table(found.hooks, {
+            key(entry): minor for entry, minor in found.entries.items()}), {
+            key(entry): seen for entry, seen in counted.items()}
 
     def remove(self) -> bool:
         code, _, _ = self.kernel.nft_run(f'delete table {TABLE}')
@@ -227,22 +286,27 @@ def _chain_name(dev: str, ifindex: int) -> str:
 def _port_chain(hook: Hook, dev: str, ifindex: int) -> str:
     chain = f'{TABLE} {_chain_name(dev, ifindex)}'
     return (f'add chain {chain} {{ type filter hook {hook.name} device '
-            f'"{dev}" priority 0; }}\nadd rule {chain} jump classify\n')
+            f'"{dev}" priority 0; }}\nadd rule {chain} goto classify\n')
 
 
 class _Reader:
     """Reads the JSON listing of the table."""
 
     def __init__(self, hook: Hook, objects: list[dict[str, Any]]):
-        self.first = 1 if hook.with_dev else 0
+        self.with_dev = hook.with_dev
         self.hooks: set[tuple[str, int]] = set()
-        self.entries: dict[base.Key, int] = {}
-        self.counted: dict[base.Key, base.Counted] = {}
-        maps = set()
-        rules = 0
+        self.entries: dict[_Entry, int] = {}
+        self.counted: dict[_Entry, base.Counted] = {}
+        self.maps: dict[str, tuple[str, ...]] = {}
+        self.rules: list[str] = []
+        self._ifindexes = {name: ifindex
+                           for ifindex, name in socket.if_nameindex()}
+        self._seen: set[tuple[Any, ...]] = set()
         for item in objects:
             if 'map' in item:
-                maps.add(item['map']['name'])
+                self.maps[item['map']['name']] = tuple(item['map']['type'])
+        for item in objects:
+            if 'map' in item and self.maps == hook.maps():
                 for element, value in item['map'].get('elem', ()):
                     self._read_element(element, value)
             elif 'chain' in item:
@@ -251,21 +315,27 @@ class _Reader:
                     ifindex, _, dev = name[len(_PORT_CHAIN):].partition('_')
                     self.hooks.add((dev, int(ifindex)))
             elif 'rule' in item and item['rule']['chain'] == 'classify':
-                rules += 1
-        self.has_skeleton = rules == hook.rules and maps == {
-            hook.map_name(*kind) for kind in _KINDS}
+                self.rules.append(item['rule'].get('comment', ''))
 
     def _read_element(self, element: Any, value: str) -> None:
         inner = element.get('elem', element)
         parts = (inner.get('val', inner))['concat']
-        dev = parts[0] if self.first else ''
-        source, target, *port = parts[self.first:]
+        if tuple(parts) in self._seen:  # the hash table grew meanwhile
+            return
+        self._seen.add(tuple(parts))
+        ifindex = 0
+        if self.with_dev:
+            dev, *parts = parts
+            # The number of a device that is gone.
+            ifindex = self._ifindexes.get(dev) or int(
+                dev if dev.isdecimal() else -1)
+        source, target, *port = parts
         # nft writes an IPv6 address as it likes best; compare in one form.
-        key = base.Key(dev, base.address(source), base.address(target),
+        entry = _Entry(ifindex, base.address(source), base.address(target),
                        port[1] if port else 0)
-        self.entries[key] = int(value.partition(':')[2], 16)
+        self.entries[entry] = int(value.partition(':')[2], 16)
         counter = inner.get('counter', {'bytes': 0, 'packets': 0})
-        before = self.counted.get(key, base.Counted(0, 0))
-        self.counted[key] = base.Counted(
+        before = self.counted.get(entry, base.Counted(0, 0))
+        self.counted[entry] = base.Counted(
             before.sent_bytes + counter['bytes'],
             before.sent_packets + counter['packets'])

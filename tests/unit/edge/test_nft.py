@@ -1,0 +1,107 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""What is asked of nftables, and what its listings mean."""
+
+import json
+
+from edge_module.classify import base
+from edge_module.classify import nft
+
+PAIR = base.Key('lo', '10.0.0.1', '10.0.0.2')
+PORT = base.Key('lo', '10.0.0.1', '10.0.0.2', 80)
+SIX = base.Key('lo', 'fd00::1', 'fd00::2')
+LO = frozenset({('lo', 1)})
+
+
+class _Kernel:
+    """Knows one listing, and keeps the commands."""
+
+    def __init__(self, *objects):
+        self.listing = json.dumps({'nftables': objects})
+        self.commands = []
+
+    def nft_run(self, text):
+        if not text.startswith('list'):
+            self.commands.append(text)
+            return 0, '', ''
+        return 0, self.listing, ''
+
+
+def _map(name, elements=()):
+    return {'map': {'name': name, 'type': list(nft.INGRESS.maps()[name]),
+                    'elem': list(elements)}}
+
+
+def _element(*parts, value='1:11', count=5):
+    return [{'elem': {'val': {'concat': list(parts)}, 'counter': {
+        'bytes': count, 'packets': 1}}}, value]
+
+
+def _listing(elements=(), rules=('rest',), devs=('dev_1_lo',)):
+    return [*(_map(name, elements if name == 'ingress_pair4' else ())
+              for name in nft.INGRESS.maps()),
+            *({'chain': {'name': name}} for name in devs),
+            *({'rule': {'chain': 'classify', 'comment': name}}
+              for name in rules)]
+
+
+def _commands(*objects, entries=None):
+    kernel = _Kernel(*objects)
+    nft.NftClassifier(kernel).replace(base.Table(LO, entries or {}))
+    return ''.join(kernel.commands)
+
+
+def test_only_maps_that_hold_something_are_asked():
+    text = _commands(*_listing(), entries={PAIR: 0x11})
+    assert '@ingress_pair4' in text
+    for name in ('port4', 'pair6', 'port6'):
+        assert f'@ingress_{name}' not in text
+    text = _commands(*_listing(), entries={PAIR: 0x11, PORT: 0x12, SIX: 0x13})
+    places = [text.index(f'map @ingress_{name}')
+              for name in ('port4', 'pair4', 'pair6')]
+    assert places == sorted(places)
+    assert text.rindex('priority set 0') > places[-1]
+
+
+def test_what_is_right_is_left_alone():
+    listing = _listing([_element('lo', '10.0.0.1', '10.0.0.2')],
+                       ['pair4', 'rest'])
+    assert _commands(*listing, entries={PAIR: 0x11}) == ''
+
+
+def test_rules_that_somebody_changed_are_set_again():
+    listing = _listing([_element('lo', '10.0.0.1', '10.0.0.2')], ['rest'])
+    text = _commands(*listing, entries={PAIR: 0x11})
+    assert text.startswith('flush chain') and 'element' not in text
+
+
+def test_table_of_another_make_is_replaced():
+    listing = _listing()
+    listing[0]['map']['type'][0] = 'ifname'
+    text = _commands(*listing, entries={PAIR: 0x11})
+    assert text.startswith('delete table') and 'add map' in text
+
+
+def test_entry_of_a_device_that_is_gone_is_deleted_by_its_number():
+    listing = _listing([_element('4711', '10.0.0.1', '10.0.0.2')],
+                       ['pair4', 'rest'])
+    text = _commands(*listing, entries={PAIR: 0x11})
+    assert '{ 4711 . 10.0.0.1 . 10.0.0.2 }' in text
+    assert '{ 1 . 10.0.0.1 . 10.0.0.2 : 1:11 }' in text
+
+
+def test_element_that_is_listed_twice_counts_once():
+    element = _element('lo', '10.0.0.1', '10.0.0.2', count=7)
+    kernel = _Kernel(*_listing([element, element], ['pair4', 'rest']))
+    table, counted = nft.NftClassifier(kernel).dump()
+    assert table == base.Table(LO, {PAIR: 0x11})
+    assert counted == {PAIR: base.Counted(7, 1)}
