@@ -36,9 +36,10 @@ from virtco.solver import planner
 from virtco import units
 
 #: How often a planner may look at the clock. In the simulator looking is
-#: what makes time pass, so that a busy machine does not change a result; a
-#: look stands for half a millisecond.
-CLOCK_LOOKS = 2000
+#: what makes time pass, so that a busy machine does not change a result. A
+#: look stands for two milliseconds, about what lies between two on a slow
+#: core.
+CLOCK_LOOKS = 500
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -54,6 +54,7 @@ def average_cct_s(scheme, shape, background):
         schemes.get(scheme), seed=seed).mean_cct_s for seed in SEEDS]))
 
 
+@pytest.mark.timeout(1800)
 def test_virtco_case2():
     """Against each opponent, over all workloads."""
     saved = {scheme: [] for scheme in ('sebf-ta', 'sebf-ta-greedy',
