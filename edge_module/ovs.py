@@ -60,6 +60,14 @@ class _Replica(connection.OvsdbIdl):
         self.changed()
 
 
+class _Api(impl_idl.OvsdbIdl):
+    """The library's class would have one connection for all of its objects,
+    also for those made after it was closed.
+    """
+
+    ovsdb_connection: Any = None
+
+
 class OvsDb:
     """A connection that is made when it is first needed.
 
@@ -71,15 +79,15 @@ class OvsDb:
         self.address = address
         self.changes = 0
         self.on_change: Callable[[], None] = lambda: None
-        self._api: impl_idl.OvsdbIdl | None = None
+        self._api: _Api | None = None
 
-    def _connected(self) -> impl_idl.OvsdbIdl:
+    def _connected(self) -> _Api:
         if self._api is None:
             try:
                 replica = _Replica.from_server(
                     self.address, 'Open_vSwitch', helper_tables=_TABLES)
                 replica.changed = self._changed
-                self._api = impl_idl.OvsdbIdl(
+                self._api = _Api(
                     connection.Connection(replica, _TIMEOUT_S))
             except Exception as error:  # the library raises many kinds
                 raise exception.OvsUnavailable(
