@@ -17,12 +17,16 @@ the kernel datapath.
 """
 
 import re
+import time
 
 import pytest
 
 from edge_module.classify import openflow
+from edge_module import ovs
+from edge_module.privileged import kernel
 from tests.netns.edge import bed as beds
 from tests.netns.edge import controller as controllers
+from tests.netns.edge import faults
 from tests.netns.edge import policies
 from tests.netns.edge import process
 from tests.netns.edge import switch as switches
@@ -176,3 +180,95 @@ def test_openflow_needs_the_database(make_bed, tmp_path):
     done = edge.once(check=False)
     assert done.returncode == 2
     assert '[edge] classifier' in done.stderr
+
+
+# -- updates that are broken off ---------------------------------------------
+
+class _DyingKernel:
+    """Makes the privileged calls, and dies in front of a bundle of flows."""
+
+    def __init__(self):
+        self.bundles_left = None
+
+    def __getattr__(self, name):
+        return getattr(kernel, name)
+
+    def ofctl_run(self, arguments, text):
+        if '--bundle' in arguments and self.bundles_left is not None:
+            if not self.bundles_left:
+                raise faults.Killed
+            self.bundles_left -= 1
+        return kernel.ofctl_run(arguments, text)
+
+
+@pytest.fixture
+def by_openflow(site, edge_of):
+    """VMs on two bridges, and what makes enforcers that use their flows."""
+    bed, switch, _, _, a, b = site
+    switch.vsctl('add-br', 'other', '--', 'set', 'bridge', 'other',
+                 f'datapath_type={switch.datapath}')
+    c = bed.add_vm('h1')
+    switch.plug(c, bridge='other')
+    databases = []
+
+    def make():
+        edge = edge_of(bed, 'h1', grace_s=0.0)
+        database = ovs.OvsDb(switch.address)
+        databases.append(database)
+        edge.enforcer.guard = ovs.OvsGuard(database, 'uplink0')
+        edge.enforcer.classifier = openflow.OpenflowClassifier(
+            _DyingKernel(), database, str(switch.directory))
+        beds.wait_for(lambda: {a.dev, c.dev} <= set(database.places()), 10,
+                      'ports in the replica')
+        return edge
+
+    yield make, (a, b, c)
+    for database in databases:
+        database.close()
+
+
+def _after(a, b, c):
+    """As in ``faults``, and a's bridge gets other flows too."""
+    builder = policies.PolicyBuilder('h1', LINK_BPS, 2)
+    builder.coflow('C1', 5e6, [(a, b, 1)])
+    builder.minor = 0x20
+    builder.coflow('C3', 25e6, [(c, b, 1)])
+    return builder.coflow('C4', 1e6, [(a, b, 1)], port=5003).build()
+
+
+def _update(edge, vms, kill):
+    """Install one policy, then another one with something in the way."""
+    if kill == 'root':
+        faults.kill_at(edge, kill)
+    edge.set_ports()
+    edge.set_policy(faults.before(*vms))
+    if kill.startswith('bundle'):
+        edge.enforcer.classifier.kernel.bundles_left = int(kill[-1])
+    else:
+        faults.kill_at(edge, kill)
+    edge.set_policy(_after(*vms))
+    edge.call('collect', time.monotonic() + 1)
+
+
+@pytest.mark.parametrize('kill', [*faults.STEPS, 'bundle 0', 'bundle 1'])
+def test_restart_after_a_kill_at_any_step(by_openflow, kill):
+    """The flows of the two bridges change in a bundle each."""
+    make, vms = by_openflow
+    with pytest.raises(faults.Killed):
+        _update(make(), vms, kill)
+    # No flow names a class that is not there.
+    again = make()
+    snapshot = beds.in_netns(again.netns, again.enforcer.uplink.snapshot)
+    table, _ = beds.in_netns(again.netns, again.enforcer.classifier.dump)
+    minors = set(table.entries.values())
+    assert minors <= set(snapshot.tree)
+    if kill.startswith('bundle'):  # c's bridge is the first
+        assert minors == {0x11, (0x13, 0x21)[int(kill[-1])]}
+    again.set_ports()
+    again.set_policy(_after(*vms))
+    again.call('collect', time.monotonic() + 1)
+    assert not again.call('drift')
+    snapshot = beds.in_netns(again.netns, again.enforcer.uplink.snapshot)
+    assert snapshot.tree == again.call('desired_tree')
+    table, _ = beds.in_netns(again.netns, again.enforcer.classifier.dump)
+    assert set(table.entries.values()) == {0x11, 0x21, 0x23}

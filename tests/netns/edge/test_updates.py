@@ -20,6 +20,7 @@ from edge_module.privileged import kernel
 from edge_module.qdisc import htb
 from edge_module import receiver
 from tests.netns.edge import bed as beds
+from tests.netns.edge import faults
 from tests.netns.edge import policies
 from virtco import exception
 
@@ -29,37 +30,12 @@ pytestmark = pytest.mark.netns
 both_backends = pytest.mark.parametrize('backend', ['nft', 'bpf'])
 
 
-class Killed(BaseException):
-    """The module dies here."""
-
-
 def _builder(generation=1):
     return policies.PolicyBuilder('h1', LINK_BPS, generation)
 
 
-def _before(a, b, c):
-    return _builder().coflow('C1', 20e6, [(a, b, 1)]).coflow(
-        'C2', 10e6, [(c, b, 1)]).build()
-
-
-def _after(a, b, c):
-    """C2 leaves, C1 shrinks, C3 comes with C2's sender."""
-    builder = _builder(2).coflow('C1', 5e6, [(a, b, 1)])
-    builder.minor = 0x20
-    return builder.coflow('C3', 25e6, [(c, b, 1)]).build()
-
-
-def _kill_at(edge, name):
-    def step(reached):
-        if reached == name:
-            raise Killed
-
-    edge.enforcer.step = step
-
-
 @both_backends
-@pytest.mark.parametrize('name', ['root', 'create', 'lower', 'raise',
-                                  'classify', 'receive', 'delete'])
+@pytest.mark.parametrize('name', [*faults.STEPS, 'receive'])
 def test_restart_after_a_kill_at_any_step(pair, edge_of, name):
     bed, edge = pair
     a, b, c = bed.add_vm('h1'), bed.add_vm('h2'), bed.add_vm('h1')
@@ -69,13 +45,13 @@ def test_restart_after_a_kill_at_any_step(pair, edge_of, name):
                                                    LINK_BPS)
     try:
         if name == 'root':
-            _kill_at(edge, name)
+            faults.kill_at(edge, name)
         edge.set_ports()
-        edge.set_policy(_before(a, b, c))
-        _kill_at(edge, name)
-        edge.set_policy(_after(a, b, c))
+        edge.set_policy(faults.before(a, b, c))
+        faults.kill_at(edge, name)
+        edge.set_policy(faults.after(a, b, c))
         edge.call('collect', time.monotonic() + 1)
-    except Killed:
+    except faults.Killed:
         pass
     else:
         pytest.fail(f'the step {name} was not reached')
@@ -89,7 +65,7 @@ def test_restart_after_a_kill_at_any_step(pair, edge_of, name):
     again = edge_of(bed, 'h1', grace_s=0.0)
     again.enforcer.receiver = edge.enforcer.receiver
     again.set_ports()
-    again.set_policy(_after(a, b, c))
+    again.set_policy(faults.after(a, b, c))
     again.call('collect', time.monotonic() + 1)
     if name == 'receive':
         assert 'virtco-in' in beds.run(
@@ -104,7 +80,7 @@ def test_restart_touches_nothing_that_is_right(pair, edge_of):
     bed, edge = pair
     a, b, c = bed.add_vm('h1'), bed.add_vm('h2'), bed.add_vm('h1')
     edge.set_ports()
-    edge.set_policy(_before(a, b, c))
+    edge.set_policy(faults.before(a, b, c))
     sent = []
 
     class Recorder:
@@ -126,9 +102,9 @@ def test_restart_touches_nothing_that_is_right(pair, edge_of):
     again = edge_of(bed, 'h1')
     again.enforcer.uplink = htb.Uplink(Recorder, 'uplink0')
     again.enforcer.classifier.kernel = Recorder
-    again.enforcer.policy = _before(a, b, c)
+    again.enforcer.policy = faults.before(a, b, c)
     again.set_ports()
-    again.set_policy(_before(a, b, c))
+    again.set_policy(faults.before(a, b, c))
     assert sent == []
 
 
@@ -258,7 +234,7 @@ def test_readers_and_writers_share_the_enforcer(pair):
     reader = threading.Thread(target=read)
     reader.start()
     for index in range(10):
-        edge.set_policy((_before, _after)[index % 2](a, b, c))
+        edge.set_policy((faults.before, faults.after)[index % 2](a, b, c))
     stop.set()
     reader.join()
     assert errors == []

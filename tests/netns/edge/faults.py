@@ -1,0 +1,45 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""An update that dies between two of its steps."""
+
+from tests.netns.edge import policies
+
+LINK_BPS = 40e6
+# In the order in which they are made; the enforcer names them.
+STEPS = ('root', 'create', 'lower', 'raise', 'classify', 'delete')
+
+
+class Killed(BaseException):
+    """The module dies here."""
+
+
+def before(a, b, c):
+    """a and c, each with a coflow to b."""
+    return policies.PolicyBuilder('h1', LINK_BPS).coflow(
+        'C1', 20e6, [(a, b, 1)]).coflow('C2', 10e6, [(c, b, 1)]).build()
+
+
+def after(a, b, c):
+    """C2 leaves, C1 shrinks, C3 comes with C2's sender."""
+    builder = policies.PolicyBuilder('h1', LINK_BPS, 2).coflow(
+        'C1', 5e6, [(a, b, 1)])
+    builder.minor = 0x20
+    return builder.coflow('C3', 25e6, [(c, b, 1)]).build()
+
+
+def kill_at(edge, name):
+    """Have an enforcer die in front of a step."""
+    def step(reached):
+        if reached == name:
+            raise Killed
+
+    edge.enforcer.step = step
