@@ -39,22 +39,23 @@ def test_coflow_gets_its_rate_beside_noise(pair):
 
 
 def test_flows_of_a_coflow_end_together(make_bed, edge_of):
+    """25 MB and 5 MB from one VM."""
     bed = make_bed(3)
-    edge = edge_of(bed, 'h1')
+    edge = edge_of(bed, 'h1', link_bps=100e6)
     src, near, far = (bed.add_vm('h1'), bed.add_vm('h2'), bed.add_vm('h3'))
     edge.set_ports()
-    edge.set_policy(policies.PolicyBuilder('h1', LINK_BPS).coflow(
-        'C1', 38e6, [(src, near, 5), (src, far, 1)], ceil_bps=38e6,
+    edge.set_policy(policies.PolicyBuilder('h1', 100e6).coflow(
+        'C1', 95e6, [(src, near, 5), (src, far, 1)], ceil_bps=95e6,
         child_ceil=1.2).build())
-    flows = [beds.Flow(src, near, size_bytes=10_000_000).start(),
-             beds.Flow(src, far, size_bytes=2_000_000).start()]
+    flows = [beds.Flow(src, near, size_bytes=25_000_000).start(),
+             beds.Flow(src, far, size_bytes=5_000_000).start()]
     for flow in flows:
         beds.wait_for(lambda: flow.done_s, 20, 'the end of a flow')
         flow.close()
     long_s, short_s = flows[0].done_s, flows[1].done_s
     assert short_s == pytest.approx(long_s, rel=0.1)
     # Together they took what their coflow was given.
-    ideal_s = 12e6 * 8 / (38e6 * GOODPUT)
+    ideal_s = 30e6 * 8 / (95e6 * GOODPUT)
     assert long_s == pytest.approx(ideal_s, rel=0.12)
 
 
