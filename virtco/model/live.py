@@ -11,7 +11,87 @@
 # under the License.
 """Coflows in flight, and what the scheduler decides about them."""
 
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
+import functools
+import itertools
+from typing import Any, overload, TypeVar
+
+import numpy as np
+
+Row = TypeVar('Row')
+
+
+class Pairs(tuple[tuple[str, str], ...]):
+    """(Source host, destination host) of a coflow's flows, each once."""
+
+    _numbers: tuple[Mapping[str, int], np.ndarray] | None = None
+
+    @functools.cached_property
+    def hosts(self) -> frozenset[str]:
+        return frozenset(itertools.chain.from_iterable(self))
+
+    def numbers(self, index: Mapping[str, int]) -> np.ndarray:
+        """Numbers of the hosts, array of shape (n_pairs, 2).
+
+        They are looked up once while the index is the same object: between
+        two events hardly a host or a coflow's way changes.
+
+        :raises KeyError: for a host that is not in the index.
+        """
+        known = self._numbers
+        if known is None or known[0] is not index:
+            known = self._numbers = index, np.array(
+                [(index[src], index[dst]) for src, dst in self],
+                np.int64).reshape(-1, 2)
+        return known[1]
+
+
+class _Columns(Sequence[Row]):
+    """One array for all pairs of hosts of a coflow, read as rows.
+
+    A cloud has tens of thousands of pairs; a row is made when somebody looks
+    at it.
+    """
+
+    __slots__ = ('pairs',)
+    pairs: Pairs
+
+    def _places(self) -> Sequence[int]:
+        """Of the rows among the pairs."""
+        return range(len(self.pairs))
+
+    def _row(self, place: int) -> Row:
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return len(self._places())
+
+    @overload
+    def __getitem__(self, index: int) -> Row:
+        ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Row]:
+        ...
+
+    def __getitem__(self, index: int | slice) -> Row | Sequence[Row]:
+        if isinstance(index, slice):
+            return tuple(map(self._row, self._places()[index]))
+        return self._row(self._places()[index])
+
+    def __iter__(self) -> Iterator[Row]:
+        return map(self._row, self._places())
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -27,10 +107,28 @@ class LiveFlow:
     remaining_bytes: float
 
 
+class Flows(_Columns[LiveFlow]):
+    """Flows by columns: what many of them are handed on as.
+
+    :ivar remaining_bytes: of each pair, shape (n_pairs,).
+    """
+
+    __slots__ = ('remaining_bytes',)
+
+    def __init__(self, pairs: Pairs, remaining_bytes: np.ndarray):
+        self.pairs = pairs
+        self.remaining_bytes = remaining_bytes
+
+    def _row(self, place: int) -> LiveFlow:
+        return LiveFlow(*self.pairs[place],
+                        float(self.remaining_bytes[place]))
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class LiveCoflow:
     """An unfinished coflow as the scheduler sees it.
 
+    :ivar flows: objects or :class:`Flows`; to the scheduler they are the same.
     :ivar arrival_s: when it became active (any clock, the same for all).
     :ivar served_s: when it last made progress (theta counts from here).
     :ivar sent_bytes: counted at the edges.
@@ -41,7 +139,7 @@ class LiveCoflow:
     """
 
     coflow_id: str
-    flows: tuple[LiveFlow, ...]
+    flows: Sequence[LiveFlow]
     arrival_s: float = 0.0
     served_s: float = 0.0
     sent_bytes: float = 0.0
@@ -68,6 +166,30 @@ class FlowRate:
     rate_bps: float
 
 
+class FlowRates(_Columns[FlowRate]):
+    """Rates by columns; rows are those of the flows that have bytes left.
+
+    :ivar pairs: the coflow's, in the order of its flows.
+    :ivar rate_bps: of each pair, 0 where nothing is left, shape (n_pairs,).
+    :ivar has_left: whether the pair has bytes left, shape (n_pairs,).
+    """
+
+    __slots__ = ('rate_bps', 'has_left')
+
+    def __init__(self, pairs: Pairs, rate_bps: np.ndarray,
+                 has_left: np.ndarray):
+        self.pairs = pairs
+        self.rate_bps = rate_bps
+        self.has_left = has_left
+
+    def _places(self) -> Sequence[int]:
+        places: list[int] = np.flatnonzero(self.has_left).tolist()
+        return places
+
+    def _row(self, place: int) -> FlowRate:
+        return FlowRate(*self.pairs[place], float(self.rate_bps[place]))
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class CoflowSchedule:
     """What one coflow gets until the next event.
@@ -82,13 +204,17 @@ class CoflowSchedule:
     rank: int
     remaining_cct_s: float
     predicted_end_s: float
-    flow_rates: tuple[FlowRate, ...]
+    flow_rates: FlowRates
     starving: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Schedule:
-    """All coflows in order of rank."""
+    """All coflows in order of rank.
+
+    :ivar left: what they leave of the ports.
+    """
 
     now_s: float
     coflows: tuple[CoflowSchedule, ...]
+    left: tuple[Port, ...] = ()

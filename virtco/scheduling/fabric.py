@@ -94,53 +94,78 @@ class Demand(NamedTuple):
 
 def build(cap: np.ndarray, demands: Sequence[Demand]) -> Fabric:
     """Lay the demands out; ``cap`` is egress then ingress, shape (2H,)."""
-    n_ports = len(cap)
     counts = np.array([len(demand.bits) for demand in demands], np.int64)
-    flow_ptr = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
     owner = np.repeat(np.arange(len(demands)), counts)
-    src = _column(demands, 0, np.int64)
-    dst = _column(demands, 1, np.int64) + n_ports // 2
-    bits = _column(demands, 2, np.float64)
-    weight = _column(demands, 3, np.float64)
-    order = np.lexsort((dst, src, owner))
-    src, dst, bits, weight = src[order], dst[order], bits[order], weight[order]
-    keys = np.concatenate((owner * n_ports + src, owner * n_ports + dst))
-    entries, index = np.unique(keys, return_inverse=True)
-    index = index.reshape(-1)
-    src_entry, dst_entry = index[:len(src)], index[len(src):]
+    return lay_out(cap, len(demands), owner, Demand(
+        _column(demands, 0, np.int64), _column(demands, 1, np.int64),
+        _column(demands, 2, np.float64), _column(demands, 3, np.float64)))[0]
+
+
+def lay_out(cap: np.ndarray, n_coflows: int, owner: np.ndarray,
+            flows: Demand) -> tuple[Fabric, np.ndarray]:
+    """The fabric of all coflows' flows, and which of the given flows each of
+    its flows is, shape (F,).
+
+    :param cap: rate of each port, egress then ingress, shape (2H,).
+    :param owner: coflow of each flow, ascending, shape (F,).
+    """
+    n_ports = len(cap)
+    out_key = owner * n_ports + flows.src_host
+    order = np.argsort(out_key * n_ports + flows.dst_host)
+    owner, out_key = owner[order], out_key[order]
+    in_key = owner * n_ports + flows.dst_host[order] + n_ports // 2
+    bits = flows.bits[order]
+    is_new_out = _is_new(out_key)
+    entries = np.sort(np.concatenate((out_key[is_new_out], in_key)))
+    entries = entries[_is_new(entries)]
+    src_entry = np.searchsorted(entries, out_key[is_new_out])[
+        np.cumsum(is_new_out) - 1]
+    dst_entry = np.searchsorted(entries, in_key)
     n_entries = len(entries)
-    entry_ptr = np.searchsorted(entries,
-                                np.arange(len(demands) + 1) * n_ports)
-    first = np.searchsorted(src_entry, np.arange(n_entries))
-    last = np.searchsorted(src_entry, np.arange(n_entries), 'right')
+    entry_at = np.arange(n_entries)
+    entry_ptr = np.searchsorted(entries, np.arange(n_coflows + 1) * n_ports)
     split = np.searchsorted(
-        entries, np.arange(len(demands)) * n_ports + n_ports // 2)
+        entries, np.arange(n_coflows) * n_ports + n_ports // 2)
     row_at, row_alive = _rows(src_entry, dst_entry, entries // n_ports,
                               entry_ptr[1:] - split)
+    ends = np.concatenate((src_entry, dst_entry))
     return Fabric(
-        cap=np.ascontiguousarray(cap, np.float64), flow_ptr=flow_ptr,
+        cap=np.ascontiguousarray(cap, np.float64),
+        flow_ptr=np.searchsorted(owner, np.arange(n_coflows + 1)).astype(
+            np.int64),
         entry_ptr=entry_ptr.astype(np.int64), split=split.astype(np.int64),
         src=src_entry.astype(np.int32), dst=dst_entry.astype(np.int32),
-        base=bits, weight=weight, owner=owner.astype(np.int32),
+        base=bits, weight=flows.weight[order], owner=owner.astype(np.int32),
         port=(entries % n_ports).astype(np.int32),
         # Of nothing numpy counts integers, for which all would be compiled
         # once more while the first group starts.
-        load=np.bincount(index, np.concatenate((bits, bits)),
+        load=np.bincount(ends, np.concatenate((bits, bits)),
                          n_entries).astype(np.float64),
-        alive=np.bincount(index, minlength=n_entries).astype(np.int32),
-        first=first.astype(np.int32), last=last.astype(np.int32),
+        alive=np.bincount(ends, minlength=n_entries).astype(np.int32),
+        first=np.searchsorted(src_entry, entry_at).astype(np.int32),
+        last=np.searchsorted(src_entry, entry_at, 'right').astype(np.int32),
         row_at=row_at, row_alive=row_alive,
         row_words=row_alive.view(np.uint64),
-        skip=np.arange(len(src) + 1), scale=np.ones(len(demands)))
+        skip=np.arange(len(bits) + 1), scale=np.ones(n_coflows)), order
+
+
+def _is_new(values: np.ndarray) -> np.ndarray:
+    """Whether a value differs from the one before it."""
+    found = np.ones(len(values), bool)
+    found[1:] = values[1:] != values[:-1]
+    return found
 
 
 def _rows(src_entry: np.ndarray, dst_entry: np.ndarray,
           entry_owner: np.ndarray, n_ingress: np.ndarray
           ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows with one flow to each destination that their coflow has."""
+    """Rows with one flow to each destination that their coflow has.
+
+    The flows come by source and then destination.
+    """
     n_entries = len(entry_owner)
-    pairs = np.unique(src_entry * n_entries + dst_entry)
-    distinct = np.bincount(pairs // max(1, n_entries), minlength=n_entries)
+    is_new = _is_new(src_entry) | _is_new(dst_entry)
+    distinct = np.bincount(src_entry[is_new], minlength=n_entries)
     flows = np.bincount(src_entry, minlength=n_entries)
     whole = ((flows > 0) & (flows == distinct)
              & (flows == n_ingress[entry_owner]))
@@ -148,8 +173,9 @@ def _rows(src_entry: np.ndarray, dst_entry: np.ndarray,
     padded = -(-length // WORD_BYTES) * WORD_BYTES
     start = np.cumsum(padded) - padded
     alive = np.zeros(int(padded.sum()), np.uint8)
-    for row, count in zip(start[whole], length[whole]):
-        alive[row:row + count] = 1
+    in_row = np.arange(length.sum()) - np.repeat(
+        np.cumsum(length) - length, length)
+    alive[np.repeat(start, length) + in_row] = 1
     return np.where(whole, start, -1), alive
 
 

@@ -14,7 +14,10 @@
 
 from collections.abc import Collection
 from collections.abc import Sequence
+import functools
+import itertools
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -62,103 +65,162 @@ def schedule(coflows: Sequence[live.LiveCoflow],
         raise exception.Invalid(field='fifo_plus_share',
                                 value=fifo_plus_share,
                                 limit='between 0 and 1')
-    fabric, pairs = _lay_out(coflows, _index(ports), ports)
+    fabric, flows = _lay_out(coflows, ports)
     n_coflows = len(coflows)
     alone_s = np.zeros(n_coflows)
     kernels.bottlenecks(fabric, alone_s)
-    lifted = np.array([len(pairs[i]) > 0 and starvation.is_starving(
-        coflow, now_s, theta_s) for i, coflow in enumerate(coflows)], bool)
-    order = _order(coflows, chosen, alone_s, lifted, np.array(
+    lifted = np.array([n_left > 0 and starvation.is_starving(
+        coflow, now_s, theta_s) for coflow, n_left in zip(
+            coflows, np.diff(fabric.flow_ptr).tolist())], bool)
+    order = _order(coflows, chosen, fabric, alone_s, lifted, np.array(
         [_offence(coflow, policing_beta, in_debt) for coflow in coflows],
         np.int64))
-    flow_rates = _rate(fabric, chosen, order, int(lifted.sum()), alone_s,
-                       coflows, fifo_plus_share)
-    remaining = fabric.base
-    ends_s = _ends(fabric, chosen, order, flow_rates, remaining)
-    names = [port.host for port in ports]
+    flow_bps, left_bps = _rate(fabric, chosen, order, int(lifted.sum()),
+                               alone_s, coflows, fifo_plus_share)
+    ends_s = now_s + _ends(fabric, chosen, order, flow_bps)
+    flow_rates = flows.spread(flow_bps)
     return live.Schedule(now_s, tuple(
-        live.CoflowSchedule(
-            coflow_id=coflows[c].coflow_id, rank=rank,
-            remaining_cct_s=float(alone_s[c]),
-            predicted_end_s=now_s + float(ends_s[c]),
-            flow_rates=_flow_rates(names, pairs[c], flow_rates[
-                fabric.flow_ptr[c]:fabric.flow_ptr[c + 1]]),
-            starving=bool(lifted[c]))
-        for rank, c in enumerate(order)))
+        live.CoflowSchedule(coflows[c].coflow_id, rank, remaining_cct_s,
+                            predicted_end_s, flow_rates[c], starving)
+        for rank, (c, remaining_cct_s, predicted_end_s, starving)
+        in enumerate(zip(order.tolist(), alone_s[order].tolist(),
+                         ends_s[order].tolist(), lifted[order].tolist()))),
+        tuple(live.Port(port.host, egress_bps, ingress_bps)
+              for port, egress_bps, ingress_bps in zip(
+                  ports, *left_bps.reshape(2, -1).tolist())))
+
+
+class _Flows(NamedTuple):
+    """All coflows' flows in the order in which they were given.
+
+    :ivar pairs: of each coflow.
+    :ivar start: of each coflow's flows and of none after, shape (C+1,).
+    :ivar has_left: whether it is part of the fabric, shape (start[-1],).
+    :ivar place: which of them each flow of the fabric is, shape (F,).
+    """
+
+    pairs: list[live.Pairs]
+    start: list[int]
+    has_left: np.ndarray
+    place: np.ndarray
+
+    def spread(self, flow_bps: np.ndarray) -> list[live.FlowRates]:
+        """Rates of the fabric's flows, as the coflows' own."""
+        rate_bps = np.zeros(len(self.has_left))
+        rate_bps[self.place] = flow_bps
+        return [live.FlowRates(pairs, rate_bps[start:end],
+                               self.has_left[start:end])
+                for pairs, (start, end) in zip(
+                    self.pairs, itertools.pairwise(self.start))]
 
 
 def _index(ports: Sequence[live.Port]) -> dict[str, int]:
-    index: dict[str, int] = {}
+    names = tuple(port.host for port in ports)
     for port in ports:
         for field, rate_bps in (('egress_bps', port.egress_bps),
                                 ('ingress_bps', port.ingress_bps)):
-            if not (math.isfinite(rate_bps) and rate_bps >= 0):
+            if not 0 <= rate_bps < math.inf:
                 raise exception.Invalid(
                     field=f'{field} of {port.host}', value=rate_bps,
                     limit='a finite rate, at least 0')
-        if port.host in index:
-            raise exception.Invalid(field='ports', value=port.host,
-                                    limit='each host once')
-        index[port.host] = len(index)
+    index = _numbers(names)
+    if len(index) < len(names):
+        raise exception.Invalid(
+            field='ports', value=next(host for host in names
+                                      if names.count(host) > 1),
+            limit='each host once')
     return index
 
 
-def _lay_out(coflows: Sequence[live.LiveCoflow], index: dict[str, int],
-             ports: Sequence[live.Port]
-             ) -> tuple[fabric_model.Fabric, list[np.ndarray]]:
-    """Arrays, and per coflow its host pairs in the arrays' order.
+@functools.lru_cache(8)
+def _numbers(hosts: tuple[str, ...]) -> dict[str, int]:
+    """The same object for the same hosts, see :meth:`live.Pairs.numbers`."""
+    return {host: number for number, host in enumerate(hosts)}
 
-    A pair is one number, source * len(ports) + destination.
-    """
+
+def _lay_out(coflows: Sequence[live.LiveCoflow],
+             ports: Sequence[live.Port]
+             ) -> tuple[fabric_model.Fabric, _Flows]:
+    """What is left of the coflows' flows between hosts, as arrays."""
+    index = _index(ports)
+    _check(coflows)
+    columns = [_columns(coflow) for coflow in coflows]
+    pairs = [flows.pairs for flows in columns]
+    counts = np.array([len(some) for some in pairs], np.int64)
+    owner = np.repeat(np.arange(len(coflows)), counts)
+    src, dst = _ports(coflows, pairs, index)
+    size_bytes = np.concatenate(
+        [np.zeros(0), *(flows.remaining_bytes for flows in columns)])
+    is_size = (size_bytes >= 0) & (size_bytes < math.inf)
+    if not is_size.all():
+        wrong = int(np.argmin(is_size))
+        raise _bad_size(coflows[owner[wrong]], float(size_bytes[wrong]))
+    has_left = (src != dst) & (size_bytes >= NOTHING_BYTES)
+    kept = np.flatnonzero(has_left)
+    owner = owner[kept]
+    n_left = np.bincount(owner, minlength=len(coflows))
+    weight = np.array([max(1, coflow.n_flows) for coflow in coflows],
+                      np.float64) / np.maximum(1, n_left)
+    fabric, order = fabric_model.lay_out(
+        np.array([port.egress_bps for port in ports]
+                 + [port.ingress_bps for port in ports], np.float64),
+        len(coflows), owner, fabric_model.Demand(
+            src[kept], dst[kept], size_bytes[kept] * units.BITS_PER_BYTE,
+            weight[owner]))
+    return fabric, _Flows(pairs, [0, *np.cumsum(counts).tolist()], has_left,
+                          kept[order])
+
+
+def _check(coflows: Sequence[live.LiveCoflow]) -> None:
     seen: set[str] = set()
-    demands = []
-    pairs = []
     for coflow in coflows:
         if coflow.coflow_id in seen:
             raise exception.Invalid(field='coflow_id',
                                     value=coflow.coflow_id,
                                     limit='each coflow once')
         seen.add(coflow.coflow_id)
-        used, bits = _pairs(coflow, index)
-        weight = max(1, coflow.n_flows) / max(1, len(used))
-        demands.append(fabric_model.Demand(
-            *np.divmod(used, max(1, len(index))), bits,
-            np.full(len(used), weight)))
-        pairs.append(used)
-    cap = np.array([port.egress_bps for port in ports]
-                   + [port.ingress_bps for port in ports], np.float64)
-    return fabric_model.build(cap, demands), pairs
-
-
-def _pairs(coflow: live.LiveCoflow, index: dict[str, int]
-           ) -> tuple[np.ndarray, np.ndarray]:
-    """Host pairs of a coflow, ascending, and the bits left of each."""
-    if not (math.isfinite(coflow.weight) and coflow.weight > 0):
-        raise exception.Invalid(field=f'weight of coflow {coflow.coflow_id}',
-                                value=coflow.weight,
-                                limit='a finite number above 0')
-    total: dict[int, float] = {}
-    n_hosts = len(index)
-    for flow in coflow.flows:
-        src, dst = index.get(flow.src_host), index.get(flow.dst_host)
-        if src is None or dst is None:
+        if not 0 < coflow.weight < math.inf:
             raise exception.Invalid(
-                field=f'host of coflow {coflow.coflow_id}',
-                value=flow.src_host if src is None else flow.dst_host,
-                limit='one of the ports')
+                field=f'weight of coflow {coflow.coflow_id}',
+                value=coflow.weight, limit='a finite number above 0')
+
+
+def _columns(coflow: live.LiveCoflow) -> live.Flows:
+    """A coflow's flows by columns, those of one pair as one."""
+    if isinstance(coflow.flows, live.Flows):
+        return coflow.flows
+    total: dict[tuple[str, str], float] = {}
+    for flow in coflow.flows:
+        pair = flow.src_host, flow.dst_host
         size_bytes = flow.remaining_bytes
         if not 0 <= size_bytes < math.inf:
-            raise exception.Invalid(
-                field=f'remaining_bytes of coflow {coflow.coflow_id}',
-                value=size_bytes,
-                limit='a finite number of bytes, at least 0')
-        if src != dst and size_bytes >= NOTHING_BYTES:
-            pair = src * n_hosts + dst
-            total[pair] = total.get(pair, 0.0) + size_bytes
-    pairs = np.fromiter(total, np.int64, len(total))
-    sizes_bytes = np.fromiter(total.values(), np.float64, len(total))
-    order = np.argsort(pairs)
-    return pairs[order], sizes_bytes[order] * units.BITS_PER_BYTE
+            raise _bad_size(coflow, size_bytes)
+        total[pair] = total.get(pair, 0.0) + size_bytes
+    return live.Flows(live.Pairs(total), np.fromiter(
+        total.values(), np.float64, len(total)))
+
+
+def _bad_size(coflow: live.LiveCoflow, size_bytes: float
+              ) -> exception.Invalid:
+    return exception.Invalid(
+        field=f'remaining_bytes of coflow {coflow.coflow_id}',
+        value=size_bytes, limit='a finite number of bytes, at least 0')
+
+
+def _ports(coflows: Sequence[live.LiveCoflow], pairs: Sequence[live.Pairs],
+           index: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
+    """Index of each flow's source and destination host, shape (F,) each."""
+    try:
+        found = np.concatenate([np.zeros((0, 2), np.int64), *(
+            some.numbers(index) for some in pairs)])
+    except KeyError as error:
+        host = error.args[0]
+        coflow = next(coflow for coflow, some in zip(coflows, pairs)
+                      if any(host in pair for pair in some))
+        raise exception.Invalid(
+            field=f'host of coflow {coflow.coflow_id}', value=host,
+            limit='one of the ports') from error
+    return found[:, 0], found[:, 1]
 
 
 def _offence(coflow: live.LiveCoflow, policing_beta: float,
@@ -170,15 +232,14 @@ def _offence(coflow: live.LiveCoflow, policing_beta: float,
 
 
 def _order(coflows: Sequence[live.LiveCoflow], policy: policies.Policy,
-           alone_s: np.ndarray, lifted: np.ndarray, demoted: np.ndarray
-           ) -> np.ndarray:
+           fabric: fabric_model.Fabric, alone_s: np.ndarray,
+           lifted: np.ndarray, demoted: np.ndarray) -> np.ndarray:
     arrival_s = np.array([coflow.arrival_s for coflow in coflows])
     key = arrival_s.astype(np.float64)
     if policy.key == policies.BY_REMAINING:
         key = alone_s.copy()
     elif policy.key == policies.BY_WHOLE:
-        key = np.array([_whole_s(coflow, alone_s[c])
-                        for c, coflow in enumerate(coflows)], np.float64)
+        key = _whole_s(coflows, fabric, alone_s)
     classes = np.array([coflow.priority_class for coflow in coflows],
                        np.int64)
     level = ordering.levels(policy, classes, demoted)
@@ -190,21 +251,25 @@ def _order(coflows: Sequence[live.LiveCoflow], policy: policies.Policy,
     return order.astype(np.int64)
 
 
-def _whole_s(coflow: live.LiveCoflow, alone_s: float) -> float:
-    """Time of the whole coflow alone, what it has sent included.
+def _whole_s(coflows: Sequence[live.LiveCoflow],
+             fabric: fabric_model.Fabric, alone_s: np.ndarray) -> np.ndarray:
+    """Time of each whole coflow alone, what it has sent included.
 
     MADD keeps the flows' proportions, so the whole stands to the rest as the
-    bytes do.
+    bits do.
     """
-    remaining = sum(flow.remaining_bytes for flow in coflow.flows)
-    if remaining <= 0:
-        return alone_s
-    return alone_s * (remaining + max(0.0, coflow.sent_bytes)) / remaining
+    left = np.bincount(fabric.owner, fabric.base, len(coflows))
+    sent = np.array([max(0.0, coflow.sent_bytes) for coflow in coflows],
+                    np.float64) * units.BITS_PER_BYTE
+    return alone_s * (1 + np.divide(sent, left, out=np.zeros(len(coflows)),
+                                    where=left > 0))
 
 
 def _rate(fabric: fabric_model.Fabric, policy: policies.Policy,
           order: np.ndarray, n_lifted: int, alone_s: np.ndarray,
-          coflows: Sequence[live.LiveCoflow], trickle: float) -> np.ndarray:
+          coflows: Sequence[live.LiveCoflow], trickle: float
+          ) -> tuple[np.ndarray, np.ndarray]:
+    """Rate of each flow, and what is left of each port."""
     n_coflows, n_flows, n_ports = (len(coflows), len(fabric.base),
                                    len(fabric.cap))
     residual = np.zeros(n_ports)
@@ -219,12 +284,11 @@ def _rate(fabric: fabric_model.Fabric, policy: policies.Policy,
         extra_rate)
     rate_bps = fabric.base * np.repeat(pace, np.diff(fabric.flow_ptr))
     np.add.at(rate_bps, extra_flow[:n_extra], extra_rate[:n_extra])
-    return rate_bps
+    return rate_bps, residual
 
 
 def _ends(fabric: fabric_model.Fabric, policy: policies.Policy,
-          order: np.ndarray, rate_bps: np.ndarray, remaining: np.ndarray
-          ) -> np.ndarray:
+          order: np.ndarray, rate_bps: np.ndarray) -> np.ndarray:
     """Seconds until each coflow's end.
 
     Under an order by what is ahead of it; under sharing by the present rates,
@@ -235,15 +299,8 @@ def _ends(fabric: fabric_model.Fabric, policy: policies.Policy,
         kernels.prefix_times(fabric, order, ends_s)
         return ends_s
     with np.errstate(divide='ignore'):
-        flow_s = remaining / rate_bps
+        flow_s = fabric.base / rate_bps
     for c in order:
         flows = flow_s[fabric.flow_ptr[c]:fabric.flow_ptr[c + 1]]
         ends_s[c] = flows.max(initial=0.0)
     return ends_s
-
-
-def _flow_rates(names: Sequence[str], pairs: np.ndarray,
-                rate_bps: np.ndarray) -> tuple[live.FlowRate, ...]:
-    src, dst = np.divmod(pairs, max(1, len(names)))
-    return tuple(live.FlowRate(names[s], names[d], rate) for s, d, rate
-                 in zip(src.tolist(), dst.tolist(), rate_bps.tolist()))

@@ -10,6 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import dataclasses
 import math
 
 import hypothesis
@@ -22,6 +23,7 @@ from virtco.model import live
 from virtco import scheduling
 from virtco.scheduling import fabric
 from virtco.scheduling import policies
+from virtco.scheduling import scheduler
 
 HOSTS = ('a', 'b', 'c', 'd', 'e')
 ORDERED = [name for name, policy in policies.POLICIES.items()
@@ -96,6 +98,47 @@ def test_rates_fit_and_conserve_work(situation, policy, theta_s, beta):
     assert all(left[key] >= -1e-6 * size[key] for key in left)
     for src, dst in wanting:
         assert left[src] <= 1e-6 * size[src] or left[dst] <= 1e-6 * size[dst]
+
+
+@hypothesis.settings(deadline=None, max_examples=60)
+@hypothesis.given(situations(), st.sampled_from(sorted(policies.POLICIES)))
+def test_flows_by_columns_are_the_same_flows(situation, policy):
+    coflows, ports = situation
+    by_columns = [dataclasses.replace(item, flows=live.Flows(
+        live.Pairs((f.src_host, f.dst_host) for f in item.flows),
+        np.array([f.remaining_bytes for f in item.flows])))
+        for item in coflows]
+    assert [item.flows for item in by_columns] == [
+        item.flows for item in coflows]
+    answers = [scheduling.schedule(items, ports, policy=policy, now_s=10.0,
+                                   theta_s=5.0, policing_beta=0.1)
+               for items in (coflows, by_columns)]
+    assert answers[0] == answers[1]
+    for item in answers[0].coflows:
+        rates = rates_of(item)
+        # Of what is left, and in the order of the flows.
+        assert list(rates) == [
+            (f.src_host, f.dst_host)
+            for found in coflows if found.coflow_id == item.coflow_id
+            for f in found.flows if f.src_host != f.dst_host
+            and f.remaining_bytes >= scheduler.NOTHING_BYTES]
+        assert sum(rates.values()) == pytest.approx(
+            item.flow_rates.rate_bps.sum())
+        assert item.flow_rates[-1:] == tuple(item.flow_rates)[-1:]
+
+
+@hypothesis.settings(deadline=None, max_examples=60)
+@hypothesis.given(situations())
+def test_what_is_left_of_a_port_is_said(situation):
+    coflows, ports = situation
+    answer = scheduling.schedule(coflows, ports, now_s=10.0)
+    rates = [rate for item in answer.coflows for rate in item.flow_rates]
+    assert [port.host for port in answer.left] == list(HOSTS)
+    for port, left in zip(ports, answer.left):
+        assert port.egress_bps - left.egress_bps == pytest.approx(sum(
+            r.rate_bps for r in rates if r.src_host == port.host), abs=1e-6)
+        assert port.ingress_bps - left.ingress_bps == pytest.approx(sum(
+            r.rate_bps for r in rates if r.dst_host == port.host), abs=1e-6)
 
 
 @hypothesis.settings(deadline=None, max_examples=60)
