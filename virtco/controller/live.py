@@ -17,8 +17,11 @@ only this, so that it goes on when the database does not. Nothing here reads
 a clock, the callers say what time it is.
 """
 
+from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
+from collections.abc import Set
 import dataclasses
 import threading
 from typing import Any
@@ -31,6 +34,7 @@ from virtco.controller import inflight
 from virtco.controller import pairs
 from virtco.controller import progress
 from virtco.db import models
+from virtco.model import live
 from virtco.model import snapshot
 from virtco.scheduling import policing
 from virtco.scheduling import progress as progress_rules
@@ -58,14 +62,29 @@ class LiveState:
         self.addresses: dict[str, tuple[str, tuple[str, ...]]] = {}
         # What only changes when a VM comes, goes, moves or gets an address.
         self._routes: dict[tuple[str, bool], inflight.Route] = {}
+        self._pairs: dict[str, live.Pairs] = {}
         self._table: dict[str, coflow_table.TableCoflow] = {}
         self._owners: dict[pairs.Key, pairs.Owner] | None = None
         self._counts_pairs = False
 
-    def _forget_routes(self) -> None:
-        self._routes.clear()
-        self._table.clear()
+    def _forget_routes(self, except_coflows: Set[str]) -> None:
         self._owners = None
+        for key in [key for key in self._routes
+                    if key[0] not in except_coflows]:
+            del self._routes[key]
+        for made in (self._pairs, self._table):
+            for coflow_id in made.keys() - except_coflows:
+                del made[coflow_id]
+
+    def _forget_addresses(self, vms: Collection[str]) -> None:
+        """The coflows of these VMs get other entries."""
+        self._owners = None
+        groups = {group_id for group_id, rows in self.groups.items()
+                  if any(row.instance_uuid in vms for row in rows.values())}
+        self._table = {coflow_id: made
+                       for coflow_id, made in self._table.items()
+                       if (tracked := self.coflows.get(coflow_id)) is not None
+                       and tracked.group_id not in groups}
 
     def count_pairs(self, wanted: bool) -> None:
         """Whether coflows have no classes, so that the VM pairs tell."""
@@ -89,8 +108,9 @@ class LiveState:
                 member.instance_uuid, member.host,
                 member.state == models.MemberState.RUNNING)
         with self.lock:
+            moved = {group_id for group_id in groups.keys() | self.groups
+                     if groups.get(group_id) != self.groups.get(group_id)}
             self.groups = groups
-            self._forget_routes()
             known = self.coflows
             self.coflows = {}
             for stored in coflows:
@@ -102,6 +122,10 @@ class LiveState:
                 self.coflows[stored.id] = tracked
             for coflow_id in known.keys() - self.coflows.keys():
                 self.debts.end(known[coflow_id].project_id, coflow_id)
+            self._forget_routes({
+                coflow_id for coflow_id, tracked in self.coflows.items()
+                if known.get(coflow_id) is tracked
+                and tracked.group_id not in moved})
 
     def load_hosts(self, hosts: Iterable[models.Host]) -> None:
         with self.lock:
@@ -117,16 +141,20 @@ class LiveState:
         return self.hosts[name]
 
     def _learn_addresses(self, host: str, report: Mapping[str, Any]) -> None:
-        for uuid in [uuid for uuid, (at, _) in self.addresses.items()
-                     if at == host]:
-            del self.addresses[uuid]
+        before = {uuid: known for uuid, known in self.addresses.items()
+                  if known[0] == host}
         found: dict[str, tuple[str, ...]] = {}
         for port in report.get('ports', ()):
             found[port['vm']] = (found.get(port['vm'], ())
                                  + tuple(port.get('ips', ())))
-        for uuid, ips in found.items():
-            self.addresses[uuid] = (host, ips)
-        self._forget_routes()
+        after = {uuid: (host, ips) for uuid, ips in found.items()}
+        gone = before.keys() - after.keys()
+        changed = {uuid for uuid, known in after.items()
+                   if self.addresses.get(uuid) != known}
+        for uuid in gone:
+            del self.addresses[uuid]
+        self.addresses |= after
+        self._forget_addresses(gone | changed)
 
     def intake(self, host: str, report: dict[str, Any],
                now_s: float) -> bool:
@@ -224,9 +252,29 @@ class LiveState:
                 running)
         return self._routes[key]
 
+    def pairs(self, tracked: inflight.Tracked) -> live.Pairs:
+        """Hosts between which its flows run; the same object while they do.
+        """
+        if tracked.coflow_id not in self._pairs:
+            self._pairs[tracked.coflow_id] = live.Pairs(
+                self.route(tracked).pairs)
+        return self._pairs[tracked.coflow_id]
+
     def cross_remaining(self, tracked: inflight.Tracked) -> float:
-        crossing = self.route(tracked).pair_of >= 0
-        return float(tracked.progress.remaining_bytes()[crossing].sum())
+        return self._cross_remaining([tracked])[0]
+
+    def _cross_remaining(self, coflows: Sequence[inflight.Tracked]
+                         ) -> list[float]:
+        """Bytes that each has left between hosts."""
+        left = np.concatenate([np.zeros(0), *(
+            tracked.progress.remaining_bytes() for tracked in coflows)])
+        owner = np.repeat(np.arange(len(coflows)), [
+            len(tracked.progress.sizes_bytes) for tracked in coflows])
+        crossing = np.concatenate([np.zeros(0, np.int64), *(
+            self.route(tracked).pair_of for tracked in coflows)]) >= 0
+        sums: list[float] = np.bincount(
+            owner[crossing], left[crossing], len(coflows)).tolist()
+        return sums
 
     def in_turn(self) -> list[inflight.Tracked]:
         """Coflows whose VMs run; those that rest between two iterations last,
@@ -239,18 +287,21 @@ class LiveState:
 
     def advance(self, now_s: float) -> list[inflight.Tracked]:
         """Move coflows along their life; those whose state changed."""
-        changed = []
         with self.lock:
-            for tracked in list(self.coflows.values()):
-                if self._begins(tracked, now_s):
-                    tracked.begin(now_s)
-                    self._owners = None
-                    changed.append(tracked)
-                if (tracked.state == models.CoflowState.ACTIVE
-                        and self._is_done(tracked, now_s)):
-                    self.finish(tracked, now_s)
-                    changed.append(tracked)
-        return changed
+            begun = [tracked for tracked in self.coflows.values()
+                     if self._begins(tracked, now_s)]
+            for tracked in begun:
+                tracked.begin(now_s)
+                self._owners = None
+            sending = [tracked for tracked in self.coflows.values()
+                       if tracked.state == models.CoflowState.ACTIVE
+                       and self._may_end(tracked)]
+            done = [tracked for tracked, left_bytes in zip(
+                sending, self._cross_remaining(sending))
+                if self._has_ended(tracked, left_bytes, now_s)]
+            for tracked in done:
+                self.finish(tracked, now_s)
+        return begun + done
 
     def _begins(self, tracked: inflight.Tracked, now_s: float) -> bool:
         if tracked.state == models.CoflowState.PLANNED:
@@ -262,18 +313,21 @@ class LiveState:
             tracked.rest()
         return self._begins_anew(tracked, now_s)
 
-    def _is_done(self, tracked: inflight.Tracked, now_s: float) -> bool:
+    def _may_end(self, tracked: inflight.Tracked) -> bool:
         route = self.route(tracked)
         tracked.was_placed |= route.is_complete
         if not tracked.was_placed:
             return False
-        tracked.progress.complete(route.local)
-        if any(tracked.backlog_bytes.values()):
-            return False
+        if route.local.size:
+            tracked.progress.complete(route.local)
+        return not any(tracked.backlog_bytes.values())
+
+    def _has_ended(self, tracked: inflight.Tracked, left_bytes: float,
+                   now_s: float) -> bool:
         silent_s = (now_s - tracked.moved_s if tracked.moved_s is not None
                     else None)
         return progress_rules.has_ended(
-            tracked.model.size_bytes, self.cross_remaining(tracked), silent_s,
+            float(tracked.progress.sizes_bytes.sum()), left_bytes, silent_s,
             self.rules)
 
     def finish(self, tracked: inflight.Tracked, now_s: float, *,
@@ -295,13 +349,33 @@ class LiveState:
     def pair_bytes(self, tracked: inflight.Tracked, running: bool
                    ) -> dict[tuple[str, str], float]:
         """Bytes left per (source host, destination host), other hosts only.
+        """
+        (left,) = self.bytes_left([tracked], running)
+        return dict(zip(self.route(tracked, running).pairs, left.tolist(),
+                        strict=True))
+
+    def bytes_left(self, coflows: Sequence[inflight.Tracked],
+                   running: bool = True) -> list[np.ndarray]:
+        """Of each coflow, bytes left per pair of hosts of its route.
 
         While a flow is not known to have ended it keeps a small tail: what is
         left of it is not known better than that.
         """
-        left = np.maximum(tracked.counting.remaining_bytes(),
-                          TAIL * tracked.counting.sizes_bytes)
-        return self.route(tracked, running).sums(left)
+        routes = [self.route(tracked, running) for tracked in coflows]
+        ends = np.cumsum([0, *(len(route.pairs) for route in routes)])
+        sizes = np.concatenate([np.zeros(0), *(
+            tracked.counting.sizes_bytes for tracked in coflows)])
+        sent = np.concatenate([np.zeros(0), *(
+            tracked.counting.sent_bytes for tracked in coflows)])
+        pair_of = np.concatenate([np.zeros(0, np.int64), *(
+            route.pair_of for route in routes)])
+        place = pair_of + np.repeat(
+            ends[:-1], [len(route.pair_of) for route in routes])
+        crossing = pair_of >= 0
+        sums = np.bincount(
+            place[crossing],
+            np.maximum(sizes - sent, TAIL * sizes)[crossing], ends[-1])
+        return np.split(sums, ends[1:-1]) if routes else []
 
     def loads(self, except_group: str | None = None
               ) -> tuple[snapshot.ActiveCoflow, ...]:
@@ -345,4 +419,5 @@ class LiveState:
                 dst_host=dst_host,
                 dst_ips=self.addresses.get(dst_vm, ('', ()))[1]))
         return coflow_table.TableCoflow.from_flows(
-            tracked.coflow_id, tracked.name, flows, tracked.model.dst_port)
+            tracked.coflow_id, tracked.name, flows, tracked.model.dst_port,
+            self.pairs(tracked))

@@ -14,15 +14,29 @@
 
 from collections.abc import Callable
 from collections.abc import Mapping
-import dataclasses
 import threading
 import time
 
-from virtco.table import coflow_table
 from virtco.table import edge_policy
+from virtco.table import sheet as table_sheet
 
 LEASE = 1000
 POLL_S = 1.0
+
+
+class _Issue:
+    """A sheet and its number; written out when somebody asks for it."""
+
+    def __init__(self, sheet: table_sheet.Sheet, generation: int):
+        self.sheet = sheet
+        self.generation = generation
+        self._policy: edge_policy.EdgePolicy | None = None
+
+    def policy(self) -> edge_policy.EdgePolicy:
+        # Two that ask at once write it twice; nobody waits for a lock.
+        if self._policy is None:
+            self._policy = self.sheet.policy(self.generation)
+        return self._policy
 
 
 class Publisher:
@@ -35,7 +49,7 @@ class Publisher:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._policies: dict[str, edge_policy.EdgePolicy] = {}
+        self._issues: dict[str, _Issue] = {}
         self._leases: dict[str, int] = {}
         self._next: dict[str, int] = {}
         self._closed = False
@@ -63,46 +77,46 @@ class Publisher:
         with self._changed:
             self._leases.update(leases)
 
-    def publish(self, policies: Mapping[str, edge_policy.EdgePolicy],
+    def publish(self, sheets: Mapping[str, table_sheet.Sheet],
                 tolerance: float) -> list[str]:
         """Take over what differs from the last; hosts that changed."""
-        changed = []
         with self._changed:
-            for host, policy in policies.items():
-                old = self._policies.get(host)
-                if old is not None and coflow_table.is_close(
-                        old, policy, tolerance):
-                    continue
-                self._put(host, policy)
-                changed.append(host)
-            if changed:
+            before = {host: self._issues[host].sheet for host in sheets
+                      if host in self._issues}
+        changed = [host for host, sheet in sheets.items()
+                   if host not in before
+                   or not before[host].is_close(sheet, tolerance)]
+        if changed:
+            with self._changed:
+                for host in changed:
+                    self._put(host, sheets[host])
                 self._changed.notify_all()
         return changed
 
-    def _put(self, host: str, policy: edge_policy.EdgePolicy) -> None:
+    def _put(self, host: str, sheet: table_sheet.Sheet) -> None:
         generation = self._next.get(host, 1)
         self._next[host] = generation + 1
-        self._policies[host] = dataclasses.replace(
-            policy, generation=generation)
+        self._issues[host] = _Issue(sheet, generation)
 
     def overtake(self, host: str, generation: int) -> None:
         """Number above what an edge says it has; only a lost database, or an
         edge of another controller, makes this necessary.
         """
         with self._changed:
-            policy = self._policies.get(host)
-            if policy is not None and generation > policy.generation:
+            issue = self._issues.get(host)
+            if issue is not None and generation > issue.generation:
                 self._next[host] = generation + 1
-                self._put(host, policy)
+                self._put(host, issue.sheet)
                 self._changed.notify_all()
 
     def get(self, host: str) -> edge_policy.EdgePolicy | None:
         with self._changed:
-            return self._policies.get(host)
+            issue = self._issues.get(host)
+        return issue.policy() if issue is not None else None
 
     def hosts(self) -> list[str]:
         with self._changed:
-            return list(self._policies)
+            return list(self._issues)
 
     def wait(self, host: str, generation: int | None, timeout_s: float,
              is_gone: Callable[[], bool] = lambda: False
@@ -112,13 +126,18 @@ class Publisher:
         :param is_gone: whether the one who waits has left.
         :returns: the newest policy, None when the host has none in time.
         """
+        issue = self._wait(host, generation, timeout_s, is_gone)
+        return issue.policy() if issue is not None else None
+
+    def _wait(self, host: str, generation: int | None, timeout_s: float,
+              is_gone: Callable[[], bool]) -> _Issue | None:
         deadline = time.monotonic() + timeout_s
         with self._changed:
             while True:
-                policy = self._policies.get(host)
-                if policy is not None and policy.generation != generation:
-                    return policy
+                issue = self._issues.get(host)
+                if issue is not None and issue.generation != generation:
+                    return issue
                 left = deadline - time.monotonic()
                 if left <= 0 or self._closed or is_gone():
-                    return policy
+                    return issue
                 self._changed.wait(min(left, POLL_S))

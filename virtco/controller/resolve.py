@@ -21,6 +21,7 @@ import math
 import threading
 import time
 
+import numpy as np
 from oslo_config import cfg
 
 from virtco.controller import capacity
@@ -33,6 +34,7 @@ from virtco.model import live
 from virtco import scheduling
 from virtco.scheduling import starvation
 from virtco.table import coflow_table
+from virtco.table import sheet as table_sheet
 
 LOG = logging.getLogger(__name__)
 
@@ -71,6 +73,7 @@ class Resolver:
         self._stopping = False
         self._check_s = math.inf
         self._thread: threading.Thread | None = None
+        self._layouts: dict[str, table_sheet.Layout] = {}
         self.schedule = live.Schedule(0.0, ())
 
     def notify(self, *, urgent: bool = True, topology: bool = False) -> None:
@@ -148,47 +151,65 @@ class Resolver:
             self._on_change(changed)
 
     def _publish(self, now_s: float) -> None:
+        capacities = self.capacities(now_s)
         with self._state.lock:
-            capacities = self.capacities(now_s)
             links = self._links(capacities)
             is_fair = self._settings['order'] == FAIR
             self._state.debts.tolerance = max(
                 self._conf.policing_tolerance, self._beta())
             self._state.count_pairs(is_fair)
             coflows = self._state.in_turn()
-            table = [self._state.table_coflow(c) for c in coflows]
             remaining = {} if is_fair else {
-                c.coflow_id: self._state.pair_bytes(c, running=True)
-                for c in coflows}
+                tracked.coflow_id: left for tracked, left in zip(
+                    coflows, self._state.bytes_left(coflows))}
             self.schedule = self._schedule(
                 [] if is_fair else coflows, remaining, capacities, now_s)
-            minors = {} if is_fair else self._minors(links, table, now_s)
+            ranks = {coflow_id: rank for rank, coflow_id in enumerate(
+                [c.coflow_id for c in coflows] if is_fair
+                else [c.coflow_id for c in self.schedule.coflows])}
+            layouts = self._lay_out(links, coflows, ranks, is_fair, now_s)
         if is_fair:
-            policies = coflow_table.counting_policies(
-                table, links, self._conf.policy_ttl_s)
+            sheets = table_sheet.count_only(layouts, ranks, links,
+                                            self._conf.policy_ttl_s)
         else:
-            policies = coflow_table.build_policies(
-                self.schedule, table, remaining, links, minors,
-                coflow_table.Options(
+            sheets = table_sheet.fill(
+                self.schedule, remaining, layouts, links,
+                table_sheet.Options(
                     work_conserving=self._settings['ceil'] == 'link',
                     min_rate_fraction=self._conf.min_rate_fraction,
-                    ttl_s=self._conf.policy_ttl_s,
-                    protect_receivers=self._conf.protect_receivers))
+                    ttl_s=self._conf.policy_ttl_s))
         changed = self._publisher.publish(
-            policies, self._conf.rate_tolerance_fraction)
+            sheets, self._conf.rate_tolerance_fraction)
         self._metrics.policy_changes.inc(len(changed))
 
-    def _minors(self, links: Sequence[coflow_table.Link],
-                table: Sequence[coflow_table.TableCoflow],
-                now_s: float) -> dict[str, coflow_table.Minors]:
-        ranks = {c.coflow_id: c.rank for c in self.schedule.coflows}
-        wanted = coflow_table.wanted_keys(table, ranks)
-        minors = {}
+    def _lay_out(self, links: Sequence[coflow_table.Link],
+                 coflows: Sequence[inflight.Tracked],
+                 ranks: Mapping[str, int], is_fair: bool, now_s: float
+                 ) -> dict[str, table_sheet.Layout]:
+        """Of each host with an uplink, anew where another coflow sends."""
+        table = [self._state.table_coflow(tracked) for tracked in coflows]
+        senders = coflow_table.by_sender(table)
+        receivers = (coflow_table.by_receiver(table)
+                     if self._conf.protect_receivers and not is_fair else {})
+        layouts = {}
         for link in links:
             host = self._state.hosts[link.host]
-            host.minors = minors[link.host] = host.minors.assign(
-                wanted.get(link.host, ()), now_s, self._conf.minor_grace_s)
-        return minors
+            mine = senders.get(link.host, ()), receivers.get(link.host, ())
+            layout = self._layouts.get(link.host)
+            if is_fair:
+                if layout is None or not layout.is_of(*mine):
+                    layout = table_sheet.Layout.of(link.host, *mine)
+            elif (layout is None or not layout.is_of(*mine, host.minors)
+                  or not layout.is_whole):
+                # Where minors run out, the first coflows have some.
+                host.minors = host.minors.assign(
+                    coflow_table.wanted_keys(link.host, sorted(
+                        mine[0], key=lambda c: ranks[c.coflow_id])),
+                    now_s, self._conf.minor_grace_s)
+                layout = table_sheet.Layout.of(link.host, *mine, host.minors)
+            layouts[link.host] = layout
+        self._layouts = layouts
+        return layouts
 
     def capacities(self, now_s: float) -> dict[str, capacity.Capacity]:
         measured = self._rates.hosts(now_s)
@@ -230,7 +251,7 @@ class Resolver:
         return links
 
     def _schedule(self, coflows: Sequence[inflight.Tracked],
-                  remaining: Mapping[str, coflow_table.Remaining],
+                  remaining: Mapping[str, np.ndarray],
                   capacities: Mapping[str, capacity.Capacity],
                   now_s: float) -> live.Schedule:
         """Busy coflows first; the idle ones get what those leave, and last
@@ -238,31 +259,39 @@ class Resolver:
         so that the next beginning is counted and served at once.
 
         Rates are limits (``ceil = rate``), so bandwidth reserved for a coflow
-        that does not send yet, or pauses, would be lost.
+        that does not send yet, or pauses, would be lost. Nothing is known of
+        hosts that never reported; a flow of theirs waits and delays no other.
         """
-        ports = [live.Port(name, *self.residual(name, found))
-                 for name, found in capacities.items()]
-        known = {port.host for port in ports}
+        hosts = frozenset[str]().union(*(
+            self._state.pairs(tracked).hosts for tracked in coflows))
+        strangers = hosts - capacities.keys()
+        ports: Sequence[live.Port] = [
+            *(live.Port(name, *self.residual(name, found))
+              for name, found in capacities.items()),
+            *(live.Port(name, 0.0, 0.0) for name in sorted(strangers))]
         # Rates are of the wire, matrices of payload.
         factor = self._state.wire_factor * (1 + self._beta())
         tiers: tuple[list[live.LiveCoflow], ...] = ([], [], [])
         for tracked in coflows:
             tier = (2 if tracked.upcoming is not None else
                     0 if tracked.is_busy(now_s, self._conf.quiet_s) else 1)
-            tiers[tier].append(_live_coflow(
-                tracked, remaining[tracked.coflow_id], factor, known))
+            pairs = self._state.pairs(tracked)
+            left = remaining[tracked.coflow_id] * factor
+            if strangers:
+                left *= [strangers.isdisjoint(pair) for pair in pairs]
+            tiers[tier].append(_live_coflow(tracked, live.Flows(pairs, left)))
         self._check_s = starvation.next_check_s(
             [*tiers[0], *tiers[1]], now_s, self._conf.theta_s or math.inf)
         found: list[live.CoflowSchedule] = []
         for tier_coflows in filter(None, tiers):
             made = self._order(tier_coflows, ports, now_s)
-            ports = _left(ports, made)
+            ports = made.left
             found += [dataclasses.replace(c, rank=c.rank + len(found))
                       for c in made.coflows] if found else made.coflows
-        return live.Schedule(now_s, tuple(found))
+        return live.Schedule(now_s, tuple(found), tuple(ports))
 
     def _order(self, coflows: list[live.LiveCoflow],
-               ports: list[live.Port], now_s: float) -> live.Schedule:
+               ports: Sequence[live.Port], now_s: float) -> live.Schedule:
         if not coflows:
             return live.Schedule(now_s, ())
         return scheduling.schedule(
@@ -283,13 +312,9 @@ class Resolver:
 
 
 def _live_coflow(tracked: inflight.Tracked,
-                 remaining: coflow_table.Remaining, factor: float,
-                 known: set[str]) -> live.LiveCoflow:
+                 flows: live.Flows) -> live.LiveCoflow:
     return live.LiveCoflow(
-        coflow_id=tracked.coflow_id,
-        flows=tuple(live.LiveFlow(src, dst, size_bytes * factor)
-                    for (src, dst), size_bytes in remaining.items()
-                    if src in known and dst in known),
+        coflow_id=tracked.coflow_id, flows=flows,
         arrival_s=tracked.arrival_s or 0.0,
         served_s=tracked.moved_s or tracked.arrival_s or 0.0,
         sent_bytes=tracked.counting.all_bytes,
@@ -297,17 +322,3 @@ def _live_coflow(tracked: inflight.Tracked,
         project_id=tracked.project_id,
         priority_class=tracked.priority_class, weight=tracked.weight,
         n_flows=len(tracked.model.flows))
-
-
-def _left(ports: Sequence[live.Port],
-          schedule: live.Schedule) -> list[live.Port]:
-    out: dict[str, float] = {}
-    into: dict[str, float] = {}
-    for coflow in schedule.coflows:
-        for rate in coflow.flow_rates:
-            out[rate.src_host] = out.get(rate.src_host, 0.0) + rate.rate_bps
-            into[rate.dst_host] = into.get(rate.dst_host, 0.0) + rate.rate_bps
-    return [live.Port(p.host,
-                      max(0.0, p.egress_bps - out.get(p.host, 0.0)),
-                      max(0.0, p.ingress_bps - into.get(p.host, 0.0)))
-            for p in ports]

@@ -406,3 +406,56 @@ def test_iterations_that_come_too_fast_for_reports_are_no_overrun():
     # What was counted before a debt does not pay for it.
     advance(once, 1.0)
     assert once.debts.all() == {'p': 1_000_000}
+
+
+def two_groups(hosts=('h0', 'h1', 'h2')):
+    return ([member('g', i, host) for i, host in enumerate(hosts)]
+            + [member('g2', i, f'h{i}') for i in range(3)],
+            [stored(), stored('c2', 'g2')])
+
+
+def test_only_what_moved_gets_another_way():
+    state = live.LiveState()
+    state.load_groups(*two_groups())
+    before = {name: state.table_coflow(tracked)
+              for name, tracked in state.coflows.items()}
+    assert before['c'].pairs is state.pairs(state.coflows['c'])
+    state.load_groups(*two_groups(['h0', 'h9', 'h2']))
+    after = {name: state.table_coflow(tracked)
+             for name, tracked in state.coflows.items()}
+    assert after['c2'] is before['c2']
+    assert after['c'].pairs == (('h0', 'h9'), ('h0', 'h2'), ('h9', 'h2'))
+    assert state.pairs(state.coflows['c']) == after['c'].pairs
+
+
+def test_a_coflow_that_was_dropped_is_read_anew():
+    state = live.LiveState()
+    state.load_groups(*two_groups())
+    state.table_coflow(state.coflows['c'])
+    del state.coflows['c']
+    members, coflows = two_groups()
+    coflows[0] = stored(flows='[[1,0,5]]')
+    state.load_groups(members, coflows)
+    assert state.table_coflow(state.coflows['c']).pairs == (('h1', 'h0'),)
+    assert state.pair_bytes(state.coflows['c'], True) == {('h1', 'h0'): 5}
+
+
+def test_only_whose_address_changed_gets_other_entries():
+    def ports(ip):
+        return [{'vm': 'g-0', 'ips': [ip]},
+                {'vm': 'g2-0', 'ips': ['10.9.9.9']}]
+
+    def addresses(table):
+        return {flow.src_ips for flow in table['c'].flows['h0']}
+
+    state = live.LiveState()
+    state.load_groups(*two_groups())
+    tables = []
+    for ip in ('10.0.0.1', '10.0.0.2'):
+        state.intake('h0', report(ports=ports(ip)), 1.0)
+        tables.append({name: state.table_coflow(tracked)
+                       for name, tracked in state.coflows.items()})
+        assert addresses(tables[-1]) == {(ip,)}
+    assert tables[0]['c2'] is tables[1]['c2']
+    state.intake('h0', report(ports=ports('10.0.0.2')[1:]), 2.0)
+    assert addresses({'c': state.table_coflow(state.coflows['c'])}) == {()}

@@ -1,0 +1,327 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""One host's document as arrays: compared as they are, written when asked for.
+
+A :class:`Layout` is what the document consists of, and stays while no coflow
+comes, goes or moves at the host. A :class:`Sheet` is a layout with the
+numbers of one schedule. Most schedules change few numbers enough to be told,
+and an edge fetches its document when it comes to it: only then
+:meth:`Sheet.policy` makes the thousands of objects.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+
+import numpy as np
+
+from virtco.model import live
+from virtco.table import coflow_table
+from virtco.table import edge_policy
+
+LAST_PRIO = edge_policy.PRIOS - 1
+Coflows = tuple[coflow_table.TableCoflow, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Options:
+    """How a schedule becomes classes.
+
+    :ivar work_conserving: ceil is the link instead of the allocated rate.
+    :ivar min_rate_fraction: share of the link that is there for the classes
+        to which the schedule gives nothing, all of them together.
+    """
+
+    work_conserving: bool = False
+    min_rate_fraction: float = 0.01
+    ttl_s: float = 60.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """Classes (one per coflow), their children and the flows of one host.
+
+    :ivar senders: the coflows that send from here.
+    :ivar receivers: those of whose arrival the host wants to know.
+    :ivar minors: of which the classes have theirs; None = flows are counted
+        in the default class.
+    :ivar is_whole: nothing lacks a minor.
+    :ivar classes: of which coflow, n_classes of them.
+    :ivar class_minors: of each class.
+    :ivar peers: destination host of each child; a class's are in a row.
+    :ivar child_minors: of each child.
+    :ivar class_of: index of each child's class, shape (n_children,).
+    :ivar places: of each child among its coflow's pairs, shape (n_children,).
+    :ivar n_children: of each class, shape (n_classes,).
+    :ivar entries: of each coflow that has any.
+    :ivar rivals: ids of the coflows that have the same pair of VMs, for each
+        such case; it belongs to the one that is served first.
+    """
+
+    host: str
+    senders: Coflows
+    receivers: Coflows
+    minors: coflow_table.Minors | None
+    is_whole: bool
+    classes: Coflows
+    class_minors: tuple[int, ...]
+    peers: tuple[str, ...]
+    child_minors: tuple[int, ...]
+    class_of: np.ndarray
+    places: np.ndarray
+    n_children: np.ndarray
+    entries: Mapping[str, coflow_table.Entries]
+    rivals: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def of(cls, host: str, senders: Coflows, receivers: Coflows = (),
+           minors: coflow_table.Minors | None = None) -> 'Layout':
+        classes: list[coflow_table.TableCoflow] = []
+        rows: list[tuple[str, int, int, int]] = []
+        entries: dict[str, coflow_table.Entries] = {}
+        taken = minors.taken if minors is not None else {}
+        for coflow in senders:
+            children = _children(coflow, host, taken)
+            if minors is None:
+                entries[coflow.coflow_id] = coflow.entries(
+                    host, dict.fromkeys(coflow.places[host],
+                                        edge_policy.DEFAULT_MINOR))
+            elif children and coflow.coflow_id in taken:
+                rows += [(peer, minor, len(classes),
+                          coflow.places[host][peer])
+                         for peer, minor in sorted(children.items())]
+                classes.append(coflow)
+                entries[coflow.coflow_id] = coflow.entries(host, children)
+        class_of = np.array([row[2] for row in rows], np.int64)
+        return cls(
+            host, senders, receivers, minors,
+            len(rows) == sum(len(c.places[host]) for c in senders),
+            tuple(classes), tuple(taken[c.coflow_id] for c in classes),
+            tuple(row[0] for row in rows), tuple(row[1] for row in rows),
+            class_of, np.array([row[3] for row in rows], np.int64),
+            np.bincount(class_of, minlength=len(classes)), entries,
+            _rivals(entries))
+
+    def is_of(self, senders: Coflows, receivers: Coflows = (),
+              minors: coflow_table.Minors | None = None) -> bool:
+        """Whether the same coflows with the same minors would make it."""
+        return (self.minors is minors and self.senders == senders
+                and self.receivers == receivers)
+
+    def says_same(self, other: 'Layout') -> bool:
+        """Whether documents made from both differ in numbers only."""
+        return self is other or (
+            [(c.coflow_id, c.name) for c in self.classes]
+            == [(c.coflow_id, c.name) for c in other.classes]
+            and self.class_minors == other.class_minors
+            and self.peers == other.peers
+            and self.child_minors == other.child_minors
+            and self.entries == other.entries
+            and self.received() == other.received())
+
+    def received(self) -> coflow_table.Received:
+        found: coflow_table.Received = {}
+        for coflow in self.receivers:
+            found |= coflow.received().get(self.host, {})
+        return found
+
+
+def _children(coflow: coflow_table.TableCoflow, host: str,
+              taken: Mapping[str, int]) -> dict[str, int]:
+    """Minor by destination host, of those that have one."""
+    return {peer: taken[key] for peer in coflow.places[host]
+            if (key := coflow_table.destination_key(coflow.coflow_id, peer))
+            in taken}
+
+
+def _rivals(entries: Mapping[str, coflow_table.Entries]
+            ) -> tuple[tuple[str, ...], ...]:
+    claims: dict[coflow_table.EntryKey, tuple[str, ...]] = {}
+    for coflow_id, some in entries.items():
+        for key in some:
+            claims[key] = *claims.get(key, ()), coflow_id
+    return tuple(sorted({some for some in claims.values() if len(some) > 1}))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Sheet:
+    """What one schedule says to one host.
+
+    :ivar ranks: of the coflows, 0 is served first.
+    :ivar rate_bps: of each child, shape (n_children,).
+    :ivar left_bytes: of each child, shape (n_children,).
+    :ivar borrows: whether classes may use the whole link.
+    """
+
+    layout: Layout
+    link: coflow_table.Link
+    ttl_s: float
+    ranks: Mapping[str, int]
+    rate_bps: np.ndarray
+    left_bytes: np.ndarray
+    borrows: bool = False
+
+    def class_bps(self) -> np.ndarray:
+        """Rate of each class, shape (n_classes,)."""
+        return np.bincount(self.layout.class_of, self.rate_bps,
+                           len(self.layout.classes))
+
+    def ceil_bps(self, rate_bps: np.ndarray) -> np.ndarray:
+        return (np.full(len(rate_bps), self.link.egress_bps) if self.borrows
+                else rate_bps)
+
+    def prios(self) -> list[int]:
+        """Of each class."""
+        return [min(self.ranks[coflow.coflow_id], LAST_PRIO)
+                for coflow in self.layout.classes]
+
+    def winners(self) -> list[str]:
+        """Of each group of rivals the one to which their pairs belong."""
+        return [min(some, key=self.ranks.__getitem__)
+                for some in self.layout.rivals]
+
+    def is_close(self, new: 'Sheet', tolerance: float) -> bool:
+        """Whether the new sheet says the same, up to small changes of rates.
+
+        A small child may move by much of itself and matter to no one, so its
+        class is the measure. Whether a class may borrow is no matter of a few
+        per cent.
+        """
+        if (self.ttl_s != new.ttl_s
+                or not self.layout.says_same(new.layout)
+                or self.prios() != new.prios()
+                or self.winners() != new.winners()):
+            return False
+        old_bps, new_bps = self.class_bps(), new.class_bps()
+        old_ceil, new_ceil = self.ceil_bps(old_bps), new.ceil_bps(new_bps)
+        if not (_near(_speeds(self.link), _speeds(new.link), tolerance)
+                and _near(old_bps, new_bps, tolerance)
+                and _near(old_ceil, new_ceil, tolerance)
+                and ((old_ceil > old_bps) == (new_ceil > new_bps)).all()):
+            return False
+        scale = new_bps[self.layout.class_of]
+        return (_near(self.rate_bps, new.rate_bps, tolerance, scale)
+                and _near(self.ceil_bps(self.rate_bps),
+                          new.ceil_bps(new.rate_bps), tolerance, scale))
+
+    def policy(self, generation: int = 0) -> edge_policy.EdgePolicy:
+        """The document."""
+        order = sorted(self.layout.entries, key=self.ranks.__getitem__)
+        entries: coflow_table.Entries = {}
+        for coflow_id in order:
+            for key, entry in self.layout.entries[coflow_id].items():
+                entries.setdefault(key, entry)
+        classes = {c.coflow_id: c for c in self._classes()}
+        return edge_policy.EdgePolicy(
+            host=self.layout.host, generation=generation, ttl_s=self.ttl_s,
+            egress_bps=self.link.egress_bps,
+            ingress_bps=self.link.ingress_bps,
+            default_rate_bps=self.link.default_rate_bps,
+            classes=tuple(classes[coflow_id] for coflow_id in order
+                          if coflow_id in classes),
+            flows=tuple(entries.values()),
+            received=tuple(self.layout.received()))
+
+    def _classes(self) -> list[edge_policy.CoflowClass]:
+        layout, class_bps = self.layout, self.class_bps()
+        left = np.bincount(layout.class_of, self.left_bytes,
+                           len(layout.classes))[layout.class_of]
+        # w = p/s of VirtCO Eq. (2).
+        weights = np.where(
+            left > 0, self.left_bytes / np.where(left > 0, left, 1),
+            1 / layout.n_children[layout.class_of])
+        children = tuple(map(
+            edge_policy.Destination, layout.peers, layout.child_minors,
+            weights.tolist(), self.rate_bps.tolist(),
+            self.ceil_bps(self.rate_bps).tolist()))
+        ends = np.cumsum(layout.n_children).tolist()
+        return [edge_policy.CoflowClass(
+            coflow.coflow_id, coflow.name, minor, rate_bps, ceil_bps, prio,
+            children[start:end])
+            for coflow, minor, rate_bps, ceil_bps, prio, start, end in zip(
+                layout.classes, layout.class_minors, class_bps.tolist(),
+                self.ceil_bps(class_bps).tolist(), self.prios(),
+                [0, *ends], ends)]
+
+
+def _speeds(link: coflow_table.Link) -> np.ndarray:
+    return np.array([link.egress_bps, link.ingress_bps,
+                     link.default_rate_bps])
+
+
+def _near(old: np.ndarray, new: np.ndarray, tolerance: float,
+          scale: np.ndarray | None = None) -> bool:
+    if scale is None:
+        scale = np.maximum(old, new)
+    return bool((np.abs(old - new) <= tolerance * scale).all())
+
+
+def fill(schedule: live.Schedule, remaining: Mapping[str, np.ndarray],
+         layouts: Mapping[str, Layout],
+         links: Sequence[coflow_table.Link],
+         options: Options = Options()) -> dict[str, Sheet]:
+    """One sheet per link.
+
+    :param schedule: of all coflows that the layouts hold, with the table's
+        pairs.
+    :param remaining: per coflow, bytes left of each of its pairs.
+    """
+    flow_rates = [planned.flow_rates for planned in schedule.coflows]
+    ranks = {c.coflow_id: rank for rank, c in enumerate(schedule.coflows)}
+    none = np.zeros(0)
+    rate_bps = np.concatenate([none, *(some.rate_bps for some in flow_rates)])
+    left = np.concatenate([none, *(remaining[c.coflow_id]
+                                   for c in schedule.coflows)])
+    start = np.cumsum([0, *(len(some.pairs) for some in flow_rates)])
+    sheets = {}
+    for link in links:
+        layout = layouts[link.host]
+        order = np.array([ranks[c.coflow_id] for c in layout.classes],
+                         np.int64)
+        at = start[order][layout.class_of] + layout.places
+        sheets[link.host] = Sheet(
+            layout, link, options.ttl_s, ranks,
+            _fitted_bps(link, layout, rate_bps[at], options), left[at],
+            options.work_conserving)
+    return sheets
+
+
+def _fitted_bps(link: coflow_table.Link, layout: Layout,
+                rate_bps: np.ndarray, options: Options) -> np.ndarray:
+    """The schedule's rates, or a little where it gives nothing; scaled down
+    together when that is more than the link has.
+    """
+    floor_bps = (link.egress_bps * options.min_rate_fraction
+                 / max(1, len(layout.classes)))
+    rate_bps = np.maximum(
+        rate_bps, floor_bps / layout.n_children[layout.class_of])
+    total_bps = rate_bps.sum()
+    limit_bps = link.egress_bps - link.default_rate_bps
+    return (rate_bps if total_bps <= limit_bps
+            else rate_bps * (limit_bps / total_bps))
+
+
+def count_only(layouts: Mapping[str, Layout], ranks: Mapping[str, int],
+               links: Sequence[coflow_table.Link], ttl_s: float
+               ) -> dict[str, Sheet]:
+    """Sheets without classes, by which the edges count and no more.
+
+    Every flow stays in the default class, where TCP shares; its entry makes
+    its bytes known.
+
+    :param layouts: without minors.
+    :param ranks: decide whose a pair of VMs is.
+    """
+    none = np.zeros(0)
+    return {link.host: Sheet(layouts[link.host], link, ttl_s, ranks, none,
+                             none) for link in links}
