@@ -14,12 +14,19 @@
 ``python -m benchmarks.controller [--coflows 500] [--hosts 150] [--vms 12]
 [--json]``; half of each coflow's VMs send to the other half, and each pair of
 hosts has been measured. Times are CPU seconds of this process, medians of
-several runs: ``resolve_s`` for all policies after one more measurement,
-``host_rates_s`` for the hosts' rates when nothing was measured since,
-``report_s`` to take one report in.
+several runs.
+
+A computation of all policies (advance, schedule, sheets, publish):
+``all_move_s`` when every coflow has sent up to a fifth of what it had left,
+``few_move_s`` when one in a hundred has, ``arrival_s`` when one more is there,
+``measured_s`` after one more measurement; ``all_move_hosts`` and so on count
+the hosts whose policy changed by it. ``policy_s`` to write out the policy of
+one host, ``host_rates_s`` for the hosts' rates when nothing was measured
+since, ``report_s`` to take one report in.
 """
 
 import argparse
+from collections.abc import Callable
 import itertools
 import json
 import pathlib
@@ -68,21 +75,11 @@ def fill(controller: service.Controller, n_coflows: int, n_hosts: int,
     ports: dict[str, list[dict[str, Any]]] = {
         f'h{i}': [] for i in range(n_hosts)}
     for i in range(n_coflows):
-        rows = {}
-        for row in range(n_vms):
-            host = rnd.choice(sorted(ports))
-            rows[row] = inflight.Row(f'{i}-{row}', host, True)
+        for row, host in start(controller, rnd, i, sorted(ports),
+                               n_vms).items():
             ports[host].append({
                 'vm': f'{i}-{row}',
                 'ips': [f'10.{i // 250}.{i % 250}.{row}']})
-        model = coflow_model.Coflow.from_flows('c', n_vms, [
-            (src, dst, rnd.random() * 1e9) for src in range(n_vms // 2)
-            for dst in range(n_vms // 2, n_vms)])
-        controller.state.groups[f'g{i}'] = rows
-        controller.state.coflows[f'c{i}'] = inflight.Tracked(
-            f'c{i}', f'g{i}', 'p', 'c', 'active', model,
-            progress.CoflowProgress([f.size_bytes for f in model.flows]),
-            arrival_s=0.0)
     for host, found in ports.items():
         controller.state.intake(host, report(found, {}), 1.0)
     now_s = controller.clock()
@@ -92,9 +89,73 @@ def fill(controller: service.Controller, n_coflows: int, n_hosts: int,
     return ports
 
 
-def median_s(work: Any) -> float:
+def start(controller: service.Controller, rnd: random.Random, i: int,
+          hosts: list[str], n_vms: int) -> dict[int, str]:
+    """An active coflow; the host of each of its VMs."""
+    at = {row: rnd.choice(hosts) for row in range(n_vms)}
+    model = coflow_model.Coflow.from_flows('c', n_vms, [
+        (src, dst, rnd.random() * 1e9) for src in range(n_vms // 2)
+        for dst in range(n_vms // 2, n_vms)])
+    controller.state.groups[f'g{i}'] = {
+        row: inflight.Row(f'{i}-{row}', host, True)
+        for row, host in at.items()}
+    controller.state.coflows[f'c{i}'] = inflight.Tracked(
+        f'c{i}', f'g{i}', 'p', 'c', 'active', model,
+        progress.CoflowProgress([f.size_bytes for f in model.flows]),
+        arrival_s=0.0)
+    return at
+
+
+def generations(controller: service.Controller) -> dict[str, int]:
+    return {host: policy.generation
+            for host in controller.publisher.hosts()
+            if (policy := controller.publisher.get(host)) is not None}
+
+
+def measure_resolves(controller: service.Controller, n_coflows: int,
+                     n_hosts: int, n_vms: int) -> dict[str, float]:
+    """Times of a resolve after different events, and hosts changed by it."""
+    rnd = random.Random(2)
+    names = sorted(controller.state.coflows)
+    few = max(1, n_coflows // 100)
+    new = itertools.count(n_coflows)
+    hosts = [f'h{i}' for i in range(n_hosts)]
+
+    def move(moving: list[str]) -> None:
+        for name in moving:
+            one = controller.state.coflows[name].progress
+            one.sent_bytes += (one.sizes_bytes - one.sent_bytes) * (
+                rnd.random() * 0.2)
+
+    events = {
+        'all_move': lambda: move(names),
+        'few_move': lambda: move(rnd.sample(names, few)),
+        'arrival': lambda: start(controller, rnd, next(new), hosts, n_vms),
+        'measured': lambda: controller.rates.add(
+            {'src': 'h0', 'dst': 'h1', 'rate_bps': 9.5e8},
+            controller.clock())}
+    found: dict[str, float] = {}
+    for event, happen in events.items():
+        changes = []
+
+        def prepare() -> None:
+            happen()
+            changes.append(generations(controller))
+
+        found[f'{event}_s'] = median_s(controller.resolver.run_once, prepare)
+        changes.append(generations(controller))
+        found[f'{event}_hosts'] = statistics.median(
+            sum(after[host] != before[host] for host in before)
+            for before, after in itertools.pairwise(changes))
+    return found
+
+
+def median_s(work: Callable[[], Any],
+             prepare: Callable[[], Any] = lambda: None) -> float:
+    """:param prepare: is called before each run and not measured."""
     taken = []
     for _run in range(RUNS):
+        prepare()
         started = time.process_time()
         work()
         taken.append(time.process_time() - started)
@@ -106,12 +167,8 @@ def measure(n_coflows: int, n_hosts: int, n_vms: int) -> dict[str, float]:
         controller = make_controller(home)
         ports = fill(controller, n_coflows, n_hosts, n_vms)
 
-        def measure_and_resolve() -> None:
-            controller.rates.add({'src': 'h0', 'dst': 'h1',
-                                  'rate_bps': 9.5e8}, controller.clock())
-            controller.resolver.run_once()
-
-        resolve_s = median_s(measure_and_resolve)
+        controller.resolver.run_once()
+        found = measure_resolves(controller, n_coflows, n_hosts, n_vms)
         hosts_s = median_s(lambda: controller.rates.hosts(
             controller.clock()))
         host = sorted(ports)[0]
@@ -125,11 +182,15 @@ def measure(n_coflows: int, n_hosts: int, n_vms: int) -> dict[str, float]:
                 c.coflow_id: 1e4 * step for c in policy.classes}), 1.0 + step)
 
         report_s = median_s(one_report)
+        generation = itertools.count(policy.generation + 1)
+        policy_s = median_s(lambda: controller.policy(host, None, 0.0, bool),
+                            lambda: controller.publisher.overtake(
+                                host, next(generation)))
         controller.database.dispose()
     return {'coflows': n_coflows, 'hosts': n_hosts,
             'flows': n_coflows * (n_vms // 2) * (n_vms - n_vms // 2),
-            'resolve_s': resolve_s, 'host_rates_s': hosts_s,
-            'report_s': report_s}
+            **found, 'host_rates_s': hosts_s, 'report_s': report_s,
+            'policy_s': policy_s}
 
 
 def main() -> None:
@@ -145,7 +206,7 @@ def main() -> None:
         print(json.dumps(found))
     else:
         for name, value in found.items():
-            print(f'{name:12} {value:g}')
+            print(f'{name:15} {value:g}')
 
 
 if __name__ == '__main__':

@@ -13,12 +13,14 @@
 """What one arrival or departure costs the scheduler.
 
 ``python -m benchmarks.scheduling`` keeps 500 live coflows on 150 hosts. Each
-turn takes one away, adds one, orders all of them and rates them anew: once on
-the arrays that the simulator keeps (order and rates only), once through
-``virtco.scheduling.schedule`` with its objects, built afresh.
+turn takes one away, adds one, orders all of them and rates them anew: on the
+arrays that the simulator keeps (order and rates only), and through
+``virtco.scheduling.schedule``, given each coflow's flows by columns as the
+controller does, or as objects.
 """
 
 import argparse
+from collections.abc import Sequence
 import json
 import sys
 import time
@@ -68,16 +70,24 @@ def on_arrays(demands: list[fabric_model.Demand], n_hosts: int, policy: str,
     return _times(times_s)
 
 
-def on_objects(demands: list[fabric_model.Demand], n_hosts: int, policy: str,
-               turns: int) -> dict[str, float]:
+def on_coflows(demands: list[fabric_model.Demand], n_hosts: int, policy: str,
+               turns: int, by_columns: bool) -> dict[str, float]:
+    """Times of ``schedule``.
+
+    :param by_columns: flows are :class:`live.Flows`, not objects.
+    """
     ports = [live.Port(f'h{i}', RATE_BPS, RATE_BPS) for i in range(n_hosts)]
-    coflows = [live.LiveCoflow(str(i), tuple(
-        live.LiveFlow(f'h{src}', f'h{dst}', bits / units.BITS_PER_BYTE)
-        for src, dst, bits, _ in zip(*demand)))
-        for i, demand in enumerate(demands)]
+    coflows = []
+    for i, demand in enumerate(demands):
+        flows: Sequence[live.LiveFlow] = live.Flows(
+            live.Pairs((f'h{src}', f'h{dst}')
+                       for src, dst in zip(*demand[:2])),
+            demand.bits / units.BITS_PER_BYTE)
+        coflows.append(live.LiveCoflow(
+            str(i), flows if by_columns else tuple(flows)))
     n_live = len(demands) - turns
     times_s = []
-    for turn in range(-1, min(turns, 10)):
+    for turn in range(-1, min(turns, 50)):
         chosen = coflows[max(0, turn):max(0, turn) + n_live]
         before_s = time.perf_counter()
         scheduling.schedule(chosen, ports, policy=policy, now_s=0.0)
@@ -114,8 +124,9 @@ def main(argv: list[str] | None = None) -> int:
         'arrays_max_min': on_arrays(demands, args.hosts, args.policy,
                                     'max-min', args.turns)}
     if args.policy != 'dark':
-        answer['objects'] = on_objects(demands, args.hosts, args.policy,
-                                       args.turns)
+        for name, by_columns in (('columns', True), ('objects', False)):
+            answer[f'schedule_{name}'] = on_coflows(
+                demands, args.hosts, args.policy, args.turns, by_columns)
     if args.json:
         print(json.dumps(answer))
     else:
