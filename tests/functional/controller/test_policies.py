@@ -44,7 +44,7 @@ def with_flows(edge):
 
 
 def settled(check):
-    return harness.wait_for(check, 10, 'the policy')
+    return harness.wait_for(check, 30, 'the policy')
 
 
 def test_a_coflow_from_plan_to_done(tenant):
@@ -197,7 +197,7 @@ def test_counted_within_the_headers_is_done_when_quiet(tenant):
     sender.count(coflow_id, 9.5e6 * WIRE)
     sender.report()
     assert tenant.coflow()['state'] == 'active'
-    harness.wait_for(lambda: tenant.coflow()['state'] == 'done', 10)
+    harness.wait_for(lambda: tenant.coflow()['state'] == 'done', 30)
 
 
 def test_a_backlog_keeps_a_coflow_alive(tenant):
@@ -213,7 +213,7 @@ def test_a_backlog_keeps_a_coflow_alive(tenant):
     assert tenant.coflow()['state'] == 'active'
     sender.backlogs.clear()
     sender.report()
-    harness.wait_for(lambda: tenant.coflow()['state'] == 'done', 10)
+    harness.wait_for(lambda: tenant.coflow()['state'] == 'done', 30)
 
 
 def test_declared_done(tenant):
@@ -231,7 +231,7 @@ def test_a_group_on_one_host_needs_no_class(tenant):
     hosts = tenant.launch(2, matrix=PAIR % '10MB', hosts={'h0': 2, 'h1': 1})
     assert hosts == ['h0', 'h0']
     edge = tenant.edges(hosts)['h0']
-    harness.wait_for(lambda: tenant.coflow()['state'] == 'done', 10)
+    harness.wait_for(lambda: tenant.coflow()['state'] == 'done', 30)
     assert edge.policy()['classes'] == []
 
 
@@ -334,7 +334,7 @@ def test_fair_ends_by_the_pairs_that_are_counted(make):
     settled(lambda: with_flows(sender))
     assert count(6e6 * WIRE)['sent_bytes'] == pytest.approx(6e6, rel=1e-3)
     count(10e6 * WIRE)
-    harness.wait_for(lambda: tenant.coflow()['state'] == 'done', 10)
+    harness.wait_for(lambda: tenant.coflow()['state'] == 'done', 30)
     settled(lambda: not with_flows(sender))
 
 
