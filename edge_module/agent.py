@@ -39,6 +39,7 @@ LOG = logging.getLogger(__name__)
 
 _BOOT_ID = pathlib.Path('/proc/sys/kernel/random/boot_id')
 _TICK_S = 0.25
+_IDLE_S = 1.0
 _SAVE_INTERVAL_S = 5.0
 _PAIRS_COST = 100
 _FIRST_BACKOFF_S = 0.2
@@ -72,6 +73,7 @@ class Agent:
         self._retry = False
         self._retry_after_s = _FIRST_BACKOFF_S
         self._undelivered: str | None = None
+        self._saved: tuple[Any, ...] | None = None
         self._stop = threading.Event()
         self._report_now = threading.Event()
         self.probe: probe_service.ProbeService | None = None
@@ -107,7 +109,8 @@ class Agent:
             # What was lost is put right at once; what goes on being lost,
             # such as port after port by Open vSwitch's restart, in turns.
             if not self._tick(time.monotonic()):
-                self._qdiscs.wait(_TICK_S)
+                self._qdiscs.wait(_TICK_S if self.enforcer.is_waiting
+                                  or self._retry else _IDLE_S)
             else:
                 self._stop.wait(_TICK_S)
         self.stop()
@@ -147,6 +150,7 @@ class Agent:
     def stop(self) -> None:
         self._stop.set()
         self._report_now.set()
+        self._qdiscs.wake()
 
     # -- policy ------------------------------------------------------------
 
@@ -189,6 +193,7 @@ class Agent:
             elif self.enforcer.fair and self.enforcer.policy is not None:
                 LOG.info('The controller is back: order and rates again')
                 self._apply(self.enforcer.policy)
+            self._qdiscs.wake()  # there may be something to collect
 
     def _poll_wait_s(self) -> float:
         """Short enough to renew a policy in its time to live."""
@@ -231,7 +236,9 @@ class Agent:
 
     def _save_policy(self) -> None:
         policy = self.enforcer.policy
-        if policy is not None:
+        latest = policy, self._renewed_s, self.enforcer.fair
+        if policy is not None and latest != self._saved:
+            self._saved = latest
             age_s = time.monotonic() - self._renewed_s
             self.state.save('policy', {'policy': policy.to_dict(),
                                        'renewed_at': time.time() - age_s,
@@ -246,6 +253,7 @@ class Agent:
             self._failed(error)
         else:
             self._succeeded()
+        self._qdiscs.wake()
 
     def _make_true(self) -> None:
         try:
@@ -329,8 +337,7 @@ class Agent:
     def report(self, now_s: float) -> dict[str, Any]:
         """The report as the controller wants it; reads the kernel."""
         with self.enforcer.lock:
-            snapshot = self.enforcer.uplink.snapshot()
-            self.counters.add_stats(snapshot.stats)
+            self.counters.add_stats(self.enforcer.uplink.stats())
             if now_s >= self._pairs_due_s:
                 self._read_pairs(now_s)
         report = {
@@ -354,7 +361,7 @@ class Agent:
     def _read_pairs(self, now_s: float) -> None:
         """Many pairs are read less often: a percent of the time at most."""
         start_s = time.thread_time()
-        self.counters.add_pairs(self.enforcer.classifier.dump()[1])
+        self.counters.add_pairs(self.enforcer.classifier.counted())
         self._pairs = self.counters.pairs()
         cost_s = time.thread_time() - start_s
         self._pairs_due_s = now_s + max(self.conf.edge.pairs_interval_s,

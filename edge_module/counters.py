@@ -17,6 +17,7 @@ as the qdisc counts them; those of VM pairs are counted at the VM's port.
 
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Set
 import dataclasses
 import enum
 from typing import Any
@@ -37,6 +38,11 @@ class Kind(enum.StrEnum):
     DROPS = 'drops'
     PAIR = 'pair'
     PAIR_PACKETS = 'pair packets'
+
+
+# Kinds that belong to a coflow, by their place in its report.
+_OF_COFLOWS = {Kind.COFLOW: 'sent_bytes', Kind.PACKETS: 'sent_packets',
+               Kind.DROPS: 'drops', Kind.DESTINATION: 'destinations'}
 
 
 class Name(NamedTuple):
@@ -78,6 +84,9 @@ class Counters:
         self.backlog_bytes: dict[str, int] = {}
         self._classes: dict[int, tuple[str, str | None]] = {}
         self._in_policy: set[int] = set()
+        # Per class its bytes, its packets if it is a coflow's, its drops.
+        self._of_class: dict[
+            int, tuple[Total, Total | None, Total]] | None = None
         for kind, subject, target, where, base, last in saved:
             self.totals[Name(Kind(kind), subject, target, where)] = Total(
                 int(base), int(last))
@@ -91,6 +100,7 @@ class Counters:
                      ) -> None:
         """Learn whose the minors are; those that left keep their names."""
         self._in_policy = set()
+        self._of_class = None
         for coflow in classes:
             self._classes[coflow.minor] = (coflow.coflow_id, None)
             self._in_policy.add(coflow.minor)
@@ -105,38 +115,52 @@ class Counters:
         policy nor in the kernel.
         """
         self.backlog_bytes = {}
+        if self._of_class is None or stats.keys() != self._of_class.keys():
+            self._of_class = self._follow(stats.keys())
+        for minor, seen in stats.items():
+            sent_bytes, sent_packets, drops = self._of_class[minor]
+            sent_bytes.update(seen.sent_bytes)
+            if sent_packets is not None:
+                sent_packets.update(seen.sent_packets)
+            drops.update(seen.drops)
+            if minor in self._classes:
+                coflow_id, _ = self._classes[minor]
+                self.backlog_bytes[coflow_id] = (
+                    self.backlog_bytes.get(coflow_id, 0)
+                    + seen.backlog_bytes)
+
+    def _follow(self, minors: Set[int]
+                ) -> dict[int, tuple[Total, Total | None, Total]]:
+        """Find the totals of the classes that are in the kernel now."""
         for minor in [minor for minor in self._classes
-                      if minor not in stats and minor not in self._in_policy]:
+                      if minor not in minors and minor not in self._in_policy]:
             del self._classes[minor]
         known = {str(minor) for minor in self._classes}
         for name in [name for name in self.totals if name.where not in known
-                     and name.kind in (Kind.COFLOW, Kind.DESTINATION,
-                                       Kind.PACKETS, Kind.DROPS)]:
+                     and name.kind in _OF_COFLOWS]:
             del self.totals[name]
-        for minor, seen in stats.items():
-            if minor == tcplan.LINK_MINOR:
-                self._add(Name(Kind.UPLINK), seen.sent_bytes)
-            elif minor == tcplan.DEFAULT_MINOR:
-                self._add(Name(Kind.DEFAULT), seen.sent_bytes)
-            elif minor in self._classes:
-                self._add_class(str(minor), *self._classes[minor], seen)
+        return {minor: self._totals_of(minor) for minor in minors}
 
-    def _add_class(self, where: str, coflow_id: str, host: str | None,
-                   seen: wire.ClassStats) -> None:
-        if host is None:
-            self._add(Name(Kind.COFLOW, coflow_id, '', where),
-                      seen.sent_bytes)
-            self._add(Name(Kind.PACKETS, coflow_id, '', where),
-                      seen.sent_packets)
-        else:
-            self._add(Name(Kind.DESTINATION, coflow_id, host, where),
-                      seen.sent_bytes)
-        self._add(Name(Kind.DROPS, coflow_id, '', where), seen.drops)
-        self.backlog_bytes[coflow_id] = (
-            self.backlog_bytes.get(coflow_id, 0) + seen.backlog_bytes)
+    def _totals_of(self, minor: int) -> tuple[Total, Total | None, Total]:
+        if minor == tcplan.LINK_MINOR:
+            return self._total(Name(Kind.UPLINK)), None, Total()
+        if minor == tcplan.DEFAULT_MINOR:
+            return self._total(Name(Kind.DEFAULT)), None, Total()
+        if minor not in self._classes:
+            return Total(), None, Total()
+        where, (coflow_id, host) = str(minor), self._classes[minor]
+        drops = self._total(Name(Kind.DROPS, coflow_id, '', where))
+        if host is not None:
+            return self._total(Name(Kind.DESTINATION, coflow_id, host,
+                                    where)), None, drops
+        return (self._total(Name(Kind.COFLOW, coflow_id, '', where)),
+                self._total(Name(Kind.PACKETS, coflow_id, '', where)), drops)
+
+    def _total(self, name: Name) -> Total:
+        return self.totals.setdefault(name, Total())
 
     def _add(self, name: Name, raw: int) -> None:
-        self.totals.setdefault(name, Total()).update(raw)
+        self._total(name).update(raw)
 
     def add_pairs(self, counted: Mapping[classify.Key, classify.Counted]
                   ) -> None:
@@ -161,24 +185,21 @@ class Counters:
     def coflows(self) -> list[dict[str, Any]]:
         """The ``coflows`` of a report."""
         shown: dict[str, dict[str, Any]] = {}
-        for name, total in self.totals.items():
-            if name.kind not in (Kind.COFLOW, Kind.DESTINATION, Kind.PACKETS,
-                                 Kind.DROPS):
+        for (kind, coflow_id, host, _), total in self.totals.items():
+            if kind not in _OF_COFLOWS:
                 continue
-            entry = shown.setdefault(name.subject, {
-                'coflow_id': name.subject, 'sent_bytes': 0,
-                'sent_packets': 0, 'drops': 0,
-                'backlog_bytes': self.backlog_bytes.get(name.subject, 0),
-                'destinations': []})
-            if name.kind is Kind.COFLOW:
-                entry['sent_bytes'] += total.value
-            elif name.kind is Kind.PACKETS:
-                entry['sent_packets'] += total.value
-            elif name.kind is Kind.DROPS:
-                entry['drops'] += total.value
-            else:
+            entry = shown.get(coflow_id)
+            if entry is None:
+                entry = shown[coflow_id] = {
+                    'coflow_id': coflow_id, 'sent_bytes': 0,
+                    'sent_packets': 0, 'drops': 0,
+                    'backlog_bytes': self.backlog_bytes.get(coflow_id, 0),
+                    'destinations': []}
+            if kind is Kind.DESTINATION:
                 entry['destinations'].append(
-                    {'host': name.target, 'sent_bytes': total.value})
+                    {'host': host, 'sent_bytes': total.value})
+            else:
+                entry[_OF_COFLOWS[kind]] += total.value
         return list(shown.values())
 
     def pairs(self) -> list[dict[str, Any]]:

@@ -195,7 +195,8 @@ class Enforcer:
             when that is not known.
         """
         with self.lock:
-            return (devices is None or self.uplink.is_among(devices)
+            return (devices is None
+                    or bool(devices) and self.uplink.is_among(devices)
                     or self.classifier.was_lost(devices)
                     or self.guard.was_lost())
 
@@ -203,6 +204,11 @@ class Enforcer:
         """Trust nothing remembered: the next reconcile reads it all."""
         with self.lock:
             self.classifier.forget()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether :meth:`collect` has something to do, now or later."""
+        return bool(self._draining or self._leaving)
 
     def collect(self, now_s: float) -> None:
         """Do what had to wait; call it a few times a second.

@@ -18,6 +18,7 @@ none. The kernel announces it, to listeners without privileges too.
 """
 
 import ctypes
+import os
 import select
 import socket
 import struct
@@ -43,13 +44,23 @@ class QdiscWatch:
         _accept_only(self._socket, wire.RTM_DELQDISC)
         self._socket.bind((0, _RTMGRP_TC))
         self._socket.setblocking(False)
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK)
 
     def close(self) -> None:
         self._socket.close()
 
     def wait(self, timeout_s: float) -> None:
-        """Return when something was announced, or when the time is over."""
-        select.select([self._socket], [], [], timeout_s)
+        """Return when something was announced, after :meth:`wake`, or when
+        the time is over.
+        """
+        ready, _, _ = select.select(
+            [self._socket.fileno(), self._wake], [], [], timeout_s)
+        if self._wake in ready:
+            os.eventfd_read(self._wake)
+
+    def wake(self) -> None:
+        """End the :meth:`wait` of another thread, or the next one."""
+        os.eventfd_write(self._wake, 1)
 
     def lost(self) -> set[int] | None:
         """Indexes of the devices that lost a qdisc since the last call.

@@ -149,6 +149,10 @@ class Classifier(abc.ABC):
     def dump(self) -> tuple[Table, dict[Key, Counted]]:
         """What the kernel holds now, with its counters."""
 
+    def counted(self) -> dict[Key, Counted]:
+        """The counters alone."""
+        return self.dump()[1]
+
     @abc.abstractmethod
     def remove(self) -> bool:
         """Take away every trace; False when there was none."""

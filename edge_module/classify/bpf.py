@@ -22,6 +22,7 @@ the next start finds them, with their counters, by name.
 """
 
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Set
 import errno
 import functools
@@ -191,14 +192,23 @@ class BpfClassifier(base.Classifier):
     def forget(self) -> None:
         self.known = None
 
-    def dump(self) -> tuple[base.Table, dict[base.Key, base.Counted]]:
-        entries, counted = {}, {}
-        names = {index: name for index, name in socket.if_nameindex()}
+    def _entries(self, names: Mapping[int, str]
+                 ) -> Iterator[tuple[base.Key, int, base.Counted]]:
         for packed, (minor, seen) in self._read():
             ifindex, key = bpf_program.read_key(packed)
             # An entry of a device that is gone belongs to no port.
             dev = names.get(ifindex, f'({ifindex})')
-            key = base.Key(dev, key.src_ip, key.dst_ip, key.dst_port)
+            yield (base.Key(dev, key.src_ip, key.dst_ip, key.dst_port),
+                   minor, seen)
+
+    def counted(self) -> dict[base.Key, base.Counted]:
+        return {key: seen for key, _, seen
+                in self._entries(dict(socket.if_nameindex()))}
+
+    def dump(self) -> tuple[base.Table, dict[base.Key, base.Counted]]:
+        entries, counted = {}, {}
+        names = dict(socket.if_nameindex())
+        for key, minor, seen in self._entries(names):
             entries[key], counted[key] = minor, seen
         program_id = self._call('bpf_find', _program())
         hooks = {(names[hook.ifindex], hook.ifindex)

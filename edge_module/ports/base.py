@@ -19,6 +19,7 @@ import os
 import select
 import socket
 import threading
+import time
 
 from oslo_log import log as logging
 
@@ -28,10 +29,17 @@ from virtco import exception
 LOG = logging.getLogger(__name__)
 
 _RTMGRP_LINK = 1
+# Devices are announced; this is for what nobody has thought of.
+_LOOK_S = 5.0
 
 
 class PortSource(abc.ABC):
-    """A source of ports; devices may be named that are not here (yet)."""
+    """A source of ports; devices may be named that are not here (yet).
+
+    :cvar poll_s: how often the token is looked at.
+    """
+
+    poll_s = 0.5
 
     @abc.abstractmethod
     def read(self) -> tuple[classify.VmPort, ...]:
@@ -46,10 +54,7 @@ class PortSource(abc.ABC):
         """Something that changes when :meth:`read` would say otherwise."""
 
     def notify(self, callback: Callable[[], None]) -> None:
-        """Have the callback called when the token may have changed.
-
-        A source that cannot tell is looked at every now and then.
-        """
+        """Have the callback called when the token may have changed."""
 
     def close(self) -> None:
         """Let go of connections and threads."""
@@ -73,19 +78,18 @@ class PortWatcher:
     """Tells a callback whenever ports or their devices come and go.
 
     The kernel announces devices, so that a tap is classified as soon as it
-    exists; the source is looked at several times a second.
+    exists; a source that cannot tell is looked at twice a second.
     """
 
     def __init__(self, source: PortSource,
-                 callback: Callable[[tuple[classify.VmPort, ...]], None],
-                 interval_s: float = 0.2):
+                 callback: Callable[[tuple[classify.VmPort, ...]], None]):
         self.source = source
         self.callback = callback
-        self.interval_s = interval_s
         self.error: str | None = None
         self._told: tuple[classify.VmPort, ...] | None = None
         self._ports: tuple[classify.VmPort, ...] | None = None
         self._token: object = None
+        self._look_due_s = 0.0
         self._stop = threading.Event()
         self._links = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
         self._links.bind((0, _RTMGRP_LINK))
@@ -101,15 +105,19 @@ class PortWatcher:
 
     def stop(self) -> None:
         self._stop.set()
+        os.eventfd_write(self._wake, 1)
         self._thread.join()
         self.source.close()
         self._links.close()
 
-    def check(self) -> None:
-        """Read the source if it changed, look the devices up, tell."""
+    def check(self, look: bool = True) -> None:
+        """Read the source if it changed, look the devices up, tell.
+
+        :param look: also look whether devices have come or gone.
+        """
         token = self.source.token()
         if token != self._token or self._told is None or self.error:
-            self._token = token
+            self._token, look = token, True
             try:
                 self._ports = self.source.read()
                 self.error = None
@@ -121,22 +129,27 @@ class PortWatcher:
                 self._token = None
         if self._ports is None:  # not known yet, which is not "none"
             return
+        if not look and time.monotonic() < self._look_due_s:
+            return
+        self._look_due_s = time.monotonic() + _LOOK_S
         ports = with_devices(self._ports)
         if ports != self._told:
             self._told = ports
             self.callback(ports)
 
     def _run(self) -> None:
+        links = self._links.fileno()
         while not self._stop.is_set():
-            links = self._links.fileno()
-            ready = select.select([links, self._wake], [], [],
-                                  self.interval_s)[0]
+            wait_s = PortSource.poll_s if self.error else self.source.poll_s
+            ready = select.select([links, self._wake], [], [], wait_s)[0]
             if links in ready:
                 self._drain()
             if self._wake in ready:
                 os.eventfd_read(self._wake)
+            if self._stop.is_set():
+                return
             try:
-                self.check()
+                self.check(look=links in ready)
             except Exception:
                 LOG.exception('Cannot follow the ports')
                 self._told = None

@@ -26,6 +26,8 @@ from edge_module.ports import base
 class OvsPorts(base.PortSource):
     """The VM interfaces of one Open vSwitch; told by events."""
 
+    poll_s = 5.0
+
     def __init__(self, database: ovs.OvsDb):
         self.database = database
 

@@ -39,7 +39,7 @@ _TIMESPEC = struct.Struct('@qq')
 _BUFFER_BYTES = 16 * 2 ** 20
 _QUIET_S = 0.05
 _MAX_QUIET_S = 0.5
-_POLL_S = 0.2
+_ACCEPT_S = 0.2  # for a connection that went again
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -66,6 +66,7 @@ class Responder:
     def __init__(self, settings: Settings):
         self._settings = settings
         self._stop = threading.Event()
+        self._wake = os.eventfd(0)
         self._begun_s: collections.deque[float] = collections.deque()
         family = (socket.AF_INET6 if ':' in settings.address
                   else socket.AF_INET)
@@ -86,13 +87,17 @@ class Responder:
 
     def stop(self) -> None:
         self._stop.set()
-        self._thread.join(_POLL_S + 1.0)
+        os.eventfd_write(self._wake, 1)
+        self._thread.join(_ACCEPT_S + 1.0)
         self._listener.close()
         self._packets.close()
 
     def _run(self) -> None:
-        self._listener.settimeout(_POLL_S)
+        self._listener.settimeout(_ACCEPT_S)
         while not self._stop.is_set():
+            select.select([self._listener.fileno(), self._wake], [], [])
+            if self._stop.is_set():
+                return
             try:
                 sock, peer = self._listener.accept()
             except TimeoutError:

@@ -79,15 +79,19 @@ class Uplink:
                                          id=self.dev) from error
         return int(struct.unpack_from('i', answer, 16)[0]) + _HEADERS_BYTES
 
+    def _dump_qdiscs(self, ifindex: int) -> list[bytes]:
+        """Qdiscs of the device, and of every other one too."""
+        return self.kernel.tc_dump(
+            wire.dump_request(wire.RTM_GETQDISC, ifindex))
+
     def snapshot(self) -> Snapshot:
         """Dump qdiscs and classes.
 
         :raises virtco.exception.NotFound: without the device.
         """
         ifindex = self._ifindex()
-        qdiscs = [qdisc for qdisc in map(wire.read_qdisc, self.kernel.tc_dump(
-            wire.dump_request(wire.RTM_GETQDISC, ifindex)))
-            if qdisc.ifindex == ifindex]
+        qdiscs = [wire.read_qdisc(body) for body in self._dump_qdiscs(ifindex)
+                  if wire.is_of(body, ifindex)]
         root = next((qdisc for qdisc in qdiscs
                      if qdisc.parent == wire.TC_H_ROOT), None)
         if root is None or not root.is_ours:
@@ -111,6 +115,19 @@ class Uplink:
                                     packet_bytes=leaf.packet_bytes))
             stats[minor] = shown.stats
         return Snapshot(True, None, tree, stats)
+
+    def stats(self) -> dict[int, wire.ClassStats]:
+        """Counters of the classes; none while our qdisc is not there.
+
+        :raises virtco.exception.NotFound: without the device.
+        """
+        ifindex = self._ifindex()
+        root = next((body for body in self._dump_qdiscs(ifindex)
+                     if wire.is_root_of(body, ifindex)), None)
+        if root is None or not wire.read_qdisc(root).is_ours:
+            return {}
+        return dict(filter(None, map(wire.read_stats, self.kernel.tc_dump(
+            wire.dump_request(wire.RTM_GETTCLASS, ifindex)))))
 
     def ensure_root(self) -> None:
         """Put our qdisc in place of the device's default one."""

@@ -200,6 +200,17 @@ def dump_request(message_type: int, ifindex: int) -> Message:
     return message_type, 0, TCMSG.pack(0, ifindex, 0, 0, 0)
 
 
+def is_root_of(body: bytes, ifindex: int) -> bool:
+    """Whether a qdisc stands at the root of a device."""
+    _, device, _, parent, _ = TCMSG.unpack_from(body)
+    return bool(device == ifindex and parent == TC_H_ROOT)
+
+
+def is_of(body: bytes, ifindex: int) -> bool:
+    """Whether a qdisc, class or filter is of a device."""
+    return bool(TCMSG.unpack_from(body)[1] == ifindex)
+
+
 def _ratespec(rate: float) -> bytes:
     # The link layer is named so that the kernel wants no rate table.
     return _RATESPEC.pack(0, _LINKLAYER_ETHERNET, 0, -1, 0,
@@ -244,6 +255,17 @@ def read_class(body: bytes) -> ShownClass | None:
         _shown_rate(rate_spec, options.get(_HTB_RATE64)),
         _shown_rate(ceil_spec, options.get(_HTB_CEIL64)), prio, quantum,
         None), info, _read_stats(attributes.get(_STATS2, b'')))
+
+
+def read_stats(body: bytes) -> tuple[int, ClassStats] | None:
+    """(minor, counters) of a class of ours; the rest is not looked at."""
+    handle = TCMSG.unpack_from(body)[2]
+    if handle >> 16 != ROOT_MAJOR:
+        return None
+    for kind, payload in attrs(body, TCMSG.size):
+        if kind == _STATS2:
+            return handle & 0xffff, _read_stats(payload)
+    return None
 
 
 def _shown_rate(spec: bytes, wide: bytes | None) -> int:

@@ -79,6 +79,26 @@ def test_coflow_stays_until_its_classes_are_gone():
     assert seen.value(counters.Kind.UPLINK) == 1000
 
 
+def test_coflow_that_left_without_a_kernel_is_forgotten():
+    seen = _counters()
+    seen.add_stats(STATS)
+    seen.name_classes([])
+    seen.add_stats({})
+    assert seen.coflows() == []
+
+
+def test_class_of_another_coflow_counts_for_it():
+    seen = _counters()
+    seen.add_stats(STATS)
+    other = test_tcplan.dataclasses.replace(
+        test_tcplan.coflow(0x10, 1e6, (2, 1)), coflow_id='other')
+    seen.name_classes([other])
+    seen.add_stats({minor: wire.ClassStats(5) for minor in STATS})
+    sent = {entry['coflow_id']: entry['sent_bytes']
+            for entry in seen.coflows()}
+    assert sent['other'] == 5
+
+
 def test_coflow_id_may_hold_anything():
     seen = counters.Counters()
     seen.name_classes([test_tcplan.dataclasses.replace(

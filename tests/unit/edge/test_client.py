@@ -1,0 +1,112 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Reports reach the controller, and what goes wrong has a name."""
+
+import http.server
+import json
+import threading
+
+from oslo_config import cfg
+import pytest
+
+from edge_module import client
+from edge_module import conf as edge_conf
+from virtco import exception
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = 'HTTP/1.1'
+
+    def log_message(self, *args):
+        """Stay quiet."""
+
+    def do_PUT(self):
+        body = self.rfile.read(int(self.headers['Content-Length']))
+        self.server.seen.append(
+            (self.client_address, self.path, self.headers, json.loads(body)))
+        self.send_response(self.server.codes.pop(0))
+        self.send_header('Content-Length', '0')
+        self.end_headers()
+
+
+@pytest.fixture
+def server(monkeypatch):
+    for name in ('http_proxy', 'HTTP_PROXY', 'all_proxy', 'ALL_PROXY'):
+        monkeypatch.delenv(name, raising=False)
+    server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), _Handler)
+    server.daemon_threads = True
+    server.seen, server.codes = [], []
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,),
+                              daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def _client(server):
+    conf = cfg.ConfigOpts()
+    edge_conf.register_opts(conf)
+    conf([], project='virtco')
+    conf.set_override('host', 'h/1', 'edge')
+    conf.set_override('http_timeout_s', 2, 'edge')
+    conf.set_override('controller_url', 'http://127.0.0.1:'
+                      f'{server.server_address[1]}/virtco/', 'edge')
+    return client.EdgeClient(conf)
+
+
+def test_reports_go_over_one_connection(server):
+    server.codes = [204, 204]
+    edge = _client(server)
+    for number in (1, 2):
+        edge.put_report({'number': number})
+    first, second = server.seen
+    assert first[0] == second[0]
+    assert first[1] == '/virtco/v1/hosts/h%2F1/report'
+    assert first[2]['Content-Type'] == 'application/json'
+    assert [item[3] for item in server.seen] == [{'number': 1},
+                                                 {'number': 2}]
+
+
+@pytest.mark.parametrize('code, error', [
+    (404, exception.NotFound), (503, exception.ControllerUnavailable)])
+def test_refusals_are_told_apart(server, code, error):
+    server.codes = [code] * 4
+    edge = _client(server)
+    with pytest.raises(error):
+        edge.put_report({})
+    server.codes = [204]
+    edge.put_report({})
+
+
+def test_a_refusal_that_passes_is_none(server):
+    """As an expired token, which the second attempt renews."""
+    server.codes = [401, 204]
+    _client(server).put_report({'number': 1})
+    assert [item[3] for item in server.seen] == [{'number': 1}] * 2
+
+
+def test_nobody_there(server):
+    edge = _client(server)
+    server.shutdown()
+    server.server_close()
+    with pytest.raises(exception.ControllerUnavailable):
+        edge.put_report({})
+
+
+def test_behind_a_proxy_everything_goes_to_the_proxy(server, monkeypatch):
+    monkeypatch.setenv('http_proxy', 'http://127.0.0.1:'
+                       f'{server.server_address[1]}')
+    monkeypatch.setenv('no_proxy', '')
+    server.codes = [204]
+    _client(server).put_report({})
+    assert server.seen[0][1].startswith('http://')
