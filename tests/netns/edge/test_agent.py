@@ -212,6 +212,41 @@ def test_ports_file_is_followed(site):
     assert a.ip not in edge.nft()
 
 
+def _has_its_rate(edge):
+    line, = [line for line in edge.tc().splitlines() if ' 1:11 ' in line]
+    return 'rate 20Mbit' in line
+
+
+@both_backends
+def test_what_nobody_announces_is_repaired_by_the_audit(
+        make_bed, tmp_path, options):
+    """A class changed by hand, and the classification taken away."""
+    bed = make_bed(2)
+    controller = controllers.Controller(bed.ns('h1'))
+    edge = process.EdgeProcess(bed, 'h1', tmp_path, audit_interval_s=1,
+                               **options)
+    try:
+        tap = _start((bed, controller, edge))[0].dev
+        netns = bed.ns('h1')
+        beds.run('tc', 'class', 'change', 'dev', 'uplink0', 'parent', '1:10',
+                 'classid', '1:11', 'htb', 'rate', '1mbit', netns=netns)
+        assert not _has_its_rate(edge)
+        beds.wait_for(lambda: _has_its_rate(edge), 10, 'repair of the class')
+        if options['classifier'] == 'bpf':
+            beds.run('tc', 'filter', 'del', 'dev', tap, 'ingress',
+                     netns=netns)
+        else:
+            beds.run('nft', 'delete', 'table', 'netdev', 'virtco',
+                     netns=netns)
+        assert 'virtco' not in edge.classification()
+        beds.wait_for(lambda: 'virtco' in edge.classification(), 10,
+                      'repair of the classification')
+        assert not edge.once('--check', check=False).returncode
+    finally:
+        edge.stop()
+        controller.stop()
+
+
 def test_damage_is_repaired_and_shown(make_bed, tmp_path):
     bed = make_bed(2)
     controller = controllers.Controller(bed.ns('h1'))
@@ -228,7 +263,7 @@ def test_damage_is_repaired_and_shown(make_bed, tmp_path):
         assert 'class 0x11' in shown.stdout
         assert 'tap1' in shown.stdout
         edge.start()
-        beds.wait_for(lambda: 'rate 20Mbit' in edge.tc()
+        beds.wait_for(lambda: _has_its_rate(edge)
                       and 'tap1' in edge.nft(), 20, 'repair at start')
         assert not edge.once('--check', check=False).returncode
         beds.run('tc', 'qdisc', 'del', 'dev', 'uplink0', 'root', netns=netns)
