@@ -23,6 +23,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from collections.abc import Set
 import dataclasses
+import itertools
 import threading
 from typing import Any
 
@@ -41,6 +42,49 @@ from virtco.scheduling import progress as progress_rules
 from virtco.table import coflow_table
 
 TAIL = 5e-3
+
+
+class _Flows:
+    """The flows of many coflows, one after another.
+
+    A cloud has tens of thousands of them in coflows of a few dozen: what is
+    asked of each coflow takes numpy longer to begin than to do.
+    """
+
+    def __init__(self, coflows: Sequence[inflight.Tracked],
+                 routes: Sequence[inflight.Route]):
+        counting = [tracked.counting for tracked in coflows]
+        self.sizes_bytes = _joined(one.sizes_bytes for one in counting)
+        self._sent_bytes = _joined(one.sent_bytes for one in counting)
+        n_flows = [len(one.sizes_bytes) for one in counting]
+        self._owner = np.repeat(np.arange(len(coflows)), n_flows)
+        pair_of = _joined(route.pair_of for route in routes)
+        self.is_crossing = pair_of >= 0
+        # Where the pairs of each coflow begin, and of none after.
+        self._starts = np.cumsum([0, *(len(route.pairs)
+                                       for route in routes)])
+        self._place = pair_of.astype(np.int64) + np.repeat(
+            self._starts[:-1], n_flows)
+
+    def left_bytes(self) -> np.ndarray:
+        return np.maximum(0.0, self.sizes_bytes - self._sent_bytes)
+
+    def per_coflow(self, values: np.ndarray) -> list[float]:
+        """Sums of a value of each flow."""
+        sums: list[float] = np.bincount(
+            self._owner, values, len(self._starts) - 1).tolist()
+        return sums
+
+    def per_pair(self, values: np.ndarray) -> list[np.ndarray]:
+        """Sums of a value of each flow, of each coflow's pairs of hosts."""
+        sums = np.bincount(self._place[self.is_crossing],
+                           values[self.is_crossing], self._starts[-1])
+        return [sums[start:end] for start, end in itertools.pairwise(
+            self._starts.tolist())]
+
+
+def _joined(arrays: Iterable[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.zeros(0), *arrays])
 
 
 class LiveState:
@@ -261,20 +305,8 @@ class LiveState:
         return self._pairs[tracked.coflow_id]
 
     def cross_remaining(self, tracked: inflight.Tracked) -> float:
-        return self._cross_remaining([tracked])[0]
-
-    def _cross_remaining(self, coflows: Sequence[inflight.Tracked]
-                         ) -> list[float]:
-        """Bytes that each has left between hosts."""
-        left = np.concatenate([np.zeros(0), *(
-            tracked.progress.remaining_bytes() for tracked in coflows)])
-        owner = np.repeat(np.arange(len(coflows)), [
-            len(tracked.progress.sizes_bytes) for tracked in coflows])
-        crossing = np.concatenate([np.zeros(0, np.int64), *(
-            self.route(tracked).pair_of for tracked in coflows)]) >= 0
-        sums: list[float] = np.bincount(
-            owner[crossing], left[crossing], len(coflows)).tolist()
-        return sums
+        crossing = self.route(tracked).pair_of >= 0
+        return float(tracked.progress.remaining_bytes()[crossing].sum())
 
     def in_turn(self) -> list[inflight.Tracked]:
         """Coflows whose VMs run; those that rest between two iterations last,
@@ -296,9 +328,15 @@ class LiveState:
             sending = [tracked for tracked in self.coflows.values()
                        if tracked.state == models.CoflowState.ACTIVE
                        and self._may_end(tracked)]
-            done = [tracked for tracked, left_bytes in zip(
-                sending, self._cross_remaining(sending))
-                if self._has_ended(tracked, left_bytes, now_s)]
+            flows = _Flows(sending, [self.route(one) for one in sending])
+            done = [
+                tracked for tracked, size_bytes, left_bytes in zip(
+                    sending, flows.per_coflow(flows.sizes_bytes),
+                    flows.per_coflow(np.where(
+                        flows.is_crossing, flows.left_bytes(), 0.0)))
+                if progress_rules.has_ended(
+                    size_bytes, left_bytes, None if tracked.moved_s is None
+                    else now_s - tracked.moved_s, self.rules)]
             for tracked in done:
                 self.finish(tracked, now_s)
         return begun + done
@@ -321,14 +359,6 @@ class LiveState:
         if route.local.size:
             tracked.progress.complete(route.local)
         return not any(tracked.backlog_bytes.values())
-
-    def _has_ended(self, tracked: inflight.Tracked, left_bytes: float,
-                   now_s: float) -> bool:
-        silent_s = (now_s - tracked.moved_s if tracked.moved_s is not None
-                    else None)
-        return progress_rules.has_ended(
-            float(tracked.progress.sizes_bytes.sum()), left_bytes, silent_s,
-            self.rules)
 
     def finish(self, tracked: inflight.Tracked, now_s: float, *,
                for_good: bool = False) -> None:
@@ -362,20 +392,9 @@ class LiveState:
         left of it is not known better than that.
         """
         routes = [self.route(tracked, running) for tracked in coflows]
-        ends = np.cumsum([0, *(len(route.pairs) for route in routes)])
-        sizes = np.concatenate([np.zeros(0), *(
-            tracked.counting.sizes_bytes for tracked in coflows)])
-        sent = np.concatenate([np.zeros(0), *(
-            tracked.counting.sent_bytes for tracked in coflows)])
-        pair_of = np.concatenate([np.zeros(0, np.int64), *(
-            route.pair_of for route in routes)])
-        place = pair_of + np.repeat(
-            ends[:-1], [len(route.pair_of) for route in routes])
-        crossing = pair_of >= 0
-        sums = np.bincount(
-            place[crossing],
-            np.maximum(sizes - sent, TAIL * sizes)[crossing], ends[-1])
-        return np.split(sums, ends[1:-1]) if routes else []
+        flows = _Flows(coflows, routes)
+        return flows.per_pair(np.maximum(flows.left_bytes(),
+                                         TAIL * flows.sizes_bytes))
 
     def loads(self, except_group: str | None = None
               ) -> tuple[snapshot.ActiveCoflow, ...]:

@@ -271,10 +271,11 @@ class Resolver:
             *(live.Port(name, 0.0, 0.0) for name in sorted(strangers))]
         # Rates are of the wire, matrices of payload.
         factor = self._state.wire_factor * (1 + self._beta())
+        quiet_s = self._conf.quiet_s
         tiers: tuple[list[live.LiveCoflow], ...] = ([], [], [])
         for tracked in coflows:
             tier = (2 if tracked.upcoming is not None else
-                    0 if tracked.is_busy(now_s, self._conf.quiet_s) else 1)
+                    0 if tracked.is_busy(now_s, quiet_s) else 1)
             pairs = self._state.pairs(tracked)
             left = remaining[tracked.coflow_id] * factor
             if strangers:

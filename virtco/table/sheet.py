@@ -158,7 +158,9 @@ class Sheet:
     """What one schedule says to one host.
 
     :ivar ranks: of the coflows, 0 is served first.
-    :ivar rate_bps: of each child, shape (n_children,).
+    :ivar prios: of each class, shape (n_classes,).
+    :ivar class_bps: rate of each class, shape (n_classes,).
+    :ivar child_bps: rate of each child, shape (n_children,).
     :ivar left_bytes: of each child, shape (n_children,).
     :ivar borrows: whether classes may use the whole link.
     """
@@ -167,23 +169,15 @@ class Sheet:
     link: coflow_table.Link
     ttl_s: float
     ranks: Mapping[str, int]
-    rate_bps: np.ndarray
+    prios: np.ndarray
+    class_bps: np.ndarray
+    child_bps: np.ndarray
     left_bytes: np.ndarray
     borrows: bool = False
-
-    def class_bps(self) -> np.ndarray:
-        """Rate of each class, shape (n_classes,)."""
-        return np.bincount(self.layout.class_of, self.rate_bps,
-                           len(self.layout.classes))
 
     def ceil_bps(self, rate_bps: np.ndarray) -> np.ndarray:
         return (np.full(len(rate_bps), self.link.egress_bps) if self.borrows
                 else rate_bps)
-
-    def prios(self) -> list[int]:
-        """Of each class."""
-        return [min(self.ranks[coflow.coflow_id], LAST_PRIO)
-                for coflow in self.layout.classes]
 
     def winners(self) -> list[str]:
         """Of each group of rivals the one to which their pairs belong."""
@@ -199,20 +193,26 @@ class Sheet:
         """
         if (self.ttl_s != new.ttl_s
                 or not self.layout.says_same(new.layout)
-                or self.prios() != new.prios()
+                or not _is_link_close(self.link, new.link, tolerance)
+                or not np.array_equal(self.prios, new.prios)
                 or self.winners() != new.winners()):
             return False
-        old_bps, new_bps = self.class_bps(), new.class_bps()
-        old_ceil, new_ceil = self.ceil_bps(old_bps), new.ceil_bps(new_bps)
-        if not (_near(_speeds(self.link), _speeds(new.link), tolerance)
-                and _near(old_bps, new_bps, tolerance)
-                and _near(old_ceil, new_ceil, tolerance)
-                and ((old_ceil > old_bps) == (new_ceil > new_bps)).all()):
-            return False
-        scale = new_bps[self.layout.class_of]
-        return (_near(self.rate_bps, new.rate_bps, tolerance, scale)
-                and _near(self.ceil_bps(self.rate_bps),
-                          new.ceil_bps(new.rate_bps), tolerance, scale))
+        scale = new.class_bps[self.layout.class_of]
+        return (_near(self.class_bps, new.class_bps, tolerance)
+                and _near(self.child_bps, new.child_bps, tolerance, scale)
+                and self._is_ceil_close(new, tolerance, scale))
+
+    def _is_ceil_close(self, new: 'Sheet', tolerance: float,
+                       scale: np.ndarray) -> bool:
+        if not (self.borrows or new.borrows):
+            return True
+        before, after = (self.ceil_bps(self.class_bps),
+                         new.ceil_bps(new.class_bps))
+        return (_near(before, after, tolerance)
+                and np.array_equal(before > self.class_bps,
+                                   after > new.class_bps)
+                and _near(self.ceil_bps(self.child_bps),
+                          new.ceil_bps(new.child_bps), tolerance, scale))
 
     def policy(self, generation: int = 0) -> edge_policy.EdgePolicy:
         """The document."""
@@ -233,7 +233,7 @@ class Sheet:
             received=tuple(self.layout.received()))
 
     def _classes(self) -> list[edge_policy.CoflowClass]:
-        layout, class_bps = self.layout, self.class_bps()
+        layout = self.layout
         left = np.bincount(layout.class_of, self.left_bytes,
                            len(layout.classes))[layout.class_of]
         # w = p/s of VirtCO Eq. (2).
@@ -242,16 +242,21 @@ class Sheet:
             1 / layout.n_children[layout.class_of])
         children = tuple(map(
             edge_policy.Destination, layout.peers, layout.child_minors,
-            weights.tolist(), self.rate_bps.tolist(),
-            self.ceil_bps(self.rate_bps).tolist()))
+            weights.tolist(), self.child_bps.tolist(),
+            self.ceil_bps(self.child_bps).tolist()))
         ends = np.cumsum(layout.n_children).tolist()
         return [edge_policy.CoflowClass(
             coflow.coflow_id, coflow.name, minor, rate_bps, ceil_bps, prio,
             children[start:end])
             for coflow, minor, rate_bps, ceil_bps, prio, start, end in zip(
-                layout.classes, layout.class_minors, class_bps.tolist(),
-                self.ceil_bps(class_bps).tolist(), self.prios(),
+                layout.classes, layout.class_minors, self.class_bps.tolist(),
+                self.ceil_bps(self.class_bps).tolist(), self.prios.tolist(),
                 [0, *ends], ends)]
+
+
+def _is_link_close(old: coflow_table.Link, new: coflow_table.Link,
+                   tolerance: float) -> bool:
+    return old == new or _near(_speeds(old), _speeds(new), tolerance)
 
 
 def _speeds(link: coflow_table.Link) -> np.ndarray:
@@ -286,13 +291,16 @@ def fill(schedule: live.Schedule, remaining: Mapping[str, np.ndarray],
     sheets = {}
     for link in links:
         layout = layouts[link.host]
-        order = np.array([ranks[c.coflow_id] for c in layout.classes],
-                         np.int64)
-        at = start[order][layout.class_of] + layout.places
+        rank = np.array([ranks[c.coflow_id] for c in layout.classes],
+                        np.int64)
+        at = start[rank][layout.class_of] + layout.places
+        child_bps = _fitted_bps(link, layout, rate_bps[at], options)
         sheets[link.host] = Sheet(
             layout, link, options.ttl_s, ranks,
-            _fitted_bps(link, layout, rate_bps[at], options), left[at],
-            options.work_conserving)
+            prios=np.minimum(rank, LAST_PRIO),
+            class_bps=np.bincount(layout.class_of, child_bps, len(rank)),
+            child_bps=child_bps, left_bytes=left[at],
+            borrows=options.work_conserving)
     return sheets
 
 
@@ -324,4 +332,4 @@ def count_only(layouts: Mapping[str, Layout], ranks: Mapping[str, int],
     """
     none = np.zeros(0)
     return {link.host: Sheet(layouts[link.host], link, ttl_s, ranks, none,
-                             none) for link in links}
+                             none, none, none) for link in links}
