@@ -23,7 +23,7 @@ from tests.netns.edge import switch as switches
 
 LINK_BPS = 5e6
 # Emulation takes its time; what is waited for comes or does not.
-PATIENCE_S = 60
+PATIENCE_S = 150
 _TUNNEL_MTU_BYTES = 1450
 
 
