@@ -65,7 +65,7 @@ class _Api(impl_idl.OvsdbIdl):
     also for those made after it was closed.
     """
 
-    ovsdb_connection: Any = None
+    ovsdb_connection: Any = None  # hides the property of the library
 
 
 class OvsDb:
@@ -80,20 +80,29 @@ class OvsDb:
         self.changes = 0
         self.on_change: Callable[[], None] = lambda: None
         self._api: _Api | None = None
+        self._starting: _Api | None = None
 
     def _connected(self) -> _Api:
         if self._api is None:
             try:
-                replica = _Replica.from_server(
-                    self.address, 'Open_vSwitch', helper_tables=_TABLES)
-                replica.changed = self._changed
-                self._api = _Api(
-                    connection.Connection(replica, _TIMEOUT_S))
+                # What came in time until a try ran out of it is kept: on a
+                # slow machine the whole database may take more than one.
+                if self._starting is None:
+                    self._starting = self._new_api()
+                self._starting.start_connection(
+                    self._starting.ovsdb_connection)
             except Exception as error:  # the library raises many kinds
                 raise exception.OvsUnavailable(
                     address=self.address, why=str(error)) from error
+            self._api, self._starting = self._starting, None
             LOG.info('Connected to Open vSwitch at %s', self.address)
         return self._api
+
+    def _new_api(self) -> _Api:
+        replica = _Replica.from_server(
+            self.address, 'Open_vSwitch', helper_tables=_TABLES)
+        replica.changed = self._changed
+        return _Api(connection.Connection(replica, _TIMEOUT_S), start=False)
 
     def _changed(self) -> None:
         self.changes += 1
