@@ -22,6 +22,7 @@ find the sender to be the bottleneck in this way).
 
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Set
 import dataclasses
 import enum
 import heapq
@@ -152,8 +153,15 @@ class Readings:
                     self._sides[way][host] = self._choose(way, host)
         out_sides = self._sides[_Way.EGRESS]
         in_sides = self._sides[_Way.INGRESS]
-        return {host: _host_rate(host, out_sides, in_sides, now_s)
-                for host in sorted(out_sides.keys() | in_sides.keys())}
+        slow_out = _blamed(out_sides, in_sides)
+        slow_in = _blamed(in_sides, out_sides)
+        found = {}
+        for host in sorted(out_sides.keys() | in_sides.keys()):
+            sides = out_sides.get(host), in_sides.get(host)
+            found[host] = _host_rate(
+                *sides, _attribute(host, sides[0], slow_out, slow_in, now_s),
+                _attribute(host, sides[1], slow_in, slow_out, now_s), now_s)
+        return found
 
     def _put(self, way: _Way, host: str, peer: str, pair: PairRate) -> None:
         by_peer = self._by_peer[way].setdefault(host, {})
@@ -225,24 +233,16 @@ def _same(rate_bps: float, widest_bps: float) -> bool:
     return rate_bps >= widest_bps * (1 - TOLERANCE)
 
 
-def _host_rate(host: str, out_sides: Mapping[str, _Side],
-               in_sides: Mapping[str, _Side], now_s: float) -> HostRate:
-    egress = out_sides.get(host)
-    ingress = in_sides.get(host)
-    sides = [side for side in (egress, ingress) if side is not None]
-    out_confidence, out_bound = _attribute(egress, in_sides, out_sides, now_s)
-    in_confidence, in_bound = _attribute(ingress, out_sides, in_sides, now_s)
-    return HostRate(
-        egress_bps=egress.rate_bps if egress else None,
-        ingress_bps=ingress.rate_bps if ingress else None,
-        age_s=max(0.0, now_s - min(side.newest_s for side in sides)),
-        egress_confidence=out_confidence, ingress_confidence=in_confidence,
-        egress_lower_bound=out_bound, ingress_lower_bound=in_bound)
+def _blamed(sides: Mapping[str, _Side], peers: Mapping[str, _Side]
+            ) -> set[str]:
+    """Hosts that were narrow with a peer that did better with others."""
+    return {host for host, side in sides.items()
+            if any(rate_bps < peers[peer].rate_bps * (1 - TOLERANCE)
+                   for peer, rate_bps in side.readings)}
 
 
-def _attribute(side: _Side | None, peers: Mapping[str, _Side],
-               own: Mapping[str, _Side],
-               now_s: float) -> tuple[float, bool]:
+def _attribute(host: str, side: _Side | None, blamed: Set[str],
+               blamed_peers: Set[str], now_s: float) -> tuple[float, bool]:
     """Confidence that a side is its own bottleneck; is it a lower bound?
 
     A peer that did better with someone else clears itself. A peer that is
@@ -255,21 +255,23 @@ def _attribute(side: _Side | None, peers: Mapping[str, _Side],
     fresh = confidence(now_s - side.newest_s)
     if side.lower_bound:
         return 0.5 * fresh, True
-    if any(_clears(peers[peer], rate_bps) for peer, rate_bps in side.readings):
+    if host in blamed:
         return fresh, False
-    open_peers = sum(not _is_blamed(peers[peer], own)
-                     for peer, _ in side.readings)
+    open_peers = sum(peer not in blamed_peers for peer, _ in side.readings)
     if open_peers == 0:
         return 0.5 * fresh, True
     return (1 - 0.5 ** open_peers) * fresh, False
 
 
-def _clears(peer: _Side, rate_bps: float) -> bool:
-    """Whether the peer was seen to be faster than in this reading."""
-    return rate_bps < peer.rate_bps * (1 - TOLERANCE)
-
-
-def _is_blamed(side: _Side, peers: Mapping[str, _Side]) -> bool:
-    """Whether one of its readings was narrow with a fast peer."""
-    return any(_clears(peers[peer], rate_bps)
-               for peer, rate_bps in side.readings)
+def _host_rate(egress: _Side | None, ingress: _Side | None,
+               egress_found: tuple[float, bool],
+               ingress_found: tuple[float, bool], now_s: float) -> HostRate:
+    return HostRate(
+        egress_bps=egress.rate_bps if egress else None,
+        ingress_bps=ingress.rate_bps if ingress else None,
+        age_s=max(0.0, now_s - min(side.newest_s for side in (egress, ingress)
+                                   if side is not None)),
+        egress_confidence=egress_found[0],
+        ingress_confidence=ingress_found[0],
+        egress_lower_bound=egress_found[1],
+        ingress_lower_bound=ingress_found[1])
