@@ -88,8 +88,6 @@ class _Columns(Sequence[Row]):
     def __eq__(self, other: Any) -> bool:
         return isinstance(other, Sequence) and tuple(self) == tuple(other)
 
-    __hash__ = None  # type: ignore[assignment]
-
     def __repr__(self) -> str:
         return repr(tuple(self))
 
