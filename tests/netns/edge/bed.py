@@ -248,7 +248,7 @@ class Flow:
         if pacing_bps is not None:
             self.sender.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE,
                                    int(pacing_bps / 8))
-        self.sender.settimeout(20)
+        self.sender.settimeout(120)
         self.sender.connect(self.address)
         self.receiver, _ = self.listener.accept()
         self.receiver.settimeout(0.5)
