@@ -60,6 +60,8 @@ class BpfClassifier(base.Classifier):
         self.bpf_dir = bpf_dir
         self.known: dict[bytes, int] | None = None  # packed key: minor
         self.hooks: dict[int, clsact.Hook] = {}
+        # Devices whose qdisc is ours: the filter says so, and may be lost.
+        self.owned: set[int] = set()
         self.program_id = 0
 
     @property
@@ -123,6 +125,8 @@ class BpfClassifier(base.Classifier):
             bpf_program.VALUE_BYTES, bpf_program.MOST_ENTRIES)
         self.known = {key: minor for key, (minor, _) in self._read()}
         self.hooks = {hook.ifindex: hook for hook in self._read_hooks()}
+        self.owned |= {hook.ifindex for hook in self.hooks.values()
+                       if hook.owns_qdisc}
 
     def _read(self) -> Iterator[tuple[bytes, tuple[int, base.Counted]]]:
         found = self._call('bpf_read', bpf_program.KEY_BYTES,
@@ -164,11 +168,12 @@ class BpfClassifier(base.Classifier):
             return
         shared = self._qdiscs()
         for port in ports:
-            owned = port not in shared or (
-                port in self.hooks and self.hooks[port].owns_qdisc)
-            messages = [clsact.attach(port, owned)]
+            messages = []
             if port not in shared:
-                messages.insert(0, clsact.add_qdisc(port))
+                messages.append(clsact.add_qdisc(port))
+                self.owned.add(port)
+            owned = port in self.owned
+            messages.append(clsact.attach(port, owned))
             failed = self._call('bpf_attach', _program(), messages)
             if failed and failed[0][1] != errno.ENODEV:  # it just went away
                 raise exception.KernelRefused(
@@ -180,6 +185,7 @@ class BpfClassifier(base.Classifier):
         """Our filter goes, and our qdisc unless others use it now."""
         htb.send(self.kernel, [clsact.detach(hook.ifindex)],
                  'detach the classifier', _GONE)
+        self.owned.discard(hook.ifindex)
         if hook.owns_qdisc and not self._filters(hook.ifindex):
             htb.send(self.kernel, [clsact.delete_qdisc(hook.ifindex)],
                      'delete the qdisc of the classifier', _GONE)

@@ -174,6 +174,18 @@ def test_cleanup_leaves_no_trace(site, bpf_dir):
     assert edge.call('cleanup') == []
 
 
+def test_qdisc_stays_ours_when_the_filter_was_lost(site):
+    bed, edge, a, b = site
+    beds.run('tc', 'filter', 'del', 'dev', a.dev, 'ingress',
+             netns=bed.ns('h1'))
+    assert edge.call('drift')
+    edge.call('forget')
+    edge.set_policy(_policy(a, b))
+    assert not edge.call('drift')
+    edge.call('cleanup')
+    assert 'clsact' not in _qdiscs(bed, a)
+
+
 def test_other_backend_is_retired(site):
     """From nft to bpf and back under a transfer that fills no queue."""
     bed, edge, a, b = site
