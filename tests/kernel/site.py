@@ -170,6 +170,16 @@ class Site:
         return beds.in_netns(self.bed.ns('h1'),
                              htb.Uplink(kernel, 'uplink0').snapshot)
 
+    def show(self):
+        """What pytest is to print with a failure."""
+        netns = self.bed.ns('h1')
+        for command in (('tc', '-s', 'qdisc', 'show', 'dev', 'uplink0'),
+                        ('tc', '-s', 'class', 'show', 'dev', 'uplink0'),
+                        ('nft', 'list', 'ruleset')):
+            print(beds.run(*command, netns=netns))
+        for vm in self.bed.vms:
+            print(beds.run('ss', '-tinm', netns=vm.netns))
+
     def sent_bytes(self, minor):
         return self.uplink().stats[minor].sent_bytes
 

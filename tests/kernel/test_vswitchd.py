@@ -51,10 +51,20 @@ def _rate_bps(flow, for_s=2.0):
     return flow.rate_bps(now_s, now_s + for_s)
 
 
-def _wait_shaped(flow):
+def _wait_shaped(site, flow):
     """Wait until the transfer runs at its rate, less the headers."""
-    beds.wait_for(lambda: _rate_bps(flow) == pytest.approx(
-        0.955 * MEMBER_BPS, rel=0.08), sites.PATIENCE_S, 'the rate')
+    seen_bps = []
+
+    def is_shaped():
+        seen_bps.append(round(_rate_bps(flow)))
+        return seen_bps[-1] == pytest.approx(0.955 * MEMBER_BPS, rel=0.08)
+
+    try:
+        beds.wait_for(is_shaped, sites.PATIENCE_S, 'the rate')
+    except AssertionError:
+        site.show()
+        print('rates seen:', seen_bps, 'in all:', flow.samples[-1:])
+        raise
 
 
 def _qos_type(site):
@@ -75,7 +85,7 @@ def test_noop_keeps_the_tree_under_a_transfer(site, transfer):
     rate_bps = flow.rate_bps(start_s, flow.now_s())
     # Over the restart the flow may pause; it never takes more than it has.
     assert 0 < rate_bps < 1.05 * MEMBER_BPS
-    _wait_shaped(flow)
+    _wait_shaped(site, flow)
     after = site.uplink()
     assert after.tree == before.tree
     moved = {key: after.stats[key].sent_bytes - before.stats[key].sent_bytes
@@ -96,7 +106,7 @@ def test_agent_keeps_the_transfer_classified(site, transfer, classifier):
                                              check=False).returncode,
                   sites.PATIENCE_S, 'agreement')
     before = site.uplink()
-    _wait_shaped(flow)
+    _wait_shaped(site, flow)
     after = site.uplink()
     assert (after.stats[minor].sent_bytes - before.stats[minor].sent_bytes
             > 10 * (after.stats[2].sent_bytes - before.stats[2].sent_bytes))
@@ -105,7 +115,7 @@ def test_agent_keeps_the_transfer_classified(site, transfer, classifier):
 def test_agent_restores_what_vswitchd_took(site, transfer):
     minor = _enforce(site, classifier='nft', audit_interval_s=1)
     flow = transfer()
-    _wait_shaped(flow)
+    _wait_shaped(site, flow)
     site.edge.stop()
     site.switch.vsctl('clear', 'port', 'uplink0', 'qos')
     site.restart_vswitchd()
@@ -115,14 +125,14 @@ def test_agent_restores_what_vswitchd_took(site, transfer):
     site.edge.start()
     beds.wait_for(lambda: minor in site.uplink().tree, sites.PATIENCE_S,
                   'the tree')
-    _wait_shaped(flow)
+    _wait_shaped(site, flow)
     # Also while it runs.
     site.switch.vsctl('clear', 'port', 'uplink0', 'qos')
     site.restart_vswitchd()
     beds.wait_for(lambda: _qos_type(site) == NOOP
                   and minor in site.uplink().tree, sites.PATIENCE_S,
                   'the tree again')
-    _wait_shaped(flow)
+    _wait_shaped(site, flow)
 
 
 def test_qos_that_neutron_sets_is_reported(site):

@@ -40,6 +40,8 @@ from virtco import units
 #: look stands for two milliseconds, about what lies between two on a slow
 #: core.
 CLOCK_LOOKS = 500
+#: For each group; those that are placed in one go have it together.
+BUDGET_S = 1.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -192,7 +194,8 @@ class _Cloud:
         return planner.plan(
             problem, objective=self.scheme.objective,
             planner=self.scheme.planner, seed=self.seed,
-            budget_s=1.0, clock=lambda: next(looks) / self.clock_looks)
+            budget_s=BUDGET_S * len(batch),
+            clock=lambda: next(looks) / self.clock_looks)
 
     def _active(self) -> tuple[snapshot.ActiveCoflow, ...]:
         names = list(self.hosts)
