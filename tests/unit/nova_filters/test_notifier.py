@@ -78,6 +78,10 @@ def test_nobody_waits_and_the_latest_are_kept(controller, caplog):
     assert time.monotonic() - start < 0.2
     assert 'lost' in caplog.text
     controller.mode = 'plan'
+    deadline = time.monotonic() + 15
+    while received(controller, 3)[-1] != '19':
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     assert received(controller, 3)[-3:] == ['17', '18', '19']
     queue.stop()
 
