@@ -220,4 +220,4 @@ def _business(workloads: list[results_module.WorkloadResult]) -> list[str]:
         return []
     return [f'The processors were up to {max(busy):.0%} busy during '
             f'{len(busy)} transfers: the measured times are longer than on '
-            f'an idle machine.']
+            f'an idle machine. A lower --rate sends fewer bytes.']
