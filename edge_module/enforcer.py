@@ -137,8 +137,11 @@ class Enforcer:
                              for minor in update.leave}
 
     def _shape(self) -> tcplan.Update:
+        wanted = self.desired_tree()
         snapshot = self._own_snapshot()
-        desired = self._held_up(self.desired_tree(), snapshot)
+        if self._renew(wanted, snapshot):
+            snapshot = self._own_snapshot()
+        desired = self._held_up(wanted, snapshot)
         if self.policy is None:
             desired |= snapshot.tree
         update = tcplan.plan_update(snapshot.tree, desired)
@@ -151,6 +154,33 @@ class Enforcer:
                 self.uplink.set_classes(classes, tree)
                 tree.update((item.minor, item) for item in classes)
         return update
+
+    def _renew(self, desired: tcplan.Tree, snapshot: htb.Snapshot) -> bool:
+        """Delete what comes back while it is leaving; it will be created.
+
+        It would owe for a minute what it sent when it was idle. Nothing is
+        sent to it any more; one whose last packets are still there stays.
+        """
+        tree = snapshot.tree
+        back = {minor for minor in self._leaving
+                if minor in tree and minor in desired
+                and tree[minor].parent == desired[minor].parent
+                and not snapshot.stats[minor].backlog_bytes}
+        if not back or self.ports is None:
+            return False
+        return bool(self._delete(back, tree))
+
+    def _delete(self, minors: Set[int], tree: tcplan.Tree) -> list[int]:
+        """Delete classes, but no parent before all of its children go."""
+        ready = [minor for minor in minors
+                 if all(child.minor in minors for child in tree.values()
+                        if child.parent == minor)]
+        ready.sort(key=lambda minor: tree[minor].parent == tcplan.LINK_MINOR)
+        self.step('delete')
+        self.uplink.delete_classes(ready)
+        for minor in ready:
+            del self._leaving[minor]
+        return ready
 
     def _held_up(self, desired: tcplan.Tree, snapshot: htb.Snapshot
                  ) -> tcplan.Tree:
@@ -223,16 +253,10 @@ class Enforcer:
                 return
             tree = self._own_snapshot().tree
             update = tcplan.plan_update(tree, self.desired_tree())
-            due = {minor for minor in update.leave
-                   if now_s >= self._leaving.get(minor, now_s + self.grace_s)}
-            # A parent stays until all of its children go.
-            ready = [minor for minor in update.leave if minor in due
-                     and all(child.minor in due for child in tree.values()
-                             if child.parent == minor)]
-            self.step('delete')
-            self.uplink.delete_classes(ready)
-            for minor in ready:
-                del self._leaving[minor]
+            ready = self._delete({
+                minor for minor in update.leave
+                if now_s >= self._leaving.get(minor, now_s + self.grace_s)},
+                tree)
             if any(minor in self.desired_tree() for minor in ready):
                 self.reconcile(now_s)
 

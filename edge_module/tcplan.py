@@ -29,7 +29,8 @@ LINK_MINOR = edge_policy.ROOT_MINOR
 DEFAULT_MINOR = edge_policy.DEFAULT_MINOR
 LOWEST_PRIO = edge_policy.PRIOS - 1
 # What a class is guaranteed before its turn comes and after its time: HTB
-# wants a positive rate, a whole number of bytes per second.
+# wants a positive rate, a whole number of bytes per second. Whatever it sends
+# then, it owes for a minute, also at another rate: HTB keeps debts as times.
 IDLE_RATE_BPS = units.BITS_PER_BYTE
 # Of GSO over IPv4; with IPv6 there may be longer ones, up to 512 KB.
 SUPER_PACKET_BYTES = 64 * 1024
@@ -259,6 +260,13 @@ def guaranteed_bps(tree: Mapping[int, HtbClass]) -> int:
                if htb_class.parent == LINK_MINOR)
 
 
+def _all_fit(current: Mapping[int, HtbClass],
+             desired: Mapping[int, HtbClass]) -> bool:
+    """Whether all that is missing may get its rate beside what stands."""
+    return guaranteed_bps({**desired, **current}) <= max(
+        guaranteed_bps(current), guaranteed_bps(desired))
+
+
 def _depth(tree: Mapping[int, HtbClass], minor: int) -> int:
     depth = 0
     while minor in tree and depth < 8:
@@ -271,18 +279,23 @@ def plan_update(current: Mapping[int, HtbClass],
                 desired: Mapping[int, HtbClass]) -> Update:
     """Steps from the kernel's tree to the desired one.
 
-    A new class starts idle, so that no step in front of ``raise_`` takes
-    bandwidth; one that leaves keeps its place, idle and able to borrow, until
-    its last packets are gone. A class that stands under another parent cannot
-    be moved: it leaves, and the next update creates it.
+    A new class starts idle where its rate would over-commit the link in front
+    of ``raise_``. Link and default class never do: they carry traffic from the
+    first moment, as all classes may when the tree was lost. One that leaves
+    keeps its place, idle and able to borrow, until its last packets are gone.
+    A class that stands under another parent cannot be moved: it leaves, and
+    the next update creates it.
     """
+    fits = _all_fit(current, desired)
     create: list[HtbClass] = []
     lower: list[HtbClass] = []
     raise_: list[HtbClass] = []
     for minor in sorted(desired, key=lambda key: (_depth(desired, key), key)):
         wanted = desired[minor]
         have = current.get(minor)
-        if have is None:
+        if have is None and (fits or minor in (LINK_MINOR, DEFAULT_MINOR)):
+            create.append(wanted)
+        elif have is None:
             create.append(dataclasses.replace(
                 wanted, rate_bps=min(wanted.rate_bps, IDLE_RATE_BPS)))
             raise_.append(wanted)

@@ -15,6 +15,7 @@ import time
 
 import pytest
 
+from edge_module import tcplan
 from tests.netns.edge import bed as beds
 from tests.netns.edge import policies
 
@@ -122,6 +123,68 @@ def test_without_policy_the_link_is_shared(pair):
     edge.set_ports()
     rate, = beds.measure([beds.Flow(a, b)], 0.7, 1.5)
     assert rate == pytest.approx(LINK_BPS * GOODPUT, rel=0.06)
+
+
+def test_enforcement_that_begins_under_load_lets_it_through(pair):
+    """What a class sends in front of its rate, it owes for a minute."""
+    bed, edge = pair
+    src, dst = bed.add_vm('h1'), bed.add_vm('h2')
+    flow = beds.Flow(src, dst).start()
+    edge.enforcer.ports = ()
+    uplink, desired = edge.enforcer.uplink, edge.call('desired_tree')
+    beds.in_netns(edge.netns, uplink.ensure_root)
+    update = tcplan.plan_update({}, desired)
+    beds.in_netns(edge.netns, uplink.set_classes, update.create, {})
+    beds.wait_for(lambda: edge.stats()[tcplan.DEFAULT_MINOR].sent_bytes, 5,
+                  'traffic between two steps')
+    edge.call('reconcile', time.monotonic())
+    assert beds.in_netns(edge.netns, uplink.snapshot).tree == desired
+    assert _rate_bps(flow, 0.7, 1.5) == pytest.approx(LINK_BPS * GOODPUT,
+                                                      rel=0.06)
+    flow.close()
+
+
+def _rate_bps(flow, warm_up_s, for_s):
+    """Of a flow that runs, from now on."""
+    from_s = flow.now_s() + warm_up_s
+    beds.wait_for(lambda: flow.now_s() > from_s + for_s, 2 * for_s + 10,
+                  'the end of the measurement')
+    return flow.rate_bps(from_s, from_s + for_s)
+
+
+@pytest.mark.parametrize('backend', ['nft', 'bpf'])
+def test_a_coflow_that_comes_back_at_once_has_its_rate(pair, backend):
+    bed, edge = pair
+    a, b, sink = bed.add_vm('h1'), bed.add_vm('h1'), bed.add_vm('h2')
+    edge.set_ports()
+
+    def policy(*, with_first):
+        builder = policies.PolicyBuilder('h1', LINK_BPS).coflow(
+            'C2', 10e6, [(b, sink, 1)],
+            ceil_bps=LINK_BPS if with_first else 20e6)
+        if with_first:
+            builder.coflow('C1', 20e6, [(a, sink, 1)], prio=5)
+        return builder.build()
+
+    def step(name):
+        if name == 'classify':
+            sent_bytes = edge.stats()[0x13].sent_bytes
+            beds.wait_for(lambda: edge.stats()[0x13].sent_bytes > sent_bytes,
+                          5, 'a packet at the idle rate')
+
+    edge.set_policy(policy(with_first=True))
+    first = beds.Flow(a, sink, 5001, pacing_bps=15e6).start()
+    second = beds.Flow(b, sink, 5002).start()
+    beds.wait_for(lambda: edge.stats()[0x13].sent_bytes, 5, 'traffic')
+    edge.enforcer.step = step
+    edge.set_policy(policy(with_first=False))
+    edge.enforcer.step = lambda name: None
+    beds.wait_for(lambda: not edge.stats()[0x13].backlog_bytes, 5,
+                  'the last of it')
+    edge.set_policy(policy(with_first=True))
+    assert _rate_bps(first, 1.5, 2) > 0.9 * 15e6
+    first.close()
+    second.close()
 
 
 def test_a_class_that_rises_sends_at_once(pair):

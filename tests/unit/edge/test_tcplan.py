@@ -119,6 +119,27 @@ def test_update_to_itself_is_empty(wanted):
     assert not update and not update.leave
 
 
+@given(policies())
+def test_a_lost_tree_comes_back_at_full_rates(wanted):
+    """What sends at an idle rate meanwhile would owe for a minute."""
+    tree = tcplan.build_tree(wanted, LINK_BPS)
+    update = tcplan.plan_update({}, tree)
+    assert {item.minor: item for item in update.create} == tree
+    assert not update.raise_
+
+
+@given(policies(), policies())
+def test_link_and_default_class_are_never_idle(before, after):
+    old = tcplan.build_tree(before, LINK_BPS)
+    new = tcplan.build_tree(after, LINK_BPS)
+    for base in (tcplan.LINK_MINOR, tcplan.DEFAULT_MINOR):
+        rest = {minor: item for minor, item in old.items() if minor != base}
+        update = tcplan.plan_update(rest, new)
+        for tree in steps(rest, update):
+            if base in tree:
+                assert tree[base] == new[base]
+
+
 def test_flows_of_a_coflow_get_rates_by_weight():
     tree = tcplan.build_tree(policy([coflow(0x10, 60e6, (5, 1))]), LINK_BPS)
     assert tree[0x11].rate_bps == pytest.approx(50e6, abs=8)
