@@ -12,44 +12,49 @@
 """What enforcement costs in CPU.
 
 ``python -m benchmarks.edge_overhead`` (root) builds two hypervisors of
-network namespaces.
+network namespaces, of which one runs the real ``virtco-edge``.
 
-*Kernel*: 18 VMs send 45 Mbit/s each over connections that stay, while
-enforcement (a class per VM) is switched on and off under them. perf(1),
-Debian's linux-perf, samples what every processor does two thousand times a
-second; the samples inside qdiscs, classification and their timers, but not in
-the transmission below them, are what enforcement takes. Differences of the
-machine's total load would say less: on a virtual machine it changes more from
-one second to the next than enforcement takes in all. Without enforcement the
-share must be nothing.
+18 VMs send 45 Mbit/s each over connections that stay, a class per VM. For each
+second it says what enforcement takes, in percent of one core, as the sum of
 
-*Agent*: processor time of the real ``virtco-edge`` beside the same traffic,
-from the scheduler's clock. (VirtCO Fig. 5b: both together less than 2 % in
-80 % of the time.)
+* *kernel*: perf(1), Debian's linux-perf, samples what every processor does two
+  thousand times a second; those inside qdiscs, classification and their timers
+  count, but not those in the transmission below them. Differences of the
+  machine's total load would say less: on a virtual machine it changes more
+  from one second to the next than enforcement takes in all. Without
+  enforcement there must be none.
+* *agent*: the processor time of ``virtco-edge``, from the scheduler's clock.
 
-Both are given as mean and 95 % confidence interval over slices of time, in
-percent of one core.
+(VirtCO Fig. 5b: less than 2 % in 80 % of the time.) The backends take turns,
+so that a machine that changes its speed meanwhile treats them alike. What the
+machine does in a reference loop beside the same traffic is said too: a core
+that is slow, or shared, makes everything dearer.
 
 *Packets*: cost of one packet with 10 to 50,000 entries, with nftables and
 with BPF.
 
-It takes three minutes; a busy machine makes everything dearer.
+It takes six minutes.
 """
 
 import argparse
+import bisect
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Sequence
+from concurrent import futures
 import contextlib
 import ctypes
+import dataclasses
+import itertools
 import json
 import math
 import multiprocessing
 import multiprocessing.sharedctypes
-import os
 import pathlib
 import re
 import selectors
+import shutil
 import signal
 import socket
 import statistics
@@ -62,12 +67,11 @@ from scipy import stats
 from edge_module.classify import base as classify
 from edge_module.classify import bpf
 from edge_module.classify import nft
-from edge_module import enforcer
 from edge_module.privileged import kernel
-from edge_module.qdisc import htb
 from tests.netns.edge import bed as beds
 from tests.netns.edge import controller as controllers
 from tests.netns.edge import policies
+from tests.netns.edge import proc
 from tests.netns.edge import process
 from virtco.table import edge_policy
 
@@ -75,10 +79,12 @@ VMS = 18
 RATE_BPS = 45e6
 LINK_BPS = 1e9
 ENTRIES = (0, 10, 1000, 10_000, 50_000)
+_PORT = 9
 NONE = 'none'
 _SETTLE_S = 1.0
+_AIM = 0.02
+_USER = 'nobody'
 _SAMPLES_HZ = 1999
-_CPUS = os.cpu_count() or 1
 _BLOCK_BYTES = 1 << 16
 _fork = multiprocessing.get_context('fork')
 
@@ -171,20 +177,6 @@ class _Site:
     def here(self, function: Callable[..., Any], *args: Any) -> Any:
         return beds.in_netns(self.bed.ns('h1'), function, *args)
 
-    def enforcers(self, directory: pathlib.Path
-                  ) -> dict[str, enforcer.Enforcer]:
-        ports = self.here(lambda: [classify.VmPort(
-            vm.uuid, vm.dev, socket.if_nametoindex(vm.dev), '', (vm.ip,))
-            for vm in self.senders])
-        made = {}
-        for item in (nft.NftClassifier(kernel),
-                     bpf.BpfClassifier(kernel, str(directory / 'virtco'))):
-            made[item.name] = enforcer.Enforcer(
-                htb.Uplink(kernel, 'uplink0'), item, LINK_BPS,
-                0.02 * LINK_BPS)
-            made[item.name].ports = tuple(ports)
-        return made
-
 
 # Frames of a stack from the innermost one outwards: whichever comes first.
 _OURS = re.compile(
@@ -203,111 +195,164 @@ def _is_ours(stack: Sequence[str]) -> bool:
     return False
 
 
-def _sampled_shares(for_s: int, slice_s: float = 1.0) -> list[float]:
-    """Shares of one core inside enforcement, by slices of time."""
+def _sampled(for_s: float, apart: Collection[int]) -> list[float]:
+    """Times of the samples inside enforcement, by the monotonic clock.
+
+    :param apart: processes whose samples do not count.
+    """
     with tempfile.TemporaryDirectory() as directory:
         data = f'{directory}/perf.data'
         beds.run('perf', 'record', '-q', '-e', 'cpu-clock', '-F', _SAMPLES_HZ,
-                 '-a', '-g', '-o', data, '--', 'sleep', for_s)
-        text = beds.run('perf', 'script', '-i', data, '-F', 'time,ip,sym')
-    ours: dict[int, int] = {}
-    all_: dict[int, int] = {}
+                 '-k', 'CLOCK_MONOTONIC', '-a', '-g', '-o', data, '--',
+                 'sleep', for_s)
+        text = beds.run('perf', 'script', '-i', data, '-F', 'pid,time,ip,sym')
+    found = []
     for sample in text.split('\n\n'):
         head, _, stack = sample.strip().partition(':')
         if not head:
             continue
-        at = int(float(head) / slice_s)
+        pid, at_s = head.split()
         frames = [line.split()[1] for line in stack.splitlines()
                   if len(line.split()) > 1]
-        all_[at] = all_.get(at, 0) + 1
-        ours[at] = ours.get(at, 0) + _is_ours(frames)
-    # The first and the last slice are not whole.
-    return [ours[at] * _CPUS / all_[at] for at in sorted(all_)[1:-1]]
-
-
-def kernel_part(site: _Site, traffic: _Traffic, directory: pathlib.Path,
-                for_s: int) -> dict[str, Any]:
-    """What enforcement takes of the kernel's time, as shares of a core."""
-    made = site.enforcers(directory)
-    policy = site.policy()
-    found = {}
-    for name in (NONE, *made):
-        if name != NONE:
-            site.here(made[name].set_policy, policy, time.monotonic())
-        time.sleep(_SETTLE_S)
-        start_s, received, resent = (
-            time.monotonic(), traffic.received_bytes, traffic.retransmits())
-        shares = _sampled_shares(for_s)
-        found[name] = _estimate(shares) | {
-            'rate_bps': 8 * (traffic.received_bytes - received)
-            / (time.monotonic() - start_s),
-            'retransmits': traffic.retransmits() - resent}
-        if name != NONE:
-            site.here(made[name].cleanup)
+        if int(pid) not in apart and _is_ours(frames):
+            found.append(float(at_s))
     return found
 
 
+@dataclasses.dataclass
+class Slices:
+    """What enforcement took in each slice of time, as shares of a core."""
+
+    kernel: list[float] = dataclasses.field(default_factory=list)
+    agent: list[float] = dataclasses.field(default_factory=list)
+    rates_bps: list[float] = dataclasses.field(default_factory=list)
+    retransmits: int = 0
+
+    def summary(self) -> dict[str, Any]:
+        both = [sum(pair) for pair in zip(self.kernel, self.agent)]
+        return {'kernel': _estimate(self.kernel),
+                'agent': _estimate(self.agent), 'both': _estimate(both),
+                'below_aim': sum(share < _AIM for share in both) / len(both),
+                'rate_bps': statistics.mean(self.rates_bps),
+                'retransmits': self.retransmits}
+
+
 def _estimate(values: list[float]) -> dict[str, float]:
-    """Mean and half of its 95 % confidence interval."""
+    """Mean, median, and half of the mean's 95 % confidence interval."""
     half = float(stats.t.ppf(0.975, len(values) - 1)) * statistics.stdev(
         values) / math.sqrt(len(values))
-    return {'mean': statistics.mean(values), 'ci95': half}
+    return {'mean': statistics.mean(values), 'ci95': half,
+            'median': statistics.median(values)}
 
 
-def agent_part(site: _Site, controller: controllers.Controller, for_s: int,
-               **options: object) -> dict[str, float]:
-    """Processor time of the agent, as a share of a core, by seconds."""
+def _observe(traffic: _Traffic, agent: Collection[int], for_s: int,
+             found: Slices) -> None:
+    """Add a slice per second.
+
+    :param agent: the module's processes.
+    """
+    readings = []
+
+    def read() -> None:
+        readings.append((time.monotonic(), _cpu_s(agent),
+                         traffic.received_bytes))
+
+    resent = traffic.retransmits()
+    with futures.ThreadPoolExecutor(1) as pool:
+        sampled = pool.submit(_sampled, for_s + 1, agent)
+        time.sleep(0.5)
+        read()
+        for _ in range(for_s):
+            time.sleep(1)
+            read()
+    times = sorted(sampled.result())
+    found.retransmits += traffic.retransmits() - resent
+    for (start_s, cpu_s, received), (end_s, cpu_end_s, received_end) in (
+            itertools.pairwise(readings)):
+        took_s = end_s - start_s
+        seen = bisect.bisect(times, end_s) - bisect.bisect(times, start_s)
+        # A sample that is missing fell into a pause of the (virtual)
+        # processor, when nobody worked.
+        found.kernel.append(seen / _SAMPLES_HZ / took_s)
+        found.agent.append((cpu_end_s - cpu_s) / took_s)
+        found.rates_bps.append(8 * (received_end - received) / took_s)
+
+
+def _cpu_s(pids: Collection[int]) -> float:
+    """Of all threads of processes, to the nanosecond."""
+    return sum(int(path.read_text().split()[0]) for pid in pids for path in
+               pathlib.Path(f'/proc/{pid}/task').glob('*/schedstat')) / 1e9
+
+
+@contextlib.contextmanager
+def _agent(site: _Site, controller: controllers.Controller,
+           **options: object) -> Iterator[tuple[int, ...]]:
+    """The module with its defaults, where those of tests are more eager.
+
+    Yields its processes: it and its privileged helper.
+    """
     with tempfile.TemporaryDirectory() as directory:
-        # Its defaults, where the test's are more eager.
+        path = pathlib.Path(directory)
+        path.chmod(0o755)
+        (path / 'state').mkdir()
+        shutil.chown(path / 'state', _USER)
         edge = process.EdgeProcess(
             site.bed, 'h1', directory, LINK_BPS, report_interval_s=1,
-            pairs_interval_s=5, poll_wait_s=30, grace_s=5, **options)
+            pairs_interval_s=5, poll_wait_s=30, grace_s=5, user=_USER,
+            **options)
         seen = len(controller.reports)
         edge.start()
         try:
             beds.wait_for(lambda: any(report['coflows'] for report
                                       in controller.reports[seen:]), 20,
                           'enforcement')
-            time.sleep(2)
-            shares = []
-            for _ in range(for_s):
-                start_s, before = time.monotonic(), _cpu_s(edge.process.pid)
-                time.sleep(1)
-                shares.append((_cpu_s(edge.process.pid) - before)
-                              / (time.monotonic() - start_s))
+            time.sleep(_SETTLE_S)
+            yield edge.process.pid, *proc.children(edge.process.pid)
         finally:
             edge.stop()
             edge.once('--cleanup')
-    return _estimate(shares)
+    time.sleep(_SETTLE_S)
 
 
-def _cpu_s(pid: int) -> float:
-    """Of all threads of a process, to the nanosecond."""
-    return sum(int(path.read_text().split()[0]) for path in
-               pathlib.Path(f'/proc/{pid}/task').glob('*/schedstat')) / 1e9
+def _reference_s() -> float:
+    """Processor time of three million additions, the best of some."""
+    best_s = math.inf
+    for _ in range(3):
+        start_s = time.thread_time()
+        total = 0
+        for number in range(3_000_000):
+            total += number
+        best_s = min(best_s, time.thread_time() - start_s)
+    return best_s
 
 
-def overhead(kernel_s: int, agent_s: int) -> dict[str, Any]:
-    """Shares of one core that enforcement takes of kernel and agent."""
+def overhead(rounds: int, slices: int) -> dict[str, Any]:
+    """Shares of one core that enforcement takes, by backend.
+
+    :param slices: seconds of each backend in a round.
+    """
     site = _Site()
     traffic = site.traffic()
+    found = {name: Slices() for name in (NONE, 'nft', 'bpf')}
     try:
         with beds.bpf_mount() as directory, _beside(traffic.bodies()):
-            time.sleep(2)
-            found = {'kernel': kernel_part(site, traffic, directory,
-                                           kernel_s)}
             controller = controllers.Controller(site.bed.ns('h1'))
             controller.set_policy(site.policy().to_dict())
+            time.sleep(_SETTLE_S)
             try:
-                found['agent'] = {name: agent_part(
-                    site, controller, agent_s, classifier=name,
-                    bpf_dir=directory / 'virtco')
-                    for name in ('nft', 'bpf')}
+                for _ in range(rounds):
+                    _observe(traffic, (), slices, found[NONE])
+                    for name in ('nft', 'bpf'):
+                        with _agent(site, controller, classifier=name,
+                                    bpf_dir=directory / 'virtco') as agent:
+                            _observe(traffic, agent, slices, found[name])
+                reference_s = _reference_s()
             finally:
                 controller.stop()
-        return found
     finally:
         site.bed.close()
+    return {'reference_s': reference_s,
+            'shares': {name: seen.summary() for name, seen in found.items()}}
 
 
 # -- the cost of a packet ----------------------------------------------------
@@ -316,16 +361,23 @@ def _blast(vm: beds.Vm, address: str, count: int) -> float:
     """CPU time per datagram, in nanoseconds."""
     def send() -> float:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-            sock.connect((address, 9))
+            sock.connect((address, _PORT))
             data = bytes(64)
             start_s = time.thread_time()
             for _ in range(count):
-                try:
-                    sock.send(data)
-                except ConnectionRefusedError:  # nobody listens
-                    pass
+                sock.send(data)
             return (time.thread_time() - start_s) / count * 1e9
     found: float = beds.in_netns(vm.netns, send)
+    return found
+
+
+def _nobody_reads(vm: beds.Vm) -> socket.socket:
+    """A socket at which datagrams end without an answer."""
+    def listen() -> socket.socket:
+        sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        sock.bind((vm.ip, _PORT))
+        return sock
+    found: socket.socket = beds.in_netns(vm.netns, listen)
     return found
 
 
@@ -340,12 +392,19 @@ def _table(vm: beds.Vm, sink: beds.Vm, hook: tuple[str, int], entries: int
     return classify.Table(frozenset({hook}), keys)
 
 
-def per_packet(rounds: int, count: int) -> dict[str, dict[str, float]]:
-    """Nanoseconds per datagram that a backend adds, by number of entries."""
-    bed = beds.Bed(2)
+def per_packet(rounds: int, pairs: int, count: int
+               ) -> dict[str, dict[str, float]]:
+    """Nanoseconds per datagram that a backend adds, by number of entries.
+
+    Medians over pairs of measurements: what a port takes that is classified,
+    and right after it one that is not. The machine's speed may change between
+    the pairs.
+    """
+    bed = beds.Bed(1)
     try:
         with beds.bpf_mount() as directory:
-            return {classifier.name: _added(bed, classifier, rounds, count)
+            return {classifier.name: _added(bed, classifier, rounds, pairs,
+                                            count)
                     for classifier in (
                         nft.NftClassifier(kernel),
                         bpf.BpfClassifier(kernel, str(directory / 'virtco')))}
@@ -354,34 +413,37 @@ def per_packet(rounds: int, count: int) -> dict[str, dict[str, float]]:
 
 
 def _added(bed: beds.Bed, classifier: classify.Classifier, rounds: int,
-           count: int) -> dict[str, float]:
-    vm, sink = bed.add_vm('h1'), bed.add_vm('h2')
+           pairs: int, count: int) -> dict[str, float]:
+    vm, bare, sink = (bed.add_vm('h1') for _ in range(3))
     netns = bed.ns('h1')
     hook = beds.in_netns(netns, lambda: (
         vm.dev, socket.if_nametoindex(vm.dev)))
-    _blast(vm, sink.ip, 100)
-    costs: dict[int, list[float]] = {}
-    for _ in range(rounds):
-        for entries in ENTRIES:
+    ratios: dict[int, list[float]] = {entries: [] for entries in ENTRIES}
+    least_ns = math.inf
+    with _nobody_reads(sink):
+        for entries in ENTRIES * rounds:
             beds.in_netns(netns, classifier.replace,
                           _table(vm, sink, hook, entries))
-            costs.setdefault(entries, []).append(_blast(vm, sink.ip, count))
-    beds.in_netns(netns, classifier.remove)
-    bare = min(costs[0])
-    return {str(entries): round(min(seen) - bare)
-            for entries, seen in costs.items() if entries}
+            for _ in range(pairs):
+                with_ns, bare_ns = (_blast(sender, sink.ip, count)
+                                    for sender in (vm, bare))
+                ratios[entries].append(with_ns / bare_ns)
+                least_ns = min(least_ns, bare_ns)
+        beds.in_netns(netns, classifier.remove)
+    return {str(entries): round((statistics.median(seen) - 1) * least_ns)
+            for entries, seen in ratios.items()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--kernel-seconds', type=int, default=22)
-    parser.add_argument('--agent-seconds', type=int, default=15)
-    parser.add_argument('--rounds', type=int, default=4)
-    parser.add_argument('--packets', type=int, default=100_000)
+    parser.add_argument('--rounds', type=int, default=3)
+    parser.add_argument('--slices', type=int, default=15)
+    parser.add_argument('--pairs', type=int, default=100)
+    parser.add_argument('--packets', type=int, default=300)
     parser.add_argument('--json', action='store_true')
     arguments = parser.parse_args()
-    found = overhead(arguments.kernel_seconds, arguments.agent_seconds)
-    packets = per_packet(arguments.rounds, arguments.packets)
+    found = overhead(arguments.rounds, arguments.slices)
+    packets = per_packet(arguments.rounds, arguments.pairs, arguments.packets)
     if arguments.json:
         print(json.dumps({**found, 'ns_per_packet': packets}))
         return
@@ -392,14 +454,18 @@ def main() -> None:
 
 def _lines(found: dict[str, Any]) -> Iterator[str]:
     """For humans: rates in Mbit/s, CPU in percent of a core."""
-    for part, by_name in found.items():
-        for name, seen in by_name.items():
-            line = (f'{part} {name:4} {100 * seen["mean"]:.2f} '
-                    f'± {100 * seen["ci95"]:.2f} % of a core')
-            if 'rate_bps' in seen:
-                line += (f' at {seen["rate_bps"] / 1e6:.0f} Mbit/s, '
-                         f'{seen["retransmits"]} retransmissions')
-            yield line
+    yield (f'3 million additions in Python beside the traffic: '
+           f'{found["reference_s"]:.2f} s of a core')
+    for name, seen in found['shares'].items():
+        shares = ', '.join(
+            f'{part} {100 * seen[part]["mean"]:.2f} ± '
+            f'{100 * seen[part]["ci95"]:.2f} '
+            f'(median {100 * seen[part]["median"]:.2f})'
+            for part in ('kernel', 'agent', 'both'))
+        yield f'{name:4} % of a core: {shares}'
+        yield (f'     {100 * seen["below_aim"]:.0f} % of the slices below '
+               f'{100 * _AIM:.0f} %; {seen["rate_bps"] / 1e6:.0f} Mbit/s, '
+               f'{seen["retransmits"]} retransmissions')
 
 
 if __name__ == '__main__':
