@@ -254,7 +254,7 @@ def _observe(traffic: _Traffic, agent: Collection[int], for_s: int,
     readings = []
 
     def read() -> None:
-        readings.append((time.monotonic(), _cpu_s(agent),
+        readings.append((time.monotonic(), sum(map(proc.cpu_s, agent)),
                          traffic.received_bytes))
 
     resent = traffic.retransmits()
@@ -276,12 +276,6 @@ def _observe(traffic: _Traffic, agent: Collection[int], for_s: int,
         found.kernel.append(seen / _SAMPLES_HZ / took_s)
         found.agent.append((cpu_end_s - cpu_s) / took_s)
         found.rates_bps.append(8 * (received_end - received) / took_s)
-
-
-def _cpu_s(pids: Collection[int]) -> float:
-    """Of all threads of processes, to the nanosecond."""
-    return sum(int(path.read_text().split()[0]) for pid in pids for path in
-               pathlib.Path(f'/proc/{pid}/task').glob('*/schedstat')) / 1e9
 
 
 @contextlib.contextmanager

@@ -231,3 +231,8 @@ def bpf_attach(directory: str, program: bytes,
 def alive() -> bool:
     """In this process the calls can always be made."""
     return True
+
+
+def cpu_s() -> float:
+    """The calls take this process's time."""
+    return 0.0

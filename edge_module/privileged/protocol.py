@@ -59,3 +59,6 @@ class Kernel(Protocol):
 
     def alive(self) -> bool:
         """Whether calls can still be made."""
+
+    def cpu_s(self) -> float:
+        """Processor time that the calls took in another process."""
