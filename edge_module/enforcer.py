@@ -27,6 +27,7 @@ from oslo_log import log as logging
 from edge_module.classify import base as classify
 from edge_module import guard as edge_guard
 from edge_module.qdisc import htb
+from edge_module.qdisc import wire
 from edge_module import receiver as edge_receiver
 from edge_module import tcplan
 from virtco import exception
@@ -79,7 +80,8 @@ class Enforcer:
         self.ports: tuple[classify.VmPort, ...] | None = None
         self.lock = threading.RLock()
         self._leaving: dict[int, float] = {}
-        # Leaves that are held up, and the bytes after which they need not be.
+        # Leaves that are held up, and the bytes after which they need not be;
+        # None as long as they have a queue.
         self._draining: dict[int, int | None] = {}
 
     def desired_tree(self) -> tcplan.Tree:
@@ -132,18 +134,17 @@ class Enforcer:
             if self.policy is not None and self.receiver is not None:
                 self.step('receive')
                 self.receiver.ensure(self.policy)
-            self._leaving = {minor: self._leaving.get(minor,
-                                                      now_s + self.grace_s)
-                             for minor in update.leave}
+            self._let_leave(update.leave, now_s)
+
+    def _let_leave(self, minors: Iterable[int], now_s: float) -> None:
+        self._leaving = {minor: self._leaving.get(minor, now_s + self.grace_s)
+                         for minor in minors}
 
     def _shape(self) -> tcplan.Update:
         wanted = self.desired_tree()
         snapshot = self._own_snapshot()
-        if self._renew(wanted, snapshot):
-            snapshot = self._own_snapshot()
-        desired = self._held_up(wanted, snapshot)
-        if self.policy is None:
-            desired |= snapshot.tree
+        desired = (wanted | snapshot.tree if self.policy is None
+                   else self._held_up(wanted, snapshot))
         update = tcplan.plan_update(snapshot.tree, desired)
         tree = dict(snapshot.tree)
         for name, classes in (('create', update.create),
@@ -155,57 +156,46 @@ class Enforcer:
                 tree.update((item.minor, item) for item in classes)
         return update
 
-    def _renew(self, desired: tcplan.Tree, snapshot: htb.Snapshot) -> bool:
-        """Delete what comes back while it is leaving; it will be created.
-
-        It would owe for a minute what it sent when it was idle. Nothing is
-        sent to it any more; one whose last packets are still there stays.
-        """
-        tree = snapshot.tree
-        back = {minor for minor in self._leaving
-                if minor in tree and minor in desired
-                and tree[minor].parent == desired[minor].parent
-                and not snapshot.stats[minor].backlog_bytes}
-        if not back or self.ports is None:
-            return False
-        return bool(self._delete(back, tree))
-
-    def _delete(self, minors: Set[int], tree: tcplan.Tree) -> list[int]:
-        """Delete classes, but no parent before all of its children go."""
-        ready = [minor for minor in minors
-                 if all(child.minor in minors for child in tree.values()
-                        if child.parent == minor)]
-        ready.sort(key=lambda minor: tree[minor].parent == tcplan.LINK_MINOR)
-        self.step('delete')
-        self.uplink.delete_classes(ready)
-        for minor in ready:
-            del self._leaving[minor]
-        return ready
-
     def _held_up(self, desired: tcplan.Tree, snapshot: htb.Snapshot
                  ) -> tcplan.Tree:
-        """Let leaves that slow down first send what they queued whole.
+        """Let leaves that leave or slow down first send what they queued.
 
         At a trickle a super-packet would hold the class for seconds, also
-        when it rises again meanwhile. What comes after is cut already.
+        when it rises again meanwhile, or comes back.
         """
         draining: dict[int, int | None] = {}
-        for minor, wanted in desired.items():
-            have, stats = snapshot.tree.get(minor), snapshot.stats.get(minor)
-            if (have is None or stats is None or wanted.packet_bytes is None
-                    or wanted.packet_bytes == tcplan.WHOLE_BYTES):
+        for minor, have in snapshot.tree.items():
+            stats = snapshot.stats[minor]
+            if have.limit_bytes is None:
                 continue
-            if have.packet_bytes == tcplan.WHOLE_BYTES:
-                if stats.backlog_bytes:
-                    draining[minor] = None  # and more until the leaf cuts
-            elif minor in self._draining:
-                until = self._draining[minor]
-                if until is None:
-                    until = stats.sent_bytes + stats.backlog_bytes
-                if stats.sent_bytes < until:
-                    draining[minor] = until
+            if minor not in desired:
+                # One that is idle already can keep nothing.
+                if (have.rate_bps > tcplan.IDLE_RATE_BPS
+                        and self._still_sends(minor, stats)):
+                    draining[minor] = None
+            elif desired[minor].packet_bytes not in (None,
+                                                     tcplan.WHOLE_BYTES):
+                if have.packet_bytes == tcplan.WHOLE_BYTES:
+                    if stats.backlog_bytes:
+                        # And more until the leaf cuts what comes after.
+                        draining[minor] = None
+                elif minor in self._draining:
+                    until = self._draining[minor]
+                    if until is None:
+                        until = stats.sent_bytes + stats.backlog_bytes
+                    if stats.sent_bytes < until:
+                        draining[minor] = until
         self._draining = draining
-        return tcplan.hold_ceils(desired, draining, self.settings)
+        return tcplan.hold(desired, snapshot.tree, draining, self.settings)
+
+    def _still_sends(self, minor: int, stats: wire.ClassStats) -> bool:
+        """Whether a class that leaves has packets, or may get some.
+
+        It may until the classification is another one.
+        """
+        if minor in self._draining:
+            return stats.backlog_bytes > 0
+        return minor not in self._leaving
 
     def _retire(self) -> None:
         while self.retired:
@@ -248,15 +238,21 @@ class Enforcer:
         """
         with self.lock:
             if self._draining:
-                self._shape()
+                self._let_leave(self._shape().leave, now_s)
             if not any(now_s >= due for due in self._leaving.values()):
                 return
             tree = self._own_snapshot().tree
             update = tcplan.plan_update(tree, self.desired_tree())
-            ready = self._delete({
-                minor for minor in update.leave
-                if now_s >= self._leaving.get(minor, now_s + self.grace_s)},
-                tree)
+            due = {minor for minor in update.leave
+                   if now_s >= self._leaving.get(minor, now_s + self.grace_s)}
+            # A parent stays until all of its children go.
+            ready = [minor for minor in update.leave if minor in due
+                     and all(child.minor in due for child in tree.values()
+                             if child.parent == minor)]
+            self.step('delete')
+            self.uplink.delete_classes(ready)
+            for minor in ready:
+                del self._leaving[minor]
             if any(minor in self.desired_tree() for minor in ready):
                 self.reconcile(now_s)
 

@@ -16,6 +16,7 @@ Pure: no I/O, no clock. :func:`build_tree` says what the tree should be,
 at which a managed flow is unshaped or the port over-committed.
 """
 
+from collections.abc import Container
 from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
@@ -82,6 +83,8 @@ class TreeSettings:
         cuts it up. HTB charges a packet in whole to its class, and what the
         class then owes is a time, which stays when its rate rises: one
         super-packet at 0.2 Mbit/s holds it for 2.6 s.
+    :ivar owed_s: so does one at whose guaranteed rate it takes this long: it
+        may borrow, but has no guarantee until that time is over.
     :ivar frame_bytes: longest frame of the uplink; None never cuts.
     """
 
@@ -92,13 +95,20 @@ class TreeSettings:
     max_quantum_bytes: int = 1024 * 1024
     floor_bps: int = 8000
     super_packet_s: float = 0.1
+    owed_s: float = 0.5
     frame_bytes: int | None = None
 
     @property
-    def whole_bps(self) -> int:
+    def whole_ceil_bps(self) -> int:
         """The least ceil at which a leaf passes super-packets whole."""
         return math.ceil(SUPER_PACKET_BYTES * units.BITS_PER_BYTE
                          / self.super_packet_s)
+
+    @property
+    def whole_rate_bps(self) -> int:
+        """The least guarantee at which a leaf passes them whole."""
+        return math.ceil(SUPER_PACKET_BYTES * units.BITS_PER_BYTE
+                         / self.owed_s)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -136,9 +146,12 @@ def leaf_limit_bytes(ceil_bps: float, settings: TreeSettings) -> int:
     return min(settings.max_leaf_bytes, 2 ** math.ceil(math.log2(wanted)))
 
 
-def leaf_packet_bytes(ceil_bps: float, settings: TreeSettings) -> int:
+def leaf_packet_bytes(rate_bps: float, ceil_bps: float,
+                      settings: TreeSettings) -> int:
     """The largest packet that a leaf passes whole."""
-    if settings.frame_bytes is None or ceil_bps >= settings.whole_bps:
+    if settings.frame_bytes is None or (
+            ceil_bps >= settings.whole_ceil_bps
+            and rate_bps >= settings.whole_rate_bps):
         return WHOLE_BYTES
     return settings.frame_bytes
 
@@ -154,7 +167,8 @@ def base_tree(link_bps: float, default_rate_bps: float,
             DEFAULT_MINOR, LINK_MINOR, min(link, _whole(default_rate_bps)),
             link, LOWEST_PRIO, settings.min_quantum_bytes,
             leaf_limit_bytes(link, settings),
-            leaf_packet_bytes(link, settings)),
+            # Its guarantee does not change, nor does what it owes.
+            leaf_packet_bytes(link, link, settings)),
     }
 
 
@@ -211,8 +225,10 @@ def _coflow_classes(coflow: edge_policy.CoflowClass, link_bps: float,
     ceil = max(rate, _whole(min(coflow.ceil_bps, link_bps)))
     leaf = ((None, None) if coflow.destinations else
             (leaf_limit_bytes(ceil, settings),
-             leaf_packet_bytes(ceil, settings)))
-    yield HtbClass(coflow.minor, LINK_MINOR, rate, ceil, coflow.prio,
+             leaf_packet_bytes(rate, ceil, settings)))
+    # Only leaves have a priority: the kernel changes no inner class's.
+    yield HtbClass(coflow.minor, LINK_MINOR, rate, ceil,
+                   0 if coflow.destinations else coflow.prio,
                    settings.min_quantum_bytes, *leaf)
     weights = [child.weight for child in coflow.destinations
                if child.weight > 0]
@@ -225,24 +241,81 @@ def _coflow_classes(coflow: edge_policy.CoflowClass, link_bps: float,
         yield HtbClass(child.minor, coflow.minor, child_rate, child_ceil,
                        coflow.prio, quantum,
                        leaf_limit_bytes(child_ceil, settings),
-                       leaf_packet_bytes(child_ceil, settings))
+                       leaf_packet_bytes(child_rate, child_ceil, settings))
 
 
-def hold_ceils(tree: Tree, minors: Iterable[int], settings: TreeSettings
-               ) -> Tree:
-    """The tree in which some leaves still may send super-packets whole.
+def hold(tree: Tree, current: Mapping[int, HtbClass], minors: Iterable[int],
+         settings: TreeSettings) -> Tree:
+    """The tree in which some leaves still send what they have queued.
 
-    They may borrow as much as that takes, and so may the classes above them;
-    nobody's guarantee changes.
+    Without it they would owe for that what it takes at their new rate. They
+    keep of their guarantee what a super-packet asks for, those that stay may
+    borrow as much as it asks for, and those that leave stay. The guarantees of
+    others shrink in proportion where that would over-commit the link.
+
+    :param current: the classes as they are, with ``minors`` among them.
     """
+    minors = set(minors)
     held = dict(tree)
+    room_bps = (held[LINK_MINOR].rate_bps - held[DEFAULT_MINOR].rate_bps
+                - sum(tree[minor].rate_bps for minor in minors & tree.keys()))
+    most_bps = min(settings.whole_rate_bps, room_bps / max(1, len(minors)))
     for minor in minors:
-        while minor in held and minor != LINK_MINOR:
-            held[minor] = dataclasses.replace(held[minor], ceil_bps=max(
-                held[minor].ceil_bps, min(held[LINK_MINOR].ceil_bps,
-                                          _whole(settings.whole_bps))))
-            minor = held[minor].parent
-    return held
+        keep_bps = _whole(min(current[minor].rate_bps, most_bps))
+        if minor in tree:
+            _let_borrow(held, minor, settings)
+            keep_bps = max(keep_bps, held[minor].rate_bps)
+        held[minor] = dataclasses.replace(held.get(minor, current[minor]),
+                                          rate_bps=keep_bps)
+        parent = held[minor].parent
+        if parent != LINK_MINOR and parent not in held:
+            held[parent] = dataclasses.replace(current[parent],
+                                               rate_bps=IDLE_RATE_BPS)
+    for minor, rate_bps in _children_bps(held).items():
+        if minor in held and minor != LINK_MINOR:
+            held[minor] = dataclasses.replace(
+                held[minor], rate_bps=max(rate_bps, held[minor].rate_bps))
+    return _shrink(held, minors)
+
+
+def _let_borrow(held: Tree, minor: int, settings: TreeSettings) -> None:
+    """Raise the ceil of a leaf and of the classes above it."""
+    while minor in held and minor != LINK_MINOR:
+        held[minor] = dataclasses.replace(held[minor], ceil_bps=max(
+            held[minor].ceil_bps, min(held[LINK_MINOR].ceil_bps,
+                                      _whole(settings.whole_ceil_bps))))
+        minor = held[minor].parent
+
+
+def _shrink(tree: Tree, kept: Container[int]) -> Tree:
+    """Scale guarantees so that they fit; the default class's is kept too."""
+    kept_bps = {minor: item.rate_bps for minor, item in tree.items()
+                if minor in kept}
+    within_bps = _children_bps({minor: tree[minor] for minor in kept_bps})
+    total_bps = guaranteed_bps(tree)
+    fixed_bps = tree[DEFAULT_MINOR].rate_bps + sum(kept_bps.values())
+    link_bps = tree[LINK_MINOR].rate_bps
+    if total_bps <= link_bps:
+        return tree
+    scale = max(0, link_bps - fixed_bps) / max(1, total_bps - fixed_bps)
+
+    def scaled(item: HtbClass) -> HtbClass:
+        if item.minor in kept_bps or item.minor in (LINK_MINOR,
+                                                    DEFAULT_MINOR):
+            return item
+        own_bps = within_bps.get(item.minor, 0)
+        return dataclasses.replace(item, rate_bps=own_bps + _whole(
+            scale * (item.rate_bps - own_bps)))
+
+    return {minor: scaled(item) for minor, item in tree.items()}
+
+
+def _children_bps(tree: Mapping[int, HtbClass]) -> dict[int, int]:
+    """Sum of the children's rates, by parent."""
+    found: dict[int, int] = {}
+    for item in tree.values():
+        found[item.parent] = found.get(item.parent, 0) + item.rate_bps
+    return found
 
 
 def guaranteed_bps(tree: Mapping[int, HtbClass]) -> int:
@@ -251,10 +324,7 @@ def guaranteed_bps(tree: Mapping[int, HtbClass]) -> int:
     Per child of the link class the larger of its own rate and its
     children's: the kernel grants both.
     """
-    children: dict[int, int] = {}
-    for htb_class in tree.values():
-        children[htb_class.parent] = (children.get(htb_class.parent, 0)
-                                      + htb_class.rate_bps)
+    children = _children_bps(tree)
     return sum(max(htb_class.rate_bps, children.get(htb_class.minor, 0))
                for htb_class in tree.values()
                if htb_class.parent == LINK_MINOR)
@@ -282,7 +352,7 @@ def plan_update(current: Mapping[int, HtbClass],
     A new class starts idle where its rate would over-commit the link in front
     of ``raise_``. Link and default class never do: they carry traffic from the
     first moment, as all classes may when the tree was lost. One that leaves
-    keeps its place, idle and able to borrow, until its last packets are gone.
+    keeps its place, idle and last, until nothing can be sent to it any more.
     A class that stands under another parent cannot be moved: it leaves, and
     the next update creates it.
     """

@@ -152,8 +152,11 @@ def _rate_bps(flow, warm_up_s, for_s):
     return flow.rate_bps(from_s, from_s + for_s)
 
 
+@pytest.mark.parametrize('pacing_bps', [15e6, None])
 @pytest.mark.parametrize('backend', ['nft', 'bpf'])
-def test_a_coflow_that_comes_back_at_once_has_its_rate(pair, backend):
+def test_a_coflow_that_comes_back_at_once_has_its_rate(pair, backend,
+                                                       pacing_bps):
+    """With and without a queue at the moment at which it leaves."""
     bed, edge = pair
     a, b, sink = bed.add_vm('h1'), bed.add_vm('h1'), bed.add_vm('h2')
     edge.set_ports()
@@ -170,21 +173,50 @@ def test_a_coflow_that_comes_back_at_once_has_its_rate(pair, backend):
         if name == 'classify':
             sent_bytes = edge.stats()[0x13].sent_bytes
             beds.wait_for(lambda: edge.stats()[0x13].sent_bytes > sent_bytes,
-                          5, 'a packet at the idle rate')
+                          5, 'a packet in between')
 
     edge.set_policy(policy(with_first=True))
-    first = beds.Flow(a, sink, 5001, pacing_bps=15e6).start()
+    first = beds.Flow(a, sink, 5001, pacing_bps=pacing_bps).start()
     second = beds.Flow(b, sink, 5002).start()
     beds.wait_for(lambda: edge.stats()[0x13].sent_bytes, 5, 'traffic')
     edge.enforcer.step = step
     edge.set_policy(policy(with_first=False))
     edge.enforcer.step = lambda name: None
-    beds.wait_for(lambda: not edge.stats()[0x13].backlog_bytes, 5,
-                  'the last of it')
     edge.set_policy(policy(with_first=True))
     assert _rate_bps(first, 1.5, 2) > 0.9 * 15e6
     first.close()
     second.close()
+
+
+def test_a_coflow_that_waited_has_its_rate_at_once(pair):
+    """It may have queued super-packets before it had to wait."""
+    bed, edge = pair
+    vms = [bed.add_vm('h1') for _ in range(3)]
+    sink = bed.add_vm('h2')
+    edge.set_ports()
+
+    def policy(first_bps, prio=7):
+        builder = policies.PolicyBuilder('h1', LINK_BPS).coflow(
+            'C0', first_bps, [(vms[0], sink, 1)], prio=prio)
+        for vm in vms[1:]:
+            builder.coflow(vm.uuid, 0.07e6, [(vm, sink, 1)])
+        return builder.build()
+
+    flows = [beds.Flow(vm, sink, 5001 + index).start()
+             for index, vm in enumerate(vms)]
+    edge.set_policy(policy(20e6))
+    beds.wait_for(lambda: edge.stats()[0x11].backlog_bytes > 64 * 1024, 5,
+                  'a queue')
+    edge.set_policy(policy(0.07e6))
+    sent_bytes = edge.stats()[0x11].sent_bytes
+    beds.wait_for(lambda: edge.stats()[0x11].sent_bytes > sent_bytes, 5,
+                  'a packet while it waits')
+    edge.set_policy(policy(20e6, prio=6))
+    assert _rate_bps(flows[0], 1, 2) > 0.9 * 20e6 * GOODPUT
+    beds.wait_for(lambda: (edge.call('collect', time.monotonic()),
+                           not edge.call('drift'))[1], 10, 'no drift')
+    for flow in flows:
+        flow.close()
 
 
 def test_a_class_that_rises_sends_at_once(pair):

@@ -191,9 +191,12 @@ def test_super_packets_are_cut_where_they_take_long():
     settings = tcplan.TreeSettings(frame_bytes=1564)
     tree = tcplan.build_tree(policy(
         [coflow(0x10, 5e6, (1,), ceil_bps=5e6),
-         coflow(0x20, 6e6, (1,), ceil_bps=6e6)]), LINK_BPS, settings)
-    assert tree[0x11].packet_bytes == 1564
+         coflow(0x20, 6e6, (1,), ceil_bps=6e6),
+         coflow(0x30, 1e6, (1,)), coflow(0x40, 1.1e6, (1,))]),
+        LINK_BPS, settings)
+    assert tree[0x11].packet_bytes == tree[0x31].packet_bytes == 1564
     assert tree[0x21].packet_bytes == tcplan.WHOLE_BYTES
+    assert tree[0x41].packet_bytes == tcplan.WHOLE_BYTES
     assert tree[2].packet_bytes == tcplan.WHOLE_BYTES
     assert tree[0x10].packet_bytes is None
     for leaf in tcplan.build_tree(policy([coflow(0x10, 1e4)]), 1e6).values():
@@ -214,18 +217,42 @@ def test_held_leaves_may_borrow_more_and_are_given_no_more(wanted, number):
     tree = tcplan.build_tree(wanted, LINK_BPS, settings)
     leaves = [minor for minor in tree if minor >> 4 == number + 1
               and tree[minor].limit_bytes is not None]
-    held = tcplan.hold_ceils(tree, leaves, settings)
-    assert tcplan.guaranteed_bps(held) == tcplan.guaranteed_bps(tree)
+    held = tcplan.hold(tree, tree, leaves, settings)
     for minor, have in held.items():
         assert dataclasses.replace(
             have, ceil_bps=tree[minor].ceil_bps) == tree[minor]
         assert tree[minor].ceil_bps <= have.ceil_bps <= tree[1].ceil_bps
         if minor in leaves:
             way = [minor, have.parent]
-            assert all(tcplan.leaf_packet_bytes(
-                held[item].ceil_bps, dataclasses.replace(
-                    settings, frame_bytes=1564)) == tcplan.WHOLE_BYTES
-                for item in way)
+            assert all(held[item].ceil_bps >= settings.whole_ceil_bps
+                       for item in way)
         elif have.parent == tcplan.LINK_MINOR and not any(
                 held[leaf].parent == minor for leaf in leaves):
             assert have == tree[minor]
+
+
+@given(policies(), policies(), st.data())
+def test_held_leaves_keep_what_a_super_packet_asks_for(before, after, data):
+    settings = tcplan.TreeSettings()
+    old = tcplan.build_tree(before, LINK_BPS, settings)
+    new = tcplan.build_tree(after, LINK_BPS, settings)
+    leaves = [minor for minor, item in old.items() if item.limit_bytes
+              and minor != tcplan.DEFAULT_MINOR and item.parent == new.get(
+                  minor, item).parent and (
+                      minor not in new or new[minor].limit_bytes)]
+    held = data.draw(st.sets(st.sampled_from(leaves))
+                     if leaves else st.just(set()))
+    tree = tcplan.hold(new, old, held, settings)
+    assert tcplan.guaranteed_bps(tree) <= max(
+        tree[tcplan.LINK_MINOR].rate_bps,
+        tcplan.guaranteed_bps(new)) + 16 * len(tree)
+    room_bps = tree[tcplan.LINK_MINOR].rate_bps - tree[2].rate_bps - sum(
+        new[minor].rate_bps for minor in held if minor in new)
+    for minor in held:
+        assert tree[minor].rate_bps >= min(
+            old[minor].rate_bps, settings.whole_rate_bps,
+            room_bps / len(held)) - 8
+    assert set(new) <= set(tree) <= set(new) | set(old)
+    assert tree[tcplan.DEFAULT_MINOR] == new[tcplan.DEFAULT_MINOR]
+    for item in tree.values():
+        assert item.parent in tree or item.parent == tcplan.ROOT
