@@ -20,6 +20,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Set
 import dataclasses
+import math
 import threading
 
 from oslo_log import log as logging
@@ -80,9 +81,8 @@ class Enforcer:
         self.ports: tuple[classify.VmPort, ...] | None = None
         self.lock = threading.RLock()
         self._leaving: dict[int, float] = {}
-        # Leaves that are held up, and the bytes after which they need not be;
-        # None as long as they have a queue.
-        self._draining: dict[int, int | None] = {}
+        # Leaves that are held up, and the bytes after which they need not be.
+        self._draining: dict[int, float] = {}
 
     def desired_tree(self) -> tcplan.Tree:
         settings = dataclasses.replace(
@@ -163,39 +163,39 @@ class Enforcer:
         At a trickle a super-packet would hold the class for seconds, also
         when it rises again meanwhile, or comes back.
         """
-        draining: dict[int, int | None] = {}
+        draining = {}
         for minor, have in snapshot.tree.items():
             stats = snapshot.stats[minor]
-            if have.limit_bytes is None:
-                continue
-            if minor not in desired:
-                # One that is idle already can keep nothing.
-                if (have.rate_bps > tcplan.IDLE_RATE_BPS
-                        and self._still_sends(minor, stats)):
-                    draining[minor] = None
-            elif desired[minor].packet_bytes not in (None,
-                                                     tcplan.WHOLE_BYTES):
-                if have.packet_bytes == tcplan.WHOLE_BYTES:
-                    if stats.backlog_bytes:
-                        # And more until the leaf cuts what comes after.
-                        draining[minor] = None
-                elif minor in self._draining:
-                    until = self._draining[minor]
-                    if until is None:
-                        until = stats.sent_bytes + stats.backlog_bytes
-                    if stats.sent_bytes < until:
-                        draining[minor] = until
+            until = self._held_until(have, desired.get(minor), stats)
+            if stats.sent_bytes < until:
+                draining[minor] = until
         self._draining = draining
         return tcplan.hold(desired, snapshot.tree, draining, self.settings)
 
-    def _still_sends(self, minor: int, stats: wire.ClassStats) -> bool:
-        """Whether a class that leaves has packets, or may get some.
+    def _held_until(self, have: tcplan.HtbClass,
+                    wanted: tcplan.HtbClass | None, stats: wire.ClassStats
+                    ) -> float:
+        """Bytes that a leaf must have sent; infinity: that is not known yet.
 
-        It may until the classification is another one.
+        One that leaves may get packets until the classification is another
+        one. One that slows down may get whole ones until it cuts them.
         """
-        if minor in self._draining:
-            return stats.backlog_bytes > 0
-        return minor not in self._leaving
+        before = self._draining.get(have.minor, 0.0)
+        if have.limit_bytes is None:
+            return 0.0
+        if wanted is None:
+            may_send = (stats.backlog_bytes > 0 if before
+                        else have.minor not in self._leaving)
+            # One that is idle already can keep nothing.
+            return (math.inf if may_send
+                    and have.rate_bps > tcplan.IDLE_RATE_BPS else 0.0)
+        if wanted.packet_bytes in (None, tcplan.WHOLE_BYTES):
+            return 0.0
+        if have.packet_bytes == tcplan.WHOLE_BYTES:
+            return math.inf if stats.backlog_bytes else 0.0
+        if math.isinf(before):
+            return stats.sent_bytes + stats.backlog_bytes
+        return before
 
     def _retire(self) -> None:
         while self.retired:
