@@ -256,10 +256,12 @@ def hold(tree: Tree, current: Mapping[int, HtbClass], minors: Iterable[int],
     :param current: the classes as they are, with ``minors`` among them.
     """
     minors = set(minors)
+    if not minors:
+        return tree
     held = dict(tree)
     room_bps = (held[LINK_MINOR].rate_bps - held[DEFAULT_MINOR].rate_bps
                 - sum(tree[minor].rate_bps for minor in minors & tree.keys()))
-    most_bps = min(settings.whole_rate_bps, room_bps / max(1, len(minors)))
+    most_bps = min(settings.whole_rate_bps, room_bps / len(minors))
     for minor in minors:
         keep_bps = _whole(min(current[minor].rate_bps, most_bps))
         if minor in tree:
