@@ -174,9 +174,6 @@ class _Site:
             beds.Flow(sender, self.sink, 5001 + index, pacing_bps=RATE_BPS)
             for index, sender in enumerate(self.senders)])
 
-    def here(self, function: Callable[..., Any], *args: Any) -> Any:
-        return beds.in_netns(self.bed.ns('h1'), function, *args)
-
 
 # Frames of a stack from the innermost one outwards: whichever comes first.
 _OURS = re.compile(
