@@ -25,15 +25,39 @@ hypothesis.settings.register_profile(
     derandomize=bool(os.environ.get('CI')))
 hypothesis.settings.load_profile('virtco')
 
-# Rates and deadlines of real packets and processes suffer when the machine
-# stands still for a moment. What is broken is broken each time, so a test of
-# these tiers is tried again; the summary names each that needed it.
-_RERUNS = {'functional': 1, 'netns': 2, 'kernel': 1}
+# How often a test of a tier may be tried again if it is marked real_time: its
+# rates and delays suffer when the machine stands still for a moment. What is
+# broken is broken each time. No other test is tried again.
+_RERUNS = {'netns': 2, 'kernel': 1}
 
 
 def pytest_collection_modifyitems(items):
     here = pathlib.Path(__file__).parent
     for item in items:
+        if item.get_closest_marker('flaky') is not None:
+            raise pytest.UsageError(
+                f'{item.nodeid}: mark it real_time, with its reason')
+        mark = item.get_closest_marker('real_time')
+        if mark is None:
+            continue
         tier = item.path.relative_to(here).parts[0]
-        if tier in _RERUNS:
-            item.add_marker(pytest.mark.flaky(reruns=_RERUNS[tier]))
+        reason = mark.kwargs.get('reason')
+        if tier not in _RERUNS or not reason:
+            raise pytest.UsageError(
+                f'{item.nodeid}: real_time needs a reason, and is for tests '
+                f'of {" and ".join(_RERUNS)} only')
+        item.add_marker(pytest.mark.flaky(reruns=_RERUNS[tier]))
+        item.user_properties.append(('real_time', reason))
+
+
+def pytest_terminal_summary(terminalreporter):
+    """List each rerun: a test that needs many is a finding."""
+    reruns = terminalreporter.stats.get('rerun', [])
+    if not reruns:
+        return
+    terminalreporter.section(f'findings: {len(reruns)} reruns')
+    for report in reruns:
+        reason = dict(report.user_properties).get('real_time')
+        crash = getattr(report.longrepr, 'reprcrash', None)
+        why = crash.message.splitlines()[0] if crash else 'see above'
+        terminalreporter.line(f'{report.nodeid} ({reason}): {why}')

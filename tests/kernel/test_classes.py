@@ -20,6 +20,7 @@ from tests.netns.edge import bed as beds
 
 # Rates that no fair sharing would give.
 MEMBER_BPS = 0.75 * sites.LINK_BPS
+real_time = pytest.mark.real_time(reason='measures the rate of TCP transfers')
 
 
 @pytest.fixture(scope='module', params=['nft', 'bpf', 'openflow'])
@@ -29,6 +30,7 @@ def classified(request, site):
     return site
 
 
+@real_time
 @pytest.mark.parametrize('kind, ipv6', [
     ('flat', False), ('flat', True), ('vlan', False), ('vxlan', False),
     ('geneve', True)])

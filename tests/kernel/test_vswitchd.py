@@ -18,6 +18,7 @@ from tests.netns.edge import bed as beds
 
 MEMBER_BPS = 0.4 * sites.LINK_BPS
 NOOP = 'linux-noop'
+real_time = pytest.mark.real_time(reason='measures the rate of TCP transfers')
 
 
 @pytest.fixture
@@ -74,6 +75,7 @@ def _qos_type(site):
                                                       'type')
 
 
+@real_time
 def test_noop_keeps_the_tree_under_a_transfer(site, transfer):
     minor = _enforce(site, classifier='nft')
     flow = transfer()
@@ -96,6 +98,7 @@ def test_noop_keeps_the_tree_under_a_transfer(site, transfer):
     assert 0 <= moved[2] < 0.02 * moved[minor]
 
 
+@real_time
 @pytest.mark.parametrize('classifier', ['nft', 'bpf', 'openflow'])
 def test_agent_keeps_the_transfer_classified(site, transfer, classifier):
     """A new vswitchd forgets flows, and makes its ports anew."""
@@ -112,6 +115,7 @@ def test_agent_keeps_the_transfer_classified(site, transfer, classifier):
             > 10 * (after.stats[2].sent_bytes - before.stats[2].sent_bytes))
 
 
+@real_time
 def test_agent_restores_what_vswitchd_took(site, transfer):
     minor = _enforce(site, classifier='nft', audit_interval_s=1)
     flow = transfer()

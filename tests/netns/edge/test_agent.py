@@ -32,6 +32,7 @@ pytestmark = pytest.mark.netns
 
 
 both_backends = pytest.mark.parametrize('backend', ['nft', 'bpf'])
+real_time = pytest.mark.real_time(reason='measures the rate of TCP transfers')
 
 
 @pytest.fixture
@@ -60,6 +61,7 @@ def _policy(vms, rate_bps=20e6, **kwargs):
         'C1', rate_bps, [(a, b, 1)], ceil_bps=rate_bps).build()
 
 
+@real_time
 def test_policy_is_enforced_and_reported(site):
     bed, controller, edge = site
     a, b = bed.add_vm('h1'), bed.add_vm('h2')
@@ -98,6 +100,7 @@ def _without_counters(listing):
     return re.sub(r'counter packets \d+ bytes \d+', '', listing)
 
 
+@real_time
 @both_backends
 def test_transfer_outlives_the_agent(site):
     """Killed and started again under a transfer that fills no queue."""
@@ -132,6 +135,7 @@ def test_transfer_outlives_the_agent(site):
     assert sent == sorted(sent) and sent[-1] > 3e6
 
 
+@real_time
 def test_class_holds_while_the_controller_is_away(site):
     """A saturating flow keeps its rate; after the TTL it may take it all."""
     bed, controller, edge = site
@@ -342,6 +346,7 @@ def test_debug_is_about_this_module(make_bed, tmp_path):
         assert library not in done.stderr
 
 
+@real_time
 def test_operator_sees_rates_and_metrics(make_bed, tmp_path):
     bed = make_bed(2)
     controller = controllers.Controller(bed.ns('h1'))
@@ -391,6 +396,7 @@ def test_start_without_knowledge_leaves_the_kernel_alone(site):
     assert (edge.tc(), _without_counters(edge.nft('-a'))) == before
 
 
+@real_time
 @both_backends
 def test_agent_runs_without_privileges(make_bed, tmp_path, backend, options):
     """Root starts it; it keeps one helper and becomes nobody."""

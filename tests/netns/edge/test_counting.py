@@ -26,8 +26,10 @@ from virtco.table import edge_policy
 LINK_BPS = 40e6
 
 pytestmark = pytest.mark.netns
+real_time = pytest.mark.real_time(reason='measures the rate of TCP transfers')
 
 
+@real_time
 def test_pairs_are_counted_in_the_default_class(make_bed, tmp_path):
     bed = make_bed(2)
     a, b = bed.add_vm('h1'), bed.add_vm('h2')

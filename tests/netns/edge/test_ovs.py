@@ -27,6 +27,7 @@ pytestmark = [
     pytest.mark.netns,
     pytest.mark.skipif(switches.missing() is not None,
                        reason=str(switches.missing()))]
+real_time = pytest.mark.real_time(reason='measures the rate of TCP transfers')
 
 
 @pytest.fixture
@@ -60,6 +61,7 @@ def _qdisc(bed):
                     netns=bed.ns('h1'))
 
 
+@real_time
 def test_coflow_over_the_userspace_datapath(site):
     bed, switch, controller, edge = site
     a, noise, b = bed.add_vm('h1'), bed.add_vm('h1'), bed.add_vm('h2')
@@ -94,6 +96,7 @@ def test_ports_come_and_go_by_events(site):
     controller.wait_report(lambda r: r['ports'] == [])
 
 
+@real_time
 def test_qdisc_outlives_a_restart_of_vswitchd(site):
     bed, switch, controller, edge = site
     a, b = bed.add_vm('h1'), bed.add_vm('h2')

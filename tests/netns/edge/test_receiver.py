@@ -21,6 +21,7 @@ from tests.netns.edge import policies
 LINK_BPS = 40e6
 
 pytestmark = pytest.mark.netns
+real_time = pytest.mark.real_time(reason='measures the rate of TCP transfers')
 
 
 @pytest.fixture
@@ -44,6 +45,7 @@ def _rates(a, noise, sink):
     return rates[0], sum(rates[1:])
 
 
+@real_time
 def test_noise_does_not_starve_a_coflow(crossing):
     bed, edge, policy, sink, a, noise = crossing
     edge.set_policy(policy)

@@ -23,7 +23,9 @@ LINK_BPS = 40e6
 # Payload per byte on the wire: 1448 of 1514.
 GOODPUT = 1448 / 1514
 
-pytestmark = pytest.mark.netns
+pytestmark = [
+    pytest.mark.netns,
+    pytest.mark.real_time(reason='measures the rate of TCP transfers')]
 
 
 @pytest.mark.parametrize('backend', ['nft', 'bpf'])

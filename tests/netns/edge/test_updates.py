@@ -11,6 +11,7 @@
 # under the License.
 """Updates on the way: broken off, at speed, and under traffic."""
 
+import os
 import threading
 import time
 
@@ -28,6 +29,7 @@ LINK_BPS = 40e6
 
 pytestmark = pytest.mark.netns
 both_backends = pytest.mark.parametrize('backend', ['nft', 'bpf'])
+real_time = pytest.mark.real_time(reason='measures the rate of TCP transfers')
 
 
 def _builder(generation=1):
@@ -108,6 +110,7 @@ def test_restart_touches_nothing_that_is_right(pair, edge_of):
     assert sent == []
 
 
+@real_time
 def test_updates_disturb_no_connection(pair):
     """Rates of other coflows change 20 times a second beside a transfer."""
     bed, edge = pair
@@ -143,7 +146,7 @@ def test_updates_disturb_no_connection(pair):
 
 @both_backends
 def test_thousand_changes_and_ten_thousand_entries(pair):
-    """Order of magnitude only; benchmarks.edge_updates has the numbers."""
+    """Order of magnitude of processor time; see benchmarks.edge_updates."""
     bed, edge = pair
     a, b = bed.add_vm('h1'), bed.add_vm('h2')
     edge.set_ports()
@@ -163,9 +166,9 @@ def test_thousand_changes_and_ten_thousand_entries(pair):
 
     def timed(*args):
         wanted = policy(*args)
-        start_s = time.monotonic()
+        start_s = sum(os.times()[:4])
         edge.set_policy(wanted)
-        return time.monotonic() - start_s
+        return sum(os.times()[:4]) - start_s
 
     timed(10e3, 0)
     rates_s = timed(20e3, 0)
@@ -174,6 +177,7 @@ def test_thousand_changes_and_ten_thousand_entries(pair):
     assert rates_s < 1.0 and entries_s < 4.0
 
 
+@real_time
 @both_backends
 def test_ports_come_and_go_under_traffic(pair):
     """A device that is made anew under its name is classified again."""

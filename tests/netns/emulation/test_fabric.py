@@ -45,6 +45,7 @@ child = process.Child('a sleeper', ['sleep', '600'], pathlib.Path('/dev/null'),
 print(run, child.popen.pid, flush=True)
 time.sleep(600)
 '''
+real_time = pytest.mark.real_time(reason='measures the rate of TCP transfers')
 
 
 def _flow(coflow, src, dst, size_bytes, port=5001):
@@ -69,6 +70,7 @@ def test_machine_is_capable():
     capability.check()
 
 
+@real_time
 def test_egress_and_ingress_are_limited(make_fabric, tmp_path):
     """A fast sender into a slow receiver, and the other way round."""
     fabric = make_fabric([RATE_BPS, RATE_BPS / 2])
@@ -80,6 +82,7 @@ def test_egress_and_ingress_are_limited(make_fabric, tmp_path):
             RATE_BPS / 2 * PAYLOAD_SHARE, rel=0.1)
 
 
+@real_time
 def test_core_does_not_block(make_fabric, tmp_path):
     """Every host sends and receives at full rate at the same time."""
     fabric = make_fabric([RATE_BPS] * 4)
@@ -92,6 +95,7 @@ def test_core_does_not_block(make_fabric, tmp_path):
     assert max(goodputs) < 1.05 * RATE_BPS * PAYLOAD_SHARE
 
 
+@real_time
 def test_rate_changes_behind_everyones_back(make_fabric, tmp_path):
     fabric = make_fabric([RATE_BPS] * 2)
     a, b = fabric.add_vm('a', 'h0'), fabric.add_vm('b', 'h1')
@@ -104,6 +108,7 @@ def test_rate_changes_behind_everyones_back(make_fabric, tmp_path):
         fabric.set_uplink_rate('h7', RATE_BPS)
 
 
+@real_time
 def test_traffic_inside_a_host_is_free_and_exact(make_fabric, tmp_path):
     fabric = make_fabric([RATE_BPS] * 2)
     a, b = fabric.add_vm('a', 'h0'), fabric.add_vm('b', 'h0')

@@ -89,6 +89,7 @@ def _measured(host, bps):
                for way in ('egress', 'ingress'))
 
 
+@pytest.mark.real_time(reason='times the packets of trains')
 def test_a_halved_uplink_is_found_and_its_recovery_too(fabric, children,
                                                        tmp_path):
     fabric.set_uplink_rate('h2', LINK_BPS / 2)

@@ -25,6 +25,8 @@ from edge_module.probe import protocol
 from edge_module.probe import service
 from tests.netns.probe import harness
 
+real_time = pytest.mark.real_time(reason='times the packets of trains')
+
 
 def _median_mbit(net, port, n_trains=3, **kwargs):
     found = [net.measure('a', 'b', port, **kwargs) for _ in range(n_trains)]
@@ -32,6 +34,7 @@ def _median_mbit(net, port, n_trains=3, **kwargs):
     return statistics.median(one.rate_bps for one in found) / 1e6
 
 
+@real_time
 @pytest.mark.parametrize('mbit', [20, 50, 100])
 def test_rate_of_an_htb_link(net, mbit):
     net.shape_htb('core', 'to-b', f'{mbit}mbit')
@@ -39,6 +42,7 @@ def test_rate_of_an_htb_link(net, mbit):
         assert _median_mbit(net, port) == pytest.approx(mbit, rel=0.05)
 
 
+@real_time
 @pytest.mark.parametrize('mbit', [20, 100])
 def test_rate_of_a_token_bucket(net, mbit):
     net.shape_tbf('core', 'to-b', f'{mbit}mbit', burst='32kb')
@@ -46,6 +50,7 @@ def test_rate_of_a_token_bucket(net, mbit):
         assert _median_mbit(net, port) == pytest.approx(mbit, rel=0.05)
 
 
+@real_time
 def test_a_bucket_larger_than_the_burst_asks_for_longer_bursts(net):
     net.shape_htb('core', 'to-b', '100mbit', burst='256k',
                   queue_bytes=8 * 2 ** 20)
@@ -53,6 +58,7 @@ def test_a_bucket_larger_than_the_burst_asks_for_longer_bursts(net):
         assert _median_mbit(net, port) == pytest.approx(100, rel=0.05)
 
 
+@real_time
 def test_the_slower_end_decides(net):
     net.shape_htb('core', 'to-b', '50mbit')
     net.shape_htb('a', harness.UPLINK, '20mbit')
@@ -61,6 +67,7 @@ def test_the_slower_end_decides(net):
         assert rate == pytest.approx(20, rel=0.05)
 
 
+@real_time
 def test_trains_go_past_the_classes_of_the_uplink(net):
     net.shape_htb('core', 'to-b', '50mbit')
     net.shape_htb('a', harness.UPLINK, '20mbit')
@@ -68,6 +75,7 @@ def test_trains_go_past_the_classes_of_the_uplink(net):
         assert _median_mbit(net, port) == pytest.approx(50, rel=0.05)
 
 
+@real_time
 def test_a_full_queue_costs_packets_but_not_the_rate(net):
     net.shape_htb('core', 'to-b', '50mbit', queue_bytes=150_000)
     with net.answering('b') as port:
@@ -77,6 +85,7 @@ def test_a_full_queue_costs_packets_but_not_the_rate(net):
     assert rate == pytest.approx(50e6, rel=0.05)
 
 
+@real_time
 def test_packets_lost_on_the_way_lower_the_rate(net):
     net.shape_htb('a', harness.UPLINK, '50mbit')
     net.filter('core', 'to-a', 'meta l4proto udp numgen random mod 10 < 1 '
@@ -90,6 +99,7 @@ def test_packets_lost_on_the_way_lower_the_rate(net):
     assert rate == pytest.approx(50e6, rel=0.1)
 
 
+@real_time
 def test_other_traffic_makes_the_rate_a_lower_bound(net):
     net.shape_htb('core', 'to-b', '50mbit')
     with net.answering('b') as port, _noise(net):
@@ -186,6 +196,7 @@ def _service(role, controller):
     return service.ProbeService(conf, controller, f'host-{role}')
 
 
+@real_time
 def test_the_service_measures_what_the_controller_asks_for(net):
     net.shape_htb('core', 'to-b', '20mbit')
     with net.inside('b'):

@@ -240,7 +240,6 @@ def test_offences_name_field_value_and_limit(values, field, limit):
             hints.parse(None, values, SMALL)
 
 
-@pytest.mark.flaky(reruns=2)
 @pytest.mark.parametrize('hostile', [
     '{"pattern":"all-to-all","senders":1000000000,"size":1}',
     '{"pattern":"all-to-all","n":500,"size":"1GB"}',

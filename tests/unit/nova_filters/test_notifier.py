@@ -70,7 +70,6 @@ def test_versioned_instance_notifications_arrive_in_order(controller):
     assert controller.notifications[0]['payload'] == PAYLOAD
 
 
-@pytest.mark.flaky(reruns=2)
 def test_nobody_waits_and_the_latest_are_kept(controller, caplog):
     link = connection.Connection(make_conf(controller.url))
     queue = sender.Sender(link, queue_size=3, timeout_s=0.2)
@@ -78,7 +77,8 @@ def test_nobody_waits_and_the_latest_are_kept(controller, caplog):
     start = time.monotonic()
     for number in range(20):
         queue.put('POST', '/v1/notifications', {'event_type': str(number)})
-    assert time.monotonic() - start < 0.2
+    # One who waited for each would take 20 times as long as it hangs.
+    assert time.monotonic() - start < 20 * 0.2 / 2
     assert 'lost' in caplog.text
     controller.mode = 'plan'
     assert received(controller, 3, '19')[-3:] == ['17', '18', '19']

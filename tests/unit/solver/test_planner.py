@@ -267,7 +267,6 @@ def hard_item():
     return generator.paper18(random.Random(5), 'pager-4m', 'dense', 'tight')
 
 
-@pytest.mark.flaky(reruns=2)
 @pytest.mark.parametrize('budget_s, hosts, vms, pattern, certify', [
     (0.3, 18, 40, 'a2a', True), (0.8, 18, 40, 'a2a', False),
     (0.5, 100, 100, 'a2a', True), (0.5, 1000, 200, 'a2a', False),
