@@ -186,10 +186,15 @@ def test_releasing_a_placement(tenant):
     assert tenant.coflow()['state'] == 'retired'
 
 
-def test_health_and_metrics(shared):
+def test_health_and_metrics(shared, tenant):
     assert shared.call('GET', '/health')['parts'] == {
         'scheduler': True, 'keeper': True, 'database': True}
+    before = shared.metrics()
+    tenant.place(0)
     metrics = shared.metrics()
-    assert metrics['virtco_placement_seconds_count'] >= 0
+    grown = {name: metrics[name] - before[name] for name in (
+        'virtco_placement_seconds_count', 'virtco_placement_seconds_sum')}
+    assert grown['virtco_placement_seconds_count'] == 1
+    assert grown['virtco_placement_seconds_sum'] > 0
     for state in ('registered', 'planned', 'active', 'done', 'retired'):
         assert f'virtco_coflows{{state="{state}"}}' in metrics

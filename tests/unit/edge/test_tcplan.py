@@ -256,3 +256,52 @@ def test_held_leaves_keep_what_a_super_packet_asks_for(before, after, data):
     assert tree[tcplan.DEFAULT_MINOR] == new[tcplan.DEFAULT_MINOR]
     for item in tree.values():
         assert item.parent in tree or item.parent == tcplan.ROOT
+
+
+def test_what_is_held_takes_from_the_others_in_proportion():
+    """A leaf that leaves keeps a little; the rest share what is left."""
+    settings = tcplan.TreeSettings()
+    old = tcplan.build_tree(policy([coflow(0x10, 40e6, ())]), LINK_BPS)
+    new = tcplan.build_tree(policy([coflow(0x20, 66e6, ()),
+                                    coflow(0x30, 22e6, ()),
+                                    coflow(0x40, 10e6, ())]), LINK_BPS)
+    assert tcplan.guaranteed_bps(new) == LINK_BPS
+    held = tcplan.hold(new, old, [0x10], settings)
+    keeps_bps = held[0x10].rate_bps
+    assert keeps_bps == pytest.approx(settings.whole_rate_bps, abs=8)
+    factor = (LINK_BPS - 2e6 - keeps_bps) / 98e6
+    for minor in (0x20, 0x30, 0x40):
+        assert held[minor].rate_bps == pytest.approx(
+            factor * new[minor].rate_bps, abs=8)
+    assert tcplan.guaranteed_bps(held) == pytest.approx(LINK_BPS, abs=24)
+    assert held[tcplan.DEFAULT_MINOR] == new[tcplan.DEFAULT_MINOR]
+
+
+def test_a_class_gives_up_none_of_what_its_child_holds():
+    settings = tcplan.TreeSettings()
+    old = tcplan.build_tree(policy([coflow(0x10, 40e6, (1, 1))]), LINK_BPS)
+    new = tcplan.build_tree(policy([coflow(0x10, 0.5e6, (1, 99)),
+                                    coflow(0x20, 97.5e6, ())]), LINK_BPS)
+    held = tcplan.hold(new, old, [0x11], settings)
+    keeps_bps = held[0x11].rate_bps
+    assert keeps_bps == pytest.approx(settings.whole_rate_bps, abs=8)
+    # Its class was raised to both children's rates, and so is over its own.
+    raised_bps = keeps_bps + new[0x12].rate_bps
+    factor = ((LINK_BPS - 2e6 - keeps_bps)
+              / (raised_bps + new[0x20].rate_bps - keeps_bps))
+    assert factor < 1
+    assert held[0x10].rate_bps == pytest.approx(
+        keeps_bps + factor * new[0x12].rate_bps, abs=16)
+    assert held[0x12].rate_bps == pytest.approx(
+        factor * new[0x12].rate_bps, abs=8)
+    assert held[0x20].rate_bps == pytest.approx(
+        factor * new[0x20].rate_bps, abs=8)
+
+
+def test_what_is_held_and_fits_takes_from_nobody():
+    old = tcplan.build_tree(policy([coflow(0x10, 40e6, ())]), LINK_BPS)
+    new = tcplan.build_tree(policy([coflow(0x20, 60e6, ())]), LINK_BPS)
+    held = tcplan.hold(new, old, [0x10], tcplan.TreeSettings())
+    assert held.pop(0x10).rate_bps > 1e6
+    assert held == new
+    assert tcplan.hold(new, old, [], tcplan.TreeSettings()) == new

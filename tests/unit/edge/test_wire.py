@@ -34,7 +34,13 @@ def test_class_reads_back(minor, parent, rate, ceil, prio, quantum):
 def test_class_under_the_root_has_no_parent_class():
     wanted = tcplan.HtbClass(1, tcplan.ROOT, 8000, 8000, 0, 65536, None)
     body = bytearray(wire.set_class(7, wanted)[2])
-    assert wire.read_class(bytes(body)).htb_class.parent in (tcplan.ROOT, 0)
+    # We name the qdisc, "1:"; the kernel shows TC_H_ROOT.
+    assert body[12:16] == (wire.ROOT_HANDLE).to_bytes(4, 'little')
+    assert wire.read_class(bytes(body)).htb_class == wanted
+    body[12:16] = wire.TC_H_ROOT.to_bytes(4, 'little')
+    assert wire.read_class(bytes(body)).htb_class == wanted
+    body[12:16] = (wire.ROOT_HANDLE | 0x10).to_bytes(4, 'little')
+    assert wire.read_class(bytes(body)).htb_class.parent == 0x10
 
 
 def test_class_of_another_qdisc_is_not_ours():

@@ -77,11 +77,46 @@ json_values = st.recursive(
     max_leaves=12)
 
 
-@given(st.sampled_from([*handlers.HOST_EVENTS, *handlers.GONE_EVENTS,
-                        handlers.BUILD_ERROR,
-                        'instance.shelve_offload.end']),
+EVENTS = [*handlers.HOST_EVENTS, *handlers.GONE_EVENTS,
+          *handlers.OFF_HOST_EVENTS, handlers.BUILD_ERROR]
+
+
+@given(st.sampled_from(EVENTS),
        st.dictionaries(st.sampled_from(['nova_object.data', 'uuid', 'host']),
                        json_values))
 def test_no_payload_is_an_error(event_type, payload):
+    """What Nova never sends means nothing, unless it holds an id."""
     change = handlers.change_of(event_type, payload)
-    assert change is None or len(change.instance_uuid) <= 36
+    data = payload.get('nova_object.data', payload)
+    uuid = isinstance(data, dict) and data.get(
+        'instance_uuid' if event_type == handlers.BUILD_ERROR else 'uuid')
+    if isinstance(uuid, str) and 0 < len(uuid) <= 36:
+        assert change is None or change.instance_uuid == uuid
+    else:
+        assert change is None
+
+
+@given(st.sampled_from(EVENTS), json_values, json_values, json_values)
+def test_an_id_is_enough(event_type, host, flavor, reason):
+    """Whatever else the payload holds, it is about this instance."""
+    change = handlers.change_of(event_type, instance(
+        host=host, flavor=flavor, instance_uuid=UUID, reason=reason))
+    if event_type in handlers.HOST_EVENTS:
+        if not (isinstance(host, str) and host):
+            assert change is None
+            return
+        assert change == handlers.Built(UUID, host, change.flavor)
+        assert [name for name, _ in change.flavor] in (
+            [], ['vcpus', 'memory_mb', 'disk_gb'])
+    elif event_type in handlers.OFF_HOST_EVENTS:
+        assert change == handlers.OffHost(UUID)
+    else:
+        assert change == handlers.Gone(UUID, change.why)
+        assert bool(change.why) == (event_type == handlers.BUILD_ERROR)
+
+
+@pytest.mark.parametrize('uuid', [None, '', 7, UUID + '0', [UUID], {}])
+@pytest.mark.parametrize('event_type', EVENTS)
+def test_without_an_id_it_means_nothing(event_type, uuid):
+    assert handlers.change_of(event_type, instance(
+        uuid=uuid, instance_uuid=uuid)) is None

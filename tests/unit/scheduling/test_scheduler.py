@@ -276,6 +276,25 @@ def test_offender_goes_behind_the_honest():
     assert first(in_debt={'liar', 'honest'}) == 'liar'
 
 
+def test_an_offender_stays_in_front_of_lower_classes():
+    liar = coflow('liar', ('a', 'b', 9), claimed_bytes=100, sent_bytes=121)
+    late = coflow('late', ('a', 'b', 1), priority_class=1)
+    answer = scheduling.schedule([late, liar], unit_ports(), now_s=0,
+                                 policing_beta=0.2)
+    assert [item.coflow_id for item in answer.coflows] == ['liar', 'late']
+
+
+@pytest.mark.parametrize('claimed_bytes, sent_bytes', [
+    (0, 1e9), (100, 120), (100, 0)])
+def test_the_honest_are_not_put_behind(claimed_bytes, sent_bytes):
+    """No claim was made, or what is allowed was sent to the byte."""
+    item = coflow('small', ('a', 'b', 1), claimed_bytes=claimed_bytes,
+                  sent_bytes=sent_bytes)
+    answer = scheduling.schedule([coflow('large', ('a', 'b', 2)), item],
+                                 unit_ports(), now_s=0, policing_beta=0.2)
+    assert answer.coflows[0].coflow_id == 'small'
+
+
 def test_traffic_inside_a_host_is_free():
     item = coflow('x', ('a', 'a', 5), ('a', 'b', 0))
     answer = scheduling.schedule([item], unit_ports(), now_s=7.0).coflows[0]

@@ -16,7 +16,9 @@ import math
 
 import hypothesis
 from hypothesis import strategies as st
+import pytest
 
+from virtco import exception
 from virtco.model import live
 from virtco import scheduling
 from virtco.scheduling import policies
@@ -108,6 +110,41 @@ def test_no_arrivals_make_a_coflow_wait_longer(first, attacks, policy,
     cloud.run(math.inf)
     assert not cloud.left
     assert cloud.longest_wait_s <= theta_s * (1 + 1e-9)
+
+
+def waiting(arrival_s, served_s):
+    return live.LiveCoflow('c', (), arrival_s=arrival_s, served_s=served_s)
+
+
+@pytest.mark.parametrize('arrival_s, served_s', [(1.0, 4.0), (4.0, 1.0)])
+def test_it_starves_theta_after_arrival_or_progress(arrival_s, served_s):
+    item = waiting(arrival_s, served_s)
+    assert not starvation.is_starving(item, math.nextafter(6.0, 0.0), 2.0)
+    assert starvation.is_starving(item, 6.0, 2.0)
+
+
+def test_the_next_check_is_the_first_that_is_not_yet_due():
+    items = [waiting(0.0, served_s) for served_s in (1.0, 2.0, 3.0)]
+    assert starvation.next_check_s(items, 0.0, 5.0) == 6.0
+    assert starvation.next_check_s(items, 6.0, 5.0) == 7.0
+    assert starvation.next_check_s(items, 8.0, 5.0) == math.inf
+    assert starvation.next_check_s([], 0.0, 5.0) == math.inf
+
+
+@hypothesis.given(st.floats(0, 1e9), st.floats(1e-3, 1e4))
+def test_a_check_that_is_due_finds_the_starving(served_s, theta_s):
+    """In spite of rounding: no check comes again and again in vain."""
+    item = waiting(0.0, served_s)
+    due_s = starvation.next_check_s([item], served_s, theta_s)
+    assert starvation.is_starving(item, due_s, theta_s)
+
+
+def test_theta_is_checked():
+    assert starvation.check_theta(1e-9) == 1e-9
+    assert starvation.check_theta(math.inf) == math.inf
+    for theta_s in (0.0, -1.0, math.nan):
+        with pytest.raises(exception.Invalid, match='theta_s'):
+            starvation.check_theta(theta_s)
 
 
 def test_the_adversary_starves_someone_without_theta():

@@ -310,6 +310,17 @@ def test_close_policies_are_not_news():
         make(moved, minors=first.minors).sheets['h0'], 0)
 
 
+@pytest.mark.parametrize('field', ['egress_bps', 'ingress_bps',
+                                   'default_rate_bps'])
+def test_another_speed_of_the_link_is_news(field):
+    made = make([table_coflow('a', vm_flow('h0', 'h1'))]).sheets['h0']
+    for factor, expected in ((1.0, True), (1.02, True), (1.1, False),
+                             (0.9, False)):
+        again = dataclasses.replace(made, link=dataclasses.replace(
+            made.link, **{field: factor * getattr(made.link, field)}))
+        assert made.is_close(again, 0.03) is expected
+
+
 def test_being_allowed_to_borrow_is_news():
     coflows = [table_coflow('a', vm_flow('h0', 'h1'))]
     before = make(coflows)
