@@ -20,20 +20,30 @@ the best bottleneck of placing exactly S on the first m hosts,
 3^n steps per host; sets are bit masks.
 """
 
-from typing import Any
-
-from virtco.solver import compiled
+import cython
 
 
-@compiled.jit
-def solve(n: int, n_hosts: int, time: Any, value: Any, choice: Any,
-          before: Any) -> float:
+def solve(n: cython.int, n_hosts: cython.int, time: cython.double[::1],
+          value: cython.double[::1], choice: cython.Py_ssize_t[::1],
+          before: cython.double[::1]) -> float:
     """Fill value[S] and choice[m * 2 ** n + S]; the best bottleneck.
 
     :param time: time_m(T) at m * 2 ** n + T, inf where T does not fit.
     :param before: scratch of 2 ** n.
     """
-    full = 1 << n
+    with cython.nogil:
+        best = fill(n, n_hosts, time, value, choice, before)
+    return best
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def fill(n: cython.int, n_hosts: cython.int, time: cython.double[::1],
+         value: cython.double[::1], choice: cython.Py_ssize_t[::1],
+         before: cython.double[::1]) -> cython.double:
+    full: cython.Py_ssize_t = 1
+    full <<= n
     for s in range(full):
         value[s] = time[s]
         choice[s] = s

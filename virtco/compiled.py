@@ -1,0 +1,134 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Kernels: modules that Cython compiles when the package is built.
+
+Python prefers the compiled module to its source. Without a compiler the
+source runs as it stands, with the same answers, some hundred times slower.
+A compiled module carries the digest of its source as its build id, so that
+one left over from before an edit is refused.
+
+``python -m virtco.compiled`` lists the kernels and fails unless all are
+compiled from their present sources. See doc/source/contributor/kernels.rst.
+"""
+
+import functools
+import hashlib
+import importlib.machinery
+import importlib.util
+import logging
+import pathlib
+import sys
+import types
+from typing import Any
+
+LOG = logging.getLogger(__name__)
+
+#: setup.py compiles these. What a kernel calls comes before it.
+KERNELS = (
+    'virtco.solver.subsets',
+)
+_ROOT = pathlib.Path(__file__).parent.parent
+
+
+def source(name: str) -> pathlib.Path:
+    """Where a kernel's source lies."""
+    return _ROOT.joinpath(*name.split('.')).with_suffix('.py')
+
+
+def digest(name: str) -> str:
+    """Of a kernel's source and of all declarations that kernels share."""
+    found = hashlib.sha1(usedforsecurity=False)
+    declarations = (source(other).with_suffix('.pxd') for other in KERNELS)
+    for path in (source(name), *declarations):
+        if path.exists():
+            found.update(path.read_bytes())
+    return found.hexdigest()
+
+
+def state(name: str) -> str:
+    """'compiled', 'plain', or 'stale' when compiled from another source."""
+    for suffix in importlib.machinery.EXTENSION_SUFFIXES:
+        binary = source(name).with_suffix(suffix)
+        if binary.exists():
+            current = bytes.fromhex(digest(name)) in binary.read_bytes()
+            return 'compiled' if current else 'stale'
+    return 'plain'
+
+
+@functools.cache
+def check() -> None:
+    """Say once what is not compiled; packages with kernels call it.
+
+    :raises ImportError: when a compiled kernel is not that of its source.
+    """
+    states = {name: state(name) for name in KERNELS}
+    stale = [name for name in KERNELS if states[name] == 'stale']
+    if stale:
+        raise ImportError(f'compiled from another source than the present '
+                          f'one: {", ".join(stale)}; run tools/setup')
+    slow = [name for name in KERNELS if states[name] == 'plain']
+    if slow:
+        LOG.warning('Planning and scheduling take a hundred times as long '
+                    'as they need to; not compiled: %s', ', '.join(slow))
+
+
+def views(**fields: Any) -> dict[str, Any]:
+    """Fields of a kernel's class, arrays as Python's own buffers.
+
+    Compiled or not, kernels write into the caller's arrays. Plain ones then
+    work with Python's own numbers, which are faster than numpy's.
+    """
+    return {name: memoryview(value) if hasattr(value, '__array__') else value
+            for name, value in fields.items()}
+
+
+def plain(name: str) -> types.ModuleType:
+    """A kernel's module run from its source, to compare with.
+
+    What it imports of other kernels is plain, too.
+    """
+    before = {other: sys.modules.get(other) for other in KERNELS}
+    try:
+        for other in KERNELS[:KERNELS.index(name) + 1]:
+            spec = importlib.util.spec_from_file_location(
+                other, source(other))
+            assert spec is not None and spec.loader is not None
+            module = importlib.util.module_from_spec(spec)
+            _install(other, module)
+            spec.loader.exec_module(module)
+        return module
+    finally:
+        for other, loaded in before.items():
+            _install(other, loaded)
+
+
+def _install(name: str, module: types.ModuleType | None) -> None:
+    """Make the module the one that import statements find, or none."""
+    package, _, attribute = name.rpartition('.')
+    if module is None:
+        sys.modules.pop(name, None)
+        vars(sys.modules[package]).pop(attribute, None)
+    else:
+        sys.modules[name] = module
+        setattr(importlib.import_module(package), attribute, module)
+
+
+def main() -> int:
+    states = {name: state(name) for name in KERNELS}
+    for name in KERNELS:
+        print(name, states[name])
+    return int(set(states.values()) != {'compiled'})
+
+
+if __name__ == '__main__':
+    sys.exit(main())
