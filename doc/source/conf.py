@@ -12,6 +12,19 @@
 
 """Sphinx configuration."""
 
+import logging
+import pathlib
+
+ROOT = pathlib.Path(__file__).parents[2]
+if (ROOT / '.git').exists():
+    # An sdist carries the notes in this cache because it has no history; what
+    # a build of one leaves in a clone is out of date with the next note.
+    (ROOT / 'releasenotes/notes/reno.cache').unlink(missing_ok=True)
+else:
+    # The theme shows the commit, and warns where there is none.
+    logging.getLogger('sphinx.openstackdocstheme.ext').addFilter(
+        lambda record: 'gitsha' not in record.msg)
+
 project = 'virtco'
 copyright = 'virtco developers'
 author = 'virtco developers'
@@ -23,6 +36,7 @@ extensions = [
     'cliff.sphinxext',
     'oslo_config.sphinxext',
     'oslo_policy.sphinxext',
+    'reno.sphinxext',
 ]
 
 html_theme = 'openstackdocs'
