@@ -37,9 +37,7 @@ _without_metadata = recent.Recent()
 def request_id(spec: Any) -> str:
     """Of the API request, which all passes for its servers share."""
     context = spec._context
-    found: str = (getattr(context, 'request_id', None)
-                  or spec.instance_uuid)
-    return found
+    return getattr(context, 'request_id', None) or spec.instance_uuid
 
 
 def ask(spec: Any, host_states: list[Any], conf: cfg.ConfigOpts

@@ -35,6 +35,8 @@ LOG = logging.getLogger(__name__)
 
 #: setup.py compiles these. What a kernel calls comes before it.
 KERNELS = (
+    'virtco.solver.loads_kernel',
+    'virtco.solver.rank_kernel',
     'virtco.solver.subsets',
 )
 _ROOT = pathlib.Path(__file__).parent.parent

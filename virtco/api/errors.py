@@ -36,7 +36,6 @@ KINDS: list[tuple[type[exception.VirtcoException], str, str, str]] = [
      'Not allowed'),
     (exception.DatabaseUnavailable, falcon.HTTP_503,
      'virtco.database_unavailable', 'Database unavailable'),
-    (exception.Starting, falcon.HTTP_503, 'virtco.starting', 'Starting'),
 ]
 
 FALCON_CODES = {

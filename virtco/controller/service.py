@@ -19,7 +19,6 @@ import json
 import logging
 import time
 from typing import Any
-from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 import sqlalchemy as sa
@@ -31,15 +30,15 @@ from virtco.controller import inflight
 from virtco.controller import keeper
 from virtco.controller import live
 from virtco.controller import metrics as controller_metrics
-from virtco.controller import neutral
+from virtco.controller import placements
 from virtco.controller import probes
 from virtco.controller import projects
 from virtco.controller import publisher as controller_publisher
 from virtco.controller import resolve
 from virtco.controller import settings as controller_settings
-from virtco.controller import startup
 from virtco.controller import transitions
 from virtco.controller import views
+from virtco.controller import whatif
 from virtco.db import groups as db_groups
 from virtco.db import migration
 from virtco.db import models
@@ -48,10 +47,8 @@ from virtco.db import session as db_session
 from virtco import exception
 from virtco.lifecycle import handlers
 from virtco.scheduling import progress
+from virtco.solver import planner
 from virtco.table import edge_policy
-
-if TYPE_CHECKING:
-    from virtco.controller import placements
 
 LOG = logging.getLogger(__name__)
 
@@ -60,11 +57,9 @@ FIRST_POLICY_S = 2.0
 
 class Controller:
     def __init__(self, conf: cfg.ConfigOpts,
-                 clock: Callable[[], float] = time.time,
-                 starting: startup.Startup | None = None):
+                 clock: Callable[[], float] = time.time):
         self.conf = conf
         self.clock = clock
-        self.startup = starting or startup.Startup()
         self.database = db_session.Database.from_conf(conf)
         self.metrics = controller_metrics.Metrics()
         self.settings = controller_settings.Settings(conf, self.database)
@@ -90,16 +85,19 @@ class Controller:
                                     clock)
         self.keeper = keeper.Keeper(self)
         self._auditor: auditor.Auditor | None = None
-        self._placer: placements.Placer | None = None
+        self._placer = placements.Placer(
+            conf, self.database, self.settings, self.metrics,
+            self.state.loads, self._capacities, self._remaining, clock)
         self._pool = concurrent.futures.ThreadPoolExecutor(
             conf.placement.workers, thread_name_prefix='placement')
 
     def start(self) -> None:
         """Bring up the database, the state of before and the threads.
 
-        Reports and policies are served from here on, placements when
-        :meth:`load_planner` is through.
+        The planner's kernels are compiled or loaded here, so that no launch
+        waits for it; listen only after this.
         """
+        self._warm_up()
         if self.conf.controller.db_auto_sync and self.database.is_sqlite:
             migration.upgrade(self.database)
         self.settings.load()
@@ -112,31 +110,19 @@ class Controller:
         self.state.load_hosts(hosts)
         self.publisher.load_leases(
             {host.host: host.generation_lease for host in hosts})
-        self.resolver.warm_up()
         self.resolver.run_once()
         self.resolver.start()
         self.keeper.start()
         self._auditor = auditor.start(self.conf, self.database, self._apply,
                                       self.metrics)
 
-    def load_planner(self) -> None:
-        """The last step of the start: from here on it is ready.
-
-        A planner that does not work makes placements neutral and the health
-        bad, but what runs keeps its policies.
-        """
+    def _warm_up(self) -> None:
         try:
-            from virtco.controller import placements
-            from virtco.solver import planner
             planner.warm_up()
         except Exception:
+            # Placements will be neutral, but what runs keeps its policies.
             LOG.exception('The planner does not work.')
-            self.startup.failed('the planner does not work')
-            return
-        self._placer = placements.Placer(
-            self.conf, self.database, self.settings, self.metrics,
-            self.state.loads, self._capacities, self._remaining, self.clock)
-        self.startup.ready()
+        self.resolver.warm_up()
 
     def wake_waiting(self) -> None:
         """Answer all who wait for a policy or a probe, and let none wait."""
@@ -201,9 +187,6 @@ class Controller:
         return answer
 
     def _place(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        if self._placer is None:
-            return self._no_opinion(request, 'starting',
-                                    self.startup.why() or 'no planner')
         future = self._pool.submit(self._placer.place, request)
         try:
             answer = future.result(self.conf.placement.deadline_s)
@@ -227,7 +210,7 @@ class Controller:
         self.metrics.placement_failures.labels(reason).inc()
         LOG.warning('No opinion on instance %s: %s',
                     request['instance_uuid'], why)
-        return neutral.answer(request, why)
+        return placements.neutral(request, why)
 
     def placement(self, instance_uuid: str) -> dict[str, Any]:
         with self.database.reader() as session:
@@ -248,9 +231,6 @@ class Controller:
 
     def what_if(self, request: Mapping[str, Any]) -> dict[str, Any]:
         hosts = [entry['host'] for entry in request['hosts']]
-        if self._placer is None:
-            raise exception.Starting(why=self.startup.why())
-        from virtco.controller import whatif
         known = self.resolver.capacities(self.clock())
         unknown = capacity.Capacity(self.conf.placement.default_link_bps,
                                     self.conf.placement.default_link_bps)
@@ -390,10 +370,7 @@ class Controller:
 
     def health(self) -> tuple[bool, dict[str, Any]]:
         """Whether it serves, and how its parts are."""
-        if self.startup.what is not None:
-            return False, self.startup.document()
-        parts = {'planner': self._placer is not None,
-                 'scheduler': self.resolver.is_alive(),
+        parts = {'scheduler': self.resolver.is_alive(),
                  'keeper': self.keeper.is_alive()}
         try:
             with self.database.reader() as session:

@@ -112,17 +112,14 @@ def has_changed(expected_s: float, real_s: float, threshold: float) -> bool:
 
 
 def _shrink(matrix: Matrix, by: float) -> Matrix:
-    shrunk: Matrix = np.sign(matrix) * np.maximum(np.abs(matrix) - by, 0.0)
-    return shrunk
+    return np.sign(matrix) * np.maximum(np.abs(matrix) - by, 0.0)
 
 
 def _shrink_spectrum(matrix: Matrix, by: float) -> Matrix:
     left, values, right = np.linalg.svd(matrix, full_matrices=False)
-    shrunk: Matrix = (left * np.maximum(values - by, 0.0)) @ right
-    return shrunk
+    return (left * np.maximum(values - by, 0.0)) @ right
 
 
 def _rank_one(matrix: Matrix) -> Matrix:
     left, values, right = np.linalg.svd(matrix, full_matrices=False)
-    nearest: Matrix = values[0] * np.outer(left[:, 0], right[0])
-    return nearest
+    return values[0] * np.outer(left[:, 0], right[0])

@@ -24,11 +24,13 @@ Ports are numbered egress of host m = m, ingress = M + m, rack uplink
 """
 
 import dataclasses
+import functools
 
 import numpy as np
 
 from virtco import exception
 from virtco.model import snapshot
+from virtco.solver import loads
 from virtco.solver import reduction
 from virtco.solver import validation
 from virtco import units
@@ -55,8 +57,8 @@ class Instance:
     :ivar s_per_byte: shape (P,); inf for a port of no bandwidth.
     :ivar rack_of: shape (M,), -1 for none.
     :ivar pipe: whether the pair ports exist.
-    :ivar active_bytes: shape (A, P), rows in order of rising isolated CCT.
-    :ivar active_cct_s: shape (A,), isolated.
+    :ivar running: the running coflows in order of rising isolated CCT.
+    :ivar active_cct_s: their isolated CCTs, shape (A,).
     :ivar floor_s: shape (A + 1,), the prefix CCT of the first i active
         coflows on the dropped hosts.
     """
@@ -74,9 +76,14 @@ class Instance:
     rack_of: np.ndarray
     n_racks: int
     pipe: bool
-    active_bytes: np.ndarray
+    running: loads.Loads
     active_cct_s: np.ndarray
     floor_s: np.ndarray
+
+    @functools.cached_property
+    def active_bytes(self) -> np.ndarray:
+        """Bytes per running coflow and port, shape (A, P)."""
+        return self.running.dense()
 
     @property
     def n_nodes(self) -> int:
@@ -140,18 +147,18 @@ def build(problem: snapshot.PlacementProblem, *,
     demand, free = _capacities(problem, index, node_vms, node_of_vm, fixed)
     allowed &= _fits_alone(demand, free)
     _check_hostless(problem, node_vms, allowed)
-    active = _active(problem, index)
+    running = loads.read(problem.active, index)
     hose = _hose_s_per_byte(problem)
-    order = np.argsort(_isolated_s(active, hose), kind='stable')
-    active = active[order]
+    running = running.ordered(np.argsort(running.isolated_s(hose),
+                                         kind='stable'))
     if problem.pair_rate_bps is None and reduce and problem.hosts:
         keep = reduction.needed_hosts(
-            free, hose.reshape(2, -1), active, allowed, fixed,
+            free, hose.reshape(2, -1), running.dense(), allowed, fixed,
             _rack_ids(problem))
     else:
         keep = np.arange(len(problem.hosts))
     return _assemble(problem, keep, node_vms, node_of_vm, fixed, demand,
-                     free, allowed, active, hose)
+                     free, allowed, running, hose)
 
 
 def _merge_affinity(problem: snapshot.PlacementProblem
@@ -203,6 +210,8 @@ def _allowed(problem: snapshot.PlacementProblem, index: dict[str, int],
                                     dtype=bool)
         return masks[hosts]
 
+    included = ~mask(problem.excluded_hosts)
+
     affine: dict[int, frozenset[str]] = {}
     for group in problem.server_groups:
         if (group.policy == snapshot.GroupPolicy.AFFINITY
@@ -212,7 +221,7 @@ def _allowed(problem: snapshot.PlacementProblem, index: dict[str, int],
         for vm in vms:
             if problem.vms[vm].pinned is not None:
                 continue
-            allowed[node] &= ~mask(problem.excluded_hosts)
+            allowed[node] &= included
             hosts = problem.vms[vm].allowed
             if hosts is not None:
                 allowed[node] &= mask(hosts)
@@ -234,8 +243,8 @@ def _capacities(problem: snapshot.PlacementProblem, index: dict[str, int],
               if group.policy == snapshot.GroupPolicy.ANTI_AFFINITY]
     n_own = len(problem.resources)
     free = np.zeros((len(index), n_own + len(groups)))
-    for m, candidate in enumerate(problem.hosts):
-        free[m, :n_own] = candidate.free
+    if problem.hosts:
+        free[:, :n_own] = [host.free for host in problem.hosts]
     demand = np.zeros((len(node_vms), free.shape[1]))
     taken = np.zeros_like(free)
     for i, vm in enumerate(problem.vms):
@@ -281,18 +290,6 @@ def _check_hostless(problem: snapshot.PlacementProblem,
             why='no host that it may use has room for it')
 
 
-def _active(problem: snapshot.PlacementProblem,
-            index: dict[str, int]) -> np.ndarray:
-    m = len(index)
-    loads = np.zeros((len(problem.active), 2 * m))
-    for row, active in enumerate(problem.active):
-        for offset, entries in ((0, active.out_bytes), (m, active.in_bytes)):
-            for name, size_bytes in entries:
-                if name in index:
-                    loads[row, offset + index[name]] += size_bytes
-    return loads
-
-
 def _seconds(rates_bps: list[float]) -> np.ndarray:
     rates = np.array(rates_bps, dtype=float)
     with np.errstate(divide='ignore'):
@@ -302,12 +299,6 @@ def _seconds(rates_bps: list[float]) -> np.ndarray:
 def _hose_s_per_byte(problem: snapshot.PlacementProblem) -> np.ndarray:
     return _seconds([host.egress_bps for host in problem.hosts]
                     + [host.ingress_bps for host in problem.hosts])
-
-
-def _isolated_s(loads: np.ndarray, s_per_byte: np.ndarray) -> np.ndarray:
-    if not loads.shape[1]:
-        return np.zeros(len(loads))
-    return times_s(loads, s_per_byte).max(axis=-1)
 
 
 def times_s(loads: np.ndarray, s_per_byte: np.ndarray) -> np.ndarray:
@@ -342,19 +333,20 @@ def _assemble(problem: snapshot.PlacementProblem, keep: np.ndarray,
               node_vms: tuple[tuple[int, ...], ...],
               node_of_vm: np.ndarray, fixed: np.ndarray,
               demand: np.ndarray, free: np.ndarray, allowed: np.ndarray,
-              active: np.ndarray, hose: np.ndarray) -> Instance:
-    m_all = len(problem.hosts)
+              running: loads.Loads, hose: np.ndarray) -> Instance:
+    m_all, m = len(problem.hosts), len(keep)
     position = np.full(m_all + 1, -1, dtype=np.int64)
-    position[keep] = np.arange(len(keep))
+    position[keep] = np.arange(m)
     kept_ports = np.concatenate([keep, keep + m_all])
-    dropped = np.setdiff1d(np.arange(2 * m_all), kept_ports)
-    floor_s = np.zeros(len(active) + 1)
-    if len(dropped):
-        sums = np.cumsum(active[:, dropped], axis=0)
-        floor_s[1:] = times_s(sums, hose[dropped]).max(axis=1)
+    port_position = np.full(2 * m_all, -1, dtype=np.int64)
+    port_position[kept_ports] = np.arange(2 * m)
+    floor_s = np.zeros(len(running) + 1)
+    if m < m_all:
+        dropped = np.where(port_position < 0, np.arange(2 * m_all), -1)
+        _ports_of, slowest_s = running.moved(dropped, 2 * m_all).prefix_tops(
+            hose, 1)
+        floor_s = slowest_s[:, 0]
     ports = _ports(problem, keep, hose[kept_ports])
-    loads = np.zeros((len(active), len(ports)))
-    loads[:, :len(kept_ports)] = active[:, kept_ports]
     pipe_only = problem.pair_rate_bps is not None and not problem.hose_limits
     racks = () if pipe_only else problem.racks
     return Instance(
@@ -365,7 +357,8 @@ def _assemble(problem: snapshot.PlacementProblem, keep: np.ndarray,
         rack_of=(_rack_ids(problem)[keep] if racks
                  else np.full(len(keep), -1, dtype=np.int64)),
         n_racks=len(racks), pipe=problem.pair_rate_bps is not None,
-        active_bytes=loads, active_cct_s=_isolated_s(active, hose),
+        running=running.moved(port_position, len(ports)),
+        active_cct_s=running.isolated_s(hose),
         floor_s=floor_s)
 
 

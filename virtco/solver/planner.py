@@ -97,17 +97,22 @@ def _baseline(problem: snapshot.PlacementProblem,
 
 
 def rank_hosts(problem: snapshot.PlacementProblem, plan: snapshot.Plan,
-               vm_index: int) -> tuple[snapshot.RankedHost, ...]:
+               vm_index: int, *, budget_s: float = math.inf,
+               clock: Callable[[], float] = time.monotonic
+               ) -> tuple[snapshot.RankedHost, ...]:
     """Every host of the problem for one VM, best first, infeasible last.
 
     Exact: each host's objective and t are those of the placement in which
     this VM (with its affinity group) goes there and the others stay.
 
+    :param budget_s: time to spend; hosts for which none is left come behind
+        the others with a lower bound of their objective, and say so.
     :raises virtco.exception.Invalid: for a plan of another problem.
     """
     if not 0 <= vm_index < len(problem.vms):
         raise exception.Invalid(field='vm_index', value=vm_index,
                                 limit=f'below {len(problem.vms)}')
+    deadline = clock() + budget_s
     inst = instances.build(problem, reduce=False)
     names = {host.name: i for i, host in enumerate(problem.hosts)}
     if len(plan.hosts) != len(problem.vms) or not set(plan.hosts) <= set(
@@ -116,7 +121,8 @@ def rank_hosts(problem: snapshot.PlacementProblem, plan: snapshot.Plan,
                                 limit='one known host per VM')
     assign = np.array([names[plan.hosts[vms[0]]] for vms in inst.node_vms],
                       dtype=np.int64)
-    return ranking.rank(inst, plan.objective, assign, vm_index)
+    return ranking.rank(inst, plan.objective, assign, vm_index,
+                        lambda: clock() < deadline)
 
 
 def warm_up() -> None:

@@ -10,19 +10,47 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Every candidate host of one VM, ranked, the others staying as planned."""
+"""Every candidate host of one VM, ranked, the others staying as planned.
 
+Exact, at the price of what changes: see :mod:`virtco.solver.rank_kernel`.
+"""
+
+from collections.abc import Callable
+import dataclasses
 import math
 
 import numpy as np
 
+from virtco.model import cluster
 from virtco.model import snapshot
 from virtco.solver import instance as instances
+from virtco.solver import loads
 from virtco.solver import objectives
+from virtco.solver import rank_kernel
+
+#: Hosts between two looks at the clock.
+CHUNK_HOSTS = 256
+
+
+@dataclasses.dataclass(frozen=True)
+class Values:
+    """What T hosts cost; arrays of shape (T,).
+
+    :ivar objective_s: exact, or a lower bound.
+    :ivar cct_s: own coflows together.
+    :ivar port: the one that decides it, -1 for none.
+    :ivar is_exact: whether there was time to look closely.
+    """
+
+    objective_s: np.ndarray
+    cct_s: np.ndarray
+    port: np.ndarray
+    is_exact: np.ndarray
 
 
 def rank(inst: instances.Instance, objective: snapshot.Objective,
-         assign: np.ndarray, vm_index: int
+         assign: np.ndarray, vm_index: int,
+         in_time: Callable[[], bool] = lambda: True
          ) -> tuple[snapshot.RankedHost, ...]:
     """Best first, infeasible last; ties keep the planned host in front.
 
@@ -30,83 +58,285 @@ def rank(inst: instances.Instance, objective: snapshot.Objective,
 
     :param inst: built with ``reduce=False``.
     :param assign: planned host per node.
+    :param in_time: asked now and then; once it says no, the hosts not looked
+        at yet are ranked by a lower bound, behind the others.
     """
     node = int(inst.node_of_vm[vm_index])
     planned = int(assign[node])
+    why_not = _why_not(inst, assign, node)
+    feasible = np.array([not text for text in why_not], dtype=bool)
+    hosts = np.flatnonzero(feasible)
+    hosts = np.concatenate([hosts[hosts == planned], hosts[hosts != planned]])
+    values = evaluate(inst, objective, assign, node, hosts, in_time)
+    order = np.lexsort((hosts, hosts != planned, values.cct_s,
+                        values.objective_s, ~values.is_exact))
+    texts = _whys(inst, values, assign, node, hosts)
+    names = [host.name for host in inst.problem.hosts]
+    ranked = [snapshot.RankedHost(names[host], True, objective_s, cct_s, why)
+              for host, objective_s, cct_s, why in zip(
+                  hosts[order].tolist(), values.objective_s[order].tolist(),
+                  values.cct_s[order].tolist(),
+                  [texts[i] for i in order.tolist()])]
+    ranked += [snapshot.RankedHost(names[host], False, math.inf, math.inf,
+                                   why_not[host])
+               for host in sorted(np.flatnonzero(~feasible).tolist(),
+                                  key=lambda host: host != planned)]
+    return tuple(ranked)
+
+
+def evaluate(inst: instances.Instance, objective: snapshot.Objective,
+             assign: np.ndarray, node: int, hosts: np.ndarray,
+             in_time: Callable[[], bool]) -> Values:
+    """The node on each of the hosts, as :func:`objectives.evaluate` has it.
+
+    :param hosts: those looked at first come first.
+    """
+    n_hosts, n_own = len(hosts), len(inst.arcs)
+    n_base = 4 if inst.n_racks else 2
+    peers = _Peers.of(inst, assign, node)
+    n_slots = n_base + (2 * len(peers.host) if inst.pipe else 0)
+    slot_port = np.full((n_hosts, n_slots), -1, dtype=np.int64)
+    slot_bytes = np.zeros((n_hosts, n_own, n_slots))
+    own_s = np.zeros((n_hosts, n_own + 1))
+    port = np.full(n_hosts, -1, dtype=np.int64)
+    together = np.vstack([peers.elsewhere, peers.elsewhere.sum(axis=0)])
+    tops = _tops(together, inst.s_per_byte, n_base + 1)
+    seen = 0
+    while seen < n_hosts and (not seen or in_time()):
+        last = min(n_hosts, seen + CHUNK_HOSTS)
+        rank_kernel.fill_slots(
+            seen, last, hosts, inst.rack_of, inst.n_racks, inst.pipe,
+            peers.host, peers.out, peers.into, peers.absent, slot_port,
+            slot_bytes)
+        rank_kernel.own_times(
+            seen, last, n_base, inst.s_per_byte, slot_port, slot_bytes,
+            *tops, own_s, port)
+        seen = last
+    cct_s = own_s[:, n_own]
+    is_exact = np.arange(n_hosts) < seen
+    if objective == snapshot.Objective.ISOLATED:
+        return Values(cct_s.copy(), cct_s, port, is_exact)
+    ahead_s = _ahead_s(inst, objective, together[-1], slot_port, slot_bytes)
+    ahead_s[seen:] = 0.0
+    prefixes = _Prefixes(inst, peers.elsewhere, n_base, slot_port,
+                         slot_bytes, own_s[:, :n_own])
+    prefix_s, looked = prefixes.sums_s(is_exact, in_time)
+    return Values(prefix_s + ahead_s, cct_s, port, looked)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Peers:
+    """What a node exchanges with the others where these are.
+
+    :ivar host: hosts of its peers, shape (S,).
+    :ivar out: bytes to each per own coflow, shape (C, S).
+    :ivar into: bytes from each.
+    :ivar absent: bytes per own coflow and port without the node's; (C, P).
+    :ivar elsewhere: the same with the peers' ends of the node's.
+    """
+
+    host: np.ndarray
+    out: np.ndarray
+    into: np.ndarray
+    absent: np.ndarray
+    elsewhere: np.ndarray
+
+    @classmethod
+    def of(cls, inst: instances.Instance, assign: np.ndarray, node: int
+           ) -> '_Peers':
+        m, q = inst.n_hosts, inst.n_racks
+        out, into = np.zeros((2, len(inst.arcs), m))
+        others = []
+        for c, (src, dst, size_bytes) in enumerate(inst.arcs):
+            sends, receives = src == node, dst == node
+            np.add.at(out[c], assign[dst[sends]], size_bytes[sends])
+            np.add.at(into[c], assign[src[receives]], size_bytes[receives])
+            rest = ~(sends | receives)
+            others.append((src[rest], dst[rest], size_bytes[rest]))
+        absent = objectives.own_loads(
+            dataclasses.replace(inst, arcs=tuple(others)), assign)
+        host = np.flatnonzero((out + into).sum(axis=0))
+        elsewhere = absent.copy()
+        elsewhere[:, host] += into[:, host]
+        elsewhere[:, m + host] += out[:, host]
+        if q:
+            rack = inst.rack_of[host]
+            racked = host[rack >= 0]
+            rows = np.arange(len(inst.arcs))[:, None]
+            up = 2 * m + rack[rack >= 0]
+            np.add.at(elsewhere, (rows, up[None]), into[:, racked])
+            np.add.at(elsewhere, (rows, q + up[None]), out[:, racked])
+        return cls(host, np.ascontiguousarray(out[:, host]),
+                   np.ascontiguousarray(into[:, host]), absent, elsewhere)
+
+
+def _tops(rows: np.ndarray, s_per_byte: np.ndarray, width: int
+          ) -> tuple[np.ndarray, np.ndarray]:
+    """Slowest ports of each row of loads, and their times.
+
+    :returns: two arrays of shape (1, n, width); port -1 for none.
+    """
+    nobody = loads.of_dense(np.zeros((0, len(s_per_byte))))
+    found = [nobody.prefix_tops(s_per_byte, width, before=row)
+             for row in rows]
+    ports, times = (np.concatenate(part)[None] for part in zip(*found))
+    return ports, times
+
+
+def _ahead_s(inst: instances.Instance, objective: snapshot.Objective,
+             elsewhere: np.ndarray, slot_port: np.ndarray,
+             slot_bytes: np.ndarray) -> np.ndarray:
+    """What coflows to come will wait, per trial; shape (T,)."""
+    wait = objectives.wait_ahead(inst, objective)
+    if not wait:
+        return np.zeros(len(slot_port))
+    hose = slice(2 * inst.n_hosts)
+    times = instances.times_s(elsewhere[hose], inst.s_per_byte[hose])
+    own = slot_port[:, :2]
+    changed = instances.times_s(slot_bytes[:, :, :2].sum(axis=1),
+                                inst.s_per_byte[own])
+    infinite = np.isinf(times)
+    finite = np.where(infinite, 0.0, times)
+    total = finite.sum() - finite[own].sum(axis=1)
+    left = infinite.sum() - infinite[own].sum(axis=1)
+    others = np.where(left > 0, math.inf, np.maximum(total, 0.0))
+    return wait * (others + changed.sum(axis=1))
+
+
+class _Prefixes:
+    """Sums of prefix CCTs of many trials."""
+
+    def __init__(self, inst: instances.Instance, elsewhere: np.ndarray,
+                 n_base: int, slot_port: np.ndarray, slot_bytes: np.ndarray,
+                 own_s: np.ndarray):
+        self.inst, self.elsewhere = inst, elsewhere
+        self.n_base = n_base
+        self.slots = slot_port, slot_bytes
+        self.order = np.argsort(own_s, axis=1, kind='stable')
+        self.own_s = np.take_along_axis(own_s, self.order, axis=1)
+        #: Running coflows go first on a tie.
+        self.before = np.searchsorted(inst.active_cct_s, self.own_s, 'right')
+        self.tops: dict[frozenset[int], tuple[np.ndarray, np.ndarray]] = {}
+        self.stages: dict[tuple[int, ...], list[np.ndarray]] = {}
+        _ports, alone_s = self._tops(frozenset())
+        self.alone_s = np.maximum(alone_s[:, 0], inst.floor_s)
+        self.running_s = np.concatenate([[0.0], np.cumsum(self.alone_s[1:])])
+
+    def _tops(self, own: frozenset[int]) -> tuple[np.ndarray, np.ndarray]:
+        """The slowest ports with these own coflows ahead of all running."""
+        if own not in self.tops:
+            self.tops[own] = self.inst.running.prefix_tops(
+                self.inst.s_per_byte, self.n_base + 1,
+                before=self.elsewhere[sorted(own)].sum(axis=0))
+        return self.tops[own]
+
+    def _stages(self, order: tuple[int, ...]) -> list[np.ndarray]:
+        """Tops with the first 0 ... C own coflows of an order."""
+        if order not in self.stages:
+            self.stages[order] = [np.stack(part) for part in zip(*(
+                self._tops(frozenset(order[:i]))
+                for i in range(len(order) + 1)))]
+        return self.stages[order]
+
+    def sums_s(self, known: np.ndarray, in_time: Callable[[], bool]
+               ) -> tuple[np.ndarray, np.ndarray]:
+        """Sums, and which are exact and not a lower bound only.
+
+        The most promising are looked at first.
+
+        :param known: trials whose slots are filled.
+        """
+        sums_s = self.running_s[-1] + np.maximum(
+            self.own_s, self.alone_s[self.before]).sum(axis=1)
+        is_exact = np.zeros(len(sums_s), dtype=bool)
+        trials = np.flatnonzero(known)
+        # The first one is where the others are compared with.
+        trials = trials[np.lexsort((sums_s[trials], trials > 0))]
+        entries = self.inst.running.by_port()
+        scratch = (np.zeros(len(self.inst.running)),
+                   np.zeros(self.order.shape[1]))
+        for first in range(0, len(trials), CHUNK_HOSTS):
+            if first and not in_time():
+                break
+            chunk = trials[first:first + CHUNK_HOSTS]
+            for order, members in self._by_order(chunk):
+                ports, times = self._stages(order)
+                rank_kernel.prefix_sums(
+                    members, self.n_base, self.inst.s_per_byte, *self.slots,
+                    np.array(order, dtype=np.int64), self.before, *entries,
+                    ports, times, self.inst.floor_s, self.running_s,
+                    *scratch, sums_s)
+            is_exact[chunk] = True
+        return sums_s, is_exact
+
+    def _by_order(self, trials: np.ndarray
+                  ) -> list[tuple[tuple[int, ...], np.ndarray]]:
+        if self.order.shape[1] < 2:
+            return [(tuple(self.order[0].tolist()), trials)]
+        orders, which = np.unique(self.order[trials], axis=0,
+                                  return_inverse=True)
+        return [(tuple(order), trials[which.reshape(-1) == i])
+                for i, order in enumerate(orders.tolist())]
+
+
+def _why_not(inst: instances.Instance, assign: np.ndarray, node: int
+             ) -> list[str]:
+    """Per host what forbids it, empty where nothing does."""
+    problem = inst.problem
     free = np.maximum(inst.free, 0.0)
     free += instances.CAPACITY_EPS * np.maximum(1.0, free)
     np.subtract.at(free, assign, inst.demand)
-    free[planned] += inst.demand[node]
-    siblings = np.zeros(inst.n_hosts, dtype=bool)
-    siblings[np.delete(assign, node)] = True
-    siblings[planned] = True
-    cache: dict[tuple[float, ...], objectives.Evaluation] = {}
-    ranked = []
-    for host in range(inst.n_hosts):
-        why_not = _why_not(inst, free, node, host)
-        if why_not:
-            ranked.append((1, math.inf, math.inf, host != planned, host,
-                           why_not))
-            continue
-        key = ((float(host),) if siblings[host] or inst.pipe
-               else _kind(inst, host))
-        if key not in cache:
-            trial = assign.copy()
-            trial[node] = host
-            cache[key] = objectives.evaluate(inst, trial, objective)
-        value = cache[key]
-        why = _why(inst, value, assign, planned, host)
-        ranked.append((0, value.objective_s, value.cct_s, host != planned,
-                       host, why))
-    ranked.sort(key=lambda row: row[:5])
-    return tuple(
-        snapshot.RankedHost(inst.host_name(host), not bad, objective_s,
-                            cct_s, why)
-        for bad, objective_s, cct_s, _other, host, why in ranked)
+    free[assign[node]] += inst.demand[node]
+    need = inst.demand[node]
+    lacks = (need > 0) & (need > free)
+    pin = int(inst.fixed[node])
+    if pin >= 0:
+        text = f'it is pinned to {inst.host_name(pin)}'
+        return ['' if host == pin else text for host in range(inst.n_hosts)]
+    texts = [''] * inst.n_hosts
+    suspects = np.flatnonzero(lacks.any(axis=1) | ~inst.allowed[node])
+    for host in suspects.tolist():
+        name = inst.host_name(host)
+        strangers = [problem.vms[vm].name for vm in inst.node_vms[node]
+                     if not _may_use(problem.vms[vm], name)]
+        if name in problem.excluded_hosts:
+            texts[host] = 'the host is excluded'
+        elif strangers:
+            texts[host] = f'not a candidate host of {strangers[0]}'
+        elif lacks[host].any():
+            texts[host] = _lack(inst, need, free[host],
+                                int(lacks[host].argmax()))
+        else:
+            texts[host] = 'its affinity group is elsewhere'
+    return texts
 
 
-def _kind(inst: instances.Instance, host: int) -> tuple[float, ...]:
-    """Hosts of the same kind without siblings cost the same."""
-    m = inst.n_hosts
-    return (-1.0, float(inst.s_per_byte[host]),
-            float(inst.s_per_byte[m + host]), float(inst.rack_of[host]),
-            *inst.active_bytes[:, host].tolist(),
-            *inst.active_bytes[:, m + host].tolist())
+def _may_use(vm: cluster.Vm, host: str) -> bool:
+    return vm.allowed is None or host in vm.allowed
 
 
-def _why_not(inst: instances.Instance, free: np.ndarray, node: int,
-             host: int) -> str:
-    problem = inst.problem
-    name = inst.host_name(host)
-    if inst.fixed[node] >= 0:
-        pin = inst.host_name(int(inst.fixed[node]))
-        return '' if host == inst.fixed[node] else f'it is pinned to {pin}'
-    if name in problem.excluded_hosts:
-        return 'the host is excluded'
-    for vm in inst.node_vms[node]:
-        hosts = problem.vms[vm].allowed
-        if hosts is not None and name not in hosts:
-            return f'not a candidate host of {problem.vms[vm].name}'
-    n_own = len(problem.resources)
-    for r, need in enumerate(inst.demand[node]):
-        if need > 0 and need > free[host, r]:
-            if r >= n_own:
-                return 'its anti-affinity group already has VMs there'
-            left = max(0.0, float(free[host, r]))
-            return (f'needs {need:g} {problem.resources[r]}, {left:g} left '
-                    f'beside the planned VMs')
-    if not inst.allowed[node, host]:
-        return 'its affinity group is elsewhere'
-    return ''
+def _lack(inst: instances.Instance, need: np.ndarray, free: np.ndarray,
+          r: int) -> str:
+    if r >= len(inst.problem.resources):
+        return 'its anti-affinity group already has VMs there'
+    return (f'needs {need[r]:g} {inst.problem.resources[r]}, '
+            f'{max(0.0, float(free[r])):g} left beside the planned VMs')
 
 
-def _why(inst: instances.Instance, value: objectives.Evaluation,
-         assign: np.ndarray, planned: int, host: int) -> str:
-    port = inst.port_name(value.port) if value.port >= 0 else 'no port'
-    beside = sum(len(inst.node_vms[j])
-                 for j in np.flatnonzero(assign == host))
-    if host == planned:
-        return f'planned; {port} decides with {value.cct_s:.4g} s'
-    company = f'beside {beside} VMs of its group' if beside else (
-        'alone there')
-    return f'{company}; {port} decides with {value.cct_s:.4g} s'
+def _whys(inst: instances.Instance, values: Values, assign: np.ndarray,
+          node: int, hosts: np.ndarray) -> list[str]:
+    planned = int(assign[node])
+    n_vms = np.array([len(vms) for vms in inst.node_vms])
+    beside = np.bincount(assign, n_vms, inst.n_hosts).astype(int)
+    texts = []
+    for host, company, port, cct_s, is_exact in zip(
+            hosts.tolist(), beside[hosts].tolist(), values.port.tolist(),
+            values.cct_s.tolist(), values.is_exact.tolist()):
+        where = ('planned' if host == planned else
+                 f'beside {company} VMs of its group' if company else
+                 'alone there')
+        decides = inst.port_name(port) if port >= 0 else 'no port'
+        texts.append(f'{where}; {decides} decides with {cct_s:.4g} s'
+                     if is_exact else
+                     f'{where}; no time to look closely: a lower bound')
+    return texts

@@ -24,6 +24,7 @@ import numpy as np
 
 from virtco.solver import bounds
 from virtco.solver import instance as instances
+from virtco.solver import loads as running_loads
 from virtco.solver import objectives
 
 #: Places the movable nodes of one group.
@@ -97,5 +98,6 @@ def restrict(inst: instances.Instance, part: Group, free: np.ndarray,
         inst, node_vms=tuple(inst.node_vms[j] for j in part.nodes),
         fixed=inst.fixed[part.nodes], demand=inst.demand[part.nodes],
         free=free, allowed=inst.allowed[part.nodes], arcs=arcs,
-        active_bytes=loads[order], active_cct_s=own_s[order],
+        running=running_loads.of_dense(loads[order]),
+        active_cct_s=own_s[order],
         floor_s=inst.floor_s[running])

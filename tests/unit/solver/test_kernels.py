@@ -34,6 +34,7 @@ from virtco.solver import candidates
 from virtco.solver import compiled
 from virtco.solver import instance as instances
 from virtco.solver import kernel
+from virtco.solver import loads
 from virtco.solver import localsearch
 from virtco.solver import smallgroup
 from virtco.solver import subsets
@@ -169,7 +170,8 @@ def test_kernel_prices_what_the_objective_prices():
     """With the order held, the kernel's own cost is the objective's."""
     inst = draw_instance('pager-1m', 3)
     inst = dataclasses.replace(
-        inst, active_bytes=np.full((3, len(inst.s_per_byte)), 1.0),
+        inst, running=loads.of_dense(
+            np.full((3, len(inst.s_per_byte)), 1.0)),
         active_cct_s=np.full(3, 1e-8), floor_s=np.zeros(4))
     search = localsearch.Searcher(inst, snapshot.Objective.ONLINE, 0)
     start = candidates.spread(inst, random.Random(0))
