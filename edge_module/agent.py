@@ -33,6 +33,7 @@ from edge_module.probe import service as probe_service
 from edge_module import state
 from edge_module import watch
 from virtco import exception
+from virtco import systemd
 from virtco.table import edge_policy
 
 LOG = logging.getLogger(__name__)
@@ -64,6 +65,7 @@ class Agent:
         self.epoch: str = saved.get('epoch') or uuid.uuid4().hex
         self.counters = counters.Counters(saved.get('rows', ()))
         self.error: str | None = None
+        self._told: str | None = None
         self.applied_generation = 0
         self.last_report: dict[str, Any] = {}
         self.controller_up: bool | None = None
@@ -107,6 +109,7 @@ class Agent:
                  self.conf.edge.controller_url)
         kernel = self.enforcer.uplink.kernel
         while kernel.alive() and not self._stop.is_set():
+            self._tell_systemd()
             # What was lost is put right at once; what goes on being lost,
             # such as port after port by Open vSwitch's restart, in turns.
             if not self._tick(time.monotonic()):
@@ -114,6 +117,7 @@ class Agent:
                                   or self._retry else _IDLE_S)
             else:
                 self._stop.wait(_TICK_S)
+        systemd.notify(STOPPING=1)
         self.stop()
         self._qdiscs.close()
         self._watcher.stop()
@@ -122,6 +126,14 @@ class Agent:
         self._save_counters()
         LOG.info('Stopped; the kernel goes on with what it has')
         return kernel.alive()
+
+    def _tell_systemd(self) -> None:
+        """Say how it is; it is ready as soon as it enforces."""
+        status = self.error or f'Enforcing on {self.enforcer.uplink.dev}'
+        if status != self._told:
+            self._told = status
+            ready = {'READY': 1} if self.error is None else {}
+            systemd.notify(STATUS=status, **ready)
 
     def _start_probe(self) -> None:
         if not self.conf.probe.enabled:

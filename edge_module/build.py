@@ -130,7 +130,7 @@ class Parts:
 def link_bps(conf: cfg.ConfigOpts) -> float:
     """Rate of the uplink, configured or as the device reports it."""
     if conf.edge.link_egress_bps:
-        return conf.edge.link_egress_bps
+        return float(conf.edge.link_egress_bps)
     from edge_module import link  # costs a third of a second to import
     try:
         return link.speed_bps(conf.edge.uplink_dev)

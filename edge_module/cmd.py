@@ -27,6 +27,7 @@ from edge_module.privileged import choice
 from edge_module import show
 from edge_module import state
 from virtco import exception
+from virtco import systemd
 from virtco.table import edge_policy
 
 _SHOW_S = 1.0
@@ -76,6 +77,7 @@ def main(argv: list[str] | None = None) -> int:
 def _run(conf: cfg.ConfigOpts) -> int:
     parts = build.Parts(conf, choice.open_kernel(
         conf.edge.user, with_bpf=conf.edge.classifier == 'bpf'))
+    systemd.notify(STATUS='Waiting for the virtual switch')
     parts.wait_ready()
     agent = edge_agent.Agent(conf, parts.enforcer(), parts.ports())
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -33,4 +33,4 @@ def speed_bps(dev: str) -> float:
         ethtool.close()
     if mbps is None or mbps in _UNKNOWN:
         raise exception.NotFound(what='link speed of', id=dev)
-    return mbps * 1e6
+    return float(mbps) * 1e6

@@ -143,7 +143,8 @@ def leaf_limit_bytes(ceil_bps: float, settings: TreeSettings) -> int:
     wanted = units.bps_to_bytes_per_s(ceil_bps) * settings.leaf_s
     if wanted <= settings.min_leaf_bytes:
         return settings.min_leaf_bytes
-    return min(settings.max_leaf_bytes, 2 ** math.ceil(math.log2(wanted)))
+    return min(settings.max_leaf_bytes,
+               int(2 ** math.ceil(math.log2(wanted))))
 
 
 def leaf_packet_bytes(rate_bps: float, ceil_bps: float,

@@ -42,7 +42,7 @@ class CoflowWeigher(weights.BaseHostWeigher):
         self._told = recent.Recent()
 
     def weight_multiplier(self, host_state: Any) -> float:
-        return CONF.virtco.weight_multiplier
+        return float(CONF.virtco.weight_multiplier)
 
     def _weigh_object(self, obj: Any, weight_properties: Any) -> float:
         """Neutral: one host alone says nothing."""

@@ -54,12 +54,13 @@ def _instance_mentions(context: Any, instance_uuid: str) -> bool:
     if mapping.cell_mapping is None:
         return False
     with nova_context.target_cell(context, mapping.cell_mapping) as cell:
-        return _metadata_mentions(cell, instance_uuid)
+        return bool(_metadata_mentions(cell, instance_uuid))
 
 
 @main_db.pick_context_manager_reader
 def _metadata_mentions(context: Any, instance_uuid: str) -> bool:
     model = main_models.InstanceMetadata
-    return context.session.query(model.id).filter(
+    found = context.session.query(model.id).filter(
         model.instance_uuid == instance_uuid, model.deleted == 0,
-        model.key.like(f'{hints.PREFIX}%')).first() is not None
+        model.key.like(f'{hints.PREFIX}%')).first()
+    return found is not None

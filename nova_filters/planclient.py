@@ -293,7 +293,7 @@ class PlanClient:
     def _checked(self, content: bytes) -> dict[str, Any]:
         """The answer, if it has the shape that the weigher relies on."""
         try:
-            answer = json.loads(content)
+            answer: dict[str, Any] = json.loads(content)
             hosts = answer['hosts']
             ok = (answer['status'] in ('planned', 'neutral', 'ignored')
                   and isinstance(answer.get('why', ''), str)

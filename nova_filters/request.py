@@ -37,7 +37,9 @@ _without_metadata = recent.Recent()
 def request_id(spec: Any) -> str:
     """Of the API request, which all passes for its servers share."""
     context = spec._context
-    return getattr(context, 'request_id', None) or spec.instance_uuid
+    found: str = (getattr(context, 'request_id', None)
+                  or spec.instance_uuid)
+    return found
 
 
 def ask(spec: Any, host_states: list[Any], conf: cfg.ConfigOpts

@@ -57,6 +57,10 @@ class DatabaseUnavailable(VirtcoException):
     msg_fmt = 'The database did not answer: %(why)s.'
 
 
+class Starting(VirtcoException):
+    msg_fmt = 'There is no plan yet: %(why)s.'
+
+
 class Forbidden(VirtcoException):
     msg_fmt = 'This is not allowed: %(what)s.'
 

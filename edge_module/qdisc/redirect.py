@@ -102,7 +102,7 @@ def dump_redirects(ifindex: int) -> wire.Message:
 
 def is_redirect(body: bytes) -> bool:
     """Whether a filter is the one of :func:`redirect_all`."""
-    return wire.TCMSG.unpack_from(body)[4] >> 16 == _REDIRECT_PREF
+    return bool(wire.TCMSG.unpack_from(body)[4] >> 16 == _REDIRECT_PREF)
 
 
 def delete_redirect(ifindex: int) -> wire.Message:

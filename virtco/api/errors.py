@@ -36,6 +36,7 @@ KINDS: list[tuple[type[exception.VirtcoException], str, str, str]] = [
      'Not allowed'),
     (exception.DatabaseUnavailable, falcon.HTTP_503,
      'virtco.database_unavailable', 'Database unavailable'),
+    (exception.Starting, falcon.HTTP_503, 'virtco.starting', 'Starting'),
 ]
 
 FALCON_CODES = {

@@ -40,6 +40,7 @@ _RAISED: dict[str, type[exception.VirtcoException]] = {
     'virtco.conflict': exception.Conflict,
     'virtco.forbidden': exception.Forbidden,
     'virtco.database_unavailable': exception.DatabaseUnavailable,
+    'virtco.starting': exception.Starting,
 }
 
 

@@ -10,25 +10,32 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""``virtco-controller``: the REST API and the scheduler loop."""
+"""``virtco-controller``: the REST API and the scheduler loop.
+
+The port opens first; what answers behind it is imported by another thread.
+"""
 
 import gc
 import logging
 import signal
 import sys
+import threading
 from typing import Any
+from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 from oslo_log import log
 from oslo_policy import opts as policy_opts
 import waitress
 
-from virtco.api import deploy
+from virtco.api import front
 from virtco.conf import opts
-from virtco.controller import service
+from virtco.controller import startup
 from virtco import exception
-from virtco.lifecycle import listener
 from virtco import version
+
+if TYPE_CHECKING:
+    from virtco.controller import service
 
 LOG = logging.getLogger(__name__)
 
@@ -38,7 +45,7 @@ LOOPBACK = ('127.0.0.1', '::1', 'localhost')
 # oslo.db logs every failed statement with its stack, on top of the line that
 # this project logs about it.
 QUIET = ['oslo_db.sqlalchemy.exc_filters=CRITICAL',
-         'alembic.runtime.migration=WARNING']
+         'alembic.runtime=WARNING']
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
@@ -64,26 +71,83 @@ def main(argv: list[str] | None = None) -> int:
     if conf.api.auth_strategy == 'noauth' and conf.api.host not in LOOPBACK:
         LOG.warning('No authentication on %s: whoever reaches it is an '
                     'operator.', conf.api.host)
+    loader = Loader(conf)
     try:
-        controller = service.Controller(conf)
-        controller.start()
-        bus = listener.start(conf, controller)
-        server = _server(conf, controller)
-    except (exception.VirtcoException, OSError, ValueError) as error:
+        server = _server(conf, loader.front)
+    except (OSError, ValueError) as error:
         LOG.error('The controller cannot start: %s', error)
         return 1
-    spare_libraries()
-    _stop_on_signal(controller)
     LOG.info('Listening on %s, port %s.', conf.api.host,
              server.effective_port)
     try:
+        _stop_on_signal(loader)
+        loader.start()
         server.run()
+    except SystemExit:
+        pass  # the signal came before the server ran
     finally:
         server.close()
-        if bus is not None:
-            bus.stop()
-        controller.stop()
-    return 0
+        loader.stop()
+    return loader.exit_code
+
+
+class Loader:
+    """Brings up everything behind the port, on a thread of its own."""
+
+    def __init__(self, conf: cfg.ConfigOpts):
+        self._conf = conf
+        self._startup = startup.Startup()
+        self.front = front.Front(self._startup)
+        self.exit_code = 0
+        self._controller: 'service.Controller | None' = None
+        self._bus: Any | None = None
+        self._thread = threading.Thread(target=self._run, name='loader',
+                                        daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _run(self) -> None:
+        """Load; a failure ends the process with one line in the log."""
+        try:
+            self._load()
+            spare_libraries()
+            return
+        except (exception.VirtcoException, OSError, ValueError,
+                cfg.Error) as error:
+            LOG.error('The controller cannot start: %s', error)
+        except Exception:
+            LOG.exception('The controller cannot start.')
+        self.exit_code = 1
+        main_thread = threading.main_thread().ident
+        assert main_thread is not None
+        signal.pthread_kill(main_thread, signal.SIGTERM)
+
+    def _load(self) -> None:
+        with self._startup.step('loading the API'):
+            from virtco.api import deploy
+            from virtco.controller import service
+            from virtco.lifecycle import listener
+        with self._startup.step('reading the database'):
+            controller = service.Controller(self._conf,
+                                            starting=self._startup)
+            controller.start()
+            self._controller = controller
+        self.front.hand_over(deploy.application(self._conf, controller))
+        with self._startup.step('loading the planner'):
+            self._bus = listener.start(self._conf, controller)
+            controller.load_planner()
+
+    def wake_waiting(self) -> None:
+        if self._controller is not None:
+            self._controller.wake_waiting()
+
+    def stop(self) -> None:
+        self._startup.stopping()
+        if self._bus is not None:
+            self._bus.stop()
+        if self._controller is not None:
+            self._controller.stop()
 
 
 def spare_libraries() -> None:
@@ -94,9 +158,9 @@ def spare_libraries() -> None:
     gc.freeze()
 
 
-def _server(conf: cfg.ConfigOpts, controller: service.Controller) -> Any:
+def _server(conf: cfg.ConfigOpts, application: front.Front) -> Any:
     return waitress.create_server(
-        deploy.application(conf, controller), host=conf.api.host,
+        application, host=conf.api.host,
         port=conf.api.port, threads=conf.api.threads,
         max_request_body_size=conf.api.max_body_bytes,
         connection_limit=conf.api.threads * 4, ident='virtco',
@@ -104,12 +168,12 @@ def _server(conf: cfg.ConfigOpts, controller: service.Controller) -> Any:
         channel_request_lookahead=1, asyncore_use_poll=True)
 
 
-def _stop_on_signal(controller: service.Controller) -> None:
+def _stop_on_signal(loader: Loader) -> None:
     """SIGTERM and SIGINT end waitress's loop, which runs in this thread."""
     def stop(_number: int, _frame: Any) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
-        controller.wake_waiting()
+        loader.wake_waiting()
         raise SystemExit(0)
 
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -30,6 +30,7 @@ from virtco.controller import capacity
 from virtco.controller import codec
 from virtco.controller import membership
 from virtco.controller import metrics as controller_metrics
+from virtco.controller import neutral
 from virtco.controller import problem as problem_builder
 from virtco.controller import settings as controller_settings
 from virtco.db import groups as db_groups
@@ -98,7 +99,7 @@ class Placer:
             hint = hints.parse(request['hints'], request['metadata'],
                                self._seats.limits)
             if hint is None:
-                return neutral(request, 'no hint')
+                return neutral.answer(request, 'no hint')
             with self._database.reader() as session:
                 stored = self._stored(session, request, fingerprint)
                 if stored is not None:
@@ -130,7 +131,7 @@ class Placer:
         else:
             solution = self._solve(question, view, mode)
         if solution is None:
-            return neutral(request, 'no valid placement: ' + '; '.join(
+            return neutral.answer(request, 'no valid placement: ' + '; '.join(
                 detail for _kind, detail in view.notes))
         problem, rows, plan = solution
         position = rows.index(view.member.row_index)
@@ -227,7 +228,7 @@ class Placer:
 
     def _ignored(self, request: Mapping[str, Any], fingerprint: str,
                  error: exception.HintInvalid) -> dict[str, Any]:
-        answer = neutral(request, str(error), status='ignored')
+        answer = neutral.answer(request, str(error), status='ignored')
         with self._database.writer() as session:
             stored = self._stored(session, request, fingerprint)
             if stored is not None:
@@ -269,18 +270,6 @@ def _fits(question: problem_builder.Question, host: str | None) -> bool:
                   if row.index == question.row)
     return host is not None and host in question.free and (
         problem_builder.fits(demand, question.free[host]))
-
-
-def neutral(request: Mapping[str, Any], why: str,
-            status: str = 'neutral') -> dict[str, Any]:
-    """An answer without an opinion: Nova's own order stands."""
-    return {'instance_uuid': request['instance_uuid'], 'status': status,
-            'host': None, 'why': why, 'group': None,
-            'hosts': [{'host': entry['host'], 'rank': i, 'feasible': True,
-                       'cct_s': None, 'objective_s': None, 'why': why}
-                      for i, entry in enumerate(request['hosts'])],
-            'cct_s': None, 'lower_bound_s': None, 'gap': None,
-            'method': None}
 
 
 def _answer(request: Mapping[str, Any], view: membership.View,

@@ -19,6 +19,7 @@ import json
 import logging
 import time
 from typing import Any
+from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 import sqlalchemy as sa
@@ -30,15 +31,15 @@ from virtco.controller import inflight
 from virtco.controller import keeper
 from virtco.controller import live
 from virtco.controller import metrics as controller_metrics
-from virtco.controller import placements
+from virtco.controller import neutral
 from virtco.controller import probes
 from virtco.controller import projects
 from virtco.controller import publisher as controller_publisher
 from virtco.controller import resolve
 from virtco.controller import settings as controller_settings
+from virtco.controller import startup
 from virtco.controller import transitions
 from virtco.controller import views
-from virtco.controller import whatif
 from virtco.db import groups as db_groups
 from virtco.db import migration
 from virtco.db import models
@@ -47,8 +48,10 @@ from virtco.db import session as db_session
 from virtco import exception
 from virtco.lifecycle import handlers
 from virtco.scheduling import progress
-from virtco.solver import planner
 from virtco.table import edge_policy
+
+if TYPE_CHECKING:
+    from virtco.controller import placements
 
 LOG = logging.getLogger(__name__)
 
@@ -57,9 +60,11 @@ FIRST_POLICY_S = 2.0
 
 class Controller:
     def __init__(self, conf: cfg.ConfigOpts,
-                 clock: Callable[[], float] = time.time):
+                 clock: Callable[[], float] = time.time,
+                 starting: startup.Startup | None = None):
         self.conf = conf
         self.clock = clock
+        self.startup = starting or startup.Startup()
         self.database = db_session.Database.from_conf(conf)
         self.metrics = controller_metrics.Metrics()
         self.settings = controller_settings.Settings(conf, self.database)
@@ -85,19 +90,16 @@ class Controller:
                                     clock)
         self.keeper = keeper.Keeper(self)
         self._auditor: auditor.Auditor | None = None
-        self._placer = placements.Placer(
-            conf, self.database, self.settings, self.metrics,
-            self.state.loads, self._capacities, self._remaining, clock)
+        self._placer: placements.Placer | None = None
         self._pool = concurrent.futures.ThreadPoolExecutor(
             conf.placement.workers, thread_name_prefix='placement')
 
     def start(self) -> None:
         """Bring up the database, the state of before and the threads.
 
-        The planner's kernels are compiled or loaded here, so that no launch
-        waits for it; listen only after this.
+        Reports and policies are served from here on, placements when
+        :meth:`load_planner` is through.
         """
-        self._warm_up()
         if self.conf.controller.db_auto_sync and self.database.is_sqlite:
             migration.upgrade(self.database)
         self.settings.load()
@@ -110,19 +112,31 @@ class Controller:
         self.state.load_hosts(hosts)
         self.publisher.load_leases(
             {host.host: host.generation_lease for host in hosts})
+        self.resolver.warm_up()
         self.resolver.run_once()
         self.resolver.start()
         self.keeper.start()
         self._auditor = auditor.start(self.conf, self.database, self._apply,
                                       self.metrics)
 
-    def _warm_up(self) -> None:
+    def load_planner(self) -> None:
+        """The last step of the start: from here on it is ready.
+
+        A planner that does not work makes placements neutral and the health
+        bad, but what runs keeps its policies.
+        """
         try:
+            from virtco.controller import placements
+            from virtco.solver import planner
             planner.warm_up()
         except Exception:
-            # Placements will be neutral, but what runs keeps its policies.
             LOG.exception('The planner does not work.')
-        self.resolver.warm_up()
+            self.startup.failed('the planner does not work')
+            return
+        self._placer = placements.Placer(
+            self.conf, self.database, self.settings, self.metrics,
+            self.state.loads, self._capacities, self._remaining, self.clock)
+        self.startup.ready()
 
     def wake_waiting(self) -> None:
         """Answer all who wait for a policy or a probe, and let none wait."""
@@ -187,6 +201,9 @@ class Controller:
         return answer
 
     def _place(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        if self._placer is None:
+            return self._no_opinion(request, 'starting',
+                                    self.startup.why() or 'no planner')
         future = self._pool.submit(self._placer.place, request)
         try:
             answer = future.result(self.conf.placement.deadline_s)
@@ -210,7 +227,7 @@ class Controller:
         self.metrics.placement_failures.labels(reason).inc()
         LOG.warning('No opinion on instance %s: %s',
                     request['instance_uuid'], why)
-        return placements.neutral(request, why)
+        return neutral.answer(request, why)
 
     def placement(self, instance_uuid: str) -> dict[str, Any]:
         with self.database.reader() as session:
@@ -231,6 +248,9 @@ class Controller:
 
     def what_if(self, request: Mapping[str, Any]) -> dict[str, Any]:
         hosts = [entry['host'] for entry in request['hosts']]
+        if self._placer is None:
+            raise exception.Starting(why=self.startup.why())
+        from virtco.controller import whatif
         known = self.resolver.capacities(self.clock())
         unknown = capacity.Capacity(self.conf.placement.default_link_bps,
                                     self.conf.placement.default_link_bps)
@@ -370,7 +390,10 @@ class Controller:
 
     def health(self) -> tuple[bool, dict[str, Any]]:
         """Whether it serves, and how its parts are."""
-        parts = {'scheduler': self.resolver.is_alive(),
+        if self.startup.what is not None:
+            return False, self.startup.document()
+        parts = {'planner': self._placer is not None,
+                 'scheduler': self.resolver.is_alive(),
                  'keeper': self.keeper.is_alive()}
         try:
             with self.database.reader() as session:

@@ -112,14 +112,17 @@ def has_changed(expected_s: float, real_s: float, threshold: float) -> bool:
 
 
 def _shrink(matrix: Matrix, by: float) -> Matrix:
-    return np.sign(matrix) * np.maximum(np.abs(matrix) - by, 0.0)
+    shrunk: Matrix = np.sign(matrix) * np.maximum(np.abs(matrix) - by, 0.0)
+    return shrunk
 
 
 def _shrink_spectrum(matrix: Matrix, by: float) -> Matrix:
     left, values, right = np.linalg.svd(matrix, full_matrices=False)
-    return (left * np.maximum(values - by, 0.0)) @ right
+    shrunk: Matrix = (left * np.maximum(values - by, 0.0)) @ right
+    return shrunk
 
 
 def _rank_one(matrix: Matrix) -> Matrix:
     left, values, right = np.linalg.svd(matrix, full_matrices=False)
-    return values[0] * np.outer(left[:, 0], right[0])
+    nearest: Matrix = values[0] * np.outer(left[:, 0], right[0])
+    return nearest

@@ -261,8 +261,10 @@ def _whole_s(coflows: Sequence[live.LiveCoflow],
     left = np.bincount(fabric.owner, fabric.base, len(coflows))
     sent = np.array([max(0.0, coflow.sent_bytes) for coflow in coflows],
                     np.float64) * units.BITS_PER_BYTE
-    return alone_s * (1 + np.divide(sent, left, out=np.zeros(len(coflows)),
-                                    where=left > 0))
+    sent_per_left: np.ndarray = np.divide(
+        sent, left, out=np.zeros(len(coflows)), where=left > 0)
+    whole_s: np.ndarray = alone_s * (1 + sent_per_left)
+    return whole_s
 
 
 def _rate(fabric: fabric_model.Fabric, policy: policies.Policy,

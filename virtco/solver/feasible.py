@@ -15,8 +15,7 @@
 import random
 
 import numpy as np
-from scipy import optimize
-from scipy import sparse
+import scipy
 
 from virtco import exception
 from virtco.solver import candidates
@@ -47,18 +46,19 @@ def _by_milp(inst: instances.Instance, limit_s: float) -> np.ndarray:
     free = np.maximum(inst.free, 0.0)
     free = free + instances.CAPACITY_EPS * np.maximum(1.0, free)
     count = len(rows)
-    cover = sparse.csr_matrix((np.ones(count), (rows, np.arange(count))),
-                              shape=(inst.n_nodes, count))
-    constraints = [optimize.LinearConstraint(cover, 1, 1)]
+    cover = scipy.sparse.csr_matrix(
+        (np.ones(count), (rows, np.arange(count))),
+        shape=(inst.n_nodes, count))
+    constraints = [scipy.optimize.LinearConstraint(cover, 1, 1)]
     for r in range(inst.demand.shape[1]):
-        room = sparse.csr_matrix(
+        room = scipy.sparse.csr_matrix(
             (inst.demand[rows, r], (columns, np.arange(count))),
             shape=(inst.n_hosts, count))
-        constraints.append(optimize.LinearConstraint(room, -np.inf,
-                                                     free[:, r]))
-    result = optimize.milp(
+        constraints.append(scipy.optimize.LinearConstraint(
+            room, -np.inf, free[:, r]))
+    result = scipy.optimize.milp(
         np.zeros(count), integrality=np.ones(count),
-        bounds=optimize.Bounds(0, 1), constraints=constraints,
+        bounds=scipy.optimize.Bounds(0, 1), constraints=constraints,
         options={'time_limit': max(0.05, limit_s)})
     if result.x is None:
         proved = result.status == _INFEASIBLE

@@ -21,8 +21,7 @@ from collections.abc import Callable
 import dataclasses
 
 import numpy as np
-from scipy import optimize
-from scipy import sparse
+import scipy
 
 from virtco.solver import columns
 
@@ -88,13 +87,13 @@ class Master:
         chosen = self._chosen(limits)
         matrix = self._matrix(chosen)
         n, n_plain = self.n_cover, self.n_rows - self.n_cover
-        eye = sparse.eye_array(n, format='csc')
-        none = sparse.csc_array((n_plain, 2 * n))
-        result = optimize.linprog(
+        eye = scipy.sparse.eye_array(n, format='csc')
+        none = scipy.sparse.csc_array((n_plain, 2 * n))
+        result = scipy.optimize.linprog(
             np.concatenate([np.zeros(len(chosen)), np.ones(2 * n)]),
-            A_eq=sparse.hstack([matrix[:n], eye, -eye], format='csc'),
+            A_eq=scipy.sparse.hstack([matrix[:n], eye, -eye], format='csc'),
             b_eq=self.needed,
-            A_ub=sparse.hstack([matrix[n:], none], format='csc'),
+            A_ub=scipy.sparse.hstack([matrix[n:], none], format='csc'),
             b_ub=self.count[~self.terminal], method='highs',
             options={'time_limit': max(0.0, self.left_s())})
         if result.status != 0:
@@ -111,11 +110,11 @@ class Master:
         """Whole sets that cover all and take little: hosts, or None."""
         chosen = self._chosen(limits)
         n_plain = self.n_rows - self.n_cover
-        result = optimize.milp(
+        result = scipy.optimize.milp(
             self.pool.shares(limits)[chosen].sum(axis=1),
             integrality=np.ones(len(chosen)),
-            bounds=optimize.Bounds(0, np.inf),
-            constraints=optimize.LinearConstraint(
+            bounds=scipy.optimize.Bounds(0, np.inf),
+            constraints=scipy.optimize.LinearConstraint(
                 self._matrix(chosen),
                 np.concatenate([self.needed, np.zeros(n_plain)]),
                 np.concatenate([self.needed, self.count[~self.terminal]])),
@@ -159,11 +158,11 @@ class Master:
                 pool.members[:, self.placed].any(axis=1))
         return np.flatnonzero(possible)
 
-    def _matrix(self, chosen: np.ndarray) -> sparse.csc_array:
+    def _matrix(self, chosen: np.ndarray) -> 'scipy.sparse.csc_array':
         which, nodes = np.nonzero(self.pool.members[chosen])
         every = np.arange(len(chosen))
         rows = np.concatenate([self.node_row[nodes],
                                self.class_row[self.pool.of_class[chosen]]])
-        return sparse.csc_array(
+        return scipy.sparse.csc_array(
             (np.ones(len(rows)), (rows, np.concatenate([which, every]))),
             (self.n_rows, len(chosen)))

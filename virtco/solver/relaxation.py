@@ -34,8 +34,7 @@ enter by their sums, so its optimum is a lower bound for them too.
 import dataclasses
 
 import numpy as np
-from scipy import optimize
-from scipy import sparse
+import scipy
 
 from virtco.solver import bounds
 from virtco.solver import candidates
@@ -80,7 +79,7 @@ class _Model:
         self.j, self.k = np.nonzero(both)
         self.w = both[self.j, self.k]
         self.n_x, self.n_z = self.n * self.c, len(self.j) * self.c
-        self.rows: list[sparse.csr_matrix] = []
+        self.rows: list[scipy.sparse.csr_matrix] = []
         self.upper: list[np.ndarray] = []
 
     def x(self, node: np.ndarray | int, c: np.ndarray | int) -> np.ndarray:
@@ -92,7 +91,8 @@ class _Model:
     def add(self, row: np.ndarray, column: np.ndarray, value: np.ndarray,
             upper: np.ndarray) -> None:
         shape = len(upper), self.n_x + self.n_z + 1
-        self.rows.append(sparse.csr_matrix((value, (row, column)), shape))
+        self.rows.append(
+            scipy.sparse.csr_matrix((value, (row, column)), shape))
         self.upper.append(upper)
 
     def add_slots(self) -> None:
@@ -144,7 +144,7 @@ class _Model:
                 np.zeros(self.n_x))
 
     def solve(self, limit_s: float) -> Solution | None:
-        cover = sparse.csr_matrix(
+        cover = scipy.sparse.csr_matrix(
             (np.ones(self.n_x), (np.arange(self.n_x) // self.c,
                                  np.arange(self.n_x))),
             (self.n, self.n_x + self.n_z + 1))
@@ -153,8 +153,8 @@ class _Model:
         upper[-1] = np.inf
         cost = np.zeros(len(upper))
         cost[-1] = 1.0
-        result = optimize.linprog(
-            cost, A_ub=sparse.vstack(self.rows),
+        result = scipy.optimize.linprog(
+            cost, A_ub=scipy.sparse.vstack(self.rows),
             b_ub=np.concatenate(self.upper), A_eq=cover,
             b_eq=np.ones(self.n),
             bounds=np.column_stack([np.zeros(len(upper)), upper]),

@@ -71,9 +71,20 @@ class ControllerProcess:
                  'virtco.cmd.controller', '--config-file',
                  str(self.config)], stdout=log, stderr=log)
         if wait:
-            self.url = 'http://127.0.0.1:' + wait_for(
-                self._port, what='the start')
+            self.wait_port()
+            self.wait_ready()
         return self
+
+    def wait_port(self):
+        """Return when it listens; only its end is a failure."""
+        while not (port := self._port()):
+            time.sleep(0.02)
+        self.url = f'http://127.0.0.1:{port}'
+
+    def wait_ready(self):
+        while self._port() and not requests.get(
+                self.url + '/health', timeout=DEADLINE_S).ok:
+            time.sleep(0.02)
 
     def tenant(self):
         return Tenant(self)

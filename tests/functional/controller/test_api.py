@@ -188,7 +188,8 @@ def test_releasing_a_placement(tenant):
 
 def test_health_and_metrics(shared, tenant):
     assert shared.call('GET', '/health')['parts'] == {
-        'scheduler': True, 'keeper': True, 'database': True}
+        'planner': True, 'scheduler': True, 'keeper': True,
+        'database': True}
     before = shared.metrics()
     tenant.place(0)
     metrics = shared.metrics()

@@ -35,6 +35,7 @@ def application(tmp_path_factory):
     conf = controller_cmd.make_conf(['--config-file', str(config)])
     controller = service.Controller(conf)
     controller.start()
+    controller.load_planner()
     wsgi = deploy.application(conf, controller)
     # falcon's test client inspects the signature, webob's hide theirs.
     yield lambda environ, start_response: wsgi(environ, start_response)

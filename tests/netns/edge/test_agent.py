@@ -15,6 +15,7 @@ import os
 import pwd
 import re
 import signal
+import socket
 import time
 import urllib.request
 
@@ -429,3 +430,16 @@ def test_agent_runs_without_privileges(make_bed, tmp_path, backend, options):
     finally:
         edge.stop()
         controller.stop()
+
+
+@pytest.mark.parametrize('backend', ['nft'])
+def test_systemd_is_told_when_it_enforces(site, tmp_path, monkeypatch):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.settimeout(60)
+        manager.bind(os.fspath(tmp_path / 'notify'))
+        monkeypatch.setenv('NOTIFY_SOCKET', os.fspath(tmp_path / 'notify'))
+        _start(site)
+        assert manager.recv(4096) == b'STATUS=Waiting for the virtual switch'
+        assert manager.recv(4096) == b'STATUS=Enforcing on uplink0\nREADY=1'
+        site[2].stop()
+        assert manager.recv(4096) == b'STOPPING=1'

@@ -1,0 +1,46 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""The systemd units, as systemd reads them."""
+
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+UNITS = pathlib.Path(__file__).parents[2] / 'etc' / 'virtco'
+
+
+@pytest.fixture
+def verify(tmp_path):
+    """What systemd finds wrong with a unit's text."""
+    if shutil.which('systemd-analyze') is None:
+        pytest.skip('systemd-analyze is not installed')
+
+    def call(text):
+        unit = tmp_path / 'virtco.service'
+        unit.write_text(text)
+        done = subprocess.run(
+            ['systemd-analyze', 'verify', str(unit)], text=True,
+            capture_output=True, check=False)
+        return done.stdout + done.stderr
+    return call
+
+
+@pytest.mark.parametrize('name', ['controller', 'edge'])
+def test_a_unit_is_understood(verify, name):
+    text = (UNITS / f'virtco-{name}.service').read_text()
+    assert 'Type=notify\n' in text
+    # Only its program is not where a package would put it.
+    text = text.replace(f'/usr/bin/virtco-{name} ', '/bin/true ')
+    assert verify(text) == ''
+    assert 'Failed to parse' in verify(text.replace('notify', 'notifies'))

@@ -1,0 +1,69 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Answers from the first moment, while the API is still being loaded.
+
+It needs nothing but the standard library, so the port opens at once: Nova is
+answered neutrally rather than refused, and an edge is told to come back.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+import json
+import re
+from typing import Any
+
+from virtco.controller import neutral
+from virtco.controller import startup
+
+Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
+
+_PLACEMENT = re.compile(r'/v1/placements/([^/]+)')
+_UNAVAILABLE = '503 Service Unavailable'
+
+
+class Front:
+    """The WSGI application that hands over to the API once it is there."""
+
+    def __init__(self, start: startup.Startup):
+        self._startup = start
+        self._api: Wsgi | None = None
+
+    def hand_over(self, api: Wsgi) -> None:
+        self._api = api
+
+    def __call__(self, environ: dict[str, Any],
+                 start_response: Any) -> Iterable[bytes]:
+        if self._api is not None:
+            return self._api(environ, start_response)
+        status, document = self._answer(environ)
+        body = json.dumps(document).encode()
+        start_response(status, [('Content-Type', 'application/json'),
+                                ('Content-Length', str(len(body))),
+                                ('Retry-After', '1')])
+        return [body]
+
+    def _answer(self, environ: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        path = environ.get('PATH_INFO', '')
+        if path == '/health':
+            return _UNAVAILABLE, self._startup.document()
+        why = self._startup.why() or 'the controller is starting'
+        found = _PLACEMENT.fullmatch(path)
+        if found and environ['REQUEST_METHOD'] == 'PUT':
+            try:
+                return '200 OK', neutral.answer(
+                    {**json.load(environ['wsgi.input']),
+                     'instance_uuid': found.group(1)}, why)
+            except (ValueError, TypeError, KeyError, RecursionError):
+                pass  # the API will say what is wrong with it
+        return _UNAVAILABLE, {'error': {
+            'code': 'virtco.starting', 'title': 'Starting', 'detail': why}}

@@ -1,0 +1,28 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The answer that leaves Nova's own order as it is. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def answer(request: Mapping[str, Any], why: str,
+           status: str = 'neutral') -> dict[str, Any]:
+    """An answer without an opinion: Nova's own order stands."""
+    return {'instance_uuid': request['instance_uuid'], 'status': status,
+            'host': None, 'why': why, 'group': None,
+            'hosts': [{'host': entry['host'], 'rank': i, 'feasible': True,
+                       'cct_s': None, 'objective_s': None, 'why': why}
+                      for i, entry in enumerate(request['hosts'])],
+            'cct_s': None, 'lower_bound_s': None, 'gap': None,
+            'method': None}

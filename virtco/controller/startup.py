@@ -1,0 +1,83 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a starting controller is doing: for /health, the log and systemd."""
+
+from collections.abc import Iterator
+import contextlib
+import logging
+import threading
+import time
+from typing import Any
+
+from virtco import systemd
+
+LOG = logging.getLogger(__name__)
+
+#: A step that takes longer is logged again, each time this has passed.
+STILL_S = 10.0
+
+
+class Startup:
+    """The steps of one start, which another thread may ask about."""
+
+    def __init__(self) -> None:
+        self.since = time.time()
+        #: What is being done; None when the start is over.
+        self.what: str | None = 'its first step'
+        self._failure: str | None = None
+
+    @contextlib.contextmanager
+    def step(self, what: str) -> Iterator[None]:
+        """Say what is being done, and say it again while it lasts."""
+        self.what = what
+        LOG.info('Starting: %s.', what)
+        systemd.notify(STATUS=f'Starting: {what}')
+        done = threading.Event()
+        threading.Thread(target=self._remind, args=(what, done),
+                         name='startup', daemon=True).start()
+        try:
+            yield
+        finally:
+            done.set()
+
+    def _remind(self, what: str, done: threading.Event) -> None:
+        started = time.monotonic()
+        while not done.wait(STILL_S):
+            LOG.info('Still %s, for %.0f s.', what,
+                     time.monotonic() - started)
+
+    def ready(self) -> None:
+        self.what = None
+        LOG.info('Ready after %.1f s, %.1f s of them computing.',
+                 time.time() - self.since, time.process_time())
+        systemd.notify(READY=1, STATUS='Serving')
+
+    def failed(self, why: str) -> None:
+        """The start is over, but not everything works."""
+        self.what, self._failure = None, why
+        systemd.notify(STATUS=f'Failing: {why}')
+
+    def stopping(self) -> None:
+        systemd.notify(STOPPING=1)
+
+    def why(self) -> str | None:
+        """Why there is no plan yet; None when there can be one."""
+        if self.what is None:
+            return self._failure
+        return f'the controller is starting: {self.what}'
+
+    def document(self) -> dict[str, Any]:
+        """The body of ``GET /health`` until everything is ready."""
+        return {'status': 'starting', 'what': self.what,
+                'since': self.since,
+                'for_s': round(time.time() - self.since, 3)}
