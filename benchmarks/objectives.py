@@ -193,7 +193,6 @@ def main() -> int:
     options = parser.parse_args()
     if options.cpu:
         CLOCK[0] = time.process_time
-    planners.warm_up()
     schemes = [*SCHEMES, 'virtco joint']
     table: dict[str, dict[str, Any]] = {}
     for density in ('sparse', 'medium', 'dense'):

@@ -17,7 +17,7 @@
 
 DIR holds instances in the reference schema (:mod:`benchmarks.reference`).
 Every placement is judged by code of its own. ``seconds`` is the wall time
-of one ``plan()`` after the warm-up. ``ratio`` is t / best known: below 1 the
+of one ``plan()``. ``ratio`` is t / best known: below 1 the
 planner beat it; with a best known of 0 it is 1 or infinite (null in JSON).
 An infeasible instance is valid when the planner says so.
 """
@@ -192,7 +192,6 @@ def main() -> int:
     if not instances:
         print(f'no instances in {options.instances}', file=sys.stderr)
         return 2
-    planners.warm_up()
     clock = time.process_time if options.cpu else time.perf_counter
     rows = [measure(instance, options.planner, options.seed, options.budget,
                     clock, options.certify) for instance in instances]

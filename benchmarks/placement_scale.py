@@ -29,7 +29,6 @@ import time
 
 from benchmarks import instances
 from benchmarks import placement
-from virtco.solver import planner as planners
 
 SIZES = ((18, 10), (18, 40), (50, 40), (100, 40), (100, 100), (300, 100),
          (1000, 40), (1000, 100), (1000, 200), (5000, 40))
@@ -85,7 +84,6 @@ def main() -> int:
                         help='count CPU seconds: on a busy machine')
     parser.add_argument('--out', type=pathlib.Path)
     options = parser.parse_args()
-    planners.warm_up()
     table = []
     print('hosts   VMs    s p50    s max   ratio p50   ratio max')
     for n_hosts, n_vms in SIZES:

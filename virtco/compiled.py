@@ -35,7 +35,11 @@ LOG = logging.getLogger(__name__)
 
 #: setup.py compiles these. What a kernel calls comes before it.
 KERNELS = (
+    'virtco.solver.anchored',
+    'virtco.solver.enumeration',
+    'virtco.solver.kernel',
     'virtco.solver.loads_kernel',
+    'virtco.solver.pricing',
     'virtco.solver.rank_kernel',
     'virtco.solver.subsets',
 )

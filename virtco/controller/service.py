@@ -127,8 +127,6 @@ class Controller:
         """
         try:
             from virtco.controller import placements
-            from virtco.solver import planner
-            planner.warm_up()
         except Exception:
             LOG.exception('The planner does not work.')
             self.startup.failed('the planner does not work')

@@ -25,16 +25,28 @@ knapsack of the capacity left. Nodes that are not connected to the set need
 not be tried: they only add cut. See :mod:`virtco.solver.bounds`.
 """
 
-from typing import Any
-from typing import NamedTuple
+import enum
 
-from virtco.solver import compiled
-
-UNDECIDED, INSIDE, OUTSIDE = 0, 1, 2
-ROUNDING = 1e-13
+import cython
 
 
-class Classes(NamedTuple):
+class Status(enum.IntEnum):
+    """Of a node in respect of the set."""
+
+    UNDECIDED = 0
+    INSIDE = 1
+    OUTSIDE = 2
+
+
+UNDECIDED = cython.declare(cython.Py_ssize_t, Status.UNDECIDED)
+INSIDE = cython.declare(cython.Py_ssize_t, Status.INSIDE)
+OUTSIDE = cython.declare(cython.Py_ssize_t, Status.OUTSIDE)
+ROUNDING = cython.declare(cython.double, 1e-13)
+
+
+@cython.dataclasses.dataclass(repr=False, eq=False)
+@cython.cclass
+class Classes:
     """What a :class:`Sets` starts from, for each of C host classes.
 
     The set holds the nodes pinned to the host; those pinned elsewhere or
@@ -43,19 +55,21 @@ class Classes(NamedTuple):
     :ivar use: the classes to look at.
     """
 
-    use: Any
-    s_per_byte: Any
-    weight: Any
-    status: Any
-    room: Any
-    sums: Any
-    from_set: Any
-    to_set: Any
-    from_outside: Any
-    to_outside: Any
+    use: cython.Py_ssize_t[::1]
+    s_per_byte: cython.double[::1]
+    weight: cython.double[::1]
+    status: cython.Py_ssize_t[::1]
+    room: cython.double[::1]
+    sums: cython.double[::1]
+    from_set: cython.double[::1]
+    to_set: cython.double[::1]
+    from_outside: cython.double[::1]
+    to_outside: cython.double[::1]
 
 
-class Sets(NamedTuple):
+@cython.dataclasses.dataclass(repr=False, eq=False)
+@cython.cclass
+class Sets:
     """The set on one host class and the traffic; arrays of n or n * R.
 
     :ivar s_per_byte: egress, ingress.
@@ -67,31 +81,33 @@ class Sets(NamedTuple):
     :ivar best: class of the cheapest set found, then status per node.
     """
 
-    n: int
-    n_resources: int
-    adj_start: Any
-    adj_node: Any
-    adj_out: Any
-    adj_in: Any
-    demand: Any
-    s_per_byte: Any
-    weight: Any
-    status: Any
-    room: Any
-    sums: Any
-    from_set: Any
-    to_set: Any
-    from_outside: Any
-    to_outside: Any
-    stack_node: Any
-    stack_phase: Any
-    ratio: Any
-    item: Any
-    best: Any
+    n: cython.Py_ssize_t
+    n_resources: cython.Py_ssize_t
+    adj_start: cython.Py_ssize_t[::1]
+    adj_node: cython.Py_ssize_t[::1]
+    adj_out: cython.double[::1]
+    adj_in: cython.double[::1]
+    demand: cython.double[::1]
+    s_per_byte: cython.double[::1]
+    weight: cython.double[::1]
+    status: cython.Py_ssize_t[::1]
+    room: cython.double[::1]
+    sums: cython.double[::1]
+    from_set: cython.double[::1]
+    to_set: cython.double[::1]
+    from_outside: cython.double[::1]
+    to_outside: cython.double[::1]
+    stack_node: cython.Py_ssize_t[::1]
+    stack_phase: cython.Py_ssize_t[::1]
+    ratio: cython.double[::1]
+    item: cython.Py_ssize_t[::1]
+    best: cython.Py_ssize_t[::1]
 
 
-@compiled.jit
-def join(g: Sets, node: int, sign: float) -> None:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def join(g: Sets, node: cython.Py_ssize_t, sign: cython.double) -> cython.void:
     """Take an undecided node into the set (sign 1) or undo that (-1)."""
     if sign > 0:
         g.sums[2] -= g.from_set[node]
@@ -117,8 +133,11 @@ def join(g: Sets, node: int, sign: float) -> None:
         g.sums[1] -= g.from_outside[node]
 
 
-@compiled.jit
-def rule_out(g: Sets, node: int, sign: float) -> None:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def rule_out(g: Sets, node: cython.Py_ssize_t, sign: cython.double
+             ) -> cython.void:
     """Keep an undecided node out of the set (sign 1) or undo that (-1)."""
     g.sums[2] -= sign * g.from_set[node]
     g.sums[3] -= sign * g.to_set[node]
@@ -132,8 +151,10 @@ def rule_out(g: Sets, node: int, sign: float) -> None:
         g.from_outside[other] += sign * g.adj_out[e]
 
 
-@compiled.jit
-def can_join(g: Sets, node: int) -> bool:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def can_join(g: Sets, node: cython.Py_ssize_t) -> cython.bint:
     for r in range(g.n_resources):
         need = g.demand[node * g.n_resources + r]
         if need > 0 and need > g.room[r]:
@@ -141,8 +162,10 @@ def can_join(g: Sets, node: int) -> bool:
     return True
 
 
-@compiled.jit
-def absorbable(g: Sets, share: float) -> float:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def absorbable(g: Sets, share: cython.double) -> cython.double:
     """Most that joining can save of share * out + (1 - share) * in time."""
     count = 0
     saved = 0.0
@@ -177,8 +200,10 @@ def absorbable(g: Sets, share: float) -> float:
     return saved
 
 
-@compiled.jit
-def time_now(g: Sets) -> float:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def time_now(g: Sets) -> cython.double:
     """Time of the set as it is, all undecided nodes elsewhere."""
     return max(max(0.0, g.sums[0] + g.sums[2] - g.sums[4])
                * g.s_per_byte[0],
@@ -186,8 +211,10 @@ def time_now(g: Sets) -> float:
                * g.s_per_byte[1])
 
 
-@compiled.jit
-def least_time(g: Sets, cutoff: float) -> float:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def least_time(g: Sets, cutoff: cython.double) -> cython.double:
     """Lower bound over all ways to let the set grow.
 
     Differences of large sums are lowered by what rounding may have added.
@@ -206,8 +233,10 @@ def least_time(g: Sets, cutoff: float) -> float:
     return best
 
 
-@compiled.jit
-def heaviest(g: Sets) -> int:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def heaviest(g: Sets) -> cython.Py_ssize_t:
     """Undecided neighbour with the most traffic to the set that fits."""
     best = -1
     most = 0.0
@@ -221,9 +250,12 @@ def heaviest(g: Sets) -> int:
     return best
 
 
-@compiled.jit
-def cheapest_set(g: Sets, c: int, cutoff: float, enough: float,
-                 limit: int) -> float:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def cheapest_set(g: Sets, c: cython.Py_ssize_t, cutoff: cython.double,
+                 enough: cython.double, limit: cython.Py_ssize_t
+                 ) -> cython.double:
     """Least time of a set that contains the nodes INSIDE now.
 
     :param c: the class, for the record in g.best.
@@ -274,8 +306,10 @@ def cheapest_set(g: Sets, c: int, cutoff: float, enough: float,
     return best
 
 
-@compiled.jit
-def load(g: Sets, classes: Classes, c: int) -> None:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def load(g: Sets, classes: Classes, c: cython.Py_ssize_t) -> cython.void:
     """Start over from class c."""
     n = g.n
     for i in range(n):
@@ -293,13 +327,24 @@ def load(g: Sets, classes: Classes, c: int) -> None:
         g.s_per_byte[i] = classes.s_per_byte[c * 2 + i]
 
 
-@compiled.jit
-def least_around(g: Sets, classes: Classes, node: int, cutoff: float,
-                 enough: float, limit: int) -> float:
+def least_around(g: Sets, classes: Classes, node: cython.Py_ssize_t,
+                 cutoff: cython.double, enough: cython.double,
+                 limit: cython.Py_ssize_t) -> float:
     """Least time over all host classes of a set with the node.
 
     :returns: as :func:`cheapest_set`; the set and its class in g.best.
     """
+    with cython.nogil:
+        least = try_classes(g, classes, node, cutoff, enough, limit)
+    return least
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def try_classes(g: Sets, classes: Classes, node: cython.Py_ssize_t,
+                cutoff: cython.double, enough: cython.double,
+                limit: cython.Py_ssize_t) -> cython.double:
     best = cutoff
     g.best[0] = -1
     for i in range(len(classes.use)):

@@ -20,6 +20,7 @@ without hose limits still bounds what a host may send, by the sum of its
 pairs' rates.
 """
 
+import collections
 from collections.abc import Callable
 import dataclasses
 import math
@@ -27,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from virtco import compiled
 from virtco.solver import anchored
 from virtco.solver import candidates
 from virtco.solver import instance as instances
@@ -67,8 +69,10 @@ def anchored_sets(inst: instances.Instance, upper_s: float,
     if upper_s <= 0 or not any(len(arcs[0]) for arcs in inst.arcs):
         return Bound(0.0, True)
     finite_s = upper_s if math.isfinite(upper_s) else 1e300
-    classes, graph = prepare(
+    arrays, graph = prepare(
         inst, undominated(inst, hose_s_per_byte(inst)))
+    classes = anchored.Classes(**compiled.views(**arrays))
+    around = np.asarray(graph.best)[1:]
     lower_s = 0.0
     todo = by_traffic(inst).tolist()
     least = np.zeros(inst.n_nodes)
@@ -88,7 +92,7 @@ def anchored_sets(inst: instances.Instance, upper_s: float,
                 least[node] = lower_s
                 continue
             least[node] = least_s
-            sets.append(graph.best[1:] == anchored.INSIDE)
+            sets.append(around == anchored.Status.INSIDE)
             lower_s = max(lower_s, least_s)
         todo = unfinished
         limit *= LIMIT_GROWTH
@@ -173,23 +177,22 @@ def undominated(inst: instances.Instance, hose: np.ndarray) -> list[int]:
 
 
 def prepare(inst: instances.Instance, hosts: list[int]
-            ) -> tuple[anchored.Classes, anchored.Sets]:
-    """The kernel's arrays, with one class for each of the given hosts."""
+            ) -> tuple[dict[str, np.ndarray], anchored.Sets]:
+    """Fields of Classes, one for each of the given hosts, and the traffic."""
     n, n_resources = inst.demand.shape
     hose = hose_s_per_byte(inst)
     start, node, out, into = adjacency(inst)
     dense = candidates.one_way_traffic(inst)
     free = np.maximum(inst.free, 0.0)
     free = free + instances.CAPACITY_EPS * np.maximum(1.0, free)
-    stacks: dict[str, list[Any]] = {
-        name: [] for name in anchored.Classes._fields[1:]}
+    stacks = collections.defaultdict[str, list[Any]](list)
     for host in hosts:
-        status = np.where(inst.allowed[:, host], anchored.UNDECIDED,
-                          anchored.OUTSIDE)
-        status[inst.fixed == host] = anchored.INSIDE
-        inside = status == anchored.INSIDE
-        outside = status == anchored.OUTSIDE
-        undecided = status == anchored.UNDECIDED
+        status = np.where(inst.allowed[:, host], anchored.Status.UNDECIDED,
+                          anchored.Status.OUTSIDE)
+        status[inst.fixed == host] = anchored.Status.INSIDE
+        inside = status == anchored.Status.INSIDE
+        outside = status == anchored.Status.OUTSIDE
+        undecided = status == anchored.Status.UNDECIDED
         knapsack = _scarcest(inst, free[host], undecided)
         stacks['s_per_byte'].append(hose[:, host])
         stacks['weight'].append(inst.demand[:, knapsack])
@@ -207,8 +210,8 @@ def prepare(inst: instances.Instance, hosts: list[int]
                                SUM_ROUNDING * dense.sum()])
     stacked = {name: np.concatenate([np.asarray(row) for row in values])
                for name, values in stacks.items()}
-    classes = anchored.Classes(use=np.arange(len(hosts)), **stacked)
-    return classes, _sets(n, n_resources, start, node, out, into,
+    stacked['use'] = np.arange(len(hosts))
+    return stacked, _sets(n, n_resources, start, node, out, into,
                           inst.demand)
 
 
@@ -235,11 +238,11 @@ def _sets(n: int, n_resources: int, start: np.ndarray, node: np.ndarray,
     def ints() -> np.ndarray:
         return np.zeros(n + 1, dtype=np.int64)
 
-    return anchored.Sets(
+    return anchored.Sets(**compiled.views(
         n=n, n_resources=n_resources, adj_start=start, adj_node=node,
         adj_out=out, adj_in=into, demand=demand.ravel().copy(),
         s_per_byte=np.zeros(2), weight=np.zeros(n), status=ints(),
         room=np.zeros(n_resources + 1), sums=np.zeros(5),
         from_set=np.zeros(n), to_set=np.zeros(n), from_outside=np.zeros(n),
         to_outside=np.zeros(n), stack_node=ints(), stack_phase=ints(),
-        ratio=np.zeros(n), item=ints(), best=ints())
+        ratio=np.zeros(n), item=ints(), best=ints()))

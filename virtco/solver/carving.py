@@ -25,6 +25,7 @@ import random
 
 import numpy as np
 
+from virtco import compiled
 from virtco.solver import anchored
 from virtco.solver import bounds
 from virtco.solver import candidates
@@ -86,7 +87,8 @@ class _Carver:
             self.kind_of[hosts] = kind
         self.better = _better(self.kinds)
         first = [hosts[0] for hosts in self.hosts]
-        self.classes, self.graph = bounds.prepare(inst, first)
+        self.arrays, self.graph = bounds.prepare(inst, first)
+        self.best = np.asarray(self.graph.best)
         self.dense = candidates.one_way_traffic(inst)
         self._use()
 
@@ -94,10 +96,10 @@ class _Carver:
         """Time of the set that was placed, 0 if none was."""
         time_s = anchored.least_around(self.graph, self.classes, node,
                                        1e300, target_s, TREE_LIMIT)
-        c = int(self.graph.best[0])
+        c = int(self.best[0])
         if c < 0:
             return 0.0
-        inside = self.graph.best[1:] == anchored.INSIDE
+        inside = self.best[1:] == anchored.Status.INSIDE
         nodes = np.flatnonzero(inside & (self.inst.fixed < 0))
         host = self.hosts[c][-1]
         if not self.terminals[host]:
@@ -137,28 +139,25 @@ class _Carver:
         """Classes with hosts left that no other such class dominates."""
         left = np.array([bool(hosts) for hosts in self.hosts])
         dominated = (self.better & left[None, :]).any(axis=1)
-        self.classes = self.classes._replace(
-            use=np.flatnonzero(left & ~dominated))
+        self.arrays['use'] = np.flatnonzero(left & ~dominated)
+        self.classes = anchored.Classes(**compiled.views(**self.arrays))
 
     def _rule_out(self, nodes: np.ndarray) -> None:
-        k = self.classes
-        n, n_classes = self.inst.n_nodes, len(self.hosts)
-
-        def rows(array: np.ndarray, width: int = n) -> np.ndarray:
-            return array.reshape(n_classes, width)
-
+        n_classes = len(self.hosts)
+        rows = {name: array.reshape(n_classes, -1)
+                for name, array in self.arrays.items() if name != 'use'}
+        sums = rows['sums']
         for j in nodes:
-            was = rows(k.status)[:, j] == anchored.UNDECIDED
-            out = np.where(was, rows(k.from_set)[:, j], 0.0)
-            into = np.where(was, rows(k.to_set)[:, j], 0.0)
-            sums = rows(k.sums, 5)
+            was = rows['status'][:, j] == anchored.Status.UNDECIDED
+            out = np.where(was, rows['from_set'][:, j], 0.0)
+            into = np.where(was, rows['to_set'][:, j], 0.0)
             sums[:, 0] += out
             sums[:, 1] += into
             sums[:, 2] -= out
             sums[:, 3] -= into
-            rows(k.to_outside)[was] += self.dense[:, j]
-            rows(k.from_outside)[was] += self.dense[j]
-            rows(k.status)[was, j] = anchored.OUTSIDE
+            rows['to_outside'][was] += self.dense[:, j]
+            rows['from_outside'][was] += self.dense[j]
+            rows['status'][was, j] = anchored.Status.OUTSIDE
 
 
 def _kinds(inst: instances.Instance, hose: np.ndarray

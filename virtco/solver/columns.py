@@ -20,12 +20,13 @@ so that a column is within them when bytes * limits is at most 1. See
 """
 
 import dataclasses
+import types
 
 import numpy as np
 
+from virtco import compiled
 from virtco.solver import bounds
 from virtco.solver import candidates
-from virtco.solver import compiled
 from virtco.solver import instance as instances
 from virtco.solver import pricing
 from virtco.solver import relaxation
@@ -39,7 +40,9 @@ SUM_ROUNDING = 1e-14
 #: Work of one pricing beside its tree, in tree nodes.
 WORK_OF_CALL = 5
 #: Looks at a node in one pricing, about 0.1 s compiled or not.
-MOST_WORK = 1_500_000 if compiled.COMPILED else 15_000
+MOST_WORK = 1_500_000 if pricing.COMPILED else 15_000
+#: Sets that one pricing can find; the last ones count.
+KEPT = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,8 +71,13 @@ class Pool:
     :ivar work: how much pricing was done, in looks at a node.
     """
 
-    def __init__(self, inst: instances.Instance, apart: np.ndarray):
-        """:param apart: what hosts of one class have alike, shape (M, X)."""
+    def __init__(self, inst: instances.Instance, apart: np.ndarray,
+                 code: types.ModuleType = pricing):
+        """Find no columns yet.
+
+        :param apart: what hosts of one class have alike, shape (M, X).
+        :param code: the kernel, another one for comparison.
+        """
         self.inst = inst
         self.classes = _classes(inst, apart)
         self.work = 0
@@ -85,7 +93,11 @@ class Pool:
                                           for k in self.classes])
         self._free = np.array([k.free for k in self.classes])
         self._banned = ~np.array([k.allowed for k in self.classes])
-        self._kernel = _kernel(inst, self._dense)
+        self._arrays = _arrays(inst, self._dense)
+        self._kernel = code.Prices(
+            n=inst.n_nodes, n_resources=inst.demand.shape[1],
+            **compiled.views(**self._arrays))
+        self._price = code.most_valuable
         self._starts = _starts(inst, self.classes, self._dense)
 
     @property
@@ -160,20 +172,20 @@ class Pool:
         :param limit: nodes of the search tree.
         :param placed: nodes that no set may have, bool of shape (n,).
         """
-        kernel, r = self._kernel, self._kernel.n_resources
+        arrays, r = self._arrays, self.inst.demand.shape[1]
         for name, values in self._starts[c].items():
-            getattr(kernel, name)[:] = values
-        kernel.unit[:] = limits[c]
-        kernel.room[r:] = (1 + LENIENCY - kernel.unit * kernel.room[r:]
-                           + kernel.unit * kernel.sums[1])
-        kernel.value[:] = value
-        for node in np.flatnonzero(placed & self.classes[c].allowed):
-            pricing.rule_out(kernel, node, 1.0)
-        upper = pricing.most_valuable(
-            kernel, cutoff, min(limit, MOST_WORK // self.inst.n_nodes))
-        n_found, visited = kernel.counts.tolist()
+            arrays[name][:] = values
+        arrays['unit'][:] = limits[c]
+        arrays['room'][r:] = (
+            1 + LENIENCY - limits[c] * arrays['room'][r:]
+            + limits[c] * arrays['sums'][1])
+        arrays['value'][:] = value
+        arrays['placed'][:] = placed
+        upper = self._price(
+            self._kernel, cutoff, min(limit, MOST_WORK // self.inst.n_nodes))
+        n_found, visited = arrays['counts'].tolist()
         self.work += (WORK_OF_CALL + visited) * self.inst.n_nodes
-        found = kernel.found.reshape(pricing.KEPT, -1)[:n_found] > 0
+        found = arrays['found'].reshape(KEPT, -1)[:n_found] > 0
         return upper, [members & self._movable for members in found]
 
 
@@ -191,7 +203,8 @@ def _classes(inst: instances.Instance, apart: np.ndarray
     return result
 
 
-def _kernel(inst: instances.Instance, dense: np.ndarray) -> pricing.Prices:
+def _arrays(inst: instances.Instance, dense: np.ndarray
+            ) -> dict[str, np.ndarray]:
     """The kernel's arrays; _starts says which change with the class."""
     n, r = inst.demand.shape
     start, node, out, into = bounds.adjacency(inst)
@@ -199,17 +212,18 @@ def _kernel(inst: instances.Instance, dense: np.ndarray) -> pricing.Prices:
     def ints(size: int) -> np.ndarray:
         return np.zeros(size, dtype=np.int64)
 
-    return pricing.Prices(
-        n=n, n_resources=r, adj_start=start, adj_node=node, adj_out=out,
+    return dict(
+        adj_start=start, adj_node=node, adj_out=out,
         adj_in=into, demand=np.zeros(n * r), total_out=dense.sum(axis=1),
         total_in=dense.sum(axis=0), least_out=np.zeros(n),
         least_in=np.zeros(n), unit=np.zeros(2), value=np.zeros(n),
+        placed=np.zeros(n, dtype=np.uint8),
         status=ints(n), room=np.zeros(r + 2), from_set=np.zeros(n),
         to_set=np.zeros(n), from_outside=np.zeros(n),
         to_outside=np.zeros(n), multiplier=np.zeros((n + 1) * (r + 2)),
         trial=np.zeros(r + 2), slack=np.zeros(r + 2), bound=np.zeros(n + 1),
         trail_node=ints(n), trail_by=ints(n), sums=np.zeros(2),
-        found=ints(pricing.KEPT * n), counts=ints(2))
+        found=ints(KEPT * n), counts=ints(2))
 
 
 def _starts(inst: instances.Instance, classes: list[HostClass],
@@ -233,8 +247,9 @@ def _starts(inst: instances.Instance, classes: list[HostClass],
             'demand': np.where(kind.allowed[:, None], inst.demand
                                / np.maximum(kind.free, 1e-300), 0.0).ravel(),
             'least_out': least[key][0], 'least_in': least[key][1],
-            'status': np.where(kind.pinned, pricing.INSIDE, np.where(
-                outside, pricing.OUTSIDE, pricing.UNDECIDED)),
+            'status': np.where(kind.pinned, pricing.Status.INSIDE, np.where(
+                outside, pricing.Status.OUTSIDE,
+                pricing.Status.UNDECIDED)),
             'from_set': dense[kind.pinned].sum(axis=0),
             'to_set': dense[:, kind.pinned].sum(axis=1),
             'from_outside': dense[outside].sum(axis=0),

@@ -22,23 +22,23 @@ may have a price, too, on every port that it passes.
 Everything is one-dimensional: ``load[port * K + level]``,
 ``demand[node * R + r]``, ``free[host * R + r]``. See
 :mod:`virtco.solver.localsearch` for the caller and
-:mod:`virtco.solver.compiled` for why.
+:mod:`virtco.compiled` for how it is compiled.
 """
 
-import math
-from typing import Any
-from typing import NamedTuple
+import cython
+from cython.cimports.libc import math
 
-from virtco.solver import compiled
-
-MAX_MOVE_NODES = 64
-RECOMPUTE_EVERY = 2048
+INFINITE = cython.declare(cython.double, float('inf'))
+RECOMPUTE_EVERY = cython.declare(cython.Py_ssize_t, 2048)
 #: A level's sum of powers is added up anew when it falls to this fraction
 #: of what it was, before cancellation eats its digits.
-CANCELLATION = 1e-6
+CANCELLATION = cython.declare(cython.double, 1e-6)
+WORD = cython.declare(cython.Py_ssize_t, 0xFFFFFFFF)
 
 
-class Graph(NamedTuple):
+@cython.dataclasses.dataclass(repr=False, eq=False)
+@cython.cclass
+class Graph:
     """What a run reads; n nodes, M hosts, R resources, P ports, K levels.
 
     :ivar floor_s: per level, what its maximum is at least.
@@ -46,88 +46,98 @@ class Graph(NamedTuple):
     :ivar price_s: what a byte on a port adds to the objective.
     """
 
-    n: int
-    n_hosts: int
-    n_resources: int
-    n_racks: int
-    n_ports: int
-    n_levels: int
-    pipe: int
-    movable: Any
-    demand: Any
-    allowed: Any
-    rack_of: Any
-    adj_start: Any
-    adj_node: Any
-    adj_level: Any
-    adj_out: Any
-    adj_in: Any
-    s_per_byte: Any
-    base: Any
-    floor_s: Any
-    ceiling_s: Any
-    weight: Any
-    price_s: Any
+    n: cython.Py_ssize_t
+    n_hosts: cython.Py_ssize_t
+    n_resources: cython.Py_ssize_t
+    n_racks: cython.Py_ssize_t
+    n_ports: cython.Py_ssize_t
+    n_levels: cython.Py_ssize_t
+    pipe: cython.Py_ssize_t
+    movable: cython.Py_ssize_t[::1]
+    demand: cython.double[::1]
+    allowed: cython.uchar[::1]
+    rack_of: cython.Py_ssize_t[::1]
+    adj_start: cython.Py_ssize_t[::1]
+    adj_node: cython.Py_ssize_t[::1]
+    adj_level: cython.Py_ssize_t[::1]
+    adj_out: cython.double[::1]
+    adj_in: cython.double[::1]
+    s_per_byte: cython.double[::1]
+    base: cython.double[::1]
+    floor_s: cython.double[::1]
+    ceiling_s: cython.double[::1]
+    weight: cython.double[::1]
+    price_s: cython.double[::1]
 
 
-class State(NamedTuple):
+@cython.dataclasses.dataclass(repr=False, eq=False)
+@cython.cclass
+class State:
     """What a run writes.
 
     :ivar priced_s: price of all bytes, and its change by the move.
     """
 
-    assign: Any
-    best: Any
-    free: Any
-    load: Any
-    power_sum: Any
-    power_top: Any
-    delta: Any
-    scale: Any
-    top_s: Any
-    top_port: Any
-    members: Any
-    n_members: Any
-    place: Any
-    touched: Any
-    mark: Any
-    saved: Any
-    level_work: Any
-    move_node: Any
-    move_from: Any
-    move_to: Any
-    priced_s: Any
-    counts: Any
-    random: Any
+    assign: cython.Py_ssize_t[::1]
+    best: cython.Py_ssize_t[::1]
+    free: cython.double[::1]
+    load: cython.double[::1]
+    power_sum: cython.double[::1]
+    power_top: cython.double[::1]
+    delta: cython.double[::1]
+    scale: cython.double[::1]
+    top_s: cython.double[::1]
+    top_port: cython.Py_ssize_t[::1]
+    members: cython.Py_ssize_t[::1]
+    n_members: cython.Py_ssize_t[::1]
+    place: cython.Py_ssize_t[::1]
+    touched: cython.Py_ssize_t[::1]
+    mark: cython.Py_ssize_t[::1]
+    saved: cython.double[::1]
+    level_work: cython.double[::1]
+    move_node: cython.Py_ssize_t[::1]
+    move_from: cython.Py_ssize_t[::1]
+    move_to: cython.Py_ssize_t[::1]
+    priced_s: cython.double[::1]
+    counts: cython.Py_ssize_t[::1]
+    random: cython.Py_ssize_t[::1]
 
 
-@compiled.jit
-def draw(random: Any, limit: int) -> int:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def draw(s: State, limit: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Integer in [0, limit) from a 32-bit xorshift; the same everywhere."""
-    x = random[0]
-    x ^= (x << 13) & 0xFFFFFFFF
+    x = s.random[0]
+    x ^= (x << 13) & WORD
     x ^= x >> 17
-    x ^= (x << 5) & 0xFFFFFFFF
-    random[0] = x
+    x ^= (x << 5) & WORD
+    s.random[0] = x
     return (x * limit) >> 32
 
 
-@compiled.jit
-def power_of(x: float, power: int) -> float:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def power_of(x: cython.double, power: cython.Py_ssize_t) -> cython.double:
     for _ in range(power):
         x = x * x
     return x
 
 
-@compiled.jit
-def root_of(x: float, power: int) -> float:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def root_of(x: cython.double, power: cython.Py_ssize_t) -> cython.double:
     for _ in range(power):
         x = math.sqrt(x)
     return x
 
 
-@compiled.jit
-def touch(g: Graph, s: State, port: int) -> None:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def touch(g: Graph, s: State, port: cython.Py_ssize_t) -> cython.void:
     """Remember a port's loads before they change."""
     if s.mark[port] == 0:
         count = s.counts[0]
@@ -138,16 +148,22 @@ def touch(g: Graph, s: State, port: int) -> None:
         s.counts[0] = count + 1
 
 
-@compiled.jit
-def add(g: Graph, s: State, port: int, level: int, size_bytes: float) -> None:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def add(g: Graph, s: State, port: cython.Py_ssize_t, level: cython.Py_ssize_t,
+        size_bytes: cython.double) -> cython.void:
     touch(g, s, port)
     for k in range(level, g.n_levels):
         s.load[port * g.n_levels + k] += size_bytes
 
 
-@compiled.jit
-def add_path(g: Graph, s: State, src: int, dst: int, level: int,
-             size_bytes: float) -> None:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def add_path(g: Graph, s: State, src: cython.Py_ssize_t,
+             dst: cython.Py_ssize_t, level: cython.Py_ssize_t,
+             size_bytes: cython.double) -> cython.void:
     """Bytes on the ports of a path, without the hose ports."""
     if src == dst:
         return
@@ -161,8 +177,11 @@ def add_path(g: Graph, s: State, src: int, dst: int, level: int,
         add(g, s, 2 * m + 2 * g.n_racks + src * m + dst, level, size_bytes)
 
 
-@compiled.jit
-def shift(g: Graph, s: State, node: int, b: int) -> None:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def shift(g: Graph, s: State, node: cython.Py_ssize_t, b: cython.Py_ssize_t
+          ) -> cython.void:
     """Move a node to host b in the loads only."""
     a = s.assign[node]
     m = g.n_hosts
@@ -204,8 +223,10 @@ def shift(g: Graph, s: State, node: int, b: int) -> None:
     s.assign[node] = b
 
 
-@compiled.jit
-def revert(g: Graph, s: State) -> None:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def revert(g: Graph, s: State) -> cython.void:
     """Undo all loads since the journal was opened."""
     for i in range(s.counts[0]):
         port = s.touched[i]
@@ -215,8 +236,10 @@ def revert(g: Graph, s: State) -> None:
     s.counts[0] = 0
 
 
-@compiled.jit
-def refresh(g: Graph, s: State, power: int) -> None:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def refresh(g: Graph, s: State, power: cython.Py_ssize_t) -> cython.void:
     """Scales, sums of powers and true maxima from the loads."""
     kk = g.n_levels
     for k in range(kk):
@@ -243,24 +266,31 @@ def refresh(g: Graph, s: State, power: int) -> None:
         s.priced_s[0] += s.load[port * kk + kk - 1] * g.price_s[port]
 
 
-@compiled.jit
-def smooth_cost(g: Graph, s: State, power: int) -> float:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def smooth_cost(g: Graph, s: State, power: cython.Py_ssize_t) -> cython.double:
     total = s.priced_s[0]
     for k in range(g.n_levels):
         total += g.weight[k] * s.scale[k] * root_of(s.power_sum[k], power)
     return total
 
 
-@compiled.jit
-def true_cost(g: Graph, s: State) -> float:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def true_cost(g: Graph, s: State) -> cython.double:
     total = s.priced_s[0]
     for k in range(g.n_levels):
         total += g.weight[k] * s.top_s[k]
     return total
 
 
-@compiled.jit
-def changed_cost(g: Graph, s: State, power: int) -> float:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def changed_cost(g: Graph, s: State, power: cython.Py_ssize_t
+                 ) -> cython.double:
     """Smoothed cost with the touched ports' new loads; fills the changes.
 
     Infinite when a port would exceed its level's ceiling.
@@ -282,7 +312,7 @@ def changed_cost(g: Graph, s: State, power: int) -> float:
             x = s.load[port * kk + k] * factor
             if x > 0:
                 if x * s.scale[k] > g.ceiling_s[k]:
-                    return math.inf
+                    return INFINITE
                 change += power_of(x, power)
             x = s.saved[i * kk + k] * factor
             if x > 0:
@@ -294,8 +324,10 @@ def changed_cost(g: Graph, s: State, power: int) -> float:
     return total
 
 
-@compiled.jit
-def settle(g: Graph, s: State, power: int) -> None:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def settle(g: Graph, s: State, power: cython.Py_ssize_t) -> cython.void:
     """Make the touched loads the state: sums, maxima, members."""
     kk = g.n_levels
     s.priced_s[0] += s.priced_s[1]
@@ -332,8 +364,11 @@ def settle(g: Graph, s: State, power: int) -> None:
         refresh(g, s, power)
 
 
-@compiled.jit
-def enlist(g: Graph, s: State, node: int, a: int, b: int) -> None:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def enlist(g: Graph, s: State, node: cython.Py_ssize_t, a: cython.Py_ssize_t,
+           b: cython.Py_ssize_t) -> cython.void:
     """Keep the list of movable nodes per host."""
     last = s.members[a * g.n + s.n_members[a] - 1]
     s.members[a * g.n + s.place[node]] = last
@@ -344,8 +379,10 @@ def enlist(g: Graph, s: State, node: int, a: int, b: int) -> None:
     s.n_members[b] += 1
 
 
-@compiled.jit
-def set_up(g: Graph, s: State, power: int) -> None:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def set_up(g: Graph, s: State, power: cython.Py_ssize_t) -> cython.void:
     """Loads, members and sums of the assignment in the state."""
     kk = g.n_levels
     for i in range(g.n_ports * kk):
@@ -377,14 +414,17 @@ def set_up(g: Graph, s: State, power: int) -> None:
     refresh(g, s, power)
 
 
-@compiled.jit
-def propose(g: Graph, s: State, node: int, b: int) -> bool:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def propose(g: Graph, s: State, node: cython.Py_ssize_t, b: cython.Py_ssize_t
+            ) -> cython.bint:
     """Put one more node into the move; False when it may not go there."""
     a = s.assign[node]
     if a == b or g.allowed[node * g.n_hosts + b] == 0:
         return False
     count = s.counts[1]
-    if count >= MAX_MOVE_NODES:
+    if count >= len(s.move_node):
         return False
     for i in range(count):
         if s.move_node[i] == node:
@@ -400,8 +440,10 @@ def propose(g: Graph, s: State, node: int, b: int) -> bool:
     return True
 
 
-@compiled.jit
-def withdraw(g: Graph, s: State) -> None:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def withdraw(g: Graph, s: State) -> cython.void:
     """Give the capacity of the proposed move back."""
     for i in range(s.counts[1]):
         node = s.move_node[i]
@@ -414,16 +456,20 @@ def withdraw(g: Graph, s: State) -> None:
     s.counts[1] = 0
 
 
-@compiled.jit
-def has_room(g: Graph, s: State, host: int) -> bool:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def has_room(g: Graph, s: State, host: cython.Py_ssize_t) -> cython.bint:
     for r in range(g.n_resources):
         if s.free[host * g.n_resources + r] < 0:
             return False
     return True
 
 
-@compiled.jit
-def fits(g: Graph, s: State) -> bool:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def fits(g: Graph, s: State) -> cython.bint:
     for i in range(s.counts[1]):
         if not has_room(g, s, s.move_to[i]):
             return False
@@ -432,11 +478,13 @@ def fits(g: Graph, s: State) -> bool:
     return True
 
 
-@compiled.jit
-def pick_node(g: Graph, s: State) -> int:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def pick_node(g: Graph, s: State) -> cython.Py_ssize_t:
     """A node; half of the time one on a bottleneck's host."""
-    if draw(s.random, 2) == 0:
-        k = 0 if g.n_levels == 1 else draw(s.random, g.n_levels)
+    if draw(s, 2) == 0:
+        k = 0 if g.n_levels == 1 else draw(s, g.n_levels)
         port = s.top_port[k]
         m = g.n_hosts
         host = -1
@@ -444,55 +492,68 @@ def pick_node(g: Graph, s: State) -> int:
             host = port % m
         elif port >= 2 * m + 2 * g.n_racks:
             pair = port - 2 * m - 2 * g.n_racks
-            host = pair // m if draw(s.random, 2) == 0 else pair % m
+            host = pair // m if draw(s, 2) == 0 else pair % m
         if host >= 0 and s.n_members[host] > 0:
-            return s.members[host * g.n + draw(s.random, s.n_members[host])]
-    return g.movable[draw(s.random, len(g.movable))]
+            return s.members[host * g.n + draw(s, s.n_members[host])]
+    return g.movable[draw(s, len(g.movable))]
 
 
-@compiled.jit
-def pick_target(g: Graph, s: State, node: int) -> int:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def pick_target(g: Graph, s: State, node: cython.Py_ssize_t
+                ) -> cython.Py_ssize_t:
     """A host; 60 % of the time that of a neighbour."""
     first = g.adj_start[node]
     degree = g.adj_start[node + 1] - first
-    if degree > 0 and draw(s.random, 10) < 6:
-        return s.assign[g.adj_node[first + draw(s.random, degree)]]
-    return draw(s.random, g.n_hosts)
+    if degree > 0 and draw(s, 10) < 6:
+        return s.assign[g.adj_node[first + draw(s, degree)]]
+    return draw(s, g.n_hosts)
 
 
-@compiled.jit
-def add_block(g: Graph, s: State, node: int, b: int) -> None:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def add_block(g: Graph, s: State, node: cython.Py_ssize_t,
+              b: cython.Py_ssize_t) -> cython.void:
     """Take 1 to 3 co-located neighbours along."""
     a = s.assign[node]
     first = g.adj_start[node]
     degree = g.adj_start[node + 1] - first
     if degree == 0:
         return
-    for _ in range(1 + draw(s.random, 3)):
-        other = g.adj_node[first + draw(s.random, degree)]
+    for _ in range(1 + draw(s, 3)):
+        other = g.adj_node[first + draw(s, degree)]
         if s.assign[other] == a and s.place[other] >= 0:
             propose(g, s, other, b)
 
 
-@compiled.jit
-def eject(g: Graph, s: State, a: int, b: int) -> None:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def eject(g: Graph, s: State, a: cython.Py_ssize_t, b: cython.Py_ssize_t
+          ) -> cython.void:
     """Send random nodes of b away until it has room; most go to a."""
     for _ in range(4):
         if has_room(g, s, b):
             return
         if s.n_members[b] == 0:
             return
-        victim = s.members[b * g.n + draw(s.random, s.n_members[b])]
+        victim = s.members[b * g.n + draw(s, s.n_members[b])]
         target = a
-        if draw(s.random, 4) == 0:
-            target = draw(s.random, g.n_hosts)
+        if draw(s, 4) == 0:
+            target = draw(s, g.n_hosts)
         propose(g, s, victim, target)
 
 
-@compiled.jit
-def exchange_hosts(g: Graph, s: State, a: int, b: int) -> None:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def exchange_hosts(g: Graph, s: State, a: cython.Py_ssize_t,
+                   b: cython.Py_ssize_t) -> cython.void:
     """Swap everything movable of two hosts."""
-    if a == b or s.n_members[a] + s.n_members[b] > MAX_MOVE_NODES:
+    if a == b or s.n_members[a] + s.n_members[b] > len(
+            s.move_node):
         return
     for i in range(s.n_members[a]):
         propose(g, s, s.members[a * g.n + i], b)
@@ -500,8 +561,10 @@ def exchange_hosts(g: Graph, s: State, a: int, b: int) -> None:
         propose(g, s, s.members[b * g.n + i], a)
 
 
-@compiled.jit
-def draw_move(g: Graph, s: State) -> bool:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def draw_move(g: Graph, s: State) -> cython.bint:
     """Fill the move; True when it keeps every hard constraint."""
     s.counts[1] = 0
     node = pick_node(g, s)
@@ -509,7 +572,7 @@ def draw_move(g: Graph, s: State) -> bool:
     b = pick_target(g, s, node)
     if a == b:
         return False
-    kind = draw(s.random, 100)
+    kind = draw(s, 100)
     if kind < 5:
         exchange_hosts(g, s, a, b)
     else:
@@ -518,7 +581,7 @@ def draw_move(g: Graph, s: State) -> bool:
         if kind < 25:
             add_block(g, s, node, b)
         if kind >= 75 and s.n_members[b] > 0:
-            other = s.members[b * g.n + draw(s.random, s.n_members[b])]
+            other = s.members[b * g.n + draw(s, s.n_members[b])]
             propose(g, s, other, a)
         if not has_room(g, s, b):
             eject(g, s, a, b)
@@ -528,9 +591,10 @@ def draw_move(g: Graph, s: State) -> bool:
     return False
 
 
-@compiled.jit
-def anneal(g: Graph, s: State, power: int, moves: int, hot: float, cold: float,
-           best_s: float, fixed_s: float, enough_s: float) -> float:
+def anneal(g: Graph, s: State, power: cython.Py_ssize_t,
+           moves: cython.Py_ssize_t, hot: cython.double, cold: cython.double,
+           best_s: cython.double, fixed_s: cython.double,
+           enough_s: cython.double) -> float:
     """Make some moves from s.assign; s.best holds the best seen.
 
     :param hot: temperature at the first move, relative to best_s - fixed_s.
@@ -540,6 +604,20 @@ def anneal(g: Graph, s: State, power: int, moves: int, hot: float, cold: float,
     :param enough_s: stop when best_s gets there.
     :returns: objective of s.best afterwards.
     """
+    with cython.nogil:
+        best_s = make_moves(g, s, power, moves, hot, cold, best_s, fixed_s,
+                            enough_s)
+    return best_s
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def make_moves(g: Graph, s: State, power: cython.Py_ssize_t,
+               moves: cython.Py_ssize_t, hot: cython.double,
+               cold: cython.double, best_s: cython.double,
+               fixed_s: cython.double, enough_s: cython.double
+               ) -> cython.double:
     set_up(g, s, power)
     cost = smooth_cost(g, s, power)
     now_s = true_cost(g, s) if power > 0 else cost
@@ -566,9 +644,9 @@ def anneal(g: Graph, s: State, power: int, moves: int, hot: float, cold: float,
         if new > cost:
             limit = heat * max(best_s - fixed_s, 1e-6 * best_s)
             chance = 0.0
-            if limit > 0 and new < math.inf:
+            if limit > 0 and new < INFINITE:
                 chance = math.exp((cost - new) / limit)
-            if (draw(s.random, 1 << 24) + 1) / (1 << 24) >= chance:
+            if (draw(s, 1 << 24) + 1.0) / (1 << 24) >= chance:
                 revert(g, s)
                 for j in range(s.counts[1]):
                     s.assign[s.move_node[j]] = s.move_from[j]

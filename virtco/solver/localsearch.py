@@ -14,16 +14,18 @@
 
 from collections.abc import Callable
 import random
+import types
 from typing import Any
 
 import numpy as np
 
+from virtco import compiled
 from virtco.model import snapshot
-from virtco.solver import compiled
 from virtco.solver import instance as instances
 from virtco.solver import kernel
 from virtco.solver import objectives
 
+MAX_MOVE_NODES = 64
 #: More prefixes than this are merged, with weights, while searching.
 MAX_LEVELS = 24
 #: Moves between two looks at the clock, and at the order of coflows.
@@ -40,15 +42,15 @@ COLD_OF_MANY = 0.001
 class Searcher:
     """Local search over one instance; holds buffers and the generator.
 
-    :param interpreted: run the kernel's source without numba.
+    :param code: the kernel, another one for comparison.
     """
 
     def __init__(self, inst: instances.Instance,
                  objective: snapshot.Objective, seed: int,
-                 interpreted: bool = not compiled.COMPILED):
+                 code: types.ModuleType = kernel):
         self.inst = inst
         self.objective = objective
-        self.interpreted = interpreted
+        self.kernel = code
         self.random = np.array([_mix(seed)], dtype=np.int64)
         self.order_random = random.Random(seed)
         self.movable = inst.movable
@@ -106,8 +108,8 @@ class Searcher:
             self._run(graph, state, power, max(1, moves // chunks),
                       hot * ratio ** (chunk / chunks),
                       hot * ratio ** ((chunk + 1) / chunks), floor_s)
-            current = np.array(state.assign, dtype=np.int64)
-            found = np.array(state.best, dtype=np.int64)
+            current = np.array(state.assign)
+            found = np.array(state.best)
             found_value = self.evaluate(found)
             if _better(found_value, value):
                 best, value = found, found_value
@@ -125,7 +127,7 @@ class Searcher:
             np.zeros((1, n_ports)), np.zeros(1), np.ones(1),
             np.full(1, np.inf), np.zeros(n_ports))
         self._run(graph, state, 0, moves, HOT, COLD)
-        return np.array(state.best, dtype=np.int64)
+        return np.array(state.best)
 
     def polish(self, start: np.ndarray, moves: int) -> np.ndarray:
         """Use less of the network at the same objective.
@@ -146,14 +148,13 @@ class Searcher:
             start, self.s_per_byte, level, base, floor, weight,
             ceiling * (1 + 1e-12), np.zeros(len(self.s_per_byte)))
         self._run(graph, state, 0, moves, POLISH_HOT, COLD_OF_MANY)
-        return np.array(state.best, dtype=np.int64)
+        return np.array(state.best)
 
-    def _run(self, graph: Any, state: Any, power: int, moves: int,
-             hot: float, cold: float, enough_s: float = 0.0) -> None:
-        function = (compiled.interpreted(kernel.anneal)
-                    if self.interpreted else kernel.anneal)
-        function(graph, state, power, moves, hot, cold, np.inf,
-                 _fixed_s(graph), enough_s)
+    def _run(self, graph: kernel.Graph, state: kernel.State, power: int,
+             moves: int, hot: float, cold: float, enough_s: float = 0.0
+             ) -> None:
+        self.kernel.anneal(graph, state, power, moves, hot, cold, np.inf,
+                           _fixed_s(graph), enough_s)
         self.moves_done += moves
         self.random[0] = state.random[0]
 
@@ -195,10 +196,11 @@ class Searcher:
     def _prepare(self, assign: np.ndarray, s_per_byte: np.ndarray,
                  level: np.ndarray, base: np.ndarray, floor: np.ndarray,
                  weight: np.ndarray, ceiling: np.ndarray,
-                 price_s: np.ndarray) -> tuple[Any, Any]:
+                 price_s: np.ndarray
+                 ) -> tuple[kernel.Graph, kernel.State]:
         inst = self.inst
         start, node, coflow, out, into = self.adjacency
-        graph = kernel.Graph(
+        graph = self.kernel.Graph(**compiled.views(
             n=inst.n_nodes, n_hosts=inst.n_hosts,
             n_resources=inst.demand.shape[1], n_racks=inst.n_racks,
             n_ports=len(s_per_byte), n_levels=len(weight),
@@ -210,10 +212,9 @@ class Searcher:
             adj_out=out, adj_in=into,
             s_per_byte=s_per_byte,
             base=np.ascontiguousarray(base.T).ravel(), floor_s=floor,
-            ceiling_s=ceiling, weight=weight, price_s=price_s)
-        state = _state(graph, assign, _room(inst, assign), self.random)
-        if self.interpreted:
-            return _listed(graph), _listed(state)
+            ceiling_s=ceiling, weight=weight, price_s=price_s))
+        state = self.kernel.State(**_state(graph, assign, _room(inst, assign),
+                                           self.random))
         return graph, state
 
 
@@ -279,13 +280,13 @@ def _adjacency(inst: instances.Instance) -> tuple[np.ndarray, ...]:
 
 
 def _state(g: kernel.Graph, assign: np.ndarray, free: np.ndarray,
-           generator: np.ndarray) -> kernel.State:
+           generator: np.ndarray) -> dict[str, Any]:
     kk, ports = g.n_levels, g.n_ports
 
     def ints(size: int) -> np.ndarray:
         return np.zeros(size, dtype=np.int64)
 
-    return kernel.State(
+    return compiled.views(
         assign=assign.astype(np.int64).copy(),
         best=assign.astype(np.int64).copy(), free=free,
         load=np.zeros(ports * kk), power_sum=np.zeros(kk),
@@ -294,13 +295,8 @@ def _state(g: kernel.Graph, assign: np.ndarray, free: np.ndarray,
         members=ints(g.n * g.n_hosts), n_members=ints(g.n_hosts),
         place=np.full(g.n, -1, dtype=np.int64), touched=ints(ports),
         mark=ints(ports), saved=np.zeros(ports * kk),
-        level_work=np.zeros(4 * kk), move_node=ints(kernel.MAX_MOVE_NODES),
-        move_from=ints(kernel.MAX_MOVE_NODES),
-        move_to=ints(kernel.MAX_MOVE_NODES), priced_s=np.zeros(2),
+        level_work=np.zeros(4 * kk), move_node=ints(MAX_MOVE_NODES),
+        move_from=ints(MAX_MOVE_NODES),
+        move_to=ints(MAX_MOVE_NODES), priced_s=np.zeros(2),
         counts=ints(2),
         random=generator.copy())
-
-
-def _listed(values: Any) -> Any:
-    return type(values)(*(value.tolist() if isinstance(value, np.ndarray)
-                          else value for value in values))

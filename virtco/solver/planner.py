@@ -24,20 +24,14 @@ import time
 import numpy as np
 
 from virtco import exception
-from virtco.model import cluster
-from virtco.model import coflow
 from virtco.model import snapshot
 from virtco.solver import baselines
 from virtco.solver import bounds
-from virtco.solver import carving
 from virtco.solver import feasible
 from virtco.solver import instance as instances
-from virtco.solver import localsearch
 from virtco.solver import objectives
-from virtco.solver import partition
 from virtco.solver import ranking
 from virtco.solver import search
-from virtco.solver import smallgroup
 
 PLANNERS = ('virtco', *baselines.NAMES)
 
@@ -123,24 +117,6 @@ def rank_hosts(problem: snapshot.PlacementProblem, plan: snapshot.Plan,
                       dtype=np.int64)
     return ranking.rank(inst, plan.objective, assign, vm_index,
                         lambda: clock() < deadline)
-
-
-def warm_up() -> None:
-    """Compile the kernels or load them from numba's cache on disk."""
-    hosts = tuple(cluster.Host(f'h{i}', (2.0,), 1e9, 1e9) for i in range(3))
-    vms = tuple(cluster.Vm(f'v{i}', (1.0,)) for i in range(4))
-    rows = [(0, 1, 4e8), (1, 2, 2e8), (2, 3, 3e8), (3, 0, 1e8)]
-    inst = instances.build(snapshot.PlacementProblem(
-        hosts, vms, (coflow.Coflow.from_flows('warm-up', 4, rows),)))
-    bound = bounds.anchored_sets(inst, math.inf, lambda: True)
-    carving.carve(inst, bound.lower_s, bound.order)
-    smallgroup.solve(inst)
-    smallgroup.enumerate_all(inst, math.inf)
-    proofs = partition.Partition(inst, lambda: 1.0)
-    proofs.decide(proofs.within_s(bound.lower_s))
-    start = feasible.any_placement(inst, 0, 1.0)
-    localsearch.Searcher(inst, snapshot.Objective.ISOLATED, 0).anneal(
-        start, 100)
 
 
 def _search(problem: snapshot.PlacementProblem,

@@ -27,21 +27,34 @@ every tree node; then values decide for themselves, and nodes whose choice is
 forced are settled on the spot. See :mod:`virtco.solver.columns`.
 """
 
-from typing import Any
-from typing import NamedTuple
+import enum
 
-from virtco.solver import compiled
+import cython
 
-UNDECIDED, INSIDE, OUTSIDE = 0, 1, 2
+COMPILED = cython.compiled
+
+
+class Status(enum.IntEnum):
+    """Of a node in respect of the set."""
+
+    UNDECIDED = 0
+    INSIDE = 1
+    OUTSIDE = 2
+
+
+UNDECIDED = cython.declare(cython.Py_ssize_t, Status.UNDECIDED)
+INSIDE = cython.declare(cython.Py_ssize_t, Status.INSIDE)
+OUTSIDE = cython.declare(cython.Py_ssize_t, Status.OUTSIDE)
 #: Who settled a node: a branch still to be turned round, or the last word.
-FIRST, LAST = 0, 1
+FIRST = cython.declare(cython.Py_ssize_t, 0)
+LAST = cython.declare(cython.Py_ssize_t, 1)
 #: Subgradient steps per look at a tree node.
-STEPS = 6
-#: How many of the sets found last are kept.
-KEPT = 8
+STEPS = cython.declare(cython.Py_ssize_t, 6)
 
 
-class Prices(NamedTuple):
+@cython.dataclasses.dataclass(repr=False, eq=False)
+@cython.cclass
+class Prices:
     """One host class at one time; arrays of n, or n * D for D = R + 2 rows.
 
     Rows are the R resources, then bytes out and bytes in, each in units of
@@ -50,48 +63,53 @@ class Prices(NamedTuple):
     :ivar demand: resources taken, n * R.
     :ivar total_out: all that a node sends, total_in: and receives.
     :ivar least_out: what it sends at least out of any set that fits.
+    :ivar placed: nodes that no set may have.
     :ivar unit: per byte out and per byte in.
     :ivar room: left per row, with all undecided nodes outside, and what
         rounding may cost on top.
     :ivar multiplier: per tree level and row, (n + 1) * D.
     :ivar bound: per tree level, of what is still open there.
     :ivar sums: value of the set; bytes that may be rounding.
-    :ivar found: sets found, KEPT * n.
+    :ivar found: the sets found last, of n each.
     :ivar counts: how many sets were found; tree nodes visited.
     """
 
-    n: int
-    n_resources: int
-    adj_start: Any
-    adj_node: Any
-    adj_out: Any
-    adj_in: Any
-    demand: Any
-    total_out: Any
-    total_in: Any
-    least_out: Any
-    least_in: Any
-    unit: Any
-    value: Any
-    status: Any
-    room: Any
-    from_set: Any
-    to_set: Any
-    from_outside: Any
-    to_outside: Any
-    multiplier: Any
-    trial: Any
-    slack: Any
-    bound: Any
-    trail_node: Any
-    trail_by: Any
-    sums: Any
-    found: Any
-    counts: Any
+    n: cython.Py_ssize_t
+    n_resources: cython.Py_ssize_t
+    adj_start: cython.Py_ssize_t[::1]
+    adj_node: cython.Py_ssize_t[::1]
+    adj_out: cython.double[::1]
+    adj_in: cython.double[::1]
+    demand: cython.double[::1]
+    total_out: cython.double[::1]
+    total_in: cython.double[::1]
+    least_out: cython.double[::1]
+    least_in: cython.double[::1]
+    unit: cython.double[::1]
+    value: cython.double[::1]
+    placed: cython.uchar[::1]
+    status: cython.Py_ssize_t[::1]
+    room: cython.double[::1]
+    from_set: cython.double[::1]
+    to_set: cython.double[::1]
+    from_outside: cython.double[::1]
+    to_outside: cython.double[::1]
+    multiplier: cython.double[::1]
+    trial: cython.double[::1]
+    slack: cython.double[::1]
+    bound: cython.double[::1]
+    trail_node: cython.Py_ssize_t[::1]
+    trail_by: cython.Py_ssize_t[::1]
+    sums: cython.double[::1]
+    found: cython.Py_ssize_t[::1]
+    counts: cython.Py_ssize_t[::1]
 
 
-@compiled.jit
-def join(g: Prices, node: int, sign: float) -> None:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def join(g: Prices, node: cython.Py_ssize_t, sign: cython.double
+         ) -> cython.void:
     """Take an undecided node into the set (sign 1) or undo that (-1)."""
     r_out = g.n_resources
     for r in range(r_out):
@@ -107,8 +125,11 @@ def join(g: Prices, node: int, sign: float) -> None:
         g.to_set[other] += sign * g.adj_in[e]
 
 
-@compiled.jit
-def rule_out(g: Prices, node: int, sign: float) -> None:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def rule_out(g: Prices, node: cython.Py_ssize_t, sign: cython.double
+             ) -> cython.void:
     """Keep an undecided node out of the set (sign 1) or undo that (-1)."""
     g.status[node] = OUTSIDE if sign > 0 else UNDECIDED
     for e in range(g.adj_start[node], g.adj_start[node + 1]):
@@ -117,8 +138,10 @@ def rule_out(g: Prices, node: int, sign: float) -> None:
         g.from_outside[other] += sign * g.adj_out[e]
 
 
-@compiled.jit
-def can_join(g: Prices, node: int) -> bool:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def can_join(g: Prices, node: cython.Py_ssize_t) -> cython.bint:
     for r in range(g.n_resources):
         need = g.demand[node * g.n_resources + r]
         if need > 0 and need > g.room[r]:
@@ -126,8 +149,11 @@ def can_join(g: Prices, node: int) -> bool:
     return True
 
 
-@compiled.jit
-def reduced_value(g: Prices, node: int, at: Any, offset: int) -> float:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def reduced_value(g: Prices, node: cython.Py_ssize_t, at: cython.double[::1],
+                  offset: cython.Py_ssize_t) -> cython.double:
     """Value of a node less what it takes of every row."""
     rows = g.n_resources
     worth = g.value[node]
@@ -140,8 +166,11 @@ def reduced_value(g: Prices, node: int, at: Any, offset: int) -> float:
     return worth
 
 
-@compiled.jit
-def relaxed(g: Prices, at: Any, offset: int) -> float:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def relaxed(g: Prices, at: cython.double[::1], offset: cython.Py_ssize_t
+            ) -> cython.double:
     """Upper bound on any completion; g.slack gets what it leaves free."""
     rows = g.n_resources
     total = g.sums[0]
@@ -164,8 +193,11 @@ def relaxed(g: Prices, at: Any, offset: int) -> float:
     return total
 
 
-@compiled.jit
-def improve(g: Prices, level: int, cutoff: float) -> float:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def improve(g: Prices, level: cython.Py_ssize_t, cutoff: cython.double
+            ) -> cython.double:
     """Least bound found by some steps; its multipliers stay at the level."""
     rows = g.n_resources + 2
     first = level * rows
@@ -196,9 +228,12 @@ def improve(g: Prices, level: int, cutoff: float) -> float:
     return best
 
 
-@compiled.jit
-def settle(g: Prices, level: int, bound: float, cutoff: float, depth: int
-           ) -> int:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def settle(g: Prices, level: cython.Py_ssize_t, bound: cython.double,
+           cutoff: cython.double, depth: cython.Py_ssize_t
+           ) -> cython.Py_ssize_t:
     """Settle what the bound forces; the trail's new length."""
     first = level * (g.n_resources + 2)
     for node in range(g.n):
@@ -220,8 +255,10 @@ def settle(g: Prices, level: int, bound: float, cutoff: float, depth: int
     return depth
 
 
-@compiled.jit
-def undo(g: Prices, depth: int) -> None:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def undo(g: Prices, depth: cython.Py_ssize_t) -> cython.void:
     node = g.trail_node[depth]
     if g.status[node] == INSIDE:
         join(g, node, -1.0)
@@ -229,23 +266,27 @@ def undo(g: Prices, depth: int) -> None:
         rule_out(g, node, -1.0)
 
 
-@compiled.jit
-def keep_if_better(g: Prices, cutoff: float) -> float:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def keep_if_better(g: Prices, cutoff: cython.double) -> cython.double:
     """Record the set as it is, all undecided nodes elsewhere."""
     if g.sums[0] <= cutoff:
         return cutoff
     for d in range(g.n_resources + 2):
         if g.room[d] < 0:
             return cutoff
-    first = (g.counts[0] % KEPT) * g.n
+    first = (g.counts[0] * g.n) % len(g.found)
     g.counts[0] += 1
     for node in range(g.n):
         g.found[first + node] = g.status[node] == INSIDE
     return g.sums[0]
 
 
-@compiled.jit
-def choose(g: Prices, level: int) -> int:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def choose(g: Prices, level: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Undecided node of the largest reduced value, -1 to stop here.
 
     A part of a set that has no traffic with the rest of it and no node of
@@ -267,8 +308,8 @@ def choose(g: Prices, level: int) -> int:
     return branch
 
 
-@compiled.jit
-def most_valuable(g: Prices, cutoff: float, limit: int) -> float:
+def most_valuable(g: Prices, cutoff: cython.double, limit: cython.Py_ssize_t
+                  ) -> float:
     """Upper bound on the value of any set that the class can hold.
 
     It is the cutoff when no set is worth more. Sets worth more than those
@@ -277,6 +318,19 @@ def most_valuable(g: Prices, cutoff: float, limit: int) -> float:
 
     :param limit: nodes of the search tree.
     """
+    with cython.nogil:
+        bound = search(g, cutoff, limit)
+    return bound
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def search(g: Prices, cutoff: cython.double, limit: cython.Py_ssize_t
+           ) -> cython.double:
+    for node in range(g.n):
+        if g.placed[node] and g.status[node] == UNDECIDED:
+            rule_out(g, node, 1.0)
     rows = g.n_resources + 2
     depth = 0
     level = 0

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from virtco import compiled
 from virtco.solver import candidates
 from virtco.solver import enumeration
 from virtco.solver import instance as instances
@@ -157,11 +158,14 @@ def enumerate_all(inst: instances.Instance, upper_s: float
     free = free + instances.CAPACITY_EPS * np.maximum(1.0, free)
     hosts, best = np.full(n, -1, dtype=np.int64), np.zeros(n, dtype=np.int64)
     cutoff = upper_s * (1 - 1e-12) if np.isfinite(upper_s) else upper_s
-    least_s = enumeration.search(
-        n, m, ports, inst.demand.shape[1], dense.ravel(), _paths(inst),
-        inst.s_per_byte, inst.demand[order].ravel(),
-        inst.allowed[order].astype(np.uint8).ravel(), free.ravel(),
-        np.zeros((n + 1) * ports), hosts, best, cutoff, MAX_VISITS)
+    tree = enumeration.Tree(**compiled.views(
+        n=n, n_hosts=m, n_ports=ports, n_resources=inst.demand.shape[1],
+        sent=dense.ravel(), paths=_paths(inst), s_per_byte=inst.s_per_byte,
+        demand=inst.demand[order].ravel(),
+        allowed=inst.allowed[order].astype(np.uint8).ravel(),
+        free=free.ravel(), load=np.zeros((n + 1) * ports), hosts=hosts,
+        best=best))
+    least_s = enumeration.search(tree, cutoff, MAX_VISITS)
     if least_s < 0:
         return None
     if least_s >= cutoff:

@@ -24,11 +24,11 @@ import pytest
 from benchmarks import instances as generator
 from benchmarks import reference
 from tests.unit.solver import problems
+from virtco import compiled
 from virtco import exception
 from virtco.model import snapshot
 from virtco.solver import bounds
 from virtco.solver import columns
-from virtco.solver import compiled
 from virtco.solver import instance as instances
 from virtco.solver import objectives
 from virtco.solver import partition
@@ -134,8 +134,7 @@ def test_narrowing_ends_at_the_optimum(problem):
     assert min(seen) == pytest.approx(best_s, rel=1e-6)
 
 
-@pytest.mark.skipif(not compiled.COMPILED, reason='numba is not installed')
-def test_pricing_is_the_same_interpreted(monkeypatch):
+def test_pricing_is_the_same_uncompiled():
     item = generator.paper18(random.Random(2), 'recomm-1g', 'medium',
                              'partial')
     inst = instances.build(reference.to_problem(item))
@@ -143,20 +142,16 @@ def test_pricing_is_the_same_interpreted(monkeypatch):
                       for j in range(inst.n_nodes)])
     nothing = np.zeros(inst.n_nodes, dtype=bool)
 
-    def price():
-        pool = columns.Pool(inst, bounds.hose_s_per_byte(inst).T)
+    def price(code):
+        pool = columns.Pool(inst, bounds.hose_s_per_byte(inst).T, code)
         limits = np.full((len(pool.classes), 2), 5e-9)
         return [(upper, [m.tolist() for m in found]) for upper, found in
                 (pool.price(c, limits, value, 0.0, 300, nothing)
                  for c in range(len(pool.classes)))]
 
-    expected = price()
+    expected = price(pricing)
     assert any(found for _upper, found in expected)
-    monkeypatch.setattr(pricing, 'most_valuable',
-                        compiled.interpreted(pricing.most_valuable))
-    monkeypatch.setattr(pricing, 'rule_out',
-                        compiled.interpreted(pricing.rule_out))
-    assert price() == expected
+    assert price(compiled.plain(pricing.__name__)) == expected
 
 
 @pytest.mark.parametrize('app, density', [('pager-4m', 'dense'),

@@ -1,0 +1,184 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""How fast the kernels are, in processor time.
+
+``python -m benchmarks.kernels [--rounds N] [--only NAME ...] [--json]``
+
+Each line is the best of N rounds. Loading is not counted. The work is the
+same everywhere: instances and starts come from fixed seeds.
+
+anneal-*
+    Moves per second of the local search: hosts x VMs; *levels* is the online
+    objective with 8 coflows that run already.
+price, anchored, subsets
+    Looks at a node while columns are priced; cheapest sets around a node;
+    steps of the dynamic programme over subsets.
+"""
+
+import argparse
+from collections.abc import Callable
+import dataclasses
+import functools
+import json
+import random
+import sys
+import time
+
+import numpy as np
+
+from benchmarks import instances as generator
+from benchmarks import reference
+from virtco import compiled
+from virtco.model import snapshot
+from virtco.solver import anchored
+from virtco.solver import bounds
+from virtco.solver import candidates
+from virtco.solver import columns
+from virtco.solver import instance as instances
+from virtco.solver import localsearch
+from virtco.solver import smallgroup
+
+#: Runs once, returns how much was done and the seconds that count.
+Run = Callable[[], tuple[float, float]]
+
+
+def _timed(work: Callable[[], float]) -> Run:
+    def run() -> tuple[float, float]:
+        started_s = time.process_time()
+        done = work()
+        return done, time.process_time() - started_s
+    return run
+
+
+def _instance(name: str) -> instances.Instance:
+    rng = random.Random(1)
+    if name == '18x40':
+        item = generator.paper18(rng, 'pager-4m', 'medium', 'partial')
+    elif name == '100x100':
+        item = generator.datacentre(rng, 100, 100, 'sparse', 'het')
+    elif name == '1000x200':
+        item = generator.datacentre(rng, 1000, 200, 'zipf', 'het')
+    else:
+        item = generator.paper18(rng, 'pager-0.5m', 'dense', 'tight')
+    return instances.build(reference.to_problem(item))
+
+
+def _with_active(inst: instances.Instance) -> instances.Instance:
+    rng = np.random.default_rng(1)
+    active = rng.lognormal(size=(8, len(inst.s_per_byte))) * 1e8
+    total = np.cumsum(active, axis=0) * inst.s_per_byte
+    return dataclasses.replace(inst, active_bytes=active,
+                               active_cct_s=total.max(axis=1),
+                               floor_s=np.zeros(9))
+
+
+def _anneal(name: str, moves: int, levels: bool = False) -> Run:
+    inst = _instance(name)
+    objective = snapshot.Objective.ISOLATED
+    if levels:
+        inst = _with_active(inst)
+        objective = snapshot.Objective.ONLINE
+    start = candidates.best_fit(inst)
+    assert start is not None
+
+    def run() -> float:
+        search = localsearch.Searcher(inst, objective, 1)
+        search.anneal(start, moves)
+        return search.moves_done
+    return _timed(run)
+
+
+def _price() -> Run:
+    inst = _instance('18x40')
+    value = np.random.default_rng(1).random(inst.n_nodes)
+    nothing = np.zeros(inst.n_nodes, dtype=bool)
+    pool = columns.Pool(inst, bounds.hose_s_per_byte(inst).T)
+    limits = np.full((len(pool.classes), 2), 1e-9)
+
+    def run() -> float:
+        before = pool.work
+        for c in range(len(pool.classes)):
+            pool.price(c, limits, value, 0.0, 1000, nothing)
+        return pool.work - before
+    return _timed(run)
+
+
+def _anchored() -> Run:
+    inst = _instance('18x40')
+    arrays, graph = bounds.prepare(
+        inst, bounds.undominated(inst, bounds.hose_s_per_byte(inst)))
+    classes = anchored.Classes(**compiled.views(**arrays))
+
+    def run() -> float:
+        for node in range(inst.n_nodes):
+            anchored.least_around(graph, classes, node, 1e300, 0.0, 20_000)
+        return inst.n_nodes
+    return _timed(run)
+
+
+def _subsets() -> Run:
+    inst = _instance('18x10')
+
+    def run() -> float:
+        smallgroup.solve(inst)
+        return inst.n_hosts * 3.0 ** inst.n_nodes
+    return _timed(run)
+
+
+#: Name -> unit, and what makes its run.
+KERNELS: dict[str, tuple[str, Callable[[], Run]]] = {
+    'anneal-18x40': ('moves/s', functools.partial(
+        _anneal, '18x40', 200_000)),
+    'anneal-18x40-levels': ('moves/s', functools.partial(
+        _anneal, '18x40', 200_000, levels=True)),
+    'anneal-100x100': ('moves/s', functools.partial(
+        _anneal, '100x100', 200_000)),
+    'anneal-1000x200': ('moves/s', functools.partial(
+        _anneal, '1000x200', 200_000)),
+    'price': ('looks/s', _price),
+    'anchored': ('sets/s', _anchored),
+    'subsets': ('steps/s', _subsets),
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog='python -m benchmarks.kernels',
+        description=(__doc__ or '').splitlines()[0])
+    parser.add_argument('--rounds', type=int, default=5,
+                        help='how often each is measured (default 5)')
+    parser.add_argument('--only', nargs='+', choices=sorted(KERNELS),
+                        default=list(KERNELS), metavar='NAME',
+                        help='some of: %(choices)s')
+    parser.add_argument('--json', action='store_true',
+                        help='one JSON object instead of lines')
+    args = parser.parse_args(argv)
+    table = {}
+    for name in args.only:
+        unit, prepare = KERNELS[name]
+        run = prepare()
+        run()
+        rates = []
+        for _ in range(args.rounds):
+            done, seconds = run()
+            rates.append(done / seconds)
+        table[name] = max(rates)
+        if not args.json:
+            print(f'{name:<20} {max(rates):>14,.2f} {unit}', flush=True)
+    if args.json:
+        print(json.dumps(table, indent=1))
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
