@@ -44,12 +44,16 @@ class Placed:
         """Bytes and number of flows per pair of different hosts."""
         found: dict[tuple[str, str], tuple[float, int]] = (
             collections.defaultdict(lambda: (0.0, 0)))
-        for flow in self.coflow.flows:
-            pair = self.hosts[flow.src], self.hosts[flow.dst]
-            if pair[0] != pair[1]:
-                size, n_flows = found[pair]
-                found[pair] = size + flow.size_bytes, n_flows + 1
+        for src, dst, size_bytes in self.flows():
+            if src != dst:
+                size, n_flows = found[src, dst]
+                found[src, dst] = size + size_bytes, n_flows + 1
         return dict(found)
+
+    def flows(self) -> list[tuple[str, str, float]]:
+        """Hosts and bytes of every flow."""
+        return [(self.hosts[flow.src], self.hosts[flow.dst], flow.size_bytes)
+                for flow in self.coflow.flows]
 
 
 def usable_bps(rates_bps: dict[str, float],
@@ -64,15 +68,45 @@ def simulate(placed: collections.abc.Sequence[Placed],
              rates_bps: dict[str, float], order: str) -> list[float]:
     """CCT of coflows that start together, by the fluid simulator.
 
+    Under fair sharing every flow counts on its own: when the small flows
+    between two hosts have ended, the large ones have fewer shares. Else the
+    controller gives rates to pairs of hosts.
+
     :param rates_bps: of each uplink, the same both ways, as payload.
+    """
+    if order == 'fair':
+        sent = [[(src, dst, size, 1) for src, dst, size in entry.flows()
+                 if src != dst] for entry in placed]
+    else:
+        sent = [[(src, dst, size, n_flows) for (src, dst), (size, n_flows)
+                 in entry.between_hosts().items()] for entry in placed]
+    return _run(sent, rates_bps, order)
+
+
+def simulate_local(placed: collections.abc.Sequence[Placed],
+                   local_bps: float) -> list[float]:
+    """CCT of what stays inside of hosts, when each carries ``local_bps``.
+
+    The flows inside of a host share its pace equally, whatever the scheme.
+    """
+    sent = [[(src, dst, size, 1) for src, dst, size in entry.flows()
+             if src == dst] for entry in placed]
+    hosts = {src for flows in sent for src, *_ in flows}
+    return _run(sent, dict.fromkeys(hosts, local_bps), 'fair')
+
+
+def _run(sent: list[list[tuple[str, str, float, int]]],
+         rates_bps: dict[str, float], order: str) -> list[float]:
+    """
+    :param sent: per coflow source, destination, bytes and number of flows.
     """
     names = sorted(rates_bps)
     index = {name: i for i, name in enumerate(names)}
-    demands = [_demand(entry.between_hosts(), index) for entry in placed]
     run = simulation.Simulation(
         np.array([rates_bps[name] for name in names] * 2),
-        simulation.Config(order, backfill='max-min'), demands)
-    for number in range(len(placed)):
+        simulation.Config(order, backfill='max-min'),
+        [_demand(flows, index) for flows in sent])
+    for number in range(len(sent)):
         run.start(number)
     run.run()
     return [float(cct_s) for cct_s in run.completion_s()]
@@ -157,11 +191,11 @@ def _active(placed: Placed) -> snapshot.ActiveCoflow:
         tuple((host, into) for host, (_, into) in loads.items() if into))
 
 
-def _demand(pairs: dict[tuple[str, str], tuple[float, int]],
+def _demand(flows: list[tuple[str, str, float, int]],
             index: dict[str, int]) -> fabric_model.Demand:
     return fabric_model.Demand(
-        np.array([index[src] for src, _ in pairs], np.int64),
-        np.array([index[dst] for _, dst in pairs], np.int64),
-        np.array([size * units.BITS_PER_BYTE for size, _ in pairs.values()],
+        np.array([index[src] for src, *_ in flows], np.int64),
+        np.array([index[dst] for _, dst, *_ in flows], np.int64),
+        np.array([size * units.BITS_PER_BYTE for _, _, size, _ in flows],
                  np.float64),
-        np.array([n for _, n in pairs.values()], np.float64))
+        np.array([n_flows for *_, n_flows in flows], np.float64))

@@ -26,6 +26,8 @@ class CoflowResult:
         placement.
     :ivar measured_s: completion time of the real transfer, or the
         simulator's when nothing was transferred.
+    :ivar unpaced_s: what the model expects when transfers inside of a host
+        take no time.
     """
 
     name: str
@@ -34,6 +36,7 @@ class CoflowResult:
     size_bytes: float
     predicted_s: float
     measured_s: float
+    unpaced_s: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,6 +65,10 @@ class SchemeResult:
     @property
     def mean_predicted_s(self) -> float:
         return statistics.fmean(c.predicted_s for c in self.coflows)
+
+    @property
+    def mean_unpaced_s(self) -> float:
+        return statistics.fmean(c.unpaced_s for c in self.coflows)
 
     @property
     def mean_measured_s(self) -> float:
@@ -127,6 +134,7 @@ class Results:
             for scheme, entry in zip(workload.schemes, shown['schemes']):
                 entry['mean_predicted_s'] = scheme.mean_predicted_s
                 entry['mean_measured_s'] = scheme.mean_measured_s
+                entry['mean_unpaced_s'] = scheme.mean_unpaced_s
         return made
 
 

@@ -28,9 +28,9 @@ from virtco.emulation import transfers
 from virtco import hints
 
 _DEFAULT_PORT = 5001
-# A transfer may take this many times its prediction, and some seconds.
-_LIMIT_FACTOR = 4.0
-_LIMIT_EXTRA_S = 30.0
+#: What the VMs of one host send each other in all, in terms of an uplink. A
+#: memory bus is faster, but here it is the processors that carry the uplinks.
+LOCAL_PACE = 10
 
 # Gets the bytes that have arrived, and all that will.
 OnProgress = collections.abc.Callable[[int, int], object]
@@ -45,8 +45,8 @@ def run_emulated(testbed: testbed_module.Testbed,
     """Place the groups through Nova, send their bytes, take them away.
 
     :param keep: do not take them away; the testbed ends next.
-    :param local_bytes: most that a flow inside of a host sends: no link
-        carries it, but it takes the processors that the links need.
+    :param local_bytes: most that a flow inside of a host sends, and then
+        without a pace; None sends all of it, at :data:`LOCAL_PACE`.
     """
     on_step('placing')
     testbed.change_settings(scheme.settings())
@@ -60,9 +60,11 @@ def run_emulated(testbed: testbed_module.Testbed,
     hosts = {name: tuple(str(server.host) for server in group)
              for name, group in servers.items()}
     placed = prediction.placed_coflows(workload, hosts)
-    predicted_s = prediction.simulate(
+    unpaced_s = prediction.simulate(
         placed, prediction.usable_bps(testbed.usable_rates_bps(), scheme),
         scheme.order)
+    local_bps = None if local_bytes is not None else (
+        LOCAL_PACE * scenario.goodput_bps(testbed.config.rate_bps))
     on_step('waiting for the edge modules')
     flows = _flows(testbed, workload, servers, local_bytes)
     testbed.fabric.introduce(_pairs(testbed, workload, servers))
@@ -70,8 +72,11 @@ def run_emulated(testbed: testbed_module.Testbed,
     on_step('sending')
     total_bytes = sum(flow.size_bytes for flow in flows)
     job = traffic.Job(
-        (0.0,) * len(placed), tuple(flows),
-        limit_s=_LIMIT_FACTOR * max(predicted_s) + _LIMIT_EXTRA_S)
+        (0.0,) * len(placed), tuple(flows), local_bps=local_bps,
+        window_bytes=traffic.window_bytes(
+            flows, {port.namespace: port.host
+                    for port in testbed.fabric.vms.values()},
+            testbed.config.rate_bps))
     with transfers.Transfer(
             job, testbed.config.logs / 'traffic.log') as transfer:
         psutil.cpu_percent()  # from here …
@@ -84,7 +89,8 @@ def run_emulated(testbed: testbed_module.Testbed,
         testbed.wait_enforced(set())
     return results.SchemeResult(
         scheme.name, scheme.label,
-        _coflow_results(workload, predicted_s, outcome.ccts_s), hosts,
+        _coflow_results(workload, _paced(placed, unpaced_s, local_bps),
+                        outcome.ccts_s, unpaced_s), hosts,
         prediction.uplink_bytes(placed, testbed.config.hosts),
         outcome.timeline, outcome.bin_s, outcome.retransmits,
         busy_fraction, placing_s)
@@ -105,6 +111,15 @@ def run_simulated(workload: scenario.Workload, scheme: scenario.Scheme,
             prediction.simulate(placed, usable_bps, scheme.order)),
         hosts, prediction.uplink_bytes(placed, rates_bps),
         placing_s=placing_s)
+
+
+def _paced(placed: list[prediction.Placed], unpaced_s: list[float],
+           local_bps: float | None) -> list[float]:
+    """Completion times when what stays inside of hosts takes time, too."""
+    if local_bps is None:
+        return unpaced_s
+    return [max(both) for both in zip(
+        unpaced_s, prediction.simulate_local(placed, local_bps))]
 
 
 def _hints(group: scenario.Group, scheme: scenario.Scheme) -> dict[str, str]:
@@ -129,7 +144,7 @@ def _flows(testbed: testbed_module.Testbed, workload: scenario.Workload,
                 flows.append(traffic.FlowSpec(
                     number, src.namespace, dst.namespace, dst.address,
                     coflow.dst_port or _DEFAULT_PORT,
-                    max(1, int(size_bytes)), local))
+                    max(1, int(size_bytes)), src.host if local else None))
             number += 1
     return flows
 
@@ -152,16 +167,17 @@ def _managed(testbed: testbed_module.Testbed,
                     for port in testbed.fabric.vms.values()}
     return {(by_namespace[flow.src_namespace].host,
              by_namespace[flow.src_namespace].address, flow.dst_address)
-            for flow in flows if not flow.local}
+            for flow in flows if flow.local_host is None}
 
 
 def _coflow_results(workload: scenario.Workload,
                     predicted_s: collections.abc.Sequence[float],
-                    measured_s: collections.abc.Sequence[float]
+                    measured_s: collections.abc.Sequence[float],
+                    unpaced_s: collections.abc.Sequence[float] | None = None
                     ) -> tuple[results.CoflowResult, ...]:
     named = [(group, coflow) for group in workload.groups
              for coflow in group.coflows]
     return tuple(results.CoflowResult(
-        coflow.name, group.name, group.n_vms, coflow.size_bytes, predicted,
-        measured) for (group, coflow), predicted, measured in zip(
-            named, predicted_s, measured_s))
+        coflow.name, group.name, group.n_vms, coflow.size_bytes, *times)
+        for (group, coflow), *times in zip(
+            named, predicted_s, measured_s, unpaced_s or predicted_s))

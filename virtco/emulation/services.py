@@ -67,8 +67,8 @@ def start_edge(fabric: fabric_module.Fabric, host: str, rate_bps: float,
                  'ports_file': _ports_file(state, host),
                  'state_dir': state / f'edge-{host}',
                  'report_interval_s': _report_interval_s(fabric),
-                 # A queue holds several super-packets also at low rates.
-                 'leaf_s': 0.1},
+                 # A queue holds the windows of all its flows, at any rate.
+                 'leaf_s': 0.5},
         'probe': {'enabled': True, 'address': hypervisor.address,
                   'port': _PROBE_PORT},
     })

@@ -24,10 +24,12 @@ import pytest
 
 from virtco.emulation import capability
 from virtco.emulation import namespaces
+from virtco.emulation import prediction
 from virtco.emulation import process
 from virtco.emulation import traffic
 from virtco.emulation import transfers
 from virtco import exception
+from virtco.model import coflow as coflow_model
 from virtco import units
 
 RATE_BPS = 40e6
@@ -51,12 +53,12 @@ real_time = pytest.mark.real_time(reason='measures the rate of TCP transfers')
 def _flow(coflow, src, dst, size_bytes, port=5001):
     return traffic.FlowSpec(coflow, src.namespace, dst.namespace,
                             dst.address, port, int(size_bytes),
-                            local=src.host == dst.host)
+                            src.host if src.host == dst.host else None)
 
 
-def _send(flows, tmp_path, n_coflows=None):
+def _send(flows, tmp_path, n_coflows=None, **options):
     n_coflows = n_coflows or 1 + max(flow.coflow for flow in flows)
-    job = traffic.Job((0.0,) * n_coflows, tuple(flows), limit_s=30.0)
+    job = traffic.Job((0.0,) * n_coflows, tuple(flows), **options)
     with transfers.Transfer(job, tmp_path / 'traffic.log') as transfer:
         return transfer.run()
 
@@ -120,6 +122,38 @@ def test_traffic_inside_a_host_is_free_and_exact(make_fabric, tmp_path):
     assert received == [0, int(size)]  # local bytes are left out
 
 
+def test_flows_inside_a_host_share_its_pace(make_fabric, tmp_path):
+    """When the small one has ended, the large one has the pace alone."""
+    fabric = make_fabric([RATE_BPS])
+    a, b, c = [fabric.add_vm(name, 'h0') for name in 'abc']
+    sizes = (units.bps_to_bytes_per_s(RATE_BPS),
+             units.bps_to_bytes_per_s(RATE_BPS) * 3)
+    outcome = _send([_flow(0, a, b, sizes[0]), _flow(1, c, b, sizes[1])],
+                    tmp_path, local_bps=2 * RATE_BPS)
+    assert outcome.ccts_s == pytest.approx((1.0, 2.0), rel=0.1)
+
+
+def test_many_flows_end_when_fair_shares_say(make_fabric, tmp_path):
+    """Between three hosts, both ways at once, of very different sizes."""
+    fabric = make_fabric([RATE_BPS] * 3)
+    vms = [fabric.add_vm(f'v{i}', f'h{i % 3}') for i in range(9)]
+    unit = units.bps_to_bytes_per_s(RATE_BPS) / 20
+    coflows = [coflow_model.Coflow.from_flows(f'c{k}', 9, [
+        (src, dst, unit * (1 + (src + dst + k) % 4))
+        for src in range(9) for dst in range(9)
+        if src % 3 != dst % 3 and (src + dst) % 2 == k]) for k in range(2)]
+    hosts = tuple(vm.host for vm in vms)
+    flows = [_flow(k, vms[flow.src], vms[flow.dst], flow.size_bytes)
+             for k, coflow in enumerate(coflows) for flow in coflow.flows]
+    fabric.introduce((a, b) for a in vms for b in vms if a != b)
+    outcome = _send(flows, tmp_path, window_bytes=traffic.window_bytes(
+        flows, {vm.namespace: vm.host for vm in vms}, RATE_BPS))
+    expected = prediction.simulate(
+        [prediction.Placed(coflow, hosts) for coflow in coflows],
+        dict.fromkeys(set(hosts), RATE_BPS * PAYLOAD_SHARE), 'fair')
+    assert outcome.ccts_s == pytest.approx(expected, rel=0.15)
+
+
 def test_removed_vm_is_gone_and_its_place_is_free(make_fabric):
     fabric = make_fabric([RATE_BPS])
     first = fabric.add_vm('a', 'h0')
@@ -133,7 +167,7 @@ def test_unreachable_destination_is_an_error(make_fabric, tmp_path):
     fabric = make_fabric([RATE_BPS])
     a, b = fabric.add_vm('a', 'h0'), fabric.add_vm('b', 'h0')
     nowhere = traffic.FlowSpec(0, a.namespace, 'virtco-emu-000000-none',
-                               b.address, 5001, 10, False)
+                               b.address, 5001, 10)
     with pytest.raises(process.ProcessFailed, match='the traffic process'):
         _send([nowhere], tmp_path)
 

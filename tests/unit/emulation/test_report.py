@@ -28,7 +28,8 @@ from virtco.emulation import table
 def _scheme(name, label, measured_s, timeline=()):
     return results.SchemeResult(
         name, label, tuple(
-            results.CoflowResult(coflow, 'g', 3, 5e6, cct_s * 0.95, cct_s)
+            results.CoflowResult(coflow, 'g', 3, 5e6, cct_s * 0.95, cct_s,
+                                 cct_s * 0.9)
             for coflow, cct_s in zip(('C1', 'C2'), measured_s)),
         {'g': ('h0', 'h0', 'h1')},
         {'h0': (1e6, 0.0), 'h1': (0.0, 1e6)}, timeline, 0.1)

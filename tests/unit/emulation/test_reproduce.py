@@ -58,7 +58,7 @@ def beds(monkeypatch):
         return results.SchemeResult(
             scheme.name, scheme.label, tuple(
                 results.CoflowResult(coflow.name, group.name, group.n_vms,
-                                     coflow.size_bytes, 2.0, 2.2)
+                                     coflow.size_bytes, 2.0, 2.2, 2.0)
                 for group in its_groups for coflow in group.coflows), {}, {})
 
     monkeypatch.setattr(reproduce, '_datacentre', datacentre)

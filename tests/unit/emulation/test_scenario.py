@@ -19,7 +19,9 @@ from virtco.emulation import results
 from virtco.emulation import runner
 from virtco.emulation import scenario
 from virtco.emulation import testbed
+from virtco.emulation import traffic
 from virtco import hints
+from virtco.model import coflow as coflow_model
 
 RATE_BPS = 100e6
 
@@ -123,6 +125,42 @@ def test_flows_between_hosts_are_added_up_and_others_left_out():
     assert prediction.simulate(
         [prediction.Placed(coflow, ('a', 'a', 'a'))], {'a': 1e6},
         'mrtf') == [0.0]
+
+
+def test_fair_sharing_counts_every_flow():
+    """Two flows between the same hosts: the long one is alone at the end."""
+    coflows = [coflow_model.Coflow.from_flows('a', 4, [(0, 2, 1), (1, 3, 3)]),
+               coflow_model.Coflow.from_flows('b', 2, [(0, 1, 2)])]
+    placed = [prediction.Placed(coflows[0], ('x', 'x', 'y', 'y')),
+              prediction.Placed(coflows[1], ('x', 'y'))]
+    # Thirds until 3, halves until 5, then all.
+    assert prediction.simulate(placed, {'x': 8.0, 'y': 8.0},
+                               'fair') == pytest.approx([6, 5])
+
+
+def test_local_flows_share_their_hosts_pace():
+    coflows = [coflow_model.Coflow.from_flows('a', 4, [(0, 2, 1), (1, 3, 3)]),
+               coflow_model.Coflow.from_flows('b', 2, [(0, 1, 2)])]
+    placed = [prediction.Placed(coflows[0], ('x', 'x', 'x', 'y')),
+              prediction.Placed(coflows[1], ('x', 'x'))]
+    assert prediction.simulate_local(placed, 8.0) == pytest.approx([2, 3])
+    assert prediction.simulate_local([prediction.Placed(
+        coflows[1], ('x', 'y'))], 8.0) == [0]
+
+
+def test_windows_of_a_link_fit_into_a_short_queue():
+    def window(n_flows, rate_bps):
+        flows = [traffic.FlowSpec(0, f's{i}', f'd{i}', '', 1, 1)
+                 for i in range(n_flows)]
+        flows += [traffic.FlowSpec(0, 's0', 's1', '', 1, 1, 'h0')] * 100
+        hosts = {f's{i}': 'h0' for i in range(n_flows)}
+        hosts |= {f'd{i}': f'h{i + 1}' for i in range(n_flows)}
+        return traffic.window_bytes(flows, hosts, rate_bps)
+
+    assert window(1, 50e6) == traffic.MAX_WINDOW_BYTES
+    assert window(16, 50e6) == int(50e6 / 8 * 0.08 / 16)
+    assert window(200, 50e6) == 16 * 1024
+    assert window(0, 50e6) == traffic.MAX_WINDOW_BYTES
 
 
 def test_schemes_speak_the_controllers_language():

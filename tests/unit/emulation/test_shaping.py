@@ -10,8 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-import pytest
-
 from virtco.emulation import shaping
 
 
@@ -24,14 +22,19 @@ def test_both_ways_have_the_rate():
     assert any('mirred egress redirect dev ifb-h0' in line for line in lines)
 
 
-@pytest.mark.parametrize('rate_bps, queue', [(1e6, 131072), (1e9, 2500000)])
-def test_queue_is_neither_short_nor_long(rate_bps, queue):
-    lines = shaping.limit_commands('h0', rate_bps)
-    assert sum(f'bfifo limit {queue}' in line for line in lines) == 2
+def test_acknowledgements_go_first_within_the_rate():
+    lines = shaping.limit_commands('h0', 4e7)
+    for dev in ('h0', 'ifb-h0'):
+        data, acks = [next(line for line in lines if
+                           f'dev {dev} parent 1:9 classid {which} ' in line)
+                      for which in ('1:1', '1:2')]
+        assert 'rate 38000000bit' in data and data.endswith('prio 1')
+        assert 'rate 2000000bit' in acks and acks.endswith('prio 0')
+        assert any(f'filter add dev {dev} parent 1: ' in line
+                   and line.endswith('flowid 1:2') for line in lines)
 
 
-def test_change_touches_rates_and_queues_only():
+def test_change_touches_rates_only():
     lines = shaping.limit_commands('h0', 4e7, verb='change')
-    assert len(lines) == 4
-    assert all(line.split()[:2] in (['class', 'change'], ['qdisc', 'change'])
-               for line in lines)
+    assert len(lines) == 6
+    assert all(line.startswith('class change dev ') for line in lines)
