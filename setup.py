@@ -12,6 +12,7 @@
 
 """Compiles the kernels; all else is in setup.cfg and pyproject.toml."""
 
+import os
 import runpy
 
 import setuptools
@@ -33,22 +34,32 @@ DIRECTIVES = {
 # The same rounding as Python's: no fused multiplications, no reordering.
 COMPILER = ['-O3', '-g0', '-ffp-contract=off', '-fno-math-errno',
             '-fno-trapping-math']
+#: What Cython needs for typed buffers, compiled once for all kernels.
+SHARED = 'virtco._buffers'
 
 
 def extensions():
-    """One for each kernel; without a compiler they are left out."""
+    """One for each kernel, and one for what they share.
+
+    Without a compiler they are left out.
+    """
     if cythonize is None:
         return []
     compiled = runpy.run_path('virtco/compiled.py')
-    return cythonize(
-        [setuptools.Extension(
+    kernels = [
+        setuptools.Extension(
             name, [name.replace('.', '/') + '.py'], optional=True,
             extra_compile_args=COMPILER, extra_link_args=[
                 '-Wl,--build-id=0x' + compiled['digest'](name)])
-         for name in compiled['KERNELS']],
-        build_dir='build/kernels', compiler_directives=DIRECTIVES,
-        quiet=True)
+        for name in compiled['KERNELS']]
+    shared = setuptools.Extension(
+        SHARED, [SHARED.replace('.', '/') + '.c'], optional=True,
+        extra_compile_args=['-g0'])
+    return cythonize(
+        [shared, *kernels], build_dir='build/kernels', quiet=True,
+        compiler_directives=DIRECTIVES, shared_utility_qualified_name=SHARED)
 
 
-setuptools.setup(setup_requires=['pbr>=6.1.1'], pbr=True,
-                 ext_modules=extensions())
+setuptools.setup(
+    setup_requires=['pbr>=6.1.1'], pbr=True, ext_modules=extensions(),
+    options={'build_ext': {'parallel': os.cpu_count()}})
