@@ -60,7 +60,7 @@ def _timed(work: Callable[[], float]) -> Run:
     return run
 
 
-def _instance(name: str) -> instances.Instance:
+def _instance(name: str, n_active: int = 0) -> instances.Instance:
     rng = random.Random(1)
     if name == '18x40':
         item = generator.paper18(rng, 'pager-4m', 'medium', 'partial')
@@ -70,24 +70,20 @@ def _instance(name: str) -> instances.Instance:
         item = generator.datacentre(rng, 1000, 200, 'zipf', 'het')
     else:
         item = generator.paper18(rng, 'pager-0.5m', 'dense', 'tight')
-    return instances.build(reference.to_problem(item))
-
-
-def _with_active(inst: instances.Instance) -> instances.Instance:
-    rng = np.random.default_rng(1)
-    active = rng.lognormal(size=(8, len(inst.s_per_byte))) * 1e8
-    total = np.cumsum(active, axis=0) * inst.s_per_byte
-    return dataclasses.replace(inst, active_bytes=active,
-                               active_cct_s=total.max(axis=1),
-                               floor_s=np.zeros(9))
+    problem = reference.to_problem(item)
+    active = []
+    for i in range(n_active):
+        loads = [tuple((host.name, 1e8 * rng.lognormvariate(0, 1))
+                       for host in problem.hosts) for _ in range(2)]
+        active.append(snapshot.ActiveCoflow(f'a{i}', *loads))
+    return instances.build(dataclasses.replace(problem,
+                                               active=tuple(active)))
 
 
 def _anneal(name: str, moves: int, levels: bool = False) -> Run:
-    inst = _instance(name)
-    objective = snapshot.Objective.ISOLATED
-    if levels:
-        inst = _with_active(inst)
-        objective = snapshot.Objective.ONLINE
+    inst = _instance(name, 8 if levels else 0)
+    objective = (snapshot.Objective.ONLINE if levels
+                 else snapshot.Objective.ISOLATED)
     start = candidates.best_fit(inst)
     assert start is not None
 

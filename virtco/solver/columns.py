@@ -220,8 +220,8 @@ def _arrays(inst: instances.Instance, dense: np.ndarray
         placed=np.zeros(n, dtype=np.uint8),
         status=ints(n), room=np.zeros(r + 2), from_set=np.zeros(n),
         to_set=np.zeros(n), from_outside=np.zeros(n),
-        to_outside=np.zeros(n), multiplier=np.zeros((n + 1) * (r + 2)),
-        trial=np.zeros(r + 2), slack=np.zeros(r + 2), bound=np.zeros(n + 1),
+        to_outside=np.zeros(n), multiplier=np.zeros((n + 2) * (r + 2)),
+        slack=np.zeros(r + 2), bound=np.zeros(n + 1),
         trail_node=ints(n), trail_by=ints(n), sums=np.zeros(2),
         found=ints(KEPT * n), counts=ints(2))
 

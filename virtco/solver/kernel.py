@@ -33,6 +33,8 @@ RECOMPUTE_EVERY = cython.declare(cython.Py_ssize_t, 2048)
 #: A level's sum of powers is added up anew when it falls to this fraction
 #: of what it was, before cancellation eats its digits.
 CANCELLATION = cython.declare(cython.double, 1e-6)
+#: Ports of which the largest is remembered.
+BLOCK = cython.declare(cython.Py_ssize_t, 16)
 WORD = cython.declare(cython.Py_ssize_t, 0xFFFFFFFF)
 
 
@@ -75,6 +77,7 @@ class Graph:
 class State:
     """What a run writes.
 
+    :ivar block_s: the largest of each block of ports, per level.
     :ivar priced_s: price of all bytes, and its change by the move.
     """
 
@@ -88,6 +91,9 @@ class State:
     scale: cython.double[::1]
     top_s: cython.double[::1]
     top_port: cython.Py_ssize_t[::1]
+    block_stale: cython.Py_ssize_t[::1]
+    block_s: cython.double[::1]
+    block_port: cython.Py_ssize_t[::1]
     members: cython.Py_ssize_t[::1]
     n_members: cython.Py_ssize_t[::1]
     place: cython.Py_ssize_t[::1]
@@ -184,28 +190,30 @@ def shift(g: Graph, s: State, node: cython.Py_ssize_t, b: cython.Py_ssize_t
           ) -> cython.void:
     """Move a node to host b in the loads only."""
     a = s.assign[node]
-    m = g.n_hosts
     kk = g.n_levels
-    work = s.level_work
+    if kk == 1 and not (g.n_racks or g.pipe):
+        shift_hose(g, s, node, a, b)
+        s.assign[node] = b
+        return
     for k in range(4 * kk):
-        work[k] = 0.0
+        s.level_work[k] = 0.0
     for e in range(g.adj_start[node], g.adj_start[node + 1]):
         h = s.assign[g.adj_node[e]]
         k = g.adj_level[e]
         out = g.adj_out[e]
         into = g.adj_in[e]
         if h == a:
-            work[kk + k] += out
-            work[k] += into
+            s.level_work[kk + k] += out
+            s.level_work[k] += into
         else:
-            work[k] -= out
-            work[kk + k] -= into
+            s.level_work[k] -= out
+            s.level_work[kk + k] -= into
         if h == b:
-            work[3 * kk + k] -= out
-            work[2 * kk + k] -= into
+            s.level_work[3 * kk + k] -= out
+            s.level_work[2 * kk + k] -= into
         else:
-            work[2 * kk + k] += out
-            work[3 * kk + k] += into
+            s.level_work[2 * kk + k] += out
+            s.level_work[3 * kk + k] += into
         if g.n_racks > 0 or g.pipe:
             if out > 0:
                 add_path(g, s, a, h, k, -out)
@@ -214,13 +222,49 @@ def shift(g: Graph, s: State, node: cython.Py_ssize_t, b: cython.Py_ssize_t
                 add_path(g, s, h, a, k, -into)
                 add_path(g, s, h, b, k, into)
     for q in range(4):
-        port = a if q == 0 else m + a if q == 1 else b if q == 2 else m + b
+        port = (a if q < 2 else b) + (q & 1) * g.n_hosts
         touch(g, s, port)
         total = 0.0
         for k in range(kk):
-            total += work[q * kk + k]
+            total += s.level_work[q * kk + k]
             s.load[port * kk + k] += total
     s.assign[node] = b
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def shift_hose(g: Graph, s: State, node: cython.Py_ssize_t,
+               a: cython.Py_ssize_t, b: cython.Py_ssize_t) -> cython.void:
+    """The same where hosts' ports at one level are all there is."""
+    out_a = 0.0
+    in_a = 0.0
+    out_b = 0.0
+    in_b = 0.0
+    for e in range(g.adj_start[node], g.adj_start[node + 1]):
+        h = s.assign[g.adj_node[e]]
+        out = g.adj_out[e]
+        into = g.adj_in[e]
+        if h == a:
+            in_a += out
+            out_a += into
+        else:
+            out_a -= out
+            in_a -= into
+        if h == b:
+            in_b -= out
+            out_b -= into
+        else:
+            out_b += out
+            in_b += into
+    touch(g, s, a)
+    s.load[a] += out_a
+    touch(g, s, g.n_hosts + a)
+    s.load[g.n_hosts + a] += in_a
+    touch(g, s, b)
+    s.load[b] += out_b
+    touch(g, s, g.n_hosts + b)
+    s.load[g.n_hosts + b] += in_b
 
 
 @cython.cfunc
@@ -239,19 +283,42 @@ def revert(g: Graph, s: State) -> cython.void:
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
+def find_top(g: Graph, s: State, k: cython.Py_ssize_t) -> cython.void:
+    """The level's maximum and its port; looks at blocks that changed."""
+    kk = g.n_levels
+    top = g.floor_s[k]
+    where: cython.Py_ssize_t = -1
+    for i in range((g.n_ports + BLOCK - 1) // BLOCK):
+        block = i * kk + k
+        if s.block_stale[block]:
+            s.block_stale[block] = 0
+            most = 0.0
+            at: cython.Py_ssize_t = -1
+            for port in range(i * BLOCK, min((i + 1) * BLOCK, g.n_ports)):
+                x = s.load[port * kk + k] * g.s_per_byte[port]
+                if x > most:
+                    most = x
+                    at = port
+            s.block_s[block] = most
+            s.block_port[block] = at
+        if s.block_s[block] > top:
+            top = s.block_s[block]
+            where = s.block_port[block]
+    s.top_s[k] = top
+    s.top_port[k] = where
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
 def refresh(g: Graph, s: State, power: cython.Py_ssize_t) -> cython.void:
     """Scales, sums of powers and true maxima from the loads."""
     kk = g.n_levels
+    for i in range(len(s.block_stale)):
+        s.block_stale[i] = 1
     for k in range(kk):
-        top = g.floor_s[k]
-        where = -1
-        for port in range(g.n_ports):
-            x = s.load[port * kk + k] * g.s_per_byte[port]
-            if x > top:
-                top = x
-                where = port
-        s.top_s[k] = top
-        s.top_port[k] = where
+        find_top(g, s, k)
+        top = s.top_s[k]
         s.scale[k] = top if top > 0 and power > 0 else 1.0
         total = power_of(g.floor_s[k] / s.scale[k], power)
         for port in range(g.n_ports):
@@ -339,6 +406,7 @@ def settle(g: Graph, s: State, power: cython.Py_ssize_t) -> cython.void:
         rescan = False
         for i in range(s.counts[0]):
             port = s.touched[i]
+            s.block_stale[(port // BLOCK) * kk + k] = 1
             x = s.load[port * kk + k] * g.s_per_byte[port]
             if x > s.top_s[k]:
                 s.top_s[k] = x
@@ -346,15 +414,7 @@ def settle(g: Graph, s: State, power: cython.Py_ssize_t) -> cython.void:
             elif port == s.top_port[k] and x < s.top_s[k]:
                 rescan = True
         if rescan:
-            top = g.floor_s[k]
-            where = -1
-            for port in range(g.n_ports):
-                x = s.load[port * kk + k] * g.s_per_byte[port]
-                if x > top:
-                    top = x
-                    where = port
-            s.top_s[k] = top
-            s.top_port[k] = where
+            find_top(g, s, k)
     for i in range(s.counts[0]):
         s.mark[s.touched[i]] = 0
     s.counts[0] = 0

@@ -26,6 +26,8 @@ from virtco.solver import kernel
 from virtco.solver import objectives
 
 MAX_MOVE_NODES = 64
+#: kernel.BLOCK.
+BLOCK_PORTS = 16
 #: More prefixes than this are merged, with weights, while searching.
 MAX_LEVELS = 24
 #: Moves between two looks at the clock, and at the order of coflows.
@@ -282,6 +284,7 @@ def _adjacency(inst: instances.Instance) -> tuple[np.ndarray, ...]:
 def _state(g: kernel.Graph, assign: np.ndarray, free: np.ndarray,
            generator: np.ndarray) -> dict[str, Any]:
     kk, ports = g.n_levels, g.n_ports
+    blocks = -(-ports // BLOCK_PORTS) * kk
 
     def ints(size: int) -> np.ndarray:
         return np.zeros(size, dtype=np.int64)
@@ -291,7 +294,8 @@ def _state(g: kernel.Graph, assign: np.ndarray, free: np.ndarray,
         best=assign.astype(np.int64).copy(), free=free,
         load=np.zeros(ports * kk), power_sum=np.zeros(kk),
         power_top=np.zeros(kk), delta=np.zeros(kk), scale=np.ones(kk),
-        top_s=np.zeros(kk), top_port=ints(kk),
+        top_s=np.zeros(kk), top_port=ints(kk), block_stale=ints(blocks),
+        block_s=np.zeros(blocks), block_port=ints(blocks),
         members=ints(g.n * g.n_hosts), n_members=ints(g.n_hosts),
         place=np.full(g.n, -1, dtype=np.int64), touched=ints(ports),
         mark=ints(ports), saved=np.zeros(ports * kk),

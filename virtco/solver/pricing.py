@@ -67,7 +67,8 @@ class Prices:
     :ivar unit: per byte out and per byte in.
     :ivar room: left per row, with all undecided nodes outside, and what
         rounding may cost on top.
-    :ivar multiplier: per tree level and row, (n + 1) * D.
+    :ivar multiplier: per tree level and row, then those on trial,
+        (n + 2) * D.
     :ivar bound: per tree level, of what is still open there.
     :ivar sums: value of the set; bytes that may be rounding.
     :ivar found: the sets found last, of n each.
@@ -95,7 +96,6 @@ class Prices:
     from_outside: cython.double[::1]
     to_outside: cython.double[::1]
     multiplier: cython.double[::1]
-    trial: cython.double[::1]
     slack: cython.double[::1]
     bound: cython.double[::1]
     trail_node: cython.Py_ssize_t[::1]
@@ -152,44 +152,68 @@ def can_join(g: Prices, node: cython.Py_ssize_t) -> cython.bint:
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def reduced_value(g: Prices, node: cython.Py_ssize_t, at: cython.double[::1],
+def least_sent(g: Prices, node: cython.Py_ssize_t) -> cython.double:
+    """What the set sends more at least when the node joins; may be < 0."""
+    return g.unit[0] * (max(g.to_outside[node], g.least_out[node])
+                        - g.from_set[node])
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def least_received(g: Prices, node: cython.Py_ssize_t) -> cython.double:
+    return g.unit[1] * (max(g.from_outside[node], g.least_in[node])
+                        - g.to_set[node])
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def reduced_value(g: Prices, node: cython.Py_ssize_t,
                   offset: cython.Py_ssize_t) -> cython.double:
     """Value of a node less what it takes of every row."""
     rows = g.n_resources
     worth = g.value[node]
     for r in range(rows):
-        worth -= at[offset + r] * g.demand[node * rows + r]
-    out = max(g.to_outside[node], g.least_out[node]) - g.from_set[node]
-    into = max(g.from_outside[node], g.least_in[node]) - g.to_set[node]
-    worth -= at[offset + rows] * g.unit[0] * out
-    worth -= at[offset + rows + 1] * g.unit[1] * into
+        worth -= g.multiplier[offset + r] * g.demand[node * rows + r]
+    worth -= g.multiplier[offset + rows] * least_sent(g, node)
+    worth -= g.multiplier[offset + rows + 1] * least_received(g, node)
     return worth
 
 
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def relaxed(g: Prices, at: cython.double[::1], offset: cython.Py_ssize_t
-            ) -> cython.double:
+def relaxed(g: Prices, offset: cython.Py_ssize_t) -> cython.double:
     """Upper bound on any completion; g.slack gets what it leaves free."""
     rows = g.n_resources
     total = g.sums[0]
     for d in range(rows + 2):
-        total += at[offset + d] * g.room[d]
+        total += g.multiplier[offset + d] * g.room[d]
         g.slack[d] = g.room[d]
+    out_price = g.multiplier[offset + rows]
+    in_price = g.multiplier[offset + rows + 1]
+    out_left = g.slack[rows]
+    in_left = g.slack[rows + 1]
     for node in range(g.n):
         if g.status[node] != UNDECIDED or not can_join(g, node):
             continue
-        worth = reduced_value(g, node, at, offset)
+        worth = g.value[node]
+        for r in range(rows):
+            worth -= g.multiplier[offset + r] * g.demand[node * rows + r]
+        out = least_sent(g, node)
+        into = least_received(g, node)
+        worth -= out_price * out
+        worth -= in_price * into
         if worth <= 0:
             continue
         total += worth
         for r in range(rows):
             g.slack[r] -= g.demand[node * rows + r]
-        g.slack[rows] -= g.unit[0] * (
-            max(g.to_outside[node], g.least_out[node]) - g.from_set[node])
-        g.slack[rows + 1] -= g.unit[1] * (
-            max(g.from_outside[node], g.least_in[node]) - g.to_set[node])
+        out_left -= out
+        in_left -= into
+    g.slack[rows] = out_left
+    g.slack[rows + 1] = in_left
     return total
 
 
@@ -201,9 +225,10 @@ def improve(g: Prices, level: cython.Py_ssize_t, cutoff: cython.double
     """Least bound found by some steps; its multipliers stay at the level."""
     rows = g.n_resources + 2
     first = level * rows
+    trial = (g.n + 1) * rows
     for d in range(rows):
-        g.trial[d] = g.multiplier[first + d]
-    best = relaxed(g, g.trial, 0)
+        g.multiplier[trial + d] = g.multiplier[first + d]
+    best = relaxed(g, trial)
     now = best
     factor = 1.0
     for _ in range(STEPS):
@@ -211,18 +236,19 @@ def improve(g: Prices, level: cython.Py_ssize_t, cutoff: cython.double
             break
         norm = 0.0
         for d in range(rows):
-            if g.trial[d] > 0 or g.slack[d] < 0:
+            if g.multiplier[trial + d] > 0 or g.slack[d] < 0:
                 norm += g.slack[d] * g.slack[d]
         if norm <= 0:
             break
         step = factor * (now - cutoff) / norm
         for d in range(rows):
-            g.trial[d] = max(0.0, g.trial[d] - step * g.slack[d])
-        now = relaxed(g, g.trial, 0)
+            g.multiplier[trial + d] = max(
+                0.0, g.multiplier[trial + d] - step * g.slack[d])
+        now = relaxed(g, trial)
         if now < best:
             best = now
             for d in range(rows):
-                g.multiplier[first + d] = g.trial[d]
+                g.multiplier[first + d] = g.multiplier[trial + d]
         else:
             factor *= 0.5
     return best
@@ -242,7 +268,7 @@ def settle(g: Prices, level: cython.Py_ssize_t, bound: cython.double,
         if not can_join(g, node):
             rule_out(g, node, 1.0)
         else:
-            worth = reduced_value(g, node, g.multiplier, first)
+            worth = reduced_value(g, node, first)
             if worth <= 0 and bound + worth <= cutoff:
                 rule_out(g, node, 1.0)
             elif worth > 0 and bound - worth <= cutoff:
@@ -300,8 +326,7 @@ def choose(g: Prices, level: cython.Py_ssize_t) -> cython.Py_ssize_t:
                 g.value[node] <= 0
                 and g.from_set[node] + g.to_set[node] <= g.sums[1]):
             continue
-        worth = reduced_value(g, node, g.multiplier,
-                              level * (g.n_resources + 2))
+        worth = reduced_value(g, node, level * (g.n_resources + 2))
         if branch < 0 or worth > most:
             most = worth
             branch = node
