@@ -353,6 +353,7 @@ class Agent:
             self.counters.add_stats(self.enforcer.uplink.stats())
             if now_s >= self._pairs_due_s:
                 self._read_pairs(now_s)
+        shared = self.counters.shared()
         report = {
             'boot_id': self.boot_id, 'epoch': self.epoch,
             'applied_generation': self.applied_generation,
@@ -362,8 +363,11 @@ class Agent:
                       for port in self.enforcer.ports or ()],
             'coflows': self.counters.coflows(),
             'pairs': self._pairs,
-            'uplink_sent_bytes': self.counters.value(counters.Kind.UPLINK),
-            'default_sent_bytes': self.counters.value(counters.Kind.DEFAULT),
+            'uplink_sent_bytes': self.counters.uplink_bytes(),
+            'default_sent_bytes': (
+                shared[counters.Part.HOST]['sent_bytes']
+                + shared[counters.Part.UNMANAGED]['sent_bytes']),
+            'shared': shared,
             'health': self._health(), 'error': self.error,
             'cpu_s': round(time.process_time() + self._helper_cpu_s, 3)}
         if self.probe is not None:

@@ -104,8 +104,9 @@ def _show(conf: cfg.ConfigOpts) -> int:
     after = enforcer.uplink.snapshot()
     policy = enforcer.policy
     print(show.policy_lines(enforcer))
-    print(show.table(show.rows(policy.classes if policy is not None else (),
-                               before, after, time.monotonic() - start_s)))
+    print(show.table(show.rows(
+        policy.classes if policy is not None else (), enforcer.ports or (),
+        before, after, time.monotonic() - start_s)))
     return 0
 
 

@@ -24,6 +24,7 @@ from typing import Any
 from typing import NamedTuple
 
 from edge_module.classify import base as classify
+from edge_module import minors
 from edge_module.qdisc import wire
 from edge_module import tcplan
 from virtco.table import edge_policy
@@ -31,26 +32,53 @@ from virtco.table import edge_policy
 
 class Kind(enum.StrEnum):
     UPLINK = 'uplink'
-    DEFAULT = 'default'
+    SHARED = 'shared'
+    SHARED_DROPS = 'shared drops'
     COFLOW = 'coflow'
     DESTINATION = 'destination'
     PACKETS = 'packets'
     DROPS = 'drops'
+    CONTROL = 'control'
     PAIR = 'pair'
     PAIR_PACKETS = 'pair packets'
 
 
 # Kinds that belong to a coflow, by their place in its report.
 _OF_COFLOWS = {Kind.COFLOW: 'sent_bytes', Kind.PACKETS: 'sent_packets',
-               Kind.DROPS: 'drops', Kind.DESTINATION: 'destinations'}
+               Kind.DROPS: 'drops', Kind.DESTINATION: 'destinations',
+               Kind.CONTROL: 'control_bytes'}
+
+
+_KINDS = frozenset(Kind)
+
+
+class Part(enum.StrEnum):
+    """What is on the uplink beside the coflows' data."""
+
+    HOST = 'host'
+    UNMANAGED = 'unmanaged'
+    CONTROL = 'control'
+
+
+_PARTS = {minors.HOST: Part.HOST, minors.UNMANAGED: Part.UNMANAGED,
+          minors.CONTROL: Part.CONTROL}
+
+
+def _part_of(minor: int) -> Part | None:
+    """Of a leaf."""
+    if minor == minors.HOST:
+        return Part.HOST
+    if minors.is_port(minor):
+        return Part.UNMANAGED
+    return Part.CONTROL if minors.controlled_by(minor) else None
 
 
 class Name(NamedTuple):
     """Whose counter it is.
 
-    ``subject`` is the coflow or the source address, ``target`` the host or
-    the destination address, ``where`` the class's minor or the port's device:
-    it keeps two lives of one subject apart.
+    ``subject`` is the coflow, the part or the source address, ``target`` the
+    host or the destination address, ``where`` the class's minor or the port's
+    device: it keeps two lives of one subject apart.
     """
 
     kind: Kind
@@ -82,12 +110,15 @@ class Counters:
     def __init__(self, saved: Iterable[Any] = ()):
         self.totals: dict[Name, Total] = {}
         self.backlog_bytes: dict[str, int] = {}
+        self.shared_backlog_bytes: dict[Part, int] = {}
         self._classes: dict[int, tuple[str, str | None]] = {}
         self._in_policy: set[int] = set()
         # Per class its bytes, its packets if it is a coflow's, its drops.
         self._of_class: dict[
             int, tuple[Total, Total | None, Total]] | None = None
         for kind, subject, target, where, base, last in saved:
+            if kind not in _KINDS:  # of another version
+                continue
             self.totals[Name(Kind(kind), subject, target, where)] = Total(
                 int(base), int(last))
 
@@ -115,6 +146,7 @@ class Counters:
         policy nor in the kernel.
         """
         self.backlog_bytes = {}
+        self.shared_backlog_bytes = dict.fromkeys(Part, 0)
         if self._of_class is None or stats.keys() != self._of_class.keys():
             self._of_class = self._follow(stats.keys())
         for minor, seen in stats.items():
@@ -123,32 +155,56 @@ class Counters:
             if sent_packets is not None:
                 sent_packets.update(seen.sent_packets)
             drops.update(seen.drops)
+            part = _part_of(minor)
+            if part is not None:
+                self.shared_backlog_bytes[part] += seen.backlog_bytes
             if minor in self._classes:
                 coflow_id, _ = self._classes[minor]
                 self.backlog_bytes[coflow_id] = (
                     self.backlog_bytes.get(coflow_id, 0)
                     + seen.backlog_bytes)
 
-    def _follow(self, minors: Set[int]
+    def _follow(self, classes: Set[int]
                 ) -> dict[int, tuple[Total, Total | None, Total]]:
         """Find the totals of the classes that are in the kernel now."""
         for minor in [minor for minor in self._classes
-                      if minor not in minors and minor not in self._in_policy]:
+                      if minor not in classes
+                      and minor not in self._in_policy]:
             del self._classes[minor]
-        known = {str(minor) for minor in self._classes}
+        known = {str(minor) for minor in self._classes} | {
+            str(minors.of_control(minor)) for minor in self._classes}
         for name in [name for name in self.totals if name.where not in known
                      and name.kind in _OF_COFLOWS]:
             del self.totals[name]
-        return {minor: self._totals_of(minor) for minor in minors}
+        self._fold(classes)
+        return {minor: self._totals_of(minor) for minor in classes}
+
+    def _fold(self, classes: Set[int]) -> None:
+        """Add what leaves dropped that are gone to their part's own."""
+        here = {str(minor) for minor in classes}
+        for name in [name for name in self.totals
+                     if name.kind is Kind.SHARED_DROPS and name.where
+                     and name.where not in here]:
+            self._total(name._replace(where='')).base += self.totals.pop(
+                name).value
 
     def _totals_of(self, minor: int) -> tuple[Total, Total | None, Total]:
         if minor == tcplan.LINK_MINOR:
             return self._total(Name(Kind.UPLINK)), None, Total()
-        if minor == tcplan.DEFAULT_MINOR:
-            return self._total(Name(Kind.DEFAULT)), None, Total()
+        where, part = str(minor), _part_of(minor)
+        if part is not None:
+            coflow_id, _ = self._classes.get(
+                minors.controlled_by(minor) or 0, ('', None))
+            return (self._total(Name(Kind.CONTROL, coflow_id, '', where))
+                    if coflow_id else self._total(Name(Kind.SHARED, part))
+                    if minor == minors.HOST else Total(), None,
+                    self._total(Name(Kind.SHARED_DROPS, part, '', where)))
+        if minor in _PARTS:
+            return (self._total(Name(Kind.SHARED, _PARTS[minor])), None,
+                    Total())
         if minor not in self._classes:
             return Total(), None, Total()
-        where, (coflow_id, host) = str(minor), self._classes[minor]
+        coflow_id, host = self._classes[minor]
         drops = self._total(Name(Kind.DROPS, coflow_id, '', where))
         if host is not None:
             return self._total(Name(Kind.DESTINATION, coflow_id, host,
@@ -177,10 +233,23 @@ class Counters:
                      and name.kind in (Kind.PAIR, Kind.PAIR_PACKETS)]:
             del self.totals[name]
 
-    def value(self, kind: Kind) -> int:
-        """Total of the uplink or of the default class."""
-        total = self.totals.get(Name(kind))
+    def uplink_bytes(self) -> int:
+        return self._value(Name(Kind.UPLINK))
+
+    def _value(self, name: Name) -> int:
+        total = self.totals.get(name)
         return total.value if total is not None else 0
+
+    def shared(self) -> dict[str, dict[str, int]]:
+        """The ``shared`` of a report: all but the coflows' data."""
+        drops = dict.fromkeys(map(str, Part), 0)
+        for name, total in self.totals.items():
+            if name.kind is Kind.SHARED_DROPS:
+                drops[name.subject] += total.value
+        return {part: {'sent_bytes': self._value(Name(Kind.SHARED, part)),
+                       'drops': drops[part],
+                       'backlog_bytes': self.shared_backlog_bytes.get(part, 0)
+                       } for part in map(Part, drops)}
 
     def coflows(self) -> list[dict[str, Any]]:
         """The ``coflows`` of a report."""
@@ -192,7 +261,7 @@ class Counters:
             if entry is None:
                 entry = shown[coflow_id] = {
                     'coflow_id': coflow_id, 'sent_bytes': 0,
-                    'sent_packets': 0, 'drops': 0,
+                    'sent_packets': 0, 'drops': 0, 'control_bytes': 0,
                     'backlog_bytes': self.backlog_bytes.get(coflow_id, 0),
                     'destinations': []}
             if kind is Kind.DESTINATION:

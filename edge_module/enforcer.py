@@ -86,16 +86,30 @@ class Enforcer:
 
     def desired_tree(self) -> tcplan.Tree:
         settings = dataclasses.replace(
-            self.settings, frame_bytes=self.uplink.frame_bytes())
+            self.settings, frame_bytes=self._frame_bytes())
         if self.policy is None:
             return tcplan.base_tree(self.link_bps, self.default_rate_bps,
                                     settings)
-        return tcplan.build_tree(self.policy, self.link_bps, settings,
-                                 self.fair)
+        return tcplan.build_tree(
+            self.policy, self.link_bps, settings, self.fair,
+            [port.ifindex for port in self.ports or () if port.is_here])
+
+    def _frame_bytes(self) -> int:
+        """The longest frame that may come.
+
+        A VM's port may be ahead of the uplink when their MTUs grow; what a
+        leaf cannot cut, it would drop.
+        """
+        return max(self.uplink.frame_bytes(), *(
+            htb.frame_bytes(port.dev) or 0 for port in self.ports or ()
+            if port.is_here), 0)
 
     def desired_table(self) -> classify.Table:
-        flows = self.policy.flows if self.policy is not None else ()
-        return self.classifier.build_table(flows, self.ports or ())
+        policy = self.policy
+        if policy is None:
+            return self.classifier.build_table((), self.ports or ())
+        return self.classifier.build_table(
+            policy.flows, self.ports or (), classify.control_of(policy))
 
     def set_policy(self, policy: edge_policy.EdgePolicy, now_s: float,
                    fair: bool = False) -> None:
@@ -181,7 +195,7 @@ class Enforcer:
         one. One that slows down may get whole ones until it cuts them.
         """
         before = self._draining.get(have.minor, 0.0)
-        if have.limit_bytes is None:
+        if have.limit_bytes is None or not tcplan.is_data(have.minor):
             return 0.0
         if wanted is None:
             may_send = (stats.backlog_bytes > 0 if before
@@ -291,6 +305,11 @@ class Enforcer:
                     f'{want.entries.get(key)}'
                     for key in sorted({*have.entries, *want.entries})
                     if have.entries.get(key) != want.entries.get(key)]
+        entries += [f'control packets of class {minor:#x}: '
+                    f'{have.control.get(minor)} instead of '
+                    f'{want.control.get(minor)}'
+                    for minor in sorted({*have.control, *want.control})
+                    if have.control.get(minor) != want.control.get(minor)]
         return Drift(tuple(classes), tuple(entries))
 
     def cleanup(self) -> list[str]:

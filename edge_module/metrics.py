@@ -59,6 +59,7 @@ class EdgeCollector(registry.Collector):
         yield _counter('virtco_edge_default_sent_bytes',
                        'Bytes of the uplink that belong to no coflow.',
                        report['default_sent_bytes'])
+        yield from _shared(report['shared'])
         sent = core.CounterMetricFamily(
             'virtco_edge_coflow_sent_bytes', 'Bytes of a coflow to a host.',
             labels=('coflow', 'destination'))
@@ -90,6 +91,24 @@ class EdgeCollector(registry.Collector):
             rates.add_metric((coflow.coflow_id, coflow.name),
                              coflow.rate_bps)
         return rates
+
+
+def _shared(parts: dict[str, dict[str, int]]) -> Iterator[core.Metric]:
+    label = ('part',)
+    sent = core.CounterMetricFamily(
+        'virtco_edge_shared_sent_bytes', 'Bytes of the host, of unmanaged VM '
+        "traffic, and of the coflows' control packets.", labels=label)
+    drops = core.CounterMetricFamily(
+        'virtco_edge_shared_drops', 'Packets of theirs that a full queue '
+        'dropped.', labels=label)
+    backlog = core.GaugeMetricFamily(
+        'virtco_edge_shared_backlog_bytes', 'Bytes of theirs that wait.',
+        labels=label)
+    for part, seen in parts.items():
+        sent.add_metric((part,), seen['sent_bytes'])
+        drops.add_metric((part,), seen['drops'])
+        backlog.add_metric((part,), seen['backlog_bytes'])
+    yield from (sent, drops, backlog)
 
 
 def _gauge(name: str, text: str, value: float) -> core.Metric:

@@ -54,17 +54,9 @@ class Receiver:
     def desired_tree(self, policy: edge_policy.EdgePolicy) -> tcplan.Tree:
         """Link, default, and one class for all coflows together."""
         link_bps = LINK_SHARE * min(self.ingress_bps, policy.ingress_bps)
-        tree = tcplan.base_tree(
+        return tcplan.receiver_tree(
             link_bps, min(policy.default_rate_bps, link_bps / 2),
-            self.settings)
-        link = tree[tcplan.LINK_MINOR]
-        default = tree[tcplan.DEFAULT_MINOR]
-        tree[MANAGED_MINOR] = tcplan.HtbClass(
-            MANAGED_MINOR, tcplan.LINK_MINOR,
-            link.rate_bps - default.rate_bps, link.rate_bps, 0,
-            self.settings.min_quantum_bytes, default.limit_bytes,
-            default.packet_bytes)
-        return tree
+            MANAGED_MINOR, self.settings)
 
     def ensure(self, policy: edge_policy.EdgePolicy) -> None:
         """Create or change what is not right; packets come last."""

@@ -15,9 +15,10 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 import dataclasses
 
+from edge_module.classify import base as classify
 from edge_module import enforcer as edge_enforcer
+from edge_module import minors
 from edge_module.qdisc import htb
-from edge_module import tcplan
 from virtco.table import edge_policy
 from virtco import units
 
@@ -36,10 +37,19 @@ class Row:
     drops: int
 
 
-def rows(classes: Iterable[edge_policy.CoflowClass], before: htb.Snapshot,
+def rows(classes: Iterable[edge_policy.CoflowClass],
+         ports: Iterable[classify.VmPort], before: htb.Snapshot,
          after: htb.Snapshot, elapsed_s: float) -> Iterator[Row]:
     """Rows of two readings of the kernel, in the order of the policy."""
-    names = {tcplan.LINK_MINOR: 'link', tcplan.DEFAULT_MINOR: 'default'}
+    names = {minors.LINK: 'link', minors.HOST: 'host (default)',
+             minors.SHARED: 'shared', minors.UNMANAGED: '  unmanaged'}
+    names.update((minors.of_port(port.ifindex), f'    from {port.dev}')
+                 for port in ports if port.is_here)
+    names[minors.CONTROL] = '  control packets'
+    classes = tuple(classes)
+    names.update((minors.of_control(coflow.minor),
+                  f'    of {coflow.name or coflow.coflow_id}')
+                 for coflow in classes)
     for coflow in classes:
         names[coflow.minor] = coflow.name or coflow.coflow_id
         names.update((child.minor, f'  to {child.host}')

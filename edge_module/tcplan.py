@@ -22,13 +22,28 @@ from collections.abc import Mapping
 import dataclasses
 import math
 
+from edge_module import minors
 from virtco.table import edge_policy
 from virtco import units
 
-ROOT = 0
-LINK_MINOR = edge_policy.ROOT_MINOR
-DEFAULT_MINOR = edge_policy.DEFAULT_MINOR
+ROOT = minors.ROOT
+LINK_MINOR = minors.LINK
+DEFAULT_MINOR = minors.HOST
+# Of what unmanaged VMs send; coflows beyond the seventh and the host come
+# before them.
 LOWEST_PRIO = edge_policy.PRIOS - 1
+LAST_COFLOW_PRIO = HOST_PRIO = LOWEST_PRIO - 1
+# Parts of what a policy guarantees to all that is not a coflow's data.
+HOST_PART, CONTROL_PART = 0.25, 0.5
+# Of the link at most, for all control packets together. A receiver of full
+# frames that acknowledges each second one sends 2.9 % of their bytes back.
+CONTROL_CEIL_SHARE = 0.06
+# A host's request or answer goes at once, although its guarantee is small.
+HOST_BURST_BYTES = 64 * 1024
+# Acknowledgements are cumulative: rather lose some than let all wait.
+CONTROL_LEAF_BYTES = 4096
+# Of one coflow, before another one's control packets have their turn.
+CONTROL_QUANTUM_BYTES = 256
 # What a class is guaranteed before its turn comes and after its time: HTB
 # wants a positive rate, a whole number of bytes per second. Whatever it sends
 # then, it owes for a minute, also at another rate: HTB keeps debts as times.
@@ -48,6 +63,9 @@ class HtbClass:
     :ivar limit_bytes: length of the leaf's queue; None for an inner class.
     :ivar packet_bytes: the largest packet that a leaf passes whole; longer
         super-packets are cut into frames. None for an inner class.
+    :ivar overhead_bytes: what the wire adds to each frame.
+    :ivar frame_min_bytes: what the shortest frame takes on the wire.
+    :ivar burst_bytes: what a class may save up at least; not read back.
     """
 
     minor: int
@@ -58,6 +76,9 @@ class HtbClass:
     quantum_bytes: int
     limit_bytes: int | None
     packet_bytes: int | None = None
+    overhead_bytes: int = 0
+    frame_min_bytes: int = 0
+    burst_bytes: int = dataclasses.field(default=0, compare=False)
 
     def same_parameters(self, other: 'HtbClass') -> bool:
         """Whether the class itself, without its leaf, is the same."""
@@ -86,6 +107,7 @@ class TreeSettings:
     :ivar owed_s: so does one at whose guaranteed rate it takes this long: it
         may borrow, but has no guarantee until that time is over.
     :ivar frame_bytes: longest frame of the uplink; None never cuts.
+    :ivar overhead_bytes: see :class:`HtbClass`, as the next one.
     """
 
     leaf_s: float = 0.025
@@ -97,6 +119,8 @@ class TreeSettings:
     super_packet_s: float = 0.1
     owed_s: float = 0.5
     frame_bytes: int | None = None
+    overhead_bytes: int = 0
+    frame_min_bytes: int = 0
 
     @property
     def whole_ceil_bps(self) -> int:
@@ -159,40 +183,141 @@ def leaf_packet_bytes(rate_bps: float, ceil_bps: float,
 
 def base_tree(link_bps: float, default_rate_bps: float,
               settings: TreeSettings) -> Tree:
-    """Link class and default class: what stands without any policy."""
+    """What stands without any policy and port.
+
+    The host has a leaf of its own, the default class. What VMs send unmanaged
+    and the coflows' control packets share the rest of ``default_rate_bps``;
+    their leaves come with ports and coflows.
+    """
     link = _whole(link_bps)
-    return {
-        LINK_MINOR: HtbClass(LINK_MINOR, ROOT, link, link, 0,
-                             settings.min_quantum_bytes, None),
-        DEFAULT_MINOR: HtbClass(
-            DEFAULT_MINOR, LINK_MINOR, min(link, _whole(default_rate_bps)),
-            link, LOWEST_PRIO, settings.min_quantum_bytes,
-            leaf_limit_bytes(link, settings),
-            # Its guarantee does not change, nor does what it owes.
-            leaf_packet_bytes(link, link, settings)),
-    }
+    default = min(link, _whole(default_rate_bps))
+    host, control = (_whole(part * default)
+                     for part in (HOST_PART, CONTROL_PART))
+    shared = max(IDLE_RATE_BPS, default - host)
+    leaf = _shared_leaf(link, default, settings)
+
+    def inner(minor: int, parent: int, rate_bps: int, ceil_bps: int
+              ) -> HtbClass:
+        return _on_wire(HtbClass(minor, parent, rate_bps, ceil_bps, 0,
+                                 settings.min_quantum_bytes, None), settings)
+
+    return {item.minor: item for item in (
+        inner(LINK_MINOR, ROOT, link, link),
+        _on_wire(HtbClass(DEFAULT_MINOR, LINK_MINOR, host, link, HOST_PRIO,
+                          settings.min_quantum_bytes, *leaf,
+                          burst_bytes=HOST_BURST_BYTES), settings),
+        inner(minors.SHARED, LINK_MINOR, shared, link),
+        inner(minors.UNMANAGED, minors.SHARED,
+              max(IDLE_RATE_BPS, shared - control), link),
+        inner(minors.CONTROL, minors.SHARED, min(control, shared),
+              max(control, _whole(CONTROL_CEIL_SHARE * link))))}
+
+
+def receiver_tree(link_bps: float, default_rate_bps: float, minor: int,
+                  settings: TreeSettings) -> Tree:
+    """Link, default, and one class ``minor`` for all coflows together."""
+    base = base_tree(link_bps, default_rate_bps, settings)
+    link = base[LINK_MINOR]
+    leaf = _shared_leaf(link_bps, link_bps, settings)
+    default = HtbClass(
+        DEFAULT_MINOR, LINK_MINOR, min(link.rate_bps, _whole(
+            default_rate_bps)), link.ceil_bps, LOWEST_PRIO,
+        settings.min_quantum_bytes, *leaf)
+    return {item.minor: item for item in (link, _on_wire(default, settings), (
+        _on_wire(dataclasses.replace(
+            default, minor=minor, rate_bps=link.rate_bps - default.rate_bps,
+            prio=0), settings)))}
+
+
+def _on_wire(item: HtbClass, settings: TreeSettings) -> HtbClass:
+    return dataclasses.replace(item, overhead_bytes=settings.overhead_bytes,
+                               frame_min_bytes=settings.frame_min_bytes)
+
+
+def _shared_leaf(link_bps: float, default_rate_bps: float,
+                 settings: TreeSettings) -> tuple[int, int]:
+    """Length by what is guaranteed, for that may be all it drains at."""
+    return (leaf_limit_bytes(default_rate_bps, settings),
+            leaf_packet_bytes(default_rate_bps, link_bps, settings))
+
+
+def _port_class(minor: int, base: Tree, settings: TreeSettings) -> HtbClass:
+    """Unmanaged traffic of a VM's port: all ports take turns.
+
+    Without a guarantee of its own a leaf can only borrow, from its parent
+    first: so the parent's is shared, however many there are.
+    """
+    host = base[DEFAULT_MINOR]
+    return dataclasses.replace(
+        host, minor=minor, parent=minors.UNMANAGED, rate_bps=IDLE_RATE_BPS,
+        prio=LOWEST_PRIO, burst_bytes=0)
+
+
+def _control_class(coflow_minor: int, base: Tree, settings: TreeSettings
+                   ) -> HtbClass:
+    """Control packets of a coflow: before all else, and never many."""
+    parent = base[minors.CONTROL]
+    return dataclasses.replace(
+        parent, minor=minors.of_control(coflow_minor), parent=minors.CONTROL,
+        rate_bps=IDLE_RATE_BPS, quantum_bytes=CONTROL_QUANTUM_BYTES,
+        limit_bytes=max(CONTROL_LEAF_BYTES, leaf_limit_bytes(
+            parent.rate_bps, dataclasses.replace(
+                settings, min_leaf_bytes=CONTROL_LEAF_BYTES))),
+        packet_bytes=WHOLE_BYTES)
 
 
 def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
                settings: TreeSettings = TreeSettings(),
-               fair: bool = False) -> Tree:
+               fair: bool = False, ports: Iterable[int] = ()) -> Tree:
     """The tree a policy asks for on a link.
 
-    Guaranteed rates that do not fit beside the default class are scaled down
-    together; a ceil never exceeds the link.
+    Guaranteed rates that do not fit beside what is kept for all else are
+    scaled down together; a ceil never exceeds the link.
 
     :param link_bps: speed of the uplink; the policy's egress_bps if less.
     :param fair: ignore order and rates and share equally among coflows: what
         a policy decays to when no controller renews it.
+    :param ports: indexes of the VM ports' devices.
     """
     link_bps = min(link_bps, policy.egress_bps)
-    tree = base_tree(link_bps, policy.default_rate_bps, settings)
+    base = base_tree(link_bps, policy.default_rate_bps, settings)
+    tree = dict(base)
+    for minor in sorted({minors.of_port(ifindex) for ifindex in ports}):
+        tree[minor] = _port_class(minor, base, settings)
     classes = _fair(policy.classes, link_bps) if fair else policy.classes
-    scale = _scale(classes, link_bps - tree[DEFAULT_MINOR].rate_bps, settings)
+    scale = _scale(classes, link_bps - _kept_bps(base), settings)
+    last = 0
     for coflow in classes:
-        for htb_class in _coflow_classes(coflow, link_bps, scale, settings):
-            tree[htb_class.minor] = htb_class
+        is_last = coflow.prio >= LAST_COFLOW_PRIO
+        first_quantum = _first_quantum(last if is_last else None, settings)
+        last += is_last
+        for htb_class in _coflow_classes(coflow, link_bps, scale, settings,
+                                         first_quantum):
+            tree[htb_class.minor] = _on_wire(htb_class, settings)
+        control = _control_class(coflow.minor, base, settings)
+        tree[control.minor] = control
     return tree
+
+
+def _first_quantum(position: int | None, settings: TreeSettings) -> int:
+    """The least quantum of a coflow's leaves.
+
+    The kernel knows no order among the coflows of the last priority; their
+    turns are as much longer as they come earlier there.
+
+    :param position: among those of the last priority; None for the others.
+    """
+    if position is None:
+        return settings.min_quantum_bytes
+    return max(settings.min_quantum_bytes,
+               settings.max_quantum_bytes >> min(position + 2, 60))
+
+
+def _kept_bps(tree: Mapping[int, HtbClass]) -> int:
+    """What is guaranteed to all but the coflows' data."""
+    return sum(tree[minor].rate_bps for minor in (minors.SHARED,
+                                                  DEFAULT_MINOR)
+               if minor in tree)
 
 
 def _fair(classes: tuple[edge_policy.CoflowClass, ...], link_bps: float
@@ -220,8 +345,9 @@ def _scale(classes: Iterable[edge_policy.CoflowClass], room_bps: float,
 
 
 def _coflow_classes(coflow: edge_policy.CoflowClass, link_bps: float,
-                    scale: float, settings: TreeSettings
-                    ) -> Iterable[HtbClass]:
+                    scale: float, settings: TreeSettings,
+                    least_quantum: int) -> Iterable[HtbClass]:
+    prio = min(coflow.prio, LAST_COFLOW_PRIO)
     rate = _whole(_coflow_rate(coflow, settings) * scale)
     ceil = max(rate, _whole(min(coflow.ceil_bps, link_bps)))
     leaf = ((None, None) if coflow.destinations else
@@ -229,8 +355,9 @@ def _coflow_classes(coflow: edge_policy.CoflowClass, link_bps: float,
              leaf_packet_bytes(rate, ceil, settings)))
     # Only leaves have a priority: the kernel changes no inner class's.
     yield HtbClass(coflow.minor, LINK_MINOR, rate, ceil,
-                   0 if coflow.destinations else coflow.prio,
-                   settings.min_quantum_bytes, *leaf)
+                   0 if coflow.destinations else prio,
+                   settings.min_quantum_bytes if coflow.destinations
+                   else least_quantum, *leaf)
     weights = [child.weight for child in coflow.destinations
                if child.weight > 0]
     least = min(weights, default=1.0)
@@ -238,15 +365,15 @@ def _coflow_classes(coflow: edge_policy.CoflowClass, link_bps: float,
         child_rate = _whole(max(settings.floor_bps, child.rate_bps) * scale)
         child_ceil = max(child_rate, _whole(min(child.ceil_bps, ceil)))
         quantum = min(settings.max_quantum_bytes, int(
-            settings.min_quantum_bytes * max(1.0, child.weight / least)))
+            least_quantum * max(1.0, child.weight / least)))
         yield HtbClass(child.minor, coflow.minor, child_rate, child_ceil,
-                       coflow.prio, quantum,
+                       prio, quantum,
                        leaf_limit_bytes(child_ceil, settings),
                        leaf_packet_bytes(child_rate, child_ceil, settings))
 
 
-def hold(tree: Tree, current: Mapping[int, HtbClass], minors: Iterable[int],
-         settings: TreeSettings) -> Tree:
+def hold(tree: Tree, current: Mapping[int, HtbClass],
+         leaves: Iterable[int], settings: TreeSettings) -> Tree:
     """The tree in which some leaves still send what they have queued.
 
     Without it they would owe for that what it takes at their new rate. They
@@ -254,16 +381,16 @@ def hold(tree: Tree, current: Mapping[int, HtbClass], minors: Iterable[int],
     borrow as much as it asks for, and those that leave stay. The guarantees of
     others shrink in proportion where that would over-commit the link.
 
-    :param current: the classes as they are, with ``minors`` among them.
+    :param current: the classes as they are, with ``leaves`` among them.
     """
-    minors = set(minors)
-    if not minors:
+    leaves = set(leaves)
+    if not leaves:
         return tree
     held = dict(tree)
-    room_bps = (held[LINK_MINOR].rate_bps - held[DEFAULT_MINOR].rate_bps
-                - sum(tree[minor].rate_bps for minor in minors & tree.keys()))
-    most_bps = min(settings.whole_rate_bps, room_bps / len(minors))
-    for minor in minors:
+    room_bps = (held[LINK_MINOR].rate_bps - _kept_bps(held)
+                - sum(tree[minor].rate_bps for minor in leaves & tree.keys()))
+    most_bps = min(settings.whole_rate_bps, room_bps / len(leaves))
+    for minor in leaves:
         keep_bps = _whole(min(current[minor].rate_bps, most_bps))
         if minor in tree:
             _let_borrow(held, minor, settings)
@@ -278,7 +405,7 @@ def hold(tree: Tree, current: Mapping[int, HtbClass], minors: Iterable[int],
         if minor in held and minor != LINK_MINOR:
             held[minor] = dataclasses.replace(
                 held[minor], rate_bps=max(rate_bps, held[minor].rate_bps))
-    return _shrink(held, minors)
+    return _shrink(held, leaves)
 
 
 def _let_borrow(held: Tree, minor: int, settings: TreeSettings) -> None:
@@ -291,26 +418,30 @@ def _let_borrow(held: Tree, minor: int, settings: TreeSettings) -> None:
 
 
 def _shrink(tree: Tree, kept: Container[int]) -> Tree:
-    """Scale guarantees so that they fit; the default class's is kept too."""
+    """Scale guarantees so that they fit, but for what is no coflow's data."""
     kept_bps = {minor: item.rate_bps for minor, item in tree.items()
                 if minor in kept}
     within_bps = _children_bps({minor: tree[minor] for minor in kept_bps})
     total_bps = guaranteed_bps(tree)
-    fixed_bps = tree[DEFAULT_MINOR].rate_bps + sum(kept_bps.values())
+    fixed_bps = _kept_bps(tree) + sum(kept_bps.values())
     link_bps = tree[LINK_MINOR].rate_bps
     if total_bps <= link_bps:
         return tree
     scale = max(0, link_bps - fixed_bps) / max(1, total_bps - fixed_bps)
 
     def scaled(item: HtbClass) -> HtbClass:
-        if item.minor in kept_bps or item.minor in (LINK_MINOR,
-                                                    DEFAULT_MINOR):
+        if item.minor in kept_bps or not is_data(item.minor):
             return item
         own_bps = within_bps.get(item.minor, 0)
         return dataclasses.replace(item, rate_bps=own_bps + _whole(
             scale * (item.rate_bps - own_bps)))
 
     return {minor: scaled(item) for minor, item in tree.items()}
+
+
+def is_data(minor: int) -> bool:
+    """Whether it is a coflow's or a destination's class."""
+    return edge_policy.FIRST_MINOR <= minor <= edge_policy.LAST_MINOR
 
 
 def _children_bps(tree: Mapping[int, HtbClass]) -> dict[int, int]:
@@ -353,11 +484,11 @@ def plan_update(current: Mapping[int, HtbClass],
     """Steps from the kernel's tree to the desired one.
 
     A new class starts idle where its rate would over-commit the link in front
-    of ``raise_``. Link and default class never do: they carry traffic from the
-    first moment, as all classes may when the tree was lost. One that leaves
-    keeps its place, idle and last, until nothing can be sent to it any more.
-    A class that stands under another parent cannot be moved: it leaves, and
-    the next update creates it.
+    of ``raise_``. What stands without a policy never does: it carries traffic
+    from the first moment, as all classes may when the tree was lost. One that
+    leaves keeps its place, idle and last, until nothing can be sent to it any
+    more. A class that stands under another parent cannot be moved: it leaves,
+    and the next update creates it.
     """
     fits = _all_fit(current, desired)
     create: list[HtbClass] = []
@@ -366,7 +497,7 @@ def plan_update(current: Mapping[int, HtbClass],
     for minor in sorted(desired, key=lambda key: (_depth(desired, key), key)):
         wanted = desired[minor]
         have = current.get(minor)
-        if have is None and (fits or minor in (LINK_MINOR, DEFAULT_MINOR)):
+        if have is None and (fits or minor in minors.RESERVED):
             create.append(wanted)
         elif have is None:
             create.append(dataclasses.replace(

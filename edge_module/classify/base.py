@@ -19,6 +19,7 @@ import dataclasses
 import ipaddress
 import re
 
+from edge_module import minors
 from virtco.table import edge_policy
 
 _DEV = re.compile(r'^[A-Za-z0-9][A-Za-z0-9_.-]{0,14}$')
@@ -72,23 +73,38 @@ class Counted:
 class Table:
     """A whole classification: every port, and the entries that hit.
 
-    A packet of a port without a matching entry goes to the default class.
+    A packet of a port without a matching entry goes to the port's own class.
+    One of a TCP flow that carries no data (SYN, FIN, RST, acknowledgement)
+    goes to the class of its coflow's control packets: it never waits behind
+    data.
 
     :ivar hooks: (device, ifindex) of each port.
+    :ivar control: for classes of data those of their control packets.
     """
 
     hooks: frozenset[tuple[str, int]] = frozenset()
     entries: Mapping[Key, int] = dataclasses.field(default_factory=dict)
+    control: Mapping[int, int] = dataclasses.field(default_factory=dict)
+
+
+def control_of(policy: edge_policy.EdgePolicy) -> dict[int, int]:
+    """For each class of data the one of its coflow's control packets."""
+    return {minor: minors.of_control(coflow.minor)
+            for coflow in policy.classes
+            for minor in (coflow.minor, *(child.minor for child
+                                          in coflow.destinations))}
 
 
 def build_table(flows: Iterable[edge_policy.FlowEntry],
-                ports: Iterable[VmPort]) -> Table:
+                ports: Iterable[VmPort],
+                control: Mapping[int, int] | None = None) -> Table:
     """Bind the flows of a policy to the ports that are here.
 
     A flow of a VM with several ports belongs to the one that has the source
     address; ports whose addresses are not known may all send it. Flows of VMs
     that are not here (yet) are left out. Of two flows with the same key the
-    first wins: the policy lists the coflow that is served first before.
+    first wins: the policy lists the coflow that is served first before. A flow
+    that is only counted stays in its port's class.
     """
     by_vm: dict[str, list[VmPort]] = {}
     hooks = set()
@@ -100,10 +116,20 @@ def build_table(flows: Iterable[edge_policy.FlowEntry],
     for flow in flows:
         for port in by_vm.get(flow.src_vm, ()):
             if not port.ips or flow.src_ip in port.ips:
+                minor = (minors.of_port(port.ifindex)
+                         if flow.minor == edge_policy.DEFAULT_MINOR
+                         else flow.minor)
                 entries.setdefault(
                     Key(port.dev, flow.src_ip, flow.dst_ip,
-                        flow.dst_port or 0), flow.minor)
-    return Table(frozenset(hooks), entries)
+                        flow.dst_port or 0), minor)
+    return Table(frozenset(hooks), entries, used(control, entries))
+
+
+def used(control: Mapping[int, int] | None, entries: Mapping[Key, int]
+         ) -> dict[int, int]:
+    """What entries need of :attr:`Table.control`."""
+    return {minor: control[minor] for minor in set(entries.values())
+            if minor in control} if control else {}
 
 
 def address(text: str) -> str:
@@ -117,9 +143,13 @@ class Classifier(abc.ABC):
     name: str
 
     def build_table(self, flows: Iterable[edge_policy.FlowEntry],
-                    ports: Iterable[VmPort]) -> Table:
-        """What :meth:`replace` is to be given for a policy and ports."""
-        return build_table(flows, ports)
+                    ports: Iterable[VmPort],
+                    control: Mapping[int, int] | None = None) -> Table:
+        """What :meth:`replace` is to be given for a policy and ports.
+
+        :param control: see :class:`Table`.
+        """
+        return build_table(flows, ports, control)
 
     @abc.abstractmethod
     def replace(self, table: Table) -> int:

@@ -40,6 +40,7 @@ from edge_module.qdisc import wire
 from virtco import exception
 
 _GONE = (errno.ENOENT, errno.EINVAL, errno.ENODEV)
+_Classes = tuple[int, int]
 
 
 @functools.cache
@@ -58,7 +59,8 @@ class BpfClassifier(base.Classifier):
     def __init__(self, kernel: protocol.Kernel, bpf_dir: str):
         self.kernel = kernel
         self.bpf_dir = bpf_dir
-        self.known: dict[bytes, int] | None = None  # packed key: minor
+        # Packed key: minors of data and of control packets.
+        self.known: dict[bytes, _Classes] | None = None
         self.hooks: dict[int, clsact.Hook] = {}
         # Devices whose qdisc is ours: the filter says so, and may be lost.
         self.owned: set[int] = set()
@@ -72,7 +74,8 @@ class BpfClassifier(base.Classifier):
 
     def replace(self, table: base.Table) -> int:
         ifindexes = dict(table.hooks)
-        wanted = {bpf_program.pack_key(key, ifindexes[key.dev]): minor
+        wanted = {bpf_program.pack_key(key, ifindexes[key.dev]):
+                  (minor, table.control.get(minor, 0))
                   for key, minor in table.entries.items()}
         if len(wanted) > bpf_program.MOST_ENTRIES:
             raise exception.Invalid(
@@ -85,12 +88,12 @@ class BpfClassifier(base.Classifier):
             self.known = None
             raise
 
-    def _change(self, wanted: dict[bytes, int], ports: set[int]) -> int:
+    def _change(self, wanted: dict[bytes, _Classes], ports: set[int]) -> int:
         if self.known is None:
             self._open()
         have = self.known or {}
-        fresh = {key: minor for key, minor in wanted.items()
-                 if have.get(key) != minor}
+        fresh = {key: classes for key, classes in wanted.items()
+                 if have.get(key) != classes}
         stale = [key for key in have if key not in wanted]
         new = sorted(port for port in ports if port not in self.hooks
                      or self.hooks[port].program_id != self.program_id)
@@ -123,12 +126,13 @@ class BpfClassifier(base.Classifier):
         self.program_id = self._call(
             'bpf_open', _program(), bpf_program.KEY_BYTES,
             bpf_program.VALUE_BYTES, bpf_program.MOST_ENTRIES)
-        self.known = {key: minor for key, (minor, _) in self._read()}
+        self.known = {key: classes for key, (classes, _) in self._read()}
         self.hooks = {hook.ifindex: hook for hook in self._read_hooks()}
         self.owned |= {hook.ifindex for hook in self.hooks.values()
                        if hook.owns_qdisc}
 
-    def _read(self) -> Iterator[tuple[bytes, tuple[int, base.Counted]]]:
+    def _read(self) -> Iterator[tuple[bytes,
+                                      tuple[_Classes, base.Counted]]]:
         found = self._call('bpf_read', bpf_program.KEY_BYTES,
                            bpf_program.VALUE_BYTES)
         if found is None:
@@ -199,28 +203,30 @@ class BpfClassifier(base.Classifier):
         self.known = None
 
     def _entries(self, names: Mapping[int, str]
-                 ) -> Iterator[tuple[base.Key, int, base.Counted]]:
-        for packed, (minor, seen) in self._read():
+                 ) -> Iterator[tuple[base.Key, _Classes, base.Counted]]:
+        for packed, (classes, seen) in self._read():
             ifindex, key = bpf_program.read_key(packed)
             # An entry of a device that is gone belongs to no port.
             dev = names.get(ifindex, f'({ifindex})')
             yield (base.Key(dev, key.src_ip, key.dst_ip, key.dst_port),
-                   minor, seen)
+                   classes, seen)
 
     def counted(self) -> dict[base.Key, base.Counted]:
         return {key: seen for key, _, seen
                 in self._entries(dict(socket.if_nameindex()))}
 
     def dump(self) -> tuple[base.Table, dict[base.Key, base.Counted]]:
-        entries, counted = {}, {}
+        entries, control, counted = {}, {}, {}
         names = dict(socket.if_nameindex())
-        for key, minor, seen in self._entries(names):
+        for key, (minor, of_control), seen in self._entries(names):
             entries[key], counted[key] = minor, seen
+            if of_control:
+                control[minor] = of_control
         program_id = self._call('bpf_find', _program())
         hooks = {(names[hook.ifindex], hook.ifindex)
                  for hook in self._read_hooks() if hook.ifindex in names
                  and hook.program_id == program_id}
-        return base.Table(frozenset(hooks), entries), counted
+        return base.Table(frozenset(hooks), entries, control), counted
 
     def remove(self) -> bool:
         hooks = list(self._read_hooks())

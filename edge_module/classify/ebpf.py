@@ -40,14 +40,17 @@ class Size(enum.IntEnum):
 
 class Alu(enum.IntEnum):
     ADD = 0x00
+    SUBTRACT = 0x10
     AND = 0x50
     SHIFT_LEFT = 0x60
+    SHIFT_RIGHT = 0x70
     MOVE = _MOV
 
 
 class Jump(enum.IntEnum):
     ALWAYS = 0x00
     EQUAL = 0x10
+    GREATER = 0x20
     NOT_EQUAL = 0x50
     ANY_BIT = 0x40
     NEGATIVE = 0xC0  # signed less than the operand

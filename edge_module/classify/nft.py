@@ -27,6 +27,7 @@ from typing import Any
 from typing import NamedTuple
 
 from edge_module.classify import base
+from edge_module import minors
 from edge_module.privileged import protocol
 from edge_module.qdisc import wire
 from virtco import exception
@@ -39,8 +40,12 @@ _PORT_CHAIN = 'dev_'
 # in which they are asked.
 _KINDS = {(False, True): 'port4', (False, False): 'pair4',
           (True, True): 'port6', (True, False): 'pair6'}
-_REST = 'rest'
 _PROTOCOLS = ('tcp', 'udp')
+# Comments of the rules that tell control packets.
+_CONTROL = ('control4', 'control6')
+# Of a TCP packet without data, with all options and a frame's header. Who
+# writes a short length into a long packet gets no long packet past the data.
+_CONTROL_BYTES = 140
 
 
 class _Entry(NamedTuple):
@@ -78,7 +83,8 @@ class Hook:
         return {self.map_name(kind): (
             *dev, *(('ipv6_addr',) if is_ipv6 else ('ipv4_addr',)) * 2,
             *(('inet_proto', 'inet_service') if with_port else ()))
-            for (is_ipv6, with_port), kind in _KINDS.items()}
+            for (is_ipv6, with_port), kind in _KINDS.items()} | {
+                self.map_name('control'): ('classid',)}
 
     def skeleton(self) -> str:
         """The table without ports, rules and entries."""
@@ -87,26 +93,26 @@ class Hook:
         # reading.
         return '\n'.join([f'add table {TABLE}', *(
             f'add map {TABLE} {name} {{ type {" . ".join(types)} : classid; '
-            f'counter; }}' for name, types in self.maps().items()),
+            f'{"counter; " if len(types) > 1 else ""}}}'
+            for name, types in self.maps().items()),
+            f'add chain {TABLE} control', *(
+                f'add rule {TABLE} control meta length <= {_CONTROL_BYTES} '
+                f'{condition} meta priority set meta priority map '
+                f'@{self.map_name("control")} comment "{name}"'
+                for name, condition in zip(_CONTROL, (
+                    _without_data4(), _without_data6()), strict=True)),
             f'add chain {TABLE} classify']) + '\n'
 
     def rules(self, entries: Iterable[_Entry]) -> tuple[str, ...]:
         """Names of the rules: only maps that hold something are asked."""
         used = {entry.kind for entry in entries}
-        return (*(kind for kind in _KINDS.values() if kind in used),
-                *((_REST,) if self.with_dev else ()))
+        return tuple(kind for kind in _KINDS.values() if kind in used)
 
     def set_rules(self, names: Iterable[str]) -> str:
-        """Replace the rules; a packet that hits is done."""
-        lines = [f'flush chain {TABLE} classify']
-        for name in names:
-            # A packet that is in no map must not keep a priority that it
-            # brought along.
-            what = ('meta priority set 0' if name == _REST else
-                    self._rule(name))
-            lines.append(f'add rule {TABLE} classify {what} '
-                         f'comment "{name}"')
-        return '\n'.join(lines) + '\n'
+        """Replace the rules; a packet that hits meets no other of them."""
+        return '\n'.join([f'flush chain {TABLE} classify', *(
+            f'add rule {TABLE} classify {self._rule(name)} comment "{name}"'
+            for name in names)]) + '\n'
 
     def _rule(self, kind: str) -> str:
         dev = 'iif . ' if self.with_dev else ''
@@ -119,7 +125,28 @@ class Hook:
                 # from being asked for one.
                 condition = 'ip frag-off & 0x1fff 0 '
         return (f'{condition}meta priority set {dev}{ip} saddr . {ip} daddr'
-                f'{port} map @{self.map_name(kind)} accept')
+                f'{port} map @{self.map_name(kind)} goto control')
+
+
+def _without_data4() -> str:
+    """Matches TCP over IPv4 whose headers are all there is.
+
+    nftables does not calculate: every length of both headers is listed. The
+    header length of TCP shares its byte with a flag.
+    """
+    lengths = ', '.join(
+        f'{0x40 | words:#x} . {4 * (words + tcp)} . {tcp << 4 | flag:#x}'
+        for words in range(5, 16) for tcp in range(5, 16) for flag in (0, 1))
+    # In a later fragment data would stand in the header's place.
+    return ('ip protocol tcp ip frag-off & 0x1fff 0 '
+            f'@nh,0,8 . ip length . @th,96,8 {{ {lengths} }}')
+
+
+def _without_data6() -> str:
+    """The same over IPv6, without extension headers."""
+    lengths = ', '.join(f'{4 * tcp} . {tcp << 4 | flag:#x}'
+                        for tcp in range(5, 16) for flag in (0, 1))
+    return f'ip6 nexthdr tcp ip6 length . @th,96,8 {{ {lengths} }}'
 
 
 INGRESS = Hook('ingress', True)
@@ -132,7 +159,25 @@ class _Standing:
 
     hooks: frozenset[tuple[str, int]] = frozenset()
     entries: Mapping[_Entry, int] = dataclasses.field(default_factory=dict)
+    control: Mapping[int, int] = dataclasses.field(default_factory=dict)
     rules: tuple[str, ...] = ()
+
+
+def _classid(minor: int) -> str:
+    return f'{wire.ROOT_MAJOR:x}:{minor:x}'
+
+
+def _control_commands(hook: Hook, have: Mapping[int, int],
+                      wanted: Mapping[int, int]) -> Iterator[str]:
+    name = f'{TABLE} {hook.map_name("control")}'
+    stale = [_classid(minor) for minor, control in have.items()
+             if wanted.get(minor) != control]
+    fresh = [f'{_classid(minor)} : {_classid(control)}'
+             for minor, control in wanted.items()
+             if have.get(minor) != control]
+    for verb, elements in (('delete', stale), ('add', fresh)):
+        if elements:
+            yield f'{verb} element {name} {{ {", ".join(elements)} }}\n'
 
 
 def _commands(hook: Hook, verb: str,
@@ -140,8 +185,7 @@ def _commands(hook: Hook, verb: str,
     """One add or delete command per map that is concerned."""
     by_map: dict[str, list[str]] = {}
     for entry, minor in items:
-        value = ('' if minor is None
-                 else f' : {wire.ROOT_MAJOR:x}:{minor:x}')
+        value = '' if minor is None else f' : {_classid(minor)}'
         for protocol_name in _PROTOCOLS if entry.dst_port else ('',):
             by_map.setdefault(hook.map_name(entry.kind), []).append(
                 entry.element(protocol_name) + value)
@@ -177,10 +221,13 @@ class NftClassifier(base.Classifier):
                  if have.entries.get(entry) != minor]
         gone = have.hooks - table.hooks
         new = table.hooks - have.hooks
-        if not (stale or fresh or gone or new) and self.has_skeleton and (
-                rules == have.rules):
+        control = list(_control_commands(self.hook, have.control,
+                                         table.control))
+        if not (stale or fresh or gone or new or control) and (
+                self.has_skeleton and rules == have.rules):
             return 0
         text = '' if self.has_skeleton else self._new_table()
+        text += ''.join(control)
         text += ''.join(_commands(self.hook, 'delete', stale))
         text += ''.join(_commands(self.hook, 'add', fresh))
         if rules != have.rules:
@@ -195,7 +242,8 @@ class NftClassifier(base.Classifier):
             self.known = None
             raise
         self.has_table = self.has_skeleton = True
-        self.known = _Standing(table.hooks, entries, rules)
+        self.known = _Standing(table.hooks, entries, dict(table.control),
+                               rules)
         return len(stale) + len(fresh) + len(gone) + len(new)
 
     def forget(self) -> None:
@@ -212,10 +260,12 @@ class NftClassifier(base.Classifier):
         self.has_skeleton = False
         if self.has_table:
             reader = _Reader(self.hook, json.loads(output)['nftables'])
-            self.has_skeleton = reader.maps == self.hook.maps()
+            self.has_skeleton = (reader.maps == self.hook.maps()
+                                 and tuple(reader.control_rules) == _CONTROL)
             if self.has_skeleton:
-                return _Standing(frozenset(reader.hooks), reader.entries,
-                                 tuple(reader.rules)), reader.counted
+                return _Standing(
+                    frozenset(reader.hooks), reader.entries, reader.control,
+                    tuple(reader.rules)), reader.counted
         return _Standing(), {}
 
     def dump(self) -> tuple[base.Table, dict[base.Key, base.Counted]]:
@@ -228,7 +278,8 @@ class NftClassifier(base.Classifier):
                             *entry[1:])
 
         return base.Table(found.hooks, {
-            key(entry): minor for entry, minor in found.entries.items()}), {
+            key(entry): minor for entry, minor in found.entries.items()},
+            found.control), {
             key(entry): seen for entry, seen in counted.items()}
 
     def remove(self) -> bool:
@@ -260,7 +311,8 @@ class NftEgressClassifier(NftClassifier):
         self.uplink_dev = uplink_dev
 
     def build_table(self, flows: Iterable[edge_policy.FlowEntry],
-                    ports: Iterable[base.VmPort]) -> base.Table:
+                    ports: Iterable[base.VmPort],
+                    control: Mapping[int, int] | None = None) -> base.Table:
         try:
             hooks = {(self.uplink_dev,
                       socket.if_nametoindex(self.uplink_dev))}
@@ -274,7 +326,8 @@ class NftEgressClassifier(NftClassifier):
                 entries.setdefault(base.Key(
                     '', flow.src_ip, flow.dst_ip, flow.dst_port or 0),
                     flow.minor)
-        return base.Table(frozenset(hooks), entries)
+        return base.Table(frozenset(hooks), entries,
+                          base.used(control, entries))
 
 
 def _chain_name(dev: str, ifindex: int) -> str:
@@ -285,8 +338,15 @@ def _chain_name(dev: str, ifindex: int) -> str:
 
 def _port_chain(hook: Hook, dev: str, ifindex: int) -> str:
     chain = f'{TABLE} {_chain_name(dev, ifindex)}'
+    # A packet that is in no map must not keep a priority that it brought.
+    rest = (f'meta priority set {_classid(minors.of_port(ifindex))} '
+            if hook.with_dev else '')
     return (f'add chain {chain} {{ type filter hook {hook.name} device '
-            f'"{dev}" priority 0; }}\nadd rule {chain} goto classify\n')
+            f'"{dev}" priority 0; }}\nadd rule {chain} {rest}goto classify\n')
+
+
+def _minor(classid: str) -> int:
+    return int(classid.partition(':')[2], 16)
 
 
 class _Reader:
@@ -298,24 +358,37 @@ class _Reader:
         self.entries: dict[_Entry, int] = {}
         self.counted: dict[_Entry, base.Counted] = {}
         self.maps: dict[str, tuple[str, ...]] = {}
+        self.control: dict[int, int] = {}
         self.rules: list[str] = []
+        self.control_rules: list[str] = []
         self._ifindexes = {name: ifindex
                            for ifindex, name in socket.if_nameindex()}
         self._seen: set[tuple[Any, ...]] = set()
         for item in objects:
             if 'map' in item:
-                self.maps[item['map']['name']] = tuple(item['map']['type'])
+                types = item['map']['type']
+                self.maps[item['map']['name']] = (
+                    (types,) if isinstance(types, str) else tuple(types))
         for item in objects:
             if 'map' in item and self.maps == hook.maps():
+                read = (self._read_control if item['map']['name']
+                        == hook.map_name('control') else self._read_element)
                 for element, value in item['map'].get('elem', ()):
-                    self._read_element(element, value)
+                    read(element, value)
             elif 'chain' in item:
                 name = item['chain']['name']
                 if name.startswith(_PORT_CHAIN):
                     ifindex, _, dev = name[len(_PORT_CHAIN):].partition('_')
                     self.hooks.add((dev, int(ifindex)))
-            elif 'rule' in item and item['rule']['chain'] == 'classify':
-                self.rules.append(item['rule'].get('comment', ''))
+            elif 'rule' in item:
+                rules = {'classify': self.rules,
+                         'control': self.control_rules}.get(
+                             item['rule']['chain'])
+                if rules is not None:
+                    rules.append(item['rule'].get('comment', ''))
+
+    def _read_control(self, element: str, value: str) -> None:
+        self.control[_minor(element)] = _minor(value)
 
     def _read_element(self, element: Any, value: str) -> None:
         inner = element.get('elem', element)
@@ -333,7 +406,7 @@ class _Reader:
         # nft writes an IPv6 address as it likes best; compare in one form.
         entry = _Entry(ifindex, base.address(source), base.address(target),
                        port[1] if port else 0)
-        self.entries[entry] = int(value.partition(':')[2], 16)
+        self.entries[entry] = _minor(value)
         counter = inner.get('counter', {'bytes': 0, 'packets': 0})
         before = self.counted.get(entry, base.Counted(0, 0))
         self.counted[entry] = base.Counted(

@@ -70,14 +70,10 @@ class Uplink:
 
         :raises virtco.exception.NotFound: without the device.
         """
-        request = struct.pack('16si12x', self.dev.encode(), 0)
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            try:
-                answer = fcntl.ioctl(probe, _SIOCGIFMTU, request)
-            except OSError as error:
-                raise exception.NotFound(what='uplink device',
-                                         id=self.dev) from error
-        return int(struct.unpack_from('i', answer, 16)[0]) + _HEADERS_BYTES
+        found = frame_bytes(self.dev)
+        if found is None:
+            raise exception.NotFound(what='uplink device', id=self.dev)
+        return found
 
     def _dump_qdiscs(self, ifindex: int) -> list[bytes]:
         """Qdiscs of the device, and of every other one too."""
@@ -163,6 +159,17 @@ class Uplink:
         send(self.kernel, [wire.delete_root(self._ifindex())],
              f'delete the qdisc of {self.dev}')
         return True
+
+
+def frame_bytes(dev: str) -> int | None:
+    """The longest frame that a device sends; None without the device."""
+    request = struct.pack('16si12x', dev.encode(), 0)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            answer = fcntl.ioctl(probe, _SIOCGIFMTU, request)
+        except OSError:
+            return None
+    return int(struct.unpack_from('i', answer, 16)[0]) + _HEADERS_BYTES
 
 
 def send(kernel: protocol.Kernel, messages: list[wire.Message], what: str,

@@ -73,6 +73,8 @@ _U32_MAX = 0xFFFFFFFF
 # late; far less than what a switch holds.
 _BURST_S = 0.004
 _MIN_BURST_BYTES = 1600
+# Of which 4 ms are more from 1 Gbit/s on; switches hold little more.
+_MAX_BURST_BYTES = 512 * 1024
 
 # A message without its header: type, flags, body.
 Message = tuple[int, int, bytes]
@@ -155,8 +157,10 @@ def set_class(ifindex: int, wanted: tcplan.HtbClass) -> Message:
     rate = units.bps_to_bytes_per_s(wanted.rate_bps)
     ceil = units.bps_to_bytes_per_s(wanted.ceil_bps)
     options = attr(_HTB_PARMS, _HTB_OPT.pack(
-        _ratespec(rate), _ratespec(ceil), _buffer_ticks(rate),
-        _buffer_ticks(ceil), wanted.quantum_bytes, 0, wanted.prio))
+        _ratespec(rate, wanted), _ratespec(ceil, wanted),
+        _buffer_ticks(rate, wanted.burst_bytes),
+        _buffer_ticks(ceil, wanted.burst_bytes), wanted.quantum_bytes, 0,
+        wanted.prio))
     if rate >= _U32_MAX:
         options += attr(_HTB_RATE64, _U64.pack(int(rate)))
     if ceil >= _U32_MAX:
@@ -212,14 +216,17 @@ def is_of(body: bytes, ifindex: int) -> bool:
     return bool(TCMSG.unpack_from(body)[1] == ifindex)
 
 
-def _ratespec(rate: float) -> bytes:
+def _ratespec(rate: float, of_class: tcplan.HtbClass | None = None) -> bytes:
+    overhead, least = ((of_class.overhead_bytes, of_class.frame_min_bytes)
+                       if of_class is not None else (0, 0))
     # The link layer is named so that the kernel wants no rate table.
-    return _RATESPEC.pack(0, _LINKLAYER_ETHERNET, 0, -1, 0,
+    return _RATESPEC.pack(0, _LINKLAYER_ETHERNET, overhead, -1, least,
                           min(int(rate), _U32_MAX))
 
 
-def _buffer_ticks(rate: float) -> int:
-    burst_bytes = max(_MIN_BURST_BYTES, rate * _BURST_S)
+def _buffer_ticks(rate: float, least_bytes: int) -> int:
+    burst_bytes = max(_MIN_BURST_BYTES, least_bytes,
+                      min(_MAX_BURST_BYTES, rate * _BURST_S))
     return min(_U32_MAX, int(burst_bytes / rate * 1e9 / _NS_PER_TICK))
 
 
@@ -251,11 +258,13 @@ def read_class(body: bytes) -> ShownClass | None:
     (rate_spec, ceil_spec, _, _, quantum, _, prio
      ) = _HTB_OPT.unpack_from(options[_HTB_PARMS])
     parent_minor = tcplan.ROOT if parent == TC_H_ROOT else parent & 0xffff
+    _, _, overhead, _, least, _ = _RATESPEC.unpack(rate_spec)
     return ShownClass(tcplan.HtbClass(
         handle & 0xffff, parent_minor,
         _shown_rate(rate_spec, options.get(_HTB_RATE64)),
         _shown_rate(ceil_spec, options.get(_HTB_CEIL64)), prio, quantum,
-        None), info, _read_stats(attributes.get(_STATS2, b'')))
+        None, overhead_bytes=overhead, frame_min_bytes=least), info,
+        _read_stats(attributes.get(_STATS2, b'')))
 
 
 def read_stats(body: bytes) -> tuple[int, ClassStats] | None:

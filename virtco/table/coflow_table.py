@@ -29,8 +29,8 @@ import itertools
 from virtco.model import live
 from virtco.table import edge_policy
 
-FIRST_MINOR = 0x10
-LAST_MINOR = 0xfffe
+FIRST_MINOR = edge_policy.FIRST_MINOR
+LAST_MINOR = edge_policy.LAST_MINOR
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

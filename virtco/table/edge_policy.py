@@ -26,7 +26,7 @@ from virtco import exception
 ROOT_MINOR = 1
 DEFAULT_MINOR = 2
 FIRST_MINOR = 0x10
-LAST_MINOR = 0xffff
+LAST_MINOR = 0x6fff  # the edge module derives its own from the others
 PRIOS = 8
 MAX_CLASSES = LAST_MINOR - FIRST_MINOR + 1
 MAX_FLOWS = 1_000_000

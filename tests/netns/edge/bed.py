@@ -154,6 +154,10 @@ class Bed:
             run('ip', 'link', 'set', 'dev', 'brv', 'up', netns=netns)
             run('ip', 'link', 'set', 'dev', 'uplink0', 'master', 'brv',
                 'up', netns=netns)
+            for name in ('iptables', 'ip6tables'):
+                # Where the kernel has it, it drops what is malformed.
+                run('sysctl', '-w', f'net.bridge.bridge-nf-call-{name}=0',
+                    netns=netns, check=False)
 
     def add_vm(self, host, ip=None, bridge='brv'):
         number = len(self.vms) + 1
@@ -317,6 +321,11 @@ class Flow:
 
     def now_s(self):
         return time.monotonic() - self.started_s
+
+    def close_now(self):
+        """Of a connection that was opened and never used."""
+        self.sender.close()
+        self.receiver.close()
 
     def close(self):
         self.stop.set()

@@ -11,9 +11,12 @@
 # under the License.
 """Ethernet frames made by hand, also such as no kernel would send."""
 
+import contextlib
 import ipaddress
 import socket
 import struct
+import threading
+import time
 
 from tests.netns.edge import bed as beds
 
@@ -28,6 +31,13 @@ def udp(port):
 def tcp(port):
     return struct.pack('!HHIIBBHHH', 40000, port, 1, 0, 0x50, 2, 1000, 0,
                        0) + PAYLOAD
+
+
+def segment(data=0, options=0):
+    """A TCP acknowledgement with so many bytes of data and of options."""
+    return struct.pack('!HHIIBBHHH', 40000, 5001, 1, 1,
+                       5 + options // 4 << 4, 0x10, 1000, 0, 0) + (
+                           b'\x01' * options + bytes(data))
 
 
 def ipv4(src, dst, protocol, body, fragment=0, options=b''):
@@ -49,6 +59,37 @@ def tagged(packet):
     """In a VLAN."""
     ethertype, body = packet
     return 0x8100, struct.pack('!HH', 5, ethertype) + body
+
+
+@contextlib.contextmanager
+def flood(vm, packets, rate_bps=8e6):
+    """Broadcast packets in turn from a VM's interface meanwhile."""
+    ends = threading.Event()
+
+    def body_of_thread():
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sock:
+            sock.bind(('eth0', 0))
+            made = [b'\xff' * 6 + b'\x02\0\0\0\0\x09'
+                    + ethertype.to_bytes(2, 'big') + body
+                    for ethertype, body in packets]
+            bursts = rate_bps / 8 / sum(map(len, made)) / 200
+            start_s, sent = time.monotonic(), 0.0
+            while not ends.wait(0.005):
+                due = (time.monotonic() - start_s) * 200 * bursts
+                while sent < due:
+                    sent += 1
+                    for frame in made:
+                        with contextlib.suppress(OSError):
+                            sock.send(frame)
+
+    thread = threading.Thread(
+        target=beds.in_netns, args=(vm.netns, body_of_thread))
+    thread.start()
+    try:
+        yield
+    finally:
+        ends.set()
+        thread.join()
 
 
 def send(vm, packet, count):

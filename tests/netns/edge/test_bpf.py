@@ -186,13 +186,18 @@ def test_qdisc_stays_ours_when_the_filter_was_lost(site):
     assert 'clsact' not in _qdiscs(bed, a)
 
 
+def _unmanaged(edge):
+    stats = edge.stats()
+    return stats[2].sent_bytes + stats[3].sent_bytes
+
+
 def test_other_backend_is_retired(site):
     """From nft to bpf and back under a transfer that fills no queue."""
     bed, edge, a, b = site
     bpf = edge.enforcer.classifier
     table = nft.NftClassifier(kernel)
     flow = beds.Flow(a, b, pacing_bps=3e6).start()
-    before = edge.stats()[2].sent_bytes
+    before = _unmanaged(edge)
     for at_s, chosen, other in ((0.5, table, bpf), (1.0, bpf, table)):
         beds.wait_for(lambda: flow.now_s() > at_s)
         edge.enforcer.classifier = chosen
@@ -202,7 +207,7 @@ def test_other_backend_is_retired(site):
     beds.wait_for(lambda: flow.now_s() > 1.5)
     flow.close()
     # Nothing of it was without its class in between.
-    assert edge.stats()[2].sent_bytes - before < 3000
+    assert _unmanaged(edge) - before < 3000
     assert beds.run('nft', 'list', 'ruleset', netns=bed.ns('h1')) == ''
     assert 'virtco' in _filters(bed, a)
 

@@ -17,16 +17,19 @@ the kernel datapath.
 """
 
 import re
+import socket
 import time
 
 import pytest
 
 from edge_module.classify import openflow
+from edge_module import minors
 from edge_module import ovs
 from edge_module.privileged import kernel
 from tests.netns.edge import bed as beds
 from tests.netns.edge import controller as controllers
 from tests.netns.edge import faults
+from tests.netns.edge import frames
 from tests.netns.edge import policies
 from tests.netns.edge import process
 from tests.netns.edge import switch as switches
@@ -93,10 +96,39 @@ def test_flows_name_the_queue_of_their_class(site):
             r'actions=set_queue:18,',
             rf'priority=65534,udp,.*nw_dst={b.ip},tp_dst=5002 '
             r'actions=set_queue:18,',
-            r'priority=65532,reg15=0,in_port=\S+ actions=set_queue:1,'):
+            r'priority=65532,reg15=0,in_port=\S+ '
+            rf'actions=set_queue:{_port_queue(bed, a)},',
+            r'priority=65534,tcp,reg15=0x8010,in_port=\S+ '
+            r'actions=set_queue:32783,'):
         assert re.search(text, listing), (text, listing)
-    assert _ours(switch) == 4
+    assert _ours(switch) == 6
     assert not edge.once('--check').returncode
+
+
+def _port_queue(bed, vm):
+    ifindex = beds.in_netns(bed.ns('h1'), socket.if_nametoindex, vm.dev)
+    return minors.of_port(ifindex) - 1
+
+
+def test_only_short_segments_meet_the_flow_of_control_packets(site):
+    bed, switch, controller, edge, a, b = site
+    switch.ofctl('add-flow', 'cookie=0x77,priority=1,actions=NORMAL')
+    _start(site)
+
+    flow = beds.Flow(a, b, size_bytes=1_000_000).start()
+    beds.wait_for(lambda: flow.done_s, 20, 'the end of a flow')
+    flow.close()
+    frames.send(a, frames.ipv4(a.ip, b.ip, frames.UDP, bytes(20)), 50)
+    # Open vSwitch counts a flow in both branches, whichever a packet takes.
+    listing = beds.run(
+        'ovs-appctl', '-t', switch.directory / 'ovs-vswitchd.ctl',
+        'dpctl/dump-flows', 'netdev@ovs-netdev', netns=switch.netns)
+    shown = [line for line in listing.splitlines() if 'check_pkt_len' in line]
+    pattern = (r'proto=6.*check_pkt_len\(size=94,gt\([^)]*\),'
+               r'le\(set\(skb_priority\(0x800f\)\)')
+    assert re.search(pattern, '\n'.join(shown)), listing
+    assert not [line for line in shown if 'proto=17' in line
+                and '0x800f' in line], listing
 
 
 def test_packets_go_on_to_the_flows_of_others(site):
@@ -150,9 +182,9 @@ def test_flows_that_are_right_keep_their_counters(site):
     edge.start()
     controller.set_policy(_policy(a, b, 2, port=5003))
     controller.wait_report(lambda r: r['applied_generation'] == 2, 20)
-    assert _ours(switch) == 4 and counted() > 100_000
+    assert _ours(switch) == 6 and counted() > 100_000
     controller.set_policy(_policy(a, b, 3))
-    beds.wait_for(lambda: _ours(switch) == 2, 10, 'fewer flows')
+    beds.wait_for(lambda: _ours(switch) == 3, 10, 'fewer flows')
     assert counted() > 100_000
 
 
@@ -162,14 +194,14 @@ def test_restart_of_vswitchd_and_a_new_port_bring_the_flows_back(site):
     switch.stop_vswitchd()
     switch.start_vswitchd()
     switch.vsctl('add-br', 'another')  # returns when vswitchd is ready
-    beds.wait_for(lambda: _ours(switch) == 2, 10, 'flows after the restart')
+    beds.wait_for(lambda: _ours(switch) == 3, 10, 'flows after the restart')
     # The same device under another number.
     switch.vsctl('del-port', 'ovsbr', a.dev)
     beds.wait_for(lambda: _ours(switch) == 0, 10, 'no flows')
     switch.plug(a)
     switch.vsctl('set', 'interface', a.dev, 'ofport_request=77')
     beds.wait_for(lambda: switch.ofctl(
-        'dump-flows', OURS, option='--no-names').count('in_port=77') == 2,
+        'dump-flows', OURS, option='--no-names').count('in_port=77') == 3,
         10, 'flows of the new number')
 
 

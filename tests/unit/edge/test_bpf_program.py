@@ -89,9 +89,10 @@ def test_an_ipv4_key_is_no_ipv6_key():
     assert four != six
 
 
-@given(st.lists(st.integers(1, 0xFFFF), max_size=5))
-def test_values_start_at_nothing(minors):
-    packed = bpf_program.pack_values(minors)
-    assert len(packed) == len(minors) * bpf_program.VALUE_BYTES
+@given(st.lists(st.tuples(st.integers(1, 0xFFFF), st.integers(0, 0xFFFF)),
+                max_size=5))
+def test_values_start_at_nothing(classes):
+    packed = bpf_program.pack_values(classes)
+    assert len(packed) == len(classes) * bpf_program.VALUE_BYTES
     assert bpf_program.read_values(packed) == [
-        (minor, base.Counted(0, 0)) for minor in minors]
+        (pair, base.Counted(0, 0)) for pair in classes]

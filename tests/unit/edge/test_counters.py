@@ -21,7 +21,7 @@ from edge_module import counters
 from edge_module.qdisc import wire
 from tests.unit.edge import test_tcplan
 
-STATS = {1: wire.ClassStats(1000), 2: wire.ClassStats(100),
+STATS = {1: wire.ClassStats(1000), 2: wire.ClassStats(100, 0, 4, 1),
          0x10: wire.ClassStats(900, 2), 0x11: wire.ClassStats(600, 1, 7, 2),
          0x12: wire.ClassStats(300, 1, 3, 1)}
 
@@ -44,8 +44,30 @@ def test_one_reading():
     assert (entry['coflow_id'], entry['sent_bytes'], entry['sent_packets'],
             entry['drops'], entry['backlog_bytes']) == ('c16', 900, 2, 3, 10)
     assert _by_host(entry) == {'h2': 600, 'h3': 300}
-    assert seen.value(counters.Kind.UPLINK) == 1000
-    assert seen.value(counters.Kind.DEFAULT) == 100
+    assert seen.uplink_bytes() == 1000
+    assert seen.shared()['host'] == {'sent_bytes': 100, 'drops': 1,
+                                     'backlog_bytes': 4}
+
+
+def test_parts_that_are_no_data():
+    seen = _counters()
+    stats = STATS | {3: wire.ClassStats(500), 4: wire.ClassStats(60),
+                     0x7005: wire.ClassStats(400, 0, 9, 2),
+                     0x7006: wire.ClassStats(100, 0, 1, 3),
+                     0x8010: wire.ClassStats(60, 1, 66, 5)}
+    seen.add_stats(stats)
+    entry, = seen.coflows()
+    assert (entry['sent_bytes'], entry['control_bytes']) == (900, 60)
+    assert seen.shared()['unmanaged'] == {
+        'sent_bytes': 500, 'drops': 5, 'backlog_bytes': 10}
+    assert seen.shared()['control'] == {
+        'sent_bytes': 60, 'drops': 5, 'backlog_bytes': 66}
+    # A port and a coflow go; their drops stay, over a restart too.
+    del stats[0x7006], stats[0x8010]
+    again = counters.Counters(json.loads(json.dumps(seen.to_rows())))
+    again.add_stats({minor: stats[minor] for minor in (1, 2, 3, 4, 0x7005)})
+    assert {part: found['drops'] for part, found in again.shared().items()
+            } == {'host': 1, 'unmanaged': 5, 'control': 5}
 
 
 def test_class_that_was_made_anew_counts_on():
@@ -76,7 +98,7 @@ def test_coflow_stays_until_its_classes_are_gone():
     assert seen.coflows()[0]['sent_bytes'] == 900
     seen.add_stats({1: STATS[1], 2: STATS[2]})
     assert seen.coflows() == []
-    assert seen.value(counters.Kind.UPLINK) == 1000
+    assert seen.uplink_bytes() == 1000
 
 
 def test_coflow_that_left_without_a_kernel_is_forgotten():

@@ -37,8 +37,9 @@ class _Kernel:
 
 
 def _map(name, elements=()):
-    return {'map': {'name': name, 'type': list(nft.INGRESS.maps()[name]),
-                    'elem': list(elements)}}
+    types = list(nft.INGRESS.maps()[name])
+    return {'map': {'name': name, 'type': types if len(types) > 1
+                    else types[0], 'elem': list(elements)}}
 
 
 def _element(*parts, value='1:11', count=5):
@@ -46,17 +47,22 @@ def _element(*parts, value='1:11', count=5):
         'bytes': count, 'packets': 1}}}, value]
 
 
-def _listing(elements=(), rules=('rest',), devs=('dev_1_lo',)):
-    return [*(_map(name, elements if name == 'ingress_pair4' else ())
+def _listing(elements=(), rules=(), devs=('dev_1_lo',), control=(),
+             control_rules=('control4', 'control6')):
+    found = {'ingress_pair4': elements, 'ingress_control': control}
+    return [*(_map(name, found.get(name, ()))
               for name in nft.INGRESS.maps()),
+            *({'rule': {'chain': 'control', 'comment': name}}
+              for name in control_rules),
             *({'chain': {'name': name}} for name in devs),
             *({'rule': {'chain': 'classify', 'comment': name}}
               for name in rules)]
 
 
-def _commands(*objects, entries=None):
+def _commands(*objects, entries=None, control=None):
     kernel = _Kernel(*objects)
-    nft.NftClassifier(kernel).replace(base.Table(LO, entries or {}))
+    nft.NftClassifier(kernel).replace(base.Table(LO, entries or {},
+                                                 control or {}))
     return ''.join(kernel.commands)
 
 
@@ -69,17 +75,53 @@ def test_only_maps_that_hold_something_are_asked():
     places = [text.index(f'map @ingress_{name}')
               for name in ('port4', 'pair4', 'pair6')]
     assert places == sorted(places)
-    assert text.rindex('priority set 0') > places[-1]
+
+
+def test_a_port_that_no_entry_matches_has_its_own_class():
+    """Whatever priority a packet brought along."""
+    text = _commands(*_listing(devs=()))
+    assert 'meta priority set 1:7001 goto classify' in text
+
+
+def test_control_packets_have_their_class():
+    text = _commands(*_listing(control=[['1:12', '1:8010'],
+                                        ['1:13', '1:8010']]),
+                     entries={PAIR: 0x11}, control={0x11: 0x8010,
+                                                    0x13: 0x8010})
+    assert '{ 1:11 : 1:8010 }' in text
+    assert 'delete element netdev virtco ingress_control { 1:12 }' in text
+    assert '1:13' not in text
+
+
+def test_table_without_its_control_rules_is_replaced():
+    text = _commands(*_listing(control_rules=['control4']))
+    assert text.startswith('delete table')
+    assert 'comment "control6"' in text
+
+
+def _lengths(rule):
+    inside = rule[rule.index('{') + 1:rule.index('}')]
+    return {tuple(int(part, 0) for part in item.split(' . '))
+            for item in inside.split(', ')}
+
+
+def test_only_packets_without_data_are_control_packets():
+    four = _lengths(nft._without_data4())
+    assert (0x45, 40, 0x50) in four and (0x45, 52, 0x80) in four
+    assert all(length == 4 * ((first & 15) + (tcp >> 4))
+               for first, length, tcp in four)
+    assert all(length == 4 * (tcp >> 4) for length, tcp
+               in _lengths(nft._without_data6()))
 
 
 def test_what_is_right_is_left_alone():
     listing = _listing([_element('lo', '10.0.0.1', '10.0.0.2')],
-                       ['pair4', 'rest'])
+                       ['pair4'])
     assert _commands(*listing, entries={PAIR: 0x11}) == ''
 
 
 def test_rules_that_somebody_changed_are_set_again():
-    listing = _listing([_element('lo', '10.0.0.1', '10.0.0.2')], ['rest'])
+    listing = _listing([_element('lo', '10.0.0.1', '10.0.0.2')], ['port4'])
     text = _commands(*listing, entries={PAIR: 0x11})
     assert text.startswith('flush chain') and 'element' not in text
 
@@ -93,7 +135,7 @@ def test_table_of_another_make_is_replaced():
 
 def test_entry_of_a_device_that_is_gone_is_deleted_by_its_number():
     listing = _listing([_element('4711', '10.0.0.1', '10.0.0.2')],
-                       ['pair4', 'rest'])
+                       ['pair4'])
     text = _commands(*listing, entries={PAIR: 0x11})
     assert '{ 4711 . 10.0.0.1 . 10.0.0.2 }' in text
     assert '{ 1 . 10.0.0.1 . 10.0.0.2 : 1:11 }' in text
@@ -101,7 +143,7 @@ def test_entry_of_a_device_that_is_gone_is_deleted_by_its_number():
 
 def test_element_that_is_listed_twice_counts_once():
     element = _element('lo', '10.0.0.1', '10.0.0.2', count=7)
-    kernel = _Kernel(*_listing([element, element], ['pair4', 'rest']))
+    kernel = _Kernel(*_listing([element, element], ['pair4']))
     table, counted = nft.NftClassifier(kernel).dump()
     assert table == base.Table(LO, {PAIR: 0x11})
     assert counted == {PAIR: base.Counted(7, 1)}

@@ -21,14 +21,14 @@ from edge_module import ovs
 from virtco import exception
 
 SHOWN = (' cookie={cookie}, duration=3.5s, table=0, n_packets=7, n_bytes=700,'
-         ' idle_age=1, {match} actions=set_queue:{queue},'
-         'load:0x1->NXM_NX_REG15[],resubmit(,0)')
+         ' idle_age=1, {match} actions={actions}')
 PLACES = {'tap1': ovs.Place('br', 4)}
 
 
-def _shown(flow, minor, cookie=f'{openflow.COOKIE:#x}'):
-    return SHOWN.format(cookie=cookie, queue=minor - 1,
-                        match=flow.match().removeprefix('table=0,'))
+def _shown(flow, classes, cookie=f'{openflow.COOKIE:#x}'):
+    return SHOWN.format(cookie=cookie, actions=openflow._actions(
+        flow, openflow.Classes(*classes)),
+        match=flow.match().removeprefix('table=0,'))
 
 
 addresses = st.one_of(
@@ -36,23 +36,26 @@ addresses = st.one_of(
     st.tuples(st.just(True), *[st.ip_addresses(v=6).map(str)] * 2))
 
 
-@given(addresses, st.integers(0, 65535), st.integers(2, 0xF000))
-def test_flows_read_back(found, port, minor):
+@given(addresses, st.integers(0, 65535), st.integers(2, 0xF000),
+       st.sampled_from([0, 0x8010, 0xEFFF]))
+def test_flows_read_back(found, port, minor, control):
     _, source, target = found
     key = base.Key('tap1', source, target, port)
-    table = base.Table(frozenset({('tap1', 3)}), {key: minor})
+    table = base.Table(frozenset({('tap1', 3)}), {key: minor},
+                       {minor: control} if control else {})
     wanted = openflow.wanted_flows(table, PLACES)
-    read = {flow: shown_minor for flow, shown_minor, _ in (
+    read = {flow: classes for flow, classes, _ in (
         openflow.read_flow('br', _shown(*item)) for item in wanted.items())}
     assert read == wanted
-    assert len(wanted) == (3 if port else 2)
+    assert len(wanted) == (3 if port else 2) + bool(control)
+    assert wanted[openflow.Flow('br', 4)] == (0x7003, 0)
 
 
 def test_counters_and_other_cookies():
     flow = openflow.Flow('br', 4, 'ip', '10.0.0.1', '10.0.0.2')
-    assert openflow.read_flow('br', _shown(flow, 16))[2] == base.Counted(
+    assert openflow.read_flow('br', _shown(flow, (16,)))[2] == base.Counted(
         700, 7)
-    assert openflow.read_flow('br', _shown(flow, 16, '0x77')) is None
+    assert openflow.read_flow('br', _shown(flow, (16,), '0x77')) is None
     assert openflow.read_flow('br', 'NXST_FLOW reply (xid=0x4):') is None
 
 

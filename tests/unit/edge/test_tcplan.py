@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 import pytest
 
+from edge_module import minors
 from edge_module import tcplan
 from virtco.table import edge_policy
 
@@ -59,10 +60,11 @@ def test_tree_fits_the_link(wanted, fair):
     for item in tree.values():
         assert 0 < item.rate_bps <= item.ceil_bps <= link_bps
         assert item.rate_bps % 8 == 0 and item.ceil_bps % 8 == 0
-        assert item.quantum_bytes >= 64 * 1024
+        assert (item.quantum_bytes >= 64 * 1024
+                or minors.controlled_by(item.minor))
         inner = any(child.parent == item.minor for child in tree.values())
         assert (item.limit_bytes is None) == (
-            inner or item.minor == tcplan.LINK_MINOR)
+            inner or item.minor in minors.INNER)
     assert tree[tcplan.DEFAULT_MINOR].rate_bps > 0
 
 
@@ -148,6 +150,55 @@ def test_flows_of_a_coflow_get_rates_by_weight():
     assert tree[0x11].parent == tree[0x12].parent == 0x10
 
 
+@given(policies(), st.floats(1e6, 1e10),
+       st.lists(st.integers(1, 2 ** 31 - 1), max_size=5))
+def test_what_is_no_data_has_places_of_its_own(wanted, link_bps, ports):
+    tree = tcplan.build_tree(wanted, link_bps, ports=ports)
+    default_bps = min(tree[1].rate_bps, wanted.default_rate_bps)
+    # Host, unmanaged VMs and control packets share what is not for coflows.
+    assert tree[2].rate_bps + tree[minors.SHARED].rate_bps <= default_bps + 16
+    children = {}
+    for item in tree.values():
+        children.setdefault(item.parent, []).append(item)
+    assert sum(item.rate_bps for item in children[minors.SHARED]) <= tree[
+        minors.SHARED].rate_bps + 16
+    assert len(children.get(minors.UNMANAGED, ())) == len(
+        {port % 4096 for port in ports})
+    for leaf in children.get(minors.UNMANAGED, ()):
+        assert leaf.prio == tcplan.LOWEST_PRIO > tree[2].prio
+        assert leaf.limit_bytes == tcplan.leaf_limit_bytes(
+            default_bps, tcplan.TreeSettings())
+    for coflow_class in wanted.classes:
+        control = tree[minors.of_control(coflow_class.minor)]
+        # Bounded, first in order, and short.
+        assert control.parent == minors.CONTROL and control.prio == 0
+        assert control.ceil_bps == tree[minors.CONTROL].ceil_bps <= max(
+            0.06 * tree[1].rate_bps, 0.5 * default_bps) + 8
+        assert control.quantum_bytes < 1600
+        data = [item for item in children.get(coflow_class.minor, ())
+                ] or [tree[coflow_class.minor]]
+        assert all(item.prio < tcplan.LOWEST_PRIO for item in data)
+
+
+def test_coflows_of_the_last_priority_have_turns_in_their_order():
+    tree = tcplan.build_tree(policy([
+        coflow(0x10 + 16 * rank, 1e6, prio=min(rank, 7))
+        for rank in range(20)]), LINK_BPS)
+    leaves = [tree[0x11 + 16 * rank] for rank in range(20)]
+    assert [leaf.prio for leaf in leaves] == [0, 1, 2, 3, 4, 5] + 14 * [6]
+    quanta = [leaf.quantum_bytes for leaf in leaves[6:]]
+    assert quanta == sorted(quanta, reverse=True)
+    assert quanta[0] == 4 * quanta[-1]
+
+
+def test_bytes_are_counted_as_the_wire_does():
+    settings = tcplan.TreeSettings(overhead_bytes=24, frame_min_bytes=84)
+    tree = tcplan.build_tree(policy([coflow(0x10, 1e6)]), LINK_BPS, settings,
+                             ports=[4])
+    assert {(item.overhead_bytes, item.frame_min_bytes)
+            for item in tree.values()} == {(24, 84)}
+
+
 def test_over_committed_rates_shrink_together():
     tree = tcplan.build_tree(policy([coflow(0x10, 90e6), coflow(0x20, 45e6)]),
                              LINK_BPS)
@@ -164,7 +215,8 @@ def test_decay_shares_equally_and_borrows():
     assert tree[0x10].rate_bps == pytest.approx(tree[0x20].rate_bps, abs=8)
     assert tree[0x11].rate_bps == pytest.approx(3 * tree[0x12].rate_bps,
                                                 abs=32)
-    assert {item.ceil_bps for item in tree.values()} == {int(LINK_BPS)}
+    assert {item.ceil_bps for minor, item in tree.items()
+            if tcplan.is_data(minor)} == {int(LINK_BPS)}
     assert tree[0x10].prio == tree[0x20].prio
 
 
@@ -173,7 +225,7 @@ def test_leaving_class_is_idle_and_last():
     new = tcplan.build_tree(policy([]), LINK_BPS)
     update = tcplan.plan_update(old, new)
     assert update.leave[-1] == 0x10 and set(update.leave) == {
-        0x10, 0x11, 0x12}
+        0x10, 0x11, 0x12, 0x8010}
     assert {item.rate_bps for item in update.lower} == {
         tcplan.IDLE_RATE_BPS}
     assert {item.prio for item in update.lower} == {tcplan.LOWEST_PRIO}
@@ -199,6 +251,7 @@ def test_super_packets_are_cut_where_they_take_long():
     assert tree[0x41].packet_bytes == tcplan.WHOLE_BYTES
     assert tree[2].packet_bytes == tcplan.WHOLE_BYTES
     assert tree[0x10].packet_bytes is None
+    # Nothing is cut where nobody says how long a frame is.
     for leaf in tcplan.build_tree(policy([coflow(0x10, 1e4)]), 1e6).values():
         assert leaf.packet_bytes in (None, tcplan.WHOLE_BYTES)
 
@@ -237,7 +290,7 @@ def test_held_leaves_keep_what_a_super_packet_asks_for(before, after, data):
     old = tcplan.build_tree(before, LINK_BPS, settings)
     new = tcplan.build_tree(after, LINK_BPS, settings)
     leaves = [minor for minor, item in old.items() if item.limit_bytes
-              and minor != tcplan.DEFAULT_MINOR and item.parent == new.get(
+              and tcplan.is_data(minor) and item.parent == new.get(
                   minor, item).parent and (
                       minor not in new or new[minor].limit_bytes)]
     held = data.draw(st.sets(st.sampled_from(leaves))
@@ -246,7 +299,8 @@ def test_held_leaves_keep_what_a_super_packet_asks_for(before, after, data):
     assert tcplan.guaranteed_bps(tree) <= max(
         tree[tcplan.LINK_MINOR].rate_bps,
         tcplan.guaranteed_bps(new)) + 16 * len(tree)
-    room_bps = tree[tcplan.LINK_MINOR].rate_bps - tree[2].rate_bps - sum(
+    room_bps = tree[tcplan.LINK_MINOR].rate_bps - tree[2].rate_bps - tree[
+        minors.SHARED].rate_bps - sum(
         new[minor].rate_bps for minor in held if minor in new)
     for minor in held:
         assert tree[minor].rate_bps >= min(

@@ -1,0 +1,58 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Which class has which minor.
+
+Pure. The controller gives out those of coflows and their destinations
+(``edge_policy.FIRST_MINOR`` to ``LAST_MINOR``); the module derives its own
+from them and from the ports, so that a restart finds every class where it was.
+"""
+
+from virtco.table import edge_policy
+
+ROOT = 0
+LINK = edge_policy.ROOT_MINOR
+# What nobody classifies: the host itself.
+HOST = edge_policy.DEFAULT_MINOR
+# Parent of the classes of VM ports, for their unmanaged traffic.
+UNMANAGED = 3
+# Parent of the classes for the coflows' control packets.
+CONTROL = 4
+# Parent of all that is not a coflow's data.
+SHARED = 5
+INNER = frozenset({LINK, UNMANAGED, CONTROL, SHARED})
+RESERVED = INNER | {HOST}
+
+# The number of these is a power of two.
+FIRST_PORT, N_PORTS = 0x7000, 0x1000
+_CONTROL_BIT = 0x8000
+
+
+def of_port(ifindex: int) -> int:
+    """Class of what a VM's port sends unmanaged.
+
+    Ports whose indexes differ by a multiple of 4096 share one.
+    """
+    return FIRST_PORT + ifindex % N_PORTS
+
+
+def is_port(minor: int) -> bool:
+    return FIRST_PORT <= minor < FIRST_PORT + N_PORTS
+
+
+def of_control(coflow_minor: int) -> int:
+    """Class of a coflow's control packets, from the minor of its class."""
+    return _CONTROL_BIT | coflow_minor
+
+
+def controlled_by(minor: int) -> int | None:
+    """The coflow's minor for that of its control packets; None for others."""
+    return minor ^ _CONTROL_BIT if minor & _CONTROL_BIT else None
