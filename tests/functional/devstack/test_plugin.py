@@ -79,7 +79,7 @@ class DevStack:
             'DEST': directory, 'DATA_DIR': directory / 'data',
             'CALLS': self.calls, 'BIN_DIR': BIN_DIR, 'HOST_IP': '127.0.0.1',
             'SERVICE_HOST': '127.0.0.1', 'STACK_USER': 'root',
-            'SERVICE_LISTEN_ADDRESS': '0.0.0.0', 'SERVICE_TIMEOUT': '5',
+            'SERVICE_LISTEN_ADDRESS': '0.0.0.0',
             'REGION_NAME': 'RegionOne', 'ENABLE_DEBUG_LOG_LEVEL': 'True',
             'NOVA_CONF': self.nova_conf, 'TEMPEST_CONFIG': self.tempest_conf,
             'NOVA_FILTERS': 'ComputeFilter,SameHostFilter',
@@ -90,6 +90,12 @@ class DevStack:
 
     def run(self, *phases, **variables):
         """Run phases one after the other in one shell, as DevStack does."""
+        done = self.attempt(*phases, **variables)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert 'warning:' not in done.stdout
+        return self.calls.read_text().splitlines()
+
+    def attempt(self, *phases, **variables):
         lines = ['set -o errexit']
         for name, value in {**self.variables, **variables}.items():
             lines.append(f'{name}={shlex.quote(str(value))}')
@@ -97,11 +103,8 @@ class DevStack:
             FUNCTIONS, FIXTURES / 'recorded', ROOT / 'devstack' / 'settings')]
         lines += [f'source {ROOT}/devstack/plugin.sh {phase}'
                   for phase in phases]
-        done = subprocess.run(['bash', '-c', '\n'.join(lines)], text=True,
+        return subprocess.run(['bash', '-c', '\n'.join(lines)], text=True,
                               capture_output=True, timeout=120)
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert 'warning:' not in done.stdout
-        return self.calls.read_text().splitlines()
 
 
 @pytest.fixture
@@ -206,8 +209,27 @@ def test_services_are_started_and_stopped(devstack):
         f'--config-file {devstack.virtco_dir}/virtco.conf',
         f'run_process virtco-edge {BIN_DIR}/virtco-edge '
         f'--config-file {devstack.virtco_dir}/virtco-edge.conf  root']
-    assert 'wait_for_service 5 http://127.0.0.1:8791/health' in calls
+    assert ('curl -sf -g --noproxy * -o /dev/null '
+            'http://127.0.0.1:8791/health') in calls
+    assert not any(call.startswith('systemctl') for call in calls)
     assert (devstack.directory / 'data/virtco/virtco.sqlite').exists()
+
+
+def test_a_controller_that_starts_is_waited_for(devstack, fake_edge):
+    calls = devstack.run(*PHASES, BIN_DIR=fake_edge, UNHEALTHY=2)
+    asked = [call.split()[0] for call in calls
+             if call.startswith(('curl', 'systemctl'))]
+    assert asked == ['curl', 'systemctl', 'curl', 'systemctl', 'curl']
+
+
+def test_a_controller_that_ended_is_not(devstack, fake_edge):
+    done = devstack.attempt(*PHASES, BIN_DIR=fake_edge, UNHEALTHY=9,
+                            ENDED='yes')
+    assert done.returncode != 0
+    assert 'the last lines of the log' in done.stdout
+    assert 'virtco-controller ended' in done.stdout + done.stderr
+    assert not any('run_process virtco-edge' in call
+                   for call in devstack.calls.read_text().splitlines())
 
 
 def test_clean_leaves_nothing_behind(devstack, fake_edge):
