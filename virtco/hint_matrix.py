@@ -243,6 +243,8 @@ class _Reader:
             try:  # bounded: a long run of spaces costs quadratic time
                 size = units.parse_size_bytes(
                     value if len(value) <= _SIZE_CHARS else '')
+            except units.AmbiguousUnit as error:
+                refuse(field, value, error.advice)
             except ValueError:
                 refuse(field, value, 'a number of bytes or text such as '
                                      '"720MB" or "1.5 GiB"')

@@ -29,11 +29,21 @@ _PREFIXES = {
     'KI': 2 ** 10, 'MI': 2 ** 20, 'GI': 2 ** 30, 'TI': 2 ** 40,
     'PI': 2 ** 50,
 }
-_SIZE = re.compile(r'^\s*([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)\s*'
-                   r'([KMGTP]i?)?(B)?\s*$', re.IGNORECASE | re.ASCII)
-_RATE = re.compile(r'^\s*([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)\s*'
-                   r'([KMGTP]i?)?(?:bit/?s?|bps|b/s)?\s*$',
-                   re.IGNORECASE | re.ASCII)
+_TEXT = re.compile(r'\s*([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)\s*'
+                   r'([KMGTP]i?)?([a-z/]*)\s*', re.IGNORECASE | re.ASCII)
+_SIZE_UNITS = {'', 'B'}
+_RATE_UNITS = {'', 'bit', 'bits', 'bit/s', 'bps', 'b/s'}
+
+
+class AmbiguousUnit(ValueError):
+    """Bits where bytes are expected, or a unit that may be either.
+
+    :ivar advice: what to write instead.
+    """
+
+    def __init__(self, text: str, instead: str):
+        self.advice = f'bits or bytes? write {instead}'
+        super().__init__(f'{text!r}: {self.advice}')
 
 
 def bytes_per_s_to_bps(rate_bytes_per_s: float) -> float:
@@ -56,24 +66,42 @@ def transfer_time_s(size_bytes: float, rate_bps: float) -> float:
 def parse_size_bytes(text: str) -> float:
     """Read a size such as ``'720MB'``, ``'1.5 GiB'`` or ``'4096'``.
 
+    :raises AmbiguousUnit: for bits, such as ``'5Gb'``.
     :raises ValueError: when the text is not a non-negative finite size.
     """
-    return _parse(_SIZE, text, 'size')
+    number, prefix, unit = _parts(text, 'size')
+    if unit not in _SIZE_UNITS:
+        if unit == 'b' or unit.lower() in _RATE_UNITS:
+            raise AmbiguousUnit(text, f'{number}{prefix}B')
+        raise ValueError(f'{text!r} is not a size')
+    return _value(text, 'size', number, prefix)
 
 
 def parse_rate_bps(text: str) -> float:
     """Read a rate such as ``'100Mbit'``, ``'1Gbps'`` or ``'1e9'``.
 
+    :raises AmbiguousUnit: for what may be bytes, such as ``'1GB/s'``.
     :raises ValueError: when the text is not a non-negative finite rate.
     """
-    return _parse(_RATE, text, 'rate')
+    number, prefix, unit = _parts(text, 'rate')
+    if unit.lower() == 'b' or unit in ('Bps', 'B/s'):
+        raise AmbiguousUnit(text, f'{number}{prefix}bit')
+    if unit.lower() not in _RATE_UNITS:
+        raise ValueError(f'{text!r} is not a rate')
+    return _value(text, 'rate', number, prefix)
 
 
-def _parse(pattern: re.Pattern[str], text: str, what: str) -> float:
-    match = pattern.match(text)
+def _parts(text: str, what: str) -> tuple[str, str, str]:
+    """Number, prefix and unit."""
+    match = _TEXT.fullmatch(text)
     if match is None:
         raise ValueError(f'{text!r} is not a {what}')
-    value = float(match.group(1)) * _PREFIXES[(match.group(2) or '').upper()]
+    number, prefix, unit = match.groups(default='')
+    return number, prefix.capitalize(), unit
+
+
+def _value(text: str, what: str, number: str, prefix: str) -> float:
+    value = float(number) * _PREFIXES[prefix.upper()]
     if not math.isfinite(value):
         raise ValueError(f'{text!r} is not a finite {what}')
     return value

@@ -1,0 +1,67 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Sizes and rates as people write them."""
+
+import pytest
+
+from virtco import exception
+from virtco import hints
+from virtco import units
+
+
+@pytest.mark.parametrize('text, size_bytes', [
+    ('4096', 4096), ('720MB', 720e6), (' 1.5 GiB ', 1.5 * 2 ** 30),
+    ('19G', 19e9), ('2kB', 2e3), ('1e3 KB', 1e6), ('0', 0), ('7B', 7)])
+def test_a_size(text, size_bytes):
+    assert units.parse_size_bytes(text) == size_bytes
+
+
+@pytest.mark.parametrize('text, rate_bps', [
+    ('1e9', 1e9), ('100Mbit', 1e8), ('1Gbps', 1e9), ('1 Gb/s', 1e9),
+    ('10 kbit/s', 1e4), ('2Mibit', 2 ** 21), ('3G', 3e9), ('5bits', 5)])
+def test_a_rate(text, rate_bps):
+    assert units.parse_rate_bps(text) == rate_bps
+
+
+@pytest.mark.parametrize('parse', [units.parse_size_bytes,
+                                   units.parse_rate_bps])
+@pytest.mark.parametrize('text', [
+    '', 'fast', '-1', '1e999', '1 XB', '1 2', '5 apples', '1..2', 'MB'])
+def test_neither(parse, text):
+    with pytest.raises(ValueError, match='is not a'):
+        parse(text)
+
+
+@pytest.mark.parametrize('text, instead', [
+    ('1 Gb', '1GB'), ('5Gb', '5GB'), ('5Gbit', '5GB'), ('2 mbps', '2MB'),
+    ('3Mib', '3MiB'), ('8b', '8B')])
+def test_a_size_that_may_be_bits_is_refused(text, instead):
+    with pytest.raises(units.AmbiguousUnit) as caught:
+        units.parse_size_bytes(text)
+    assert caught.value.advice == f'bits or bytes? write {instead}'
+
+
+@pytest.mark.parametrize('text, instead', [
+    ('1GB/s', '1Gbit'), ('5Gb', '5Gbit'), ('5 GB', '5Gbit'),
+    ('2MBps', '2Mbit')])
+def test_a_rate_that_may_be_bytes_is_refused(text, instead):
+    with pytest.raises(units.AmbiguousUnit) as caught:
+        units.parse_rate_bps(text)
+    assert caught.value.advice == f'bits or bytes? write {instead}'
+
+
+def test_a_hint_says_what_to_write():
+    with pytest.raises(exception.HintInvalid) as caught:
+        hints.parse({'virtco:coflow': 'a', 'virtco:tm':
+                     '{"n": 2, "flows": [[0, 1, "5Gb"]]}'}, {})
+    assert "'5Gb'" in str(caught.value)
+    assert 'bits or bytes? write 5GB' in str(caught.value)
