@@ -30,6 +30,10 @@ from virtco.solver import rank_kernel
 
 #: Hosts between two looks at the clock.
 CHUNK_HOSTS = 256
+#: What one and several of a resource are called.
+RESOURCES = {'vcpus': ('vCPU', 'vCPUs'),
+             'memory_mb': ('MB of memory',) * 2,
+             'disk_gb': ('GB of disk',) * 2}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -319,8 +323,12 @@ def _lack(inst: instances.Instance, need: np.ndarray, free: np.ndarray,
           r: int) -> str:
     if r >= len(inst.problem.resources):
         return 'its anti-affinity group already has VMs there'
-    return (f'needs {need[r]:g} {inst.problem.resources[r]}, '
-            f'{max(0.0, float(free[r])):g} left beside the planned VMs')
+    # Rounded down, so that what is left of a sum is nothing.
+    left = math.floor(1000 * max(0.0, float(free[r])) + 1e-3) / 1000
+    one, many = RESOURCES.get(inst.problem.resources[r],
+                              (inst.problem.resources[r],) * 2)
+    return (f'{left:.15g} of {need[r]:.15g} {one if need[r] == 1 else many} '
+            'left beside the planned VMs')
 
 
 def _whys(inst: instances.Instance, values: Values, assign: np.ndarray,

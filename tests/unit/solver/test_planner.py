@@ -346,3 +346,17 @@ def test_ranking_says_why():
     assert rows[-1].host == 'h2' and 'excluded' in rows[-1].why
     full = next(row for row in rows if row.host == plan.hosts[1])
     assert not full.feasible and 'slots' in full.why
+
+
+@pytest.mark.parametrize('free, need, why', [
+    (1e-9, 1.0, '0 of 1 vCPU left'), (1.0, 2.0, '1 of 2 vCPUs left'),
+    (2.4996, 2.5, '2.499 of 2.5 vCPUs left')])
+def test_a_host_that_is_too_full_says_what_it_lacks(free, need, why):
+    problem = snapshot.PlacementProblem(
+        (cluster.Host('a', (free,), 1e9, 1e9),
+         cluster.Host('b', (8.0,), 1e9, 1e9)),
+        (cluster.Vm('v0', (need,)), cluster.Vm('v1', (need,))),
+        (coflow.Coflow.from_flows('c', 2, [(0, 1, 1e6)]),),
+        resources=('vcpus',))
+    full = planner.rank_hosts(problem, planner.plan(problem), 0)[-1]
+    assert full.why == f'{why} beside the planned VMs'
