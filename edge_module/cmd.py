@@ -26,6 +26,7 @@ from edge_module.ports import base as ports_base
 from edge_module.privileged import choice
 from edge_module import show
 from edge_module import state
+from virtco import configuration
 from virtco import exception
 from virtco import systemd
 from virtco.table import edge_policy
@@ -52,15 +53,21 @@ exit. Stop the agent first.
 
 
 def main(argv: list[str] | None = None) -> int:
+    # oslo.privsep would load it because it is there, and nothing uses it.
+    sys.modules.setdefault('eventlet', None)  # type: ignore[arg-type]
     conf = cfg.CONF
     logging.register_options(conf)
     logging.set_defaults(
         default_log_levels=logging.get_default_log_levels() + _QUIET)
     edge_conf.register_opts(conf)
     conf.register_cli_opts(CLI_OPTS)
-    conf(sys.argv[1:] if argv is None else argv, project='virtco',
-         prog='virtco-edge')
-    logging.setup(conf, 'virtco-edge')
+    try:
+        configuration.read(conf, sys.argv[1:] if argv is None else argv,
+                           edge_conf.list_opts(), prog='virtco-edge')
+        configuration.set_up_log(conf, 'virtco-edge')
+    except exception.ConfigInvalid as error:
+        configuration.cannot_start('virtco-edge', error)
+        return 2
     try:
         if conf.cleanup:
             return _cleanup(conf)

@@ -31,6 +31,10 @@ class Invalid(VirtcoException):
     msg_fmt = '%(field)s: %(value)s is not acceptable: %(limit)s.'
 
 
+class ConfigInvalid(VirtcoException):
+    msg_fmt = '%(why)s'
+
+
 class HintInvalid(Invalid):
     msg_fmt = 'Hint %(field)s: %(value)s is not acceptable: %(limit)s.'
 

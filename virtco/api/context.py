@@ -28,6 +28,7 @@ class Authorizer:
 
     def __init__(self, conf: cfg.ConfigOpts):
         self._noauth = conf.api.auth_strategy == 'noauth'
+        _check_file(conf)
         self._enforcer = oslo_policy.Enforcer(conf)
         self._enforcer.register_defaults(policies.list_rules())
         self._enforcer.load_rules()
@@ -56,3 +57,17 @@ class Authorizer:
     def project(self, request: falcon.Request) -> str | None:
         """The caller's project, None without authentication."""
         return None if self._noauth else self.context(request).project_id
+
+
+def _check_file(conf: cfg.ConfigOpts) -> None:
+    """oslo.policy takes its defaults where the file is missing, which is
+    not what somebody wants who named one.
+
+    :raises virtco.exception.Invalid:
+    """
+    place = conf.get_location('policy_file', 'oslo_policy')
+    name = conf.oslo_policy.policy_file
+    if (place is not None and place.location is cfg.Locations.user
+            and conf.find_file(name) is None):
+        raise exception.Invalid(field='[oslo_policy] policy_file', value=name,
+                                limit='a file that can be read')

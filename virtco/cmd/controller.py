@@ -29,16 +29,18 @@ from oslo_policy import opts as policy_opts
 import waitress
 
 from virtco.api import front
+from virtco.cmd import entry
 from virtco.conf import opts
+from virtco import configuration
 from virtco.controller import startup
 from virtco import exception
-from virtco import version
 
 if TYPE_CHECKING:
     from virtco.controller import service
 
 LOG = logging.getLogger(__name__)
 
+PROGRAM = 'virtco-controller'
 LOOPBACK = ('127.0.0.1', '::1', 'localhost')
 
 
@@ -57,17 +59,24 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
 
 def make_conf(argv: list[str], conf: cfg.ConfigOpts | None = None,
               **kwargs: Any) -> cfg.ConfigOpts:
-    """Read the configuration; nothing is registered globally."""
+    """Read the configuration; nothing is registered globally.
+
+    :raises virtco.exception.ConfigInvalid:
+    """
     conf = cfg.ConfigOpts() if conf is None else conf
     register_opts(conf)
-    conf(argv, project='virtco', version=version.version_string(), **kwargs)
+    configuration.read(conf, argv, opts.list_opts(), **kwargs)
     return conf
 
 
 def main(argv: list[str] | None = None) -> int:
-    conf = make_conf(sys.argv[1:] if argv is None else argv,
-                     prog='virtco-controller')
-    log.setup(conf, 'virtco')
+    try:
+        conf = make_conf(sys.argv[1:] if argv is None else argv,
+                         prog=PROGRAM)
+        configuration.set_up_log(conf, 'virtco')
+    except exception.ConfigInvalid as error:
+        configuration.cannot_start(PROGRAM, error)
+        return 1
     if conf.api.auth_strategy == 'noauth' and conf.api.host not in LOOPBACK:
         LOG.warning('No authentication on %s: whoever reaches it is an '
                     'operator.', conf.api.host)
@@ -75,7 +84,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         server = _server(conf, loader.front)
     except (OSError, ValueError) as error:
-        LOG.error('The controller cannot start: %s', error)
+        configuration.cannot_start(
+            PROGRAM, f'{conf.api.host} port {conf.api.port}: {error}')
         return 1
     LOG.info('Listening on %s, port %s.', conf.api.host,
              server.effective_port)
@@ -113,11 +123,14 @@ class Loader:
             self._load()
             spare_libraries()
             return
+        except ModuleNotFoundError as error:
+            configuration.cannot_start(
+                PROGRAM, entry.missing(error, 'controller'))
         except (exception.VirtcoException, OSError, ValueError,
                 cfg.Error) as error:
-            LOG.error('The controller cannot start: %s', error)
+            configuration.cannot_start(PROGRAM, error)
         except Exception:
-            LOG.exception('The controller cannot start.')
+            LOG.exception('%s cannot start.', PROGRAM)
         self.exit_code = 1
         main_thread = threading.main_thread().ident
         assert main_thread is not None

@@ -17,9 +17,9 @@ import sys
 import time
 
 from oslo_config import cfg
-from oslo_log import log
 
 from virtco.cmd import controller as controller_cmd
+from virtco import configuration
 from virtco.controller import transitions
 from virtco.db import migration
 from virtco.db import session as db_session
@@ -64,14 +64,17 @@ def main(argv: list[str] | None = None) -> int:
     conf = cfg.ConfigOpts()
     conf.register_cli_opt(cfg.SubCommandOpt(
         'command', title='Commands', handler=_add_commands))
-    controller_cmd.make_conf(sys.argv[1:] if argv is None else argv, conf,
-                             prog='virtco-manage')
-    log.setup(conf, 'virtco')
     try:
+        controller_cmd.make_conf(sys.argv[1:] if argv is None else argv,
+                                 conf, prog='virtco-manage')
+        configuration.set_up_log(conf, 'virtco')
         database = db_session.Database.from_conf(conf)
-        return conf.command.run(conf, database)
+        return int(conf.command.run(conf, database))
+    except exception.ConfigInvalid as error:
+        configuration.cannot_start('virtco-manage', error)
+        return 1
     except (exception.VirtcoException, OSError) as error:
-        print(error, file=sys.stderr)
+        print(f'virtco-manage: {error}', file=sys.stderr)
         return 1
 
 

@@ -20,7 +20,9 @@ import json
 import math
 import pathlib
 import sys
+import tempfile
 from typing import Any
+from typing import NoReturn
 from typing import TypeVar
 
 from rich import console as rich_console
@@ -57,8 +59,59 @@ def _count(text: str) -> int:
     return value
 
 
+def _seed(text: str) -> int:
+    if not text.isdecimal() or int(text) >= 2 ** 32:
+        raise argparse.ArgumentTypeError(
+            f'{text} is not a whole number from 0 to {2 ** 32 - 1}')
+    return int(text)
+
+
+def _rate_bps(text: str) -> float:
+    try:
+        return units.parse_rate_bps(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _directory(text: str) -> pathlib.Path:
+    """A directory that files can be written to; made if need be."""
+    path = pathlib.Path(text)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=path).close()
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    return path
+
+
+def _file(text: str) -> pathlib.Path:
+    """A path that a file can be written to."""
+    path = pathlib.Path(text)
+    try:
+        if path.exists():
+            path.open('ab').close()
+        else:
+            tempfile.TemporaryFile(dir=path.parent).close()
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    return path
+
+
+def _cannot_write(path: pathlib.Path, error: OSError
+                  ) -> argparse.ArgumentTypeError:
+    return argparse.ArgumentTypeError(
+        f'cannot write to {path}: {error.strerror}')
+
+
+class _Parser(argparse.ArgumentParser):
+    """Tells an error in one line, which names the option."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f'{self.prog}: {message}\n')
+
+
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog='virtco-sim',
         description='Simulate placement and scheduling of coflows.')
     parser.set_defaults(run=None)
@@ -83,11 +136,11 @@ def _add_run(actions: Any) -> None:
                      help='of scheduling; default mrtf, or the scheme\'s')
     run.add_argument('--scheme', choices=sorted(schemes.SCHEMES),
                      default='virtco', help='how groups are placed')
-    run.add_argument('--rate', type=units.parse_rate_bps, default='1Gbit',
+    run.add_argument('--rate', type=_rate_bps, default='1Gbit',
                      help='of each port of a trace (default 1Gbit)')
     run.add_argument('--theta', type=_positive, default=math.inf,
                      metavar='SECONDS', help='longest wait without progress')
-    run.add_argument('--seed', type=int, default=0)
+    run.add_argument('--seed', type=_seed, default=0)
     run.add_argument('--json', action='store_true')
     run.set_defaults(run=_run)
 
@@ -100,8 +153,8 @@ def _add_reproduce(actions: Any) -> None:
     reproduce.add_argument('--shape', choices=workloads.SHAPES,
                            default='medium',
                            help='of the matrices of test cases 1, 4 and 5')
-    reproduce.add_argument('--output', type=pathlib.Path,
-                           default=pathlib.Path('virtco-sim-output'),
+    reproduce.add_argument('--output', type=_directory,
+                           default='virtco-sim-output',
                            help='directory for the plots and tables')
     reproduce.add_argument('--json', action='store_true')
     reproduce.set_defaults(run=_reproduce)
@@ -111,8 +164,8 @@ def _add_generate(actions: Any) -> None:
     generate = actions.add_parser(
         'generate', help='write a synthetic workload')
     generate.add_argument('kind', choices=['facebook-like', 'table2'])
-    generate.add_argument('output', type=pathlib.Path)
-    generate.add_argument('--seed', type=int, default=0)
+    generate.add_argument('output', type=_file)
+    generate.add_argument('--seed', type=_seed, default=0)
     generate.add_argument('--ports', type=_count, default=150)
     generate.add_argument('--coflows', type=_count, default=526)
     generate.add_argument('--duration', type=_positive, default=3600.0,

@@ -15,10 +15,10 @@
 import sys
 
 from oslo_config import cfg
-from oslo_log import log
 from oslo_upgradecheck import upgradecheck
 
 from virtco.cmd import controller as controller_cmd
+from virtco import configuration
 from virtco.db import migration
 from virtco.db import session as db_session
 from virtco import exception
@@ -33,7 +33,7 @@ class Checks(upgradecheck.UpgradeCommands):
         try:
             database = db_session.Database.from_conf(self._conf)
             found = migration.current(database)
-        except exception.DatabaseUnavailable as error:
+        except exception.VirtcoException as error:
             return upgradecheck.Result(upgradecheck.Code.FAILURE, str(error))
         if found == migration.head():
             return upgradecheck.Result(upgradecheck.Code.SUCCESS)
@@ -79,10 +79,16 @@ class Checks(upgradecheck.UpgradeCommands):
 
 def main(argv: list[str] | None = None) -> int:
     conf = cfg.ConfigOpts()
-    controller_cmd.register_opts(conf)
-    log.setup(conf, 'virtco')
-    return upgradecheck.main(conf, 'virtco', Checks(conf),
-                             sys.argv[1:] if argv is None else argv)
+    upgradecheck.register_cli_options(conf, Checks(conf))
+    try:
+        controller_cmd.make_conf(sys.argv[1:] if argv is None else argv,
+                                 conf, prog='virtco-status')
+        configuration.set_up_log(conf, 'virtco')
+    except exception.ConfigInvalid as error:
+        configuration.cannot_start('virtco-status', error)
+        return 255
+    upgradecheck.CONF = conf  # as its main() has it, for --json
+    return int(upgradecheck.run(conf))
 
 
 if __name__ == '__main__':

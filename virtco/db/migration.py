@@ -18,8 +18,10 @@ from alembic import command
 from alembic import config as alembic_config
 from alembic import migration
 from alembic import script
+from alembic import util
 
 from virtco.db import session as db_session
+from virtco import exception
 
 
 def _config() -> alembic_config.Config:
@@ -44,8 +46,14 @@ def current(database: db_session.Database) -> str | None:
 
 
 def upgrade(database: db_session.Database, revision: str = 'head') -> None:
-    """:raises virtco.exception.DatabaseUnavailable:"""
+    """:raises virtco.exception.DatabaseUnavailable:
+    :raises virtco.exception.Invalid: for a revision that is unknown.
+    """
     config = _config()
     with db_session.translated(), database.engine.begin() as connection:
         config.attributes['connection'] = connection
-        command.upgrade(config, revision)
+        try:
+            command.upgrade(config, revision)
+        except util.CommandError as error:
+            raise exception.Invalid(field='revision', value=revision,
+                                    limit=str(error)) from error

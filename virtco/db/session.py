@@ -32,6 +32,9 @@ import tenacity
 from virtco import exception
 
 T = TypeVar('T')
+#: What to install for the modules that SQLAlchemy's URLs ask for.
+DRIVERS = {'MySQLdb': 'mysqlclient', 'psycopg': "'psycopg[binary]'",
+           'psycopg2': 'psycopg2-binary', 'pymysql': 'PyMySQL'}
 #: How long a write waits for its turn when no VM's boot waits for it.
 PATIENCE_S = 5.0
 
@@ -53,7 +56,7 @@ class Database:
     def __init__(self, connection: str, timeout_s: float = 0.4,
                  **engine_options: Any):
         self.timeout_s = timeout_s
-        url = sa.make_url(connection)
+        url = _url(connection)
         self.is_sqlite = url.get_backend_name() == 'sqlite'
         self._file = _File(url.database if self.is_sqlite else None)
         if self.is_sqlite:
@@ -137,6 +140,22 @@ class Database:
 
     def dispose(self) -> None:
         self.engine.dispose()
+
+
+def _url(connection: str) -> sa.URL:
+    """:raises virtco.exception.Invalid: without showing a password."""
+    try:
+        url = sa.make_url(connection)
+        url.get_dialect().import_dbapi()
+        return url
+    except ModuleNotFoundError as error:
+        limit = ('a driver that is installed, pip install '
+                 + DRIVERS.get(error.name or '', error.name or ''))
+    except sa_exc.ArgumentError:
+        limit = 'dialect+driver://user:password@host/name, known to SQLAlchemy'
+    raise exception.Invalid(field='[database] connection',
+                            value=repr(connection.partition(':')[0]),
+                            limit=limit)
 
 
 class _File:

@@ -13,6 +13,7 @@
 """Hears Nova's notifications on the message bus."""
 
 import logging
+import sys
 import time
 from typing import Any
 from typing import TYPE_CHECKING
@@ -65,12 +66,20 @@ def start(conf: cfg.ConfigOpts,
     if not conf.notifications.transport_url:
         return None
     # Only those who listen pay for these imports. Threads must be chosen
-    # before anything of oslo.service runs.
+    # before anything of oslo.service runs, and eventlet, which nothing here
+    # uses, is hidden from those who would load it because it is there.
+    sys.modules.setdefault('eventlet', None)  # type: ignore[arg-type]
     from oslo_service import backend
     backend.init_backend(backend.BackendType.THREADING)
     import oslo_messaging
-    transport = oslo_messaging.get_notification_transport(
-        conf, url=conf.notifications.transport_url)
+    try:
+        transport = oslo_messaging.get_notification_transport(
+            conf, url=conf.notifications.transport_url)
+    except oslo_messaging.MessagingException as error:
+        raise exception.Invalid(
+            field='[notifications] transport_url',
+            value=conf.notifications.transport_url.partition(':')[0],
+            limit=str(error)) from error
     targets = [oslo_messaging.Target(topic=topic,
                                      exchange=conf.notifications.exchange)
                for topic in conf.notifications.topics]

@@ -1,0 +1,168 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""What stops a command from starting is one line on stderr."""
+
+import configparser
+import importlib
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+PROGRAM = """
+import sys
+from virtco.cmd import entry
+sys.modules.update(dict.fromkeys(sys.argv[1].split()))
+program = getattr(entry, sys.argv[2])
+del sys.argv[1:3]
+sys.exit(program())
+"""
+WITH_EMPTY_STATE = '[api]\nport = 0\n[controller]\nstate_dir = {tmp}\n'
+
+
+@pytest.fixture
+def refused(tmp_path):
+    """The one line of a command that does not start."""
+    def call(command, *argv, config=None, without=''):
+        if config is not None:
+            path = tmp_path / 'virtco.conf'
+            path.write_text(config.replace('{tmp}', str(tmp_path)))
+            argv = ('--config-file', str(path), *argv)
+        done = subprocess.run(
+            [sys.executable, '-c', PROGRAM, without, command,
+             *(arg.replace('{tmp}', str(tmp_path)) for arg in argv)],
+            capture_output=True, text=True, check=False)
+        assert done.returncode not in (0, -11), done.stdout
+        line, = done.stderr.splitlines()
+        assert 'Traceback' not in done.stdout
+        # Nowhere a second time.
+        assert line.partition(': ')[2] not in done.stdout
+        return line
+    return call
+
+
+@pytest.mark.parametrize('command, argv', [
+    ('controller', ()), ('edge', ()), ('manage', ('db', 'version')),
+    ('status', ('upgrade', 'check'))])
+@pytest.mark.parametrize('path, why', [
+    ('{tmp}/missing.conf', 'Failed to find some config files'),
+    ('{tmp}', 'Is a directory'),
+    ('/bin/true', 'not in UTF-8')])
+def test_a_configuration_that_cannot_be_read(refused, command, argv, path,
+                                             why):
+    line = refused(command, '--config-file', path, *argv)
+    assert line.startswith(f'virtco-{command} cannot start: ')
+    assert why in line
+
+
+@pytest.mark.parametrize('command, config, why', [
+    ('controller', '[api]\nauth_strategy = basic\n',
+     "[api] auth_strategy: Valid values are [noauth, keystone], but found "
+     "'basic', in {tmp}/virtco.conf"),
+    ('controller', '[scheduler]\norder = best\n', '[scheduler] order: Valid'),
+    ('controller', '[api]\nport = 70000\n', '[api] port: Should be less'),
+    ('controller', 'port\n', "No ':' or '=' found"),
+    ('controller', '[DEFAULT]\nlog_file = {tmp}/none/log\n',
+     'the log: [Errno 2]'),
+    ('controller', '[database]\nconnection = sqlite\n',
+     "[database] connection: 'sqlite' is not acceptable"),
+    ('edge', '[edge]\nclassifier = magic\n', '[edge] classifier: Valid'),
+    ('edge', '[edge]\nuplink_dev =\n', '[edge] uplink_dev: unset'),
+    ('edge', '[edge]\nuplink_dev = lo\nuser = nobody at all\n',
+     '[edge] user: nobody at all')])
+def test_a_value_that_cannot_be(refused, tmp_path, command, config, why):
+    assert why.replace('{tmp}', str(tmp_path)) in refused(
+        command, config=config)
+
+
+@pytest.mark.parametrize('config, why', [
+    ('[database]\nconnection = mysql+pymysql://u:secret@127.0.0.1/x\n',
+     'pip install PyMySQL'),
+    ('[oslo_policy]\npolicy_file = none.yaml\n',
+     '[oslo_policy] policy_file: none.yaml'),
+    ('[nova]\nauth_type = none such\n', '[nova] auth_type: none such'),
+    ('[notifications]\ntransport_url = tin+can://x\n',
+     '[notifications] transport_url: tin+can')])
+def test_what_is_found_out_behind_the_port(refused, config, why):
+    line = refused('controller', config=WITH_EMPTY_STATE + config,
+                   without='pymysql')
+    assert why in line
+    assert 'secret' not in line
+
+
+def test_a_log_elsewhere_has_the_line_too(refused, tmp_path):
+    line = refused('controller', config=(
+        '[DEFAULT]\nlog_file = {tmp}/log\n[api]\nport = 0\n'
+        '[controller]\nstate_dir = /proc/none\n'))
+    text = (tmp_path / 'log').read_text()
+    assert text.count(line) == 1
+    assert text.count('/proc/none') == 1
+
+
+def test_managing_a_database_that_cannot_be(refused):
+    mysql = '[database]\nconnection = mysql+pymysql://u@127.0.0.1/x\n'
+    assert 'pip install PyMySQL' in refused(
+        'manage', 'db', 'sync', config=mysql, without='pymysql')
+    assert 'revision: 999' in refused(
+        'manage', 'db', 'sync', '--revision', '999', config=WITH_EMPTY_STATE)
+
+
+@pytest.mark.parametrize('command, argv, package, extra', [
+    ('controller', (), 'waitress', 'controller'),
+    ('edge', ('--check',), 'pyroute2', 'edge'),
+    ('emulate', (), 'rich', 'sim'),
+    ('manage', ('db', 'version'), 'alembic', 'controller'),
+    ('shell', ('coflow', 'list'), 'cliff', 'osc'),
+    ('sim', ('run', '--table2', 'medium'), 'matplotlib', 'sim'),
+    ('status', ('upgrade', 'check'), 'oslo_upgradecheck', 'controller')])
+def test_a_package_that_is_not_installed(refused, command, argv, package,
+                                         extra):
+    config = ('[edge]\nuplink_dev = lo\nports_backend = static\n'
+              if command == 'edge' else None)
+    line = refused(command, *argv, config=config, without=package)
+    assert f'the Python package {package} is not installed' in line
+    assert f"pip install 'virtco[{extra}]'" in line
+
+
+def test_a_package_that_is_missed_behind_the_port(refused):
+    line = refused('controller', config=WITH_EMPTY_STATE, without='falcon')
+    assert "falcon is not installed, pip install 'virtco[controller]'" in line
+
+
+@pytest.mark.parametrize('argv, why', [
+    (('run', '--table2', 'medium', '--seed', 'x'), 'argument --seed: x is'),
+    (('run', '--table2', 'medium', '--seed', '-1'), 'argument --seed: -1'),
+    (('run', '--table2', 'medium', '--seed', '4294967296'), 'to 4294967295'),
+    (('run', '--trace', 'x', '--rate', '5GB'), 'write 5Gbit'),
+    (('run', '--trace', '{tmp}/none'), '{tmp}/none'),
+    (('reproduce', 'all', '--output', '/proc/none'),
+     'argument --output: cannot write to /proc/none'),
+    (('generate', 'table2', '{tmp}'), 'cannot write to {tmp}: Is a dir'),
+    (('generate', 'facebook-like', '{tmp}/none/x'),
+     'cannot write to {tmp}/none/x: No such file'),
+    (('reproduce', 'fig99'), "invalid choice: 'fig99'")])
+def test_arguments_of_the_simulator(refused, tmp_path, argv, why):
+    line = refused('sim', *argv)
+    assert line.startswith('virtco-sim')
+    assert why.replace('{tmp}', str(tmp_path)) in line
+
+
+def test_every_program_starts_through_its_entry_point():
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / 'setup.cfg')
+    scripts = setup['entry_points']['console_scripts'].split('\n')
+    for script in filter(None, scripts):
+        module, _, function = script.partition(' = ')[2].partition(':')
+        assert module == 'virtco.cmd.entry'
+        assert callable(getattr(importlib.import_module(module), function))
