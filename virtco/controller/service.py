@@ -17,6 +17,7 @@ from collections.abc import Mapping
 import concurrent.futures
 import json
 import logging
+import threading
 import time
 from typing import Any
 from typing import TYPE_CHECKING
@@ -91,6 +92,7 @@ class Controller:
         self.keeper = keeper.Keeper(self)
         self._auditor: auditor.Auditor | None = None
         self._placer: placements.Placer | None = None
+        self._is_used = False
         self._pool = concurrent.futures.ThreadPoolExecutor(
             conf.placement.workers, thread_name_prefix='placement')
 
@@ -135,6 +137,16 @@ class Controller:
             self.conf, self.database, self.settings, self.metrics,
             self.state.loads, self._capacities, self._remaining, self.clock)
         self.startup.ready()
+
+    def _use(self) -> None:
+        """At the first sign of use, load what a large group will need: no
+        launch should wait for it, and an idle controller has no need of it.
+        """
+        if not self._is_used and self._placer is not None:
+            self._is_used = True
+            from virtco.solver import planner
+            threading.Thread(target=planner.load_libraries,
+                             name='libraries', daemon=True).start()
 
     def wake_waiting(self) -> None:
         """Answer all who wait for a policy or a probe, and let none wait."""
@@ -195,6 +207,7 @@ class Controller:
         """Answer within ``[placement] deadline_s``, whatever happens."""
         with self.metrics.placement_seconds.time():
             answer = self._place(request)
+        self._use()
         self.metrics.placements.labels(answer['status']).inc()
         return answer
 
@@ -260,6 +273,7 @@ class Controller:
     # Hosts.
 
     def report(self, host: str, report: dict[str, Any]) -> None:
+        self._use()
         urgent = self.state.intake(host, report, self.clock())
         self.publisher.overtake(host, report['applied_generation'])
         self.keeper.touch_host(host)

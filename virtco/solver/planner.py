@@ -90,6 +90,15 @@ def _baseline(problem: snapshot.PlacementProblem,
                    iterations, notes)
 
 
+def load_libraries() -> None:
+    """Import what only large groups need, linear programming.
+
+    It takes a third of a second, so scipy has it wait for its first use, and
+    a quarter of the controller's memory.
+    """
+    import scipy.optimize  # noqa: F401
+
+
 def rank_hosts(problem: snapshot.PlacementProblem, plan: snapshot.Plan,
                vm_index: int, *, budget_s: float = math.inf,
                clock: Callable[[], float] = time.monotonic

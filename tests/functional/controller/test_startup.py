@@ -13,6 +13,7 @@
 
 import contextlib
 import os
+import pathlib
 import socket
 import sqlite3
 
@@ -73,6 +74,19 @@ def test_the_port_answers_before_anything_else_is_there(make, tmp_path):
     steps = ['Listening on', 'loading the API', 'reading the database',
              'loading the planner', 'Ready after']
     assert sorted(steps, key=log.index) == steps
+
+
+def test_linear_programming_is_loaded_when_it_is_used(make):
+    """A report is the first sign of use; launches come later."""
+    controller = make()
+
+    def has_loaded():
+        maps = pathlib.Path(f'/proc/{controller.process.pid}/maps')
+        return 'scipy/optimize/' in maps.read_text()
+
+    assert not has_loaded()
+    harness.Edge(controller.tenant(), 'h0').report()
+    harness.wait_for(has_loaded)
 
 
 def test_it_ends_at_once_while_it_starts(make, tmp_path):
