@@ -21,17 +21,14 @@ from tests.kernel import site as sites
 from tests.netns.edge import bed as beds
 
 _MODULES = ('openvswitch', 'vport_vxlan', 'vport_geneve', 'sch_htb')
-# Several patiences of a site.
-_LIMIT_S = 900
 _HERE = pathlib.Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items):
-    """Everything is slower under emulation, and nothing is skipped in it."""
+    """What needs the virtual machine is skipped elsewhere."""
     for item in items:
         if _HERE not in item.path.parents:
             continue
-        item.add_marker(pytest.mark.timeout(_LIMIT_S))
         if not os.environ.get('VIRTCO_KERNEL_VM'):
             item.add_marker(pytest.mark.skip(
                 reason='runs in a virtual machine: tox -e kernel'))

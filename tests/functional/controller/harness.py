@@ -19,24 +19,17 @@ import secrets
 import signal
 import subprocess
 import sys
-import time
 import uuid
 
 import requests
 
-DEADLINE_S = 60
+from tests import patience
+
+# Of one read of an answer; what is slow is no failure, see ``patience``.
+DEADLINE_S = 600
 MATRIX = '{"pattern": "shuffle", "senders": 2, "receivers": 2, "size": "1GB"}'
 
-
-def wait_for(check, deadline_s=DEADLINE_S, what='it'):
-    """Poll until ``check()`` is truthy; its value."""
-    deadline = time.monotonic() + deadline_s
-    while True:
-        value = check()
-        if value:
-            return value
-        assert time.monotonic() < deadline, f'{what} did not happen'
-        time.sleep(0.02)
+wait_for = patience.wait_for
 
 
 class ControllerProcess:
@@ -76,15 +69,13 @@ class ControllerProcess:
         return self
 
     def wait_port(self):
-        """Return when it listens; only its end is a failure."""
-        while not (port := self._port()):
-            time.sleep(0.02)
+        port = wait_for(self._port, 'the port', log=self.log)
         self.url = f'http://127.0.0.1:{port}'
 
     def wait_ready(self):
-        while self._port() and not requests.get(
-                self.url + '/health', timeout=DEADLINE_S).ok:
-            time.sleep(0.02)
+        wait_for(lambda: self._port() and requests.get(
+            self.url + '/health', timeout=DEADLINE_S).ok,
+            'the end of the start', log=self.log)
 
     def tenant(self):
         return Tenant(self)
@@ -104,8 +95,13 @@ class ControllerProcess:
     def stop(self, number=signal.SIGTERM):
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(number)
-            return self.process.wait(DEADLINE_S)
+            return self.wait_end()
         return None
+
+    def wait_end(self):
+        """Exit code."""
+        return patience.wait_end(self.process, 'the end of the controller',
+                                 log=self.log)
 
     def call(self, method, path, body=None, status=200, **kwargs):
         response = requests.request(method, self.url + path, json=body,

@@ -16,7 +16,7 @@ import shutil
 import socket
 import subprocess
 
-from tests.functional.controller import harness
+from tests import patience
 
 SERVER = '/usr/lib/rabbitmq/bin/rabbitmq-server'
 
@@ -64,7 +64,8 @@ class Rabbit:
             self.process = subprocess.Popen(
                 [SERVER], stdout=output, stderr=output, cwd=self.home,
                 env=self.environment, start_new_session=True)
-        harness.wait_for(self._is_up, 90, 'the start of RabbitMQ')
+        patience.wait_for(self._is_up, 'the start of RabbitMQ', 90,
+                          self.home / 'output')
         return self
 
     def _is_up(self):

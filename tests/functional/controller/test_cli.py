@@ -157,7 +157,7 @@ def test_a_plan_from_a_file(run, show, tmp_path):
 def test_errors_are_one_line_and_exit_code_1(shared, argv, text):
     done = subprocess.run(
         [sys.executable, '-m', 'virtco.osc.shell', *argv], text=True,
-        capture_output=True, timeout=60, env={'VIRTCO_URL': shared.url})
+        capture_output=True, env={'VIRTCO_URL': shared.url})
     assert (done.returncode, done.stdout) == (1, '')
     assert text in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -192,7 +192,7 @@ def test_openstack_has_the_same_commands(shared):
     done = subprocess.run(
         [sys.executable, '-m', 'openstackclient.shell', '--os-auth-type',
          'none', '--os-endpoint', shared.url, 'coflow', 'settings', 'show',
-         '-f', 'json'], capture_output=True, text=True, timeout=120,
+         '-f', 'json'], capture_output=True, text=True,
         env={'VIRTCO_URL': shared.url, 'PATH': ''})
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)['order'] == 'mrtf'

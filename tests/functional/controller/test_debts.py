@@ -66,7 +66,7 @@ class Cloud:
             'GET', f'/v1/projects/{project_id}')['debt_bytes']
 
     def settled(self, check):
-        return harness.wait_for(check, 30, f'it, but {self.order()}')
+        return harness.wait_for(check, f'it, but {self.order()}')
 
     def stored_debt(self):
         with contextlib.closing(sqlite3.connect(

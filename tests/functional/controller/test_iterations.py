@@ -42,7 +42,7 @@ def flows(edge):
 
 
 def settled(tenant, check):
-    return harness.wait_for(check, 30, f'it, but {tenant.coflow()}')
+    return harness.wait_for(check, f'it, but {tenant.coflow()}')
 
 
 def send(tenant, edge, fraction):

@@ -21,6 +21,7 @@ import time
 import pytest
 
 from tests.functional.controller import harness
+from tests import patience
 
 PAIR = '[[0, "%s"], [0, 0]]'
 APART = {'h0': 1, 'h1': 1}
@@ -44,7 +45,7 @@ def with_flows(edge):
 
 
 def settled(check):
-    return harness.wait_for(check, 30, 'the policy')
+    return harness.wait_for(check, 'the policy')
 
 
 def test_a_coflow_from_plan_to_done(tenant):
@@ -95,8 +96,8 @@ def test_the_end_of_a_coflow_is_news_within_50_ms(tenant):
 
         def wait_for_the_end(policy=policy, edge=edge, ended=ended):
             # Other news may come before: the other edge's routes, say.
-            deadline = time.monotonic() + 15
-            while policy['classes'] and time.monotonic() < deadline:
+            asked_s = time.monotonic()
+            while policy['classes'] and time.monotonic() < asked_s + 60:
                 policy = edge.policy(15, policy['generation'])
             ended.append((policy['classes'], time.monotonic()))
 
@@ -108,7 +109,7 @@ def test_the_end_of_a_coflow_is_news_within_50_ms(tenant):
         edge.policy()
         asked = time.monotonic()
         edge.report()
-        thread.join(35)
+        thread.join()
         ((left, ended_at),) = ended
         assert left == []
         answers.append(asked - started)
@@ -197,7 +198,7 @@ def test_counted_within_the_headers_is_done_when_quiet(tenant):
     sender.count(coflow_id, 9.5e6 * WIRE)
     sender.report()
     assert tenant.coflow()['state'] == 'active'
-    harness.wait_for(lambda: tenant.coflow()['state'] == 'done', 30)
+    harness.wait_for(lambda: tenant.coflow()['state'] == 'done')
 
 
 def test_a_backlog_keeps_a_coflow_alive(tenant):
@@ -213,7 +214,7 @@ def test_a_backlog_keeps_a_coflow_alive(tenant):
     assert tenant.coflow()['state'] == 'active'
     sender.backlogs.clear()
     sender.report()
-    harness.wait_for(lambda: tenant.coflow()['state'] == 'done', 30)
+    harness.wait_for(lambda: tenant.coflow()['state'] == 'done')
 
 
 def test_declared_done(tenant):
@@ -231,7 +232,7 @@ def test_a_group_on_one_host_needs_no_class(tenant):
     hosts = tenant.launch(2, matrix=PAIR % '10MB', hosts={'h0': 2, 'h1': 1})
     assert hosts == ['h0', 'h0']
     edge = tenant.edges(hosts)['h0']
-    harness.wait_for(lambda: tenant.coflow()['state'] == 'done', 30)
+    harness.wait_for(lambda: tenant.coflow()['state'] == 'done')
     assert edge.policy()['classes'] == []
 
 
@@ -266,11 +267,10 @@ def test_traffic_of_others_leaves_less(tenant):
     hosts, edges = one_pair(tenant)
     sender = edges[hosts[0]]
     settled(lambda: classes(sender))
-    deadline = time.monotonic() + 20
+    waiting = patience.Patience('a lower rate')
     while classes(sender)['a']['rate_bps'] > 80e6:
-        assert time.monotonic() < deadline
         sender.uplink += 1e6
-        time.sleep(0.2)
+        waiting.pause(0.2)
         sender.report()
     shown = tenant.call('GET', f'/v1/hosts/{sender.name}')
     assert shown['background_bps'] > 15e6
@@ -334,7 +334,7 @@ def test_fair_ends_by_the_pairs_that_are_counted(make):
     settled(lambda: with_flows(sender))
     assert count(6e6 * WIRE)['sent_bytes'] == pytest.approx(6e6, rel=1e-3)
     count(10e6 * WIRE)
-    harness.wait_for(lambda: tenant.coflow()['state'] == 'done', 30)
+    harness.wait_for(lambda: tenant.coflow()['state'] == 'done')
     settled(lambda: not with_flows(sender))
 
 

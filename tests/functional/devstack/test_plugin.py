@@ -104,7 +104,7 @@ class DevStack:
         lines += [f'source {ROOT}/devstack/plugin.sh {phase}'
                   for phase in phases]
         return subprocess.run(['bash', '-c', '\n'.join(lines)], text=True,
-                              capture_output=True, timeout=120)
+                              capture_output=True)
 
 
 @pytest.fixture

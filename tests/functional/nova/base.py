@@ -18,6 +18,7 @@ import time
 from typing import Any
 
 from nova_filters import coflow_weigher
+from tests import patience
 from tests.unit.nova_filters import scripted_controller
 from virtco.emulation import nova_client
 
@@ -71,22 +72,19 @@ class ScriptedTest(nova_cloud.Cloud):
 
     def notified(self, event: str, uuid: str) -> dict[str, Any]:
         """The payload of an instance's notification, once it is there."""
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
+        def found() -> dict[str, Any] | None:
             for body in list(self.controller.notifications):
                 data = body['payload'].get('nova_object.data', {})
                 if body['event_type'] == event and data.get('uuid') == uuid:
                     return data
-            time.sleep(0.05)
-        self.fail(f'no {event} for {uuid} among ' + ', '.join(
-            body['event_type'] for body in self.controller.notifications))
+            return None
+
+        return patience.wait_for(found, f'{event} for {uuid}')
 
     def wait_status(self, uuid: str, status: str) -> nova_client.Server:
-        deadline = time.monotonic() + 60
+        waiting = patience.Patience(f'{status} of server {uuid}')
         while (server := self.nova.get_server(uuid)).status != status:
-            if time.monotonic() > deadline:
-                self.fail(f'{server} does not become {status}')
-            time.sleep(0.1)
+            waiting.pause(0.1)
         return server
 
     def record_passes(self) -> list[tuple[float, list[float]]]:

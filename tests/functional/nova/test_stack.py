@@ -17,11 +17,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 import requests
 
+from tests import patience
 from tests.unit.nova_filters import scripted_controller
 from virtco.emulation import nova_client
 
@@ -50,14 +50,14 @@ class Stack:
         return line['url']
 
     def ended(self):
-        """Exit code and standard error, at most 30 s from now."""
-        _out, error = self.process.communicate(timeout=30)
+        """Exit code and standard error."""
+        patience.wait_end(self.process, 'the end of the stack')
+        _out, error = self.process.communicate()
         return self.process.returncode, error
 
 
 def test_a_tenant_and_a_signal(controller, tmp_path):
     log = tmp_path / 'nova.log'
-    start = time.monotonic()
     stack = Stack(tmp_path / 'c.json', hosts={'h0': 2, 'h1': 3},
                   controller_url=controller.url, listen='127.0.0.2',
                   flavors={'slot1': 1, 'big': 2}, log_file=str(log),
@@ -65,7 +65,6 @@ def test_a_tenant_and_a_signal(controller, tmp_path):
     try:
         url = stack.ready()
         assert url.startswith('http://127.0.0.2:')
-        assert time.monotonic() - start < 60
         alice = nova_client.NovaClient(url, project_id='a' * 32)
         bob = nova_client.NovaClient(url, project_id='b' * 32)
         servers = alice.wait_active(alice.create_group(
@@ -83,15 +82,14 @@ def test_a_tenant_and_a_signal(controller, tmp_path):
         with pytest.raises(nova_client.NovaError, match='HTTP 404'):
             bob.get_server(nova_client.IMAGE)
         # What any client of Nova sends, without our headers.
-        versions = requests.get(url.rsplit('/', 1)[0], timeout=60).json()
+        versions = requests.get(url.rsplit('/', 1)[0], timeout=600).json()
         assert versions['versions']
         alice.delete(servers)
         assert alice.list_servers() == []
-        deadline = time.monotonic() + 60
-        while not any(body['event_type'] == 'instance.delete.end'
-                      for body in controller.notifications):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        patience.wait_for(
+            lambda: any(body['event_type'] == 'instance.delete.end'
+                        for body in controller.notifications),
+            'the notification of a deletion')
     finally:
         stack.process.send_signal(signal.SIGTERM)
         code, error = stack.ended()

@@ -28,6 +28,8 @@ import threading
 import time
 import uuid
 
+from tests import patience
+
 _CLONE_NEWNET = 0x40000000
 _SO_MAX_PACING_RATE = 47
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -38,7 +40,7 @@ def run(*command, check=True, netns=None, text=None):
     if netns is not None:
         command = ('ip', 'netns', 'exec', netns, *command)
     done = subprocess.run([str(part) for part in command], input=text,
-                          capture_output=True, text=True, timeout=60)
+                          capture_output=True, text=True)
     if check and done.returncode:
         raise AssertionError(f'{command}: {done.stderr}')
     return done.stdout
@@ -65,15 +67,9 @@ def in_netns(name, function, *args):
     return box.get('value')
 
 
-def wait_for(condition, timeout_s=15, what='condition'):
+def wait_for(condition, limit_s=15, what='a condition'):
     """Poll until a condition is true; its value."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        value = condition()
-        if value:
-            return value
-        assert time.monotonic() < deadline, f'{what} not within {timeout_s} s'
-        time.sleep(0.02)
+    return patience.wait_for(condition, what, limit_s)
 
 
 @contextlib.contextmanager

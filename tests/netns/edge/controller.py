@@ -67,11 +67,11 @@ class Controller:
             self.generation += 1
             self.changed.notify_all()
 
-    def wait_report(self, condition, timeout_s=10):
+    def wait_report(self, condition, limit_s=10):
         return beds.wait_for(
             lambda: next((report for report in reversed(self.reports[-3:])
                           if condition(report)), None),
-            timeout_s, f'a report, last {self.reports[-1:]}')
+            limit_s, f'a report, last {self.reports[-1:]}')
 
 
 class _Server(http.server.ThreadingHTTPServer):

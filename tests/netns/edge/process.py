@@ -17,9 +17,7 @@ import subprocess
 import sys
 
 from tests.netns.edge import bed as beds
-
-# On an emulated machine the imports alone take a minute.
-_ONCE_S = 240
+from tests import patience
 
 
 class EdgeProcess:
@@ -65,7 +63,7 @@ class EdgeProcess:
         done = subprocess.run(
             ['ip', 'netns', 'exec', self.bed.ns(self.host), sys.executable,
              '-m', 'edge_module.cmd', '--config-file', str(self.config),
-             *arguments], capture_output=True, text=True, timeout=_ONCE_S)
+             *arguments], capture_output=True, text=True)
         if check:
             assert done.returncode == 0, done.stdout + done.stderr
         return done
@@ -73,7 +71,7 @@ class EdgeProcess:
     def stop(self, number=signal.SIGTERM):
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(number)
-            self.process.wait(15)
+            patience.wait_end(self.process, 'the end of the agent')
             self.process = None
 
     def tc(self):

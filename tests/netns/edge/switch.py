@@ -16,6 +16,7 @@ import shutil
 import subprocess
 
 from tests.netns.edge import bed as beds
+from tests import patience
 
 SCHEMA = '/usr/share/openvswitch/vswitch.ovsschema'
 
@@ -79,11 +80,11 @@ class Switch:
         process = self.processes.pop(name, None)
         if process is not None:
             process.terminate()
-            process.wait(10)
+            patience.wait_end(process, f'the end of {name}')
 
     def vsctl(self, *arguments):
-        return beds.run('ovs-vsctl', f'--db={self.address}', '--timeout=20',
-                        *arguments, netns=self.netns).strip()
+        return beds.run('ovs-vsctl', f'--db={self.address}', *arguments,
+                        netns=self.netns).strip()
 
     def ofctl(self, command, *arguments, option='--names'):
         """Run ovs-ofctl on the bridge."""

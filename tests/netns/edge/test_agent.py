@@ -26,6 +26,7 @@ from tests.netns.edge import controller as controllers
 from tests.netns.edge import policies
 from tests.netns.edge import proc
 from tests.netns.edge import process
+from tests import patience
 
 LINK_BPS = 40e6
 
@@ -425,7 +426,7 @@ def test_agent_runs_without_privileges(make_bed, tmp_path, backend, options):
                       > proc.cpu_s(edge.process.pid), 10, 'both times')
         # Without its helper it is of no use, and says so to systemd.
         os.kill(helper, signal.SIGKILL)
-        assert edge.process.wait(15) == 1
+        assert patience.wait_end(edge.process) == 1
         assert '1:11' in edge.tc()
     finally:
         edge.stop()

@@ -17,11 +17,11 @@ import pathlib
 import signal
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
 
+from tests import patience
 from virtco.emulation import capability
 from virtco.emulation import namespaces
 from virtco.emulation import prediction
@@ -181,10 +181,9 @@ def test_nothing_outlives_a_killed_owner(sig):
     owner.send_signal(sig)
     owner.wait()
     owner.stdout.close()
-    deadline = time.monotonic() + 15
-    while run in namespaces.list_runs() or psutil.pid_exists(int(sleeper)):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    patience.wait_for(lambda: run not in namespaces.list_runs()
+                      and not psutil.pid_exists(int(sleeper)),
+                      'the end of what it owned', 15)
 
 
 def test_sweep_takes_the_stale_and_leaves_the_living(run):

@@ -25,6 +25,7 @@ from pyroute2 import netns
 from edge_module.probe import protocol
 from edge_module.probe import responder
 from edge_module.probe import sender
+from tests import patience
 
 ADDRESSES = {'a': '10.77.0.1', 'b': '10.77.0.2'}
 UPLINK = 'uplink0'
@@ -116,8 +117,7 @@ class Net:
                                  args=(self.name(role), settings, there))
         process.start()
         try:
-            if not here.poll(20):
-                raise TimeoutError('the responder did not start')
+            patience.wait_for(here.poll, 'the start of the responder')
             yield here.recv()
         finally:
             here.close()

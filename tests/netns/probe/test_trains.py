@@ -24,6 +24,7 @@ from edge_module.probe import conf as probe_conf
 from edge_module.probe import protocol
 from edge_module.probe import service
 from tests.netns.probe import harness
+from tests import patience
 
 real_time = pytest.mark.real_time(reason='times the packets of trains')
 
@@ -211,7 +212,7 @@ def test_the_service_measures_what_the_controller_asks_for(net):
         asking.start()
     try:
         assert peer.address == harness.ADDRESSES['b']
-        assert controller.measured.wait(20)
+        patience.wait_for(controller.measured.is_set, 'a measurement')
     finally:
         asking.stop()
         peer.stop()

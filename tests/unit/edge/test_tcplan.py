@@ -217,7 +217,10 @@ def test_decay_shares_equally_and_borrows():
                                                 abs=32)
     assert {item.ceil_bps for minor, item in tree.items()
             if tcplan.is_data(minor)} == {int(LINK_BPS)}
-    assert tree[0x10].prio == tree[0x20].prio
+    assert {tree[minor].prio for minor in (0x11, 0x12, 0x21)} == {0}
+    alone = tcplan.build_tree(policy([coflow(0x10, 1e6, prio=5)]), LINK_BPS,
+                              fair=True)
+    assert alone[0x10].rate_bps == LINK_BPS - 2e6
 
 
 def test_leaving_class_is_idle_and_last():
@@ -254,6 +257,54 @@ def test_super_packets_are_cut_where_they_take_long():
     # Nothing is cut where nobody says how long a frame is.
     for leaf in tcplan.build_tree(policy([coflow(0x10, 1e4)]), 1e6).values():
         assert leaf.packet_bytes in (None, tcplan.WHOLE_BYTES)
+
+
+def test_a_leaf_on_the_edge_passes_super_packets_whole():
+    settings = tcplan.TreeSettings(frame_bytes=1564)
+    ceil_bps, rate_bps = settings.whole_ceil_bps, settings.whole_rate_bps
+    for rate, ceil, packet_bytes in (
+            (rate_bps, ceil_bps, tcplan.WHOLE_BYTES),
+            (rate_bps - 8, ceil_bps, 1564), (rate_bps, ceil_bps - 8, 1564)):
+        assert tcplan.leaf_packet_bytes(rate, ceil, settings) == packet_bytes
+
+
+def test_a_child_without_weight_has_the_least_quantum():
+    tree = tcplan.build_tree(policy([coflow(0x10, 60e6, (0, 2, 1))]),
+                             LINK_BPS)
+    least = tcplan.TreeSettings().min_quantum_bytes
+    assert [tree[minor].quantum_bytes for minor in (0x11, 0x12, 0x13)] == [
+        least, 2 * least, least]
+    only = tcplan.build_tree(policy([coflow(0x10, 60e6, (0,))]), LINK_BPS)
+    assert only[0x11].quantum_bytes == least
+
+
+def test_priorities_are_those_of_leaves():
+    """HTB has 0 to 7; the kernel changes no inner class's."""
+    tree = tcplan.build_tree(policy([coflow(0x10, 1e6, (1,), prio=3),
+                                     coflow(0x20, 1e6, (), prio=7)]),
+                             LINK_BPS, ports=[5])
+    assert {tree[minor].prio for minor in (0x10, tcplan.LINK_MINOR)} == {0}
+    assert (tree[0x11].prio, tree[0x20].prio,
+            tree[tcplan.DEFAULT_MINOR].prio,
+            tree[minors.of_port(5)].prio) == (3, 6, 6, 7)
+
+
+def test_classes_and_leaves_are_compared_apart():
+    one = tcplan.HtbClass(0x11, 0x10, 8000, 16000, 1, 65536, 2 ** 17, 1564)
+    for change in ({'rate_bps': 8008}, {'ceil_bps': 16008}, {'prio': 2},
+                   {'parent': 1}, {'quantum_bytes': 65537}):
+        other = dataclasses.replace(one, **change)
+        assert not one.same_parameters(other) and one.same_leaf(other)
+    for change in ({'limit_bytes': 2 ** 18}, {'packet_bytes': 2 ** 20}):
+        other = dataclasses.replace(one, **change)
+        assert one.same_parameters(other) and not one.same_leaf(other)
+
+
+def test_an_update_is_something_when_any_step_is():
+    item = tcplan.HtbClass(0x11, 0x10, 8000, 16000, 1, 65536, None)
+    assert not tcplan.Update()
+    for step in ('create', 'lower', 'raise_'):
+        assert tcplan.Update(**{step: (item,)})
 
 
 def test_class_under_another_parent_leaves_first():

@@ -1,0 +1,110 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Waiting without a limit on the clock: what starves for a processor advances.
+
+A limit counts seconds in which no thread of the test or of its child
+processes was runnable without a processor. On a machine that is busy with
+something else a limit so lasts as much longer as its processors are taken; on
+a quiet one it is wall time. Linux keeps the count (``schedstat``).
+"""
+
+import contextlib
+import os
+import pathlib
+import time
+
+LIMIT_S = 60.0
+_POLL_S = 0.02
+_LOOK_S = 0.25
+
+
+def _waited_ns():
+    """Time that each thread of ours waited for a processor, by its path."""
+    found, pids = {}, [os.getpid()]
+    while pids:
+        # What ends while we look has no count any more.
+        with contextlib.suppress(OSError):
+            for task in pathlib.Path(f'/proc/{pids.pop()}/task').iterdir():
+                with contextlib.suppress(OSError):
+                    found[task] = int(
+                        (task / 'schedstat').read_text().split()[1])
+                    pids += map(int, (task / 'children').read_text().split())
+    return found
+
+
+class Stopwatch:
+    """Wall time since it was made, less what our threads waited in vain."""
+
+    def __init__(self):
+        self._begin_s, self._waited_ns = time.monotonic(), _waited_ns()
+
+    def seconds(self):
+        waited_ns = sum(value - self._waited_ns.get(thread, 0)
+                        for thread, value in _waited_ns().items())
+        return max(0.0, time.monotonic() - self._begin_s - waited_ns / 1e9)
+
+
+class Patience:
+    """Ends after ``limit_s`` seconds in which nothing of ours starved.
+
+    :param what: what is waited for; the error says it did not come.
+    :param log: file whose end the error shows.
+    """
+
+    def __init__(self, what, limit_s=LIMIT_S, log=None):
+        self.what, self.limit_s, self.log = what, limit_s, log
+        self._left_s = limit_s
+        self._begin_s = self._seen_s = time.monotonic()
+        self._waited_ns = None
+
+    def pause(self, poll_s=_POLL_S):
+        """Sleep for a moment.
+
+        :raises AssertionError: when it is at its end.
+        """
+        time.sleep(poll_s)
+        passed_s = time.monotonic() - self._seen_s
+        if self._waited_ns is not None and passed_s < _LOOK_S:
+            return
+        before, self._waited_ns = self._waited_ns, _waited_ns()
+        self._seen_s += passed_s
+        if before is not None:
+            starved_s = max((value - before.get(thread, 0) for thread, value
+                             in self._waited_ns.items()), default=0) / 1e9
+            passed_s -= min(passed_s, starved_s)
+        self._left_s -= passed_s
+        assert self._left_s > 0, self._error()
+
+    def _error(self):
+        error = (f'{self.what} did not come within {self.limit_s:g} s in '
+                 f'which nothing waited for a processor '
+                 f'({time.monotonic() - self._begin_s:.0f} s in all)')
+        if self.log is not None:
+            lines = pathlib.Path(self.log).read_text(
+                errors='replace').splitlines()
+            error += '\n'.join([f'; {self.log} ends with', *lines[-20:]])
+        return error
+
+
+def wait_for(check, what='it', limit_s=LIMIT_S, log=None, poll_s=_POLL_S):
+    """Poll until ``check()`` is true; its value."""
+    patience = Patience(what, limit_s, log)
+    while not (value := check()):
+        patience.pause(poll_s)
+    return value
+
+
+def wait_end(process, what='the end of a process', limit_s=LIMIT_S, log=None):
+    """Exit code of a subprocess.Popen, once it has ended."""
+    wait_for(lambda: process.poll() is not None, what, limit_s, log)
+    return process.returncode
