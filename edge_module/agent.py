@@ -24,6 +24,7 @@ import uuid
 from oslo_config import cfg
 from oslo_log import log as logging
 
+from edge_module import build
 from edge_module.classify import base as classify
 from edge_module import client as edge_client
 from edge_module import counters
@@ -388,7 +389,7 @@ class Agent:
     def _link(self) -> dict[str, Any]:
         egress_bps = self.enforcer.link_bps
         return {'dev': self.enforcer.uplink.dev, 'egress_bps': egress_bps,
-                'ingress_bps': self.conf.edge.link_ingress_bps or egress_bps}
+                'ingress_bps': build.ingress_bps(self.conf, egress_bps)}
 
     def _health(self) -> str:
         if self._retry:

@@ -106,7 +106,7 @@ class Parts:
             return None
         return edge_receiver.Receiver(
             self.kernel, options.uplink_dev,
-            options.link_ingress_bps or egress_bps)
+            ingress_bps(self.conf, egress_bps))
 
     def enforcer(self) -> edge_enforcer.Enforcer:
         """An enforcer for the configured uplink.
@@ -122,13 +122,33 @@ class Parts:
         return edge_enforcer.Enforcer(
             htb.Uplink(self.kernel, options.uplink_dev), classifier,
             rate_bps, rate_bps * options.default_share, retired=retired,
-            settings=tcplan.TreeSettings(leaf_s=options.leaf_s),
+            settings=tcplan.TreeSettings(
+                leaf_s=options.leaf_s,
+                link_packet_s=options.super_packet_s,
+                overhead_bytes=options.wire_overhead_bytes,
+                frame_min_bytes=options.wire_frame_min_bytes),
             guard=self.guard(), receiver=self.receiver(rate_bps),
             grace_s=options.grace_s)
 
 
 def link_bps(conf: cfg.ConfigOpts) -> float:
-    """Rate of the uplink, configured or as the device reports it."""
+    """Rate of the uplink that may be used, configured or as the device
+    reports it.
+    """
+    return (1 - conf.edge.link_margin) * _speed_bps(conf)
+
+
+def ingress_bps(conf: cfg.ConfigOpts, egress_bps: float) -> float:
+    """Rate from the network that may be used.
+
+    :param egress_bps: what :func:`link_bps` says.
+    """
+    if not conf.edge.link_ingress_bps:
+        return egress_bps
+    return (1 - conf.edge.link_margin) * conf.edge.link_ingress_bps
+
+
+def _speed_bps(conf: cfg.ConfigOpts) -> float:
     if conf.edge.link_egress_bps:
         return float(conf.edge.link_egress_bps)
     from edge_module import link  # costs a third of a second to import

@@ -106,6 +106,8 @@ class TreeSettings:
         super-packet at 0.2 Mbit/s holds it for 2.6 s.
     :ivar owed_s: so does one at whose guaranteed rate it takes this long: it
         may borrow, but has no guarantee until that time is over.
+    :ivar link_packet_s: so does every leaf of a link on which it takes longer:
+        the host's packets would wait for it there. 0: none does.
     :ivar frame_bytes: longest frame of the uplink; None never cuts.
     :ivar overhead_bytes: see :class:`HtbClass`, as the next one.
     """
@@ -118,9 +120,17 @@ class TreeSettings:
     floor_bps: int = 8000
     super_packet_s: float = 0.1
     owed_s: float = 0.5
+    link_packet_s: float = 0.0
     frame_bytes: int | None = None
     overhead_bytes: int = 0
     frame_min_bytes: int = 0
+
+    def on_link(self, link_bps: float) -> 'TreeSettings':
+        """The same, where all leaves cut if the link is too slow."""
+        takes_s = SUPER_PACKET_BYTES * units.BITS_PER_BYTE / link_bps
+        if not 0 < self.link_packet_s < takes_s:
+            return self
+        return dataclasses.replace(self, super_packet_s=1e-9)
 
     @property
     def whole_ceil_bps(self) -> int:
@@ -190,6 +200,7 @@ def base_tree(link_bps: float, default_rate_bps: float,
     their leaves come with ports and coflows.
     """
     link = _whole(link_bps)
+    settings = settings.on_link(link_bps)
     default = min(link, _whole(default_rate_bps))
     host, control = (_whole(part * default)
                      for part in (HOST_PART, CONTROL_PART))
@@ -280,6 +291,7 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
     :param ports: indexes of the VM ports' devices.
     """
     link_bps = min(link_bps, policy.egress_bps)
+    settings = settings.on_link(link_bps)
     base = base_tree(link_bps, policy.default_rate_bps, settings)
     tree = dict(base)
     for minor in sorted({minors.of_port(ifindex) for ifindex in ports}):

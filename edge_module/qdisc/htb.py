@@ -86,8 +86,9 @@ class Uplink:
         :raises virtco.exception.NotFound: without the device.
         """
         ifindex = self._ifindex()
-        qdiscs = [wire.read_qdisc(body) for body in self._dump_qdiscs(ifindex)
+        bodies = [body for body in self._dump_qdiscs(ifindex)
                   if wire.is_of(body, ifindex)]
+        qdiscs = list(map(wire.read_qdisc, bodies))
         root = next((qdisc for qdisc in qdiscs
                      if qdisc.parent == wire.TC_H_ROOT), None)
         if root is None or not root.is_ours:
@@ -110,7 +111,7 @@ class Uplink:
                                     limit_bytes=leaf.limit_bytes,
                                     packet_bytes=leaf.packet_bytes))
             stats[minor] = shown.stats
-        return Snapshot(True, None, tree, stats)
+        return Snapshot(True, None, tree, _with_drops(stats, bodies))
 
     def stats(self) -> dict[int, wire.ClassStats]:
         """Counters of the classes; none while our qdisc is not there.
@@ -118,12 +119,15 @@ class Uplink:
         :raises virtco.exception.NotFound: without the device.
         """
         ifindex = self._ifindex()
-        root = next((body for body in self._dump_qdiscs(ifindex)
+        bodies = [body for body in self._dump_qdiscs(ifindex)
+                  if wire.is_of(body, ifindex)]
+        root = next((body for body in bodies
                      if wire.is_root_of(body, ifindex)), None)
         if root is None or not wire.read_qdisc(root).is_ours:
             return {}
-        return dict(filter(None, map(wire.read_stats, self.kernel.tc_dump(
-            wire.dump_request(wire.RTM_GETTCLASS, ifindex)))))
+        return _with_drops(dict(filter(None, map(
+            wire.read_stats, self.kernel.tc_dump(wire.dump_request(
+                wire.RTM_GETTCLASS, ifindex))))), bodies)
 
     def ensure_root(self) -> None:
         """Put our qdisc in place of the device's default one."""
@@ -159,6 +163,15 @@ class Uplink:
         send(self.kernel, [wire.delete_root(self._ifindex())],
              f'delete the qdisc of {self.dev}')
         return True
+
+
+def _with_drops(stats: dict[int, wire.ClassStats], qdiscs: Iterable[bytes]
+                ) -> dict[int, wire.ClassStats]:
+    """Fill in what the leaves dropped."""
+    for minor, drops in filter(None, map(wire.read_leaf_drops, qdiscs)):
+        if drops and minor in stats:
+            stats[minor] = dataclasses.replace(stats[minor], drops=drops)
+    return stats
 
 
 def frame_bytes(dev: str) -> int | None:

@@ -278,6 +278,20 @@ def read_stats(body: bytes) -> tuple[int, ClassStats] | None:
     return None
 
 
+def read_leaf_drops(body: bytes) -> tuple[int, int] | None:
+    """(minor, packets its leaf dropped); None for what is no leaf of ours.
+
+    The class itself does not count frames of a super-packet that is cut.
+    """
+    _, _, handle, parent, _ = TCMSG.unpack_from(body)
+    if parent >> 16 != ROOT_MAJOR or handle >> 16 != parent & 0xffff:
+        return None
+    for kind, payload in attrs(body, TCMSG.size):
+        if kind == _STATS2:
+            return handle >> 16, _read_stats(payload).drops
+    return None
+
+
 def _shown_rate(spec: bytes, wide: bytes | None) -> int:
     rate = (_U64.unpack_from(wide)[0] if wide is not None
             else _RATESPEC.unpack(spec)[5])

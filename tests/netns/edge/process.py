@@ -31,7 +31,8 @@ class EdgeProcess:
         self.config = self.directory / 'edge.conf'
         options = {
             'host': host, 'uplink_dev': 'uplink0',
-            'link_egress_bps': link_bps, 'ports_file': self.ports,
+            'link_egress_bps': link_bps, 'link_margin': 0,
+            'ports_file': self.ports,
             'state_dir': self.directory / 'state',
             'controller_url': 'http://127.0.0.1:8791',
             'report_interval_s': 0.1, 'pairs_interval_s': 0.2,

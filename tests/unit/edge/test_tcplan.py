@@ -307,6 +307,15 @@ def test_an_update_is_something_when_any_step_is():
         assert tcplan.Update(**{step: (item,)})
 
 
+@pytest.mark.parametrize('link_bps, cuts', [(100e6, True), (140e6, False)])
+def test_super_packets_are_cut_on_a_slow_link(link_bps, cuts):
+    settings = tcplan.TreeSettings(frame_bytes=1564, link_packet_s=0.004)
+    wanted = policy([coflow(0x10, 9e7, ceil_bps=1e10)], egress_bps=1e10)
+    tree = tcplan.build_tree(wanted, link_bps, settings, ports=[4])
+    assert {tree[minor].packet_bytes for minor in (2, 0x11, 0x7004)} == {
+        1564 if cuts else tcplan.WHOLE_BYTES}
+
+
 def test_class_under_another_parent_leaves_first():
     old = tcplan.build_tree(policy([coflow(0x10, 50e6, (1, 1))]), LINK_BPS)
     moved = dict(old)

@@ -1,0 +1,109 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Unmanaged VMs that flood, beside coflows and the host's own traffic."""
+
+import contextlib
+import shutil
+import time
+
+import pytest
+
+from edge_module import minors
+from edge_module import tcplan
+from tests.netns.edge import bed as beds
+from tests.netns.edge import floods
+from tests.netns.edge import policies
+
+LINK_BPS = 100e6
+COFLOW_BPS = 60e6
+MARGIN = 0.02
+GOODPUT = 1448 / 1514
+WIRE = tcplan.TreeSettings(overhead_bytes=24, frame_min_bytes=84,
+                           link_packet_s=0.004)
+
+pytestmark = [
+    pytest.mark.netns,
+    pytest.mark.skipif(shutil.which('ethtool') is None,
+                       reason='ethtool is not installed')]
+
+
+def _site(make_bed, edge_of, link_bps, coflow_bps):
+    """A bottleneck that counts like Ethernet, and three senders."""
+    bed = make_bed(2)
+    floods.count_like_ethernet(bed, 'h2', link_bps)
+    edge = edge_of(bed, 'h1', link_bps=(1 - MARGIN) * link_bps,
+                   settings=WIRE)
+    member, polite, hostile, sink = (*(bed.add_vm('h1') for _ in range(3)),
+                                     bed.add_vm('h2'))
+    edge.set_ports()
+    edge.set_policy(policies.PolicyBuilder(
+        'h1', (1 - MARGIN) * link_bps).coflow(
+            'C1', coflow_bps, [(member, sink, 1)],
+            ceil_bps=coflow_bps).build())
+    return bed, edge, member, polite, hostile, sink
+
+
+def _rates(flows, warm_up_s=1.0, for_s=2.5):
+    from_s = [flow.now_s() + warm_up_s for flow in flows]
+    time.sleep(warm_up_s + for_s)
+    return [flow.rate_bps(start_s, start_s + for_s)
+            for flow, start_s in zip(flows, from_s, strict=True)]
+
+
+@pytest.mark.parametrize('frame_bytes, whole', [
+    (1442, False), (60, False), (1442, True)])
+@pytest.mark.parametrize('backend', ['nft'])
+def test_nobody_starves_beside_a_flood(make_bed, edge_of, frame_bytes, whole):
+    bed, edge, member, polite, hostile, sink = _site(
+        make_bed, edge_of, LINK_BPS, COFLOW_BPS)
+    addresses = floods.address_hosts(bed)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(floods.udp(
+            hostile, sink.ip, frame_bytes, 2 * LINK_BPS, whole))
+        idle_ms = floods.ping_ms(bed, 'h1', addresses['h2'], 100)
+        flows = [beds.Flow(member, sink, 5001).start(),
+                 beds.Flow(polite, sink, 5002).start()]
+        requests = stack.enter_context(floods.Requests(
+            bed, 'h1', 'h2', addresses['h1']))
+        before, start_s = edge.stats(), time.monotonic()
+        managed, unmanaged = _rates(flows)
+        after, took_s = edge.stats(), time.monotonic() - start_s
+        busy_ms = floods.ping_ms(bed, 'h1', addresses['h2'], 100)
+    for flow in flows:
+        flow.close()
+    assert floods.percentile(busy_ms, 0.95) <= floods.percentile(
+        idle_ms, 0.95) + 5, (idle_ms[-10:], busy_ms[-10:])
+    # A machine that is busy with other things is late itself.
+    assert requests.ok_share() >= 0.9, requests.took_s
+    assert requests.ok_share(2) == 1, requests.took_s
+    assert managed > 0.95 * COFLOW_BPS * GOODPUT
+    sent = {minor: 8 * (after[minor].sent_bytes - before[minor].sent_bytes)
+            / took_s for minor in (minors.UNMANAGED, minors.HOST)}
+    assert unmanaged > 0.4 * sent[minors.UNMANAGED] * GOODPUT
+    assert sent[minors.UNMANAGED] > 10e6
+    flooded = [item for minor, item in after.items() if minors.is_port(minor)]
+    # A sender of small frames may be no faster than what is left.
+    assert frame_bytes == 60 or max(item.drops for item in flooded) > 100
+
+
+@pytest.mark.parametrize('frame_bytes', [1442, 60])
+@pytest.mark.parametrize('backend', ['nft'])
+def test_bytes_are_those_of_the_wire(make_bed, edge_of, frame_bytes):
+    """The queue forms where coflows are known, not at the bottleneck."""
+    link_bps, coflow_bps = 40e6, 30e6
+    bed, edge, member, _, hostile, sink = _site(
+        make_bed, edge_of, link_bps, coflow_bps)
+    with floods.udp(hostile, sink.ip, frame_bytes, 2 * link_bps):
+        flow = beds.Flow(member, sink).start()
+        rate_bps, = _rates([flow])
+        flow.close()
+    assert rate_bps > 0.95 * coflow_bps * GOODPUT
