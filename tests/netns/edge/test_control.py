@@ -27,6 +27,7 @@ GOODPUT = 1448 / 1514
 WAITING_BPS = 8000
 
 pytestmark = pytest.mark.netns
+real_time = pytest.mark.real_time(reason='measures the rate of TCP transfers')
 
 
 def _two_edges(make_bed, edge_of, link_bps=LINK_BPS):
@@ -40,6 +41,7 @@ def _policy(host, src, dst, rate_bps, **kwargs):
         'C1', rate_bps, [(src, dst, 1)], ceil_bps=rate_bps, **kwargs).build()
 
 
+@real_time
 @pytest.mark.parametrize('ipv6', [False, True])
 @pytest.mark.parametrize('backend', ['nft', 'bpf'])
 def test_a_direction_is_full_while_the_other_waits(make_bed, edge_of, backend,
@@ -123,6 +125,7 @@ def test_only_packets_without_data_are_moved(pair, backend):
                     f'{packet} in class {expected:#x}')
 
 
+@real_time
 @pytest.mark.parametrize('backend', ['nft', 'bpf'])
 def test_a_flood_through_it_gains_nothing(make_bed, edge_of, backend):
     """Beside it the others' control packets pass, and their data."""

@@ -32,6 +32,7 @@ WIRE = tcplan.TreeSettings(overhead_bytes=24, frame_min_bytes=84,
 
 pytestmark = [
     pytest.mark.netns,
+    pytest.mark.real_time(reason='measures rates and delays under a flood'),
     pytest.mark.skipif(shutil.which('ethtool') is None,
                        reason='ethtool is not installed')]
 
