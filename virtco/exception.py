@@ -65,6 +65,10 @@ class Starting(VirtcoException):
     msg_fmt = 'There is no plan yet: %(why)s.'
 
 
+class TooLate(VirtcoException):
+    msg_fmt = 'no plan in time: %(why)s'
+
+
 class Forbidden(VirtcoException):
     msg_fmt = 'This is not allowed: %(what)s.'
 

@@ -25,6 +25,17 @@ class Metrics:
             'virtco_placement_failures',
             'Placements without an opinion because something went wrong.',
             ['reason'], registry=self.registry)
+        self.late_placements = prometheus_client.Counter(
+            'virtco_late_placements',
+            'Placements without an opinion for want of time, by the phase '
+            'that took most of it.', ['phase'], registry=self.registry)
+        self.placements_under_way = prometheus_client.Gauge(
+            'virtco_placements_under_way', 'Placements being worked on.',
+            registry=self.registry)
+        self.phase_seconds = prometheus_client.Histogram(
+            'virtco_placement_phase_seconds', 'Time per phase of a placement.',
+            ['phase'], buckets=(.001, .003, .01, .03, .1, .3, 1, 3),
+            registry=self.registry)
         self.placement_seconds = prometheus_client.Histogram(
             'virtco_placement_seconds', 'Time to answer a placement.',
             buckets=(.002, .005, .01, .02, .05, .1, .2, .3, .5, .8, 1.2, 5),

@@ -28,6 +28,7 @@ import tenacity
 
 from virtco.controller import capacity
 from virtco.controller import codec
+from virtco.controller import deadline as deadlines
 from virtco.controller import membership
 from virtco.controller import metrics as controller_metrics
 from virtco.controller import neutral
@@ -63,6 +64,7 @@ class Placer:
                  capacities: Callable[[list[str]],
                                       Mapping[str, capacity.Capacity]],
                  remaining: Callable[[str], float],
+                 pace: deadlines.Pace,
                  clock: Callable[[], float] = time.time):
         self._conf = conf
         self._database = database
@@ -71,12 +73,15 @@ class Placer:
         self._loads = loads
         self._capacities = capacities
         self._remaining = remaining
+        self._pace = pace
         self._clock = clock
         self._seats = membership.Seats(conf, clock)
 
-    def place(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def place(self, request: Mapping[str, Any],
+              deadline: deadlines.Deadline) -> dict[str, Any]:
         """Answer ``PUT /v1/placements/{instance_uuid}``.
 
+        :raises virtco.exception.TooLate:
         :raises virtco.exception.DatabaseUnavailable:
         :raises virtco.exception.Conflict: after too many attempts.
         """
@@ -90,11 +95,12 @@ class Placer:
                 after=lambda _: self._metrics.plan_conflicts.inc(),
                 reraise=True):
             with attempt:
-                return self._attempt(request, fingerprint)
+                return self._attempt(request, fingerprint, deadline)
         raise AssertionError('unreachable')
 
-    def _attempt(self, request: Mapping[str, Any],
-                 fingerprint: str) -> dict[str, Any]:
+    def _attempt(self, request: Mapping[str, Any], fingerprint: str,
+                 deadline: deadlines.Deadline) -> dict[str, Any]:
+        deadline.enter('read')
         try:
             hint = hints.parse(request['hints'], request['metadata'],
                                self._seats.limits)
@@ -106,8 +112,8 @@ class Placer:
                     return stored
                 view = self._seats.view(session, request, hint)
         except exception.HintInvalid as error:
-            return self._ignored(request, fingerprint, error)
-        return self._planned(request, fingerprint, view)
+            return self._ignored(request, fingerprint, error, deadline)
+        return self._planned(request, fingerprint, view, deadline)
 
     def _stored(self, session: orm.Session, request: Mapping[str, Any],
                 fingerprint: str) -> dict[str, Any] | None:
@@ -123,32 +129,44 @@ class Placer:
         return answer
 
     def _planned(self, request: Mapping[str, Any], fingerprint: str,
-                 view: membership.View) -> dict[str, Any]:
+                 view: membership.View, deadline: deadlines.Deadline
+                 ) -> dict[str, Any]:
         question = self._question(request, view)
         mode = _mode(question, view.member)
         if mode is membership.Mode.ASSIGN or _stays(question, view.member):
             solution: Solution | None = self._as_planned(question, view)
         else:
-            solution = self._solve(question, view, mode)
+            deadline.enter('solve')
+            solution = self._solve(question, view, mode, deadline)
         if solution is None:
             return neutral.answer(request, 'no valid placement: ' + '; '.join(
                 detail for _kind, detail in view.notes))
         problem, rows, plan = solution
         position = rows.index(view.member.row_index)
+        deadline.enter('rank')
         ranked = planner.rank_hosts(
             problem, plan, position,
-            budget_s=self._conf.placement.budget_s)
+            budget_s=self._budget_s(deadline, 'commit'))
         answer = _answer(request, view, plan, ranked, plan.hosts[position])
         if mode is membership.Mode.PLAN:
             # Nova may lack the time to ask again for each VM of a batch.
             answer['rows'] = {str(row): host
                               for row, host in zip(rows, plan.hosts)}
+        deadline.enter('commit')
         with self._database.writer() as session:
             self._seats.commit(session, request, view, plan, rows, mode,
                                question.free)
             _remember(session, request, fingerprint, answer, view.group.id,
                       self._clock())
+            session.flush()
+            deadline.claim()
         return answer
+
+    def _budget_s(self, deadline: deadlines.Deadline, *later: str) -> float:
+        """What a phase may take, so that there is time for later ones."""
+        return max(0.0, min(self._conf.placement.budget_s,
+                            deadline.left_s()
+                            - self._pace.expected_s(*later)))
 
     def _question(self, request: Mapping[str, Any],
                   view: membership.View) -> problem_builder.Question:
@@ -201,9 +219,13 @@ class Placer:
             gap=_number(group.gap), method=group.method)
 
     def _solve(self, question: problem_builder.Question,
-               view: membership.View,
-               mode: membership.Mode) -> Solution | None:
-        """Plan the open rows; with less and less, until something fits."""
+               view: membership.View, mode: membership.Mode,
+               deadline: deadlines.Deadline) -> Solution | None:
+        """Plan the open rows; with less and less, until something fits.
+
+        :raises virtco.exception.TooLate: when what comes after it would not
+            be in time.
+        """
         keep = mode is membership.Mode.ADVICE
         tries: list[dict[str, bool]] = [
             {'keep_planned': keep},
@@ -211,6 +233,9 @@ class Placer:
             {'respect_held': False, 'alone': True}]
         for options in tries:
             problem, rows = problem_builder.build(question, **options)
+            budget_s = self._budget_s(deadline, 'rank', 'commit')
+            if budget_s == 0:
+                raise deadline.too_late()
             try:
                 with self._metrics.plan_seconds.time():
                     plan = planner.plan(
@@ -219,7 +244,7 @@ class Placer:
                             self._settings['objective']),
                         planner=self._settings['planner'],
                         seed=zlib.crc32(view.group.id.encode()),
-                        budget_s=self._conf.placement.budget_s)
+                        budget_s=budget_s)
             except exception.PlacementInfeasible as error:
                 view.notes.append(('infeasible', str(error)))
                 continue
@@ -227,7 +252,9 @@ class Placer:
         return None
 
     def _ignored(self, request: Mapping[str, Any], fingerprint: str,
-                 error: exception.HintInvalid) -> dict[str, Any]:
+                 error: exception.HintInvalid, deadline: deadlines.Deadline
+                 ) -> dict[str, Any]:
+        deadline.enter('commit')
         answer = neutral.answer(request, str(error), status='ignored')
         with self._database.writer() as session:
             stored = self._stored(session, request, fingerprint)
@@ -244,6 +271,8 @@ class Placer:
                              name, answer['group'])
             _remember(session, request, fingerprint, answer,
                       answer['group'], self._clock())
+            session.flush()
+            deadline.claim()
         return answer
 
 

@@ -28,6 +28,7 @@ import sqlalchemy as sa
 from virtco.controller import auditor
 from virtco.controller import capacity
 from virtco.controller import coflows as controller_coflows
+from virtco.controller import deadline as deadlines
 from virtco.controller import inflight
 from virtco.controller import keeper
 from virtco.controller import live
@@ -92,6 +93,9 @@ class Controller:
         self.keeper = keeper.Keeper(self)
         self._auditor: auditor.Auditor | None = None
         self._placer: placements.Placer | None = None
+        self._pace = deadlines.Pace()
+        self.metrics.placements_under_way.set_function(
+            lambda: self._pace.n_under_way)
         self._is_used = False
         self._pool = concurrent.futures.ThreadPoolExecutor(
             conf.placement.workers, thread_name_prefix='placement')
@@ -129,13 +133,19 @@ class Controller:
         """
         try:
             from virtco.controller import placements
+            from virtco.solver import planner
+            if self.state.hosts:
+                # It was in use before.
+                self._is_used = True
+                planner.load_libraries()
         except Exception:
             LOG.exception('The planner does not work.')
             self.startup.failed('the planner does not work')
             return
         self._placer = placements.Placer(
             self.conf, self.database, self.settings, self.metrics,
-            self.state.loads, self._capacities, self._remaining, self.clock)
+            self.state.loads, self._capacities, self._remaining, self._pace,
+            self.clock)
         self.startup.ready()
 
     def _use(self) -> None:
@@ -215,13 +225,11 @@ class Controller:
         if self._placer is None:
             return self._no_opinion(request, 'starting',
                                     self.startup.why() or 'no planner')
-        future = self._pool.submit(self._placer.place, request)
         try:
-            answer = future.result(self.conf.placement.deadline_s)
-        except concurrent.futures.TimeoutError:
-            future.cancel()
-            return self._no_opinion(request, 'deadline',
-                                    'the plan was not ready in time')
+            answer = self._in_time(self._placer, request)
+        except exception.TooLate as error:
+            self.metrics.late_placements.labels(error.kwargs['phase']).inc()
+            return self._no_opinion(request, 'deadline', str(error))
         except exception.DatabaseUnavailable as error:
             return self._no_opinion(request, 'database', str(error))
         except exception.Conflict as error:
@@ -232,6 +240,31 @@ class Controller:
         if answer['status'] == 'planned':
             self.resolver.notify(topology=True)
         return answer
+
+    def _in_time(self, placer: 'placements.Placer',
+                 request: Mapping[str, Any]) -> dict[str, Any]:
+        """:raises virtco.exception.TooLate: with nothing committed."""
+        deadline = deadlines.Deadline(self.conf.placement.deadline_s)
+        self._pace.admit(deadline)
+        future = self._pool.submit(self._work, placer, request, deadline)
+        future.add_done_callback(lambda _: self._pace.leave())
+        try:
+            return future.result(deadline.left_s())
+        except concurrent.futures.TimeoutError:
+            if deadline.give_up():
+                future.cancel()
+                raise deadline.too_late() from None
+        return future.result(db_session.PATIENCE_S)
+
+    def _work(self, placer: 'placements.Placer', request: Mapping[str, Any],
+              deadline: deadlines.Deadline) -> dict[str, Any]:
+        started_s = time.thread_time()
+        try:
+            return placer.place(request, deadline)
+        finally:
+            self._pace.learn(deadline, time.thread_time() - started_s)
+            for phase, spent_s in deadline.spent_s().items():
+                self.metrics.phase_seconds.labels(phase).observe(spent_s)
 
     def _no_opinion(self, request: Mapping[str, Any], reason: str,
                     why: str) -> dict[str, Any]:

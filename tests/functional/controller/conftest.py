@@ -25,9 +25,7 @@ def shared(tmp_path_factory):
     VIRTCO_TEST_DATABASE may name another database than SQLite, whose schema
     is up to date.
     """
-    # Patient, because the machine that runs the tests may be busy.
-    options = {'placement': {'deadline_s': 50},
-               'controller': {'db_timeout_s': 2}}
+    options = {'controller': {'db_timeout_s': 2}}
     connection = os.environ.get('VIRTCO_TEST_DATABASE')
     if connection:
         options['database'] = {'connection': connection}

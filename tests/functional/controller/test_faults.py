@@ -288,3 +288,20 @@ def test_more_waiting_edges_than_seats_are_answered(make):
         found = [future.result() for future in futures]
     assert {r.status_code for r in found} == {304}
     assert sum('Retry-After' in r.headers for r in found) == 3
+
+
+def test_what_is_answered_late_is_not_committed(make):
+    """The database comes back after the answer, and gets nothing of it."""
+    controller = make({'placement': {'deadline_s': 3},
+                       'controller': {'db_timeout_s': 30}})
+    tenant = controller.tenant()
+    tenant.place(0)
+    with locked(controller.database):
+        answer = tenant.place(10, 'late', status='neutral')
+        assert answer['why'].startswith('no plan in time: commit took')
+    harness.wait_for(lambda: controller.metrics()[
+        'virtco_placements_under_way'] == 0)
+    metrics = controller.metrics()
+    assert metrics['virtco_late_placements_total{phase="commit"}'] == 1
+    assert stored(controller, 'SELECT name FROM groups') == [('a',)]
+    assert len(stored(controller, 'SELECT * FROM placements')) == 1

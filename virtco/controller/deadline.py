@@ -1,0 +1,137 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The time that a placement has, what takes it, and what cannot be in time."""
+
+from collections.abc import Callable
+import threading
+import time
+
+from virtco import exception
+
+#: Of a placement, in turn.
+PHASES = ('queue', 'read', 'solve', 'rank', 'commit')
+#: What a phase took counts half after this time, so that load is forgotten.
+HALF_LIFE_S = 5.0
+_WEIGHT = 0.3
+
+
+class Deadline:
+    """One placement's; one thread works for it and another one waits.
+
+    Either the work is committed or the one who waits gives up, never both.
+    """
+
+    def __init__(self, limit_s: float,
+                 clock: Callable[[], float] = time.monotonic):
+        self.limit_s = limit_s
+        self._clock = clock
+        self._until_s = clock() + limit_s
+        self._lock = threading.Lock()
+        self._is_over = self._is_committing = False
+        self._phase, self._since_s = PHASES[0], clock()
+        self._spent_s = dict.fromkeys(PHASES, 0.0)
+
+    def left_s(self) -> float:
+        return max(0.0, self._until_s - self._clock())
+
+    def enter(self, phase: str) -> None:
+        with self._lock:
+            self._close()
+            self._phase = phase
+
+    def _close(self) -> None:
+        now_s = self._clock()
+        self._spent_s[self._phase] += now_s - self._since_s
+        self._since_s = now_s
+
+    def spent_s(self) -> dict[str, float]:
+        """Time per phase until now."""
+        with self._lock:
+            self._close()
+            return dict(self._spent_s)
+
+    def too_late(self) -> exception.TooLate:
+        spent_s = self.spent_s()
+        phase = max(PHASES, key=spent_s.__getitem__)
+        return exception.TooLate(phase=phase, why=(
+            f'{phase} took {spent_s[phase]:.2f} of {self.limit_s:g} s'))
+
+    def claim(self) -> None:
+        """To be called when nothing but the commit itself is left.
+
+        :raises virtco.exception.TooLate: when nobody wants it any more.
+        """
+        with self._lock:
+            in_time = not self._is_over and self._clock() < self._until_s
+            self._is_committing |= in_time
+        if not in_time:
+            raise self.too_late()
+
+    def give_up(self) -> bool:
+        """Whether nothing will be committed from now on."""
+        with self._lock:
+            self._is_over = not self._is_committing
+            return self._is_over
+
+
+class Pace:
+    """What placements took lately."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._took_s: dict[str, tuple[float, float]] = {}
+        self._cpu = 'cpu'
+        self.n_under_way = 0
+
+    def expected_s(self, *phases: str) -> float:
+        with self._lock:
+            return sum(map(self._expected_s, phases))
+
+    def _expected_s(self, phase: str) -> float:
+        took_s, at_s = self._took_s.get(phase, (0.0, 0.0))
+        return took_s * 0.5 ** ((self._clock() - at_s) / HALF_LIFE_S)
+
+    def admit(self, deadline: Deadline) -> None:
+        """Count a placement in; :meth:`leave` counts it out.
+
+        Those under way share one processor. Without any there is nothing to
+        wait for, so a placement is always tried.
+
+        :raises virtco.exception.TooLate: when those under way leave it no
+            time.
+        """
+        with self._lock:
+            cpu_s = self._expected_s(self._cpu)
+            if self.n_under_way and (
+                    cpu_s * (self.n_under_way + 1) > deadline.limit_s):
+                phase = max(PHASES[1:], key=self._expected_s)
+                raise exception.TooLate(phase=phase, why=(
+                    f'{self.n_under_way} placements are under way that take '
+                    f'{cpu_s:.2f} s each, most of it to {phase}'))
+            self.n_under_way += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self.n_under_way -= 1
+
+    def learn(self, deadline: Deadline, cpu_s: float) -> None:
+        """Take over what a placement took that is through."""
+        with self._lock:
+            now_s = self._clock()
+            for phase, took_s in (*deadline.spent_s().items(),
+                                  (self._cpu, cpu_s)):
+                before_s = (self._expected_s(phase)
+                            if phase in self._took_s else took_s)
+                self._took_s[phase] = (
+                    before_s + _WEIGHT * (took_s - before_s), now_s)
