@@ -46,9 +46,14 @@ def extensions():
     if cythonize is None:
         return []
     compiled = runpy.run_path('virtco/compiled.py')
+    for name in compiled['KERNELS']:
+        # build_ext goes by times of change, which do not always tell.
+        if compiled['state'](name) == 'stale':
+            compiled['source'](name).touch()
     kernels = [
         setuptools.Extension(
             name, [name.replace('.', '/') + '.py'], optional=True,
+            depends=[str(path) for path in compiled['sources'](name)],
             extra_compile_args=COMPILER, extra_link_args=[
                 '-Wl,--build-id=0x' + compiled['digest'](name)])
         for name in compiled['KERNELS']]

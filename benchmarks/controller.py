@@ -53,7 +53,6 @@ def make_controller(home: str) -> service.Controller:
     conf = controller_cmd.make_conf(['--config-file', str(config)])
     controller = service.Controller(conf)
     migration.upgrade(controller.database)
-    controller.resolver.warm_up()
     controller.resolver.run_once()
     controller_cmd.spare_libraries()
     return controller

@@ -30,7 +30,7 @@ import numpy as np
 from virtco.model import live
 from virtco import scheduling
 from virtco.scheduling import fabric as fabric_model
-from virtco.sim import engine
+from virtco.sim import event_kernels
 from virtco.sim import simulation
 from virtco import units
 
@@ -63,8 +63,8 @@ def on_arrays(demands: list[fabric_model.Demand], n_hosts: int, policy: str,
         if turn >= 0:
             sim.live[turn % n_live] = n_live + turn
         before_s = time.perf_counter()
-        engine.rerate(sim.fabric, sim.state, sim.rules, sim.live[:n_live],
-                      sim.now_s)
+        event_kernels.rerate(sim.rater, sim.run_of, sim.live[:n_live],
+                             sim.now_s)
         if turn >= 0:
             times_s.append(time.perf_counter() - before_s)
     return _times(times_s)

@@ -14,7 +14,7 @@
 
 ``python -m benchmarks.simulator --trace FILE --policy P --json`` prints the
 mean, median and 95th percentile of the CCT, the time for reading and running
-the trace on one core (compiling apart), and the peak of memory.
+the trace on one core, and the peak of memory.
 """
 
 import argparse
@@ -33,7 +33,6 @@ from virtco import units
 
 def measure(path: pathlib.Path, policy: str, rate_bps: float
             ) -> dict[str, float]:
-    replay.warm_up(policy)
     start_s = time.perf_counter()
     trace = traces.read(path)
     found = replay.replay(trace, rate_bps, replay.config_of(policy))

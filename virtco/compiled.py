@@ -35,6 +35,9 @@ LOG = logging.getLogger(__name__)
 
 #: setup.py compiles these. What a kernel calls comes before it.
 KERNELS = (
+    'virtco.scheduling.kernels',
+    'virtco.sim.event_kernels',
+    'virtco.sim.pair_kernels',
     'virtco.solver.anchored',
     'virtco.solver.enumeration',
     'virtco.solver.kernel',
@@ -51,13 +54,20 @@ def source(name: str) -> pathlib.Path:
     return _ROOT.joinpath(*name.split('.')).with_suffix('.py')
 
 
+def sources(name: str) -> list[pathlib.Path]:
+    """A kernel's source, its declarations, and those that it imports."""
+    text = source(name).read_text()
+    return [source(name), *(
+        path for other in KERNELS
+        if (other == name or f'cython.cimports.{other} ' in text)
+        and (path := source(other).with_suffix('.pxd')).exists())]
+
+
 def digest(name: str) -> str:
-    """Of a kernel's source and of all declarations that kernels share."""
+    """Of all that a kernel is compiled from."""
     found = hashlib.sha1(usedforsecurity=False)
-    declarations = (source(other).with_suffix('.pxd') for other in KERNELS)
-    for path in (source(name), *declarations):
-        if path.exists():
-            found.update(path.read_bytes())
+    for path in sources(name):
+        found.update(path.read_bytes())
     return found.hexdigest()
 
 
@@ -123,7 +133,8 @@ def _install(name: str, module: types.ModuleType | None) -> None:
     package, _, attribute = name.rpartition('.')
     if module is None:
         sys.modules.pop(name, None)
-        vars(sys.modules[package]).pop(attribute, None)
+        if package in sys.modules:
+            vars(sys.modules[package]).pop(attribute, None)
     else:
         sys.modules[name] = module
         setattr(importlib.import_module(package), attribute, module)

@@ -84,12 +84,6 @@ class Resolver:
             if self._urgent:
                 self._wake.notify_all()
 
-    def warm_up(self) -> None:
-        """Load the scheduler's kernels."""
-        self._order([live.LiveCoflow('warm-up', (
-            live.LiveFlow('a', 'b', 1.0),))],
-            [live.Port('a', 1.0, 1.0), live.Port('b', 1.0, 1.0)], 0.0)
-
     def start(self) -> None:
         self._thread = threading.Thread(target=self._loop, name='resolver',
                                         daemon=True)

@@ -118,7 +118,6 @@ class Controller:
         self.state.load_hosts(hosts)
         self.publisher.load_leases(
             {host.host: host.generation_lease for host in hosts})
-        self.resolver.warm_up()
         self.resolver.run_once()
         self.resolver.start()
         self.keeper.start()

@@ -16,6 +16,9 @@ Pure: no I/O and no clock. The controller, the emulated testbed and the
 simulator call the same code.
 """
 
+import virtco.compiled
 from virtco.scheduling.scheduler import schedule
 
 __all__ = ['schedule']
+
+virtco.compiled.check()

@@ -23,11 +23,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from virtco import jit
-
-#: Flows of a row that are looked at together.
-WORD_BYTES = 8
-
 
 class Fabric(NamedTuple):
     """C coflows with F flows over P ports; an *entry* is a coflow at a port.
@@ -47,14 +42,8 @@ class Fabric(NamedTuple):
     :ivar alive: flows of the entry that have not ended, shape (E,).
     :ivar first: first flow of an egress entry, shape (E,).
     :ivar last: one past the last flow of an egress entry, shape (E,).
-    :ivar row_at: where an egress entry's row begins in row_alive, -1 for
-        an entry without a flow to each of its coflow's ingress entries once,
-        shape (E,).
-    :ivar row_alive: 1 per flow of such a row that has not ended, rows padded
-        with 0 to multiples of eight bytes.
-    :ivar row_words: the same memory, eight flows at a time.
-    :ivar skip: to find the next flow that has not ended, shape (F+1,); see
-        :func:`next_alive`.
+    :ivar skip: to find the next flow that has not ended, shape (F+1,): each
+        flow that has points past itself.
     :ivar scale: of each coflow, 1 at first, shape (C,).
     """
 
@@ -72,9 +61,6 @@ class Fabric(NamedTuple):
     alive: np.ndarray
     first: np.ndarray
     last: np.ndarray
-    row_at: np.ndarray
-    row_alive: np.ndarray
-    row_words: np.ndarray
     skip: np.ndarray
     scale: np.ndarray
 
@@ -90,6 +76,27 @@ class Demand(NamedTuple):
     dst_host: np.ndarray
     bits: np.ndarray
     weight: np.ndarray
+
+
+class Rates(NamedTuple):
+    """Who gets which rate, as written by :func:`kernels.allocate`.
+
+    :ivar residual: bps left of each port, shape (P,).
+    :ivar pace: at which each coflow's scale shrinks, per second, shape (C,).
+    :ivar extra_flow: flows with a rate on top of the pace, shape (F + P,).
+    :ivar extra_rate: that rate, bps, shape (F + P,).
+    """
+
+    residual: np.ndarray
+    pace: np.ndarray
+    extra_flow: np.ndarray
+    extra_rate: np.ndarray
+
+
+def no_rates(fabric: Fabric) -> Rates:
+    n_extra = len(fabric.base) + len(fabric.cap)
+    return Rates(np.zeros(len(fabric.cap)), np.zeros(len(fabric.scale)),
+                 np.zeros(n_extra, np.int64), np.zeros(n_extra))
 
 
 def build(cap: np.ndarray, demands: Sequence[Demand]) -> Fabric:
@@ -126,8 +133,6 @@ def lay_out(cap: np.ndarray, n_coflows: int, owner: np.ndarray,
     entry_ptr = np.searchsorted(entries, np.arange(n_coflows + 1) * n_ports)
     split = np.searchsorted(
         entries, np.arange(n_coflows) * n_ports + n_ports // 2)
-    row_at, row_alive = _rows(src_entry, dst_entry, entries // n_ports,
-                              entry_ptr[1:] - split)
     ends = np.concatenate((src_entry, dst_entry))
     return Fabric(
         cap=np.ascontiguousarray(cap, np.float64),
@@ -137,15 +142,12 @@ def lay_out(cap: np.ndarray, n_coflows: int, owner: np.ndarray,
         src=src_entry.astype(np.int32), dst=dst_entry.astype(np.int32),
         base=bits, weight=flows.weight[order], owner=owner.astype(np.int32),
         port=(entries % n_ports).astype(np.int32),
-        # Of nothing numpy counts integers, for which all would be compiled
-        # once more while the first group starts.
+        # np.bincount returns integers for empty input.
         load=np.bincount(ends, np.concatenate((bits, bits)),
                          n_entries).astype(np.float64),
         alive=np.bincount(ends, minlength=n_entries).astype(np.int32),
         first=np.searchsorted(src_entry, entry_at).astype(np.int32),
         last=np.searchsorted(src_entry, entry_at, 'right').astype(np.int32),
-        row_at=row_at, row_alive=row_alive,
-        row_words=row_alive.view(np.uint64),
         skip=np.arange(len(bits) + 1), scale=np.ones(n_coflows)), order
 
 
@@ -154,41 +156,6 @@ def _is_new(values: np.ndarray) -> np.ndarray:
     found = np.ones(len(values), bool)
     found[1:] = values[1:] != values[:-1]
     return found
-
-
-def _rows(src_entry: np.ndarray, dst_entry: np.ndarray,
-          entry_owner: np.ndarray, n_ingress: np.ndarray
-          ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows with one flow to each destination that their coflow has.
-
-    The flows come by source and then destination.
-    """
-    n_entries = len(entry_owner)
-    is_new = _is_new(src_entry) | _is_new(dst_entry)
-    distinct = np.bincount(src_entry[is_new], minlength=n_entries)
-    flows = np.bincount(src_entry, minlength=n_entries)
-    whole = ((flows > 0) & (flows == distinct)
-             & (flows == n_ingress[entry_owner]))
-    length = np.where(whole, flows, 0)
-    padded = -(-length // WORD_BYTES) * WORD_BYTES
-    start = np.cumsum(padded) - padded
-    alive = np.zeros(int(padded.sum()), np.uint8)
-    in_row = np.arange(length.sum()) - np.repeat(
-        np.cumsum(length) - length, length)
-    alive[np.repeat(start, length) + in_row] = 1
-    return np.where(whole, start, -1), alive
-
-
-@jit.compiled
-def next_alive(skip: np.ndarray, f: int) -> int:
-    """First flow from f on that has not ended (F when there is none).
-
-    Ended flows point past themselves; looking shortens the path.
-    """
-    while skip[f] != f:
-        skip[f] = skip[skip[f]]
-        f = skip[f]
-    return f
 
 
 def append(fabric: Fabric, demands: Sequence[Demand]) -> Fabric:
@@ -209,9 +176,6 @@ def append(fabric: Fabric, demands: Sequence[Demand]) -> Fabric:
             added = added + np.array(shift[name], added.dtype)
         joined[name] = np.concatenate((old, added))
     joined['cap'] = fabric.cap
-    joined['row_at'] = np.concatenate((fabric.row_at, np.where(
-        new.row_at < 0, -1, new.row_at + len(fabric.row_alive))))
-    joined['row_words'] = joined['row_alive'].view(np.uint64)
     return Fabric(**joined)
 
 

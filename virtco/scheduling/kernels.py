@@ -14,289 +14,447 @@
 
 Rates come in two parts. ``pace[c]`` is the rate at which coflow c's scale
 shrinks, so each of its flows sends ``base * pace``: MADD, all flows end
-together. ``extra`` is a list of flows with a rate on top of it: back-fill
-and per-flow sharing. ``residual`` is what is left of every port.
+together. ``extra_flow`` and ``extra_rate`` list flows with a rate on top of
+it: back-fill and per-flow sharing. ``residual`` is what is left of every port.
 """
 
+from typing import Any
+
+import cython
 import numpy as np
 
-from virtco import jit
-from virtco.scheduling import fabric as fabric_model
+from virtco.scheduling import policies
 
 #: A port with less than this fraction of its rate left counts as full.
-FULL = 1e-9
+FULL = cython.declare(cython.double, 1e-9)
+#: FIFO+ leaves the head of the queue at least this fraction of each port.
+HEAD_SHARE = cython.declare(cython.double, 0.5)
+
+INF = cython.declare(cython.double, float('inf'))
+if not cython.compiled:
+    def popcount(word: int) -> int:
+        return word.bit_count()
+
+    def lowest(word: int) -> int:
+        return (word & -word).bit_length() - 1
+
+SHARE_COFLOWS = cython.declare(cython.int, policies.SHARE_COFLOWS)
+SHARE_FLOWS = cython.declare(cython.int, policies.SHARE_FLOWS)
+SHARE_IN_ORDER = cython.declare(cython.int, policies.SHARE_IN_ORDER)
+BACKFILL_GREEDY = cython.declare(cython.int, policies.BACKFILL_GREEDY)
+BACKFILL_MAX_MIN = cython.declare(cython.int, policies.BACKFILL_MAX_MIN)
 
 
-@jit.compiled
-def bottlenecks(fabric: fabric_model.Fabric, out: np.ndarray) -> None:
+#: Python's own buffers give plain kernels Python's own numbers.
+view: Any = memoryview
+
+
+@cython.final
+@cython.cclass
+class Rater:
+    """The arrays of a fabric, of its rates, and of scratch, for kernels.
+
+    Built once per fabric; the arrays are shared with those given.
+    """
+
+    def __init__(self, fabric: Any, rates: Any) -> None:
+        """Take a fabric's arrays.
+
+        :param fabric: a :class:`virtco.scheduling.fabric.Fabric`.
+        :param rates: a :class:`virtco.scheduling.fabric.Rates`, written to.
+        """
+        self.cap, self.load = view(fabric.cap), view(fabric.load)
+        self.base, self.scale = view(fabric.base), view(fabric.scale)
+        self.weight, self.split = view(fabric.weight), view(fabric.split)
+        self.flow_ptr = view(fabric.flow_ptr)
+        self.entry_ptr = view(fabric.entry_ptr)
+        self.skip, self.owner = view(fabric.skip), view(fabric.owner)
+        self.src, self.dst = view(fabric.src), view(fabric.dst)
+        self.port, self.alive = view(fabric.port), view(fabric.alive)
+        self.first, self.last = view(fabric.first), view(fabric.last)
+        self.residual, self.pace = view(rates.residual), view(rates.pace)
+        self.extra_flow = view(rates.extra_flow)
+        self.extra_rate = view(rates.extra_rate)
+        self.n_extra = 0
+        n_ports, n_flows = len(fabric.cap), len(fabric.base)
+        self._lay_out_sets(len(fabric.scale), len(fabric.port))
+        self.demand = view(np.zeros(n_ports))
+        self.share = view(np.zeros(n_ports))
+        self.count = view(np.zeros(n_ports, np.int64))
+        self.start = view(np.zeros(n_ports + 1, np.int64))
+        self.place = view(np.zeros(n_ports + 1, np.int64))
+        self.rising = view(np.zeros(n_ports, np.int64))
+        self.chosen = view(np.zeros(len(fabric.scale), np.int64))
+        self.flows = view(np.empty(n_flows, np.int64))
+        self.at_port = view(np.empty(2 * n_flows, np.int32))
+        self.stopped = view(np.empty(n_flows, np.uint8))
+
+    def _lay_out_sets(self, n_coflows: cython.Py_ssize_t,
+                      n_entries: cython.Py_ssize_t) -> None:
+        """Make the sets of ports."""
+        n_hosts = self.cap.shape[0] // 2
+        n_words = (n_hosts + 63) >> 6
+        self.n_words = n_words
+        at = np.tile(np.arange(n_hosts), 2)
+        self.bit = view(np.uint64(1) << (at & 63).astype(np.uint64))
+        self.word = view((at >> 6) + n_words * np.repeat([0, 1], n_hosts))
+        self.all_open = no_sets(2 * n_words)
+        self.open_ports = no_sets(2 * n_words)
+        for p in range(self.cap.shape[0]):
+            if self.cap[p] > 0.0:
+                self.all_open[self.word[p]] |= self.bit[p]
+        self.used_ports = no_sets(2 * n_words * n_coflows)
+        self.had_ports = no_sets(2 * n_words * n_coflows)
+        self.ports_before = view(np.zeros(2 * n_words * n_coflows, np.int32))
+        self.row_at = view(np.full(n_entries, -1))
+        n_rows = fill_sets(self, n_coflows)
+        self.row_alive = no_sets(n_rows * n_words)
+        self.row_had = no_sets(n_rows * n_words)
+        self.row_before = view(np.zeros(n_rows * n_words, np.int32))
+        fill_rows(self)
+        count_before(self.had_ports, 2 * n_words, self.ports_before)
+        count_before(self.row_had, n_words, self.row_before)
+
+
+def no_sets(n_words: cython.Py_ssize_t) -> Any:
+    return view(np.zeros(n_words, np.uint64))
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def count_before(had: cython.ulonglong[::1], n_words: cython.Py_ssize_t,
+                 before: cython.int[::1]) -> cython.void:
+    """Write how many ports of its set come before each word."""
+    for w in range(had.shape[0]):
+        if w % n_words == 0:
+            before[w] = 0
+        else:
+            before[w] = before[w - 1] + popcount(had[w - 1])
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def fill_sets(rater: Rater, n_coflows: cython.Py_ssize_t
+              ) -> cython.Py_ssize_t:
+    """Fill the sets of ports that each coflow has and still uses.
+
+    Returns the number of egress entries, which it numbers in row_at.
+    """
+    n_rows = 0
+    for c in range(n_coflows):
+        for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
+            p = rater.port[e]
+            at = 2 * c * rater.n_words + rater.word[p]
+            rater.had_ports[at] |= rater.bit[p]
+            if rater.alive[e] > 0:
+                rater.used_ports[at] |= rater.bit[p]
+            if e < rater.split[c]:
+                rater.row_at[e] = n_rows * rater.n_words
+                n_rows += 1
+    return n_rows
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def fill_rows(rater: Rater) -> cython.void:
+    """Fill the sets of ports that each egress entry's flows go to.
+
+    An entry with two flows to one port has none (row_at is -1).
+    """
+    for f in range(rater.base.shape[0]):
+        e = rater.src[f]
+        row = rater.row_at[e]
+        if row < 0:
+            continue
+        p = rater.port[rater.dst[f]]
+        at = row + rater.word[p] - rater.n_words
+        if rater.row_had[at] & rater.bit[p] != 0:
+            rater.row_at[e] = -1
+            continue
+        rater.row_had[at] |= rater.bit[p]
+        if rater.skip[f] == f:
+            rater.row_alive[at] |= rater.bit[p]
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def end_in_row(rater: Rater, f: cython.Py_ssize_t) -> cython.void:
+    """Flow f has ended."""
+    row = rater.row_at[rater.src[f]]
+    if row >= 0:
+        p = rater.port[rater.dst[f]]
+        rater.row_alive[row + rater.word[p] - rater.n_words] &= ~rater.bit[p]
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def leave_port(rater: Rater, c: cython.Py_ssize_t, p: cython.Py_ssize_t
+               ) -> cython.void:
+    """Coflow c has no flow at port p any more."""
+    rater.used_ports[2 * c * rater.n_words + rater.word[p]] &= ~rater.bit[p]
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def open_all(rater: Rater) -> cython.void:
+    """Every port has its rate left."""
+    for w in range(2 * rater.n_words):
+        rater.open_ports[w] = rater.all_open[w]
+    for p in range(rater.cap.shape[0]):
+        rater.residual[p] = rater.cap[p]
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.inline
+def set_left(rater: Rater, p: cython.Py_ssize_t, left_bps: cython.double
+             ) -> cython.void:
+    """Port p has left_bps left."""
+    rater.residual[p] = left_bps
+    if left_bps <= FULL * rater.cap[p]:
+        rater.open_ports[rater.word[p]] &= ~rater.bit[p]
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.inline
+def is_full(rater: Rater, p: cython.Py_ssize_t) -> cython.bint:
+    return rater.residual[p] <= FULL * rater.cap[p]
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.inline
+def is_blocked(rater: Rater, c: cython.Py_ssize_t) -> cython.bint:
+    """Whether a port that coflow c uses is full."""
+    at = 2 * c * rater.n_words
+    for w in range(2 * rater.n_words):
+        if rater.used_ports[at + w] & ~rater.open_ports[w] != 0:
+            return True
+    return False
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.inline
+def can_receive(rater: Rater, c: cython.Py_ssize_t) -> cython.bint:
+    """Whether coflow c uses an ingress that is not full."""
+    at = 2 * c * rater.n_words
+    for w in range(rater.n_words, 2 * rater.n_words):
+        if rater.used_ports[at + w] & rater.open_ports[w] != 0:
+            return True
+    return False
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.inline
+def next_alive(rater: Rater, f: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """First flow from f on that has not ended (F when there is none).
+
+    Ended flows point past themselves; looking shortens the path.
+    """
+    while rater.skip[f] != f:
+        rater.skip[f] = rater.skip[rater.skip[f]]
+        f = rater.skip[f]
+    return f
+
+
+@cython.ccall
+@cython.nogil
+@cython.exceptval(check=False)
+def bottlenecks(rater: Rater, out: cython.double[::1]) -> cython.void:
     """Write each coflow's remaining time alone on the fabric, seconds.
 
     t of VirtCO Eq. (3) at a given placement: the most loaded port decides.
     """
-    for c in range(len(out)):
+    for c in range(out.shape[0]):
         longest = 0.0
-        for e in range(fabric.entry_ptr[c], fabric.entry_ptr[c + 1]):
-            load = fabric.load[e]
+        for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
+            load = rater.load[e]
             if load > 0.0:
-                cap = fabric.cap[fabric.port[e]]
-                time_s = load / cap if cap > 0.0 else np.inf
-                longest = max(longest, time_s)
-        out[c] = longest * fabric.scale[c] if longest > 0.0 else 0.0
+                cap = rater.cap[rater.port[e]]
+                longest = max(longest, load / cap if cap > 0.0 else INF)
+        out[c] = longest * rater.scale[c] if longest > 0.0 else 0.0
 
 
-@jit.compiled
-def madd(fabric: fabric_model.Fabric, order: np.ndarray, residual: np.ndarray,
-         pace: np.ndarray) -> None:
+@cython.ccall
+@cython.nogil
+@cython.exceptval(check=False)
+def prefix_times(rater: Rater, order: cython.longlong[::1],
+                 out: cython.double[::1]) -> cython.void:
+    """Seconds until each coflow's last port has served it and all before it.
+
+    An upper estimate of its end under strict order and work conservation at
+    its bottleneck: max over ports of the prefix load over the rate.
+    """
+    clear(rater)
+    for i in range(order.shape[0]):
+        c = order[i]
+        longest = 0.0
+        for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
+            p = rater.port[e]
+            load = rater.load[e] * rater.scale[c]
+            rater.demand[p] += load
+            if load > 0.0:
+                cap = rater.cap[p]
+                longest = max(longest,
+                              rater.demand[p] / cap if cap > 0.0 else INF)
+        out[c] = longest
+
+
+@cython.ccall
+@cython.nogil
+@cython.exceptval(check=False)
+def sort(order: cython.longlong[::1], n: cython.Py_ssize_t,
+         level: cython.longlong[::1], key: cython.double[::1]) -> cython.void:
+    """Sort the first n coflows by (level, key, index), in place.
+
+    Insertion sort: between two events an order hardly changes.
+    """
+    for i in range(1, n):
+        c = order[i]
+        j = i - 1
+        while j >= 0:
+            d = order[j]
+            if level[d] < level[c] or (level[d] == level[c] and (
+                    key[d] < key[c] or (key[d] == key[c] and d < c))):
+                break
+            order[j + 1] = d
+            j -= 1
+        order[j + 1] = c
+
+
+@cython.ccall
+@cython.nogil
+@cython.exceptval(check=False)
+def allocate(rater: Rater, order: cython.longlong[::1],
+             n_lifted: cython.Py_ssize_t, sharing: cython.int,
+             backfill: cython.int, trickle: cython.double,
+             weights: cython.double[::1], alone_s: cython.double[::1]
+             ) -> cython.void:
+    """Rate every coflow of ``order``: the one place that hands out rates.
+
+    :param rater: its residual, pace and extra list are written.
+    :param order: coflow indices, the first n_lifted of them starving: they
+        share the fabric among themselves before anyone else is served.
+    :param sharing: policies.SHARE_…
+    :param backfill: policies.BACKFILL_…
+    :param trickle: share of each port for each coflow behind the head.
+    :param weights: of each coflow, for SHARE_COFLOWS.
+    :param alone_s: each coflow's remaining time alone on the fabric.
+    """
+    n = order.shape[0]
+    open_all(rater)
+    for c in range(rater.pace.shape[0]):
+        rater.pace[c] = 0.0
+    rater.n_extra = 0
+    if sharing == SHARE_FLOWS:
+        fill_max_min(rater, open_flows(rater, order, 0, n))
+        return
+    if sharing == SHARE_IN_ORDER:
+        for i in range(n):
+            fill_max_min(rater, open_flows(rater, order, i, i + 1))
+        return
+    if n_lifted > 1:
+        reserve(rater, order, 0, n_lifted, INF, 1.0)
+    if sharing == SHARE_COFLOWS:
+        weighted_fair(rater, order, weights, alone_s)
+    else:
+        if trickle > 0.0 and n > 1:
+            reserve(rater, order, 1, n, trickle, 1.0 - HEAD_SHARE)
+        madd(rater, order)
+    if backfill == BACKFILL_GREEDY:
+        backfill_greedy(rater, order)
+    elif backfill == BACKFILL_MAX_MIN:
+        fill_max_min(rater, open_flows(rater, order, 0, n))
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def madd(rater: Rater, order: cython.longlong[::1]) -> cython.void:
     """Give each coflow, in order, its minimum allocation for desired time.
 
     A coflow that needs a full port gets nothing here (back-fill may still
     serve some of its flows).
     """
-    cap = fabric.cap
-    for c in order:
-        gamma = 0.0
-        for e in range(fabric.entry_ptr[c], fabric.entry_ptr[c + 1]):
-            load = fabric.load[e]
-            if load > 0.0:
-                p = fabric.port[e]
-                if residual[p] <= FULL * cap[p]:
-                    gamma = np.inf
-                    break
-                gamma = max(gamma, load / residual[p])
-        if gamma > 0.0 and gamma < np.inf:
-            take(fabric, c, 1.0 / gamma, residual, pace)
-
-
-@jit.compiled
-def take(fabric: fabric_model.Fabric, c: int, rate: float,
-         residual: np.ndarray, pace: np.ndarray) -> None:
-    """Add ``rate`` to coflow c's pace and take it from its ports."""
-    pace[c] += rate
-    for e in range(fabric.entry_ptr[c], fabric.entry_ptr[c + 1]):
-        p = fabric.port[e]
-        residual[p] = max(0.0, residual[p] - fabric.load[e] * rate)
-
-
-@jit.compiled
-def reserve(fabric: fabric_model.Fabric, coflows: np.ndarray,
-            share: np.ndarray, residual: np.ndarray, pace: np.ndarray
-            ) -> None:
-    """Give each of ``coflows`` MADD within ``share[p]`` of every port p."""
-    for c in coflows:
-        gamma = 0.0
-        for e in range(fabric.entry_ptr[c], fabric.entry_ptr[c + 1]):
-            load = fabric.load[e]
-            if load > 0.0:
-                p = fabric.port[e]
-                room = min(share[p] * fabric.cap[p], residual[p])
-                gamma = max(gamma, load / room if room > 0.0 else np.inf)
-        if gamma > 0.0 and gamma < np.inf:
-            take(fabric, c, 1.0 / gamma, residual, pace)
-
-
-@jit.compiled
-def users_per_port(fabric: fabric_model.Fabric, coflows: np.ndarray
-                   ) -> np.ndarray:
-    """How many of ``coflows`` still load each port."""
-    users = np.zeros(len(fabric.cap), np.int64)
-    for c in coflows:
-        for e in range(fabric.entry_ptr[c], fabric.entry_ptr[c + 1]):
-            if fabric.load[e] > 0.0:
-                users[fabric.port[e]] += 1
-    return users
-
-
-@jit.compiled
-def backfill_greedy(fabric: fabric_model.Fabric, order: np.ndarray,
-                    residual: np.ndarray, extra_flow: np.ndarray,
-                    extra_rate: np.ndarray) -> int:
-    """Hand what is left to the flows in order; returns how many got some.
-
-    Each flow that gets some fills a port, so there are at most P of them.
-    """
-    n_extra = 0
-    word = fabric_model.WORD_BYTES
-    open_ = np.zeros(-(-len(fabric.cap) // word) * word, np.uint8)
-    open_words = open_.view(np.uint64)
-    for c in order:
-        split, end = fabric.split[c], fabric.entry_ptr[c + 1]
-        n_open = 0
-        for e in range(split, end):
-            p = fabric.port[e]
-            open_[e - split] = (fabric.alive[e] > 0
-                                and residual[p] > FULL * fabric.cap[p])
-            n_open += open_[e - split]
-        for e in range(fabric.entry_ptr[c], split):
-            if n_open == 0:
-                break
-            p = fabric.port[e]
-            if fabric.alive[e] == 0 or residual[p] <= FULL * fabric.cap[p]:
-                continue
-            before = n_extra
-            if fabric.row_at[e] >= 0:
-                n_extra = fill_whole_row(
-                    fabric, c, e, open_, open_words, residual, extra_flow,
-                    extra_rate, n_extra)
-            else:
-                n_extra = fill_row(fabric, e, residual, extra_flow,
-                                   extra_rate, n_extra)
-            for i in range(before, n_extra):
-                d = fabric.dst[extra_flow[i]]
-                q = fabric.port[d]
-                if residual[q] <= FULL * fabric.cap[q]:
-                    open_[d - split] = 0
-                    n_open -= 1
-        open_[:end - split] = 0
-    return n_extra
-
-
-@jit.compiled
-def fill_whole_row(fabric: fabric_model.Fabric, c: int, e: int,
-                   open_: np.ndarray, open_words: np.ndarray,
-                   residual: np.ndarray, extra_flow: np.ndarray,
-                   extra_rate: np.ndarray, n_extra: int) -> int:
-    """Hand what egress entry e has left to its flows to open ingresses."""
-    p = fabric.port[e]
-    word = fabric_model.WORD_BYTES
-    split = fabric.split[c]
-    row = fabric.row_at[e]
-    for w in range(-(-(fabric.entry_ptr[c + 1] - split) // word)):
-        if fabric.row_words[row // word + w] & open_words[w] == 0:
+    for i in range(order.shape[0]):
+        c = order[i]
+        if is_blocked(rater, c):
             continue
-        for j in range(w * word, (w + 1) * word):
-            if fabric.row_alive[row + j] & open_[j] == 0:
-                continue
-            q = fabric.port[split + j]
-            rate = min(residual[p], residual[q])
-            residual[p] -= rate
-            residual[q] -= rate
-            extra_flow[n_extra] = fabric.first[e] + j
-            extra_rate[n_extra] = rate
-            n_extra += 1
-            if residual[p] <= FULL * fabric.cap[p]:
-                return n_extra
-    return n_extra
+        gamma = 0.0
+        for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
+            load = rater.load[e]
+            if load > 0.0:
+                gamma = max(gamma, load / rater.residual[rater.port[e]])
+        if gamma > 0.0:
+            take(rater, c, 1.0 / gamma)
 
 
-@jit.compiled
-def fill_row(fabric: fabric_model.Fabric, e: int, residual: np.ndarray,
-             extra_flow: np.ndarray, extra_rate: np.ndarray, n_extra: int
-             ) -> int:
-    """Hand what egress entry e has left to its flows that have not ended."""
-    p = fabric.port[e]
-    f = fabric_model.next_alive(fabric.skip, fabric.first[e])
-    while f < fabric.last[e]:
-        q = fabric.port[fabric.dst[f]]
-        if residual[q] > FULL * fabric.cap[q]:
-            rate = min(residual[p], residual[q])
-            residual[p] -= rate
-            residual[q] -= rate
-            extra_flow[n_extra] = f
-            extra_rate[n_extra] = rate
-            n_extra += 1
-            if residual[p] <= FULL * fabric.cap[p]:
-                break
-        f = fabric_model.next_alive(fabric.skip, f + 1)
-    return n_extra
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def take(rater: Rater, c: cython.Py_ssize_t, rate: cython.double
+         ) -> cython.void:
+    """Add ``rate`` to coflow c's pace and take it from its ports."""
+    rater.pace[c] += rate
+    for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
+        p = rater.port[e]
+        set_left(rater, p, max(
+            0.0, rater.residual[p] - rater.load[e] * rate))
 
 
-@jit.compiled
-def open_flows(fabric: fabric_model.Fabric, order: np.ndarray,
-               residual: np.ndarray, flows: np.ndarray) -> int:
-    """Collect the flows of ``order`` with room at both ends."""
-    cap = fabric.cap
-    n_open = 0
-    for c in order:
-        for e in range(fabric.entry_ptr[c], fabric.split[c]):
-            p = fabric.port[e]
-            if fabric.alive[e] == 0 or residual[p] <= FULL * cap[p]:
-                continue
-            f = fabric_model.next_alive(fabric.skip, fabric.first[e])
-            while f < fabric.last[e]:
-                q = fabric.port[fabric.dst[f]]
-                if residual[q] > FULL * cap[q]:
-                    flows[n_open] = f
-                    n_open += 1
-                f = fabric_model.next_alive(fabric.skip, f + 1)
-    return n_open
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def reserve(rater: Rater, order: cython.longlong[::1],
+            begin: cython.Py_ssize_t, end: cython.Py_ssize_t,
+            most: cython.double, room: cython.double) -> cython.void:
+    """Give order[begin:end] MADD within a small share of every port.
 
-
-@jit.compiled
-def fill_max_min(fabric: fabric_model.Fabric, flows: np.ndarray,
-                 n_open: int, residual: np.ndarray, extra_flow: np.ndarray,
-                 extra_rate: np.ndarray, n_extra: int) -> int:
-    """Weighted max-min rates for ``flows[:n_open]`` over what is left.
-
-    Progressive filling: all rise together (in proportion to their weights)
-    until a port is full; its flows stop there, the others rise on. Appends to
-    the extra list and returns its new length.
+    At a port that n of them still load it is ``room / n`` of the port's rate,
+    ``most`` at the most.
     """
-    cap, weight, port = fabric.cap, fabric.weight, fabric.port
-    src, dst = fabric.src, fabric.dst
-    n_ports = len(cap)
-    demand = np.zeros(n_ports)
-    count = np.zeros(n_ports, np.int64)
-    for i in range(n_open):
-        f = flows[i]
-        for p in (port[src[f]], port[dst[f]]):
-            demand[p] += weight[f]
-            count[p] += 1
-    start, at_port = flows_by_port(fabric, flows, n_open, count)
-    stopped = np.zeros(n_open, np.bool_)
-    level = 0.0
-    n_left = n_open
-    while n_left > 0:
-        step = np.inf
-        for p in range(n_ports):
-            if count[p] > 0:
-                step = min(step, max(0.0, residual[p] / demand[p]))
-        level += step
-        for p in range(n_ports):
-            if count[p] > 0:
-                residual[p] = max(0.0, residual[p] - step * demand[p])
-        for p in range(n_ports):
-            if count[p] == 0 or residual[p] > FULL * cap[p]:
-                continue
-            for k in range(start[p], start[p + 1]):
-                i = at_port[k]
-                if stopped[i]:
-                    continue
-                stopped[i] = True
-                n_left -= 1
-                f = flows[i]
-                for e in (src[f], dst[f]):
-                    demand[port[e]] -= weight[f]
-                    count[port[e]] -= 1
-                extra_flow[n_extra] = f
-                extra_rate[n_extra] = weight[f] * level
-                n_extra += 1
-    return n_extra
+    clear(rater)
+    for i in range(begin, end):
+        c = order[i]
+        for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
+            if rater.load[e] > 0.0:
+                rater.count[rater.port[e]] += 1
+    for p in range(rater.cap.shape[0]):
+        rater.share[p] = min(most, room / max(1, rater.count[p]))
+    for i in range(begin, end):
+        c = order[i]
+        gamma = 0.0
+        for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
+            if rater.load[e] > 0.0:
+                p = rater.port[e]
+                limit_bps = min(rater.share[p] * rater.cap[p],
+                                rater.residual[p])
+                gamma = max(gamma, rater.load[e] / limit_bps
+                            if limit_bps > 0.0 else INF)
+        if gamma > 0.0 and gamma < INF:
+            take(rater, c, 1.0 / gamma)
 
 
-@jit.compiled
-def flows_by_port(fabric: fabric_model.Fabric, flows: np.ndarray,
-                  n_open: int, count: np.ndarray
-                  ) -> tuple[np.ndarray, np.ndarray]:
-    """Positions in ``flows`` of each port's flows, as starts and a list."""
-    port, src, dst = fabric.port, fabric.src, fabric.dst
-    start = np.zeros(len(count) + 1, np.int64)
-    for p in range(len(count)):
-        start[p + 1] = start[p] + count[p]
-    place = start.copy()
-    at_port = np.empty(start[-1], np.int32)
-    for i in range(n_open):
-        f = flows[i]
-        for e in (src[f], dst[f]):
-            p = port[e]
-            at_port[place[p]] = i
-            place[p] += 1
-    return start, at_port
-
-
-@jit.compiled
-def weighted_fair(fabric: fabric_model.Fabric, coflows: np.ndarray,
-                  weights: np.ndarray, alone_s: np.ndarray,
-                  residual: np.ndarray, pace: np.ndarray) -> None:
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def weighted_fair(rater: Rater, order: cython.longlong[::1],
+                  weights: cython.double[::1], alone_s: cython.double[::1]
+                  ) -> cython.void:
     """Share the fabric between coflows in proportion to their weights.
 
     Progressive filling over whole coflows: x_c, coflow c's speed as a
@@ -304,59 +462,251 @@ def weighted_fair(fabric: fabric_model.Fabric, coflows: np.ndarray,
     full port stops the coflows that use it. The flows of a coflow keep the
     MADD proportions (Orchestra section 4 over section 6.3's weights).
     """
-    open_ = coflows.copy()
     n_open = 0
-    for c in coflows:
-        if alone_s[c] > 0.0 and alone_s[c] < np.inf:
-            open_[n_open] = c
+    for i in range(order.shape[0]):
+        c = order[i]
+        if alone_s[c] > 0.0 and alone_s[c] < INF:
+            rater.chosen[n_open] = c
             n_open += 1
     while n_open > 0:
-        demand = np.zeros(len(fabric.cap))
+        clear(rater)
         for i in range(n_open):
-            c = open_[i]
-            speed = weights[c] * fabric.scale[c] / alone_s[c]
-            for e in range(fabric.entry_ptr[c], fabric.entry_ptr[c + 1]):
-                demand[fabric.port[e]] += fabric.load[e] * speed
-        step = np.inf
-        for p in range(len(demand)):
-            if demand[p] > 0.0:
-                step = min(step, residual[p] / demand[p])
+            c = rater.chosen[i]
+            speed = weights[c] * rater.scale[c] / alone_s[c]
+            for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
+                rater.demand[rater.port[e]] += rater.load[e] * speed
+        step = INF
+        for p in range(rater.cap.shape[0]):
+            if rater.demand[p] > 0.0:
+                step = min(step, rater.residual[p] / rater.demand[p])
         for i in range(n_open):
-            c = open_[i]
-            take(fabric, c, step * weights[c] * fabric.scale[c] / alone_s[c],
-                 residual, pace)
+            c = rater.chosen[i]
+            take(rater, c, step * weights[c] * rater.scale[c] / alone_s[c])
         kept = 0
         for i in range(n_open):
-            c = open_[i]
+            c = rater.chosen[i]
             blocked = False
-            for e in range(fabric.entry_ptr[c], fabric.entry_ptr[c + 1]):
-                p = fabric.port[e]
-                if (fabric.load[e] > 0.0
-                        and residual[p] <= FULL * fabric.cap[p]):
+            for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
+                if rater.load[e] > 0.0 and is_full(rater, rater.port[e]):
                     blocked = True
+                    break
             if not blocked:
-                open_[kept] = c
+                rater.chosen[kept] = c
                 kept += 1
         n_open = kept
 
 
-@jit.compiled
-def prefix_times(fabric: fabric_model.Fabric, order: np.ndarray,
-                 out: np.ndarray) -> None:
-    """Seconds until each coflow's last port has served it and all before it.
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def backfill_greedy(rater: Rater, order: cython.longlong[::1]) -> cython.void:
+    """Hand what is left to the flows in order.
 
-    An upper estimate of its end under strict order and work conservation at
-    its bottleneck: max over ports of the prefix load over the rate.
+    Each flow that gets some fills a port, so there are at most P of them.
     """
-    prefix = np.zeros(len(fabric.cap))
-    for c in order:
-        longest = 0.0
-        for e in range(fabric.entry_ptr[c], fabric.entry_ptr[c + 1]):
-            p = fabric.port[e]
-            load = fabric.load[e] * fabric.scale[c]
-            prefix[p] += load
-            if load > 0.0:
-                cap = fabric.cap[p]
-                time_s = prefix[p] / cap if cap > 0.0 else np.inf
-                longest = max(longest, time_s)
-        out[c] = longest
+    usable: cython.ulonglong
+    bit: cython.ulonglong
+    for i in range(order.shape[0]):
+        c = order[i]
+        at = 2 * c * rater.n_words
+        for w in range(rater.n_words):
+            usable = rater.used_ports[at + w] & rater.open_ports[w]
+            while usable != 0 and can_receive(rater, c):
+                bit = usable & -usable
+                usable ^= bit
+                p = 64 * w + lowest(bit)
+                e = (rater.entry_ptr[c] + rater.ports_before[at + w]
+                     + popcount(rater.had_ports[at + w] & (bit - 1)))
+                if rater.row_at[e] >= 0:
+                    fill_set(rater, e, p)
+                else:
+                    fill_row(rater, e)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def fill_set(rater: Rater, e: cython.Py_ssize_t, p: cython.Py_ssize_t
+             ) -> cython.void:
+    """Hand what entry e at port p has left to its flows to open ingresses."""
+    usable: cython.ulonglong
+    bit: cython.ulonglong
+    n_hosts = rater.cap.shape[0] // 2
+    row = rater.row_at[e]
+    for w in range(rater.n_words):
+        usable = rater.row_alive[row + w] & rater.open_ports[rater.n_words + w]
+        while usable != 0:
+            bit = usable & -usable
+            usable ^= bit
+            add_extra(rater, (rater.first[e] + rater.row_before[row + w]
+                              + popcount(rater.row_had[row + w] & (bit - 1))),
+                      p, n_hosts + 64 * w + lowest(bit))
+            if is_full(rater, p):
+                return
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def fill_row(rater: Rater, e: cython.Py_ssize_t) -> cython.void:
+    """Hand what egress entry e has left to its flows that have not ended."""
+    p = rater.port[e]
+    f = next_alive(rater, rater.first[e])
+    while f < rater.last[e]:
+        q = rater.port[rater.dst[f]]
+        if not is_full(rater, q):
+            add_extra(rater, f, p, q)
+            if is_full(rater, p):
+                return
+        f = next_alive(rater, f + 1)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.inline
+def add_extra(rater: Rater, f: cython.Py_ssize_t, p: cython.Py_ssize_t,
+              q: cython.Py_ssize_t) -> cython.void:
+    """Give flow f from port p to port q all that both have left."""
+    rate = min(rater.residual[p], rater.residual[q])
+    set_left(rater, p, rater.residual[p] - rate)
+    set_left(rater, q, rater.residual[q] - rate)
+    rater.extra_flow[rater.n_extra] = f
+    rater.extra_rate[rater.n_extra] = rate
+    rater.n_extra += 1
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def open_flows(rater: Rater, order: cython.longlong[::1],
+               begin: cython.Py_ssize_t, end: cython.Py_ssize_t
+               ) -> cython.Py_ssize_t:
+    """List the flows of order[begin:end] with room at both ends.
+
+    They go into rater.flows; returns their number.
+    """
+    n_open = 0
+    for i in range(begin, end):
+        c = order[i]
+        for e in range(rater.entry_ptr[c], rater.split[c]):
+            if rater.alive[e] == 0 or is_full(rater, rater.port[e]):
+                continue
+            f = next_alive(rater, rater.first[e])
+            while f < rater.last[e]:
+                if not is_full(rater, rater.port[rater.dst[f]]):
+                    rater.flows[n_open] = f
+                    n_open += 1
+                f = next_alive(rater, f + 1)
+    return n_open
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def fill_max_min(rater: Rater, n_open: cython.Py_ssize_t) -> cython.void:
+    """Weighted max-min rates for rater.flows[:n_open] over what is left.
+
+    Progressive filling: all rise together (in proportion to their weights)
+    until a port is full; its flows stop there, the others rise on.
+    """
+    n_rising = sort_by_port(rater, n_open)
+    level = 0.0
+    for i in range(n_open):
+        rater.stopped[i] = 0
+    while n_rising > 0:
+        step = INF
+        for i in range(n_rising):
+            p = rater.rising[i]
+            # Rounding may leave a demand of 0 or less.
+            if rater.demand[p] > 0.0:
+                step = min(step, rater.residual[p] / rater.demand[p])
+        if step == INF:
+            return
+        level += step
+        for i in range(n_rising):
+            p = rater.rising[i]
+            set_left(rater, p, max(
+                0.0, rater.residual[p] - step * rater.demand[p]))
+        for i in range(n_rising):
+            p = rater.rising[i]
+            if is_full(rater, p):
+                stop_all_at(rater, p, level)
+        kept = 0
+        for i in range(n_rising):
+            if rater.count[rater.rising[i]] > 0:
+                rater.rising[kept] = rater.rising[i]
+                kept += 1
+        n_rising = kept
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def stop_all_at(rater: Rater, p: cython.Py_ssize_t, level: cython.double
+                ) -> cython.void:
+    """Port p is full: its flows rise no further."""
+    for k in range(rater.start[p], rater.start[p + 1]):
+        i = rater.at_port[k]
+        if rater.stopped[i]:
+            continue
+        rater.stopped[i] = 1
+        f = rater.flows[i]
+        stop_at(rater, rater.port[rater.src[f]], rater.weight[f])
+        stop_at(rater, rater.port[rater.dst[f]], rater.weight[f])
+        rater.extra_flow[rater.n_extra] = f
+        rater.extra_rate[rater.n_extra] = rater.weight[f] * level
+        rater.n_extra += 1
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.inline
+def stop_at(rater: Rater, p: cython.Py_ssize_t, weight: cython.double
+            ) -> cython.void:
+    rater.demand[p] -= weight
+    rater.count[p] -= 1
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def sort_by_port(rater: Rater, n_open: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Count and weigh the open flows of each port, and list them by port.
+
+    Those of port p are rater.at_port[start[p]:start[p + 1]], as positions in
+    rater.flows. Returns the number of ports with any, which rater.rising
+    lists.
+    """
+    clear(rater)
+    for i in range(n_open):
+        f = rater.flows[i]
+        for end in range(2):
+            p = rater.port[rater.dst[f] if end else rater.src[f]]
+            rater.demand[p] += rater.weight[f]
+            rater.count[p] += 1
+    n_rising = 0
+    for p in range(rater.cap.shape[0]):
+        rater.start[p + 1] = rater.start[p] + rater.count[p]
+        rater.place[p] = rater.start[p]
+        if rater.count[p] > 0:
+            rater.rising[n_rising] = p
+            n_rising += 1
+    for i in range(n_open):
+        f = rater.flows[i]
+        for end in range(2):
+            p = rater.port[rater.dst[f] if end else rater.src[f]]
+            rater.at_port[rater.place[p]] = i
+            rater.place[p] += 1
+    return n_rising
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.inline
+def clear(rater: Rater) -> cython.void:
+    for p in range(rater.cap.shape[0]):
+        rater.demand[p] = 0.0
+        rater.count[p] = 0

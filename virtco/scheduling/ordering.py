@@ -14,27 +14,7 @@
 
 import numpy as np
 
-from virtco import jit
 from virtco.scheduling import policies
-
-
-@jit.compiled
-def sort(order: np.ndarray, level: np.ndarray, key: np.ndarray) -> None:
-    """Sort coflow indices by (level, key, index), in place.
-
-    Insertion sort: between two events an order hardly changes.
-    """
-    for i in range(1, len(order)):
-        c = order[i]
-        j = i - 1
-        while j >= 0:
-            d = order[j]
-            if level[d] < level[c] or (level[d] == level[c] and (
-                    key[d] < key[c] or (key[d] == key[c] and d < c))):
-                break
-            order[j + 1] = d
-            j -= 1
-        order[j + 1] = c
 
 
 def levels(policy: policies.Policy, classes: np.ndarray,

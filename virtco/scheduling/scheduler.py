@@ -27,7 +27,6 @@ from virtco.scheduling import fabric as fabric_model
 from virtco.scheduling import kernels
 from virtco.scheduling import ordering
 from virtco.scheduling import policies
-from virtco.scheduling import rates
 from virtco.scheduling import starvation
 from virtco import units
 
@@ -68,16 +67,22 @@ def schedule(coflows: Sequence[live.LiveCoflow],
     fabric, flows = _lay_out(coflows, ports)
     n_coflows = len(coflows)
     alone_s = np.zeros(n_coflows)
-    kernels.bottlenecks(fabric, alone_s)
+    rates = fabric_model.no_rates(fabric)
+    rater = kernels.Rater(fabric, rates)
+    kernels.bottlenecks(rater, alone_s)
     lifted = np.array([n_left > 0 and starvation.is_starving(
         coflow, now_s, theta_s) for coflow, n_left in zip(
             coflows, np.diff(fabric.flow_ptr).tolist())], bool)
     order = _order(coflows, chosen, fabric, alone_s, lifted, np.array(
         [_offence(coflow, policing_beta, in_debt) for coflow in coflows],
         np.int64))
-    flow_bps, left_bps = _rate(fabric, chosen, order, int(lifted.sum()),
-                               alone_s, coflows, fifo_plus_share)
-    ends_s = now_s + _ends(fabric, chosen, order, flow_bps)
+    kernels.allocate(
+        rater, order, int(lifted.sum()), chosen.sharing,
+        policies.BACKFILL_MAX_MIN,
+        fifo_plus_share if chosen.trickle else 0.0,
+        np.array([coflow.weight for coflow in coflows], np.float64), alone_s)
+    flow_bps = _flow_bps(fabric, rates, rater.n_extra)
+    ends_s = now_s + _ends(fabric, rater, chosen, order, flow_bps)
     flow_rates = flows.spread(flow_bps)
     return live.Schedule(now_s, tuple(
         live.CoflowSchedule(coflows[c].coflow_id, rank, remaining_cct_s,
@@ -87,7 +92,7 @@ def schedule(coflows: Sequence[live.LiveCoflow],
                          ends_s[order].tolist(), lifted[order].tolist()))),
         tuple(live.Port(port.host, egress_bps, ingress_bps)
               for port, egress_bps, ingress_bps in zip(
-                  ports, *left_bps.reshape(2, -1).tolist())))
+                  ports, *rates.residual.reshape(2, -1).tolist())))
 
 
 class _Flows(NamedTuple):
@@ -267,30 +272,19 @@ def _whole_s(coflows: Sequence[live.LiveCoflow],
     return whole_s
 
 
-def _rate(fabric: fabric_model.Fabric, policy: policies.Policy,
-          order: np.ndarray, n_lifted: int, alone_s: np.ndarray,
-          coflows: Sequence[live.LiveCoflow], trickle: float
-          ) -> tuple[np.ndarray, np.ndarray]:
-    """Rate of each flow, and what is left of each port."""
-    n_coflows, n_flows, n_ports = (len(coflows), len(fabric.base),
-                                   len(fabric.cap))
-    residual = np.zeros(n_ports)
-    pace = np.zeros(n_coflows)
-    extra_flow = np.zeros(n_flows + n_ports, np.int64)
-    extra_rate = np.zeros(n_flows + n_ports)
-    n_extra = rates.allocate(
-        fabric, order, n_lifted, policy.sharing, policies.BACKFILL_MAX_MIN,
-        trickle if policy.trickle else 0.0,
-        np.array([coflow.weight for coflow in coflows], np.float64),
-        alone_s, residual, pace, np.zeros(n_flows, np.int64), extra_flow,
-        extra_rate)
-    rate_bps = fabric.base * np.repeat(pace, np.diff(fabric.flow_ptr))
-    np.add.at(rate_bps, extra_flow[:n_extra], extra_rate[:n_extra])
-    return rate_bps, residual
+def _flow_bps(fabric: fabric_model.Fabric, rates: fabric_model.Rates,
+              n_extra: int) -> np.ndarray:
+    """Rate of each flow, shape (F,)."""
+    rate_bps: np.ndarray = fabric.base * np.repeat(
+        rates.pace, np.diff(fabric.flow_ptr))
+    np.add.at(rate_bps, rates.extra_flow[:n_extra],
+              rates.extra_rate[:n_extra])
+    return rate_bps
 
 
-def _ends(fabric: fabric_model.Fabric, policy: policies.Policy,
-          order: np.ndarray, rate_bps: np.ndarray) -> np.ndarray:
+def _ends(fabric: fabric_model.Fabric, rater: kernels.Rater,
+          policy: policies.Policy, order: np.ndarray, rate_bps: np.ndarray
+          ) -> np.ndarray:
     """Seconds until each coflow's end.
 
     Under an order by what is ahead of it; under sharing by the present rates,
@@ -298,7 +292,7 @@ def _ends(fabric: fabric_model.Fabric, policy: policies.Policy,
     """
     ends_s = np.zeros(len(order))
     if policy.sharing == policies.SHARE_MADD:
-        kernels.prefix_times(fabric, order, ends_s)
+        kernels.prefix_times(rater, order, ends_s)
         return ends_s
     with np.errstate(divide='ignore'):
         flow_s = fabric.base / rate_bps

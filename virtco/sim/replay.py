@@ -20,6 +20,7 @@ import numpy as np
 
 from virtco import exception
 from virtco.scheduling import fabric as fabric_model
+from virtco.sim import pair_kernels
 from virtco.sim import pairs
 from virtco.sim import simulation
 from virtco.sim import traces
@@ -81,19 +82,20 @@ def _share_fairly(trace: traces.Trace, fabric: fabric_model.Fabric,
                   progress: Callable[[float, int], None] | None) -> Replay:
     by_pair = pairs.build(fabric)
     end_s = np.full(len(trace.coflows), math.nan)
+    sharing = pair_kernels.Sharing(fabric, by_pair, end_s)
     now_s, total = 0.0, 0
     arrivals_s = [coflow.arrival_s for coflow in trace.coflows]
     for index, until_s in enumerate([*arrivals_s, math.inf]):
         events = simulation.CHUNK_EVENTS
         while events == simulation.CHUNK_EVENTS:
-            now_s, events = pairs.advance(fabric, by_pair, end_s, now_s,
-                                          until_s, simulation.CHUNK_EVENTS)
+            now_s, events = pair_kernels.advance(sharing, now_s, until_s,
+                                                 simulation.CHUNK_EVENTS)
             total += events
             if progress is not None:
                 progress(now_s, total)
         if index < len(arrivals_s):
             now_s = max(now_s, until_s)
-            pairs.start(fabric, by_pair, index)
+            pair_kernels.start(sharing, index)
             if by_pair.left[index] == 0:
                 end_s[index] = now_s
     return Replay(end_s - np.array(arrivals_s), simulation.alone_s(fabric),
@@ -110,11 +112,3 @@ def summary(values: np.ndarray) -> dict[str, float]:
     return {'mean_s': float(values.mean()) if len(values) else 0.0,
             'median_s': quantile(values, 0.5) if len(values) else 0.0,
             'p95_s': quantile(values, 0.95) if len(values) else 0.0}
-
-
-def warm_up(policy: str) -> None:
-    """Compile or load the kernels that a policy needs."""
-    trace = traces.Trace(3, tuple(
-        traces.TraceCoflow(str(i), i / 10, (0, 1), ((1, 1e6), (2, 2e6)))
-        for i in range(3)))
-    replay(trace, 1e8, config_of(policy))

@@ -25,6 +25,7 @@ from virtco.scheduling import kernels
 from virtco.scheduling import policies
 from virtco.scheduling import starvation
 from virtco.sim import engine
+from virtco.sim import event_kernels
 from virtco import units
 
 #: Aalo-style scheduling without knowledge of sizes, for comparison only.
@@ -103,22 +104,23 @@ class Simulation:
         self.classes = config.chosen().classes
         self.now_s = 0.0
         self.events = 0
-        self.fabric = fabric_model.build(cap_bps, demands)
-        self.state = _state(self.fabric)
+        self._take(fabric_model.build(cap_bps, demands))
         self.live = np.zeros(max(1, len(demands)), np.int64)
         self.n_live = 0
+
+    def _take(self, fabric: fabric_model.Fabric) -> None:
+        self.fabric = fabric
+        self.rater = kernels.Rater(fabric, fabric_model.no_rates(fabric))
+        self.state = _state(self.rater, fabric)
+        self.run_of = event_kernels.Run(self.rater, self.state, self.rules)
 
     def add(self, demands: Sequence[fabric_model.Demand]) -> range:
         """Add coflows that are not active yet; returns their indices."""
         first = len(self.state.left)
-        self.fabric = fabric_model.append(self.fabric, demands)
-        fresh = _state(self.fabric)
-        for name in engine.State._fields:
-            old = getattr(self.state, name)
-            if len(old) == first and name not in ('residual', 'flows',
-                                                  'extra_flow', 'extra_rate'):
-                getattr(fresh, name)[:first] = old
-        self.state = fresh
+        old = self.state
+        self._take(fabric_model.append(self.fabric, demands))
+        for fresh_column, old_column in zip(self.state, old):
+            fresh_column[:first] = old_column
         grown = np.zeros(first + len(demands), np.int64)
         grown[:self.n_live] = self.live[:self.n_live]
         self.live = grown
@@ -149,8 +151,8 @@ class Simulation:
         """
         while self.n_live and self.now_s < until_s:
             before = self.n_live
-            self.now_s, self.n_live, events = engine.advance(
-                self.fabric, self.state, self.rules, self.live, self.n_live,
+            self.now_s, self.n_live, events = event_kernels.advance(
+                self.rater, self.run_of, self.live, self.n_live,
                 self.now_s, until_s, CHUNK_EVENTS, stop_at_end)
             self.events += events
             if progress is not None:
@@ -191,24 +193,21 @@ class Simulation:
 def alone_s(fabric: fabric_model.Fabric) -> np.ndarray:
     """Each coflow's time alone on the fabric: a lower bound of its CCT."""
     out = np.zeros(len(fabric.scale))
-    kernels.bottlenecks(fabric, out)
+    kernels.bottlenecks(
+        kernels.Rater(fabric, fabric_model.no_rates(fabric)), out)
     return out
 
 
-def _state(fabric: fabric_model.Fabric) -> engine.State:
-    n_coflows, n_flows = len(fabric.scale), len(fabric.base)
-    n_ports = len(fabric.cap)
+def _state(rater: kernels.Rater, fabric: fabric_model.Fabric
+           ) -> engine.State:
+    n_coflows = len(fabric.scale)
     bound = np.zeros(n_coflows)
-    kernels.bottlenecks(fabric, bound)
+    kernels.bottlenecks(rater, bound)
     zeros = {name: np.zeros(n_coflows) for name in (
-        'whole_s', 'arrival_s', 'served_s', 'credit_s', 'sent_bits', 'key',
-        'alone_s', 'pace')}
+        'whole_s', 'arrival_s', 'served_s', 'credit_s', 'sent_bits')}
     return engine.State(
         bound=bound, left=np.diff(fabric.flow_ptr),
         lifted_s=np.full(n_coflows, -math.inf),
         end_s=np.full(n_coflows, math.nan),
         level=np.zeros(n_coflows, np.int64), weight=np.ones(n_coflows),
-        rank_level=np.zeros(n_coflows, np.int64),
-        residual=np.zeros(n_ports), flows=np.zeros(n_flows, np.int64),
-        extra_flow=np.zeros(n_flows + n_ports, np.int64),
-        extra_rate=np.zeros(n_flows + n_ports), **zeros)
+        **zeros)
