@@ -13,7 +13,8 @@
 """Exact models to read and to test against, solved by PuLP with CBC.
 
 Both minimise t for one group; they are oracles for small groups, not part of
-the planner. Numbers are scaled so that a typical time is near 1.
+the planner, so PuLP comes with the extra ``test`` only. Numbers are scaled so
+that a typical time is near 1.
 """
 
 import pulp

@@ -1,0 +1,161 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""What setup.cfg and requirements.txt ask for is what the code imports, and
+each supported release of OpenStack allows it.
+"""
+
+import ast
+import configparser
+import pathlib
+import re
+import sys
+
+from packaging import requirements
+from packaging import utils
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+PINS = sorted((ROOT / 'tests' / 'fixtures' / 'constraints').glob('*.txt'))
+OWN = ('virtco', 'nova_filters', 'edge_module')
+#: What each extra serves, with all that these modules import.
+SERVED = {
+    'controller': ['virtco.cmd.controller', 'virtco.cmd.manage',
+                   'virtco.cmd.status', 'virtco.conf.opts',
+                   'virtco.api.policies'],
+    'edge': ['edge_module.cmd', 'edge_module.conf'],
+    'osc': ['virtco.osc.shell', 'virtco.osc.plugin', 'virtco.osc.coflow',
+            'virtco.osc.operator'],
+    'sim': ['virtco.cmd.sim', 'virtco.cmd.emulate'],
+    'nova': ['virtco.emulation.nova_stack'],
+}
+PLUGINS = ['nova_filters.coflow_filter', 'nova_filters.coflow_weigher',
+           'nova_filters.notifier', 'nova_filters.conf']
+#: Installed wherever the plug-ins are, in the version that Nova wants.
+OF_NOVA = {'nova', 'oslo-messaging', 'sqlalchemy'}
+#: Nova's own tests import these, which the emulated Nova is made of.
+OF_NOVAS_TESTS = {'openstack-placement', 'oslotest', 'testscenarios',
+                  'wsgi-intercept'}
+
+
+def _read():
+    """Requirements of every Nova, and those of each extra, by name."""
+    config = configparser.ConfigParser()
+    config.read(ROOT / 'setup.cfg')
+    base = (ROOT / 'requirements.txt').read_text()
+    return _parse(base), {name: _parse(text)
+                          for name, text in config['extras'].items()}
+
+
+def _parse(text):
+    found = [requirements.Requirement(line) for line in text.splitlines()
+             if line.strip() and not line.startswith('#')]
+    return {utils.canonicalize_name(one.name): one for one in found}
+
+
+BASE, EXTRAS = _read()
+
+
+def _names(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module
+            yield from (f'{node.module}.{alias.name}'
+                        for alias in node.names)
+
+
+def _source(module):
+    path = ROOT.joinpath(*module.split('.'))
+    for found in (path.with_suffix('.py'), path / '__init__.py'):
+        if found.exists():
+            return found
+    return None
+
+
+def _of_others(names):
+    tops = {name.partition('.')[0] for name in names}
+    return {utils.canonicalize_name(top) for top in tops
+            - set(sys.stdlib_module_names) - {*OWN, 'tests', 'benchmarks'}}
+
+
+def imported_by(modules):
+    """Distributions that these modules import, however late or indirectly."""
+    todo, seen = list(modules), set()
+    while todo:
+        module = todo.pop()
+        if module in seen:
+            continue
+        seen.add(module)
+        if module.startswith(OWN):
+            todo.append(module.rpartition('.')[0] or module)
+            path = _source(module)
+            todo += _names(path) if path else ()
+    return _of_others(seen)
+
+
+def test_every_program_is_served_by_the_extra_that_it_names():
+    programs = re.findall(r"_run\('[\w-]+', '([\w.]+)', '(\w+)'\)",
+                          (ROOT / 'virtco/cmd/entry.py').read_text())
+    assert len(programs) > 5
+    for module, extra in programs:
+        assert module in SERVED[extra]
+
+
+def test_the_plug_ins_import_what_is_required():
+    assert imported_by(PLUGINS) - OF_NOVA == set(BASE)
+
+
+@pytest.mark.parametrize('extra', SERVED)
+def test_an_extra_is_what_its_programs_import(extra):
+    imports = imported_by(SERVED[extra])
+    declared = set(EXTRAS[extra])
+    assert imports <= declared | set(BASE)
+    unused = declared - imports
+    if extra == 'nova':
+        unused -= OF_NOVAS_TESTS
+    assert not unused
+
+
+def test_what_tests_and_benchmarks_import_is_declared():
+    imports = {name for folder in ('tests', 'benchmarks')
+               for path in (ROOT / folder).rglob('*.py')
+               for name in _names(path)}
+    assert _of_others(imports) <= set(BASE).union(*EXTRAS.values())
+
+
+def _pins(path):
+    pins = {}
+    for line in path.read_text().splitlines():
+        if not line.startswith('#'):
+            pin = requirements.Requirement(line.replace('===', '=='))
+            if pin.marker is None or pin.marker.evaluate(
+                    {'python_version': '3.11'}):
+                specifier, = pin.specifier
+                pins[utils.canonicalize_name(pin.name)] = specifier.version
+    return pins
+
+
+@pytest.mark.parametrize('path', PINS, ids=lambda path: path.stem)
+@pytest.mark.parametrize('extra', ['controller', 'edge', 'osc', 'sim'])
+def test_an_extra_is_allowed_by_the_pins(path, extra):
+    pins = _pins(path)
+    wanted = {**BASE, **EXTRAS[extra]}
+    assert len(pins.keys() & wanted.keys()) > 5
+    assert [f'{one}, pinned {pins[name]}' for name, one in wanted.items()
+            if name in pins and not one.specifier.contains(
+                pins[name], prereleases=True)] == []
+
+
+def test_the_pins_are_there():
+    assert [path.stem for path in PINS] == [
+        '2025.1', '2025.2', '2026.1', 'master']
