@@ -12,6 +12,7 @@
 
 """Hears Nova's notifications on the message bus."""
 
+import contextlib
 import logging
 import sys
 import time
@@ -70,7 +71,9 @@ def start(conf: cfg.ConfigOpts,
     # uses, is hidden from those who would load it because it is there.
     sys.modules.setdefault('eventlet', None)  # type: ignore[arg-type]
     from oslo_service import backend
-    backend.init_backend(backend.BackendType.THREADING)
+    # oslo.service 4.1 cannot choose: ours are threads all the same.
+    with contextlib.suppress(ValueError):
+        backend.init_backend(backend.BackendType.THREADING)
     import oslo_messaging
     try:
         transport = oslo_messaging.get_notification_transport(
