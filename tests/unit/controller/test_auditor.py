@@ -15,11 +15,11 @@
 
 import collections
 import logging
-import time
 
 import prometheus_client
 import pytest
 
+from tests import patience
 from virtco.controller import auditor
 from virtco.controller import metrics as controller_metrics
 from virtco.db import migration
@@ -144,10 +144,7 @@ def count(metrics, outcome):
 
 
 def wait_for(check):
-    deadline = time.monotonic() + 20
-    while not check():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    patience.wait_for(check, poll_s=0.005)
 
 
 def test_one_warning_per_outage_and_what_was_compared_counts(

@@ -53,6 +53,12 @@ def test_directions_are_apart():
     found = capacity.of_host(LINK, rate(5e7, None), RULES)
     assert (found.egress_bps, found.ingress_bps) == (5e7, 1e8)
     assert found.source == 'measured'
+    # Only what was measured has an age.
+    assert found.measured_age_s == 1.0
+    assert capacity.of_host(LINK, rate(None, 5e7), RULES
+                            ).measured_age_s == 1.0
+    assert capacity.of_host(LINK, rate(None), RULES).measured_age_s is None
+    assert capacity.of_host(LINK, None, RULES).measured_age_s is None
 
 
 def test_the_newest_measurement_of_a_pair_counts():

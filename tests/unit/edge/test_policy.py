@@ -99,6 +99,48 @@ def test_nonsense_is_refused_by_name(path, value, field):
     assert caught.value.kwargs['field'] == field
 
 
+@pytest.mark.parametrize('path, value', [
+    (('host',), 'x' * 255), (('generation',), 0),
+    (('generation',), 2 ** 63 - 1), (('ttl_s',), 0.0),
+    (('ttl_s',), 7 * 86400.0), (('ingress_bps',), 8), (('egress_bps',), 1e13),
+    (('default_rate_bps',), 1e8),
+    (('classes', 0, 'minor'), edge_policy.LAST_MINOR),
+    (('classes', 0, 'minor'), 0x10), (('classes', 0, 'prio'), 7),
+    (('classes', 0, 'rate_bps'), 0.0), (('classes', 0, 'name'), ''),
+    (('classes', 0, 'destinations', 0, 'weight'), 0.0),
+    (('flows', 0, 'minor'), edge_policy.DEFAULT_MINOR),
+    (('flows', 0, 'dst_port'), 1), (('flows', 0, 'dst_port'), 65535)])
+def test_limits_themselves_are_taken(path, value):
+    assert edge_policy.EdgePolicy.from_dict(_changed(path, value))
+
+
+@pytest.mark.parametrize('path, value, field', [
+    (('host',), 'x' * 256, 'host'), (('generation',), 2 ** 63, 'generation'),
+    (('ttl_s',), 7 * 86400.1, 'ttl_s'), (('ttl_s',), -1e-9, 'ttl_s'),
+    (('egress_bps',), 7.9, 'egress_bps'),
+    (('ingress_bps',), 1.1e13, 'ingress_bps'),
+    (('default_rate_bps',), 1e8 + 1, 'default_rate_bps'),
+    (('classes', 0, 'minor'), 0xf, 'classes[0].minor'),
+    (('classes', 0, 'minor'), edge_policy.LAST_MINOR + 1, 'classes[0].minor'),
+    (('classes', 0, 'prio'), -1, 'classes[0].prio'),
+    (('classes', 0, 'ceil_bps'), 7.9, 'classes[0].ceil_bps'),
+    (('flows', 0, 'minor'), 1, 'flows[0].minor'),
+    (('flows', 0, 'src_vm'), '', 'flows[0].src_vm'),
+    (('flows', 0, 'dst_port'), True, 'flows[0].dst_port')])
+def test_just_beyond_a_limit_is_refused(path, value, field):
+    with pytest.raises(exception.PolicyInvalid) as caught:
+        edge_policy.EdgePolicy.from_dict(_changed(path, value))
+    assert caught.value.kwargs['field'] == field
+
+
+def test_what_is_shown_of_a_value_is_short():
+    for length, shown in ((78, 80), (79, 80), (10_000, 80)):
+        with pytest.raises(exception.PolicyInvalid) as caught:
+            edge_policy.EdgePolicy.from_dict(
+                _changed(('flows', 0, 'src_ip'), 'x' * length))
+        assert len(caught.value.kwargs['value']) == shown
+
+
 @pytest.mark.parametrize('document', [None, [], 'policy', 3, {}])
 def test_something_else_is_refused(document):
     with pytest.raises(exception.PolicyInvalid):

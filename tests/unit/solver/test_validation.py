@@ -1,0 +1,110 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+import dataclasses
+import math
+
+import pytest
+
+from tests.unit.solver import problems
+from virtco import exception
+from virtco.model import cluster
+from virtco.model import coflow
+from virtco.model import snapshot
+from virtco.solver import validation
+
+HOST = cluster.Host('h', (2.0,), 8.0, 8.0)
+RACK = cluster.Rack('r', 8.0, 8.0)
+
+
+def refused(**changes):
+    """Field that is named; None where the problem makes sense."""
+    try:
+        validation.check(problems.fig_1_problem(**changes))
+    except exception.Invalid as error:
+        return error.kwargs['field']
+    return None
+
+
+def hosts(**changes):
+    return {'hosts': (dataclasses.replace(HOST, **changes),)}
+
+
+def racks(**changes):
+    return {'racks': (dataclasses.replace(RACK, **changes),)}
+
+
+def vms(**changes):
+    return {'vms': (dataclasses.replace(cluster.Vm('v', (1.0,)), **changes),),
+            'coflows': (), 'hosts': (HOST,)}
+
+
+def flows(*found):
+    return {'coflows': (coflow.Coflow('c', 3, tuple(
+        coflow.Flow(*one) for one in found)),)}
+
+
+def groups(*members):
+    return {'server_groups': (snapshot.ServerGroup(
+        snapshot.GroupPolicy.AFFINITY, members),)}
+
+
+@pytest.mark.parametrize('changes', [
+    {}, hosts(free=(-1.0,)), hosts(egress_bps=0.0, ingress_bps=math.inf),
+    racks(uplink_out_bps=0.0, uplink_in_bps=math.inf),
+    hosts(rack='r') | racks(), hosts(rack='r'), hosts() | racks(),
+    vms(demand=(0.0,)), vms(pinned='h'), flows((0, 2, 0.0)),
+    {'pair_rate_bps': {('h0', 'h1'): 0.0}}, groups(0, 2)])
+def test_what_makes_sense_is_taken(changes):
+    assert refused(**changes) is None
+
+
+@pytest.mark.parametrize('field, changes', [
+    ('hosts', {'hosts': (HOST, HOST)}),
+    ('racks', {'racks': (RACK, RACK)}),
+    ('h.free', hosts(free=())),
+    ('h.free', hosts(free=(1.0, 1.0))),
+    ('h.free', hosts(free=(math.nan,))),
+    ('h.free', hosts(free=(math.inf,))),
+    ('h.egress_bps', hosts(egress_bps=-1e-9)),
+    ('h.egress_bps', hosts(egress_bps=math.nan)),
+    ('h.ingress_bps', hosts(ingress_bps=-1e-9)),
+    ('h.ingress_bps', hosts(ingress_bps=math.nan)),
+    ('h.rack', hosts(rack='elsewhere') | racks()),
+    ('r.uplink_out_bps', racks(uplink_out_bps=-1e-9)),
+    ('r.uplink_in_bps', racks(uplink_in_bps=math.nan)),
+    ('v.demand', vms(demand=(-1e-9,))),
+    ('v.demand', vms(demand=(math.inf,))),
+    ('v.demand', vms(demand=(1.0, 1.0))),
+    ('v.pinned', vms(pinned='elsewhere')),
+    ('c.flows', flows((3, 0, 1.0))),
+    ('c.flows', flows((0, 3, 1.0))),
+    ('c.flows', flows((-1, 0, 1.0))),
+    ('c.size_bytes', flows((0, 1, -1e-9))),
+    ('c.size_bytes', flows((0, 1, math.inf))),
+    ('c.size_bytes', flows((0, 1, math.nan))),
+    ("pair_rate_bps('h0', 'h1')", {'pair_rate_bps': {('h0', 'h1'): -1e-9}}),
+    ("pair_rate_bps('h0', 'h1')", {'pair_rate_bps': {
+        ('h0', 'h1'): math.nan}}),
+    ('server_groups.members', groups(0, 3)),
+    ('server_groups.members', groups(-1)),
+])
+def test_nonsense_is_refused_by_name(field, changes):
+    assert refused(**changes) == field
+
+
+def test_the_end_that_is_unknown_is_shown():
+    for ends in ((7, 0), (0, 7)):
+        with pytest.raises(exception.Invalid) as caught:
+            validation.check(problems.fig_1_problem(**flows((*ends, 1.0))))
+        assert caught.value.kwargs['value'] == 7
