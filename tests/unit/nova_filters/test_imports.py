@@ -48,7 +48,9 @@ def new_modules(imports, before=''):
 @pytest.mark.parametrize('module', [
     'conf', 'connection', 'planclient', 'request', 'recent', 'sender'])
 def test_what_does_not_need_nova(module):
-    found = new_modules(f'import nova_filters.{module}')
+    # The logging of OpenStack 2026.1 and before loads eventlet by itself.
+    found = new_modules(f'import nova_filters.{module}',
+                        'import oslo_log.log')
     assert not HEAVY & {name.split('.')[0] for name in found}
     assert not any(name == 'nova' or name.startswith('nova.')
                    for name in found)

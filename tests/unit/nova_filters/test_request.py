@@ -141,6 +141,15 @@ def test_a_broken_query_is_no_hint(conf, queries, caplog):
     assert 'database is away' in caplog.text
 
 
+def test_a_nova_with_another_database_is_no_hint(conf, monkeypatch, caplog):
+    import nova_filters
+    monkeypatch.setitem(sys.modules, 'nova_filters.metadata_query', None)
+    monkeypatch.delattr(nova_filters, 'metadata_query', raising=False)
+    monkeypatch.setattr(request, '_without_metadata', recent.Recent())
+    assert request.read_hints(make_spec(), conf) == ({}, {}, None)
+    assert 'metadata_query' in caplog.text
+
+
 def test_hints_and_metadata_hold_our_keys_only(conf, queries, monkeypatch):
     monkeypatch.setattr(request, '_read_instance', lambda spec: Object(
         metadata={'role': 'x', 'virtco:index': '3'}))
