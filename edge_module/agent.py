@@ -54,7 +54,8 @@ class Agent:
 
     def __init__(self, conf: cfg.ConfigOpts,
                  enforcer: edge_enforcer.Enforcer,
-                 port_source: ports_base.PortSource):
+                 port_source: ports_base.PortSource,
+                 kernel_watch: watch.KernelWatch | None = None):
         self.conf = conf
         self.enforcer = enforcer
         self.state = state.StateDir(conf.edge.state_dir)
@@ -78,10 +79,11 @@ class Agent:
         self._retry_after_s = _FIRST_BACKOFF_S
         self._undelivered: str | None = None
         self._saved: tuple[Any, ...] | None = None
+        self._is_ending = False
         self._stop = threading.Event()
         self._report_now = threading.Event()
         self.probe: probe_service.ProbeService | None = None
-        self._qdiscs = watch.QdiscWatch()
+        self._watch = kernel_watch or watch.KernelWatch()
         self._watcher = ports_base.PortWatcher(port_source, self._on_ports)
         self._threads = [
             threading.Thread(target=self._pull, name='policy', daemon=True),
@@ -109,18 +111,19 @@ class Agent:
                  self.enforcer.classifier.name,
                  self.conf.edge.controller_url)
         kernel = self.enforcer.uplink.kernel
-        while kernel.alive() and not self._stop.is_set():
+        while kernel.alive() and not self._is_ending:
             self._tell_systemd()
             # What was lost is put right at once; what goes on being lost,
             # such as port after port by Open vSwitch's restart, in turns.
             if not self._tick(time.monotonic()):
-                self._qdiscs.wait(_TICK_S if self.enforcer.is_waiting
-                                  or self._retry else _IDLE_S)
+                self._watch.wait(_TICK_S if self.enforcer.is_waiting
+                                 or self._retry else _IDLE_S)
             else:
-                self._stop.wait(_TICK_S)
+                self._watch.pause(_TICK_S)
         systemd.notify(STOPPING=1)
-        self.stop()
-        self._qdiscs.close()
+        self._stop.set()
+        self._report_now.set()
+        self._watch.close()
         self._watcher.stop()
         if self.probe is not None:
             self.probe.stop()
@@ -162,9 +165,12 @@ class Agent:
                       self.conf.edge.metrics_port, error)
 
     def stop(self) -> None:
-        self._stop.set()
-        self._report_now.set()
-        self._qdiscs.wake()
+        """End :meth:`run`; a signal's handler may call it.
+
+        It takes no lock, for the thread that it interrupts may hold any.
+        """
+        self._is_ending = True
+        self._watch.wake()
 
     # -- policy ------------------------------------------------------------
 
@@ -207,7 +213,7 @@ class Agent:
             elif self.enforcer.fair and self.enforcer.policy is not None:
                 LOG.info('The controller is back: order and rates again')
                 self._apply(self.enforcer.policy)
-            self._qdiscs.wake()  # there may be something to collect
+            self._watch.wake()  # there may be something to collect
 
     def _poll_wait_s(self) -> float:
         """Short enough to renew a policy in its time to live."""
@@ -267,7 +273,7 @@ class Agent:
             self._failed(error)
         else:
             self._succeeded()
-        self._qdiscs.wake()
+        self._watch.wake()
 
     def _make_true(self) -> None:
         try:
@@ -301,7 +307,7 @@ class Agent:
             LOG.warning('No controller for %.0f s: coflows share the link '
                         'equally from now on', policy.ttl_s)
             self._apply(policy, fair=True)
-        was_lost = self.enforcer.was_lost(self._qdiscs.lost())
+        was_lost = self.enforcer.was_lost(self._watch.changes())
         if was_lost or now_s >= self._audit_due_s:
             self._audit(now_s)
         try:
@@ -350,10 +356,14 @@ class Agent:
 
     def report(self, now_s: float) -> dict[str, Any]:
         """The report as the controller wants it; reads the kernel."""
-        with self.enforcer.lock:
-            self.counters.add_stats(self.enforcer.uplink.stats())
-            if now_s >= self._pairs_due_s:
-                self._read_pairs(now_s)
+        try:
+            with self.enforcer.lock:
+                self.counters.add_stats(self.enforcer.uplink.stats())
+                if now_s >= self._pairs_due_s:
+                    self._read_pairs(now_s)
+        except (exception.VirtcoException, OSError) as error:
+            # The controller is to hear of it, with the counters as they were.
+            self._failed(error)
         shared = self.counters.shared()
         report = {
             'boot_id': self.boot_id, 'epoch': self.epoch,

@@ -108,6 +108,17 @@ class Parts:
             self.kernel, options.uplink_dev,
             ingress_bps(self.conf, egress_bps))
 
+    def _speed(self) -> float:
+        """Of the link now.
+
+        :raises virtco.exception.NotFound: when it reports none.
+        """
+        try:
+            return link_bps(self.conf)
+        except exception.Invalid as error:
+            raise exception.NotFound(
+                what='link speed of', id=self.conf.edge.uplink_dev) from error
+
     def enforcer(self) -> edge_enforcer.Enforcer:
         """An enforcer for the configured uplink.
 
@@ -128,6 +139,7 @@ class Parts:
                 overhead_bytes=options.wire_overhead_bytes,
                 frame_min_bytes=options.wire_frame_min_bytes),
             guard=self.guard(), receiver=self.receiver(rate_bps),
+            speed_bps=self._speed,
             grace_s=options.grace_s)
 
 
@@ -135,7 +147,7 @@ def link_bps(conf: cfg.ConfigOpts) -> float:
     """Rate of the uplink that may be used, configured or as the device
     reports it.
     """
-    return (1 - conf.edge.link_margin) * _speed_bps(conf)
+    return float((1 - conf.edge.link_margin) * _speed_bps(conf))
 
 
 def ingress_bps(conf: cfg.ConfigOpts, egress_bps: float) -> float:
@@ -145,7 +157,7 @@ def ingress_bps(conf: cfg.ConfigOpts, egress_bps: float) -> float:
     """
     if not conf.edge.link_ingress_bps:
         return egress_bps
-    return (1 - conf.edge.link_margin) * conf.edge.link_ingress_bps
+    return float((1 - conf.edge.link_margin) * conf.edge.link_ingress_bps)
 
 
 def _speed_bps(conf: cfg.ConfigOpts) -> float:

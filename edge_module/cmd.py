@@ -26,6 +26,7 @@ from edge_module.ports import base as ports_base
 from edge_module.privileged import choice
 from edge_module import show
 from edge_module import state
+from edge_module import watch
 from virtco import configuration
 from virtco import exception
 from virtco import systemd
@@ -82,11 +83,14 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(conf: cfg.ConfigOpts) -> int:
+    # Before privileges are given up, which the announcements ask for.
+    kernel_watch = watch.KernelWatch()
     parts = build.Parts(conf, choice.open_kernel(
         conf.edge.user, with_bpf=conf.edge.classifier == 'bpf'))
     systemd.notify(STATUS='Waiting for the virtual switch')
     parts.wait_ready()
-    agent = edge_agent.Agent(conf, parts.enforcer(), parts.ports())
+    agent = edge_agent.Agent(conf, parts.enforcer(), parts.ports(),
+                             kernel_watch)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())
     return 0 if agent.run() else 1

@@ -172,7 +172,7 @@ was asked to wait.
 """),
     cfg.FloatOpt('audit_interval_s', default=30, min=0.1, max=86400, help="""
 Time between two comparisons of the kernel with the policy, in seconds. What
-somebody else changed is put right then.
+somebody else changed is put right then, if it was not announced before.
 """),
     cfg.FloatOpt('grace_s', default=5, min=0, max=600, help="""
 How long the class of a coflow that ended is kept for its last packets, in

@@ -18,7 +18,6 @@ next start reads the kernel and goes on from there.
 
 from collections.abc import Callable
 from collections.abc import Iterable
-from collections.abc import Set
 import dataclasses
 import math
 import threading
@@ -31,6 +30,7 @@ from edge_module.qdisc import htb
 from edge_module.qdisc import wire
 from edge_module import receiver as edge_receiver
 from edge_module import tcplan
+from edge_module import watch
 from virtco import exception
 from virtco.table import edge_policy
 
@@ -54,6 +54,7 @@ class Enforcer:
 
     :param retired: classifiers that an earlier start may have used; their
         traces go when this one's classification stands.
+    :param speed_bps: what ``link_bps`` is now, for a link that changes.
     :param step: called with the name of each step before it is made; tests
         break off there.
     """
@@ -65,6 +66,7 @@ class Enforcer:
                  receiver: edge_receiver.Receiver | None = None,
                  retired: Iterable[classify.Classifier] = (),
                  grace_s: float = 5.0,
+                 speed_bps: Callable[[], float] | None = None,
                  step: Callable[[str], None] = lambda name: None):
         self.uplink = uplink
         self.classifier = classifier
@@ -75,6 +77,8 @@ class Enforcer:
         self.receiver = receiver
         self.retired = list(retired)
         self.grace_s = grace_s
+        self.speed_bps = speed_bps or (lambda: self.link_bps)
+        self._seen_link: tuple[object, ...] = ()
         self.step = step
         self.policy: edge_policy.EdgePolicy | None = None
         self.fair = False
@@ -222,22 +226,39 @@ class Enforcer:
                 LOG.warning('What %s may have left is not removed: %s',
                             other.name, error)
 
-    def was_lost(self, devices: Set[int] | None) -> bool:
+    def was_lost(self, changes: watch.Changes) -> bool:
         """Whether somebody took away what this module relies on; cheap.
 
-        :param devices: indexes of those that have just lost a qdisc; None
-            when that is not known.
+        :param changes: what others did since the last call.
         """
         with self.lock:
+            devices = changes.devices
             return (devices is None
                     or bool(devices) and self.uplink.is_among(devices)
-                    or self.classifier.was_lost(devices)
+                    or changes.links and self._link() != self._seen_link
+                    or self.classifier.was_lost(devices, changes.tables)
                     or self.guard.was_lost())
+
+    def _link(self) -> tuple[object, ...]:
+        """What says whether tree and limits still fit the devices."""
+        try:
+            return (self.uplink.ifindex(), self._frame_bytes(),
+                    self.speed_bps())
+        except exception.NotFound:
+            return ()
 
     def forget(self) -> None:
         """Trust nothing remembered: the next reconcile reads it all."""
         with self.lock:
             self.classifier.forget()
+            self._seen_link = self._link()
+            if self._seen_link:
+                link_bps = self.speed_bps()
+                if link_bps != self.link_bps:
+                    LOG.info('Uplink %s has %.0f Mbit/s now', self.uplink.dev,
+                             link_bps / 1e6)
+                self.default_rate_bps *= link_bps / self.link_bps
+                self.link_bps = link_bps
 
     @property
     def is_waiting(self) -> bool:

@@ -9,84 +9,201 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
-"""Hears when a qdisc disappears, whoever took it away.
+"""Hears when somebody else changes what this module relies on.
 
-ovs-vswitchd takes the plain ingress qdisc of a port, with every filter on it,
-when it starts and when it configures a port whose device has changed; it takes
-the root qdisc when another QoS is set at the port, or when it starts and finds
-none. The kernel announces it, to listeners without privileges too.
+The kernel announces changes of qdiscs, classes and filters, of devices, and of
+nftables, also what this module changes itself: its netlink sockets have ports
+of their own range, by which the kernel filters these announcements out, and
+nftables names the process. So ovs-vswitchd is heard that takes a port's
+ingress qdisc or the root qdisc, ``nft flush ruleset``, ``tc class change``,
+and a device that goes, comes back or has another MTU.
 """
 
 import ctypes
+import dataclasses
+import logging
 import os
+import pathlib
 import select
 import socket
 import struct
 
+from edge_module.privileged import kernel
 from edge_module.qdisc import wire
 
-_RTMGRP_TC = 8
+LOG = logging.getLogger(__name__)
+
+_RTMGRP_LINK, _RTMGRP_TC = 1, 8
+_NEWLINK, _DELLINK = 16, 17
+_QDISCS = (wire.RTM_NEWQDISC, wire.RTM_DELQDISC)
 _SO_ATTACH_FILTER = 26
-_HEADER_BYTES = 16
-_TYPE_OFFSET = 4
-# Classic BPF: load a half word (big-endian), compare, accept or drop.
-_LOAD_HALF, _JUMP_IF_EQUAL, _RETURN = 0x28, 0x15, 0x06
-_INSTRUCTION = struct.Struct('=HBBI')
+_SO_RCVBUFFORCE = 33
+_SOL_NETLINK, _ADD_MEMBERSHIP = 270, 1
+_NETLINK_NETFILTER, _NFNLGRP_NFTABLES = 12, 7
+_NFT_NEWGEN, _GEN_PROC_PID, _TABLE_NAME = 0x0A0F, 2, 1
+_GENMSG_BYTES = 4
+_BUFFER_BYTES = 4 * 1024 * 1024
+_HEADER = struct.Struct('=IHHII')
+# Classic BPF: load a byte, compare, accept or drop.
+_LOAD_BYTE, _JUMP_IF_EQUAL, _RETURN = 0x30, 0x15, 0x06
+_INSTRUCTION = struct.Struct('HBBI')
 _PROGRAM = struct.Struct('HP')
+_PORT_TOP_BYTE = 15 if struct.pack('=H', 1)[0] else 12
 
 
-class QdiscWatch:
-    """Announcements of deleted qdiscs in the caller's network namespace."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Changes:
+    """What others changed since the last look.
+
+    :ivar devices: indexes of those with another qdisc, class or filter; None
+        when there were more announcements than the kernel keeps.
+    :ivar links: whether any device came, went or was changed.
+    :ivar tables: whether any table of nftables was changed.
+    """
+
+    devices: frozenset[int] | None = frozenset()
+    links: bool = False
+    tables: bool = False
+
+    def __bool__(self) -> bool:
+        return self.devices != frozenset() or self.links or self.tables
+
+
+class KernelWatch:
+    """Announcements in the caller's network namespace.
+
+    Make it before privileges are given up: nftables announces to
+    CAP_NET_ADMIN only. Without it, what others do there is found by the next
+    comparison of everything.
+    """
 
     def __init__(self) -> None:
-        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
-        # Every change of a class is announced too; it wakes nobody up.
-        _accept_only(self._socket, wire.RTM_DELQDISC)
-        self._socket.bind((0, _RTMGRP_TC))
-        self._socket.setblocking(False)
+        self._route = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+        _drop_own(self._route)
+        self._route.bind((0, _RTMGRP_TC | _RTMGRP_LINK))
+        self._route.setblocking(False)
+        self._tables = _listen_to_tables()
+        self._in_transaction = False
         self._wake = os.eventfd(0, os.EFD_NONBLOCK)
 
     def close(self) -> None:
-        self._socket.close()
+        self._route.close()
+        if self._tables is not None:
+            self._tables.close()
 
     def wait(self, timeout_s: float) -> None:
         """Return when something was announced, after :meth:`wake`, or when
         the time is over.
         """
-        ready, _, _ = select.select(
-            [self._socket.fileno(), self._wake], [], [], timeout_s)
+        sockets = [self._route.fileno(), self._wake]
+        if self._tables is not None:
+            sockets.append(self._tables.fileno())
+        ready, _, _ = select.select(sockets, [], [], timeout_s)
         if self._wake in ready:
+            os.eventfd_read(self._wake)
+
+    def pause(self, timeout_s: float) -> None:
+        """As :meth:`wait`, but announcements do not end it."""
+        if select.select([self._wake], [], [], timeout_s)[0]:
             os.eventfd_read(self._wake)
 
     def wake(self) -> None:
         """End the :meth:`wait` of another thread, or the next one."""
         os.eventfd_write(self._wake, 1)
 
-    def lost(self) -> set[int] | None:
-        """Indexes of the devices that lost a qdisc since the last call.
+    def changes(self) -> Changes:
+        """What was announced since the last call."""
+        devices: set[int] | None = set()
+        links = False
+        try:
+            for kind, body in _messages(self._route):
+                if kind in (_NEWLINK, _DELLINK):
+                    links = True
+                    continue
+                _, ifindex, handle, _, _ = wire.TCMSG.unpack_from(body)
+                # A device's default qdisc, which gives way, has no handle.
+                if devices is not None and (handle or kind not in _QDISCS):
+                    devices.add(ifindex)
+        except OSError:  # ENOBUFS
+            devices, links = None, True
+        return Changes(None if devices is None else frozenset(devices),
+                       links, self._tables_changed())
 
-        None when there were more announcements than the kernel keeps.
-        """
-        found: set[int] = set()
-        while True:
-            try:
-                data = self._socket.recv(1 << 16)
-            except BlockingIOError:
-                return found
-            except OSError:  # ENOBUFS
-                return None
-            _, ifindex, handle, _, _ = wire.TCMSG.unpack_from(
-                data, _HEADER_BYTES)
-            if handle:  # a device's default qdisc, which gives way, has none
-                found.add(ifindex)
+    def _tables_changed(self) -> bool:
+        if self._tables is None:
+            return False
+        changed = False
+        try:
+            for kind, body in _messages(self._tables):
+                if kind == _NFT_NEWGEN:
+                    # Ends a transaction, and says whose it was.
+                    changed |= self._in_transaction and not _is_own(body)
+                    self._in_transaction = False
+                else:
+                    self._in_transaction |= _is_of_our_table(body)
+        except OSError:  # ENOBUFS
+            return True
+        return changed
 
 
-def _accept_only(sock: socket.socket, message_type: int) -> None:
+def _messages(sock: socket.socket) -> list[tuple[int, bytes]]:
+    """(type, body) of all that waits.
+
+    :raises OSError: when announcements were lost.
+    """
+    found: list[tuple[int, bytes]] = []
+    while True:
+        try:
+            data = sock.recv(1 << 18)
+        except BlockingIOError:
+            return found
+        at = 0
+        while at + _HEADER.size <= len(data):
+            length, kind, _, _, _ = _HEADER.unpack_from(data, at)
+            found.append((kind, data[at + _HEADER.size:at + length]))
+            at += max(_HEADER.size, (length + 3) & ~3)
+
+
+def _listen_to_tables() -> socket.socket | None:
+    sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW,
+                         _NETLINK_NETFILTER)
+    try:
+        # One's own changes are announced too, entry by entry.
+        sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER_BYTES)
+        sock.bind((0, 0))
+        sock.setsockopt(_SOL_NETLINK, _ADD_MEMBERSHIP, _NFNLGRP_NFTABLES)
+        sock.setblocking(False)
+    except OSError as error:
+        LOG.warning('No announcements of nftables, what others change there '
+                    'is found by the next comparison: %s', error)
+        sock.close()
+        return None
+    return sock
+
+
+def _is_of_our_table(body: bytes) -> bool:
+    """All objects of nftables begin with the name of their table."""
+    return (_TABLE_NAME, b'virtco\0') in wire.attrs(body, _GENMSG_BYTES)
+
+
+def _is_own(body: bytes) -> bool:
+    """Whether this process, or one that it started, made a transaction."""
+    thread = dict(wire.attrs(body, _GENMSG_BYTES)).get(_GEN_PROC_PID, b'')
+    try:
+        status = pathlib.Path(
+            f'/proc/{int.from_bytes(thread, "big")}/status').read_text()
+    except OSError:
+        return False
+    fields = dict(line.split(':', 1) for line in status.splitlines())
+    return os.getpid() in (int(fields['Tgid']), int(fields['PPid']))
+
+
+def _drop_own(sock: socket.socket) -> None:
     program = b''.join((
-        _INSTRUCTION.pack(_LOAD_HALF, 0, 0, _TYPE_OFFSET),
-        _INSTRUCTION.pack(_JUMP_IF_EQUAL, 0, 1, socket.htons(message_type)),
-        _INSTRUCTION.pack(_RETURN, 0, 0, 0xFFFFFFFF),
-        _INSTRUCTION.pack(_RETURN, 0, 0, 0)))
+        _INSTRUCTION.pack(_LOAD_BYTE, 0, 0, _PORT_TOP_BYTE),
+        _INSTRUCTION.pack(_JUMP_IF_EQUAL, 0, 1, kernel.PORTS >> 24),
+        _INSTRUCTION.pack(_RETURN, 0, 0, 0),
+        _INSTRUCTION.pack(_RETURN, 0, 0, 0xFFFFFFFF)))
     code = ctypes.create_string_buffer(program, len(program))
     sock.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, _PROGRAM.pack(
         len(program) // _INSTRUCTION.size, ctypes.addressof(code)))

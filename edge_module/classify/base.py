@@ -168,10 +168,12 @@ class Classifier(abc.ABC):
     def forget(self) -> None:
         """Read what is there before the next replace."""
 
-    def was_lost(self, devices: Set[int]) -> bool:
+    def was_lost(self, devices: Set[int], tables: bool) -> bool:
         """Whether something says that it is not there any more; cheap.
 
-        :param devices: indexes of those that have just lost a qdisc.
+        :param devices: indexes of those whose qdiscs or filters others
+            changed.
+        :param tables: whether others changed our table of nftables.
         """
         return False
 

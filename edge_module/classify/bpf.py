@@ -196,7 +196,7 @@ class BpfClassifier(base.Classifier):
 
     # -- looking -----------------------------------------------------------
 
-    def was_lost(self, devices: Set[int]) -> bool:
+    def was_lost(self, devices: Set[int], tables: bool) -> bool:
         return not devices.isdisjoint(self.hooks)
 
     def forget(self) -> None:

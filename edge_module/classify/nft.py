@@ -20,6 +20,7 @@ port; a tenant is recognised by the port, so equal addresses do not meet.
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Set
 import dataclasses
 import json
 import socket
@@ -248,6 +249,9 @@ class NftClassifier(base.Classifier):
 
     def forget(self) -> None:
         self.known = None
+
+    def was_lost(self, devices: Set[int], tables: bool) -> bool:
+        return tables
 
     def _new_table(self) -> str:
         """In place of one that is damaged or of another make, if any."""

@@ -261,7 +261,7 @@ class OpenflowClassifier(base.Classifier):
                 started.append((bridge, 0, 0))
         return started, self.database.places()
 
-    def was_lost(self, devices: Set[int]) -> bool:
+    def was_lost(self, devices: Set[int], tables: bool) -> bool:
         return self._seen is not None and self._look() != self._seen
 
     def forget(self) -> None:

@@ -17,6 +17,8 @@ functions through privsep.
 """
 
 import ctypes
+import errno
+import secrets
 import socket
 import struct
 import subprocess
@@ -36,6 +38,9 @@ _CHUNK_BYTES = 24 * 1024
 _BUFFER_BYTES = 4 * 1024 * 1024
 _TIMEOUT_S = 30.0
 _DUMP_ATTEMPTS = 5
+# Netlink ports of this module have this byte first; no process's number does,
+# and the kernel gives out negative ones.
+PORTS = 0x76 << 24
 # Ends a message that wants the descriptor of a BPF program there.
 FD_PLACE = b'\xff' * 4
 
@@ -48,12 +53,19 @@ bpf_remove = bpf.bpf_remove
 
 
 def _open() -> socket.socket:
+    """A socket with a port by which others know whose changes these are."""
     sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
     sock.settimeout(_TIMEOUT_S)
-    sock.bind((0, 0))
-    return sock
+    while True:
+        try:
+            sock.bind((PORTS | secrets.randbits(24), 0))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+        else:
+            return sock
 
 
 def _answers(data: bytes) -> list[tuple[int, int, int, bytes]]:

@@ -52,7 +52,8 @@ class Uplink:
         self.kernel = kernel
         self.dev = dev
 
-    def _ifindex(self) -> int:
+    def ifindex(self) -> int:
+        """:raises virtco.exception.NotFound: without the device."""
         try:
             return socket.if_nametoindex(self.dev)
         except OSError as error:
@@ -61,7 +62,7 @@ class Uplink:
 
     def is_among(self, ifindexes: Container[int]) -> bool:
         try:
-            return self._ifindex() in ifindexes
+            return self.ifindex() in ifindexes
         except exception.NotFound:
             return False
 
@@ -85,7 +86,7 @@ class Uplink:
 
         :raises virtco.exception.NotFound: without the device.
         """
-        ifindex = self._ifindex()
+        ifindex = self.ifindex()
         bodies = [body for body in self._dump_qdiscs(ifindex)
                   if wire.is_of(body, ifindex)]
         qdiscs = list(map(wire.read_qdisc, bodies))
@@ -118,7 +119,7 @@ class Uplink:
 
         :raises virtco.exception.NotFound: without the device.
         """
-        ifindex = self._ifindex()
+        ifindex = self.ifindex()
         bodies = [body for body in self._dump_qdiscs(ifindex)
                   if wire.is_of(body, ifindex)]
         root = next((body for body in bodies
@@ -132,13 +133,13 @@ class Uplink:
     def ensure_root(self) -> None:
         """Put our qdisc in place of the device's default one."""
         send(self.kernel, [wire.root_qdisc(
-            self._ifindex(), tcplan.DEFAULT_MINOR)],
+            self.ifindex(), tcplan.DEFAULT_MINOR)],
             f'create the qdisc of {self.dev}')
 
     def set_classes(self, classes: Iterable[tcplan.HtbClass],
                     current: tcplan.Tree) -> None:
         """Create or change classes in place, sending what differs only."""
-        ifindex = self._ifindex()
+        ifindex = self.ifindex()
         messages = []
         for wanted in classes:
             have = current.get(wanted.minor)
@@ -151,7 +152,7 @@ class Uplink:
 
     def delete_classes(self, minors: Iterable[int]) -> None:
         """Delete classes, children first as given; absence is tolerated."""
-        ifindex = self._ifindex()
+        ifindex = self.ifindex()
         send(self.kernel,
              [wire.delete_class(ifindex, minor) for minor in minors],
              f'delete classes of {self.dev}', (errno.ENOENT,))
@@ -160,7 +161,7 @@ class Uplink:
         """Remove our qdisc, and nothing when another one is there."""
         if not self.snapshot().present:
             return False
-        send(self.kernel, [wire.delete_root(self._ifindex())],
+        send(self.kernel, [wire.delete_root(self.ifindex())],
              f'delete the qdisc of {self.dev}')
         return True
 

@@ -140,20 +140,25 @@ class Bed:
             netns = self.ns(host)
             run('ip', 'netns', 'add', netns)
             self.namespaces.append(netns)
-            run('ip', 'link', 'add', 'dev', f'c{host}', 'netns', self.core,
-                'type', 'veth', 'peer', 'name', 'uplink0', 'netns', netns)
-            run('ip', 'link', 'set', 'dev', f'c{host}', 'master', 'brc',
-                'up', netns=self.core)
             run('ip', 'link', 'set', 'dev', 'lo', 'up', netns=netns)
             run('ip', 'link', 'add', 'dev', 'brv', 'type', 'bridge',
                 netns=netns)
             run('ip', 'link', 'set', 'dev', 'brv', 'up', netns=netns)
-            run('ip', 'link', 'set', 'dev', 'uplink0', 'master', 'brv',
-                'up', netns=netns)
+            self.add_uplink(host)
             for name in ('iptables', 'ip6tables'):
                 # Where the kernel has it, it drops what is malformed.
                 run('sysctl', '-w', f'net.bridge.bridge-nf-call-{name}=0',
                     netns=netns, check=False)
+
+    def add_uplink(self, host):
+        """Join a hypervisor's bridge to the core."""
+        netns = self.ns(host)
+        run('ip', 'link', 'add', 'dev', f'c{host}', 'netns', self.core,
+            'type', 'veth', 'peer', 'name', 'uplink0', 'netns', netns)
+        run('ip', 'link', 'set', 'dev', f'c{host}', 'master', 'brc', 'up',
+            netns=self.core)
+        run('ip', 'link', 'set', 'dev', 'uplink0', 'master', 'brv', 'up',
+            netns=netns)
 
     def add_vm(self, host, ip=None, bridge='brv'):
         number = len(self.vms) + 1
