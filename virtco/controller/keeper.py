@@ -131,9 +131,9 @@ class Keeper:
     def reap(self) -> None:
         expired = self._controller.transitions.expire()
         if expired:
-            LOG.info('%d reservations expired.', expired)
-            self._controller.metrics.expired.inc(expired)
-            self._controller.resolver.notify(topology=True)
+            LOG.info('%d reservations expired.', len(expired))
+            self._controller.metrics.expired.inc(len(expired))
+            self._controller.resolver.notify(groups=expired)
 
     def purge(self) -> None:
         transitions.purge(

@@ -140,10 +140,13 @@ class LiveState:
                     self.rules.quiet_s, pairs.QUIET_S))
 
     def load_groups(self, members: Iterable[models.Member],
-                    coflows: Iterable[models.Coflow]) -> None:
+                    coflows: Iterable[models.Coflow],
+                    only: Set[str] | None = None) -> None:
         """Take over what the database says about the living groups.
 
         What is already tracked keeps its progress, which is newer here.
+
+        :param only: ids of the groups that were read; None: all of them.
         """
         groups: dict[str, dict[int, inflight.Row]] = {}
         for member in members:
@@ -152,11 +155,16 @@ class LiveState:
                 member.instance_uuid, member.host,
                 member.state == models.MemberState.RUNNING)
         with self.lock:
-            moved = {group_id for group_id in groups.keys() | self.groups
+            read = groups.keys() | self.groups if only is None else only
+            moved = {group_id for group_id in read
                      if groups.get(group_id) != self.groups.get(group_id)}
-            self.groups = groups
+            for group_id in read - groups.keys():
+                self.groups.pop(group_id, None)
+            self.groups |= groups
             known = self.coflows
-            self.coflows = {}
+            self.coflows = {coflow_id: tracked
+                            for coflow_id, tracked in known.items()
+                            if tracked.group_id not in read}
             for stored in coflows:
                 if stored.id in self.ended:
                     continue

@@ -13,8 +13,10 @@
 """The scheduler loop: live state -> schedule -> one policy per host."""
 
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+from collections.abc import Set
 import dataclasses
 import logging
 import math
@@ -39,12 +41,14 @@ from virtco.table import sheet as table_sheet
 LOG = logging.getLogger(__name__)
 
 FAIR = 'fair'
+#: Of more, all groups are read anew: databases limit the terms of a query.
+MOST_GROUPS = 500
 
 
 class Resolver:
     """Recomputes the policies whenever something they depend on changed.
 
-    :param reload: takes the groups over from the database.
+    :param reload: takes groups over from the database; None: all of them.
     :param on_change: is told the coflows whose state changed.
     """
 
@@ -52,7 +56,7 @@ class Resolver:
                  publisher: controller_publisher.Publisher,
                  settings: controller_settings.Settings,
                  rates: capacity.Rates, metrics: controller_metrics.Metrics,
-                 reload: Callable[[], None],
+                 reload: Callable[[Set[str] | None], None],
                  on_change: Callable[[list[inflight.Tracked]], None],
                  clock: Callable[[], float] = time.time):
         self._conf = conf.scheduler
@@ -69,18 +73,25 @@ class Resolver:
         self._clock = clock
         self._wake = threading.Condition()
         self._urgent = True
-        self._topology = True
+        self._reload_all = True
+        self._reload_groups: set[str] = set()
         self._stopping = False
         self._check_s = math.inf
         self._thread: threading.Thread | None = None
         self._layouts: dict[str, table_sheet.Layout] = {}
         self.schedule = live.Schedule(0.0, ())
 
-    def notify(self, *, urgent: bool = True, topology: bool = False) -> None:
-        """Something changed; ``topology``: groups in the database did."""
+    def notify(self, *, urgent: bool = True, topology: bool = False,
+               groups: Iterable[str] = ()) -> None:
+        """Something changed.
+
+        :param groups: those that did so in the database.
+        :param topology: any groups may have done so.
+        """
         with self._wake:
             self._urgent |= urgent
-            self._topology |= topology
+            self._reload_all |= topology
+            self._reload_groups.update(groups)
             if self._urgent:
                 self._wake.notify_all()
 
@@ -127,15 +138,17 @@ class Resolver:
     def run_once(self) -> None:
         """Recompute and publish, if anything calls for it."""
         with self._wake:
-            topology, self._topology = self._topology, False
-            self._urgent = False
+            groups, self._reload_groups = self._reload_groups, set()
+            everything = self._reload_all or len(groups) > MOST_GROUPS
+            self._reload_all = self._urgent = False
         self._check_s = math.inf
-        if topology:
+        if everything or groups:
             try:
-                self._reload()
+                self._reload(None if everything else groups)
             except Exception:
                 with self._wake:
-                    self._topology = True
+                    self._reload_all |= everything
+                    self._reload_groups |= groups
                 raise
         with self._metrics.resolve_seconds.time():
             now_s = self._clock()

@@ -14,6 +14,7 @@
 
 from collections.abc import Callable
 from collections.abc import Mapping
+from collections.abc import Set
 import concurrent.futures
 import json
 import logging
@@ -170,10 +171,11 @@ class Controller:
         self._pool.shutdown(wait=False, cancel_futures=True)
         self.database.dispose()
 
-    def _reload(self) -> None:
+    def _reload(self, only: Set[str] | None) -> None:
         with self.database.reader() as session:
-            self.state.load_groups(db_groups.living_members(session),
-                                   db_groups.living_coflows(session))
+            self.state.load_groups(db_groups.living_members(session, only),
+                                   db_groups.living_coflows(session, only),
+                                   only)
 
     def _on_change(self, changed: list[inflight.Tracked]) -> None:
         for tracked in changed:
@@ -237,7 +239,7 @@ class Controller:
             LOG.exception('No placement for %s.', request['instance_uuid'])
             return self._no_opinion(request, 'error', repr(error))
         if answer['status'] == 'planned':
-            self.resolver.notify(topology=True)
+            self.resolver.notify(groups=[answer['group']])
         return answer
 
     def _in_time(self, placer: 'placements.Placer',
@@ -285,9 +287,10 @@ class Controller:
                 'host_now': member.host if member is not None else None}
 
     def release(self, instance_uuid: str) -> None:
-        if not self.transitions.gone(instance_uuid):
+        group_id = self.transitions.gone(instance_uuid)
+        if group_id is None:
             raise exception.NotFound(what='Placement', id=instance_uuid)
-        self.resolver.notify(topology=True)
+        self.resolver.notify(groups=[group_id])
 
     def what_if(self, request: Mapping[str, Any]) -> dict[str, Any]:
         hosts = [entry['host'] for entry in request['hosts']]
@@ -325,16 +328,17 @@ class Controller:
                        for row in rows.values()
                        if row.instance_uuid and not row.running}
         found = {port['vm'] for port in report['ports']} & waiting
-        changed = False
+        changed: set[str] = set()
         for uuid in found:
             try:
-                changed |= self.transitions.built(str(uuid), host)
+                group_id = self.transitions.built(str(uuid), host)
+                changed |= {group_id} if group_id is not None else set()
             except exception.VirtcoException as error:
                 LOG.warning('Cannot note that %s runs on %s: %s', uuid, host,
                             error)
         if changed:
-            self.resolver.notify(topology=True)
-        return changed
+            self.resolver.notify(groups=changed)
+        return bool(changed)
 
     def hosts(self) -> list[dict[str, Any]]:
         found = self.resolver.capacities(self.clock())
@@ -409,9 +413,9 @@ class Controller:
             changed = self.transitions.gone(change.instance_uuid, change.why)
         else:
             changed = self.transitions.off_host(change.instance_uuid)
-        if changed:
-            self.resolver.notify(topology=True)
-        return changed
+        if changed is not None:
+            self.resolver.notify(groups=[changed])
+        return changed is not None
 
     def change_settings(self, values: Mapping[str, str]) -> dict[str, str]:
         changed = self.settings.change(values)

@@ -31,8 +31,8 @@ LOG = logging.getLogger(__name__)
 class Transitions:
     """Commits, moves and releases; each is idempotent.
 
-    All return whether something changed, so that the caller knows to compute
-    the policies anew.
+    All return the id of the group in which something changed, or None, so
+    that the caller knows to compute the policies anew.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
@@ -42,20 +42,20 @@ class Transitions:
         self._clock = clock
 
     def built(self, instance_uuid: str, host: str,
-              flavor: Mapping[str, float] | None = None) -> bool:
+              flavor: Mapping[str, float] | None = None) -> str | None:
         """It runs on ``host``, whatever was planned: Nova has the word."""
         return self._database.retried(
             lambda session: self._built(session, instance_uuid, host,
                                         flavor or {}))
 
     def _built(self, session: orm.Session, instance_uuid: str, host: str,
-               flavor: Mapping[str, float]) -> bool:
+               flavor: Mapping[str, float]) -> str | None:
         member = db_groups.member_of(session, instance_uuid)
         if member is None:
-            return False
+            return None
         if (member.state == models.MemberState.RUNNING
                 and member.host == host and not flavor):
-            return False
+            return None
         if member.host != host:
             self._note_host(session, member, host)
         member.state = models.MemberState.RUNNING
@@ -64,7 +64,7 @@ class Transitions:
         for name, value in flavor.items():
             setattr(member, name, float(value))
         db_groups.advance(session)
-        return True
+        return member.group_id
 
     def _note_host(self, session: orm.Session, member: models.Member,
                    host: str) -> None:
@@ -76,7 +76,7 @@ class Transitions:
         LOG.info('Instance %s: %s.', member.instance_uuid, detail)
         self._note(session, member, kind, detail)
 
-    def gone(self, instance_uuid: str, why: str = '') -> bool:
+    def gone(self, instance_uuid: str, why: str = '') -> str | None:
         """Its row is free; a group without VMs is over.
 
         :param why: recorded as an event when it is given.
@@ -85,45 +85,46 @@ class Transitions:
             lambda session: self._gone(session, instance_uuid, why))
 
     def _gone(self, session: orm.Session, instance_uuid: str,
-              why: str) -> bool:
+              why: str) -> str | None:
         member = db_groups.member_of(session, instance_uuid)
         if member is None:
-            return False
+            return None
         if why:
             self._note(session, member, 'build_failed', why)
         db_groups.vacate(member)
         session.flush()
         self._retire_if_empty(session, member.group_id)
         db_groups.advance(session)
-        return True
+        return member.group_id
 
-    def off_host(self, instance_uuid: str) -> bool:
+    def off_host(self, instance_uuid: str) -> str | None:
         """It exists but runs nowhere (shelved): its row waits for it."""
         return self._database.retried(
             lambda session: self._off_host(session, instance_uuid))
 
-    def _off_host(self, session: orm.Session, instance_uuid: str) -> bool:
+    def _off_host(self, session: orm.Session,
+                  instance_uuid: str) -> str | None:
         member = db_groups.member_of(session, instance_uuid)
         if member is None or member.host is None:
-            return False
+            return None
         member.state = models.MemberState.VACANT
         member.host = None
         member.expires_at = None
         db_groups.advance(session)
-        return True
+        return member.group_id
 
-    def expire(self) -> int:
-        """Drop reservations whose time is over; how many there were.
+    def expire(self) -> list[str]:
+        """Drop reservations whose time is over; the group of each.
 
         A VM that was given a host keeps its row: it may only be slow, and
         Nova's notification will name its host.
         """
         return self._database.retried(self._expire)
 
-    def _expire(self, session: orm.Session) -> int:
+    def _expire(self, session: orm.Session) -> list[str]:
         members = db_groups.expired(session, self._clock())
         if not members:
-            return 0
+            return []
         for member in members:
             if member.state == models.MemberState.RESERVED:
                 self._note(session, member, 'expired',
@@ -135,7 +136,7 @@ class Transitions:
         for group_id in {member.group_id for member in members}:
             self._retire_if_empty(session, group_id)
         db_groups.advance(session)
-        return len(members)
+        return [member.group_id for member in members]
 
     def _retire_if_empty(self, session: orm.Session, group_id: str) -> None:
         members = db_groups.members(session, group_id)

@@ -97,11 +97,16 @@ def hosts_by_group(session: orm.Session, group_ids: Collection[str]
     return hosts
 
 
-def living_members(session: orm.Session) -> list[models.Member]:
-    return list(session.scalars(
-        sa.select(models.Member).join(
-            models.Group, models.Group.id == models.Member.group_id)
-        .where(models.Group.live_key == '')))
+def living_members(session: orm.Session,
+                   only: Collection[str] | None = None
+                   ) -> list[models.Member]:
+    """:param only: ids of groups; None takes all."""
+    query = sa.select(models.Member).join(
+        models.Group, models.Group.id == models.Member.group_id).where(
+            models.Group.live_key == '')
+    if only is not None:
+        query = query.where(models.Member.group_id.in_(only))
+    return list(session.scalars(query))
 
 
 def living_vms(session: orm.Session
@@ -118,10 +123,17 @@ def living_vms(session: orm.Session
         .order_by(models.Group.project_id, models.Member.instance_uuid))]
 
 
-def living_coflows(session: orm.Session) -> list[models.Coflow]:
-    """Coflows that are planned, active or between two iterations."""
-    return list(session.scalars(
-        sa.select(models.Coflow).where(models.Coflow.is_live)))
+def living_coflows(session: orm.Session,
+                   only: Collection[str] | None = None
+                   ) -> list[models.Coflow]:
+    """Coflows that are planned, active or between two iterations.
+
+    :param only: ids of groups; None takes all.
+    """
+    query = sa.select(models.Coflow).where(models.Coflow.is_live)
+    if only is not None:
+        query = query.where(models.Coflow.group_id.in_(only))
+    return list(session.scalars(query))
 
 
 def other_reservations(session: orm.Session, group_id: str,

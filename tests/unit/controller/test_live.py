@@ -428,6 +428,32 @@ def test_only_what_moved_gets_another_way():
     assert state.pairs(state.coflows['c']) == after['c'].pairs
 
 
+def test_one_group_is_read_anew_and_the_others_stay():
+    state = live.LiveState()
+    state.load_groups(*two_groups())
+    before = {name: (tracked, state.table_coflow(tracked))
+              for name, tracked in state.coflows.items()}
+    state.load_groups([member('g', i, f'h{i}') for i in range(2)],
+                      [stored()], {'g'})
+    assert state.coflows.keys() == {'c', 'c2'}
+    assert state.groups.keys() == {'g', 'g2'}
+    assert len(state.groups['g']) == 2
+    after = {name: (tracked, state.table_coflow(tracked))
+             for name, tracked in state.coflows.items()}
+    assert after['c2'] == before['c2']
+    assert after['c'][0] is before['c'][0]
+    assert after['c'][1] is not before['c'][1]
+    # Over, and one that is new.
+    state.load_groups([member('g3', 0, 'h0')], [stored('c3', 'g3')],
+                      {'g', 'g3'})
+    assert state.coflows.keys() == {'c2', 'c3'}
+    assert state.groups.keys() == {'g2', 'g3'}
+    # Without bounds what is not read is over.
+    state.load_groups([member('g3', 0, 'h0')], [stored('c3', 'g3')])
+    assert state.coflows.keys() == {'c3'}
+    assert state.groups.keys() == {'g3'}
+
+
 def test_a_coflow_that_was_dropped_is_read_anew():
     state = live.LiveState()
     state.load_groups(*two_groups())
