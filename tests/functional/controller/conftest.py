@@ -25,7 +25,7 @@ def shared(tmp_path_factory):
     VIRTCO_TEST_DATABASE may name another database than SQLite, whose schema
     is up to date.
     """
-    options = {'controller': {'db_timeout_s': 2}}
+    options = {}
     connection = os.environ.get('VIRTCO_TEST_DATABASE')
     if connection:
         options['database'] = {'connection': connection}

@@ -45,7 +45,7 @@ class ControllerProcess:
         self.database = self.home / 'virtco.sqlite'
         self.options = {'api': {'port': 0}, 'controller': {
             'state_dir': self.home, 'flush_interval_s': 0.1,
-            'reap_interval_s': 0.2},
+            'reap_interval_s': 0.2, 'db_timeout_s': 2},
             # Patient, because the machine that runs the tests may be busy.
             'placement': {'deadline_s': 50}}
         for section, values in (options or {}).items():
