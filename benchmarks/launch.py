@@ -201,7 +201,8 @@ class Bench:
             finally:
                 watch.mark('')
                 self._watches.append(watch)
-        controller._work = watched  # type: ignore[method-assign]
+
+        setattr(controller, '_work', watched)
 
     def close(self) -> None:
         assert self._launcher.stdin is not None

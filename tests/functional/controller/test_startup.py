@@ -19,6 +19,7 @@ import sqlite3
 
 import requests
 
+from benchmarks import startup
 from tests.functional.controller import harness
 from tests.functional.controller import test_faults as faults
 
@@ -74,6 +75,16 @@ def test_the_port_answers_before_anything_else_is_there(make, tmp_path):
     steps = ['Listening on', 'loading the API', 'reading the database',
              'loading the planner', 'Ready after']
     assert sorted(steps, key=log.index) == steps
+
+
+def test_what_a_first_start_may_cost(tmp_path):
+    """Processor time, so that other work on the machine counts little."""
+    cost = startup.measure(tmp_path)
+    assert cost.neutral_before_ready
+    assert cost.port_cpu_s <= 1.5
+    assert cost.port_cpu_s < cost.ready_cpu_s <= 3.5
+    assert cost.ready_rss_mb <= 120
+    assert cost.in_use_rss_mb <= 165
 
 
 def test_linear_programming_is_loaded_when_it_is_used(make):
