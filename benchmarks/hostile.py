@@ -1,0 +1,360 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""What coflows, the host and polite VMs keep while somebody attacks.
+
+``python -m benchmarks.hostile [--json]`` (root; three minutes) builds two
+hypervisors of network namespaces behind a bottleneck of 100 Mbit/s that counts
+like Ethernet, without back-pressure. One runs the real ``virtco-edge``. A
+coflow that is promised 60 Mbit/s, a polite TCP sender and a stream of
+numbered datagrams in a coflow of its own run all the time; each row is one
+attack beside them:
+
+* ``host_ping_p99_ms``: round trip of the hypervisor's own ping.
+* ``host_requests_ok``: share of its requests (connect, ask, 4 KiB) in 50 ms.
+* ``coflow_share``: of what the coflow is promised, on the wire.
+* ``unmanaged_share``: of what the coflows leave, for the polite sender.
+* ``lost_packets``: numbered datagrams that never arrived.
+* ``seconds_unenforced``: time in which classes or classification were not as
+  before the attack, looked at every 20 ms.
+"""
+
+import argparse
+from collections.abc import Callable
+from collections.abc import Iterator
+import contextlib
+import dataclasses
+import json
+import multiprocessing
+import multiprocessing.sharedctypes
+import pathlib
+import signal
+import socket
+import struct
+import tempfile
+import threading
+import time
+from typing import Any
+
+from edge_module.classify import nft
+from edge_module.privileged import kernel
+from edge_module.qdisc import htb
+from tests.netns.edge import bed as beds
+from tests.netns.edge import controller as controllers
+from tests.netns.edge import floods
+from tests.netns.edge import frames
+from tests.netns.edge import policies
+from tests.netns.edge import process
+
+LINK_BPS = 100e6
+MARGIN = 0.02
+COFLOW_BPS = 60e6
+STREAM_BPS = 2e6
+_PINGS = 150
+_MEASURE_S = 3.0
+_SETTLE_S = 0.7
+# Payload of a full frame per byte on the wire.
+GOODPUT = 1448 / 1538
+_STREAM_PORT = 7300
+_fork = multiprocessing.get_context('fork')
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row:
+    attack: str
+    host_ping_p99_ms: float
+    host_requests_ok: float
+    coflow_share: float
+    unmanaged_share: float
+    lost_packets: int
+    seconds_unenforced: float
+
+
+class Site:
+    """Two hypervisors and those who send; one agent."""
+
+    def __init__(self, directory: pathlib.Path):
+        self.bed = beds.Bed(2)
+        floods.count_like_ethernet(self.bed, 'h2', LINK_BPS)
+        self.addresses = floods.address_hosts(self.bed)
+        (self.member, self.polite, self.hostile, self.probe) = (
+            self.bed.add_vm('h1') for _ in range(4))
+        self.sink, self.counter = (self.bed.add_vm('h2') for _ in range(2))
+        self.controller = controllers.Controller(self.bed.ns('h1'))
+        self.edge = process.EdgeProcess(
+            self.bed, 'h1', directory, LINK_BPS, link_margin=MARGIN,
+            audit_interval_s=3600)
+        self.controller.set_policy(policies.PolicyBuilder(
+            'h1', (1 - MARGIN) * LINK_BPS).coflow(
+                'C1', COFLOW_BPS, [(self.member, self.sink, 1)],
+                ceil_bps=COFLOW_BPS).coflow(
+                'C2', STREAM_BPS, [(self.probe, self.counter, 1)],
+                ceil_bps=STREAM_BPS).build().to_dict())
+        self.edge.start()
+        self.controller.wait_report(
+            lambda r: r['applied_generation'] and len(r['ports']) == 4
+            and r['health'] == 'ok', 30)
+
+    def close(self) -> None:
+        self.edge.stop()
+        self.controller.stop()
+        self.bed.close()
+
+    def standing(self) -> tuple[Any, Any]:
+        """Classes and classification; None for what cannot be read."""
+        def read() -> tuple[Any, Any]:
+            try:
+                tree = htb.Uplink(kernel, 'uplink0').snapshot().tree
+                return tree, nft.NftClassifier(kernel).dump()[0]
+            except Exception:  # whatever it is, it does not stand
+                return None, None
+        found: tuple[Any, Any] = beds.in_netns(self.bed.ns('h1'), read)
+        return found
+
+
+class _Unenforced:
+    """Adds up the time in which something is not as it was."""
+
+    def __init__(self, site: Site):
+        self.site = site
+        self.seconds = 0.0
+        self._before = site.standing()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def _look(self) -> None:
+        last_s, is_right = time.monotonic(), True
+        while not self._stop.wait(0.02):
+            stands = self.site.standing() == self._before
+            now_s = time.monotonic()
+            if not is_right:
+                self.seconds += now_s - last_s
+            last_s, is_right = now_s, stands
+
+    def __enter__(self) -> '_Unenforced':
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+class _Stream:
+    """Numbered datagrams at half of their class's rate."""
+
+    def __init__(self, site: Site):
+        self.site = site
+        self._counts = multiprocessing.sharedctypes.RawArray('q', 2)
+        self._ends = _fork.Event()
+        self._listener = beds.in_netns(site.counter.netns, self._listen)
+        self._made = [_fork.Process(target=body, daemon=True)
+                      for body in (self._send, self._receive)]
+
+    def _listen(self) -> socket.socket:
+        sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        sock.bind((self.site.counter.ip, _STREAM_PORT))
+        sock.settimeout(1)
+        return sock
+
+    def _send(self) -> None:
+        floods._enter(self.site.probe.netns)
+        sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        address = self.site.counter.ip, _STREAM_PORT
+        each_s = 8 * 500 / (STREAM_BPS / 2)
+        start_s = time.monotonic()
+        while not self._ends.is_set():
+            number = self._counts[0]
+            due_s = start_s + number * each_s - time.monotonic()
+            if due_s > 0:
+                time.sleep(due_s)
+            sock.sendto(struct.pack('!Q', number) + bytes(400), address)
+            self._counts[0] = number + 1
+
+    def _receive(self) -> None:
+        seen = set()
+        while True:
+            with contextlib.suppress(TimeoutError):
+                seen.add(self._listener.recv(1000)[:8])
+                self._counts[1] = len(seen)
+
+    def __enter__(self) -> '_Stream':
+        for made in self._made:
+            made.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.set()
+        self._made[0].join(5)
+        last, still_s = -1, time.monotonic()
+        while time.monotonic() < still_s + 0.5:
+            if self._counts[1] != last:
+                last, still_s = self._counts[1], time.monotonic()
+            time.sleep(0.02)
+        for made in self._made:
+            made.kill()
+            made.join()
+        self._listener.close()
+
+    @property
+    def lost(self) -> int:
+        return int(self._counts[0] - self._counts[1])
+
+
+# -- attacks ------------------------------------------------------------------
+
+Attack = Callable[[Site], contextlib.AbstractContextManager[Any]]
+
+
+def _udp(frame_bytes: int, whole: bool = False) -> Attack:
+    return lambda site: floods.udp(site.hostile, site.sink.ip, frame_bytes,
+                                   2 * LINK_BPS, whole)
+
+
+@contextlib.contextmanager
+def _many_connections(site: Site) -> Iterator[None]:
+    flows = [beds.Flow(site.hostile, site.sink, 5100 + number).start()
+             for number in range(16)]
+    try:
+        yield
+    finally:
+        for flow in flows:
+            flow.close()
+
+
+def _raw(make: Callable[[Site], list[Any]], from_member: bool = False
+         ) -> Attack:
+    return lambda site: frames.flood(
+        site.member if from_member else site.hostile, make(site), 2e7)
+
+
+def _empty_segments(site: Site) -> list[Any]:
+    return [frames.ipv4(site.member.ip, site.sink.ip, frames.TCP,
+                        frames.segment())]
+
+
+def _spoofed(site: Site) -> list[Any]:
+    return [frames.ipv4(site.member.ip, site.sink.ip, frames.UDP,
+                        frames.udp(9))]
+
+
+def _fragments(site: Site) -> list[Any]:
+    return [frames.ipv4(site.hostile.ip, site.sink.ip, frames.UDP,
+                        bytes(1000), fragment=fragment)
+            for fragment in (0x2000, 0x2080, 0x100)]
+
+
+def _arp(site: Site) -> list[Any]:
+    return [(0x0806, struct.pack(
+        '!HHBBH6s4s6s4s', 1, 0x0800, 6, 4, 1, b'\x02\0\0\0\0\x09',
+        socket.inet_aton(site.hostile.ip), bytes(6),
+        bytes([10, 77, 9, number])) + bytes(18)) for number in range(50)]
+
+
+def _once(act: Callable[[Site], None]) -> Attack:
+    """Something that is done in the middle of the measurement."""
+    @contextlib.contextmanager
+    def attack(site: Site) -> Iterator[None]:
+        timer = threading.Timer(_SETTLE_S + 0.5, act, (site,))
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.join()
+    return attack
+
+
+def _run(site: Site, *command: str) -> None:
+    beds.run(*command, netns=site.bed.ns('h1'))
+
+
+def _kill(site: Site) -> None:
+    site.edge.stop(signal.SIGKILL)
+    site.edge.start()
+
+
+ATTACKS: dict[str, Attack] = {
+    'none': lambda site: contextlib.nullcontext(),
+    'udp, frames of 1442 bytes': _udp(1442),
+    'udp, frames of 60 bytes': _udp(60),
+    'udp, super-packets of 64 KB': _udp(1442, True),
+    '16 TCP connections': _many_connections,
+    'TCP segments without data from the coflow': _raw(_empty_segments, True),
+    "the coflow's addresses from another port": _raw(_spoofed),
+    'fragments': _raw(_fragments),
+    'ARP requests': _raw(_arp),
+    'nft flush ruleset': _once(lambda site: _run(
+        site, 'nft', 'flush', 'ruleset')),
+    'tc class change': _once(lambda site: _run(
+        site, 'tc', 'class', 'change', 'dev', 'uplink0', 'parent', '1:10',
+        'classid', '1:11', 'htb', 'rate', '1mbit', 'ceil', '1mbit')),
+    'tc qdisc del root': _once(lambda site: _run(
+        site, 'tc', 'qdisc', 'del', 'dev', 'uplink0', 'root')),
+    'kill -9 of the agent': _once(_kill),
+}
+
+
+def measure(site: Site, name: str, attack: Attack) -> Row:
+    flows: list[beds.Flow] = []
+    with contextlib.ExitStack() as stack:
+        stream = stack.enter_context(_Stream(site))
+        requests = floods.Requests(site.bed, 'h1', 'h2',
+                                   site.addresses['h1'])
+        for vm, port in ((site.member, 5001), (site.polite, 5002)):
+            flow = beds.Flow(vm, site.sink, port).start()
+            flows.append(flow)
+            stack.callback(flow.close)
+        unenforced = stack.enter_context(_Unenforced(site))
+        stack.enter_context(attack(site))
+        time.sleep(_SETTLE_S)
+        stack.enter_context(requests)
+        from_s = [flow.now_s() for flow in flows]
+        ping_ms = floods.ping_ms(site.bed, 'h1', site.addresses['h2'],
+                                 _PINGS, _MEASURE_S / _PINGS)
+        rates = [flow.rate_bps(start_s, start_s + _MEASURE_S)
+                 for flow, start_s in zip(flows, from_s, strict=True)]
+    left_bps = (1 - MARGIN) * LINK_BPS - COFLOW_BPS - STREAM_BPS / 2
+    return Row(name, round(floods.percentile(ping_ms, 0.99), 2),
+               round(requests.ok_share(), 3),
+               round(rates[0] / (GOODPUT * COFLOW_BPS), 3),
+               round(rates[1] / (GOODPUT * left_bps), 3), stream.lost,
+               round(unenforced.seconds, 2))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--json', action='store_true')
+    shown = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix='hostile') as directory:
+        site = Site(pathlib.Path(directory))
+        try:
+            rows = []
+            for name, attack in ATTACKS.items():
+                rows.append(measure(site, name, attack))
+                if not shown.json:
+                    print(_line(rows[-1]), flush=True)
+        finally:
+            site.close()
+    if shown.json:
+        print(json.dumps([dataclasses.asdict(row) for row in rows], indent=1))
+
+
+def _line(row: Row) -> str:
+    return (f'{row.attack:42} ping {row.host_ping_p99_ms:7.2f} ms  requests '
+            f'{row.host_requests_ok:5.1%}  coflow {row.coflow_share:5.1%}  '
+            f'unmanaged {row.unmanaged_share:5.1%}  lost {row.lost_packets:4}'
+            f'  unenforced {row.seconds_unenforced:.2f} s')
+
+
+if __name__ == '__main__':
+    main()
