@@ -16,8 +16,10 @@
 import argparse
 import json
 import pathlib
+import re
 import signal
 import sys
+import tempfile
 import typing
 
 import rich.console
@@ -25,9 +27,9 @@ import rich.console
 from virtco.cmd import present
 from virtco.emulation import capability
 from virtco.emulation import demo
+from virtco.emulation import display
 from virtco.emulation import namespaces
 from virtco.emulation import reproduce
-from virtco.emulation import table
 from virtco.emulation import testbed
 from virtco import exception
 from virtco.sim import workloads
@@ -37,7 +39,15 @@ _MIN_HOSTS = 3  # Fig. 1 spreads three VMs
 _MAX_HOSTS = 64
 _MIN_RATE_BPS = 5e6
 _MAX_RATE_BPS = 1e9
+_MAX_SEED = 2 ** 32 - 1
 _DEFAULT_SLOW_HOST = 'h1'
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line; --help has the rest."""
+
+    def error(self, message: str) -> typing.NoReturn:
+        self.exit(2, f'{self.prog}: {message}\n')
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -64,7 +74,7 @@ def _leave(number: int, _frame: object) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog='virtco-emulate', description=__doc__.partition(': ')[2])
     commands = parser.add_subparsers(required=True, metavar='COMMAND')
     _add_demo(commands.add_parser(
@@ -83,8 +93,9 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
         '--hosts', type=_hosts, default=6, metavar='N',
         help=f'hypervisors, {_MIN_HOSTS} to {_MAX_HOSTS} (default 6)')
     parser.add_argument(
-        '--rate', type=_rate, default=50e6, metavar='RATE',
-        help='of each uplink, both ways, such as 100Mbit (default 50Mbit)')
+        '--rate', type=_rate, metavar='RATE',
+        help='of each uplink, both ways, such as 100Mbit (default: what the '
+             'processors carry, 50Mbit at most)')
     parser.add_argument(
         '--slow-host', nargs='?', const=_DEFAULT_SLOW_HOST, metavar='NAME',
         help='halve the uplink of one hypervisor behind the controller\'s '
@@ -92,7 +103,7 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         '--simulate', action='store_true',
         help='no root, no traffic: planner, scheduler and simulator')
-    parser.add_argument('--seed', type=int, default=0,
+    parser.add_argument('--seed', type=_seed, default=0,
                         help='of the generated workload (default 0)')
     parser.add_argument('--only', choices=demo.ONLY,
                         help='run one of the workloads')
@@ -131,7 +142,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     found = reproduce.FIGURES[arguments.figure](
         reproduce.Options(arguments.rate, tuple(range(arguments.seeds)),
                           arguments.shape, arguments.output / 'logs'),
-        demo.Display(rich.console.Console(stderr=True)))
+        display.Display(rich.console.Console(stderr=True)))
     present.show([found], arguments.output, arguments.json)
     return 0
 
@@ -146,19 +157,35 @@ def _demo(arguments: argparse.Namespace) -> int:
         arguments.hosts, arguments.rate, arguments.seed,
         arguments.report_dir, arguments.slow_host, arguments.only)
     # With --json, progress must not get into the JSON.
-    console = (rich.console.Console(stderr=True) if arguments.json
-               else table.console())
-    if arguments.simulate:
-        results = demo.simulate(options, console)
-    else:
+    console = rich.console.Console(stderr=arguments.json)
+    _check_writable(arguments.report_dir)
+    if not arguments.simulate:
         capability.check()
         namespaces.sweep()
-        results = demo.emulate(options, console)
-    demo.present(results, options, console)
-    if arguments.json:
-        json.dump(results.to_dict(), sys.stdout, indent=1)
-        print()
+    run = demo.Demo(options, console, arguments.simulate)
+    try:
+        run.run()
+    finally:
+        # Also what was finished before it broke off.
+        results = run.results()
+        if results is not None:
+            demo.present(results, options, console)
+            if arguments.json:
+                json.dump(results.to_dict(), sys.stdout, indent=1)
+                print()
     return 0
+
+
+def _check_writable(directory: pathlib.Path) -> None:
+    """:raises virtco.exception.Invalid: when no file can be made there."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        raise exception.Invalid(
+            field='--report-dir', value=directory,
+            limit=f'a directory to write to ({error.strerror})') from error
 
 
 def _clean(_arguments: argparse.Namespace) -> int:
@@ -179,7 +206,21 @@ def _hosts(text: str) -> int:
     return n_hosts
 
 
+def _seed(text: str) -> int:
+    try:
+        seed = int(text)
+    except ValueError:
+        seed = -1
+    if not 0 <= seed <= _MAX_SEED:
+        raise argparse.ArgumentTypeError(
+            f'{text!r} is not a number between 0 and {_MAX_SEED}')
+    return seed
+
+
 def _rate(text: str) -> float:
+    if re.fullmatch(r'\s*[0-9]+\s*', text):
+        raise argparse.ArgumentTypeError(
+            f'{text!r} has no unit: write {text.strip()}Mbit')
     try:
         rate_bps = units.parse_rate_bps(text)
     except ValueError as error:

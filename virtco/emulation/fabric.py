@@ -129,6 +129,11 @@ class Fabric:
         shaping.run_batch(self.core, shaping.limit_commands(
             host, rate_bps, verb='change'))
 
+    def clear_uplink(self, host: str) -> None:
+        """Take away what shapes the hypervisor's end of the cable."""
+        shaping.run_batch(self.hypervisors[host].namespace,
+                          [f'qdisc del dev {UPLINK_DEV} root'])
+
     def add_vm(self, vm: str, host: str) -> VmPort:
         """Boot a VM: a namespace with one port on the host's switch."""
         hypervisor = self.hypervisors[host]

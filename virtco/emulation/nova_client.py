@@ -12,6 +12,7 @@
 
 """What a tenant of the emulated datacentre does with Nova's REST API."""
 
+from collections.abc import Callable
 from collections.abc import Iterable
 import dataclasses
 import time
@@ -19,14 +20,14 @@ from typing import Any
 
 import requests
 
+from virtco.emulation import patience
 from virtco import exception
 
 IMAGE = '155d900f-4e14-4e4c-a73d-069cbf4541e6'
 MICROVERSION = '2.90'
 POLL_S = 0.3
-TIMEOUT_S = 60.0
-# What Nova may take for one of many servers, all on one busy machine.
-SERVER_S = 5.0
+# Of one request; a busy machine may need long for it.
+TIMEOUT_S = 300.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -110,48 +111,66 @@ class NovaClient:
                                      f'/servers/{uuid}')['server'])
 
     def wait_active(self, servers: Iterable[Server],
-                    timeout_s: float = TIMEOUT_S) -> list[Server]:
+                    on_count: Callable[[int], object] = lambda count: None,
+                    stall_s: float = patience.STALL_S) -> list[Server]:
         """Wait until all are ACTIVE and return them with their hosts.
 
-        :param timeout_s: to which each server adds SERVER_S.
-        :raises NovaError: when one is in ERROR or the time is over.
+        :param on_count: gets the number of those that are.
+        :param stall_s: to wait without progress while neither this process
+            nor one of its children has work.
+        :raises NovaError: when one is in ERROR or nothing gets on.
         """
-        servers = list(servers)
-        limit_s = timeout_s + SERVER_S * len(servers)
-        deadline = time.monotonic() + limit_s
-        # One after the other: each question costs Nova some 20 ms of CPU.
-        return [self._wait_active(server, deadline, limit_s)
-                for server in servers]
-
-    def _wait_active(self, server: Server, deadline: float,
-                     timeout_s: float) -> Server:
-        while (found := self.get_server(server.uuid)).status != 'ACTIVE':
-            if found.status == 'ERROR':
-                raise NovaError(what=f'build {found.name}', why=found.fault)
-            if time.monotonic() > deadline:
-                raise NovaError(what=f'build {found.name}',
-                                why=f'it is {found.status} after '
-                                    f'{timeout_s:g} s')
-            time.sleep(POLL_S)
-        return found
+        uuids = [server.uuid for server in servers]
+        clock = patience.IdleClock()
+        while True:
+            asked_s = time.monotonic()
+            known = self._by_uuid(uuids)
+            found = [known[uuid] for uuid in uuids if uuid in known]
+            for server in found:
+                if server.status == 'ERROR':
+                    raise NovaError(what=f'build {server.name}',
+                                    why=self.get_server(server.uuid).fault)
+            n_active = sum(s.status == 'ACTIVE' for s in found)
+            on_count(n_active)
+            if n_active == len(uuids):
+                return found
+            clock.note(n_active)
+            self._check(clock, stall_s, f'build {len(uuids)} servers',
+                        f'{n_active} are ACTIVE')
+            _pause(asked_s)
 
     def delete(self, servers: Iterable[Server],
-               timeout_s: float = TIMEOUT_S) -> None:
+               on_count: Callable[[int], object] = lambda count: None,
+               stall_s: float = patience.STALL_S) -> None:
         """Delete servers and wait until they are gone.
 
-        :param timeout_s: to which each server adds SERVER_S.
+        :param on_count: gets the number of those that are left.
+        :param stall_s: as of :meth:`wait_active`.
         """
         uuids = [server.uuid for server in servers]
         for uuid in uuids:
             self._request('delete', 'DELETE', f'/servers/{uuid}', gone=True)
-        limit_s = timeout_s + SERVER_S * len(uuids)
-        deadline = time.monotonic() + limit_s
-        while left := {server.uuid for server in self.list_servers()} & set(
-                uuids):
-            if time.monotonic() > deadline:
-                raise NovaError(what=f'delete {len(left)} servers',
-                                why=f'{limit_s:g} s are over')
-            time.sleep(POLL_S)
+        clock = patience.IdleClock()
+        asked_s = time.monotonic()
+        while left := len(self._by_uuid(uuids)):
+            on_count(left)
+            clock.note(left)
+            self._check(clock, stall_s, f'delete {len(uuids)} servers',
+                        f'{left} are left')
+            _pause(asked_s)
+            asked_s = time.monotonic()
+
+    def _by_uuid(self, uuids: list[str]) -> dict[str, Server]:
+        return {server.uuid: server for server in self.list_servers()
+                if server.uuid in uuids}
+
+    @staticmethod
+    def _check(clock: patience.IdleClock, stall_s: float, what: str,
+               state: str) -> None:
+        """:raises NovaError: when nothing got on for too long."""
+        if clock.read_s() > stall_s:
+            raise NovaError(what=what, why=f'{state}, and nothing advanced '
+                                           f'for {stall_s:g} s')
 
     def live_migrate(self, uuid: str, host: str | None = None) -> None:
         self._action(uuid, {'os-migrateLive': {
@@ -184,6 +203,11 @@ class NovaClient:
             raise NovaError(what=what, why=f'HTTP {response.status_code} '
                                            f'{response.text[:300]}')
         return response.json() if response.content else None
+
+
+def _pause(asked_s: float) -> None:
+    """A list of many servers costs Nova what it needs to build them."""
+    time.sleep(max(POLL_S, 2 * (time.monotonic() - asked_s)))
 
 
 def _server(body: dict[str, Any]) -> Server:

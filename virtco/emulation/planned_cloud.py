@@ -18,6 +18,7 @@ the same requests and notifications, one VM after another, on the host that
 the controller ranks first.
 """
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 import uuid
@@ -73,13 +74,18 @@ class PlannedCloud:
                 'uuid': server.uuid, 'host': server.host})
         return servers
 
-    def wait_active(self, servers: Iterable[nova_client.Server]
+    def wait_active(self, servers: Iterable[nova_client.Server],
+                    on_count: Callable[[int], object] = lambda count: None
                     ) -> list[nova_client.Server]:
         """They are already."""
         return list(servers)
 
-    def delete(self, servers: Iterable[nova_client.Server]) -> None:
-        for server in servers:
+    def delete(self, servers: Iterable[nova_client.Server],
+               on_count: Callable[[int], object] = lambda count: None
+               ) -> None:
+        servers = list(servers)
+        for number, server in enumerate(servers):
+            on_count(len(servers) - number)
             assert server.host is not None
             self._free[server.host] += self._slots.pop(server.uuid)
             self._notify('instance.delete.end', {'uuid': server.uuid})

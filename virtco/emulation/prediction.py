@@ -15,6 +15,7 @@
 import collections
 import collections.abc
 import dataclasses
+import itertools
 
 import numpy as np
 
@@ -31,6 +32,9 @@ from virtco import units
 
 #: What the controller leaves to traffic that is no coflow.
 DEFAULT_SHARE = 0.02
+# Bottlenecks that differ by less are a tie: measured rates differ by more.
+_TIE = 0.005
+_MAX_ORDERS = 24
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,6 +85,59 @@ def simulate(placed: collections.abc.Sequence[Placed],
         sent = [[(src, dst, size, n_flows) for (src, dst), (size, n_flows)
                  in entry.between_hosts().items()] for entry in placed]
     return _run(sent, rates_bps, order)
+
+
+def ties(placed: collections.abc.Sequence[Placed],
+         rates_bps: dict[str, float], order: str) -> list[list[int]]:
+    """Coflows that the scheme's order holds equal: any of them may go first.
+
+    All orders but fair sharing begin with the smallest bottleneck.
+
+    :returns: groups of two and more indices.
+    """
+    if order == 'fair':
+        return []
+    bounds_s = [(max((units.transfer_time_s(size, rates_bps[host])
+                      for host, both in uplink_bytes([entry], rates_bps
+                                                     ).items()
+                      for size in both), default=0.0), index)
+                for index, entry in enumerate(placed)]
+    groups: list[list[int]] = []
+    before_s = 0.0
+    for bound_s, index in sorted(bounds_s):
+        if bound_s > 0 and bound_s <= before_s * (1 + _TIE):
+            groups[-1].append(index)
+        else:
+            groups.append([index])
+        before_s = bound_s
+    return [sorted(group) for group in groups if len(group) > 1]
+
+
+def simulate_as_taken(placed: collections.abc.Sequence[Placed],
+                      rates_bps: dict[str, float], order: str,
+                      measured_s: collections.abc.Sequence[float]
+                      ) -> list[float]:
+    """As :func:`simulate`, for that order of tied coflows that fits best."""
+    orders = [list(range(len(placed)))]
+    for group in ties(placed, rates_bps, order):
+        orders = [_permuted(before, group, places) for before in orders
+                  for places in itertools.permutations(group)
+                  ][:_MAX_ORDERS]
+    candidates = []
+    for taken in orders:
+        found = simulate([placed[index] for index in taken], rates_bps, order)
+        candidates.append([found[taken.index(index)]
+                           for index in range(len(placed))])
+    return min(candidates, key=lambda found: sum(
+        abs(one - other) for one, other in zip(found, measured_s)))
+
+
+def _permuted(indices: list[int], group: list[int],
+              places: tuple[int, ...]) -> list[int]:
+    made = list(indices)
+    for old, new in zip(group, places):
+        made[old] = new
+    return made
 
 
 def simulate_local(placed: collections.abc.Sequence[Placed],
@@ -136,10 +193,12 @@ def expect(placed: collections.abc.Sequence[Placed],
 
 
 def place(workload: scenario.Workload, scheme: scenario.Scheme,
-          rates_bps: dict[str, float], slots: int,
-          seed: int) -> dict[str, tuple[str, ...]]:
+          rates_bps: dict[str, float], slots: int, seed: int,
+          on_count: collections.abc.Callable[[int], object]
+          = lambda count: None) -> dict[str, tuple[str, ...]]:
     """Place the groups one after another, as the controller does.
 
+    :param on_count: gets the number of VMs that are placed.
     :returns: group -> host of each of its VMs.
     """
     free = dict.fromkeys(rates_bps, float(slots))
@@ -159,6 +218,7 @@ def place(workload: scenario.Workload, scheme: scenario.Scheme,
         hosts[group.name] = plan.hosts
         for host in plan.hosts:
             free[host] -= group.vm_slots
+        on_count(sum(map(len, hosts.values())))
         active += [_active(Placed(coflow, plan.hosts))
                    for coflow in group.coflows]
     return hosts

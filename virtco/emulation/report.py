@@ -20,6 +20,7 @@ import jinja2
 
 from virtco.emulation import plots
 from virtco.emulation import results as results_module
+from virtco.emulation import table
 from virtco import units
 
 
@@ -41,21 +42,21 @@ def render(results: results_module.Results) -> str:
         lstrip_blocks=True)
     environment.filters.update(rate=_rate, size=units.format_size,
                                percent=_percent)
-    measured = 'measured' if results.mode == 'emulated' else 'simulated'
     return environment.get_template('report.html.j2').render(
-        results=results, measured=measured,
-        sections=[_section(workload) for workload in results.workloads],
-        agreement=plots.agreement(results.workloads, measured))
+        results=results, measured=results.measured, notes=table.notes(results),
+        colours=plots.SCHEME_COLOURS,
+        sections=[_section(workload, results.measured)
+                  for workload in results.workloads],
+        agreement=plots.agreement(results.workloads, results.measured))
 
 
-def _section(workload: results_module.WorkloadResult
+def _section(workload: results_module.WorkloadResult, measured: str
              ) -> dict[str, typing.Any]:
     has_timeline = any(scheme.timeline for scheme in workload.schemes)
     return {
         'workload': workload,
         'rows': list(zip(*(scheme.coflows for scheme in workload.schemes))),
-        'speed_up': results_module.relative_speed_up,
-        'bars': plots.completion_bars(workload),
+        'bars': plots.completion_bars(workload, measured),
         'timelines': plots.timelines(workload) if has_timeline else None,
     }
 
@@ -65,4 +66,4 @@ def _rate(rate_bps: float | None) -> str:
 
 
 def _percent(fraction: float) -> str:
-    return f'{fraction:.1%}'
+    return f'{fraction * 100:.0f} %'

@@ -26,7 +26,7 @@ import pathlib
 
 import numpy as np
 
-from virtco.emulation import demo
+from virtco.emulation.display import Display
 from virtco.emulation import prediction
 from virtco.emulation import results
 from virtco.emulation import runner
@@ -83,7 +83,7 @@ class Measured:
 Found = dict[tuple[str, str], list[Measured]]
 
 
-def case1(options: Options, display: demo.Display) -> outcome.Outcome:
+def case1(options: Options, display: Display) -> outcome.Outcome:
     """CCT of each application alone, on a nearly full datacentre."""
     found: Found = {}
     for seed in options.seeds:
@@ -111,7 +111,7 @@ def case1(options: Options, display: demo.Display) -> outcome.Outcome:
         _notes(options, found))
 
 
-def case2(options: Options, display: demo.Display) -> outcome.Outcome:
+def case2(options: Options, display: Display) -> outcome.Outcome:
     """Average CCT of all six applications at once."""
     found: Found = {}
     labels = {False: 'no background', True: 'background'}
@@ -147,7 +147,7 @@ def case2(options: Options, display: demo.Display) -> outcome.Outcome:
         _notes(options, found))
 
 
-FIGURES: dict[str, Callable[[Options, demo.Display], outcome.Outcome]] = {
+FIGURES: dict[str, Callable[[Options, Display], outcome.Outcome]] = {
     'virtco-case1': case1, 'virtco-case2': case2}
 _COLUMNS = ('simulated', 'same placement', 'measured', 'off %')
 
@@ -159,10 +159,10 @@ class _datacentre(testbed_module.Testbed):
     """
 
     def __init__(self, hosts: Sequence[cluster.Host], options: Options,
-                 display: demo.Display):
+                 display: Display):
         super().__init__(testbed_module.Config(
             paper.N_HOSTS, options.rate_bps, options.logs, paper.SLOTS,
-            with_nova=False))
+            with_nova=False), display.say)
         self._rates_bps = _rates_bps(hosts, options)
         self._display = display
 
@@ -194,7 +194,7 @@ def _apps(options: Options, seed: int) -> list[scenario.coflow_model.Coflow]:
 
 def _measure(testbed: testbed_module.Testbed, hosts: Sequence[cluster.Host],
              its_groups: Sequence[scenario.Group], seed: int,
-             options: Options, display: demo.Display, label: str,
+             options: Options, display: Display, label: str,
              found: Found) -> None:
     """Run one workload under each scheme, with only the hosts' slots free."""
     background = testbed.occupy({
@@ -246,12 +246,11 @@ def _simulate(hosts: Sequence[cluster.Host],
 
 def _emulate(testbed: testbed_module.Testbed, label: str,
              its_groups: Sequence[scenario.Group], scheme: scenario.Scheme,
-             display: demo.Display) -> results.SchemeResult:
+             display: Display) -> results.SchemeResult:
     workload = scenario.Workload(label, label, tuple(its_groups), (scheme,))
-    with display.bar(f'{label}: {scheme.label}') as on_progress:
-        return runner.run_emulated(
-            testbed, workload, scheme, lambda step: None, on_progress,
-            local_bytes=_LOCAL_BYTES)
+    with display.progress(f'{label}: {scheme.label}') as progress:
+        return runner.run_emulated(testbed, workload, scheme, progress,
+                                   local_bytes=_LOCAL_BYTES)
 
 
 def _mean(rows: Sequence[Measured]) -> Measured:

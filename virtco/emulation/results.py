@@ -28,6 +28,8 @@ class CoflowResult:
         simulator's when nothing was transferred.
     :ivar unpaced_s: what the model expects when transfers inside of a host
         take no time.
+    :ivar tied: the scheme's order holds it equal to another coflow, and the
+        prediction is for the order that was taken.
     """
 
     name: str
@@ -37,6 +39,7 @@ class CoflowResult:
     predicted_s: float
     measured_s: float
     unpaced_s: float
+    tied: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,8 +80,9 @@ class SchemeResult:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WorkloadResult:
-    """A workload under all its schemes; the last one is virtco's.
+    """A workload under its schemes; the last one is virtco's.
 
+    :ivar complete: all schemes are there; else virtco's is missing.
     :ivar unit_s: length of the paper's time unit here, where it has one.
     :ivar paper_means: the paper's average CCT per scheme, in that unit.
     """
@@ -88,9 +92,17 @@ class WorkloadResult:
     schemes: tuple[SchemeResult, ...]
     unit_s: float | None = None
     paper_means: tuple[float, ...] = ()
+    complete: bool = True
+
+    @property
+    def has_ties(self) -> bool:
+        return any(coflow.tied for scheme in self.schemes
+                   for coflow in scheme.coflows)
 
     def speed_ups(self) -> list[float]:
         """Relative speed-up of the last scheme's mean over each other's."""
+        if not self.complete:
+            return []
         ours = self.schemes[-1].mean_measured_s
         return [relative_speed_up(scheme.mean_measured_s, ours)
                 for scheme in self.schemes[:-1]]
@@ -112,6 +124,7 @@ class Results:
     """Everything a run of the demo has to say.
 
     :ivar mode: ``emulated`` or ``simulated``.
+    :ivar partial: the run broke off; what was finished is here.
     """
 
     mode: str
@@ -123,6 +136,26 @@ class Results:
     host_rates: tuple[HostRate, ...] = ()
     notes: tuple[str, ...] = ()
     wall_s: float = 0.0
+    partial: bool = False
+
+    @property
+    def measured(self) -> str:
+        """What to call the times that are no predictions."""
+        return 'measured' if self.mode == 'emulated' else 'simulated'
+
+    def sentence(self) -> str:
+        """The result in one sentence."""
+        workload = self.workloads[-1]
+        ours = workload.schemes[-1]
+        if not workload.complete:
+            return f'The run broke off after {workload.name}: {ours.label}.'
+        others = [
+            f'{abs(saved) * 100:.0f} % {"sooner" if saved >= 0 else "later"} '
+            f'than {scheme.label}'
+            for scheme, saved in zip(workload.schemes, workload.speed_ups())]
+        return (f'{ours.label} finished {len(ours.coflows)} coflows '
+                f'{" and ".join(others)}: after {ours.mean_measured_s:.1f} s '
+                'on average.')
 
     def to_dict(self) -> dict[str, typing.Any]:
         """For JSON: the values, and the averages made of them."""

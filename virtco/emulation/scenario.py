@@ -25,6 +25,9 @@ PAPER_SLOTS = 12  # VirtCO section 5.1
 VM_SLOTS = 1
 #: Share of the wire that is TCP payload: 1448 bytes of each 1514.
 PAYLOAD_FRACTION = 1448 / 1514
+#: What the VMs of one host send each other in all, in terms of an uplink. A
+#: memory bus is faster, but here it is the processors that carry the uplinks.
+LOCAL_PACE = 10
 _FIG1_UNIT_S = 1.5
 _FIG1_PORTS = (5001, 5002)
 _FULL_SIZE_HOSTS = 18  # VirtCO's testbed
@@ -76,7 +79,10 @@ class Group:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Workload:
-    """Groups that run together, under each of the schemes in turn."""
+    """Groups that run together, under each of the schemes in turn.
+
+    :ivar local_pace: see :data:`LOCAL_PACE`; None is no limit.
+    """
 
     name: str
     title: str
@@ -84,6 +90,7 @@ class Workload:
     schemes: tuple[Scheme, ...]
     unit_s: float | None = None
     paper_means: tuple[float, ...] = ()
+    local_pace: float | None = LOCAL_PACE
 
 
 def goodput_bps(rate_bps: float) -> float:
@@ -108,7 +115,7 @@ def fig1(rate_bps: float, slots: int,
     return Workload(
         'fig1', 'Fig. 1 of VirtCO: two coflows over three VMs',
         (Group('fig1', 3, slots // 2, coflows),), FIG1_SCHEMES,
-        unit_s=unit_s, paper_means=(4.5, 3.0, 2.5))
+        unit_s=unit_s, paper_means=(4.5, 3.0, 2.5), local_pace=None)
 
 
 def slots_per_host(n_hosts: int) -> int:

@@ -71,7 +71,10 @@ def start_edge(fabric: fabric_module.Fabric, host: str, rate_bps: float,
                  'state_dir': state / f'edge-{host}',
                  'report_interval_s': _report_interval_s(fabric),
                  # A queue holds the windows of all its flows, at any rate.
-                 'leaf_s': 0.5},
+                 'leaf_s': 0.5,
+                 # The core counts frames without what a wire adds.
+                 'wire_overhead_bytes': 0, 'wire_frame_min_bytes': 0,
+                 'link_margin': 0},
         'probe': {'enabled': True, 'address': hypervisor.address,
                   'port': _PROBE_PORT},
     })
@@ -94,7 +97,8 @@ def start_nova(fabric: fabric_module.Fabric, slots: int,
     return process.Child(
         'Nova', [sys.executable, '-m', 'virtco.emulation.nova_stack',
                  '--config', str(config)],
-        logs / 'nova.err', namespace=fabric.control, piped=True)
+        logs / 'nova.err', namespace=fabric.control, piped=True,
+        own_log=logs / 'nova.log')
 
 
 def write_ports(fabric: fabric_module.Fabric, host: str,

@@ -10,78 +10,95 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The demo's table."""
+"""The demo's tables, 80 columns wide."""
 
+import rich.box
 import rich.console
 import rich.table
 import rich.text
 
 from virtco.emulation import results as results_module
+from virtco.emulation import scenario
 from virtco import units
 
-_WIDTH = 118
-_NTH = ('1st', '2nd', '3rd')
+# Narrower than this, the predictions are left out.
+_FULL_WIDTH = 80
+_TIE = '*'
 
 
-def console() -> rich.console.Console:
-    """Of the terminal's width; wide enough for the table when piped."""
-    found = rich.console.Console()
-    if not found.is_terminal:
-        return rich.console.Console(width=_WIDTH)
-    return found
+def show(results: results_module.Results,
+         console: rich.console.Console) -> None:
+    """Print a table per workload and what there is to say about them."""
+    for workload in results.workloads:
+        console.print(build(workload, results, console.width))
+    for note in notes(results):
+        console.print(note, highlight=False, markup=False)
 
 
-def build(results: results_module.Results) -> rich.table.Table:
-    """One table: a section per workload, a column pair per scheme."""
-    measured = ('measured' if results.mode == 'emulated' else 'simulated')
+def build(workload: results_module.WorkloadResult,
+          results: results_module.Results, width: int = _FULL_WIDTH
+          ) -> rich.table.Table:
+    """A column per scheme and a row per coflow."""
+    pairs = width >= _FULL_WIDTH
+    shown = f'predicted → {results.measured}' if pairs else results.measured
     table = rich.table.Table(
-        title=f'Coflow completion times in seconds, {results.n_hosts} '
-              f'hypervisors at {units.format_rate(results.rate_bps)}',
-        caption='saved = (other − virtco) / other: the relative speed-up '
-                'of VirtCO section 5.1')
+        title=f'{workload.title}\ncompletion times in seconds: {shown}',
+        title_style='bold', box=rich.box.SIMPLE_HEAD, pad_edge=False)
     table.add_column('coflow', no_wrap=True)
     table.add_column('size', justify='right', no_wrap=True)
-    for nth in _NTH:
-        table.add_column(f'{nth} scheme\npredicted → {measured}',
-                         justify='right')
-    for nth in _NTH[:-1]:
-        table.add_column(f'saved\nvs {nth}', justify='right')
-    for workload in results.workloads:
-        _add_section(table, workload)
-    return table
+    for scheme in workload.schemes:
+        table.add_column(scheme.label, justify='right')
 
+    def times(predicted_s: float, measured_s: float, tied: bool = False
+              ) -> str:
+        found = f'{predicted_s:.2f} → ' if pairs else ''
+        mark = (_TIE if tied else ' ') if workload.has_ties else ''
+        return f'{found}{measured_s:5.2f}{mark}'
 
-def _add_section(table: rich.table.Table,
-                 workload: results_module.WorkloadResult) -> None:
-    table.add_row(_bold(workload.name), '',
-                  *(_bold(scheme.label) for scheme in workload.schemes))
     for rows in zip(*(scheme.coflows for scheme in workload.schemes)):
         table.add_row(
             rows[0].name, units.format_size(rows[0].size_bytes),
-            *(_times(row.predicted_s, row.measured_s) for row in rows),
-            *_saved([row.measured_s for row in rows]))
+            *(times(row.predicted_s, row.measured_s, row.tied)
+              for row in rows))
     means = [(scheme.mean_predicted_s, scheme.mean_measured_s)
              for scheme in workload.schemes]
-    table.add_row(_bold('average'), '',
-                  *(_bold(_times(*mean)) for mean in means),
-                  *map(_bold, _saved([mean for _, mean in means])))
-    if workload.unit_s is not None:
-        table.add_row(f'in units of {workload.unit_s:g} s', '',
-                      *(_times(predicted / workload.unit_s,
-                               measured / workload.unit_s)
-                        for predicted, measured in means))
-        table.add_row('in the paper', '',
-                      *(f'{mean:.2f}' for mean in workload.paper_means))
     table.add_section()
+    table.add_row(_bold('average'), '',
+                  *(_bold(times(*mean)) for mean in means))
+    if workload.unit_s is not None:
+        table.add_row(f'units of {workload.unit_s:g} s', '',
+                      *(times(predicted / workload.unit_s,
+                              measured / workload.unit_s)
+                        for predicted, measured in means))
+        table.add_row('in the paper', '', *(
+            f'{mean:.2f} ' if workload.has_ties else f'{mean:.2f}'
+            for mean in workload.paper_means))
+    if workload.complete:
+        table.add_row(_bold('virtco saves'), '', *(
+            _bold(f'{saved:.0%}') for saved in workload.speed_ups()), '')
+    return table
 
 
-def _times(predicted: float, measured: float) -> str:
-    return f'{predicted:.2f} → {measured:5.2f}'
-
-
-def _saved(measured_s: list[float]) -> list[str]:
-    return [f'{results_module.relative_speed_up(other, measured_s[-1]):.0%}'
-            for other in measured_s[:-1]]
+def notes(results: results_module.Results) -> list[str]:
+    """What is to be said below the tables."""
+    found = ['Partial: the run broke off.'] if results.partial else []
+    found += results.notes
+    if any(workload.has_ties for workload in results.workloads):
+        found.append(
+            f'{_TIE} As large as another one in the scheme\'s order, so that '
+            'either may go first; predicted for the order that was taken.')
+    for workload in results.workloads:
+        unpaced = [f'{scheme.mean_unpaced_s:.2f}'
+                   for scheme in workload.schemes]
+        if unpaced != [f'{scheme.mean_predicted_s:.2f}'
+                       for scheme in workload.schemes]:
+            found.append(
+                f'{workload.name}: the VMs of one host send each other '
+                f'{scenario.LOCAL_PACE} times an uplink\'s rate at most, '
+                'so that the processors have time for the uplinks. Without '
+                'that limit the predicted averages are '
+                + ', '.join(unpaced) + ' s.')
+    return found
 
 
 def _bold(text: str) -> rich.text.Text:

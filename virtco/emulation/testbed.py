@@ -14,10 +14,12 @@
 
 import collections.abc
 import concurrent.futures
+import contextlib
 import dataclasses
 import functools
 import json
 import pathlib
+import signal
 import types
 import typing
 
@@ -30,17 +32,17 @@ from virtco.emulation import fabric as fabric_module
 from virtco.emulation import janitor
 from virtco.emulation import namespaces
 from virtco.emulation import nova_client
+from virtco.emulation import patience
 from virtco.emulation import planned_cloud
 from virtco.emulation import process
 from virtco.emulation import results
 from virtco.emulation import services
-from virtco import exception
 
-_START_LIMIT_S = 120.0
-_POLICY_LIMIT_S = 30.0
-MEASURE_LIMIT_S = 60.0
+MEASURE_STALL_S = 30.0
+_REQUEST_S = 600.0
 
 T = typing.TypeVar('T')
+OnCount = collections.abc.Callable[[int], object]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,8 +83,12 @@ class Testbed:
     Make it in the main thread (see :class:`process.Child`).
     """
 
-    def __init__(self, config: Config):
+    def __init__(self, config: Config, say: process.Say | None = None):
+        """
+        :param say: gets a line from time to time while something lasts.
+        """
         self.config = config
+        self.say = say
         self._run = namespaces.new_run()
         self._state = namespaces.run_dir(self._run)
         self._janitor = janitor.Janitor(self._run)
@@ -90,7 +96,16 @@ class Testbed:
         self._children: list[process.Child] = []
         self._cloud: (nova_client.NovaClient | planned_cloud.PlannedCloud
                       | None) = None
-        self._controller = _client(services.controller_url(self.fabric))
+        # The machine's proxies, if any, do not reach into the namespaces.
+        self._http = requests.Session()
+        self._http.trust_env = False
+        self._controller = v1.Client(
+            services.controller_url(self.fabric),
+            ks_session.Session(auth=noauth.NoAuth(), session=self._http),
+            timeout_s=_REQUEST_S)
+        self._planner: process.Child | None = None
+        self._nova: process.Child | None = None
+        self._edges: dict[str, process.Child] = {}
         self._inside: concurrent.futures.ThreadPoolExecutor | None = None
 
     def __enter__(self) -> typing.Self:
@@ -104,12 +119,13 @@ class Testbed:
     def close(self) -> None:
         """End every process and remove everything, however far it got."""
         try:
-            if self._inside is not None:
-                self._inside.shutdown(cancel_futures=True)
             for child in reversed(self._children):
                 child.popen.terminate()
             for child in reversed(self._children):
                 child.stop()
+            # After them: a question that none of them answers ends now.
+            if self._inside is not None:
+                self._inside.shutdown(cancel_futures=True)
             self.fabric.close()
         finally:
             self._janitor.dismiss()
@@ -133,27 +149,33 @@ class Testbed:
         where = self._state, self.config.logs
         flavors = {flavor(n): n for n in range(1, self.config.slots + 1)}
         if self.config.with_nova:
-            nova = services.start_nova(self.fabric, self.config.slots,
-                                       flavors, *where)
-            self._children.append(nova)
-        controller = services.start_controller(self.fabric, *where)
-        self._children.append(controller)
-        self._wait(self._controller_answers,
-                   'an answer of the controller', _START_LIMIT_S)
+            self._nova = services.start_nova(
+                self.fabric, self.config.slots, flavors, *where)
+            self._children.append(self._nova)
+        self._planner = services.start_controller(self.fabric, *where)
+        self._children.append(self._planner)
+        self._wait(lambda: self._health() is not None,
+                   'the controller to open its port', self._planner)
         for host in self.config.hosts:
-            self._children.append(services.start_edge(
-                self.fabric, host, self.config.rate_bps, *where))
-        if self.config.with_nova:
-            ready = json.loads(nova.read_line())
-            self._cloud = nova_client.NovaClient(ready['url'])
+            self._edges[host] = services.start_edge(
+                self.fabric, host, self.config.rate_bps, *where)
+            self._children.append(self._edges[host])
+        self._wait(lambda: self._health() == 200,
+                   'the controller to be ready', self._planner)
+        if self._nova is not None:
+            self._wait(self._nova.has_line, 'Nova to be ready', self._nova)
+            ready = json.loads(self._nova.read_line())
+            self._cloud = nova_client.NovaClient(ready['url'],
+                                                 timeout_s=_REQUEST_S)
         else:
             self._cloud = planned_cloud.PlannedCloud(
                 self._controller, self.config.hosts, self.config.slots,
                 flavors)
         self._wait(lambda: self._reported() >= set(self.config.hosts),
-                   'a report of every edge module', _START_LIMIT_S)
+                   'a report of every edge module', self._planner,
+                   lambda: len(self._reported()))
 
-    def wait_measured(self, limit_s: float = MEASURE_LIMIT_S) -> bool:
+    def wait_measured(self) -> bool:
         """Wait until every pair of hosts was measured; False: not all.
 
         A pair shows the slower of its two ends, so that a host is known
@@ -161,11 +183,18 @@ class Testbed:
         """
         wanted = {(src, dst) for src in self.config.hosts
                   for dst in self.config.hosts if src != dst}
-        try:
-            self._wait(lambda: wanted <= {
+
+        left = set(wanted)
+
+        def is_measured() -> bool:
+            left.difference_update(
                 (pair['src'], pair['dst'])
-                for pair in self.inside(self._controller.rates)},
-                'a measurement of every pair', limit_s)
+                for pair in self.inside(self._controller.rates))
+            return not left
+
+        try:
+            self._wait(is_measured, 'a measurement of every pair',
+                       self._planner, lambda: len(left), MEASURE_STALL_S)
         except process.NotReady:
             return False
         return True
@@ -193,32 +222,50 @@ class Testbed:
     def change_settings(self, settings: dict[str, str]) -> None:
         self.inside(lambda: self._controller.change_settings(**settings))
 
-    def inside(self, function: collections.abc.Callable[[], T]) -> T:
+    def inside(self, function: collections.abc.Callable[[], T],
+               what: str = 'an answer of the controller',
+               of: process.Child | None = None,
+               progress: collections.abc.Callable[[], object] | None = None
+               ) -> T:
+        """Call a function in the control namespace."""
         assert self._inside is not None
-        return self._inside.submit(function).result()
+        future = self._inside.submit(function)
+        process.wait_until(
+            lambda: concurrent.futures.wait([future], 0.1).done, what,
+            self._children, of=of or self._planner, say=self.say,
+            progress=progress, interval_s=0)
+        return future.result()
 
     def launch(self, name: str, n_vms: int, flavor_name: str,
-               hints: dict[str, str]) -> list[nova_client.Server]:
+               hints: dict[str, str],
+               on_count: OnCount = lambda count: None
+               ) -> list[nova_client.Server]:
         """Create a group through Nova's API and boot it where Nova says.
 
         Without Nova, where the controller says.
+
+        :param on_count: gets the number of servers that are there, from time
+            to time.
         """
         cloud = self._cloud
         assert cloud is not None
-        servers = self.inside(lambda: cloud.wait_active(cloud.create_group(
-            name, n_vms, hints, flavor=flavor_name)))
+        servers = self._ask_cloud(
+            lambda note: cloud.wait_active(cloud.create_group(
+                name, n_vms, hints, flavor=flavor_name), note),
+            f'{n_vms} servers for {name}', on_count)
         for server in servers:
             assert server.host is not None
             self.fabric.add_vm(server.uuid, server.host)
         self._write_ports({server.host for server in servers if server.host})
         return servers
 
-    def delete(self, servers: collections.abc.Sequence[
-            nova_client.Server]) -> None:
-        """Delete servers in Nova and end their VMs."""
-        cloud = self._cloud
-        assert cloud is not None
-        self.inside(lambda: cloud.delete(servers))
+    def delete(self, servers: collections.abc.Sequence[nova_client.Server],
+               on_count: OnCount = lambda count: None) -> None:
+        """Delete servers in Nova and end their VMs.
+
+        :param on_count: gets the number of servers that are left.
+        """
+        self.vacate(servers, on_count)
         for server in servers:
             self.fabric.remove_vm(server.uuid)
         self._write_ports({server.host for server in servers if server.host})
@@ -232,14 +279,46 @@ class Testbed:
                 for server in self.inside(functools.partial(
                     cloud.create_group, f'background-{host}', 1, {},
                     flavor=flavor(n_slots), host=host))]
-        return self.inside(lambda: cloud.wait_active(made))
+        return self._ask_cloud(
+            lambda note: cloud.wait_active(made, note), 'background servers')
 
-    def vacate(self, servers: collections.abc.Sequence[nova_client.Server]
-               ) -> None:
+    def vacate(self, servers: collections.abc.Sequence[nova_client.Server],
+               on_count: OnCount = lambda count: None) -> None:
         """Delete what :meth:`occupy` made."""
         cloud = self._cloud
         assert cloud is not None
-        self.inside(lambda: cloud.delete(servers))
+        self._ask_cloud(lambda note: cloud.delete(servers, note),
+                        f'the end of {len(servers)} servers', on_count)
+
+    def _ask_cloud(self, function: collections.abc.Callable[[OnCount], T],
+                   what: str, on_count: OnCount = lambda count: None) -> T:
+        """Call a function that counts; the counts are told from here."""
+        counts: list[int] = []
+
+        def progress() -> int:
+            if counts:
+                on_count(counts[-1])
+            return counts[-1] if counts else -1
+
+        return self.inside(lambda: function(counts.append), what,
+                           self._nova, progress)
+
+    @contextlib.contextmanager
+    def without_enforcement(self) -> collections.abc.Iterator[None]:
+        """Hypervisors as if virtco were not there: TCP shares the uplinks.
+
+        The edge modules stand still and their queues are taken away; when
+        they go on, they notice and put them back.
+        """
+        for edge in self._edges.values():
+            edge.popen.send_signal(signal.SIGSTOP)
+        try:
+            for host in self._edges:
+                self.fabric.clear_uplink(host)
+            yield
+        finally:
+            for edge in self._edges.values():
+                edge.popen.send_signal(signal.SIGCONT)
 
     def wait_enforced(self, pairs: set[tuple[str, str, str]]) -> None:
         """Wait until the edges know the given flows and no others.
@@ -247,12 +326,14 @@ class Testbed:
         :param pairs: (host, source address, destination address) of every
             flow between hosts.
         """
-        self._wait(lambda: self._enforced(pairs),
+        found: set[tuple[str, str, str]] = set()
+        self._wait(lambda: self._enforced(pairs, found),
                    f'{len(pairs)} flows in the tables of all edge modules',
-                   _POLICY_LIMIT_S)
+                   self._planner, lambda: len(found))
 
-    def _enforced(self, pairs: set[tuple[str, str, str]]) -> bool:
-        found = set()
+    def _enforced(self, pairs: set[tuple[str, str, str]],
+                  found: set[tuple[str, str, str]]) -> bool:
+        found.clear()
         known = self.controller_hosts()
         for host in self.config.hosts:
             policy = self.inside(functools.partial(self._controller.policy,
@@ -267,25 +348,25 @@ class Testbed:
         for host in hosts:
             services.write_ports(self.fabric, host, self._state)
 
-    def _controller_answers(self) -> bool:
+    def _health(self) -> int | None:
+        """HTTP status of the controller's health; None without an answer.
+
+        While it starts it answers placements, but without a plan.
+        """
+        url = services.controller_url(self.fabric) + '/health'
         try:
-            self.inside(self._controller.health)
-        except exception.ControllerUnavailable:
-            return False
-        return True
+            return self.inside(lambda: self._http.get(
+                url, timeout=_REQUEST_S)).status_code
+        except requests.ConnectionError:
+            return None
 
     def _reported(self) -> set[str]:
         return {host for host, entry in self.controller_hosts().items()
                 if entry['last_report'] is not None}
 
-    def _wait(self, condition: collections.abc.Callable[[], bool],
-              what: str, limit_s: float) -> None:
-        process.wait_until(condition, what, limit_s, self._children)
-
-
-def _client(url: str) -> v1.Client:
-    """The machine's proxies, if any, do not reach into the namespaces."""
-    direct = requests.Session()
-    direct.trust_env = False
-    return v1.Client(url, ks_session.Session(auth=noauth.NoAuth(),
-                                             session=direct))
+    def _wait(self, condition: collections.abc.Callable[[], object],
+              what: str, of: process.Child | None,
+              progress: collections.abc.Callable[[], object] | None = None,
+              stall_s: float = patience.STALL_S) -> None:
+        process.wait_until(condition, what, self._children, of=of,
+                           say=self.say, progress=progress, stall_s=stall_s)

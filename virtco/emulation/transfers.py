@@ -45,7 +45,12 @@ class Outcome:
 class Transfer:
     """A connected job: every socket stands, no payload has moved."""
 
-    def __init__(self, job: traffic.Job, log: pathlib.Path):
+    def __init__(self, job: traffic.Job, log: pathlib.Path,
+                 say: process.Say | None = None):
+        """
+        :param say: gets a line from time to time when nothing is heard.
+        """
+        self._say = say
         self._child = process.Child(
             'the traffic process', [sys.executable, '-m', traffic.__name__],
             log, piped=True)
@@ -72,8 +77,8 @@ class Transfer:
 
         :param on_progress: gets the bytes received per coflow.
         :param on_coflow: gets a coflow's index and CCT when it completes.
-        :raises virtco.emulation.process.ProcessFailed: also for a job that
-            passed its time limit.
+        :raises virtco.emulation.process.ProcessFailed: also when no byte
+            arrives for the job's ``stall_s``.
         """
         self._child.write_line('go')
         while True:
@@ -89,6 +94,9 @@ class Transfer:
                     tuple(tuple(row) for row in event['timeline']))
 
     def _next(self, wanted: str | None = None) -> dict[str, typing.Any]:
+        process.wait_until(
+            self._child.has_line, 'a word of the traffic process',
+            [self._child], of=self._child, say=self._say, interval_s=0.02)
         event = typing.cast(dict[str, typing.Any],
                             json.loads(self._child.read_line()))
         if wanted is not None and event['event'] != wanted:

@@ -26,6 +26,20 @@ TOLERANCE = 0.1
 real_time = pytest.mark.real_time(reason='times coflows of real TCP')
 
 
+class _Observer(runner.Observer):
+    def __init__(self):
+        self.steps, self.counts, self.bytes = [], [], []
+
+    def step(self, what):
+        self.steps.append(what)
+
+    def count(self, *some):
+        self.counts.append(some)
+
+    def moved(self, *some):
+        self.bytes.append(some)
+
+
 @pytest.fixture
 def make_testbed(tmp_path):
     made = []
@@ -49,13 +63,11 @@ def test_fig1_completes_as_in_the_paper(make_testbed):
     """4.5 : 3.0 : 2.5, and deciding together beats deciding apart."""
     testbed = make_testbed(3)
     workload = scenario.fig1(RATE_BPS, SLOTS, UNIT_S)
-    steps = []
-    received = []
+    observer = _Observer()
     done = []
     for scheme in workload.schemes:
         done.append(runner.run_emulated(
-            testbed, workload, scheme, steps.append,
-            lambda *some: received.append(some)))
+            testbed, workload, scheme, observer))
     apart, traffic_aware, joint = [scheme.hosts['fig1'] for scheme in done]
     assert len(set(apart)) == 3
     assert traffic_aware[0] == traffic_aware[1] != traffic_aware[2]
@@ -66,10 +78,12 @@ def test_fig1_completes_as_in_the_paper(make_testbed):
     assert results.ratio_error(means, [
         scheme.mean_predicted_s / UNIT_S for scheme in done]) <= TOLERANCE
     total = sum(c.size_bytes for c in workload.groups[0].coflows)
-    arrived, expected = received[-1]
+    arrived, expected = observer.bytes[-1]
     assert 0 < arrived <= expected == pytest.approx(total, rel=1e-3)
     assert testbed.fabric.vms == {}
-    assert steps.count('sending') == steps.count('deleting') == 3
+    assert observer.steps.count('placing 3 VMs') == observer.steps.count(
+        'deleting 3 VMs') == 3
+    assert {total for _, _, total in observer.counts} == {3}
 
 
 @real_time
@@ -84,5 +98,5 @@ def test_plans_avoid_an_uplink_that_was_halved_silently(make_testbed):
     assert usable['h1'] < 0.6 * usable['h0']
     workload = scenario.fig1(RATE_BPS, SLOTS, 0.2)
     done = runner.run_emulated(testbed, workload, workload.schemes[-1],
-                               lambda step: None, lambda *_: None)
+                               runner.Observer())
     assert set(done.hosts['fig1']) == {'h0', 'h2'}

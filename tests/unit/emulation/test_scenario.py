@@ -14,6 +14,7 @@
 
 import pytest
 
+from virtco.emulation import calibration
 from virtco.emulation import prediction
 from virtco.emulation import results
 from virtco.emulation import runner
@@ -146,6 +147,34 @@ def test_local_flows_share_their_hosts_pace():
     assert prediction.simulate_local(placed, 8.0) == pytest.approx([2, 3])
     assert prediction.simulate_local([prediction.Placed(
         coflows[1], ('x', 'y'))], 8.0) == [0]
+
+
+def test_tied_coflows_are_predicted_in_the_order_that_was_taken():
+    coflows = [coflow_model.Coflow.from_flows(name, 2, [(0, 1, size)])
+               for name, size in (('a', 2), ('b', 2), ('c', 1))]
+    placed = [prediction.Placed(coflow, ('x', 'y')) for coflow in coflows]
+    rates = {'x': 8.0, 'y': 8.0}
+    assert prediction.ties(placed, rates, 'sebf') == [[0, 1]]
+    assert prediction.ties(placed, rates, 'fair') == []
+    assert prediction.ties(placed[1:], rates, 'sebf') == []
+    for measured in ([3.1, 5.2, 1.1], [5.2, 3.1, 1.1]):
+        found = prediction.simulate_as_taken(placed, rates, 'sebf', measured)
+        assert found == pytest.approx([round(m) for m in measured])
+
+
+def test_coflows_that_send_nothing_are_no_tie():
+    coflow = coflow_model.Coflow.from_flows('a', 2, [(0, 1, 2)])
+    placed = [prediction.Placed(coflow, ('x', 'x'))] * 2
+    assert prediction.ties(placed, {'x': 8.0}, 'sebf') == []
+
+
+@pytest.mark.parametrize('carried_bps, n_hosts, rate_bps', [
+    (50e6 * 6 * 11 / 0.8, 6, 50e6), (49e6 * 6 * 11 / 0.8, 6, 40e6),
+    (50e6 * 6 * 11 / 0.8, 18, 15e6), (1e6, 6, 10e6), (1e12, 6, 50e6)])
+def test_rate_of_uplinks_is_what_the_machine_carries(
+        carried_bps, n_hosts, rate_bps):
+    assert calibration.choose_rate_bps(carried_bps * 1.0001,
+                                       n_hosts) == rate_bps
 
 
 def test_windows_of_a_link_fit_into_a_short_queue():

@@ -1,0 +1,122 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Waiting that ends when nothing gets on, not when the clock says so.
+
+A process gets on when it runs or waits for a processor. On a busy machine it
+may need ten times as long and still do all it can, so that only the time
+counts in which it had nothing to do.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+import os
+import pathlib
+import re
+import time
+
+import psutil
+
+#: Idle seconds after which the awaited thing is thought not to come.
+STALL_S = 60.0
+_SAMPLE_S = 0.5
+_NS = 1e-9
+_NUMBERS = re.compile(r'[0-9a-f-]*\d[0-9a-f-]*')
+
+Pids = Callable[[], Iterable[int]]
+
+
+def family() -> list[int]:
+    """This process and all that it started."""
+    return [os.getpid(), *(child.pid for child in
+                           psutil.Process().children(recursive=True))]
+
+
+class IdleClock:
+    """Counts the seconds in which no thread of some processes had work.
+
+    :param pids: gives the processes to look at.
+    """
+
+    def __init__(self, pids: Pids = family):
+        self._pids = pids
+        self._idle_s = 0.0
+        self._at_s = time.monotonic()
+        self._tasks: dict[tuple[int, int], int] | None = None
+        self._known: object = None
+
+    def note(self, progress: object) -> None:
+        """Count anew when what is given is not what was given before."""
+        if progress != self._known:
+            self._known = progress
+            self._idle_s = 0.0
+
+    def read_s(self) -> float:
+        """Idle seconds since the start, or since the last progress."""
+        passed_s = time.monotonic() - self._at_s
+        if passed_s >= _SAMPLE_S:
+            tasks = _task_times(self._pids())
+            if self._tasks is not None:
+                busy_s = max((spent - self._tasks.get(task, 0)
+                              for task, spent in tasks.items()),
+                             default=0) * _NS
+                self._idle_s += max(0.0, passed_s - busy_s)
+            self._tasks = tasks
+            self._at_s += passed_s
+        return self._idle_s
+
+
+def _task_times(pids: Iterable[int]) -> dict[tuple[int, int], int]:
+    """(process, thread) -> nanoseconds that it ran or waited to run."""
+    found = {}
+    for pid in pids:
+        for path in pathlib.Path(f'/proc/{pid}/task').glob('*/schedstat'):
+            try:
+                ran, waited, _ = path.read_text().split()
+            except OSError:
+                continue  # it ended meanwhile
+            found[pid, int(path.parent.name)] = int(ran) + int(waited)
+    return found
+
+
+class Log:
+    """A log file that is read as it grows."""
+
+    def __init__(self, path: pathlib.Path):
+        self.path = path
+        self._offset = path.stat().st_size if path.exists() else 0
+        self._seen: set[str] = set()
+
+    def advanced(self) -> bool:
+        """True when it has a line unlike all before, numbers aside.
+
+        What a loop of retries writes is no progress.
+        """
+        try:
+            with self.path.open('rb') as file:
+                file.seek(self._offset)
+                text = file.read()
+        except FileNotFoundError:
+            return False
+        self._offset += len(text)
+        fresh = {_NUMBERS.sub('', line)
+                 for line in text.decode(errors='replace').splitlines()}
+        known = len(self._seen)
+        self._seen |= fresh
+        return len(self._seen) > known
+
+    def tail(self, n_lines: int = 10) -> list[str]:
+        try:
+            lines = self.path.read_text(errors='replace').splitlines()
+        except FileNotFoundError:
+            lines = []
+        return lines[-n_lines:] or ['(nothing)']
