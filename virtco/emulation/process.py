@@ -31,6 +31,7 @@ from virtco import exception
 _NO_PROXY = {'no_proxy': '*', 'NO_PROXY': '*'}
 
 
+_NO_CHANGE: dict[str, str] = {}
 # After so long, what waits shows what the awaited process said last.
 _SHOW_S = 10.0
 _SHOWN = 120
@@ -57,10 +58,12 @@ class Child:
 
     def __init__(self, what: str, argv: collections.abc.Sequence[str],
                  log: pathlib.Path, namespace: str | None = None,
-                 piped: bool = False, own_log: pathlib.Path | None = None):
+                 piped: bool = False, own_log: pathlib.Path | None = None,
+                 environment: collections.abc.Mapping[str, str] = _NO_CHANGE):
         """
         :param log: where its output goes.
         :param own_log: file to which it logs itself.
+        :param environment: what it has besides ours.
         """
         self.what = what
         self._logs = [patience.Log(path) for path in (own_log, log) if path]
@@ -72,7 +75,7 @@ class Child:
         with log.open('ab') as sink:
             self.popen = subprocess.Popen(
                 command, stdin=pipe, stdout=pipe if piped else sink,
-                stderr=sink, env={**os.environ, **_NO_PROXY},
+                stderr=sink, env={**os.environ, **_NO_PROXY, **environment},
                 start_new_session=True)
         self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._reader = threading.Thread(target=self._read, daemon=True)

@@ -98,7 +98,7 @@ def start_nova(fabric: fabric_module.Fabric, slots: int,
         'Nova', [sys.executable, '-m', 'virtco.emulation.nova_stack',
                  '--config', str(config)],
         logs / 'nova.err', namespace=fabric.control, piped=True,
-        own_log=logs / 'nova.log')
+        own_log=logs / 'nova.log', environment={'TMPDIR': str(state)})
 
 
 def write_ports(fabric: fabric_module.Fabric, host: str,

@@ -90,7 +90,7 @@ class Testbed:
         self.config = config
         self.say = say
         self._run = namespaces.new_run()
-        self._state = namespaces.run_dir(self._run)
+        self._state = namespaces.scratch_dir(self._run)
         self._janitor = janitor.Janitor(self._run)
         self.fabric = fabric_module.Fabric(self._run)
         self._children: list[process.Child] = []

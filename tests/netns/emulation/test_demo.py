@@ -12,8 +12,11 @@
 
 """Hints, Nova, controller, edges and TCP together: VirtCO's Fig. 1."""
 
+import pathlib
+
 import pytest
 
+from virtco.emulation import namespaces
 from virtco.emulation import results
 from virtco.emulation import runner
 from virtco.emulation import scenario
@@ -21,6 +24,7 @@ from virtco.emulation import testbed as testbed_module
 
 RATE_BPS = 40e6
 SLOTS = 2
+MEMORY = pathlib.Path('/dev/shm')
 UNIT_S = 1.5
 TOLERANCE = 0.1
 real_time = pytest.mark.real_time(reason='times coflows of real TCP')
@@ -53,9 +57,12 @@ def make_testbed(tmp_path):
         assert testbed.wait_measured()
         return testbed
 
+    before = set(MEMORY.iterdir())
     yield make
     for testbed in made:
         testbed.close()
+    assert {path.name for path in set(MEMORY.iterdir()) - before
+            if path.name.startswith(namespaces.PREFIX)} == set()
 
 
 @real_time
