@@ -31,7 +31,7 @@ from virtco.table import edge_policy
 
 LOG = logging.getLogger(__name__)
 
-IFB_DEV = 'virtco-in'
+IFB_DEV = redirect.IFB_DEV
 MANAGED_MINOR = edge_policy.FIRST_MINOR
 # The queue must form here and not in front of the link.
 LINK_SHARE = 0.95

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from edge_module import ovs
 
 COOKIE = 0x76697274636F0001  # "virtco" in ASCII, and a version
-_OURS = f'cookie={COOKIE:#x}/-1'
+OURS = f'cookie={COOKIE:#x}/-1'
 # The highest priority is left to those who drop what must not pass.
 _PORT_PRIORITY, _PAIR_PRIORITY, _REST_PRIORITY = 65534, 65533, 65532
 # The register holds the class of the coflow's control packets, a bit of
@@ -57,7 +57,7 @@ _MOVED = 'load:0x1->NXM_NX_REG15[17],resubmit(,0)'
 # Frame, IPv4 and TCP with all options; IPv6 with 40 bytes of them.
 _CONTROL_BYTES = 94
 # Bundles need the last one of them.
-_VERSIONS = 'OpenFlow10,OpenFlow13,OpenFlow14'
+VERSIONS = 'OpenFlow10,OpenFlow13,OpenFlow14'
 _QUEUE = re.compile(r'set_queue:(\d+)')
 _MOST_MINOR = 0xF000  # Open vSwitch's highest queue is 0xefff
 _WITH_PORT = {'tcp', 'udp', 'tcp6', 'udp6'}
@@ -206,7 +206,7 @@ class OpenflowClassifier(base.Classifier):
     def _change(self, bridge: str, have: Mapping[Flow, Classes],
                 wanted: Mapping[Flow, Classes]) -> int:
         """One bundle: no packet sees half of it."""
-        commands = [f'delete_strict {_OURS},{flow.match()}'
+        commands = [f'delete_strict {OURS},{flow.match()}'
                     for flow in have
                     if flow.bridge == bridge and flow not in wanted]
         commands += [
@@ -222,7 +222,7 @@ class OpenflowClassifier(base.Classifier):
     def _ofctl(self, bridge: str, command: list[str], arguments: list[str],
                text: str = '') -> str:
         code, output, errors = self.kernel.ofctl_run(
-            ['-O', _VERSIONS, '--no-names', *command,
+            ['-O', VERSIONS, '--no-names', *command,
              f'unix:{self._socket(bridge)}', *arguments], text)
         if code:
             raise exception.KernelRefused(
@@ -244,7 +244,7 @@ class OpenflowClassifier(base.Classifier):
 
     def _read_bridge(self, bridge: str
                      ) -> Iterator[tuple[Flow, Classes, base.Counted]]:
-        listing = self._ofctl(bridge, ['dump-flows'], [_OURS])
+        listing = self._ofctl(bridge, ['dump-flows'], [OURS])
         return filter(None, (read_flow(bridge, line)
                              for line in listing.splitlines()))
 
@@ -294,7 +294,7 @@ class OpenflowClassifier(base.Classifier):
         found = [bridge for bridge in self._bridges()
                  if any(self._read_bridge(bridge))]
         for bridge in found:
-            self._ofctl(bridge, ['del-flows'], [_OURS])
+            self._ofctl(bridge, ['del-flows'], [OURS])
         self.known = self._seen = None
         return bool(found)
 

@@ -13,6 +13,7 @@
 
 The helper keeps CAP_NET_ADMIN and CAP_NET_RAW, CAP_BPF if it classifies by
 BPF, and nothing else of root; the agent that asks it has no privileges at all.
+Each call is held against ``limits`` in the helper.
 """
 
 import os
@@ -24,6 +25,7 @@ from oslo_privsep import capabilities
 from oslo_privsep import priv_context
 
 from edge_module.privileged import kernel
+from edge_module.privileged import limits
 
 _SECTION = 'edge_privileged'
 _CAPABILITIES = [capabilities.CAP_NET_ADMIN, capabilities.CAP_NET_RAW]
@@ -39,45 +41,53 @@ tc_dump = kernel.tc_dump
 @context.entrypoint
 def tc_send(messages: list[tuple[int, int, bytes]]
             ) -> list[tuple[int, int]]:
+    limits.configured().check_tc(messages)
     return kernel.tc_send(messages)
 
 
 @context.entrypoint
 def nft_run(commands: str) -> tuple[int, str, str]:
+    limits.configured().check_nft(commands)
     return kernel.nft_run(commands)
 
 
 @context.entrypoint
 def ofctl_run(arguments: list[str], text: str) -> tuple[int, str, str]:
+    limits.configured().check_ofctl(arguments, text)
     return kernel.ofctl_run(arguments, text)
 
 
 @context.entrypoint
 def bpf_open(directory: str, program: bytes, key_bytes: int,
              value_bytes: int, most_entries: int) -> int:
+    limits.configured().check_bpf(directory, program)
     return kernel.bpf_open(directory, program, key_bytes, value_bytes,
                            most_entries)
 
 
 @context.entrypoint
 def bpf_find(directory: str, program: bytes) -> int:
+    limits.configured().check_bpf(directory, program)
     return kernel.bpf_find(directory, program)
 
 
 @context.entrypoint
 def bpf_update(directory: str, keys: bytes, values: bytes, count: int
                ) -> None:
+    limits.configured().check_bpf(directory)
     kernel.bpf_update(directory, keys, values, count)
 
 
 @context.entrypoint
 def bpf_delete(directory: str, keys: list[bytes]) -> None:
+    limits.configured().check_bpf(directory)
     kernel.bpf_delete(directory, keys)
 
 
 @context.entrypoint
 def bpf_read(directory: str, key_bytes: int, value_bytes: int
              ) -> tuple[bytes, bytes] | None:
+    limits.configured().check_bpf(directory)
     return kernel.bpf_read(directory, key_bytes, value_bytes)
 
 
@@ -85,11 +95,14 @@ def bpf_read(directory: str, key_bytes: int, value_bytes: int
 def bpf_attach(directory: str, program: bytes,
                messages: list[tuple[int, int, bytes]]
                ) -> list[tuple[int, int]]:
+    limits.configured().check_bpf(directory, program)
+    limits.configured().check_tc(messages, attaches=True)
     return kernel.bpf_attach(directory, program, messages)
 
 
 @context.entrypoint
 def bpf_remove(directory: str) -> bool:
+    limits.configured().check_bpf(directory)
     return kernel.bpf_remove(directory)
 
 

@@ -27,8 +27,8 @@ _INGRESS, _EGRESS = 0xFFFFFFF2, 0xFFFFFFF3
 _PARENT = 0xFFFFFFF1
 # After whoever claims the first place, before preferences that the kernel
 # chooses.
-_PREF, _HANDLE = wire.R2Q_MARK, 1
-_INFO = wire.filter_info(_PREF, wire.ETH_P_ALL)
+PREF, _HANDLE = wire.R2Q_MARK, 1
+_INFO = wire.filter_info(PREF, wire.ETH_P_ALL)
 _FD, _NAME, _FLAGS, _PROGRAM_ID = 6, 7, 8, 11
 _DIRECT_ACTION = 1
 _KINDS = ('clsact', 'ingress')

@@ -20,6 +20,7 @@ import struct
 from edge_module.classify import base as classify
 from edge_module.qdisc import wire
 
+IFB_DEV = 'virtco-in'
 RTM_NEWLINK = 16
 RTM_DELLINK = 17
 
@@ -93,6 +94,13 @@ def redirect_all(ifindex: int, target: int) -> wire.Message:
                             wire.filter_info(_REDIRECT_PREF, wire.ETH_P_ALL))
             + wire.attr(wire.KIND, b'u32\0')
             + wire.attr(wire.OPTIONS, options))
+
+
+def has_action(attributes: dict[int, bytes]) -> bool:
+    """Whether a filter does more than to classify."""
+    options = attributes.get(wire.OPTIONS, b'')
+    return any(kind not in (_U32_CLASSID, _U32_SEL)
+               for kind, _ in wire.attrs(options, 0))
 
 
 def dump_redirects(ifindex: int) -> wire.Message:

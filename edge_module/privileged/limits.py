@@ -1,0 +1,212 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""What the helper does for the agent, and what it refuses.
+
+The agent may be in somebody else's hands. So every call is held against what
+this module's own code asks for, on the configured uplink, bridge sockets and
+pins: messages by type, device and kind, commands of nft and ovs-ofctl word by
+word. Nothing here trusts what the agent says about itself.
+"""
+
+from collections.abc import Iterable
+import dataclasses
+import functools
+import os
+import re
+import socket
+
+from oslo_config import cfg
+
+from edge_module.classify import bpf_program
+from edge_module.classify import openflow
+from edge_module.qdisc import clsact
+from edge_module.qdisc import redirect
+from edge_module.qdisc import wire
+
+_QUEUES = (b'htb\0', b'tbf\0')
+_HOOKS = (b'clsact\0', b'ingress\0')
+_QDISC_TYPES = (wire.RTM_NEWQDISC, wire.RTM_DELQDISC)
+_CLASS_TYPES = (wire.RTM_NEWTCLASS, wire.RTM_DELTCLASS)
+_FILTER_TYPES = (wire.RTM_NEWTFILTER, wire.RTM_DELTFILTER)
+_MOST_NUMBER = 2 ** 31 - 1
+
+_TABLE = 'netdev virtco'
+_NAME = r'[a-z0-9_]{1,32}'
+_DEV = r'[A-Za-z0-9][A-Za-z0-9_.-]{0,14}'
+_WORD = (r'(?:meta|priority|set|length|l4proto|ip6?|saddr|daddr|protocol|'
+         r'nexthdr|frag-off|iif|th|dport|tcp|map|goto|control|classify|'
+         r'@[a-z0-9_,]{1,40}|0x[0-9a-f]{1,8}|[0-9a-f]{1,5}(?::[0-9a-f]{1,4})?'
+         r'|<=|&|\.|\{|\}),?')
+_TOKEN = re.compile(_WORD)
+_RULE = re.compile(rf'add rule {_TABLE} (?:classify|control) ([^"]+) '
+                   rf'comment "{_NAME}"')
+_NFT = re.compile('|'.join((
+    rf'(?:add|delete|list) table {_TABLE}',
+    rf'add map {_TABLE} {_NAME} \{{ type [a-z0-9_ .]{{1,120}} : classid; '
+    rf'(?:counter; )?\}}',
+    rf'add chain {_TABLE} (?:classify|control)',
+    rf'flush chain {_TABLE} classify',
+    rf'(?:add|delete) element {_TABLE} {_NAME} '
+    r'\{ [0-9a-fA-Ftcpud.: ,]+ \}',
+    rf'add chain {_TABLE} dev_(?P<index>\d{{1,10}})_(?P<dev>{_DEV}) '
+    r'\{ type filter hook (?:ingress|egress) device "(?P=dev)" priority 0; '
+    r'\}',
+    rf'add rule {_TABLE} dev_\d{{1,10}}_{_DEV} '
+    r'(?:meta priority set 1:7[0-9a-f]{3} )?goto classify',
+    rf'delete chain {_TABLE} dev_\d{{1,10}}_{_DEV}')))
+_FLOW = re.compile(
+    rf'(?:delete_strict cookie={openflow.COOKIE:#x}/-1,'
+    rf'|add cookie={openflow.COOKIE:#x},)'
+    r'table=0,priority=6553[2-4],reg15=(?:0|0x[0-9a-f]{1,5}),in_port=\d{1,10}'
+    r'(?:,(?:ip|ipv6|tcp|udp|tcp6|udp6))?'
+    r'(?:,(?:nw|ipv6)_(?:src|dst)=[0-9a-fA-F:.]{2,45}){0,2}'
+    r'(?:,tp_dst=\d{1,5})?'
+    r'(?:,actions=set_queue:\d{1,5},'
+    r'(?:load:0x[0-9a-f]{1,5}->NXM_NX_REG15\[(?:|17|0\.\.15)\],)'
+    r'(?:check_pkt_larger\(\d{1,4}\)->NXM_NX_REG15\[16\],)?'
+    r'resubmit\(,0\))?')
+_BRIDGE = re.compile(r'[A-Za-z0-9_.-]{1,15}')
+
+
+class Refused(PermissionError):
+    """The helper does not do that for anybody."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limits:
+    """What the helper's own configuration names."""
+
+    uplink_dev: str
+    bpf_dir: str
+    ovs_run_dir: str
+
+    # -- netlink -----------------------------------------------------------
+
+    def check_tc(self, messages: Iterable[wire.Message],
+                 attaches: bool = False) -> None:
+        """:raises Refused: for a message that this module never sends.
+
+        :param attaches: whether filters of the pinned program may be set.
+        """
+        uplink, ifb = _index(self.uplink_dev), _index(redirect.IFB_DEV)
+        for kind, _, body in messages:
+            if kind in (redirect.RTM_NEWLINK, redirect.RTM_DELLINK):
+                allowed = (kind, body) in _links(ifb)
+            elif len(body) < wire.TCMSG.size:
+                allowed = False
+            else:
+                allowed = _is_tc_ours(kind, body, uplink, ifb, attaches)
+            if not allowed:
+                raise Refused(f'netlink message of type {kind}')
+
+    # -- nftables ----------------------------------------------------------
+
+    def check_nft(self, commands: str) -> None:
+        for line in commands.removesuffix('\n').split('\n'):
+            if _NFT.fullmatch(line) is None and not _is_rule(line):
+                raise Refused(f'nft command {line[:80]!r}')
+
+    # -- Open vSwitch ------------------------------------------------------
+
+    def check_ofctl(self, arguments: list[str], text: str) -> None:
+        head = ['-O', openflow.VERSIONS, '--no-names']
+        for command, last, may_have_text in (
+                (['--bundle', 'add-flows'], ['-'], True),
+                (['dump-flows'], [openflow.OURS], False),
+                (['del-flows'], [openflow.OURS], False)):
+            begin = [*head, *command]
+            if (arguments[:len(begin)] == begin
+                    and arguments[len(begin) + 1:] == last
+                    and self._is_bridge(arguments[len(begin)])
+                    and (may_have_text or not text)):
+                break
+        else:
+            raise Refused(f'ovs-ofctl {" ".join(arguments)[:80]}')
+        for line in text.splitlines():
+            if _FLOW.fullmatch(line) is None:
+                raise Refused(f'flow {line[:80]!r}')
+
+    def _is_bridge(self, target: str) -> bool:
+        begin, end = f'unix:{self.ovs_run_dir}/', '.mgmt'
+        return (target.startswith(begin) and target.endswith(end)
+                and _BRIDGE.fullmatch(target[len(begin):-len(end)])
+                is not None)
+
+    # -- BPF ---------------------------------------------------------------
+
+    def check_bpf(self, directory: str, program: bytes | None = None) -> None:
+        namespace = os.stat('/proc/thread-self/ns/net').st_ino
+        if directory != os.path.join(self.bpf_dir, f'net-{namespace}'):
+            raise Refused(f'pins in {directory[:80]!r}')
+        if program is not None and program != _program():
+            raise Refused('a BPF program of somebody else')
+
+
+def _is_rule(line: str) -> bool:
+    found = _RULE.fullmatch(line)
+    return found is not None and all(
+        _TOKEN.fullmatch(token) for token in found[1].split(' '))
+
+
+@functools.cache
+def _program() -> bytes:
+    return bpf_program.build()
+
+
+def _index(dev: str) -> int:
+    """Of a device; one that no message names when there is none."""
+    try:
+        return socket.if_nametoindex(dev)
+    except OSError:
+        return _MOST_NUMBER
+
+
+def _links(ifb: int) -> list[tuple[int, bytes]]:
+    """All that is ever done to a device as such."""
+    return [(kind, body) for kind, _, body in (
+        redirect.add_ifb(redirect.IFB_DEV), redirect.set_up(ifb),
+        redirect.delete_link(ifb))]
+
+
+def _is_tc_ours(kind: int, body: bytes, uplink: int, ifb: int,
+                attaches: bool) -> bool:
+    _, ifindex, handle, _, info = wire.TCMSG.unpack_from(body)
+    attributes = dict(wire.attrs(body, wire.TCMSG.size))
+    name = attributes.get(wire.KIND, b'')
+    has_queue = ifindex in (uplink, ifb)
+    if kind in _QDISC_TYPES:
+        if handle == wire.INGRESS_HANDLE:
+            return name in _HOOKS or kind == wire.RTM_DELQDISC
+        return has_queue and (name in _QUEUES or kind == wire.RTM_DELQDISC)
+    if kind in _CLASS_TYPES:
+        return has_queue and name in (_QUEUES[0], b'')
+    if kind not in _FILTER_TYPES:
+        return False
+    if kind == wire.RTM_DELTFILTER:
+        return has_queue or info >> 16 == clsact.PREF
+    if name == b'bpf\0':
+        return attaches and info >> 16 == clsact.PREF
+    if name != b'u32\0' or not has_queue:
+        return False
+    # The only action of all is the redirection to our own device.
+    return (body == redirect.redirect_all(uplink, ifb)[2]
+            or ifindex == ifb and not redirect.has_action(attributes))
+
+
+@functools.cache
+def configured() -> Limits:
+    """As the helper itself reads the configuration."""
+    from edge_module import conf  # not where only the calls are wanted
+    conf.register_opts(cfg.CONF)
+    options = cfg.CONF.edge
+    return Limits(options.uplink_dev or '', options.bpf_dir,
+                  options.ovs_run_dir)

@@ -1,0 +1,197 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""What the privileged helper refuses."""
+
+import os
+
+from hypothesis import given
+from hypothesis import strategies as st
+import pytest
+
+from edge_module.classify import base
+from edge_module.classify import nft
+from edge_module.classify import openflow
+from edge_module import ovs
+from edge_module.privileged import limits
+from edge_module.qdisc import clsact
+from edge_module.qdisc import redirect
+from edge_module.qdisc import wire
+from edge_module import tcplan
+from tests.unit.edge import test_tcplan
+
+# ``lo`` is the one device that is everywhere.
+LIMITS = limits.Limits('lo', '/sys/fs/bpf/virtco', '/run/openvswitch')
+UPLINK, OTHER = 1, 99
+HTB = wire.attr(wire.KIND, b'htb\0')
+
+
+class _Kernel:
+    def __init__(self):
+        self.commands = []
+
+    def nft_run(self, text):
+        LIMITS.check_nft(text)
+        self.commands.append(text)
+        return (1, '', '') if text.startswith('list') else (0, '', '')
+
+    def ofctl_run(self, arguments, text):
+        LIMITS.check_ofctl(arguments, text)
+        self.commands.append(text)
+        return 0, '', ''
+
+
+addresses = st.one_of(
+    st.tuples(st.ip_addresses(v=4).map(str), st.ip_addresses(v=4).map(str)),
+    st.tuples(st.ip_addresses(v=6).map(str), st.ip_addresses(v=6).map(str)))
+entries = st.dictionaries(
+    st.builds(lambda pair, port: base.Key('tap1', *pair, port), addresses,
+              st.integers(0, 65535)), st.integers(0x10, 0x6fff), max_size=5)
+
+
+@given(entries, entries)
+def test_all_that_nft_is_asked_for_is_allowed(first, second):
+    kernel = _Kernel()
+    classifier = nft.NftClassifier(kernel)
+    for found, hooks in ((first, {('tap1', 4), ('tap-2.x', 5)}),
+                         (second, {('tap1', 4)})):
+        control = {minor: minor | 0x8000 for minor in found.values()}
+        classifier.replace(base.Table(frozenset(hooks), found, control))
+    egress = nft.NftEgressClassifier(kernel, 'lo')
+    egress.replace(base.Table(frozenset({('lo', 1)}), {
+        base.Key('', key.src_ip, key.dst_ip, key.dst_port): minor
+        for key, minor in first.items()}))
+    classifier.remove()
+    assert kernel.commands
+
+
+@pytest.mark.parametrize('command', [
+    'include "/etc/shadow"', 'list ruleset', 'flush ruleset',
+    'add table inet filter', 'delete table netdev other',
+    'add table netdev virtco; include "/etc/shadow"',
+    'add rule netdev virtco classify fwd to "eth1" comment "pair4"',
+    'add rule netdev virtco classify drop comment "pair4"',
+    'add rule netdev virtco classify log prefix "x" comment "pair4"',
+    'add rule netdev virtco classify meta priority set 1; flush ruleset '
+    'comment "pair4"',
+    'add element netdev virtco ingress_pair4 { 1 } ; flush ruleset { }',
+    'add map netdev virtco x { type mark : verdict; }',
+    'add chain netdev virtco dev_1_lo { type filter hook ingress device '
+    '"eth0" priority 0; }',
+    'add chain netdev virtco dev_1_lo { type filter hook ingress device '
+    '"lo" priority 0; policy drop; }',
+    'add rule netdev virtco classify ' + 'ip saddr, ' * 200 + '! comment "x"',
+    'define x = 1', '', 'add table netdev virtco\n\ninclude "x"'])
+def test_other_commands_of_nft_are_refused(command):
+    with pytest.raises(PermissionError):
+        LIMITS.check_nft(command)
+
+
+@given(test_tcplan.policies())
+def test_all_classes_are_allowed_on_the_uplink_only(wanted):
+    tree = tcplan.build_tree(wanted, 1e8, ports=[4])
+    for ifindex in (UPLINK, OTHER):
+        messages = [wire.root_qdisc(ifindex, 2), wire.delete_root(ifindex)]
+        for item in tree.values():
+            messages += [wire.set_class(ifindex, item),
+                         wire.delete_class(ifindex, item.minor)]
+            if item.limit_bytes is not None:
+                messages.append(wire.set_leaf(ifindex, item))
+        if ifindex == UPLINK:
+            LIMITS.check_tc(messages)
+            continue
+        for message in messages:
+            with pytest.raises(PermissionError):
+                LIMITS.check_tc([message])
+
+
+def test_ports_have_hooks_and_no_queues():
+    LIMITS.check_tc([clsact.add_qdisc(OTHER), clsact.delete_qdisc(OTHER),
+                     clsact.detach(OTHER)])
+    LIMITS.check_tc([clsact.attach(OTHER, True)], attaches=True)
+    LIMITS.check_tc([redirect.add_ifb(redirect.IFB_DEV),
+                     redirect.ingress_qdisc(UPLINK)])
+
+
+@pytest.mark.parametrize('message', [
+    # A program's filter outside of the call that checks the program.
+    clsact.attach(OTHER, True),
+    # Routes, addresses, rules, neighbours.
+    *((kind, 0, bytes(40)) for kind in (20, 24, 28, 32, 64)),
+    # Other devices.
+    redirect.add_ifb('eth7'), redirect.set_up(UPLINK),
+    redirect.delete_link(UPLINK), redirect.redirect_all(UPLINK, OTHER),
+    redirect.redirect_all(OTHER, UPLINK),
+    (wire.RTM_NEWQDISC, 0, wire.TCMSG.pack(0, UPLINK, 0x20000, wire.TC_H_ROOT,
+                                           0)
+     + wire.attr(wire.KIND, b'netem\0')),
+    (wire.RTM_NEWTCLASS, 0, b''),
+    (wire.RTM_NEWTCLASS, 0, wire.TCMSG.pack(0, OTHER, 0x10001, 0, 0) + HTB),
+], ids=lambda message: str(message[0]))
+def test_other_messages_are_refused(message):
+    with pytest.raises(PermissionError):
+        LIMITS.check_tc([message])
+
+
+@given(entries)
+def test_all_flows_are_allowed(found):
+    places = {'tap1': ovs.Place('br-int', 4)}
+    table = base.Table(frozenset({('tap1', 3)}), found, {
+        minor: minor | 0x8000 for minor in found.values()})
+    text = ''.join(
+        f'{line}\n' for flow, classes
+        in openflow.wanted_flows(table, places).items()
+        for line in (
+            f'delete_strict {openflow.OURS},{flow.match()}',
+            f'add cookie={openflow.COOKIE:#x},{flow.match()},'
+            f'actions={openflow._actions(flow, classes)}'))
+    LIMITS.check_ofctl(['-O', openflow.VERSIONS, '--no-names', '--bundle',
+                        'add-flows', 'unix:/run/openvswitch/br-int.mgmt',
+                        '-'], text)
+
+
+_DUMP = ['-O', openflow.VERSIONS, '--no-names', 'dump-flows']
+_ADD = ['-O', openflow.VERSIONS, '--no-names', '--bundle', 'add-flows',
+        'unix:/run/openvswitch/br.mgmt', '-']
+
+
+@pytest.mark.parametrize('arguments, text', [
+    ([*_DUMP, 'unix:/run/openvswitch/br.mgmt'], ''),
+    ([*_DUMP, 'unix:/run/openvswitch/br.mgmt', 'table=0'], ''),
+    ([*_DUMP, 'unix:/run/openvswitch/../x.mgmt', openflow.OURS], ''),
+    ([*_DUMP, 'tcp:192.0.2.1', openflow.OURS], ''),
+    ([*_DUMP, '--log-file=/etc/passwd', openflow.OURS], ''),
+    (['--log-file=/etc/passwd', *_DUMP, 'unix:/run/openvswitch/br.mgmt',
+      openflow.OURS], ''),
+    ([*_ADD[:-1], '/etc/shadow'], ''),
+    (_ADD, 'add cookie=0x1,table=0,actions=drop'),
+    (_ADD, f'add cookie={openflow.COOKIE:#x},table=0,priority=65533,reg15=0,'
+           'in_port=4,ip,actions=output:7'),
+    (_ADD, f'add cookie={openflow.COOKIE:#x},table=0,priority=65533,reg15=0,'
+           'in_port=4,ip,actions=set_queue:4,load:0x1->NXM_NX_REG15[],'
+           'resubmit(,0),output:7'),
+    (_ADD, f'delete_strict cookie={openflow.COOKIE:#x}/0,table=0,'
+           'priority=65533,reg15=0,in_port=4')])
+def test_other_calls_of_ovs_ofctl_are_refused(arguments, text):
+    with pytest.raises(PermissionError):
+        LIMITS.check_ofctl(arguments, text)
+
+
+def test_other_programs_and_pins_are_refused():
+    here = os.stat('/proc/thread-self/ns/net').st_ino
+    directory = f'/sys/fs/bpf/virtco/net-{here}'
+    LIMITS.check_bpf(directory, limits._program())
+    for wrong in ('/etc', '/sys/fs/bpf/virtco', f'{directory}/..',
+                  f'{directory}0'):
+        with pytest.raises(PermissionError):
+            LIMITS.check_bpf(wrong)
+    with pytest.raises(PermissionError):
+        LIMITS.check_bpf(directory, bytes(8))
