@@ -19,11 +19,13 @@ a clock, the callers say what time it is.
 
 from collections.abc import Collection
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 from collections.abc import Set
 import dataclasses
 import itertools
+import operator
 import threading
 from typing import Any
 
@@ -77,10 +79,66 @@ class _Flows:
 
     def per_pair(self, values: np.ndarray) -> list[np.ndarray]:
         """Sums of a value of each flow, of each coflow's pairs of hosts."""
-        sums = np.bincount(self._place[self.is_crossing],
-                           values[self.is_crossing], self._starts[-1])
+        sums = self.of_pairs(values)
         return [sums[start:end] for start, end in itertools.pairwise(
             self._starts.tolist())]
+
+    def of_pairs(self, values: np.ndarray) -> np.ndarray:
+        """The same, of all coflows' pairs one after another."""
+        return np.bincount(self._place[self.is_crossing],
+                           values[self.is_crossing], self._starts[-1])
+
+
+class _Ends:
+    """The hosts at one end of many coflows' routes.
+
+    :param side: 0 for those that send, 1 for those that receive.
+    """
+
+    def __init__(self, routes: Sequence[inflight.Route], side: int):
+        self._hosts = [tuple(sorted({pair[side] for pair in route.pairs}))
+                       for route in routes]
+        places: list[int] = []
+        self._n_places = 0
+        for route, hosts in zip(routes, self._hosts):
+            place = {host: self._n_places + i for i, host in enumerate(hosts)}
+            places += [place[pair[side]] for pair in route.pairs]
+            self._n_places += len(hosts)
+        self._places = np.array(places, dtype=np.int64)
+
+    def sums(self, pair_bytes: np.ndarray
+             ) -> Iterator[tuple[tuple[str, float], ...]]:
+        """Of each coflow, bytes per host."""
+        sums = iter(np.bincount(self._places, pair_bytes,
+                                self._n_places).tolist())
+        return (tuple(zip(hosts, sums)) for hosts in self._hosts)
+
+
+class _Loads:
+    """What coflows have to move per host, laid out while none moves."""
+
+    def __init__(self, routes: Sequence[inflight.Route]):
+        self._routes = routes
+        self._senders = _Ends(routes, 0)
+        self._receivers = _Ends(routes, 1)
+
+    def is_of(self, routes: Sequence[inflight.Route]) -> bool:
+        return len(routes) == len(self._routes) and all(
+            map(operator.is_, routes, self._routes))
+
+    def of(self, coflows: Sequence[inflight.Tracked],
+           pair_bytes: np.ndarray) -> Iterator[snapshot.ActiveCoflow]:
+        return (snapshot.ActiveCoflow(tracked.coflow_id, out, into)
+                for tracked, out, into in zip(
+                    coflows, self._senders.sums(pair_bytes),
+                    self._receivers.sums(pair_bytes), strict=True))
+
+
+def _tailed(flows: _Flows) -> np.ndarray:
+    """Bytes left of each flow. One that is not known to have ended keeps a
+    small tail: what is left of it is not known better than that.
+    """
+    return np.maximum(flows.left_bytes(), TAIL * flows.sizes_bytes)
 
 
 def _joined(arrays: Iterable[np.ndarray]) -> np.ndarray:
@@ -110,6 +168,7 @@ class LiveState:
         self._table: dict[str, coflow_table.TableCoflow] = {}
         self._owners: dict[pairs.Key, pairs.Owner] | None = None
         self._counts_pairs = False
+        self._loads: _Loads | None = None
 
     def _forget_routes(self, except_coflows: Set[str]) -> None:
         self._owners = None
@@ -394,35 +453,25 @@ class LiveState:
 
     def bytes_left(self, coflows: Sequence[inflight.Tracked],
                    running: bool = True) -> list[np.ndarray]:
-        """Of each coflow, bytes left per pair of hosts of its route.
-
-        While a flow is not known to have ended it keeps a small tail: what is
-        left of it is not known better than that.
-        """
-        routes = [self.route(tracked, running) for tracked in coflows]
-        flows = _Flows(coflows, routes)
-        return flows.per_pair(np.maximum(flows.left_bytes(),
-                                         TAIL * flows.sizes_bytes))
+        """Of each coflow, bytes left per pair of hosts of its route."""
+        flows = _Flows(coflows, [self.route(tracked, running)
+                                 for tracked in coflows])
+        return flows.per_pair(_tailed(flows))
 
     def loads(self, except_group: str | None = None
               ) -> tuple[snapshot.ActiveCoflow, ...]:
         """What the coflows of other groups still have to move per host."""
-        found = []
         with self.lock:
-            for tracked in self.coflows.values():
-                if tracked.group_id == except_group:
-                    continue
-                out: dict[str, float] = {}
-                into: dict[str, float] = {}
-                pairs = self.pair_bytes(tracked, running=False)
-                for (src, dst), size_bytes in pairs.items():
-                    out[src] = out.get(src, 0.0) + size_bytes
-                    into[dst] = into.get(dst, 0.0) + size_bytes
-                if out:
-                    found.append(snapshot.ActiveCoflow(
-                        tracked.coflow_id, tuple(sorted(out.items())),
-                        tuple(sorted(into.items()))))
-        return tuple(found)
+            coflows = list(self.coflows.values())
+            routes = [self.route(tracked, running=False)
+                      for tracked in coflows]
+            if self._loads is None or not self._loads.is_of(routes):
+                self._loads = _Loads(routes)
+            flows = _Flows(coflows, routes)
+            loads = self._loads.of(coflows, flows.of_pairs(_tailed(flows)))
+            return tuple(
+                load for tracked, load in zip(coflows, loads)
+                if load.out_bytes and tracked.group_id != except_group)
 
     def table_coflow(self, tracked: inflight.Tracked
                      ) -> coflow_table.TableCoflow:

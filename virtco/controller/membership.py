@@ -13,6 +13,7 @@
 """Which row of which group an instance gets, and the commit of a plan."""
 
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -223,6 +224,8 @@ class Seats:
         elif mode is Mode.ASSIGN:
             db_groups.advance(session)
         if view.is_new:
+            if mode is Mode.PLAN:
+                self._plan_new(request, view, placed)
             session.add(view.group)
             session.flush()
             session.add_all([*view.members, *view.coflows])
@@ -233,7 +236,8 @@ class Seats:
         if mode is Mode.ADVICE:
             return
         if mode is Mode.PLAN:
-            self._plan_others(session, request, view, placed)
+            if not view.is_new:
+                self._plan_others(session, request, view, placed)
             _save_figures(session, view, plan)
         self._seat(session, request, view.member,
                    placed[view.member.row_index], mode)
@@ -272,6 +276,22 @@ class Seats:
 
     def _plan_others(self, session: orm.Session, request: Mapping[str, Any],
                      view: View, placed: Mapping[int, str]) -> None:
+        for member, values in self._plans(request, view, placed):
+            session.execute(_row(view.group.id, member.row_index).values(
+                **values))
+
+    def _plan_new(self, request: Mapping[str, Any], view: View,
+                  placed: Mapping[int, str]) -> None:
+        """Of a group that is yet to be written: in one statement with it.
+        """
+        for member, values in self._plans(request, view, placed):
+            for name, value in values.items():
+                setattr(member, name, value)
+
+    def _plans(self, request: Mapping[str, Any], view: View,
+               placed: Mapping[int, str]
+               ) -> Iterator[tuple[models.Member, dict[str, Any]]]:
+        """Rows that no VM has yet, and what is planned for them."""
         demand = dict(zip(problem_builder.RESOURCES,
                           problem_builder.demand_of(request['flavor']),
                           strict=True))
@@ -280,9 +300,9 @@ class Seats:
             index = member.row_index
             if (member.instance_uuid is None and index in placed
                     and index != view.member.row_index):
-                session.execute(_row(view.group.id, index).values(
-                    state=models.MemberState.PLANNED, host=placed[index],
-                    expires_at=expires_at, **demand))
+                yield member, {'state': models.MemberState.PLANNED,
+                               'host': placed[index],
+                               'expires_at': expires_at, **demand}
 
     def _seat(self, session: orm.Session, request: Mapping[str, Any],
               member: models.Member, host: str, mode: Mode) -> None:

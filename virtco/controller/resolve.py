@@ -225,17 +225,22 @@ class Resolver:
                                            self._rules)
                     for name, host in self._state.hosts.items()}
 
-    def residual(self, name: str, found: capacity.Capacity
-                 ) -> tuple[float, float]:
-        """Egress and ingress that coflows may use."""
+    def residuals(self, capacities: Mapping[str, capacity.Capacity]
+                  ) -> dict[str, tuple[float, float]]:
+        """Egress and ingress of each host that coflows may use."""
         share = self._conf.default_share
-        background = 0.0
-        host = self._state.hosts.get(name)
-        if host is not None and self._settings['order'] != FAIR:
-            background = min(host.background.value, found.egress_bps
-                             * self._conf.max_background_fraction)
-        return (found.egress_bps - max(background, share * found.egress_bps),
-                found.ingress_bps * (1 - share))
+        most = (0.0 if self._settings['order'] == FAIR
+                else self._conf.max_background_fraction)
+        hosts = self._state.hosts
+        found = {}
+        for name, full in capacities.items():
+            background_bps = (min(hosts[name].background.value,
+                                  full.egress_bps * most)
+                              if most and name in hosts else 0.0)
+            found[name] = (full.egress_bps - max(background_bps,
+                                                 share * full.egress_bps),
+                           full.ingress_bps * (1 - share))
+        return found
 
     def _links(self, capacities: Mapping[str, capacity.Capacity]
                ) -> list[coflow_table.Link]:
@@ -273,8 +278,8 @@ class Resolver:
             self._state.pairs(tracked).hosts for tracked in coflows))
         strangers = hosts - capacities.keys()
         ports: Sequence[live.Port] = [
-            *(live.Port(name, *self.residual(name, found))
-              for name, found in capacities.items()),
+            *(live.Port(name, *rates_bps) for name, rates_bps
+              in self.residuals(capacities).items()),
             *(live.Port(name, 0.0, 0.0) for name in sorted(strangers))]
         # Rates are of the wire, matrices of payload.
         factor = self._state.wire_factor * (1 + self._beta())

@@ -195,16 +195,18 @@ class Controller:
             for host in hosts:
                 self.state.host(host, now_s)
         found = self.resolver.capacities(now_s)
-        return {host: self._residual(host, found[host]) for host in hosts}
+        return self._residuals({host: found[host] for host in hosts})
 
-    def _residual(self, host: str,
-                  found: capacity.Capacity) -> capacity.Capacity:
-        """Without what is not a coflow's, and without headers: matrices are
-        in bytes of payload.
+    def _residuals(self, capacities: Mapping[str, capacity.Capacity]
+                   ) -> dict[str, capacity.Capacity]:
+        """Payload rates for coflows: the link without background traffic and
+        headers.
         """
-        egress_bps, ingress_bps = self.resolver.residual(host, found)
-        return capacity.Capacity(egress_bps / self.state.wire_factor,
-                                 ingress_bps / self.state.wire_factor)
+        factor = self.state.wire_factor
+        return {host: capacity.Capacity(egress_bps / factor,
+                                        ingress_bps / factor)
+                for host, (egress_bps, ingress_bps)
+                in self.resolver.residuals(capacities).items()}
 
     def _remaining(self, coflow_id: str) -> float:
         with self.state.lock:
@@ -302,8 +304,9 @@ class Controller:
                                     self.conf.placement.default_link_bps)
         return whatif.answer(
             self.conf, request, self.settings.get(),
-            {host: self._residual(host, known[host]) if host in known
-             else unknown for host in hosts}, self.state.loads(None))
+            dict.fromkeys(hosts, unknown) | self._residuals(
+                {host: known[host] for host in hosts if host in known}),
+            self.state.loads(None))
 
     # Hosts.
 
