@@ -137,6 +137,7 @@ def _add_reproduce(parser: argparse.ArgumentParser) -> None:
 
 
 def _reproduce(arguments: argparse.Namespace) -> int:
+    _check_writable('--output', arguments.output)
     capability.check()
     namespaces.sweep()
     found = reproduce.FIGURES[arguments.figure](
@@ -158,7 +159,7 @@ def _demo(arguments: argparse.Namespace) -> int:
         arguments.report_dir, arguments.slow_host, arguments.only)
     # With --json, progress must not get into the JSON.
     console = rich.console.Console(stderr=arguments.json)
-    _check_writable(arguments.report_dir)
+    _check_writable('--report-dir', arguments.report_dir)
     if not arguments.simulate:
         capability.check()
         namespaces.sweep()
@@ -176,7 +177,7 @@ def _demo(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _check_writable(directory: pathlib.Path) -> None:
+def _check_writable(field: str, directory: pathlib.Path) -> None:
     """:raises virtco.exception.Invalid: when no file can be made there."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -184,7 +185,7 @@ def _check_writable(directory: pathlib.Path) -> None:
             pass
     except OSError as error:
         raise exception.Invalid(
-            field='--report-dir', value=directory,
+            field=field, value=directory,
             limit=f'a directory to write to ({error.strerror})') from error
 
 

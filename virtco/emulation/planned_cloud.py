@@ -33,7 +33,7 @@ _PROJECT = '6f70656e737461636b20342065766572'
 _SLOT_MEMORY_MB = 512
 _DISK_GB = 1.0
 _HOST_DISK_GB = 1000.0
-_NOTIFY_LIMIT_S = 60.0
+_NOTIFY_ATTEMPTS = 300
 
 
 class PlannedCloud:
@@ -93,7 +93,7 @@ class PlannedCloud:
     @tenacity.retry(
         retry=tenacity.retry_if_exception_type((
             exception.ControllerUnavailable, exception.DatabaseUnavailable)),
-        stop=tenacity.stop_after_delay(_NOTIFY_LIMIT_S),
+        stop=tenacity.stop_after_attempt(_NOTIFY_ATTEMPTS),
         wait=tenacity.wait_fixed(1), reraise=True)
     def _notify(self, event_type: str, payload: dict[str, str | None]
                 ) -> None:

@@ -20,6 +20,7 @@ import itertools
 import numpy as np
 
 from virtco.emulation import scenario
+from virtco.emulation import tcp_sharing
 from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco.model import live
@@ -87,6 +88,21 @@ def simulate(placed: collections.abc.Sequence[Placed],
     return _run(sent, rates_bps, order)
 
 
+def simulate_tcp(placed: collections.abc.Sequence[Placed],
+                 rates_bps: dict[str, float]) -> list[float]:
+    """CCT of coflows that start together and that nobody schedules.
+
+    :param rates_bps: of each uplink, the same both ways, as payload.
+    """
+    names = sorted(rates_bps)
+    index = {name: i for i, name in enumerate(names)}
+    return tcp_sharing.completion_s(
+        [(index[src], len(names) + index[dst], size, number)
+         for number, entry in enumerate(placed)
+         for src, dst, size in entry.flows() if src != dst],
+        len(placed), [rates_bps[name] for name in names] * 2)
+
+
 def ties(placed: collections.abc.Sequence[Placed],
          rates_bps: dict[str, float], order: str) -> list[list[int]]:
     """Coflows that the scheme's order holds equal: any of them may go first.
@@ -117,7 +133,13 @@ def simulate_as_taken(placed: collections.abc.Sequence[Placed],
                       rates_bps: dict[str, float], order: str,
                       measured_s: collections.abc.Sequence[float]
                       ) -> list[float]:
-    """As :func:`simulate`, for that order of tied coflows that fits best."""
+    """As :func:`simulate`, for that order of tied coflows that fits best.
+
+    Under fair sharing as TCP shares, which the simulator's max-min shares are
+    close to, but not the same.
+    """
+    if order == 'fair':
+        return simulate_tcp(placed, rates_bps)
     orders = [list(range(len(placed)))]
     for group in ties(placed, rates_bps, order):
         orders = [_permuted(before, group, places) for before in orders

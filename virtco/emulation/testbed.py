@@ -39,7 +39,8 @@ from virtco.emulation import results
 from virtco.emulation import services
 
 MEASURE_STALL_S = 30.0
-_REQUEST_S = 600.0
+# A request ends with its answer, or when nobody works on it any more.
+_REQUEST_S = 86400.0
 
 T = typing.TypeVar('T')
 OnCount = collections.abc.Callable[[int], object]

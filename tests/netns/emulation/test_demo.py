@@ -57,12 +57,11 @@ def make_testbed(tmp_path):
         assert testbed.wait_measured()
         return testbed
 
-    before = set(MEMORY.iterdir())
     yield make
     for testbed in made:
         testbed.close()
-    assert {path.name for path in set(MEMORY.iterdir()) - before
-            if path.name.startswith(namespaces.PREFIX)} == set()
+        assert list(MEMORY.glob(
+            f'{namespaces.PREFIX}-{testbed.fabric.run}*')) == []
 
 
 @real_time

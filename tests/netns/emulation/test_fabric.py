@@ -149,9 +149,9 @@ def test_many_flows_end_when_fair_shares_say(make_fabric, tmp_path):
     fabric.introduce((a, b) for a in vms for b in vms if a != b)
     outcome = _send(flows, tmp_path, window_bytes=traffic.window_bytes(
         flows, {vm.namespace: vm.host for vm in vms}, RATE_BPS))
-    expected = prediction.simulate(
+    expected = prediction.simulate_tcp(
         [prediction.Placed(coflow, hosts) for coflow in coflows],
-        dict.fromkeys(set(hosts), RATE_BPS * PAYLOAD_SHARE), 'fair')
+        dict.fromkeys(set(hosts), RATE_BPS * PAYLOAD_SHARE))
     assert outcome.ccts_s == pytest.approx(expected, rel=0.15)
 
 

@@ -204,11 +204,12 @@ def test_unwritable_report_directory_stops_before_any_work(
     monkeypatch.setattr(demo.Demo, 'run', None)
     file = tmp_path / 'file'
     file.write_text('')
-    assert emulate.main(['demo', '--simulate', '--report-dir',
-                         str(file / 'report')]) == 1
-    error = capsys.readouterr().err
-    assert error.startswith('virtco-emulate: --report-dir: ')
-    assert error.count('\n') == 1
+    for command, option in ((['demo', '--simulate'], '--report-dir'),
+                            (['reproduce', 'virtco-case1'], '--output')):
+        assert emulate.main([*command, option, str(file / 'report')]) == 1
+        error = capsys.readouterr().err
+        assert error.startswith(f'virtco-emulate: {option}: ')
+        assert error.count('\n') == 1
 
 
 def test_what_was_finished_is_reported_when_it_breaks_off(
