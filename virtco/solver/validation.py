@@ -63,7 +63,9 @@ def _check_traffic(problem: snapshot.PlacementProblem) -> None:
                     value=flow.dst if flow.src in known else flow.src,
                     limit=f'VM indices below {limit}')
             if not 0 <= flow.size_bytes < math.inf:
-                _check_bytes(f'{coflow.name}.size_bytes', flow.size_bytes)
+                raise exception.Invalid(
+                    field=f'{coflow.name}.size_bytes', value=flow.size_bytes,
+                    limit='a finite number, at least 0')
     for pair, rate_bps in (problem.pair_rate_bps or {}).items():
         _check_rate(f'pair_rate_bps{pair}', rate_bps)
     for group in problem.server_groups:
@@ -90,9 +92,3 @@ def _check_rate(field: str, rate_bps: float) -> None:
     if math.isnan(rate_bps) or rate_bps < 0:
         raise exception.Invalid(field=field, value=rate_bps,
                                 limit='a rate of at least 0')
-
-
-def _check_bytes(field: str, size_bytes: float) -> None:
-    if not math.isfinite(size_bytes) or size_bytes < 0:
-        raise exception.Invalid(field=field, value=size_bytes,
-                                limit='a finite number, at least 0')

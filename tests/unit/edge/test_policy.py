@@ -134,11 +134,20 @@ def test_just_beyond_a_limit_is_refused(path, value, field):
 
 
 def test_what_is_shown_of_a_value_is_short():
-    for length, shown in ((78, 80), (79, 80), (10_000, 80)):
+    for length, shown in ((78, 78 * 'x' + "'"), (79, 76 * 'x' + '...'),
+                          (10_000, 76 * 'x' + '...')):
         with pytest.raises(exception.PolicyInvalid) as caught:
             edge_policy.EdgePolicy.from_dict(
                 _changed(('flows', 0, 'src_ip'), 'x' * length))
-        assert len(caught.value.kwargs['value']) == shown
+        assert caught.value.kwargs['value'] == "'" + shown
+
+
+def test_lists_are_bounded(monkeypatch):
+    monkeypatch.setattr(edge_policy, 'MAX_FLOWS', 1)
+    assert edge_policy.EdgePolicy.from_dict(DOCUMENT)
+    with pytest.raises(exception.PolicyInvalid, match='at most 1 entries'):
+        edge_policy.EdgePolicy.from_dict(
+            _changed(('flows',), 2 * DOCUMENT['flows']))
 
 
 @pytest.mark.parametrize('document', [None, [], 'policy', 3, {}])

@@ -51,3 +51,17 @@ def test_less_exact_counters_wait_longer():
     assert progress.has_ended(100.0, 40.0, 30.0, rules)
     assert not progress.begins_anew(100.0, 40.0, 89.0, rules)
     assert progress.begins_anew(100.0, 50.0, 0.0, rules)
+
+
+def test_what_is_left_may_be_as_much_as_counters_get_wrong():
+    rules = progress.Rules(negligible_fraction=0.125, done_fraction=0.75)
+    assert progress.is_all_sent(8.0, 1.0, rules)
+    assert not progress.is_all_sent(8.0, 1.0 + 1e-9, rules)
+    assert progress.has_ended(8.0, 2.0, 1.0, rules)
+    assert not progress.has_ended(8.0, 2.0 + 1e-9, 1.0, rules)
+
+
+def test_times_follow_how_long_is_quiet():
+    rules = progress.Rules(quiet_s=4.0)
+    assert (rules.pause_s, rules.settle_s) == (6.0, 12.0)
+    assert progress.begins_anew(4.0, 0.5, 12.0, rules)
