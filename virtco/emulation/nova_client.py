@@ -36,6 +36,7 @@ class Server:
 
     :ivar row: ``launch_index``, its row in the group's matrix.
     :ivar host: where it runs, None until it is placed.
+    :ivar reservation: id of the request that made it and its group.
     """
 
     uuid: str
@@ -44,6 +45,7 @@ class Server:
     row: int
     host: str | None
     fault: str | None = None
+    reservation: str | None = None
 
 
 class NovaError(exception.VirtcoException):
@@ -120,11 +122,17 @@ class NovaClient:
             nor one of its children has work.
         :raises NovaError: when one is in ERROR or nothing gets on.
         """
+        servers = list(servers)
         uuids = [server.uuid for server in servers]
+        reservations = {server.reservation for server in servers}
+        # Nova works on what it lists as long as on what it builds.
+        filters = {}
+        if len(reservations) == 1 and None not in reservations:
+            filters['reservation_id'] = str(*reservations)
         clock = patience.IdleClock()
         while True:
             asked_s = time.monotonic()
-            known = self._by_uuid(uuids)
+            known = self._by_uuid(uuids, **filters)
             found = [known[uuid] for uuid in uuids if uuid in known]
             for server in found:
                 if server.status == 'ERROR':
@@ -160,8 +168,10 @@ class NovaClient:
             _pause(asked_s)
             asked_s = time.monotonic()
 
-    def _by_uuid(self, uuids: list[str]) -> dict[str, Server]:
-        return {server.uuid: server for server in self.list_servers()
+    def _by_uuid(self, uuids: list[str], **filters: str
+                 ) -> dict[str, Server]:
+        return {server.uuid: server
+                for server in self.list_servers(**filters)
                 if server.uuid in uuids}
 
     @staticmethod
@@ -215,4 +225,5 @@ def _server(body: dict[str, Any]) -> Server:
         uuid=body['id'], name=body['name'], status=body['status'],
         row=body.get('OS-EXT-SRV-ATTR:launch_index') or 0,
         host=body.get('OS-EXT-SRV-ATTR:host'),
-        fault=body.get('fault', {}).get('message'))
+        fault=body.get('fault', {}).get('message'),
+        reservation=body.get('OS-EXT-SRV-ATTR:reservation_id'))
