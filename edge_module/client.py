@@ -28,6 +28,8 @@ from edge_module import conf as edge_conf
 from virtco import exception
 
 
+# A million flows take less than 200 bytes each.
+MOST_BYTES = 256 * 1024 * 1024
 _JSON = {'Content-Type': 'application/json', 'Accept': 'application/json'}
 
 
@@ -87,10 +89,27 @@ class EdgeClient:
         if etag is not None:
             headers['If-None-Match'] = etag
         answer = self._call('GET', f'{self._host}/policy', wait_s,
-                            headers=headers)
+                            headers=headers, stream=True)
+        body = self._read(answer)
         if answer.status_code == 304:
             return None
-        return answer.headers.get('ETag'), self._json(answer)
+        return answer.headers.get('ETag'), self._decode(body)
+
+    def _read(self, answer: requests.Response) -> bytes:
+        """The body of a streamed answer, unless it is too long."""
+        body = bytearray()
+        try:
+            for part in answer.iter_content(1 << 16):
+                body += part
+                if len(body) > MOST_BYTES:
+                    answer.close()
+                    raise exception.ControllerUnavailable(
+                        url=self.url, why='the answer has more than '
+                        f'{MOST_BYTES} bytes')
+        except requests.RequestException as error:
+            raise exception.ControllerUnavailable(
+                url=self.url, why=str(error)) from error
+        return bytes(body)
 
     def put_report(self, report: dict[str, Any]) -> None:
         """Deliver a report.
@@ -120,7 +139,8 @@ class EdgeClient:
         """The next packet train to send, or None."""
         answer = self._call('GET', f'{self._host}/probes', wait_s,
                             headers={'Prefer': f'wait={wait_s:g}'})
-        return None if answer.status_code == 204 else self._json(answer)
+        return (None if answer.status_code == 204
+                else self._decode(answer.content))
 
     def post_measurement(self, measurement: dict[str, Any]) -> None:
         self._call('POST', '/v1/measurements', 0.0, json=measurement)
@@ -136,9 +156,11 @@ class EdgeClient:
             raise exception.ControllerUnavailable(
                 url=self.url, why=str(error)) from error
 
-    def _json(self, answer: Any) -> Any:
+    def _decode(self, body: bytes) -> Any:
         try:
-            return answer.json()
-        except ValueError as error:
+            return json.loads(body)
+        except (ValueError, RecursionError) as error:
+            why = ('is nested too deep' if isinstance(error, RecursionError)
+                   else 'is not JSON')
             raise exception.ControllerUnavailable(
-                url=self.url, why='the answer is not JSON') from error
+                url=self.url, why=f'the answer {why}') from error

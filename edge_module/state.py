@@ -11,10 +11,11 @@
 # under the License.
 """What outlives a restart: the last policy and the counters' bases."""
 
+import contextlib
 import json
 import os
 import pathlib
-import tempfile
+import threading
 from typing import Any
 
 from oslo_log import log as logging
@@ -27,19 +28,24 @@ class StateDir:
 
     def __init__(self, path: str):
         self.path = pathlib.Path(path)
+        self._lock = threading.Lock()
         self.path.mkdir(mode=0o750, parents=True, exist_ok=True)
 
     def save(self, name: str, value: Any) -> None:
         """Replace a file. A full disk costs a warning, not the service."""
+        fresh = self.path / f'.{name}-new'
         try:
-            with tempfile.NamedTemporaryFile(
-                    'w', dir=self.path, prefix=f'.{name}-',
-                    delete=False) as file:
+            with self._lock, open(fresh, 'w') as file:
                 # dump() would take the slow encoder.
                 file.write(json.dumps(value))
-            os.replace(file.name, self.path / f'{name}.json')
+                file.flush()
+                # Otherwise the name may survive a crash without the text.
+                os.fsync(file.fileno())
+                os.replace(fresh, self.path / f'{name}.json')
         except OSError as error:
             LOG.warning('Cannot save %s in %s: %s', name, self.path, error)
+            with contextlib.suppress(OSError):
+                fresh.unlink(missing_ok=True)
 
     def load(self, name: str) -> Any | None:
         """The saved value; None when there is none that can be read."""

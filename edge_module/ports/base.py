@@ -96,18 +96,13 @@ class PortWatcher:
         self._links.setblocking(False)
         self._wake = os.eventfd(0, os.EFD_NONBLOCK)
         source.notify(lambda: os.eventfd_write(self._wake, 1))
-        self._thread = threading.Thread(target=self._run, name='ports',
-                                        daemon=True)
-
-    def start(self) -> None:
-        self.check()
-        self._thread.start()
+        self._following = threading.Lock()
 
     def stop(self) -> None:
         self._stop.set()
         os.eventfd_write(self._wake, 1)
-        self._thread.join()
-        self.source.close()
+        with self._following:  # it has ended
+            self.source.close()
         self._links.close()
 
     def check(self, look: bool = True) -> None:
@@ -137,7 +132,12 @@ class PortWatcher:
             self._told = ports
             self.callback(ports)
 
-    def _run(self) -> None:
+    def follow(self) -> None:
+        """Check whenever something is announced, until told to stop."""
+        with self._following:
+            self._follow()
+
+    def _follow(self) -> None:
         links = self._links.fileno()
         while not self._stop.is_set():
             wait_s = PortSource.poll_s if self.error else self.source.poll_s
@@ -151,8 +151,8 @@ class PortWatcher:
             try:
                 self.check(look=links in ready)
             except Exception:
-                LOG.exception('Cannot follow the ports')
                 self._told = None
+                raise
 
     def _drain(self) -> None:
         try:

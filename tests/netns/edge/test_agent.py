@@ -221,6 +221,20 @@ def test_ports_file_is_followed(site):
     assert a.ip not in edge.nft()
 
 
+@pytest.mark.parametrize('backend', ['nft'])
+def test_an_older_generation_is_refused(site):
+    bed, controller, edge = site
+    vms = _start(site)
+    controller.set_policy(_policy(vms, 10e6, generation=7).to_dict())
+    controller.wait_report(lambda r: r['applied_generation'] == 7)
+    controller.set_policy(_policy(vms, 15e6, generation=6).to_dict())
+    controller.wait_report(lambda r: 'generation' in (r['error'] or ''))
+    assert 'rate 10Mbit' in edge.tc() and 'rate 15Mbit' not in edge.tc()
+    controller.set_policy(_policy(vms, 12e6, generation=8).to_dict())
+    controller.wait_report(lambda r: r['applied_generation'] == 8
+                           and r['health'] == 'ok')
+
+
 def _has_its_rate(edge):
     line, = [line for line in edge.tc().splitlines() if ' 1:11 ' in line]
     return 'rate 20Mbit' in line

@@ -29,6 +29,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *args):
         """Stay quiet."""
 
+    def do_GET(self):
+        body = self.server.codes.pop(0)
+        self.send_response(200 if body else 304)
+        self.send_header('ETag', '"7"')
+        self.send_header('Content-Length', str(len(body)))
+        self.end_headers()
+        self.server.seen.append(self.client_address)
+        self.wfile.write(body)
+
     def do_PUT(self):
         body = self.rfile.read(int(self.headers['Content-Length']))
         self.server.seen.append(
@@ -110,3 +119,25 @@ def test_behind_a_proxy_everything_goes_to_the_proxy(server, monkeypatch):
     server.codes = [204]
     _client(server).put_report({})
     assert server.seen[0][1].startswith('http://')
+
+
+def test_policies_come_over_one_connection(server):
+    server.codes = [b'{"generation": 7}', b'', b'{}']
+    edge = _client(server)
+    assert edge.get_policy(None, 0) == ('"7"', {'generation': 7})
+    assert edge.get_policy('"7"', 0) is None
+    assert edge.get_policy('"6"', 0) == ('"7"', {})
+    assert len(set(server.seen)) == 1
+
+
+@pytest.mark.parametrize('body, why', [
+    (b'[' * 100_000, 'deep'), (b'{"a": ', 'JSON'),
+    (b'"' + b'x' * 2000 + b'"', '1000 bytes')])
+def test_documents_that_are_no_policy_end_nothing(server, monkeypatch, body,
+                                                  why):
+    monkeypatch.setattr(client, 'MOST_BYTES', 1000 if b'x' in body else 10**6)
+    server.codes = [body, b'{}']
+    edge = _client(server)
+    with pytest.raises(exception.ControllerUnavailable, match=why):
+        edge.get_policy(None, 0)
+    assert edge.get_policy(None, 0) == ('"7"', {})

@@ -1,0 +1,153 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Follows the controller's policy, and keeps the last one on disk."""
+
+from collections.abc import Callable
+import threading
+import time
+from typing import Any
+
+from oslo_config import cfg
+from oslo_log import log as logging
+
+from edge_module import client as edge_client
+from edge_module import enforcer as edge_enforcer
+from edge_module import state
+from virtco import exception
+from virtco.table import edge_policy
+
+LOG = logging.getLogger(__name__)
+
+_FIRST_BACKOFF_S = 0.2
+_LAST_BACKOFF_S = 10.0
+
+Apply = Callable[[edge_policy.EdgePolicy, bool], None]
+
+
+class PolicySource:
+    """Asks for the policy of this host, and hands it over.
+
+    :param apply: takes a policy, and whether it decayed to fair sharing.
+    :param refuse: takes the reason why a document is not applied.
+    :ivar controller_up: None until the first answer or failure.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts,
+                 enforcer: edge_enforcer.Enforcer, files: state.StateDir,
+                 stop: threading.Event, apply: Apply,
+                 refuse: Callable[[str], None]):
+        self.conf = conf
+        self.enforcer = enforcer
+        self.controller_up: bool | None = None
+        self._files = files
+        self._stop = stop
+        self._apply = apply
+        self._refuse = refuse
+        self._renewed_s = time.monotonic()
+        self._saved: tuple[Any, ...] | None = None
+
+    def load(self) -> None:
+        """Go on with the last policy until the controller answers."""
+        saved = self._files.load('policy')
+        if saved is None:
+            return
+        try:
+            policy = edge_policy.EdgePolicy.from_dict(saved['policy'])
+            age_s = max(0.0, time.time() - float(saved['renewed_at']))
+        except (exception.PolicyInvalid, KeyError, TypeError,
+                ValueError) as error:
+            LOG.warning('The saved policy is of no use: %s', error)
+            return
+        self._renewed_s = time.monotonic() - age_s
+        self._apply(policy, age_s > policy.ttl_s)
+
+    def decay(self, now_s: float) -> None:
+        """Let coflows share equally when no controller renews the policy."""
+        policy = self.enforcer.policy
+        if (policy is not None and not self.enforcer.fair
+                and now_s - self._renewed_s > policy.ttl_s):
+            LOG.warning('No controller for %.0f s: coflows share the link '
+                        'equally from now on', policy.ttl_s)
+            self._apply(policy, True)
+
+    def pull(self) -> None:
+        """Ask until told to stop."""
+        client = edge_client.EdgeClient(self.conf)
+        etag: str | None = None
+        backoff_s = _FIRST_BACKOFF_S
+        while not self._stop.is_set():
+            try:
+                answer = client.get_policy(etag, self._poll_wait_s())
+            except exception.ControllerUnavailable as error:
+                self._controller_is(False, error)
+                self._stop.wait(backoff_s)
+                backoff_s = min(_LAST_BACKOFF_S, backoff_s * 2)
+                continue
+            except exception.NotFound:
+                self._stop.wait(_FIRST_BACKOFF_S)  # until the first report
+                continue
+            self._controller_is(True)
+            backoff_s = _FIRST_BACKOFF_S
+            self._renewed_s = time.monotonic()
+            if answer is not None:
+                etag = answer[0]
+                self._take(answer[1])
+            elif self.enforcer.fair and self.enforcer.policy is not None:
+                LOG.info('The controller is back: order and rates again')
+                self._apply(self.enforcer.policy, False)
+
+    def _poll_wait_s(self) -> float:
+        """Short enough to renew a policy in its time to live."""
+        policy = self.enforcer.policy
+        wait_s: float = self.conf.edge.poll_wait_s
+        return wait_s if policy is None else min(wait_s, policy.ttl_s / 3)
+
+    def _controller_is(self, up: bool, why: Exception | None = None) -> None:
+        if up != self.controller_up:
+            self.controller_up = up
+            if up:
+                LOG.info('The controller answers')
+            else:
+                LOG.warning('%s The last policy holds.', why)
+
+    def _take(self, document: Any) -> None:
+        """Apply a document; a malformed or older one is refused whole."""
+        try:
+            policy = edge_policy.EdgePolicy.from_dict(document)
+            self._check(policy)
+        except exception.PolicyInvalid as error:
+            self._refuse(str(error))
+        else:
+            self._apply(policy, False)
+            self.save()
+
+    def _check(self, policy: edge_policy.EdgePolicy) -> None:
+        if policy.host != self.conf.edge.host:
+            raise exception.PolicyInvalid(
+                field='host', value=policy.host,
+                limit=f'this host, {self.conf.edge.host}')
+        have = self.enforcer.policy
+        if have is not None and policy.generation < have.generation:
+            # A controller that is told of it goes on behind what is here.
+            raise exception.PolicyInvalid(
+                field='generation', value=policy.generation,
+                limit=f'{have.generation}, which is applied, or more')
+
+    def save(self) -> None:
+        policy = self.enforcer.policy
+        latest = policy, self._renewed_s, self.enforcer.fair
+        if policy is not None and latest != self._saved:
+            self._saved = latest
+            age_s = time.monotonic() - self._renewed_s
+            self._files.save('policy', {
+                'policy': policy.to_dict(), 'fair': self.enforcer.fair,
+                'renewed_at': time.time() - age_s})

@@ -1,0 +1,66 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Threads that may die and are started again."""
+
+from collections.abc import Callable
+import threading
+
+from oslo_log import log as logging
+
+LOG = logging.getLogger(__name__)
+
+_FIRST_PAUSE_S = 0.2
+_LAST_PAUSE_S = 5.0
+
+
+class Supervised:
+    """A thread whose work is begun anew when it ends by an exception.
+
+    :ivar problem: why it is not at work, None while it is; it stays until the
+        work has lasted for as long as the longest pause.
+    """
+
+    def __init__(self, name: str, work: Callable[[], None],
+                 stop: threading.Event,
+                 changed: Callable[[], None] = lambda: None):
+        self.name = name
+        self.problem: str | None = None
+        self._work = work
+        self._stop = stop
+        self._changed = changed
+        self._thread = threading.Thread(target=self._run, name=name,
+                                        daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _run(self) -> None:
+        pause_s = _FIRST_PAUSE_S
+        while not self._stop.is_set():
+            timer = threading.Timer(_LAST_PAUSE_S, self._is_well)
+            timer.daemon = True
+            timer.start()
+            try:
+                self._work()
+            except Exception as error:
+                self.problem = f'The thread {self.name} died: {error!r}'
+                LOG.exception('The thread %s died, it begins anew', self.name)
+                self._changed()
+            finally:
+                timer.cancel()
+            self._stop.wait(pause_s)
+            pause_s = min(_LAST_PAUSE_S, 2 * pause_s)
+
+    def _is_well(self) -> None:
+        if self.problem is not None:
+            self.problem = None
+            self._changed()

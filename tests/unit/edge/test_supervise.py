@@ -1,0 +1,74 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Threads that die, and files that cannot be written."""
+
+import threading
+
+from edge_module import state
+from edge_module import supervise
+
+
+def test_work_that_dies_begins_anew_and_is_named():
+    stop, again, told = threading.Event(), threading.Event(), []
+    runs = []
+
+    def work():
+        runs.append(1)
+        if len(runs) == 1:
+            raise ValueError('a bug')
+        again.set()
+        stop.wait(20)
+
+    supervised = supervise.Supervised('report', work, stop,
+                                      lambda: told.append(supervised.problem))
+    supervised.start()
+    assert again.wait(20)
+    assert 'report' in supervised.problem and 'a bug' in supervised.problem
+    assert told == [supervised.problem]
+    stop.set()
+
+
+def test_work_that_lasts_is_well_again(monkeypatch):
+    monkeypatch.setattr(supervise, '_LAST_PAUSE_S', 0.01)
+    monkeypatch.setattr(supervise, '_FIRST_PAUSE_S', 0.01)
+    stop, well = threading.Event(), threading.Event()
+    runs = []
+
+    def work():
+        runs.append(1)
+        if len(runs) == 1:
+            raise ValueError
+        stop.wait(20)
+
+    def changed():
+        if supervised.problem is None:
+            well.set()
+
+    supervised = supervise.Supervised('ports', work, stop, changed)
+    supervised.start()
+    assert well.wait(20) and supervised.problem is None
+    stop.set()
+
+
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path,
+                                                          monkeypatch):
+    files = state.StateDir(str(tmp_path))
+    files.save('policy', {'generation': 1})
+
+    def full(descriptor):
+        raise OSError(28, 'No space left on device')
+
+    monkeypatch.setattr(state.os, 'fsync', full)
+    for _ in range(3):
+        files.save('policy', {'generation': 2})
+    assert [path.name for path in tmp_path.iterdir()] == ['policy.json']
+    assert files.load('policy') == {'generation': 1}
