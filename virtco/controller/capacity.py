@@ -15,6 +15,7 @@
 from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
+import functools
 import threading
 from typing import Any
 
@@ -54,7 +55,8 @@ def of_host(link: Mapping[str, Any], rate: hostrates.HostRate | None,
     that only bounds the rate from below counts where it is the larger.
     """
     if rate is None or rate.age_s > rules.max_age_s:
-        rate = hostrates.HostRate(None, None, 0.0)
+        return _nominal(link.get('egress_bps'), link.get('ingress_bps'),
+                        rules)
     egress_bps, out_source = _one_way(
         link.get('egress_bps'), rate.egress_bps, rate.egress_lower_bound,
         rules)
@@ -67,6 +69,15 @@ def of_host(link: Mapping[str, Any], rate: hostrates.HostRate | None,
     return Capacity(egress_bps, ingress_bps, rate.egress_bps,
                     rate.ingress_bps, rate.age_s if is_measured else None,
                     source)
+
+
+@functools.lru_cache(maxsize=256)
+def _nominal(egress_bps: float | None, ingress_bps: float | None,
+             rules: Rules) -> Capacity:
+    """Of an uplink that nobody measured; most hosts have the same."""
+    egress_bps, out_source = _one_way(egress_bps, None, False, rules)
+    ingress_bps, in_source = _one_way(ingress_bps, None, False, rules)
+    return Capacity(egress_bps, ingress_bps, source=min(out_source, in_source))
 
 
 def _one_way(link_bps: float | None, measured_bps: float | None,

@@ -67,7 +67,9 @@ class Question:
 
 
 def demand_of(values: Mapping[str, float]) -> Vector:
-    return tuple(float(values.get(name, 0)) for name in RESOURCES)
+    get = values.get
+    return (float(get('vcpus', 0)), float(get('memory_mb', 0)),
+            float(get('disk_gb', 0)))
 
 
 def fits(demand: Vector, free: Vector) -> bool:
