@@ -33,6 +33,7 @@ from virtco.emulation import runner
 from virtco.emulation import scenario
 from virtco.emulation import testbed as testbed_module
 from virtco.model import cluster
+from virtco.model import coflow as coflow_model
 from virtco.sim import cloud
 from virtco.sim.figures import outcome
 from virtco.sim.figures import virtco as paper
@@ -186,7 +187,7 @@ def _rates_bps(hosts: Sequence[cluster.Host], options: Options
             for host in hosts}
 
 
-def _apps(options: Options, seed: int) -> list[scenario.coflow_model.Coflow]:
+def _apps(options: Options, seed: int) -> list[coflow_model.Coflow]:
     scale = scenario.goodput_bps(options.rate_bps) / paper.LINK_BPS
     return [app.coflow for app in workloads.table2(
         seed=seed, shape=options.shape, scale_bytes=scale)]
