@@ -42,7 +42,7 @@ _PORT_CHAIN = 'dev_'
 _KINDS = {(False, True): 'port4', (False, False): 'pair4',
           (True, True): 'port6', (True, False): 'pair6'}
 _PROTOCOLS = ('tcp', 'udp')
-# Comments of the rules that tell control packets.
+# Chains with one rule each, commented alike, that tells control packets.
 _CONTROL = ('control4', 'control6')
 # Of a TCP packet without data, with all options and a frame's header. Who
 # writes a short length into a long packet gets no long packet past the data.
@@ -96,12 +96,12 @@ class Hook:
             f'add map {TABLE} {name} {{ type {" . ".join(types)} : classid; '
             f'{"counter; " if len(types) > 1 else ""}}}'
             for name, types in self.maps().items()),
-            f'add chain {TABLE} control', *(
-                f'add rule {TABLE} control meta length <= {_CONTROL_BYTES} '
-                f'{condition} meta priority set meta priority map '
-                f'@{self.map_name("control")} comment "{name}"'
-                for name, condition in zip(_CONTROL, (
-                    _without_data4(), _without_data6()), strict=True)),
+            *(f'add chain {TABLE} {name}\nadd rule {TABLE} {name} '
+              f'meta length <= {_CONTROL_BYTES} {condition} '
+              'meta priority set meta priority map '
+              f'@{self.map_name("control")} comment "{name}"'
+              for name, condition in zip(_CONTROL, (
+                  _without_data4(), _without_data6()), strict=True)),
             f'add chain {TABLE} classify']) + '\n'
 
     def rules(self, entries: Iterable[_Entry]) -> tuple[str, ...]:
@@ -126,7 +126,8 @@ class Hook:
                 # from being asked for one.
                 condition = 'ip frag-off & 0x1fff 0 '
         return (f'{condition}meta priority set {dev}{ip} saddr . {ip} daddr'
-                f'{port} map @{self.map_name(kind)} goto control')
+                f'{port} map @{self.map_name(kind)} '
+                f'goto control{kind[-1]}')
 
 
 def _without_data4() -> str:
@@ -265,7 +266,8 @@ class NftClassifier(base.Classifier):
         if self.has_table:
             reader = _Reader(self.hook, json.loads(output)['nftables'])
             self.has_skeleton = (reader.maps == self.hook.maps()
-                                 and tuple(reader.control_rules) == _CONTROL)
+                                 and reader.control_rules == {
+                                     name: [name] for name in _CONTROL})
             if self.has_skeleton:
                 return _Standing(
                     frozenset(reader.hooks), reader.entries, reader.control,
@@ -364,7 +366,7 @@ class _Reader:
         self.maps: dict[str, tuple[str, ...]] = {}
         self.control: dict[int, int] = {}
         self.rules: list[str] = []
-        self.control_rules: list[str] = []
+        self.control_rules: dict[str, list[str]] = {}
         self._ifindexes = {name: ifindex
                            for ifindex, name in socket.if_nameindex()}
         self._seen: set[tuple[Any, ...]] = set()
@@ -385,11 +387,12 @@ class _Reader:
                     ifindex, _, dev = name[len(_PORT_CHAIN):].partition('_')
                     self.hooks.add((dev, int(ifindex)))
             elif 'rule' in item:
-                rules = {'classify': self.rules,
-                         'control': self.control_rules}.get(
-                             item['rule']['chain'])
-                if rules is not None:
-                    rules.append(item['rule'].get('comment', ''))
+                name = item['rule']['chain']
+                comment = item['rule'].get('comment', '')
+                if name == 'classify':
+                    self.rules.append(comment)
+                elif name in _CONTROL:
+                    self.control_rules.setdefault(name, []).append(comment)
 
     def _read_control(self, element: str, value: str) -> None:
         self.control[_minor(element)] = _minor(value)

@@ -43,17 +43,18 @@ _TABLE = 'netdev virtco'
 _NAME = r'[a-z0-9_]{1,32}'
 _DEV = r'[A-Za-z0-9][A-Za-z0-9_.-]{0,14}'
 _WORD = (r'(?:meta|priority|set|length|l4proto|ip6?|saddr|daddr|protocol|'
-         r'nexthdr|frag-off|iif|th|dport|tcp|map|goto|control|classify|'
+         r'nexthdr|frag-off|iif|th|dport|tcp|map|goto|control[46]|'
+         r'classify|'
          r'@[a-z0-9_,]{1,40}|0x[0-9a-f]{1,8}|[0-9a-f]{1,5}(?::[0-9a-f]{1,4})?'
          r'|<=|&|\.|\{|\}),?')
 _TOKEN = re.compile(_WORD)
-_RULE = re.compile(rf'add rule {_TABLE} (?:classify|control) ([^"]+) '
+_RULE = re.compile(rf'add rule {_TABLE} (?:classify|control[46]) ([^"]+) '
                    rf'comment "{_NAME}"')
 _NFT = re.compile('|'.join((
     rf'(?:add|delete|list) table {_TABLE}',
     rf'add map {_TABLE} {_NAME} \{{ type [a-z0-9_ .]{{1,120}} : classid; '
     rf'(?:counter; )?\}}',
-    rf'add chain {_TABLE} (?:classify|control)',
+    rf'add chain {_TABLE} (?:classify|control[46])',
     rf'flush chain {_TABLE} classify',
     rf'(?:add|delete) element {_TABLE} {_NAME} '
     r'\{ [0-9a-fA-Ftcpud.: ,]+ \}',

@@ -91,6 +91,9 @@ def test_only_packets_without_data_are_moved(pair, backend):
     edge.set_policy(policies.PolicyBuilder('h1', LINK_BPS).coflow(
         'C1', 10e6, [(a, b, 1)]).coflow(
         'C2', 10e6, [(a, b, 1)], ipv6=True).build())
+    # A bridge forwards nothing until its ports are up.
+    for ipv6 in (False, True):
+        beds.Flow(a, b, ipv6=ipv6).close_now()
     none = frames.segment
     long_lie = frames.ipv4(a.ip, b.ip, frames.TCP, none(options=12))
     control, data = {4: [

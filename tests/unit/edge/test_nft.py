@@ -52,7 +52,7 @@ def _listing(elements=(), rules=(), devs=('dev_1_lo',), control=(),
     found = {'ingress_pair4': elements, 'ingress_control': control}
     return [*(_map(name, found.get(name, ()))
               for name in nft.INGRESS.maps()),
-            *({'rule': {'chain': 'control', 'comment': name}}
+            *({'rule': {'chain': name, 'comment': name}}
               for name in control_rules),
             *({'chain': {'name': name}} for name in devs),
             *({'rule': {'chain': 'classify', 'comment': name}}
