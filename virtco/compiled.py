@@ -37,6 +37,7 @@ LOG = logging.getLogger(__name__)
 KERNELS = (
     'virtco.scheduling.kernels',
     'virtco.sim.event_kernels',
+    'virtco.sim.deployed_kernels',
     'virtco.sim.pair_kernels',
     'virtco.solver.anchored',
     'virtco.solver.enumeration',

@@ -183,7 +183,7 @@ def _run(sent: list[list[tuple[str, str, float, int]]],
     index = {name: i for i, name in enumerate(names)}
     run = simulation.Simulation(
         np.array([rates_bps[name] for name in names] * 2),
-        simulation.Config(order, backfill='max-min'),
+        simulation.Config(order, backfill='in-order'),
         [_demand(flows, index) for flows in sent])
     for number in range(len(sent)):
         run.start(number)

@@ -24,12 +24,13 @@ cdef class Rater:
     # How many ports of a set come before each of its words.
     cdef int[::1] ports_before, row_before
     # Scratch.
-    cdef double[::1] demand, share
+    cdef double[::1] demand, share, rising_weight
     cdef long long[::1] flows, count, start, place, rising, chosen
     cdef int[::1] at_port
     cdef unsigned char[::1] stopped
 
 cdef void end_in_row(Rater rater, Py_ssize_t f) noexcept nogil
+cdef Py_ssize_t next_alive(Rater rater, Py_ssize_t f) noexcept nogil
 cdef void leave_port(Rater rater, Py_ssize_t c, Py_ssize_t p) noexcept nogil
 cpdef void sort(long long[::1] order, Py_ssize_t n, long long[::1] level,
                 double[::1] key) noexcept nogil

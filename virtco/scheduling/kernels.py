@@ -43,6 +43,7 @@ SHARE_FLOWS = cython.declare(cython.int, policies.SHARE_FLOWS)
 SHARE_IN_ORDER = cython.declare(cython.int, policies.SHARE_IN_ORDER)
 BACKFILL_GREEDY = cython.declare(cython.int, policies.BACKFILL_GREEDY)
 BACKFILL_MAX_MIN = cython.declare(cython.int, policies.BACKFILL_MAX_MIN)
+BACKFILL_IN_ORDER = cython.declare(cython.int, policies.BACKFILL_IN_ORDER)
 
 
 #: Python's own buffers give plain kernels Python's own numbers.
@@ -86,6 +87,7 @@ class Rater:
         self.rising = view(np.zeros(n_ports, np.int64))
         self.chosen = view(np.zeros(len(fabric.scale), np.int64))
         self.flows = view(np.empty(n_flows, np.int64))
+        self.rising_weight = view(np.empty(n_flows))
         self.at_port = view(np.empty(2 * n_flows, np.int32))
         self.stopped = view(np.empty(n_flows, np.uint8))
 
@@ -259,7 +261,6 @@ def can_receive(rater: Rater, c: cython.Py_ssize_t) -> cython.bint:
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-@cython.inline
 def next_alive(rater: Rater, f: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """First flow from f on that has not ended (F when there is none).
 
@@ -361,11 +362,11 @@ def allocate(rater: Rater, order: cython.longlong[::1],
         rater.pace[c] = 0.0
     rater.n_extra = 0
     if sharing == SHARE_FLOWS:
-        fill_max_min(rater, open_flows(rater, order, 0, n))
+        fill_max_min(rater, open_flows(rater, order, 0, n), False)
         return
     if sharing == SHARE_IN_ORDER:
         for i in range(n):
-            fill_max_min(rater, open_flows(rater, order, i, i + 1))
+            fill_max_min(rater, open_flows(rater, order, i, i + 1), False)
         return
     if n_lifted > 1:
         reserve(rater, order, 0, n_lifted, INF, 1.0)
@@ -378,7 +379,11 @@ def allocate(rater: Rater, order: cython.longlong[::1],
     if backfill == BACKFILL_GREEDY:
         backfill_greedy(rater, order)
     elif backfill == BACKFILL_MAX_MIN:
-        fill_max_min(rater, open_flows(rater, order, 0, n))
+        fill_max_min(rater, open_flows(rater, order, 0, n), False)
+    elif backfill == BACKFILL_IN_ORDER:
+        for i in range(n):
+            if can_receive(rater, order[i]):
+                fill_max_min(rater, open_flows(rater, order, i, i + 1), True)
 
 
 @cython.cfunc
@@ -604,12 +609,21 @@ def open_flows(rater: Rater, order: cython.longlong[::1],
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def fill_max_min(rater: Rater, n_open: cython.Py_ssize_t) -> cython.void:
+def fill_max_min(rater: Rater, n_open: cython.Py_ssize_t,
+                 by_size: cython.bint) -> cython.void:
     """Weighted max-min rates for rater.flows[:n_open] over what is left.
 
     Progressive filling: all rise together (in proportion to their weights)
     until a port is full; its flows stop there, the others rise on.
+
+    :param by_size: a flow's weight is what it has left, so that those of one
+        port end together.
     """
+    if n_open == 0:
+        return
+    for i in range(n_open):
+        f = rater.flows[i]
+        rater.rising_weight[i] = rater.base[f] if by_size else rater.weight[f]
     n_rising = sort_by_port(rater, n_open)
     level = 0.0
     for i in range(n_open):
@@ -652,10 +666,10 @@ def stop_all_at(rater: Rater, p: cython.Py_ssize_t, level: cython.double
             continue
         rater.stopped[i] = 1
         f = rater.flows[i]
-        stop_at(rater, rater.port[rater.src[f]], rater.weight[f])
-        stop_at(rater, rater.port[rater.dst[f]], rater.weight[f])
+        stop_at(rater, rater.port[rater.src[f]], rater.rising_weight[i])
+        stop_at(rater, rater.port[rater.dst[f]], rater.rising_weight[i])
         rater.extra_flow[rater.n_extra] = f
-        rater.extra_rate[rater.n_extra] = rater.weight[f] * level
+        rater.extra_rate[rater.n_extra] = rater.rising_weight[i] * level
         rater.n_extra += 1
 
 
@@ -684,7 +698,7 @@ def sort_by_port(rater: Rater, n_open: cython.Py_ssize_t) -> cython.Py_ssize_t:
         f = rater.flows[i]
         for end in range(2):
             p = rater.port[rater.dst[f] if end else rater.src[f]]
-            rater.demand[p] += rater.weight[f]
+            rater.demand[p] += rater.rising_weight[i]
             rater.count[p] += 1
     n_rising = 0
     for p in range(rater.cap.shape[0]):

@@ -32,6 +32,7 @@ SHARE_IN_ORDER = 3
 BACKFILL_NONE = 0
 BACKFILL_GREEDY = 1
 BACKFILL_MAX_MIN = 2
+BACKFILL_IN_ORDER = 3
 
 
 class Policy(NamedTuple):
@@ -78,3 +79,14 @@ def get(name: str) -> Policy:
         raise exception.Invalid(field='policy', value=name,
                                 limit='one of ' + ', '.join(POLICIES))
     return POLICIES[name]
+
+
+def backfill(policy: Policy) -> int:
+    """What the controller does with what a policy's rates leave over.
+
+    Under an order it goes to the coflows in order, and within one to its
+    flows in proportion to what they have left: those of a port end together,
+    so that no rate is idle until the next report. Without an order all share.
+    """
+    return (BACKFILL_MAX_MIN if policy.sharing == SHARE_COFLOWS
+            else BACKFILL_IN_ORDER)

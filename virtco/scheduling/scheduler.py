@@ -78,7 +78,7 @@ def schedule(coflows: Sequence[live.LiveCoflow],
         np.int64))
     kernels.allocate(
         rater, order, int(lifted.sum()), chosen.sharing,
-        policies.BACKFILL_MAX_MIN,
+        policies.backfill(chosen),
         fifo_plus_share if chosen.trickle else 0.0,
         np.array([coflow.weight for coflow in coflows], np.float64), alone_s)
     flow_bps = _flow_bps(fabric, rates, rater.n_extra)

@@ -70,34 +70,6 @@ class Run:
     The arrays are shared with those given; shapes (C,).
     """
 
-    by: cython.int
-    sharing: cython.int
-    backfill: cython.int
-    each_flow: cython.bint
-    trickle: cython.double
-    theta_s: cython.double
-    quantum_s: cython.double
-    bound: cython.double[::1]
-    left: cython.longlong[::1]
-    whole_s: cython.double[::1]
-    arrival_s: cython.double[::1]
-    served_s: cython.double[::1]
-    credit_s: cython.double[::1]
-    lifted_s: cython.double[::1]
-    end_s: cython.double[::1]
-    sent_bits: cython.double[::1]
-    level: cython.longlong[::1]
-    weight: cython.double[::1]
-    alone_s: cython.double[::1]
-    key: cython.double[::1]
-    rank_level: cython.longlong[::1]
-    last_s: cython.double[::1]
-    ends_s: cython.double[::1]
-    n_served: cython.longlong[::1]
-    touched: cython.uchar[::1]
-    now_s: cython.double
-    n_live: cython.Py_ssize_t
-
     def __init__(self, rater: Rater, state: Any, rules: Any) -> None:
         """Take the arrays of a simulation.
 

@@ -33,7 +33,8 @@ DARK = policies.Policy(policies.BY_QUEUE, False, policies.SHARE_IN_ORDER,
                        summary='queues by attained service (Aalo)')
 BACKFILLS = {'none': policies.BACKFILL_NONE,
              'greedy': policies.BACKFILL_GREEDY,
-             'max-min': policies.BACKFILL_MAX_MIN}
+             'max-min': policies.BACKFILL_MAX_MIN,
+             'in-order': policies.BACKFILL_IN_ORDER}
 #: Events between two calls of a progress callback.
 CHUNK_EVENTS = 20000
 
@@ -48,7 +49,9 @@ class Config:
 
     :ivar policy: one of :func:`policy_names`.
     :ivar backfill: what happens to what MADD leaves: ``greedy`` hands it to
-        the flows in order, ``max-min`` shares it between all of them.
+        the flows in order, ``max-min`` shares it between all of them,
+        ``in-order`` hands it to the coflows in order, whose flows share it in
+        proportion to what they have left, as the controller does.
     :ivar each_flow: rate anew whenever a flow ends; else, as Varys does, only
         when a coflow starts or ends.
     :ivar fifo_plus_share: see :func:`virtco.scheduling.schedule`.

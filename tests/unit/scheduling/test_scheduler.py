@@ -346,3 +346,32 @@ def test_kernels_are_compiled_once_for_all_sizes():
     kinds = [[column.dtype for column in fabric.build(np.ones(4), demands)]
              for demands in ([pair], [none], [])]
     assert kinds[0] == kinds[1] == kinds[2]
+
+
+def test_leftovers_go_in_order_and_by_what_is_left():
+    """Both others need a full port: the second gets all, the third none."""
+    def coflow(name, *flows):
+        return live.LiveCoflow(name, tuple(live.LiveFlow(*f) for f in flows))
+    ports = [live.Port(f'h{i}', 8e6, 8e6) for i in range(5)]
+    made = scheduling.schedule([
+        coflow('first', ('h0', 'h1', 1e6)),
+        coflow('second', ('h0', 'h2', 3e6), ('h3', 'h2', 1e6),
+               ('h3', 'h4', 3e6)),
+        coflow('third', ('h0', 'h1', 9e6), ('h3', 'h4', 9e6))],
+        ports, now_s=0.0)
+    rates = {entry.coflow_id: entry.flow_rates.rate_bps.tolist()
+             for entry in made.coflows}
+    assert rates == {'first': [8e6], 'second': [0.0, 2e6, 6e6],
+                     'third': [0.0, 0.0]}
+
+
+def test_side_flows_get_what_madd_needs_while_others_can_use_the_rest():
+    ports = [live.Port(f'h{i}', 19.1e6, 19.1e6) for i in range(4)]
+    made = scheduling.schedule([
+        live.LiveCoflow('a', (live.LiveFlow('h0', 'h1', 1.4e6),
+                              live.LiveFlow('h1', 'h0', 0.15e6))),
+        live.LiveCoflow('b', (live.LiveFlow('h3', 'h0', 10e6),))],
+        ports, now_s=0.0)
+    side_bps = 19.1e6 * 0.15 / 1.4
+    assert [entry.flow_rates.rate_bps.tolist() for entry in made.coflows] == [
+        pytest.approx([19.1e6, side_bps]), pytest.approx([19.1e6 - side_bps])]

@@ -57,6 +57,7 @@ def run(config, demands, cap_bps, gap_s):
 
 @pytest.mark.parametrize('config', [
     simulation.Config('mrtf'), simulation.Config('mrtf', 'max-min'),
+    simulation.Config('mrtf', 'in-order'),
     simulation.Config('mrtf', each_flow=False),
     simulation.Config('sebf', 'none', each_flow=False),
     simulation.Config('fifo+', theta_s=0.5), simulation.Config('fair'),
