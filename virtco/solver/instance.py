@@ -81,6 +81,17 @@ class Instance:
     floor_s: np.ndarray
 
     @functools.cached_property
+    def running_prefix_s(self) -> np.ndarray:
+        """Prefix CCTs of the running coflows alone, shape (A,)."""
+        _ports, slowest_s = self.running.prefix_tops(self.s_per_byte, 1)
+        return np.maximum(slowest_s[1:, 0], self.floor_s[1:])
+
+    @functools.cached_property
+    def backlog_s(self) -> np.ndarray:
+        """Time of all running coflows per port, shape (P,)."""
+        return times_s(self.running.per_port(), self.s_per_byte)
+
+    @functools.cached_property
     def active_bytes(self) -> np.ndarray:
         """Bytes per running coflow and port, shape (A, P)."""
         return self.running.dense()

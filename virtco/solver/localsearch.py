@@ -37,6 +37,8 @@ HOT = 0.3
 COLD = 0.01
 POLISH_HOT = 0.02
 ORDER_NOISE = 1.0
+#: Backlog of a port without bandwidth.
+DEAD_PORT_S = 1e12
 #: With several coflows the small ones freeze at lower temperatures only.
 COLD_OF_MANY = 0.001
 
@@ -63,11 +65,7 @@ class Searcher:
             np.isfinite(inst.s_per_byte), inst.s_per_byte,
             worst * instances.ZERO_RATE_PENALTY)
         self.adjacency = _adjacency(inst)
-        #: What a byte on a port costs coflows to come.
-        self.price_s = np.zeros(len(self.s_per_byte))
-        hose = slice(2 * inst.n_hosts)
-        self.price_s[hose] = self.s_per_byte[hose] * objectives.wait_ahead(
-            inst, objective)
+        self.ahead = objectives.Ahead.of(inst, objective)
 
     def is_single(self) -> bool:
         """Whether the objective is t itself: one level, no order."""
@@ -106,7 +104,7 @@ class Searcher:
                 current, noise if hot >= HOT else 0.0)
             graph, state = self._prepare(
                 current, self.s_per_byte, level, base, floor, weight,
-                np.full(len(weight), np.inf), self.price_s)
+                np.full(len(weight), np.inf), self._price_s(current))
             self._run(graph, state, power, max(1, moves // chunks),
                       hot * ratio ** (chunk / chunks),
                       hot * ratio ** ((chunk + 1) / chunks), floor_s)
@@ -116,6 +114,23 @@ class Searcher:
             if _better(found_value, value):
                 best, value = found, found_value
         return best, value
+
+    def _price_s(self, assign: np.ndarray) -> np.ndarray:
+        """What a byte on a port costs coflows to come.
+
+        It rises with the own bytes; all are charged what those of ``assign``
+        cost on average.
+        """
+        price_s = np.zeros(len(self.s_per_byte))
+        if self.ahead.rate:
+            hose = slice(2 * self.inst.n_hosts)
+            own_s = objectives.own_loads(self.inst, assign).sum(axis=0)[
+                hose] * self.s_per_byte[hose]
+            usual_s = (own_s ** 2).sum() / max(own_s.sum(), 1e-300)
+            backlog_s = np.minimum(self.ahead.backlog_s, DEAD_PORT_S)
+            price_s[hose] = self.s_per_byte[hose] * self.ahead.rate * (
+                2 * backlog_s + usual_s)
+        return price_s
 
     def least_cut(self, start: np.ndarray, moves: int) -> np.ndarray:
         """Anneal on the total bytes between hosts alone."""

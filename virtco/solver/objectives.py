@@ -14,16 +14,21 @@
 
 With load L_i(m) of coflow i on port m and B(m) its bandwidth, a coflow alone
 takes max_m L_i(m) / B(m) (VirtCO Eq. 3). Coflows are served in the order of
-that time (MRTF, VirtCO Algorithm 1); the i-th then ends no later than its
-*prefix CCT* max_m sum_{j <= i} L_j(m) / B(m). ONLINE and JOINT sum the
-prefix CCTs of the coflows that run and of the problem's own; ISOLATED is
-the time of the own coflows together. 0/0 = 0, x/0 = inf.
+that time (MRTF, VirtCO Algorithm 1). The *prefix CCT* of the i-th is
+max_m sum_{j <= i} L_j(m) / B(m). It estimates when the i-th ends and bounds
+it from neither side: back-fill may serve a coflow before its turn, and one
+that shares ports waits at one of them while MADD holds its others back
+(:mod:`virtco.solver.judge` simulates that). ONLINE and JOINT sum the prefix
+CCTs of the coflows that run and of the problem's own; ISOLATED is the time of
+the own coflows together. 0/0 = 0, x/0 = inf.
 
-ONLINE also looks ahead. While the new coflow sends, coflows will come that
-are not known yet. If the present is typical, they are about as many as run
-now, A. Each is held up by one of the fabric's 2M ports, any of them as far
-as anybody knows, for the time that the own bytes take there. So the own
-bytes will cost them A / 2M times the sum of the own port times.
+ONLINE also looks ahead to coflows that are not known yet. If the present is
+typical, they come at the rate at which the A running ones end, A / T with T
+their mean remaining CCT. One that comes waits at one of the fabric's 2M
+ports, any of them as far as anybody knows, until the backlog there is gone.
+A backlog of b seconds is worked off in b seconds, so it costs b^2 / 2 for
+each port and coflow per second. The own time x at a port raises that by
+((b + x)^2 - b^2) / 2 (:class:`Ahead`).
 """
 
 import dataclasses
@@ -32,10 +37,6 @@ import numpy as np
 
 from virtco.model import snapshot
 from virtco.solver import instance as instances
-
-
-#: Coflows to come per running one.
-TO_COME = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,14 +78,35 @@ def own_loads(inst: instances.Instance, assign: np.ndarray) -> np.ndarray:
     return loads
 
 
-def wait_ahead(inst: instances.Instance,
-               objective: snapshot.Objective) -> float:
-    """Seconds that coflows to come wait, per second of own port time."""
-    n_hosts = len(inst.problem.hosts)
-    if objective != snapshot.Objective.ONLINE or not n_hosts:
-        return 0.0
-    n_running = int((inst.active_cct_s > 0).sum())
-    return TO_COME * n_running / (2 * n_hosts)
+@dataclasses.dataclass(frozen=True)
+class Ahead:
+    """What coflows to come wait for the own bytes.
+
+    :ivar rate: coflows that come, per second and port, halved.
+    :ivar backlog_s: of the running coflows per host port, shape (2M,).
+    """
+
+    rate: float
+    backlog_s: np.ndarray
+
+    @classmethod
+    def of(cls, inst: instances.Instance, objective: snapshot.Objective
+           ) -> 'Ahead':
+        ends_s = inst.running_prefix_s[inst.active_cct_s > 0]
+        mean_s = ends_s.mean() if len(ends_s) else 0.0
+        rate = 0.0
+        if objective == snapshot.Objective.ONLINE and (
+                0 < mean_s < np.inf):
+            rate = len(ends_s) / mean_s / (
+                4 * len(inst.problem.hosts))
+        return cls(rate, inst.backlog_s[:2 * inst.n_hosts])
+
+    def per_port_s(self, own_s: np.ndarray,
+                   port: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """((b + x)^2 - b^2) * rate for own times x on host ports."""
+        with np.errstate(invalid='ignore'):
+            return np.where(own_s > 0, self.rate * own_s * (
+                2 * self.backlog_s[port] + own_s), 0.0)
 
 
 def mrtf_order(inst: instances.Instance, own_s: np.ndarray) -> np.ndarray:
@@ -112,8 +134,8 @@ def evaluate(inst: instances.Instance, assign: np.ndarray,
     prefix_s = prefix_cct_s(inst, loads)
     n_active = len(inst.active_bytes)
     ahead_s = 0.0
-    if wait := wait_ahead(inst, objective):
-        ahead_s = wait * float(times[:2 * inst.n_hosts].sum())
+    if (ahead := Ahead.of(inst, objective)).rate:
+        ahead_s = float(ahead.per_port_s(times[:2 * inst.n_hosts]).sum())
     if objective == snapshot.Objective.ISOLATED:
         objective_s = cct_s
     else:

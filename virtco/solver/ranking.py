@@ -191,20 +191,22 @@ def _ahead_s(inst: instances.Instance, objective: snapshot.Objective,
              elsewhere: np.ndarray, slot_port: np.ndarray,
              slot_bytes: np.ndarray) -> np.ndarray:
     """What coflows to come will wait, per trial; shape (T,)."""
-    wait = objectives.wait_ahead(inst, objective)
-    if not wait:
+    ahead = objectives.Ahead.of(inst, objective)
+    if not ahead.rate:
         return np.zeros(len(slot_port))
     hose = slice(2 * inst.n_hosts)
-    times = instances.times_s(elsewhere[hose], inst.s_per_byte[hose])
+    times = ahead.per_port_s(
+        instances.times_s(elsewhere[hose], inst.s_per_byte[hose]))
     own = slot_port[:, :2]
-    changed = instances.times_s(slot_bytes[:, :, :2].sum(axis=1),
-                                inst.s_per_byte[own])
+    changed = ahead.per_port_s(
+        instances.times_s(slot_bytes[:, :, :2].sum(axis=1),
+                          inst.s_per_byte[own]), own)
     infinite = np.isinf(times)
     finite = np.where(infinite, 0.0, times)
     total = finite.sum() - finite[own].sum(axis=1)
     left = infinite.sum() - infinite[own].sum(axis=1)
     others = np.where(left > 0, math.inf, np.maximum(total, 0.0))
-    return wait * (others + changed.sum(axis=1))
+    return others + changed.sum(axis=1)
 
 
 class _Prefixes:

@@ -12,6 +12,7 @@
 
 """Small placement problems, and their costs worked out the slow way."""
 
+import dataclasses
 import itertools
 import math
 
@@ -78,37 +79,49 @@ def isolated_s(problem, placement):
 
 def online_s(problem, placement):
     """Sum of prefix CCTs, and what coflows to come will wait."""
-    running = 0
-    for active in problem.active:
-        running += any(size > 0 for _, size in
-                       (*active.out_bytes, *active.in_bytes))
-    own_s = 0.0
-    if running:
-        load, rate = times_s(problem, placement, [
-            (f.src, f.dst, f.size_bytes)
-            for c in problem.coflows for f in c.flows])
-        own_s = sum(slowest_s({port: size}, rate)
-                    for port, size in load.items()
-                    if port[0] in {host.name for host in problem.hosts}
-                    and port[1] in ('out', 'in'))
+    running = [_running_load(active) for active in problem.active]
+    running = [load for load in running if load]
+    rates = _rates(problem)
+    alone = dataclasses.replace(problem, coflows=(), active=tuple(
+        active for active in problem.active if _running_load(active)))
+    mean_s = joint_s(alone, ()) / len(running) if running else 0.0
+    if not 0 < mean_s < math.inf:
+        return joint_s(problem, placement)
+    own, rate = times_s(problem, placement, [
+        (f.src, f.dst, f.size_bytes)
+        for c in problem.coflows for f in c.flows])
+    ahead_s = 0.0
+    for port, size in own.items():
+        if port not in rates or not size:
+            continue
+        own_s = slowest_s({port: size}, rate)
+        backlog_s = sum(slowest_s({port: load[port]}, rates)
+                        for load in running if port in load)
+        ahead_s += own_s * (2 * backlog_s + own_s)
     return joint_s(problem, placement) + (
-        running * own_s / (2 * len(problem.hosts)) if running else 0.0)
+        len(running) / mean_s / (4 * len(problem.hosts)) * ahead_s)
+
+
+def _rates(problem):
+    return {(host.name, way): rate for host in problem.hosts for way, rate
+            in (('out', host.egress_bps), ('in', host.ingress_bps))}
+
+
+def _running_load(active):
+    load = {}
+    for way, entries in (('out', active.out_bytes), ('in', active.in_bytes)):
+        for name, size in entries:
+            if size > 0:
+                load[name, way] = load.get((name, way), 0.0) + size
+    return load
 
 
 def joint_s(problem, placement):
     """Sum of prefix CCTs in MRTF order, active coflows first on a tie."""
     loads = []
-    rates = {}
-    for host in problem.hosts:
-        rates[host.name, 'out'] = host.egress_bps
-        rates[host.name, 'in'] = host.ingress_bps
+    rates = _rates(problem)
     for active in problem.active:
-        load = {}
-        for way, entries in (('out', active.out_bytes),
-                             ('in', active.in_bytes)):
-            for name, size in entries:
-                load[name, way] = load.get((name, way), 0.0) + size
-        loads.append(load)
+        loads.append(_running_load(active))
     for own in problem.coflows:
         load, rate = times_s(problem, placement, [
             (f.src, f.dst, f.size_bytes) for f in own.flows])

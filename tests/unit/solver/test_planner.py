@@ -101,8 +101,9 @@ def test_online_avoids_the_host_a_running_coflow_needs():
     plan = planner.plan(snapshot.PlacementProblem(
         hosts, vms, (mine,), active=(running,)))
     assert plan.hosts[0] != 'h0' and plan.hosts[1] != 'h1'
-    # One coflow runs: another will come, and wait 2 s / 8 ports for this one.
-    assert plan.objective_s == pytest.approx(1.0 + 2.0 + 2.0 / 8)
+    # One coflow runs for 2 s, so one comes every 2 s, to one of 8 ports; a
+    # second of backlog at two of them costs it half a second each.
+    assert plan.objective_s == pytest.approx(1.0 + 2.0 + 2 * 0.5 / 2 / 8)
 
 
 @pytest.mark.parametrize('objective, n_running, together', [
