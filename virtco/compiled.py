@@ -42,6 +42,7 @@ KERNELS = (
     'virtco.solver.anchored',
     'virtco.solver.enumeration',
     'virtco.solver.kernel',
+    'virtco.solver.judge_kernel',
     'virtco.solver.loads_kernel',
     'virtco.solver.pricing',
     'virtco.solver.rank_kernel',

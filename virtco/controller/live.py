@@ -128,10 +128,18 @@ class _Loads:
 
     def of(self, coflows: Sequence[inflight.Tracked],
            pair_bytes: np.ndarray) -> Iterator[snapshot.ActiveCoflow]:
-        return (snapshot.ActiveCoflow(tracked.coflow_id, out, into)
-                for tracked, out, into in zip(
+        return (snapshot.ActiveCoflow(tracked.coflow_id, out, into, pairs)
+                for tracked, out, into, pairs in zip(
                     coflows, self._senders.sums(pair_bytes),
-                    self._receivers.sums(pair_bytes), strict=True))
+                    self._receivers.sums(pair_bytes),
+                    self._per_pair(pair_bytes), strict=True))
+
+    def _per_pair(self, pair_bytes: np.ndarray
+                  ) -> Iterator[tuple[tuple[str, str, float], ...]]:
+        """Of each coflow, bytes per pair of hosts."""
+        sizes = iter(pair_bytes.tolist())
+        return (tuple((src, dst, size_bytes) for (src, dst), size_bytes
+                      in zip(route.pairs, sizes)) for route in self._routes)
 
 
 def _tailed(flows: _Flows) -> np.ndarray:

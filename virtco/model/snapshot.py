@@ -46,11 +46,14 @@ class ActiveCoflow:
 
     :ivar out_bytes: host name -> bytes it still has to send from there.
     :ivar in_bytes: host name -> bytes it still has to receive there.
+    :ivar pairs: (source host, destination host, bytes) of the same; empty
+        where they are not known.
     """
 
     coflow_id: str
     out_bytes: tuple[tuple[str, float], ...]
     in_bytes: tuple[tuple[str, float], ...]
+    pairs: tuple[tuple[str, str, float], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

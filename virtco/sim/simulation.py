@@ -180,17 +180,26 @@ class Simulation:
     def remaining_bytes(self, index: int) -> tuple[dict[int, float],
                                                    dict[int, float]]:
         """What a coflow has left: bytes out and bytes in by host index."""
-        fabric = self.fabric
-        n_hosts = len(fabric.cap) // 2
-        flows = slice(fabric.flow_ptr[index], fabric.flow_ptr[index + 1])
-        left = fabric.base[flows] * fabric.scale[index] / units.BITS_PER_BYTE
+        n_hosts = len(self.fabric.cap) // 2
+        *ends, left = self.remaining_flows(index)
         found = []
-        for entries, first in ((fabric.src, 0), (fabric.dst, n_hosts)):
-            per_host = np.bincount(fabric.port[entries[flows]] - first, left,
-                                   n_hosts)
+        for hosts in ends:
+            per_host = np.bincount(hosts, left, n_hosts)
             found.append({int(host): float(per_host[host])
                           for host in np.flatnonzero(per_host > 0)})
         return found[0], found[1]
+
+    def remaining_flows(self, index: int
+                        ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Source host, destination host and bytes left of a coflow's flows.
+        """
+        fabric = self.fabric
+        flows = slice(fabric.flow_ptr[index], fabric.flow_ptr[index + 1])
+        left = fabric.base[flows] * fabric.scale[index] / units.BITS_PER_BYTE
+        alive = left > 0
+        src, dst = (fabric.port[entries[flows]][alive]
+                    for entries in (fabric.src, fabric.dst))
+        return src, dst - len(fabric.cap) // 2, left[alive]
 
 
 def alone_s(fabric: fabric_model.Fabric) -> np.ndarray:

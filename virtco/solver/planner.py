@@ -18,6 +18,7 @@ search short (a note says when it did).
 """
 
 from collections.abc import Callable
+from collections.abc import Iterator
 import math
 import time
 
@@ -30,10 +31,15 @@ from virtco.solver import bounds
 from virtco.solver import feasible
 from virtco.solver import instance as instances
 from virtco.solver import objectives
+from virtco.solver import portfolio
 from virtco.solver import ranking
 from virtco.solver import search
 
 PLANNERS = ('virtco', *baselines.NAMES)
+#: Part of the budget that the online search has where others propose, too,
+#: and who they are, with theirs.
+ONLINE_SHARE = 0.5
+RIVALS = (('virtco-printed', 0.3), ('isolated', 0.1), ('min-cut', 0.0))
 
 
 def plan(problem: snapshot.PlacementProblem, *,
@@ -57,12 +63,58 @@ def plan(problem: snapshot.PlacementProblem, *,
     if math.isnan(budget_s) or budget_s < 0:
         raise exception.Invalid(field='budget_s', value=budget_s,
                                 limit='at least 0')
+    if planner == 'virtco' and portfolio.applies(problem, objective):
+        return _judged(problem, seed, budget_s, clock, certify)
     if planner == 'virtco':
         inst, found = _search(problem, objective, seed, budget_s, clock,
                               certify)
         return _answer(inst, objective, found.assign, found.lower_s,
                        found.method, found.moves, found.notes)
     return _baseline(problem, objective, planner, seed, budget_s, clock)
+
+
+def _judged(problem: snapshot.PlacementProblem, seed: int, budget_s: float,
+            clock: Callable[[], float], certify: bool) -> snapshot.Plan:
+    """The online search's answer against others', by simulation."""
+    objective = snapshot.Objective.ONLINE
+    deadline = clock() + budget_s
+    inst = instances.build(problem, reduce=False)
+    moves = 0
+
+    def searched(problem: snapshot.PlacementProblem,
+                 objective: snapshot.Objective, share: float
+                 ) -> tuple[np.ndarray, search.Outcome]:
+        nonlocal moves
+        reduced, found = _search(problem, objective, seed, min(
+            share * budget_s, deadline - clock()), clock, certify)
+        moves += found.moves
+        return reduced.host_index[found.assign], found
+
+    assign, found = searched(problem, objective, ONLINE_SHARE)
+    own = portfolio.Candidate(found.method, assign)
+
+    def proposals() -> Iterator[portfolio.Candidate]:
+        yield own
+        for by, share in RIVALS:
+            if clock() >= deadline:
+                return
+            placed: np.ndarray | None
+            if by == 'virtco-printed':
+                placed, _found = searched(baselines.residual(problem),
+                                          snapshot.Objective.ISOLATED, share)
+            elif by == 'isolated':
+                placed, _found = searched(
+                    problem, snapshot.Objective.ISOLATED, share)
+            else:
+                placed = baselines.place(by, inst, seed)
+            if placed is not None:
+                yield portfolio.Candidate(by, placed)
+
+    chosen = own
+    if found.value.cct_s > 0:
+        chosen = portfolio.best(inst, proposals())
+    return _answer(inst, objective, chosen.assign, found.lower_s,
+                   chosen.method, moves, found.notes)
 
 
 def _baseline(problem: snapshot.PlacementProblem,

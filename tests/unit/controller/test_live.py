@@ -130,6 +130,7 @@ def test_planned_becomes_active_with_the_first_vm():
     # What others will be planned around counts planned hosts, too.
     (load,) = state.loads('other')
     assert dict(load.out_bytes) == {'h0': 150, 'h1': 25}
+    assert sum(size for *_pair, size in load.pairs) == 175
     assert state.loads('g') == ()
 
 

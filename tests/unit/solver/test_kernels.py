@@ -178,6 +178,6 @@ def test_kernel_prices_what_the_objective_prices():
     assert value.ahead_s > 0
     graph, state = search._prepare(
         found, search.s_per_byte, *search.levels(found),
-        np.full(1, np.inf), search.price_s)
+        np.full(1, np.inf), search._price_s(found))
     cost_s = kernel.anneal(graph, state, 3, 0, 1.0, 1.0, math.inf, 0.0, 0.0)
     assert cost_s == pytest.approx(value.objective_s, rel=1e-6)

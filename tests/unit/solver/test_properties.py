@@ -26,6 +26,7 @@ from virtco.solver import candidates
 from virtco.solver import foresight
 from virtco.solver import instance as instances
 from virtco.solver import planner
+from virtco.solver import portfolio
 
 FEW = hypothesis.settings(
     max_examples=60, deadline=None,
@@ -58,7 +59,8 @@ def test_isolated_search_finds_the_optimum(problem):
 def test_online_search_finds_the_optimum(problem):
     best = problems.optimum(problem, problems.online_s)
     hypothesis.assume(best is not None)
-    with mock.patch.object(foresight, 'WEIGHT', 0.0):
+    with (mock.patch.object(foresight, 'WEIGHT', 0.0),
+          mock.patch.object(portfolio, 'applies', return_value=False)):
         plan = planner.plan(problem, budget_s=4)
     assert problems.is_valid(problem, plan.hosts)
     assert close(plan.objective_s, problems.online_s(problem, plan.hosts))

@@ -1,0 +1,168 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The judge against the simulator, and what the portfolio makes of it."""
+
+import dataclasses
+
+import hypothesis
+import numpy as np
+import pytest
+
+from tests.unit.solver import problems
+from tests.unit.solver import test_ranking
+from virtco import compiled as kernels
+from virtco import exception
+from virtco.model import cluster
+from virtco.model import coflow
+from virtco.model import snapshot
+from virtco.sim import cloud
+from virtco.sim import simulation
+from virtco.solver import feasible
+from virtco.solver import instance as instances
+from virtco.solver import judge
+from virtco.solver import planner
+from virtco.solver import portfolio
+
+ONLINE = snapshot.Objective.ONLINE
+
+
+def simulated_s(problem, assign):
+    """The same with the simulator."""
+    names = {host.name: i for i, host in enumerate(problem.hosts)}
+    sim = simulation.Simulation(np.array(
+        [host.egress_bps for host in problem.hosts]
+        + [host.ingress_bps for host in problem.hosts]),
+        simulation.Config('mrtf'))
+    demands = [cloud.demand_of(coflow.Coflow.from_flows(
+        'running', len(names), [(names[a], names[b], size)
+                                for a, b, size in running.pairs]),
+        np.arange(len(names))) for running in problem.active]
+    demands += [cloud.demand_of(own, assign) for own in problem.coflows]
+    for index in sim.add(demands):
+        sim.start(index)
+    sim.run()
+    return float(sim.completion_s().sum())
+
+
+def with_pairs(problem):
+    """Running coflows whose bytes have both ends, on live ports."""
+    active = []
+    for running in problem.active:
+        pairs = tuple((a, b, size) for (a, size), (b, _size) in zip(
+            running.out_bytes, running.in_bytes) if a != b and size > 0)
+        active.append(snapshot.ActiveCoflow(
+            running.coflow_id, tuple((a, size) for a, _b, size in pairs),
+            tuple((b, size) for _a, b, size in pairs), pairs))
+    hosts = tuple(dataclasses.replace(
+        host, egress_bps=host.egress_bps or 1e8,
+        ingress_bps=host.ingress_bps or 1e8) for host in problem.hosts)
+    return dataclasses.replace(
+        problem, active=tuple(active), hosts=hosts, racks=(),
+        pair_rate_bps=None, hose_limits=False)
+
+
+@hypothesis.settings(max_examples=150, deadline=None)
+@hypothesis.given(test_ranking.busy_problems())
+def test_it_tells_what_the_simulator_tells(problem):
+    problem = with_pairs(problem)
+    try:
+        inst = instances.build(problem, reduce=False)
+        assign = feasible.any_placement(inst, 0, 10.0)
+    except exception.PlacementInfeasible:
+        hypothesis.reject()
+    told_s = judge.Judge(inst).total_s(assign)
+    found_s = simulated_s(problem, assign[inst.node_of_vm])
+    assert told_s == pytest.approx(found_s, rel=1e-6, abs=1e-9)
+
+
+def shuffle(n_vms, size_bytes):
+    return coflow.Coflow.from_flows('own', n_vms, [
+        (a, b, size_bytes * (1 + a + b)) for a in range(n_vms)
+        for b in range(n_vms) if a != b])
+
+
+def busy_cloud():
+    """Six hosts, two of which a long coflow keeps busy."""
+    return snapshot.PlacementProblem(
+        tuple(cluster.Host(f'h{m}', (2.0,), 1e9, 1e9) for m in range(6)),
+        tuple(cluster.Vm(f'v{j}', (1.0,)) for j in range(6)),
+        (shuffle(6, 1e7),), active=(snapshot.ActiveCoflow(
+            'long', (('h0', 4e9),), (('h1', 4e9),),
+            (('h0', 'h1', 4e9),)),))
+
+
+def test_kernel_agrees_with_its_plain_self(monkeypatch):
+    inst = instances.build(busy_cloud())
+    assign = np.arange(6) // 2
+    expected = judge.Judge(inst).total_s(assign)
+    monkeypatch.setattr(judge, 'judge_kernel',
+                        kernels.plain('virtco.solver.judge_kernel'))
+    assert judge.Judge(inst).total_s(assign) == expected
+
+
+def test_a_coarser_look_is_close_and_too_much_is_refused(monkeypatch):
+    inst = instances.build(busy_cloud())
+    assign = np.arange(6)
+    exact = judge.Judge(inst).total_s(assign)
+    monkeypatch.setattr(judge, 'MOST_LOOKS', 31 * 14.0)
+    monkeypatch.setattr(judge, 'FEWEST_EVENTS', 10)
+    assert judge.Judge(inst).total_s(assign) == pytest.approx(exact, rel=0.1)
+    monkeypatch.setattr(judge, 'FEWEST_EVENTS', 50)
+    assert judge.Judge(inst).total_s(assign) is None
+
+
+def test_bytes_without_pairs_are_matched():
+    running = snapshot.ActiveCoflow(
+        'a', (('h0', 3.0), ('h1', 2.0)), (('h2', 4.0), ('h3', 2.0)))
+    flows = judge._flows_of(running, {f'h{i}': i for i in range(4)}, 4)
+    out, into = np.zeros(9), np.zeros(10)
+    for src, dst, size in flows:
+        out[src] += size
+        into[dst] += size
+    assert out.tolist() == [3, 2, 0, 0, 0, 0, 0, 0, 1]
+    assert into.tolist() == [0, 0, 0, 0, 0, 0, 4, 2, 0, 0]
+
+
+def test_the_best_schedule_wins_and_the_first_on_a_tie():
+    problem = busy_cloud()
+    inst = instances.build(problem)
+    spread, packed = np.arange(6), 2 + np.arange(6) // 2 % 3
+    chosen = portfolio.best(inst, [
+        portfolio.Candidate('spread', spread),
+        portfolio.Candidate('packed', packed),
+        portfolio.Candidate('again', packed)])
+    assert chosen.method == 'packed'
+
+
+def test_online_is_judged_only_where_it_can_be():
+    problem = busy_cloud()
+    assert portfolio.applies(problem, ONLINE)
+    for other in (dataclasses.replace(problem, active=()),
+                  dataclasses.replace(problem, racks=(
+                      cluster.Rack('r', 1e9, 1e9),))):
+        assert not portfolio.applies(other, ONLINE)
+    assert not portfolio.applies(problem, snapshot.Objective.JOINT)
+
+
+def test_online_is_never_behind_its_rivals_proposals():
+    problem = busy_cloud()
+    plan = planner.plan(problem, seed=1)
+    assert problems.is_valid(problem, plan.hosts)
+    inst = instances.build(problem, reduce=False)
+
+    def total_s(hosts):
+        return judge.Judge(inst).total_s(np.array(
+            [int(name[1:]) for name in hosts]))
+
+    printed = planner.plan(problem, planner='virtco-printed', seed=1)
+    assert total_s(plan.hosts) <= total_s(printed.hosts) * (1 + 1e-9)
