@@ -17,6 +17,7 @@ on the bandwidth that the running coflows leave, solved nearly to optimality
 by the local search. The others know no coflow at all.
 """
 
+from collections.abc import Callable
 import dataclasses
 import random
 
@@ -53,13 +54,15 @@ def place(name: str, inst: instances.Instance, seed: int
 
 
 def min_cut(inst: instances.Instance, seed: int,
-            moves_per_node: int = 500) -> np.ndarray | None:
+            moves_per_node: int = 500,
+            in_time: Callable[[], bool] = lambda: True
+            ) -> np.ndarray | None:
     """Strong traffic-aware placement: the fewest bytes between hosts.
 
     Clusters along the heaviest traffic, refined by annealing on the total
     of cut bytes. It does not look at bandwidth, coflows or time.
     """
-    start = candidates.cluster(inst)
+    start = candidates.cluster(inst, in_time)
     if start is None:
         start = candidates.pack(inst)
     if start is None:

@@ -58,13 +58,14 @@ class Bound:
 
 
 def anchored_sets(inst: instances.Instance, upper_s: float,
-                  in_time: Callable[[], bool],
-                  growths: int = 2) -> Bound:
+                  in_time: Callable[[], bool], growths: int = 2,
+                  looks: Callable[[], float] = lambda: math.inf) -> Bound:
     """Largest over nodes of the least time of a set around the node.
 
     :param upper_s: time of a known placement; the search for cheaper sets
         stops there.
     :param growths: how often the limit on the search tree grows.
+    :param looks: at a node that one search may take now.
     """
     if upper_s <= 0 or not any(len(arcs[0]) for arcs in inst.arcs):
         return Bound(0.0, True)
@@ -85,8 +86,9 @@ def anchored_sets(inst: instances.Instance, upper_s: float,
             if not in_time():
                 unfinished = todo
                 break
+            tree = int(min(limit, looks() // inst.n_nodes))
             least_s = anchored.least_around(graph, classes, node, finite_s,
-                                            lower_s, limit)
+                                            lower_s, tree)
             if least_s < 0:
                 unfinished.append(node)
                 least[node] = lower_s

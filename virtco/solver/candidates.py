@@ -184,7 +184,9 @@ def pack(inst: instances.Instance) -> np.ndarray | None:
     return filler.done()
 
 
-def cluster(inst: instances.Instance) -> np.ndarray | None:
+def cluster(inst: instances.Instance,
+            in_time: Callable[[], bool] = lambda: True
+            ) -> np.ndarray | None:
     """Merge along the heaviest traffic, then pack the clusters.
 
     The start of min-cut placement: pairs of clusters are merged by falling
@@ -200,7 +202,7 @@ def cluster(inst: instances.Instance) -> np.ndarray | None:
     between[:, terminals] = 0.0
     demand, allowed = inst.demand.copy(), inst.allowed.copy()
     free = Filler(inst).free
-    while len(members) > 1:
+    while len(members) > 1 and in_time():
         a, b = divmod(int(between.argmax()), inst.n_nodes)
         if between[a, b] <= 0:
             break

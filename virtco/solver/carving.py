@@ -19,6 +19,7 @@ set within it is taken, and it goes on the host that is least of a loss, the
 tightest and slowest one on which the set still meets the target.
 """
 
+from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import random
@@ -35,10 +36,13 @@ TREE_LIMIT = 400
 
 
 def carve(inst: instances.Instance, target_s: float,
-          order: Sequence[int]) -> tuple[np.ndarray | None, list[int]]:
+          order: Sequence[int],
+          in_time: Callable[[], bool] = lambda: True
+          ) -> tuple[np.ndarray | None, list[int]]:
     """Hosts per node, and the nodes whose set missed the target.
 
-    None instead of hosts when the nodes left over do not fit.
+    None instead of hosts when the nodes left over do not fit, or when there
+    was no time.
 
     :param order: nodes, those that need the most time first.
     """
@@ -48,6 +52,8 @@ def carve(inst: instances.Instance, target_s: float,
     missed = []
     for node in order:
         if carver.filler.assign[node] < 0:
+            if not in_time():
+                return None, []
             time_s = carver.place_set_of(node, target_s)
             if time_s > target_s * (1 + 1e-9):
                 missed.append(node)
@@ -57,7 +63,9 @@ def carve(inst: instances.Instance, target_s: float,
 
 def squeaky_wheel(inst: instances.Instance, target_s: float,
                   order: Sequence[int], rounds: int,
-                  rng: random.Random) -> Iterator[np.ndarray]:
+                  rng: random.Random,
+                  in_time: Callable[[], bool] = lambda: True
+                  ) -> Iterator[np.ndarray]:
     """Carve again and again; nodes that missed the target move forward.
 
     Squeaky-wheel optimisation: blame adds up over the rounds, a little
@@ -65,7 +73,7 @@ def squeaky_wheel(inst: instances.Instance, target_s: float,
     """
     blame = np.zeros(inst.n_nodes)
     for _ in range(rounds):
-        assign, missed = carve(inst, target_s, order)
+        assign, missed = carve(inst, target_s, order, in_time)
         if assign is not None:
             yield assign
         if not missed:

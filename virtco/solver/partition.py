@@ -36,6 +36,7 @@ import math
 import numpy as np
 
 from virtco.solver import bounds
+from virtco.solver import budget
 from virtco.solver import columns
 from virtco.solver import instance as instances
 from virtco.solver import master
@@ -162,13 +163,14 @@ class Partition:
         count = self.master.count
         surplus = float(cover.value.sum())
         allowance = cover.uncovered / (2 * count.sum())
-        added = 0
+        added, n_nodes = 0, self.inst.n_nodes
         for c in np.flatnonzero(count):
             if not self.goes_on():
                 return False, 0
+            most = int(budget.LOOKS_PER_S * self.left_s()) // n_nodes
             upper, found = self.pool.price(
-                int(c), limits, cover.value, cover.price[c] + allowance, limit,
-                self.master.placed)
+                int(c), limits, cover.value, cover.price[c] + allowance,
+                min(limit, most), self.master.placed)
             surplus -= count[c] * upper
             for members in found:
                 worth = cover.value[members].sum()

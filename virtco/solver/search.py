@@ -15,7 +15,9 @@
 from collections.abc import Callable
 from collections.abc import Iterator
 import dataclasses
+import logging
 import random
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,6 +25,7 @@ from virtco import exception
 from virtco.model import snapshot
 from virtco.solver import baselines
 from virtco.solver import bounds
+from virtco.solver import budget as budgets
 from virtco.solver import candidates
 from virtco.solver import carving
 from virtco.solver import choreo
@@ -38,31 +41,33 @@ from virtco.solver import sequence
 from virtco.solver import smallgroup
 from virtco.solver import targets
 
-#: Part of the budget that the first bound may take.
+LOG = logging.getLogger(__name__)
+
+#: Moves per node, and how often, from the best so far.
+DEEPER = ((1000, 3), (3000, 2))
+#: Part of the budget that a baseline's bound may take.
 BOUND_SHARE = 0.25
 RELAXATION_SHARE = 0.2
+#: Moves per node from each of the first starts.
+QUICK_MOVES = 500
 #: Moves per node, and how many of the pool's best they are spent on.
 ROUNDS = ((500, 5), (1500, 3), (5000, 2))
 FEW_ROUNDS = ((500, 4), (1000, 2))
 POLISH_MOVES = 300
-#: Part of the budget that is kept for the polish.
-POLISH_SHARE = 0.05
 CUT_MOVES = 300
 #: Carvings at the lower bound; a third as many between it and the best t.
 CARVINGS = 12
 CARVE_BETWEEN = (0.25, 0.6)
-#: Looks at a node that set partition may take without ``certify``, and per
-#: second of the budget before other things are tried; nodes times hosts
-#: beyond which it is not tried. A second is 12 to 25 million looks.
+#: Looks at a node that set partition may take without ``certify``, the
+#: share of what is left that it may take between rounds, and nodes times
+#: hosts beyond which it is not tried.
 PARTITION_WORK = 20e6
-WORK_PER_S = 4e6
+PARTITION_SHARE = 0.3
 MAX_CELLS = 1e6
 #: Placements whose sets it starts with.
 SEEDS = 4
-#: Proven ratios at which no more moves are made, and at which proofs go on
-#: before any are made.
+#: Proven ratio at which no more moves are made.
 CLOSE = 1e-3
-PROMISING = 0.1
 #: With it, the search ends when its moves are made.
 USUAL_BUDGET_S = 4.0
 #: Choreo's greedy looks at every path for each flow: slow beyond this.
@@ -111,7 +116,9 @@ class Search:
         self.rng = random.Random(seed)
         self.clock = clock
         self.budget_s = budget_s
-        self.deadline = clock() + budget_s
+        self.budget = budgets.Budget(clock, budget_s)
+        #: Of the stage that runs.
+        self.slice = self.budget
         self.local = localsearch.Searcher(inst, objective, seed)
         self.best: Outcome | None = None
         self.lower_s = 0.0
@@ -120,27 +127,29 @@ class Search:
         self.sets: tuple[np.ndarray, ...] = ()
         self.pool: list[tuple[float, float, int, str, np.ndarray]] = []
         self.floor_s = 0.0
-        self.cut_short = False
+        self.bounded = False
 
     def run(self) -> Outcome:
         """:raises virtco.exception.PlacementInfeasible: when nothing fits.
         """
         self._offer('best fit', feasible.any_placement(
-            self.inst, self.seed, self.deadline - self.clock()))
-        if not self._is_closed(ahead=True):
-            self._set_bounds()
-        if not self._is_closed(ahead=True):
-            self._solve_small()
-        if not self._is_closed():
-            self._rounds()
-        if not self._is_closed():
-            self._lower_targets()
-            self._partition_more()
+            self.inst, self.seed, self.budget.left_s()))
+        for stage in STAGES:
+            if self._is_closed(ahead=stage.ahead):
+                break
+            self.slice = self.budget.slice(stage.share)
+            stage.run(self)
+            assert self.best is not None
+            LOG.debug(
+                '%-16s %8.3f s left, objective %.6g s, bound %.6g s: %s',
+                stage.name, self.budget.left_s(), self.best.value.objective_s,
+                self.floor_s, self.best.method)
+        self.slice = self.budget
         assert self.best is not None
         self._polish()
         self._settle()
         notes = []
-        if self.cut_short:
+        if self.budget.asked_late or not self.budget.left_s():
             notes.append('the time budget cut the search short')
         if not self.local.is_single():
             notes.append(f'objective >= {self.floor_s:.6g} s')
@@ -152,10 +161,7 @@ class Search:
             moves=self.local.moves_done, notes=tuple(notes))
 
     def _in_time(self) -> bool:
-        if self.clock() < self.deadline:
-            return True
-        self.cut_short = True
-        return False
+        return self.slice.in_time()
 
     def _is_closed(self, ratio: float = CLOSED, ahead: bool = False) -> bool:
         """Whether the known coflows cannot end sooner.
@@ -176,18 +182,58 @@ class Search:
         if self.best is None or _key(value) < _key(self.best.value):
             self.best = Outcome(assign.copy(), value, 0.0, method, 0, ())
 
-    def _set_bounds(self) -> None:
-        until = self.clock() + BOUND_SHARE * self.budget_s
-        bound = bounds.anchored_sets(self.inst, np.inf,
-                                     lambda: self.clock() < until)
-        self.lower_s, self.critical = bound.lower_s, bound.order
-        self.sets = bound.sets
+    def _first_bound(self) -> None:
+        """What costs next to nothing and often closes the gap."""
+        self._set_bounds(growths=0)
+        if not self.local.is_single():
+            self.floor_s = bounds.objective(self.inst, self._in_time)
+
+    def _better_bound(self) -> None:
+        if not self.bounded:
+            self._set_bounds(growths=2)
+
+    def _set_bounds(self, growths: int) -> None:
+        bound = bounds.anchored_sets(self.inst, np.inf, self._in_time,
+                                     growths, self.slice.looks)
+        self.bounded = bound.complete
+        if bound.lower_s >= self.lower_s:
+            self.lower_s, self.critical = bound.lower_s, bound.order
+            self.sets = bound.sets
         if self.local.is_single():
             self.floor_s = self.lower_s
-        else:
-            self.floor_s = bounds.objective(
-                self.inst, lambda: self.clock() < until)
-        self.cut_short = self.clock() >= until
+
+    def _quick(self) -> None:
+        """Good answers before anything is proven."""
+        moves = int(QUICK_MOVES * self._slowness() * self.inst.n_nodes)
+        assert self.best is not None
+        best_fit = self.best.assign
+        starts: tuple[tuple[str, Callable[[], np.ndarray | None]], ...] = (
+            ('spread', lambda: candidates.spread(self.inst, self.rng)),
+            ('min-cut', self._min_cut), ('best fit', lambda: best_fit))
+        for i, (method, start) in enumerate(starts):
+            assign = start()
+            if assign is not None:
+                self._offer(method, assign)
+                self._anneal(method, assign, moves, localsearch.HOT,
+                             3 + i % 2)
+            if self._done():
+                return
+
+    def _deepen(self) -> None:
+        """Anneal the best again and again, from a low heat."""
+        effort = self.effort * self._slowness() * self.inst.n_nodes
+        for per_node, runs in DEEPER:
+            for i in range(runs):
+                method, start = min(self.pool, key=lambda row: row[:3])[3:]
+                self._anneal(method, start, int(per_node * effort),
+                             self._heat(1), 4 - i % 2)
+                if self._done():
+                    return
+
+    def _min_cut(self) -> np.ndarray | None:
+        return baselines.min_cut(
+            self.inst, self.seed, int(CUT_MOVES * self._slowness()),
+            self._in_time)
 
     def _solve_small(self) -> None:
         if not self.local.is_single():
@@ -215,7 +261,7 @@ class Search:
         if self.objective == snapshot.Objective.ISOLATED:
             return
         if not np.isfinite(self.best.value.objective_s) or (
-                self.clock() >= self.deadline):
+                not self.budget.in_time()):
             return
         moves = int(POLISH_MOVES * self._slowness() * self.inst.n_nodes)
         found = self.best.assign
@@ -280,7 +326,8 @@ class Search:
         """Squeaky wheel; the best of it joins the pool."""
         best: tuple[objectives.Evaluation, np.ndarray] | None = None
         for assign in carving.squeaky_wheel(
-                self.inst, target_s, self.critical, rounds, self.rng):
+                self.inst, target_s, self.critical, rounds, self.rng,
+                self._in_time):
             value = self.local.evaluate(assign)
             if best is None or _key(value) < _key(best[0]):
                 best = value, assign
@@ -299,7 +346,7 @@ class Search:
             return
         if self.partition is None:
             self.partition = partition.Partition(
-                self.inst, lambda: self.deadline - self.clock())
+                self.inst, lambda: self.slice.left_s())
             for members in self.sets:
                 self.partition.pool.add(
                     members, self.partition.within_s(upper_s))
@@ -325,14 +372,32 @@ class Search:
         if self.local.is_single() or self.inst.pipe or not np.isfinite(
                 self.best.value.objective_s) or self._is_too_large():
             return
-        until = self.deadline - POLISH_SHARE * self.budget_s
         self._offer('lowered targets', targets.improve(
-            self.inst, self.best.assign, lambda: until - self.clock(),
+            self.inst, self.best.assign, self.slice.left_s,
             self.effort * targets.WORK, self.objective))
-        self.cut_short |= self.clock() >= until
 
     def _is_too_large(self) -> bool:
         return self.inst.n_nodes * self.inst.n_hosts > MAX_CELLS
+
+    def _carve_first(self) -> None:
+        """In a roomy cloud that is often all it takes."""
+        roomy = self.inst.n_hosts >= len(self.inst.movable)
+        self._carve(self.lower_s, CARVINGS if roomy else 1)
+
+    def _carve_at_bound(self) -> None:
+        self._carve(self.lower_s, CARVINGS)
+
+    def _prove(self) -> None:
+        """Set partition for what one coflow takes."""
+        if self.local.is_single():
+            self._partition(self.effort * PARTITION_WORK)
+
+    def _within(self, share: float, work: Callable[[], None]) -> None:
+        """A part of the stage that may take a share of what is left."""
+        outer = self.slice
+        self.slice = outer.slice(share)
+        work()
+        self.slice = outer
 
     def _partition_more(self) -> None:
         """With what else was found, and with all time if certify."""
@@ -345,12 +410,9 @@ class Search:
     def _starts(self) -> Iterator[tuple[str, np.ndarray | None]]:
         inst = self.inst
         yield 'one after another', self._one_after_another()
-        yield 'min-cut', baselines.min_cut(
-            inst, self.seed, int(CUT_MOVES * self._slowness()))
         yield 'pack', candidates.pack(inst)
         if sum(len(arcs[0]) for arcs in inst.arcs) <= CHOREO_FLOWS:
             yield 'choreo', choreo.place(inst)
-        yield 'spread', candidates.spread(inst, self.rng)
 
     def _one_after_another(self) -> np.ndarray | None:
         """Several groups, each placed online after those of lower bound."""
@@ -360,7 +422,7 @@ class Search:
 
         def place(sub: instances.Instance) -> np.ndarray:
             search = Search(sub, self.objective, self.seed,
-                            self.deadline - self.clock(), self.clock,
+                            self.slice.left_s(), self.clock,
                             FEW_ROUNDS, self.effort)
             outcome = search.run()
             self.local.moves_done += outcome.moves
@@ -378,13 +440,7 @@ class Search:
 
     def _rounds(self) -> None:
         """Constructive starts first, then ever longer annealing."""
-        self._carve(self.lower_s, CARVINGS)
-        if not self._done() and self.local.is_single():
-            self._partition(min(self.effort * PARTITION_WORK,
-                                WORK_PER_S * self.budget_s))
-            if self._is_closed(PROMISING):
-                self._partition_more()
-        if self._done() or self._is_closed(CLOSE):
+        if self._is_closed(CLOSE):
             return
         for method, start in self._starts():
             if start is not None:
@@ -407,7 +463,7 @@ class Search:
                 if self._done():
                     return
             if self.local.is_single() and not self.certify:
-                self._partition_more()
+                self._within(PARTITION_SHARE, self._partition_more)
                 if self._is_closed(CLOSE):
                     return
             for share in CARVE_BETWEEN:
@@ -448,6 +504,35 @@ class Search:
     def _pool(self, method: str, assign: np.ndarray,
               value: objectives.Evaluation) -> None:
         self.pool.append((*_key(value), len(self.pool), method, assign))
+
+
+class Stage(NamedTuple):
+    """A step of the search.
+
+    :ivar share: of the time left that it may take.
+    :ivar ahead: skipped only when groups to come need not wait either.
+    """
+
+    name: str
+    run: Callable[[Search], None]
+    share: float
+    ahead: bool = False
+
+
+#: Good answers first, then proofs, then both in turn.
+STAGES = (
+    Stage('first bound', Search._first_bound, 0.25, ahead=True),
+    Stage('small groups', Search._solve_small, 1.0, ahead=True),
+    Stage('first carving', Search._carve_first, 0.5),
+    Stage('quick search', Search._quick, 0.4),
+    Stage('bound', Search._better_bound, 0.15),
+    Stage('carving', Search._carve_at_bound, 0.15),
+    Stage('local search', Search._deepen, 0.5),
+    Stage('set partition', Search._prove, 0.85),
+    Stage('rounds', Search._rounds, 0.95),
+    Stage('lowered targets', Search._lower_targets, 0.95),
+    Stage('more proofs', Search._partition_more, 1.0),
+)
 
 
 def _key(value: objectives.Evaluation) -> tuple[float, float]:
