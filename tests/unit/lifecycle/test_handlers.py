@@ -77,8 +77,9 @@ json_values = st.recursive(
     max_leaves=12)
 
 
-EVENTS = [*handlers.HOST_EVENTS, *handlers.GONE_EVENTS,
-          *handlers.OFF_HOST_EVENTS, handlers.BUILD_ERROR]
+# Sorted: processes that share the tests must number them alike.
+EVENTS = sorted({*handlers.HOST_EVENTS, *handlers.GONE_EVENTS,
+                 *handlers.OFF_HOST_EVENTS, handlers.BUILD_ERROR})
 
 
 @given(st.sampled_from(EVENTS),
