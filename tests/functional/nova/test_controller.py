@@ -122,8 +122,7 @@ class RealControllerTest(nova_cloud.Cloud):
         if tm is not None:
             hints['virtco:tm'] = json.dumps(tm)
         return self.nova.wait_active(
-            self.nova.create_group(name, n_vms, hints, **kwargs),
-            DEADLINE_S)
+            self.nova.create_group(name, n_vms, hints, **kwargs))
 
     def check_planned(self, servers):
         """Each is where the controller wanted it."""

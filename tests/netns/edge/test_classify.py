@@ -68,6 +68,10 @@ def _learn(src, dst):
 
 def _sent(edge, action):
     """Bytes per minor that an action sent."""
+    # Packets of before may still wait for their turn.
+    beds.wait_for(lambda: not any(stats.backlog_bytes
+                                  for stats in edge.stats().values()),
+                  5, 'empty queues')
     before = edge.stats()
     action()
 
