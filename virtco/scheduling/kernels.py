@@ -297,8 +297,9 @@ def prefix_times(rater: Rater, order: cython.longlong[::1],
                  out: cython.double[::1]) -> cython.void:
     """Seconds until each coflow's last port has served it and all before it.
 
-    An upper estimate of its end under strict order and work conservation at
-    its bottleneck: max over ports of the prefix load over the rate.
+    Max over ports of the prefix load over the rate. It bounds the end from
+    neither side: it is too early where a coflow waits at one port and MADD
+    holds its other ports back, too late where back-fill serves it early.
     """
     clear(rater)
     for i in range(order.shape[0]):
