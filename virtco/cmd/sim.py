@@ -152,6 +152,9 @@ def _add_run(actions: Any) -> None:
                      metavar='SECONDS', help=(
                          'from a report until the rates are in force '
                          '(default %(default)s)'))
+    run.add_argument('--bound', action='store_true', help=(
+        'also print what the mean CCT of a trace is at least under any '
+        'schedule'))
     run.add_argument('--seed', type=_seed, default=0)
     run.add_argument('--json', action='store_true')
     run.set_defaults(run=_run)
@@ -190,6 +193,9 @@ def _add_generate(actions: Any) -> None:
 def _run(args: argparse.Namespace) -> int:
     if args.trace is not None:
         return _run_trace(args)
+    if args.bound:
+        raise exception.Invalid(field='--bound', value='groups to place',
+                                limit='a trace, whose ports are given')
     if args.groups is not None:
         hosts, its_groups = groups.read(args.groups)
     else:
@@ -242,6 +248,11 @@ def _run_trace(args: argparse.Namespace) -> int:
     if late is not None:
         answer['as_deployed'] = replay.summary(late.cct_s)
         rows.insert(1, ('as deployed', *replay.summary(late.cct_s).values()))
+    if args.bound:
+        bound_s = replay.least_mean_cct_s(trace, args.rate)
+        gap = found.cct_s.mean() / bound_s - 1 if bound_s > 0 else 0.0
+        answer['bound'] = {'mean_s': bound_s, 'gap': gap}
+        rows.append(('bound of any schedule', bound_s, '', ''))
     if args.json:
         answer['cct_s'] = found.cct_s.tolist()
         print(json.dumps(answer))
@@ -250,6 +261,9 @@ def _run_trace(args: argparse.Namespace) -> int:
         f'{len(trace.coflows)} coflows, {found.events} events',
         ('', 'mean s', 'median s', 'p95 s'),
         rows)
+    if args.bound:
+        print(f'The best schedule\'s mean CCT is at least {bound_s:.4g} s; '
+              f'this one is {gap:.1%} above that.')
     if late is not None:
         price = late.cct_s.mean() / found.cct_s.mean() - 1
         print(f'Reports every {args.report:g} s, rates {args.delay:g} s '

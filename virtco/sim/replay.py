@@ -19,6 +19,7 @@ import math
 import numpy as np
 
 from virtco import exception
+from virtco.scheduling import bound
 from virtco.scheduling import fabric as fabric_model
 from virtco.sim import pair_kernels
 from virtco.sim import pairs
@@ -61,10 +62,7 @@ def replay(trace: traces.Trace, rate_bps: float, config: simulation.Config,
 
     :raises virtco.exception.Invalid: for a rate that is not above 0.
     """
-    if not (math.isfinite(rate_bps) and rate_bps > 0):
-        raise exception.Invalid(field='rate_bps', value=rate_bps,
-                                limit='a finite rate above 0')
-    cap_bps = np.full(2 * trace.n_ports, rate_bps)
+    cap_bps = _capacity_bps(trace, rate_bps)
     demands = [coflow.demand() for coflow in trace.coflows]
     if config.policy == 'fair' and config.each_flow:
         return _share_fairly(trace, fabric_model.build(cap_bps, demands),
@@ -76,6 +74,25 @@ def replay(trace: traces.Trace, rate_bps: float, config: simulation.Config,
         sim.start(index)
     sim.run(progress=progress)
     return Replay(sim.completion_s(), alone_s, sim.events)
+
+
+def least_mean_cct_s(trace: traces.Trace, rate_bps: float) -> float:
+    """No schedule of the trace on such ports has a smaller mean CCT.
+
+    :raises virtco.exception.Invalid: for a rate that is not above 0.
+    """
+    fabric = fabric_model.build(
+        _capacity_bps(trace, rate_bps),
+        [coflow.demand() for coflow in trace.coflows])
+    return bound.least_mean_cct_s(fabric, np.array(
+        [coflow.arrival_s for coflow in trace.coflows]))
+
+
+def _capacity_bps(trace: traces.Trace, rate_bps: float) -> np.ndarray:
+    if not (math.isfinite(rate_bps) and rate_bps > 0):
+        raise exception.Invalid(field='rate_bps', value=rate_bps,
+                                limit='a finite rate above 0')
+    return np.full(2 * trace.n_ports, rate_bps)
 
 
 def _share_fairly(trace: traces.Trace, fabric: fabric_model.Fabric,

@@ -36,6 +36,13 @@ def test_generate_and_run_a_trace(tmp_path, capsys):
     fifo = json.loads(run(capsys, 'run', '--trace', path, '--policy', 'fifo',
                           '--json')[1])
     assert fifo['mean_s'] > answer['mean_s']
+    code, out, _ = run(capsys, 'run', '--trace', path, '--bound', '--json')
+    bounded = json.loads(out)
+    assert answer['alone']['mean_s'] < bounded['bound']['mean_s']
+    assert bounded['mean_s'] == pytest.approx(
+        bounded['bound']['mean_s'] * (1 + bounded['bound']['gap']))
+    assert 0 <= bounded['bound']['gap'] < 0.5
+    assert 'this one is' in run(capsys, 'run', '--trace', path, '--bound')[1]
 
 
 def test_generate_and_run_groups(tmp_path, capsys):
@@ -76,6 +83,7 @@ def test_fifo_theory_and_priority():
 
 @pytest.mark.parametrize('argv, said', [
     (['run', '--groups', '/nowhere'], '/nowhere'),
+    (['run', '--table2', 'sparse', '--bound'], '--bound'),
     (['run', '--trace', '/nowhere'], '/nowhere')])
 def test_what_is_wrong_is_said(capsys, argv, said):
     code, _, err = run(capsys, *argv)

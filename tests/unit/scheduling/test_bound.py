@@ -1,0 +1,151 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import itertools
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+import scipy
+
+from virtco import exception
+from virtco.scheduling import bound
+from virtco.scheduling import fabric as fabric_model
+from virtco.sim import simulation
+
+N_HOSTS = 3
+#: Less than what the simulator rounds off.
+SLACK = 1 + 1e-7
+
+
+def demand(flows):
+    src, dst, bits = zip(*flows)
+    return fabric_model.Demand(np.array(src), np.array(dst),
+                               np.array(bits, float), np.ones(len(bits)))
+
+
+def coflows_at(hosts, bits, releases):
+    flow = st.tuples(hosts, hosts, bits)
+    coflow = st.tuples(releases, st.lists(flow, min_size=1, max_size=4))
+    return st.lists(coflow, min_size=1, max_size=4).map(
+        lambda rows: sorted(rows, key=lambda row: row[0]))
+
+
+COFLOWS = coflows_at(st.integers(0, N_HOSTS - 1), st.integers(1, 9),
+                     st.integers(0, 12))
+CAPACITIES = st.lists(st.sampled_from([0.5, 1.0, 2.0]), min_size=2 * N_HOSTS,
+                      max_size=2 * N_HOSTS).map(np.array)
+
+
+def bound_s(coflows, cap_bps):
+    fabric = fabric_model.build(cap_bps, [demand(flows)
+                                          for _, flows in coflows])
+    return bound.least_mean_cct_s(
+        fabric, np.array([release for release, _ in coflows], float))
+
+
+def mean_cct_s(coflows, cap_bps, config, ranks=None):
+    sim = simulation.Simulation(cap_bps, config,
+                                [demand(flows) for _, flows in coflows])
+    for index, (release, _) in enumerate(coflows):
+        sim.run(release)
+        sim.start(index, priority_class=ranks[index] if ranks else 0)
+    sim.run()
+    return sim.completion_s().mean()
+
+
+@hypothesis.given(COFLOWS, CAPACITIES)
+@hypothesis.settings(max_examples=60, deadline=None)
+def test_no_policy_is_below_it(coflows, cap_bps):
+    least_s = bound_s(coflows, cap_bps)
+    for policy in simulation.policy_names():
+        assert least_s <= SLACK * mean_cct_s(coflows, cap_bps,
+                                             simulation.Config(policy))
+
+
+@hypothesis.given(COFLOWS, CAPACITIES)
+@hypothesis.settings(max_examples=60, deadline=None)
+def test_no_order_is_below_it(coflows, cap_bps):
+    best_s = min(
+        mean_cct_s(coflows, cap_bps, simulation.Config('priority'), ranks)
+        for ranks in itertools.permutations(range(len(coflows))))
+    assert bound_s(coflows, cap_bps) <= SLACK * best_s
+
+
+def by_all_cuts(coflows, cap_bps):
+    """The same linear program with every set's cut written down."""
+    n_coflows = len(coflows)
+    release = np.array([row[0] for row in coflows], float)
+    busy = np.zeros((n_coflows, len(cap_bps)))
+    for index, (_, flows) in enumerate(coflows):
+        for src, dst, bits in flows:
+            busy[index, src] += bits / cap_bps[src]
+            busy[index, N_HOSTS + dst] += bits / cap_bps[N_HOSTS + dst]
+    rows, least = [], []
+    for size in range(1, n_coflows + 1):
+        for chosen in map(list, itertools.combinations(range(n_coflows),
+                                                       size)):
+            for port in range(len(cap_bps)):
+                p = busy[chosen, port]
+                rows.append(np.zeros(n_coflows))
+                rows[-1][chosen] = p
+                least.append(p.sum() * (release[chosen].min() + p.sum() / 2)
+                             + (p * p).sum() / 2)
+    ends = scipy.optimize.linprog(
+        np.ones(n_coflows), A_ub=-np.array(rows), b_ub=-np.array(least),
+        bounds=[(low, None) for low in release + busy.max(axis=1)])
+    return (ends.fun - release.sum()) / n_coflows
+
+
+@hypothesis.given(COFLOWS, CAPACITIES)
+@hypothesis.settings(max_examples=60, deadline=None)
+def test_finds_every_cut_that_counts(coflows, cap_bps):
+    # A set with a coflow that does not use the port gives a weaker cut.
+    assert bound_s(coflows, cap_bps) == pytest.approx(
+        by_all_cuts(coflows, cap_bps), rel=1e-4)
+
+
+@hypothesis.given(coflows_at(st.just(0), st.integers(1, 9), st.just(0)))
+def test_one_port_and_one_release_is_shortest_first(coflows):
+    sizes = sorted(sum(bits for *_, bits in flows) for _, flows in coflows)
+    assert bound_s(coflows, np.ones(2 * N_HOSTS)) == pytest.approx(
+        np.cumsum(sizes).mean(), rel=1e-4)
+
+
+def test_stopping_early_gives_a_weaker_bound():
+    coflows = [(0, [(0, 1, 5)]), (1, [(0, 1, 1), (0, 2, 1)]),
+               (2, [(2, 1, 3)]), (2, [(0, 0, 2)])]
+    cap_bps = np.ones(2 * N_HOSTS)
+    fabric = fabric_model.build(cap_bps, [demand(row[1]) for row in coflows])
+    release = np.array([row[0] for row in coflows], float)
+    found = [bound.least_mean_cct_s(fabric, release, rounds)
+             for rounds in range(4)]
+    assert found == sorted(found)
+    assert found[0] == pytest.approx(3.0)       # Each alone: 5, 2, 3, 2.
+    assert found[-1] > found[0]
+
+
+def test_a_coflow_without_flows_takes_no_time():
+    nothing = fabric_model.Demand(*(np.zeros(0) for _ in range(4)))
+    fabric = fabric_model.build(np.ones(2), [demand([(0, 0, 4)]), nothing])
+    assert bound.least_mean_cct_s(fabric, np.array([0.0, 1.0])) == 2.0
+    assert bound.least_mean_cct_s(fabric_model.build(np.ones(2), []),
+                                  np.zeros(0)) == 0.0
+    assert bound.least_mean_cct_s(fabric_model.build(np.ones(2), [nothing]),
+                                  np.zeros(1)) == 0.0
+
+
+def test_a_port_without_capacity_is_refused():
+    fabric = fabric_model.build(np.array([0.0, 1.0]), [demand([(0, 0, 4)])])
+    with pytest.raises(exception.Invalid, match='0 bit/s'):
+        bound.least_mean_cct_s(fabric, np.zeros(1))
