@@ -106,6 +106,10 @@ class Plan:
         the bound is 0.
     :ivar method: which candidate or search stage gave it.
     :ivar bottleneck: the port that decides t, e.g. ``'h3 egress'``.
+    :ivar objective_bound_s: no valid placement has a smaller objective; 0
+        where nothing is known.
+    :ivar set_partition: whether its linear relaxation was solved; without
+        it, what came before was good enough or the time was over.
     """
 
     hosts: tuple[str, ...]
@@ -119,6 +123,8 @@ class Plan:
     iterations: int = 0
     bottleneck: str = 'none'
     notes: tuple[str, ...] = ()
+    objective_bound_s: float = 0.0
+    set_partition: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -69,7 +69,8 @@ def plan(problem: snapshot.PlacementProblem, *,
         inst, found = _search(problem, objective, seed, budget_s, clock,
                               certify)
         return _answer(inst, objective, found.assign, found.lower_s,
-                       found.method, found.moves, found.notes)
+                       found.method, found.moves, found.notes,
+                       found.floor_s, found.set_partition)
     return _baseline(problem, objective, planner, seed, budget_s, clock)
 
 
@@ -114,7 +115,8 @@ def _judged(problem: snapshot.PlacementProblem, seed: int, budget_s: float,
     if found.value.cct_s > 0:
         chosen = portfolio.best(inst, proposals())
     return _answer(inst, objective, chosen.assign, found.lower_s,
-                   chosen.method, moves, found.notes)
+                   chosen.method, moves, found.notes, found.floor_s,
+                   found.set_partition)
 
 
 def _baseline(problem: snapshot.PlacementProblem,
@@ -194,7 +196,8 @@ def _search(problem: snapshot.PlacementProblem,
 
 def _answer(inst: instances.Instance, objective: snapshot.Objective,
             assign: np.ndarray, bound_s: float, method: str,
-            iterations: int = 0, notes: tuple[str, ...] = ()
+            iterations: int = 0, notes: tuple[str, ...] = (),
+            floor_s: float = 0.0, set_partition: bool = False
             ) -> snapshot.Plan:
     value = objectives.evaluate(inst, assign, objective)
     bound_s = min(bound_s, value.cct_s)
@@ -210,4 +213,6 @@ def _answer(inst: instances.Instance, objective: snapshot.Objective,
         objective_s=value.objective_s, lower_bound_s=bound_s, gap=gap,
         method=method, iterations=iterations,
         bottleneck=(inst.port_name(value.port) if value.port >= 0
-                    else 'none'), notes=notes)
+                    else 'none'), notes=notes,
+        objective_bound_s=min(floor_s, value.objective_s),
+        set_partition=set_partition)

@@ -84,7 +84,11 @@ REHEAT_OF_MANY = 0.03
 
 @dataclasses.dataclass
 class Outcome:
-    """What a search ends with."""
+    """What a search ends with.
+
+    :ivar lower_s: bound of t.
+    :ivar floor_s: bound of the objective.
+    """
 
     assign: np.ndarray
     value: objectives.Evaluation
@@ -92,6 +96,8 @@ class Outcome:
     method: str
     moves: int
     notes: tuple[str, ...]
+    floor_s: float = 0.0
+    set_partition: bool = False
 
 
 class Search:
@@ -158,7 +164,8 @@ class Search:
             self.lower_s = cct_s
         return dataclasses.replace(
             self.best, lower_s=min(self.lower_s, cct_s),
-            moves=self.local.moves_done, notes=tuple(notes))
+            moves=self.local.moves_done, notes=tuple(notes),
+            floor_s=self.floor_s, set_partition=self.partition is not None)
 
     def _in_time(self) -> bool:
         return self.slice.in_time()
