@@ -12,9 +12,11 @@
 
 """Generate placement instances in the reference schema.
 
-``python -m benchmarks.instances --out DIR [--count N] [--seed S]``
+``python -m benchmarks.instances --out DIR [--count N] [--seed S]
+[--family NAME]``
 
-Families (all rates multiples of 1 Gbit/s, everything from the seed):
+Families (all rates multiples of 1 Gbit/s, everything from the seed), without
+``--family`` those before *hard*:
 
 paper18
     Table 2's applications on 18 hosts. n VMs of 1 or 2 slots (35 % have 2);
@@ -33,13 +35,20 @@ mixed
     24 VMs on 12 hosts of 1-8 slots: gather, broadcast, ring in both
     directions, stages of a pipeline; *plain*, *fat* (one host of 16 slots
     and four times the rate), *pins* (a third of the VMs is placed).
+hard
+    A launch's instances, :data:`HARD`: VMs of 1, 2 or 4 slots, lognormal
+    sizes with sigma 0.5 or 1.5; *bg* 0-12 slots and rates 0.3 ... 0.9,
+    *measured* 1-8 slots and lognormal rates, *unit* VMs of 1 slot on hosts of
+    1-4 at full rate. *rack* has uplinks oversubscribed 4 times, *cube*
+    capacities of vCPUs, memory and disk that no flavor fills alike.
 """
 
 import argparse
 import json
+import math
 import pathlib
 import random
-from typing import Any
+from typing import Any, NamedTuple
 
 GBIT = 1.25e8
 GB = 1e9
@@ -56,6 +65,41 @@ TABLE_2 = {
 PATTERNS = ('ring', 'star', 'sparse', 'zipf', 'groups', 'a2a', 'shuffle')
 MIXED = ('gather', 'broadcast', 'two-way-ring', 'stages')
 _STEPS = (0.2, 0.4, 0.6, 0.8, 1.0)
+
+
+class Shape(NamedTuple):
+    """A size of the hard family.
+
+    :ivar cube: capacities of three resources instead of slots.
+    """
+
+    hosts: int
+    vms: int
+    patterns: tuple[str, ...]
+    kinds: tuple[str, ...]
+    racks: int = 0
+    cube: bool = False
+
+
+_ALL = ('sparse', 'medium', 'dense', 'shuffle', 'groups', 'tree', 'mesh')
+HARD = {
+    'hose18x40': Shape(18, 40, _ALL, ('bg', 'measured', 'unit')),
+    'hose100x100': Shape(
+        100, 100, ('sparse', 'medium', 'groups', 'tree', 'shuffle'),
+        ('bg', 'measured')),
+    'hose1000x200': Shape(1000, 200, ('sparse', 'medium', 'groups', 'tree'),
+                          ('bg', 'measured')),
+    'hose5000x40': Shape(5000, 40, ('medium', 'dense', 'groups'),
+                         ('bg', 'measured')),
+    'rack18x40': Shape(18, 40, ('sparse', 'medium', 'groups', 'shuffle'),
+                       ('bg', 'measured'), racks=3),
+    'rack96x60': Shape(96, 60, ('sparse', 'medium', 'groups'),
+                       ('measured',), racks=8),
+    'cube18x40': Shape(18, 40, _ALL, ('bg', 'measured'), cube=True),
+}
+#: Of a flavor and of a host, per vCPU: GB of memory and of disk.
+FLAVOR_GB = ((1, 20), (2, 10), (4, 10), (8, 5))
+HOST_GB = ((2, 10), (4, 10), (4, 20))
 
 
 def table_2_sizes(rng: random.Random, count: int, size_bytes: float,
@@ -220,6 +264,108 @@ def mixed(rng: random.Random, pattern: str, kind: str) -> dict[str, Any]:
     return result
 
 
+def hard_pairs(rng: random.Random, pattern: str, n: int
+               ) -> list[tuple[int, int]]:
+    """Who sends to whom in the hard family."""
+    pairs: set[tuple[int, int]] = set()
+    every = [(a, b) for a in range(n) for b in range(n) if a != b]
+    if pattern in ('sparse', 'medium'):
+        while len(pairs) < (n if pattern == 'sparse' else 3 * n):
+            a, b = rng.sample(range(n), 2)
+            pairs.add((a, b))
+    elif pattern == 'dense':
+        pairs = {pair for pair in every if rng.random() < .6}
+    elif pattern == 'shuffle':
+        pairs = {(a, b) for a in range(n // 2) for b in range(n // 2, n)}
+    elif pattern == 'groups':
+        group = [rng.randrange(max(2, n // 9)) for _ in range(n)]
+        pairs = {(a, b) for a, b in every
+                 if group[a] == group[b] and rng.random() < .5}
+    else:
+        if pattern == 'tree':
+            pairs = {(i, (i - 1) // 2) for i in range(1, n)}
+        else:
+            width = math.isqrt(n)
+            pairs = {(i, i + 1) for i in range(n - 1) if (i + 1) % width}
+            pairs |= {(i, i + width) for i in range(n - width)}
+        pairs |= {(b, a) for a, b in pairs}
+    return sorted(pairs)
+
+
+def hard(family: str, seed: int) -> list[dict[str, Any]]:
+    """One draw of every pattern and kind of a shape of :data:`HARD`."""
+    shape = HARD[family]
+    return [_hard(family, shape, pattern, kind, seed)
+            for pattern in shape.patterns for kind in shape.kinds]
+
+
+def _hard(family: str, shape: Shape, pattern: str, kind: str, seed: int
+          ) -> dict[str, Any]:
+    name = f'{family}-{pattern}-{kind}-s{seed}'
+    rng = random.Random(f'open {name}')
+    sizes = [1 if kind == 'unit' else rng.choice((1, 1, 1, 2, 2, 4))
+             for _ in range(shape.vms)]
+    low, high = {'bg': (0, 12), 'measured': (1, 8), 'unit': (1, 4)}[kind]
+    slots = [rng.randint(low, high) for _ in range(shape.hosts)]
+    while sum(slots) < 1.2 * sum(sizes) + 4:
+        slots[rng.randrange(shape.hosts)] += 1
+    if max(slots) < 4:
+        slots[0] = 4
+
+    def rate() -> float:
+        if kind == 'bg':
+            return GBIT * rng.choice((.3, .5, .7, .9))
+        return GBIT * (1 if kind == 'unit' else
+                       min(1, rng.lognormvariate(-.7, .5)))
+
+    hosts = [{'id': f'h{m}', 'slots': free, 'egress': rate(),
+              'ingress': rate()} for m, free in enumerate(slots)]
+    pairs = hard_pairs(rng, pattern, shape.vms)
+    sigma = rng.choice((.5, 1.5))
+    result = _instance(name, family, hosts, sizes, [
+        (a, b, round(1e8 * rng.lognormvariate(0, sigma)))
+        for a, b in pairs])
+    if shape.racks:
+        uplink = GBIT * shape.hosts / shape.racks / 4
+        result['racks'] = [
+            {'id': f'r{q}', 'uplink_out': uplink, 'uplink_in': uplink}
+            for q in range(shape.racks)]
+        for m, host in enumerate(hosts):
+            host['rack'] = f'r{m % shape.racks}'
+    if shape.cube:
+        _cube(rng, hosts, result['vms'])
+    return result
+
+
+def _cube(rng: random.Random, hosts: list[dict[str, Any]],
+          vms: list[dict[str, Any]]) -> None:
+    """Three resources; hosts grow until first fit finds a placement."""
+    for vm in vms:
+        memory, disk = rng.choice(FLAVOR_GB)
+        vm['size'] = [vm['size'] * gb for gb in (1, memory, disk)]
+    for host in hosts:
+        memory, disk = rng.choice(HOST_GB)
+        host['slots'] = [host['slots'] * gb for gb in (1, memory, disk)]
+    while not first_fit([vm['size'] for vm in vms],
+                        [host['slots'] for host in hosts]):
+        host = rng.choice(hosts)
+        host['slots'] = [free + gb for free, gb in
+                         zip(host['slots'], (1, 4, 20), strict=True)]
+
+
+def first_fit(sizes: list[list[float]], free: list[list[float]]) -> bool:
+    """Whether the VMs, largest first, each find a host."""
+    left = [list(host) for host in free]
+    for size in sorted(sizes, reverse=True):
+        for host in left:
+            if all(a <= b for a, b in zip(size, host, strict=True)):
+                host[:] = [b - a for a, b in zip(size, host, strict=True)]
+                break
+        else:
+            return False
+    return True
+
+
 def generate(count: int, seed: int) -> list[dict[str, Any]]:
     """``count`` draws of every family's every kind."""
     result: list[dict[str, Any]] = []
@@ -249,9 +395,16 @@ def main() -> None:
     parser.add_argument('--out', type=pathlib.Path, required=True)
     parser.add_argument('--count', type=int, default=1)
     parser.add_argument('--seed', type=int, default=0)
+    parser.add_argument('--family', choices=HARD,
+                        help='of the hard ones, seeds SEED .. SEED+N-1')
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    for item in generate(options.count, options.seed):
+    if options.family:
+        seeds = range(options.seed, options.seed + options.count)
+        chosen = [i for seed in seeds for i in hard(options.family, seed)]
+    else:
+        chosen = generate(options.count, options.seed)
+    for item in chosen:
         path = options.out / f"{item['name']}.json"
         path.write_text(json.dumps(item))
 

@@ -14,13 +14,14 @@
 
 hosts: [{id, slots, egress, ingress, rack?}] (bytes/s); racks: optional
 [{id, uplink_out, uplink_in}]; vms: [{id, size, pinned?}]; flows: [{src, dst,
-bytes}]; pair_rate: optional {a: {b: rate}}, which replaces egress and
-ingress; status, best_known, lower_bound, placement. The judge shares no code
-with the solver.
+bytes}]; slots and size are numbers, or lists of one per resource; pair_rate:
+optional {a: {b: rate}}, which replaces egress and ingress; status,
+best_known, lower_bound, placement. The judge shares no code with the solver.
 """
 
 import json
 import math
+import operator
 import pathlib
 from typing import Any
 
@@ -52,10 +53,10 @@ def to_problem(instance: Instance) -> snapshot.PlacementProblem:
     pairs = instance.get('pair_rate')
     return snapshot.PlacementProblem(
         hosts=tuple(cluster.Host(
-            str(h['id']), (float(h['slots']),), bps(h['egress']),
+            str(h['id']), vector(h['slots']), bps(h['egress']),
             bps(h['ingress']), h.get('rack')) for h in instance['hosts']),
         vms=tuple(cluster.Vm(
-            str(v['id']), (float(v['size']),), v.get('pinned'))
+            str(v['id']), vector(v['size']), v.get('pinned'))
             for v in instance['vms']),
         coflows=(coflow.Coflow.from_flows(
             instance['name'], len(row),
@@ -65,7 +66,14 @@ def to_problem(instance: Instance) -> snapshot.PlacementProblem:
                                  bps(r['uplink_in']))
                     for r in instance.get('racks') or ()),
         pair_rate_bps={(a, b): bps(rate) for a, row in pairs.items()
-                       for b, rate in row.items()} if pairs else None)
+                       for b, rate in row.items()} if pairs else None,
+        resources=('slots', 'memory_gb', 'disk_gb')[
+            :len(vector(instance['hosts'][0]['slots']))])
+
+
+def vector(value: float | list[float]) -> tuple[float, ...]:
+    """One number per resource."""
+    return tuple(map(float, value if isinstance(value, list) else [value]))
 
 
 def _time(size: float, rate: float) -> float:
@@ -78,13 +86,16 @@ def completion_time_s(instance: Instance, placement: dict[str, str]
                       ) -> float | None:
     """t of a placement (VM id -> host id); None when it is not valid."""
     hosts = {h['id']: h for h in instance['hosts']}
-    used: dict[str, float] = {}
+    used: dict[str, tuple[float, ...]] = {}
     for vm in instance['vms']:
         host = placement.get(vm['id'])
         if host not in hosts or vm.get('pinned') not in (None, host):
             return None
-        used[host] = used.get(host, 0) + vm['size']
-    if any(size > hosts[host]['slots'] for host, size in used.items()):
+        size = vector(vm['size'])
+        used[host] = tuple(map(
+            operator.add, used.get(host, (0.0,) * len(size)), size))
+    if any(a > b for host, size in used.items()
+           for a, b in zip(size, vector(hosts[host]['slots']), strict=True)):
         return None
     loads: dict[tuple[str, ...], float] = {}
     for flow in instance['flows']:
