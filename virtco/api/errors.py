@@ -58,7 +58,7 @@ def document(code: str, title: str, detail: str,
     return {'error': error}
 
 
-def add_handlers(app: falcon.App) -> None:
+def add_handlers(app: 'falcon.App[Any, Any]') -> None:
     app.add_error_handler(exception.VirtcoException, _ours)
     app.add_error_handler(Exception, _unexpected)
     app.set_error_serializer(_falcon)

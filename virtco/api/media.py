@@ -86,7 +86,9 @@ def _first_error(value: Any, schema: dict[str, Any]
     try:
         is_valid(value)
     except fastjsonschema.JsonSchemaValueException:
-        return schema_exceptions.best_match(validator.iter_errors(value))
+        error: jsonschema.ValidationError | None = (
+            schema_exceptions.best_match(validator.iter_errors(value)))
+        return error
     return None
 
 

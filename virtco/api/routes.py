@@ -12,6 +12,8 @@
 
 """Every path of the API, in one place."""
 
+from typing import Any
+
 import falcon
 from oslo_config import cfg
 
@@ -24,7 +26,7 @@ from virtco.api.handlers import projects
 from virtco.controller import service
 
 
-def add(app: falcon.App, conf: cfg.ConfigOpts,
+def add(app: 'falcon.App[Any, Any]', conf: cfg.ConfigOpts,
         controller: service.Controller) -> None:
     authorizer = context.Authorizer(conf)
     waiting = hosts.Waiting(conf)

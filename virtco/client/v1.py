@@ -105,80 +105,90 @@ class Client:
             **{name: error[name] for name in ('field', 'value', 'limit')
                if name in error})
 
+    def _dict(self, method: str, path: str,
+              body: Any = None) -> dict[str, Any]:
+        found: dict[str, Any] = self.request(method, path, body)
+        return found
+
+    def _list(self, path: str, name: str,
+              params: Mapping[str, Any] | None = None
+              ) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.request(
+            'GET', path, params=params)[name]
+        return found
+
     def coflows(self, project_id: str | None = None,
                 state: str | None = None) -> list[dict[str, Any]]:
-        return self.request('GET', '/v1/coflows', params={
-            'project_id': project_id, 'state': state})['coflows']
+        return self._list('/v1/coflows', 'coflows', {
+            'project_id': project_id, 'state': state})
 
     def coflow(self, coflow_id: str) -> dict[str, Any]:
-        return self.request('GET', f'/v1/coflows/{_quote(coflow_id)}')
+        return self._dict('GET', f'/v1/coflows/{_quote(coflow_id)}')
 
     def register(self, name: str, tm: Any,
                  project_id: str | None = None) -> dict[str, Any]:
         body = {'name': name, 'tm': tm}
         if project_id is not None:
             body['project_id'] = project_id
-        return self.request('POST', '/v1/coflows', body)
+        return self._dict('POST', '/v1/coflows', body)
 
     def change_coflow(self, coflow_id: str,
                       **values: Any) -> dict[str, Any]:
-        return self.request('PATCH', f'/v1/coflows/{_quote(coflow_id)}',
-                            values)
+        return self._dict('PATCH', f'/v1/coflows/{_quote(coflow_id)}',
+                          values)
 
     def delete_coflow(self, coflow_id: str) -> None:
         self.request('DELETE', f'/v1/coflows/{_quote(coflow_id)}')
 
     def projects(self) -> list[dict[str, Any]]:
-        return self.request('GET', '/v1/projects')['projects']
+        return self._list('/v1/projects', 'projects')
 
     def change_project(self, project_id: str,
                        **values: Any) -> dict[str, Any]:
-        return self.request('PATCH', f'/v1/projects/{_quote(project_id)}',
-                            values)
+        return self._dict('PATCH', f'/v1/projects/{_quote(project_id)}',
+                          values)
 
     def events(self, project_id: str | None = None) -> list[dict[str, Any]]:
-        return self.request('GET', '/v1/events', params={
-            'project_id': project_id})['events']
+        return self._list('/v1/events', 'events', {'project_id': project_id})
 
     def hosts(self) -> list[dict[str, Any]]:
-        return self.request('GET', '/v1/hosts')['hosts']
+        return self._list('/v1/hosts', 'hosts')
 
     def host(self, host: str) -> dict[str, Any]:
-        return self.request('GET', f'/v1/hosts/{_quote(host)}')
+        return self._dict('GET', f'/v1/hosts/{_quote(host)}')
 
     def policy(self, host: str) -> dict[str, Any]:
-        return self.request('GET', f'/v1/hosts/{_quote(host)}/policy')
+        return self._dict('GET', f'/v1/hosts/{_quote(host)}/policy')
 
     def rates(self) -> list[dict[str, Any]]:
-        return self.request('GET', '/v1/rates')['pairs']
+        return self._list('/v1/rates', 'pairs')
 
     def place(self, instance_uuid: str,
               request: Mapping[str, Any]) -> dict[str, Any]:
-        return self.request('PUT', f'/v1/placements/{_quote(instance_uuid)}',
-                            request)
+        return self._dict('PUT', f'/v1/placements/{_quote(instance_uuid)}',
+                          request)
 
     def placement(self, instance_uuid: str) -> dict[str, Any]:
-        return self.request('GET',
-                            f'/v1/placements/{_quote(instance_uuid)}')
+        return self._dict('GET', f'/v1/placements/{_quote(instance_uuid)}')
 
     def release(self, instance_uuid: str) -> None:
         self.request('DELETE', f'/v1/placements/{_quote(instance_uuid)}')
 
     def plan(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        return self.request('POST', '/v1/plans', request)
+        return self._dict('POST', '/v1/plans', request)
 
     def settings(self) -> dict[str, str]:
-        return self.request('GET', '/v1/settings')
+        return self._dict('GET', '/v1/settings')
 
     def change_settings(self, **values: str) -> dict[str, str]:
-        return self.request('PATCH', '/v1/settings', values)
+        return self._dict('PATCH', '/v1/settings', values)
 
     def notify(self, event_type: str, payload: Mapping[str, Any]) -> None:
         self.request('POST', '/v1/notifications', {
             'event_type': event_type, 'payload': payload})
 
     def health(self) -> dict[str, Any]:
-        return self.request('GET', '/health')
+        return self._dict('GET', '/health')
 
 
 def _quote(part: str) -> str:

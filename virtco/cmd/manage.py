@@ -45,7 +45,9 @@ def _purge(conf: cfg.ConfigOpts, database: db_session.Database) -> int:
     return 0
 
 
-def _add_commands(subparsers: argparse._SubParsersAction) -> None:
+def _add_commands(
+        subparsers: 'argparse._SubParsersAction[argparse.ArgumentParser]',
+) -> None:
     db = subparsers.add_parser('db', help='The database')
     commands = db.add_subparsers(dest='action', required=True)
     sync = commands.add_parser('sync', help='Bring the schema up to date')

@@ -13,6 +13,7 @@
 """The time that a placement has, what takes it, and what cannot be in time."""
 
 from collections.abc import Callable
+import math
 import threading
 import time
 
@@ -100,7 +101,7 @@ class Pace:
 
     def _expected_s(self, phase: str) -> float:
         took_s, at_s = self._took_s.get(phase, (0.0, 0.0))
-        return took_s * 0.5 ** ((self._clock() - at_s) / HALF_LIFE_S)
+        return took_s * math.pow(0.5, (self._clock() - at_s) / HALF_LIFE_S)
 
     def admit(self, deadline: Deadline) -> None:
         """Count a placement in; :meth:`leave` counts it out.

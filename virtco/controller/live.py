@@ -69,7 +69,9 @@ class _Flows:
             self._starts[:-1], n_flows)
 
     def left_bytes(self) -> np.ndarray:
-        return np.maximum(0.0, self.sizes_bytes - self._sent_bytes)
+        left_bytes: np.ndarray = np.maximum(
+            0.0, self.sizes_bytes - self._sent_bytes)
+        return left_bytes
 
     def per_coflow(self, values: np.ndarray) -> list[float]:
         """Sums of a value of each flow."""
@@ -146,7 +148,9 @@ def _tailed(flows: _Flows) -> np.ndarray:
     """Bytes left of each flow. One that is not known to have ended keeps a
     small tail: what is left of it is not known better than that.
     """
-    return np.maximum(flows.left_bytes(), TAIL * flows.sizes_bytes)
+    left_bytes: np.ndarray = np.maximum(
+        flows.left_bytes(), TAIL * flows.sizes_bytes)
+    return left_bytes
 
 
 def _joined(arrays: Iterable[np.ndarray]) -> np.ndarray:

@@ -326,7 +326,8 @@ class Seats:
             raise exception.Conflict(what='row', id=member.row_index)
 
     def _expiry(self) -> float:
-        return self._clock() + self._conf.placement.reservation_ttl_s
+        return self._clock() + float(
+            self._conf.placement.reservation_ttl_s)
 
     def note(self, session: orm.Session, request: Mapping[str, Any],
              kind: str, detail: str, group_name: str,

@@ -164,7 +164,7 @@ class Placer:
 
     def _budget_s(self, deadline: deadlines.Deadline, *later: str) -> float:
         """What a phase may take, so that there is time for later ones."""
-        return max(0.0, min(self._conf.placement.budget_s,
+        return max(0.0, min(float(self._conf.placement.budget_s),
                             deadline.left_s()
                             - self._pace.expected_s(*later)))
 

@@ -35,10 +35,11 @@ class Settings:
     def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database):
         self._database = database
         self._lock = threading.Lock()
-        self._values = {'planner': conf.placement.planner,
-                        'objective': conf.placement.objective,
-                        'order': conf.scheduler.order,
-                        'ceil': conf.scheduler.ceil}
+        self._values: dict[str, str] = {
+            'planner': conf.placement.planner,
+            'objective': conf.placement.objective,
+            'order': conf.scheduler.order,
+            'ceil': conf.scheduler.ceil}
 
     def load(self) -> None:
         with self._database.reader() as session:

@@ -42,7 +42,7 @@ PATIENCE_S = 5.0
 def default_connection(conf: cfg.ConfigOpts) -> str:
     """``[database] connection``, or the embedded database."""
     if conf.database.connection:
-        return conf.database.connection
+        return str(conf.database.connection)
     path = os.path.join(conf.controller.state_dir, 'virtco.sqlite')
     return f'sqlite:///{os.path.abspath(path)}'
 

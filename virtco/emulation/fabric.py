@@ -243,7 +243,7 @@ class Fabric:
         found = self._netlink[namespace].link_lookup(ifname=dev)
         if not found:
             raise exception.NotFound(what='Interface', id=dev)
-        return found[0]
+        return int(found[0])
 
 
 def _mac(number: int) -> str:

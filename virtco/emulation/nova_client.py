@@ -99,7 +99,7 @@ class NovaClient:
         answer = self._request(
             'create the server group', 'POST', '/os-server-groups',
             json={'server_group': {'name': name, 'policy': policy}})
-        return answer['server_group']['id']
+        return str(answer['server_group']['id'])
 
     def list_servers(self, **filters: str) -> list[Server]:
         """Servers of the project, by row."""

@@ -189,7 +189,7 @@ class Cloud(integrated_helpers._IntegratedTestBase):
         flavor = self.api.post_flavor({'flavor': {
             'id': name, 'name': name, 'vcpus': slots * SLOT_VCPUS,
             'ram': slots * SLOT_MEMORY_MB, 'disk': FLAVOR_DISK_GB}})
-        return flavor['id']
+        return str(flavor['id'])
 
     def serve_api(self, listen: str = '127.0.0.1', port: int = 0) -> str:
         """Serve the compute API on a real socket; returns its URL."""

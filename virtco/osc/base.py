@@ -26,7 +26,8 @@ from virtco.osc import columns
 
 
 def client_of(app: Any) -> v1.Client:
-    return app.client_manager.coflow
+    client: v1.Client = app.client_manager.coflow
+    return client
 
 
 class Lister(command.Lister):
@@ -75,7 +76,7 @@ def find_coflow(client: v1.Client, name_or_id: str) -> str:
     live = [c for c in found if c['state'] not in ('done', 'retired')]
     for choice in (exact, live, found):
         if len(choice) == 1:
-            return choice[0]['id']
+            return str(choice[0]['id'])
     if not found:
         raise osc_exceptions.CommandError(
             f'There is no coflow {name_or_id!r}.')

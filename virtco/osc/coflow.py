@@ -231,4 +231,4 @@ class CreatePlan(base.Lister):
         self.app.stderr.write(
             f'CCT {plan["cct_s"]} s, at least {plan["lower_bound_s"]} s; '
             f'{plan["method"]}, {plan["bottleneck"]} decides\n')
-        return plan['vms']
+        return list(plan['vms'])

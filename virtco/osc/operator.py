@@ -61,7 +61,8 @@ class ShowEdge(base.Lister):
         return parser
 
     def entries(self, args: Any) -> list[dict[str, Any]]:
-        return base.client_of(self.app).host(args.host)['classes']
+        found = base.client_of(self.app).host(args.host)
+        return list(found['classes'])
 
 
 class ExplainPlacement(base.Lister):
@@ -77,7 +78,7 @@ class ExplainPlacement(base.Lister):
     def entries(self, args: Any) -> list[dict[str, Any]]:
         found = base.client_of(self.app).placement(args.instance)
         self.app.stderr.write(_summary(found))
-        return found['hosts']
+        return list(found['hosts'])
 
 
 def _summary(found: dict[str, Any]) -> str:

@@ -103,7 +103,7 @@ class Run:
 def advance(rater: Rater, run: Run, live: cython.longlong[::1],
             n_live: cython.Py_ssize_t, now_s: cython.double,
             until_s: cython.double, max_events: cython.Py_ssize_t,
-            stop_at_end: cython.bint) -> tuple:
+            stop_at_end: cython.bint) -> tuple[Any, ...]:
     """Run the live coflows until ``until_s`` or for ``max_events`` events.
 
     :param live: indices of active coflows in its first n_live places; ended

@@ -175,7 +175,7 @@ def relist(sharing: Sharing, p: cython.Py_ssize_t) -> cython.void:
 
 @cython.ccall
 def advance(sharing: Sharing, now_s: cython.double, until_s: cython.double,
-            max_events: cython.Py_ssize_t) -> tuple:
+            max_events: cython.Py_ssize_t) -> tuple[Any, ...]:
     """Run live flows until ``until_s``, their end, or max_events events.
 
     :returns: the time reached and the events used.

@@ -175,7 +175,8 @@ class Simulation:
 
     def completion_s(self) -> np.ndarray:
         """CCT of each coflow, NaN while it runs, shape (C,)."""
-        return self.state.end_s - self.state.arrival_s
+        cct_s: np.ndarray = self.state.end_s - self.state.arrival_s
+        return cct_s
 
     def remaining_bytes(self, index: int) -> tuple[dict[int, float],
                                                    dict[int, float]]:

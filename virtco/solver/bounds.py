@@ -150,7 +150,7 @@ def hose_s_per_byte(inst: instances.Instance) -> np.ndarray:
     A port of no bandwidth is made slow instead, which only lowers a bound.
     """
     m = inst.n_hosts
-    hose = inst.s_per_byte[:2 * m].reshape(2, m).copy()
+    hose: np.ndarray = inst.s_per_byte[:2 * m].reshape(2, m).copy()
     if inst.pipe:
         with np.errstate(divide='ignore'):
             rates = 1.0 / inst.s_per_byte[2 * m + 2 * inst.n_racks:]
@@ -160,7 +160,8 @@ def hose_s_per_byte(inst: instances.Instance) -> np.ndarray:
                                                     rates.sum(axis=0)]))
     usual = hose[np.isfinite(hose)]
     worst = float(usual.max()) if usual.size and usual.max() > 0 else 1.0
-    return np.minimum(hose, worst * instances.ZERO_RATE_PENALTY)
+    hose = np.minimum(hose, worst * instances.ZERO_RATE_PENALTY)
+    return hose
 
 
 def undominated(inst: instances.Instance, hose: np.ndarray) -> list[int]:

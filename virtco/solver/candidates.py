@@ -56,7 +56,9 @@ class Filler:
 
     def left(self) -> np.ndarray:
         """Scalar free capacity per host."""
-        return (np.maximum(self.free, 0.0) / self.share).sum(axis=1)
+        left: np.ndarray = (
+            np.maximum(self.free, 0.0) / self.share).sum(axis=1)
+        return left
 
     def done(self) -> np.ndarray | None:
         return self.assign if (self.assign >= 0).all() else None
@@ -72,8 +74,9 @@ def one_way_traffic(inst: instances.Instance) -> np.ndarray:
 
 def traffic(inst: instances.Instance) -> np.ndarray:
     """Bytes between nodes, all coflows, both ways; shape (n, n)."""
-    total = one_way_traffic(inst)
-    return total + total.T
+    sent = one_way_traffic(inst)
+    total: np.ndarray = sent + sent.T
+    return total
 
 
 def first_fit(inst: instances.Instance, order: Iterable[int],

@@ -43,8 +43,9 @@ class _Paths:
 
     def rates(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Rate of path m -> n for m in rows, n in columns."""
-        rate = np.minimum((self.out / self.n_out)[rows][:, None],
-                          (self.into / self.n_into)[columns][None, :])
+        rate: np.ndarray = np.minimum(
+            (self.out / self.n_out)[rows][:, None],
+            (self.into / self.n_into)[columns][None, :])
         if self.pair is not None:
             grid = np.ix_(rows, columns)
             rate = np.minimum(rate, (self.pair / self.n_pair)[grid])

@@ -289,6 +289,7 @@ def _least_cut(inst: instances.Instance, matrix: np.ndarray,
         part = np.where(size > 0, np.clip(
             (left - before) / np.where(size > 0, size, 1.0), 0.0, 1.0), 1.0)
         absorbed = np.minimum(absorbed, (gain * part).sum(axis=1))
-    out = (matrix.sum(axis=1) - matrix[:, kind.pinned].sum(axis=1)
-           - absorbed)
-    return np.maximum(out - SUM_ROUNDING * matrix.sum(), 0.0)
+    out: np.ndarray = (matrix.sum(axis=1)
+                       - matrix[:, kind.pinned].sum(axis=1) - absorbed)
+    out = np.maximum(out - SUM_ROUNDING * matrix.sum(), 0.0)
+    return out

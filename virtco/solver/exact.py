@@ -17,6 +17,9 @@ the planner, so PuLP comes with the extra ``test`` only. Numbers are scaled so
 that a typical time is near 1.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import pulp
 
 from virtco import exception
@@ -126,7 +129,8 @@ def _unit_s(inst: instances.Instance,
              if 1e-30 < s < float('inf')]
     if not sent or not usual:
         return 1.0
-    return (sum(sent.values()) / len(sent)) * (sum(usual) / len(usual))
+    mean_s: float = sum(usual) / len(usual)
+    return sum(sent.values()) / len(sent) * mean_s
 
 
 def _finite(value: float) -> float:
@@ -153,8 +157,10 @@ def _assignment(model: pulp.LpProblem, inst: instances.Instance
 
 
 def _add_port_rows(model: pulp.LpProblem, t: pulp.LpVariable,
-                   sent: dict[tuple[int, int], float], inside: dict,
-                   together: dict, s_out: float, s_in: float) -> None:
+                   sent: dict[tuple[int, int], float],
+                   inside: Mapping[int, Any],
+                   together: Mapping[tuple[int, int], Any],
+                   s_out: float, s_in: float) -> None:
     """What leaves and enters a set of hosts takes at most t."""
     kept = pulp.lpSum(size * together[min(j, k), max(j, k)]
                       for (j, k), size in sent.items())

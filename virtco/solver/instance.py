@@ -84,7 +84,8 @@ class Instance:
     def running_prefix_s(self) -> np.ndarray:
         """Prefix CCTs of the running coflows alone, shape (A,)."""
         _ports, slowest_s = self.running.prefix_tops(self.s_per_byte, 1)
-        return np.maximum(slowest_s[1:, 0], self.floor_s[1:])
+        prefix_s: np.ndarray = np.maximum(slowest_s[1:, 0], self.floor_s[1:])
+        return prefix_s
 
     @functools.cached_property
     def backlog_s(self) -> np.ndarray:
@@ -109,7 +110,7 @@ class Instance:
         return np.flatnonzero(self.fixed < 0)
 
     def host_name(self, host: int) -> str:
-        return self.problem.hosts[self.host_index[host]].name
+        return self.problem.hosts[int(self.host_index[host])].name
 
     def port_name(self, port: int) -> str:
         m, q = self.n_hosts, self.n_racks

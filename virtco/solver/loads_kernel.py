@@ -16,14 +16,16 @@ Entries are (port, bytes); those of coflow c are ``start[c]`` to
 ``start[c + 1] - 1``, each port at most once.
 """
 
+from typing import Any
+
 import cython
 
 from virtco import exception
 
 
-def read(active: tuple, index: dict, start: cython.longlong[::1],
-         port: cython.longlong[::1], size_bytes: cython.double[::1],
-         place: cython.longlong[::1]) -> int:
+def read(active: tuple[Any, ...], index: dict[str, int],
+         start: cython.longlong[::1], port: cython.longlong[::1],
+         size_bytes: cython.double[::1], place: cython.longlong[::1]) -> int:
     """Read running coflows; returns the number of entries.
 
     :param active: :class:`virtco.model.snapshot.ActiveCoflow` of each.

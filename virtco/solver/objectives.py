@@ -122,7 +122,8 @@ def own_cct_s(inst: instances.Instance, loads: np.ndarray) -> np.ndarray:
     """Isolated CCT of every own coflow, shape (C,)."""
     if not loads.size:
         return np.zeros(len(loads))
-    return instances.times_s(loads, inst.s_per_byte).max(axis=1)
+    cct_s: np.ndarray = instances.times_s(loads, inst.s_per_byte).max(axis=1)
+    return cct_s
 
 
 def evaluate(inst: instances.Instance, assign: np.ndarray,

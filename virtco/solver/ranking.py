@@ -205,8 +205,9 @@ def _ahead_s(inst: instances.Instance, objective: snapshot.Objective,
     finite = np.where(infinite, 0.0, times)
     total = finite.sum() - finite[own].sum(axis=1)
     left = infinite.sum() - infinite[own].sum(axis=1)
-    others = np.where(left > 0, math.inf, np.maximum(total, 0.0))
-    return others + changed.sum(axis=1)
+    wait_s: np.ndarray = changed.sum(axis=1) + np.where(
+        left > 0, math.inf, np.maximum(total, 0.0))
+    return wait_s
 
 
 class _Prefixes:

@@ -95,7 +95,8 @@ def _run(demands: list[fabric_model.Demand], arrivals_s: list[float],
         sim.run(arrival_s)
         sim.start(index, priority_class=classes[index] if classes else 0)
     sim.run()
-    return sim.completion_s().tolist()
+    cct_s: list[float] = sim.completion_s().tolist()
+    return cct_s
 
 
 def figure14(context: outcome.Context) -> outcome.Outcome:
