@@ -164,7 +164,19 @@ class Bed:
         number = len(self.vms) + 1
         vm = Vm(self, host, number, ip or f'10.77.0.{number}', bridge)
         self.vms.append(vm)
+        wait_for(lambda: all(map(self._is_forwarding,
+                                 (self.ns(host), self.core))), 10,
+                 f'bridges that forward for VM {number}')
         return vm
+
+    @staticmethod
+    def _is_forwarding(netns):
+        """The kernel notices a carrier up to a second late, and bridges drop
+        until then; an answer to ARP would come after its next try.
+        """
+        ports = json.loads(run('bridge', '-j', 'link', 'show', netns=netns)
+                           or '[]')
+        return all(port['state'] == 'forwarding' for port in ports)
 
     def add_segment(self, name, kind):
         """A tenant network of its own on every hypervisor.

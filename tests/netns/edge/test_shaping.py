@@ -267,7 +267,7 @@ def test_a_class_that_falls_and_rises_sends_at_once(pair):
 
     allow(38e6)
     flow = beds.Flow(src, dst).start()
-    beds.wait_for(lambda: edge.stats()[0x11].backlog_bytes > 100_000, 10,
+    beds.wait_for(lambda: edge.stats()[0x11].backlog_bytes > 20_000, 10,
                   'a queue')
     allow(0.2e6)
     fallen_s = time.monotonic()

@@ -73,7 +73,7 @@ freshness_s = 1
 def _wait(fabric, children, condition, what):
     process.wait_until(
         lambda: (hosts := _hosts(fabric)) is not None and condition(hosts),
-        what, 60.0, children, interval_s=0.3)
+        what, children, interval_s=0.3)
 
 
 def _hosts(fabric):
