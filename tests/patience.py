@@ -15,43 +15,34 @@
 A limit counts seconds in which no thread of the test or of its child
 processes was runnable without a processor. On a machine that is busy with
 something else a limit so lasts as much longer as its processors are taken; on
-a quiet one it is wall time. Linux keeps the count (``schedstat``).
+a quiet one it is wall time. What runs counts, unlike in
+:mod:`virtco.emulation.patience`: a loop without end is a failure.
 """
 
-import contextlib
-import os
 import pathlib
 import time
 
+from virtco.emulation import patience
+
 LIMIT_S = 60.0
 _POLL_S = 0.02
-_LOOK_S = 0.25
 
 
-def _waited_ns():
-    """Time that each thread of ours waited for a processor, by its path."""
-    found, pids = {}, [os.getpid()]
-    while pids:
-        # What ends while we look has no count any more.
-        with contextlib.suppress(OSError):
-            for task in pathlib.Path(f'/proc/{pids.pop()}/task').iterdir():
-                with contextlib.suppress(OSError):
-                    found[task] = int(
-                        (task / 'schedstat').read_text().split()[1])
-                    pids += map(int, (task / 'children').read_text().split())
-    return found
+def waited_ns():
+    """Time that each thread of ours waited for a processor."""
+    return patience.task_times(patience.family(), only_waits=True)
 
 
 class Stopwatch:
     """Wall time since it was made, less what our threads waited in vain."""
 
     def __init__(self):
-        self._begin_s, self._waited_ns = time.monotonic(), _waited_ns()
+        self._begin_s, self._waited_ns = time.monotonic(), waited_ns()
 
     def seconds(self):
-        waited_ns = sum(value - self._waited_ns.get(thread, 0)
-                        for thread, value in _waited_ns().items())
-        return max(0.0, time.monotonic() - self._begin_s - waited_ns / 1e9)
+        starved_ns = sum(value - self._waited_ns.get(thread, 0)
+                         for thread, value in waited_ns().items())
+        return max(0.0, time.monotonic() - self._begin_s - starved_ns / 1e9)
 
 
 class Patience:
@@ -63,9 +54,8 @@ class Patience:
 
     def __init__(self, what, limit_s=LIMIT_S, log=None):
         self.what, self.limit_s, self.log = what, limit_s, log
-        self._left_s = limit_s
-        self._begin_s = self._seen_s = time.monotonic()
-        self._waited_ns = None
+        self._begin_s = time.monotonic()
+        self._clock = patience.IdleClock(is_work_idle=True)
 
     def pause(self, poll_s=_POLL_S):
         """Sleep for a moment.
@@ -73,17 +63,7 @@ class Patience:
         :raises AssertionError: when it is at its end.
         """
         time.sleep(poll_s)
-        passed_s = time.monotonic() - self._seen_s
-        if self._waited_ns is not None and passed_s < _LOOK_S:
-            return
-        before, self._waited_ns = self._waited_ns, _waited_ns()
-        self._seen_s += passed_s
-        if before is not None:
-            starved_s = max((value - before.get(thread, 0) for thread, value
-                             in self._waited_ns.items()), default=0) / 1e9
-            passed_s -= min(passed_s, starved_s)
-        self._left_s -= passed_s
-        assert self._left_s > 0, self._error()
+        assert self._clock.read_s() < self.limit_s, self._error()
 
     def _error(self):
         error = (f'{self.what} did not come within {self.limit_s:g} s in '

@@ -19,6 +19,7 @@ import types
 import pytest
 
 from tests import patience
+from virtco.emulation import patience as lab_patience
 
 BUSY = 'import time\nwhile time.process_time() < 1.0: pass'
 
@@ -41,13 +42,16 @@ def test_what_waits_for_a_processor_is_waited_for(monkeypatch):
     starved = iter(range(10))
     waited_ns = [0]
 
-    def look():
+    def look(_pids, only_waits):
+        assert only_waits
         waited_ns[0] += next(starved, None) is not None and 1_000_000_000
         return {'thread': waited_ns[0]}
 
-    monkeypatch.setattr(patience, 'time', types.SimpleNamespace(
-        monotonic=lambda: float(next(clock)), sleep=lambda _s: None))
-    monkeypatch.setattr(patience, '_waited_ns', look)
+    fake = types.SimpleNamespace(monotonic=lambda: float(next(clock)),
+                                 sleep=lambda _s: None)
+    monkeypatch.setattr(patience, 'time', fake)
+    monkeypatch.setattr(lab_patience, 'time', fake)
+    monkeypatch.setattr(lab_patience, 'task_times', look)
     waiting = patience.Patience('it', 1.5)
     for _ in range(10):
         waiting.pause()
@@ -61,11 +65,11 @@ def test_children_are_counted():
     watch, begin_s = patience.Stopwatch(), time.monotonic()
     children = [subprocess.Popen(['taskset', '-c', '0', sys.executable, '-c',
                                   BUSY]) for _ in range(2)]
-    pids = {str(child.pid) for child in children}
+    pids = {child.pid for child in children}
 
     def starved_s():
-        return sum(value for task, value in patience._waited_ns().items()
-                   if task.parts[2] in pids) / 1e9
+        return sum(value for (pid, _thread), value
+                   in patience.waited_ns().items() if pid in pids) / 1e9
 
     patience.wait_for(lambda: starved_s() > 0.2, 'a wait for a processor')
     assert watch.seconds() <= time.monotonic() - begin_s - 0.2

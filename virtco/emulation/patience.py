@@ -19,6 +19,7 @@ counts in which it had nothing to do.
 
 from collections.abc import Callable
 from collections.abc import Iterable
+import contextlib
 import os
 import pathlib
 import re
@@ -45,10 +46,13 @@ class IdleClock:
     """Counts the seconds in which no thread of some processes had work.
 
     :param pids: gives the processes to look at.
+    :param is_work_idle: count also those in which they ran, and leave out only
+        those in which one waited for a processor.
     """
 
-    def __init__(self, pids: Pids = family):
+    def __init__(self, pids: Pids = family, is_work_idle: bool = False):
         self._pids = pids
+        self._is_work_idle = is_work_idle
         self._idle_s = 0.0
         self._at_s = time.monotonic()
         self._tasks: dict[tuple[int, int], int] | None = None
@@ -64,7 +68,7 @@ class IdleClock:
         """Idle seconds since the start, or since the last progress."""
         passed_s = time.monotonic() - self._at_s
         if passed_s >= _SAMPLE_S:
-            tasks = _task_times(self._pids())
+            tasks = task_times(self._pids(), self._is_work_idle)
             if self._tasks is not None:
                 busy_s = max((spent - self._tasks.get(task, 0)
                               for task, spent in tasks.items()),
@@ -75,16 +79,21 @@ class IdleClock:
         return self._idle_s
 
 
-def _task_times(pids: Iterable[int]) -> dict[tuple[int, int], int]:
-    """(process, thread) -> nanoseconds that it ran or waited to run."""
+def task_times(pids: Iterable[int], only_waits: bool = False
+               ) -> dict[tuple[int, int], int]:
+    """(process, thread) -> nanoseconds that it ran or waited to run.
+
+    :param only_waits: leave out those in which it ran.
+    """
     found = {}
     for pid in pids:
-        for path in pathlib.Path(f'/proc/{pid}/task').glob('*/schedstat'):
-            try:
-                ran, waited, _ = path.read_text().split()
-            except OSError:
-                continue  # it ended meanwhile
-            found[pid, int(path.parent.name)] = int(ran) + int(waited)
+        # What ends while we look has no times any more.
+        with contextlib.suppress(OSError):
+            for path in pathlib.Path(f'/proc/{pid}/task').iterdir():
+                with contextlib.suppress(OSError):
+                    ran, waited, _ = (path / 'schedstat').read_text().split()
+                    found[pid, int(path.name)] = int(waited) + (
+                        0 if only_waits else int(ran))
     return found
 
 

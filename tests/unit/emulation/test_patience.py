@@ -111,6 +111,19 @@ def test_idle_clock_stands_while_someone_works():
         busy.wait()
 
 
+def test_times_are_with_or_without_what_ran():
+    thread, ran_ns = (os.getpid(), os.getpid()), time.thread_time_ns()
+    waits = patience.task_times([os.getpid()], only_waits=True)
+    times = patience.task_times([os.getpid()])
+    assert times[thread] - waits[thread] > 0.5 * ran_ns
+
+
+def test_what_has_ended_has_no_times():
+    child = subprocess.Popen(['true'])
+    child.wait()
+    assert patience.task_times([child.pid]) == {}
+
+
 def test_progress_starts_the_idle_clock_anew():
     clock = patience.IdleClock(lambda: [])
     clock.note(1)
