@@ -20,6 +20,7 @@ GROUP = 'scheduler'
 
 ORDERS = [
     ('mrtf', 'minimum remaining time first, with preemption'),
+    ('mrtf+swap', 'mrtf, improved by swaps on the sum of the prefix CCTs'),
     ('sebf', 'smallest effective bottleneck first'),
     ('fifo', 'in order of arrival'),
     ('fifo+', 'in order of arrival, a small share to those behind'),

@@ -38,6 +38,10 @@ if not cython.compiled:
     def lowest(word: int) -> int:
         return (word & -word).bit_length() - 1
 
+#: Sweeps of swaps through an order; most end after one or two.
+MAX_SWEEPS = cython.declare(cython.int, 10)
+#: A sum of prefix times above this part of another is no gain.
+NEARLY = cython.declare(cython.double, 1.0 - 1e-9)
 SHARE_COFLOWS = cython.declare(cython.int, policies.SHARE_COFLOWS)
 SHARE_FLOWS = cython.declare(cython.int, policies.SHARE_FLOWS)
 SHARE_IN_ORDER = cython.declare(cython.int, policies.SHARE_IN_ORDER)
@@ -336,6 +340,69 @@ def sort(order: cython.longlong[::1], n: cython.Py_ssize_t,
             order[j + 1] = d
             j -= 1
         order[j + 1] = c
+
+
+@cython.ccall
+@cython.nogil
+@cython.exceptval(check=False)
+def swap_neighbours(rater: Rater, order: cython.longlong[::1],
+                    level: cython.longlong[::1]) -> cython.void:
+    """Swap neighbours while that lowers the sum of the prefix times.
+
+    :param order: coflow indices, changed in place.
+    :param level: coflows of different levels keep their order, as do starving
+        ones, whose level is below 0; shape (C,).
+    """
+    swapped: cython.bint
+    for _ in range(MAX_SWEEPS):
+        clear(rater)
+        swapped = False
+        for i in range(order.shape[0]):
+            if i + 1 < order.shape[0]:
+                c = order[i]
+                d = order[i + 1]
+                if 0 <= level[c] == level[d] and gains_by_swap(rater, c, d):
+                    order[i] = d
+                    order[i + 1] = c
+                    swapped = True
+            c = order[i]
+            for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
+                rater.demand[rater.port[e]] += rater.load[e] * rater.scale[c]
+        if not swapped:
+            break
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def gains_by_swap(rater: Rater, c: cython.Py_ssize_t, d: cython.Py_ssize_t
+                  ) -> cython.bint:
+    """Whether d before c is better than c before d behind rater.demand."""
+    now_s = prefix_time(rater, c, -1) + prefix_time(rater, d, c)
+    then_s = prefix_time(rater, d, -1) + prefix_time(rater, c, d)
+    return then_s < now_s * NEARLY
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def prefix_time(rater: Rater, c: cython.Py_ssize_t, before: cython.Py_ssize_t
+                ) -> cython.double:
+    """Prefix time of c behind rater.demand and coflow ``before``, if any."""
+    longest = 0.0
+    for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
+        rater.share[rater.port[e]] = 0.0
+    if before >= 0:
+        for e in range(rater.entry_ptr[before], rater.entry_ptr[before + 1]):
+            rater.share[rater.port[e]] = rater.load[e] * rater.scale[before]
+    for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
+        if rater.load[e] > 0.0:
+            p = rater.port[e]
+            cap = rater.cap[p]
+            ahead = rater.demand[p] + rater.share[p]
+            longest = max(longest, (ahead + rater.load[e] * rater.scale[c])
+                          / cap if cap > 0.0 else INF)
+    return longest
 
 
 @cython.ccall

@@ -42,6 +42,8 @@ class Policy(NamedTuple):
     :ivar classes: whether operators' priority classes come first.
     :ivar sharing: SHARE_…
     :ivar trickle: whether those behind the head keep a small share (FIFO+).
+    :ivar swaps: whether neighbours in the order swap while that lowers the
+        sum of the prefix CCTs.
     :ivar summary: one line for help texts.
     """
 
@@ -49,12 +51,15 @@ class Policy(NamedTuple):
     classes: bool
     sharing: int
     trickle: bool = False
+    swaps: bool = False
     summary: str = ''
 
 
 POLICIES = {
     'mrtf': Policy(BY_REMAINING, True, SHARE_MADD, summary=(
         'minimum remaining time first, with preemption (VirtCO Alg. 1)')),
+    'mrtf+swap': Policy(BY_REMAINING, True, SHARE_MADD, swaps=True, summary=(
+        'mrtf, improved by swaps on the sum of the prefix CCTs')),
     'sebf': Policy(BY_WHOLE, True, SHARE_MADD, summary=(
         'smallest effective bottleneck first (Varys)')),
     'fifo': Policy(BY_ARRIVAL, False, SHARE_MADD, summary=(

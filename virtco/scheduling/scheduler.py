@@ -75,7 +75,7 @@ def schedule(coflows: Sequence[live.LiveCoflow],
             coflows, np.diff(fabric.flow_ptr).tolist())], bool)
     order = _order(coflows, chosen, fabric, alone_s, lifted, np.array(
         [_offence(coflow, policing_beta, in_debt) for coflow in coflows],
-        np.int64))
+        np.int64), rater)
     kernels.allocate(
         rater, order, int(lifted.sum()), chosen.sharing,
         policies.backfill(chosen),
@@ -238,7 +238,8 @@ def _offence(coflow: live.LiveCoflow, policing_beta: float,
 
 def _order(coflows: Sequence[live.LiveCoflow], policy: policies.Policy,
            fabric: fabric_model.Fabric, alone_s: np.ndarray,
-           lifted: np.ndarray, demoted: np.ndarray) -> np.ndarray:
+           lifted: np.ndarray, demoted: np.ndarray, rater: kernels.Rater
+           ) -> np.ndarray:
     arrival_s = np.array([coflow.arrival_s for coflow in coflows])
     key = arrival_s.astype(np.float64)
     if policy.key == policies.BY_REMAINING:
@@ -252,8 +253,10 @@ def _order(coflows: Sequence[live.LiveCoflow], policy: policies.Policy,
         level[c] = -1
         key[c] = max(coflows[c].served_s, coflows[c].arrival_s)
     # Ties go to the earlier arrival: the sort is stable.
-    order = np.lexsort((arrival_s, key, level))
-    return order.astype(np.int64)
+    order = np.lexsort((arrival_s, key, level)).astype(np.int64)
+    if policy.swaps:
+        kernels.swap_neighbours(rater, order, level)
+    return order
 
 
 def _whole_s(coflows: Sequence[live.LiveCoflow],

@@ -53,6 +53,7 @@ class Rules(NamedTuple):
     sharing: int
     backfill: int
     each_flow: bool
+    swaps: bool
     trickle: float
     theta_s: float
     quantum_s: float

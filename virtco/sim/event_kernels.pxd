@@ -4,7 +4,7 @@ from virtco.scheduling.kernels cimport Rater
 
 cdef class Run:
     cdef int by, sharing, backfill
-    cdef bint each_flow
+    cdef bint each_flow, swaps
     cdef double trickle, theta_s, quantum_s
     cdef double[::1] bound, whole_s, arrival_s, served_s, credit_s, lifted_s
     cdef double[::1] end_s, sent_bits, weight, alone_s, key, last_s, ends_s

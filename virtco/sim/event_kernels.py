@@ -30,12 +30,14 @@ if cython.compiled:
     from cython.cimports.virtco.scheduling.kernels import leave_port
     from cython.cimports.virtco.scheduling.kernels import Rater
     from cython.cimports.virtco.scheduling.kernels import sort
+    from cython.cimports.virtco.scheduling.kernels import swap_neighbours
 else:
     from virtco.scheduling.kernels import allocate
     from virtco.scheduling.kernels import end_in_row
     from virtco.scheduling.kernels import leave_port
     from virtco.scheduling.kernels import Rater
     from virtco.scheduling.kernels import sort
+    from virtco.scheduling.kernels import swap_neighbours
 
 #: Events closer together than this fraction of the clock are one.
 SAME_TIME = cython.declare(cython.double, 1e-12)
@@ -78,6 +80,7 @@ class Run:
         """
         self.by, self.sharing = rules.key, rules.sharing
         self.backfill, self.each_flow = rules.backfill, rules.each_flow
+        self.swaps = rules.swaps
         self.trickle, self.theta_s = rules.trickle, rules.theta_s
         self.quantum_s = rules.quantum_s
         self.bound, self.left = view(state.bound), view(state.left)
@@ -217,6 +220,8 @@ def put_in_order(rater: Rater, run: Run, order: cython.longlong[::1],
             run.rank_level[c] = -1
             run.key[c] = run.served_s[c]
     sort(order, order.shape[0], run.rank_level, run.key)
+    if run.swaps:
+        swap_neighbours(rater, order, run.rank_level)
     return n_lifted
 
 

@@ -85,6 +85,7 @@ class Config:
         return engine.Rules(
             key=policy.key, sharing=policy.sharing,
             backfill=BACKFILLS[self.backfill], each_flow=self.each_flow,
+            swaps=policy.swaps,
             trickle=self.fifo_plus_share if policy.trickle else 0.0,
             theta_s=theta_s,
             quantum_s=quantum_s if theta_s < math.inf else 0.0)

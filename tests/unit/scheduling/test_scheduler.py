@@ -10,6 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import collections
 import dataclasses
 import math
 
@@ -25,6 +26,8 @@ from virtco.scheduling import fabric
 from virtco.scheduling import policies
 from virtco.scheduling import scheduler
 
+#: Sums of the same numbers in another order.
+SLACK = 1 + 1e-8
 HOSTS = ('a', 'b', 'c', 'd', 'e')
 ORDERED = [name for name, policy in policies.POLICIES.items()
            if policy.sharing == policies.SHARE_MADD]
@@ -165,6 +168,53 @@ def test_first_coflow_ends_at_its_bottleneck(situation, policy):
     assert slowest_s == pytest.approx(head.remaining_cct_s, rel=1e-6)
     if head.rank == 0:
         assert head.predicted_end_s == pytest.approx(head.remaining_cct_s)
+
+
+def sum_of_prefixes_s(coflows, ports):
+    ahead, total_s = collections.Counter(), 0.0
+    rate_bps = {('out', port.host): port.egress_bps for port in ports}
+    rate_bps |= {('in', port.host): port.ingress_bps for port in ports}
+    for item in coflows:
+        own = set()
+        for flow in item.flows:
+            if flow.src_host == flow.dst_host or (
+                    flow.remaining_bytes < scheduler.NOTHING_BYTES):
+                continue
+            for end in (('out', flow.src_host), ('in', flow.dst_host)):
+                ahead[end] += flow.remaining_bytes * 8
+                own.add(end)
+        total_s += max([ahead[end] / rate_bps[end] for end in own],
+                       default=0.0)
+    return total_s
+
+
+@hypothesis.settings(deadline=None, max_examples=100)
+@hypothesis.given(situations(), st.sampled_from([math.inf, 5.0]))
+def test_no_two_neighbours_gain_by_a_swap(situation, theta_s):
+    """Except across classes and offences, and among the starving."""
+    coflows, ports = situation
+    ports = [dataclasses.replace(port, ingress_bps=max(0.5, port.ingress_bps))
+             for port in ports]
+    known = {item.coflow_id: item for item in coflows}
+    plain, swapped = (scheduling.schedule(
+        coflows, ports, policy=policy, now_s=10.0, theta_s=theta_s,
+        policing_beta=0.1) for policy in ('mrtf', 'mrtf+swap'))
+
+    def level(item):
+        found = known[item.coflow_id]
+        return (not item.starving, found.priority_class,
+                found.sent_bytes > 1.1 * found.claimed_bytes > 0)
+
+    assert [*map(level, plain.coflows)] == [*map(level, swapped.coflows)]
+    order = [known[item.coflow_id] for item in swapped.coflows]
+    sum_s = sum_of_prefixes_s(order, ports)
+    assert sum_s <= SLACK * sum_of_prefixes_s(
+        [known[item.coflow_id] for item in plain.coflows], ports)
+    for i in range(len(order) - 1):
+        first, second = swapped.coflows[i:i + 2]
+        if level(first) == level(second) and not first.starving:
+            other = [*order[:i], order[i + 1], order[i], *order[i + 2:]]
+            assert sum_s <= SLACK * sum_of_prefixes_s(other, ports)
 
 
 def test_flows_of_a_madd_coflow_end_together():

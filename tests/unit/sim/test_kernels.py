@@ -61,6 +61,8 @@ def run(config, demands, cap_bps, gap_s):
     simulation.Config('mrtf', each_flow=False),
     simulation.Config('sebf', 'none', each_flow=False),
     simulation.Config('fifo+', theta_s=0.5), simulation.Config('fair'),
+    simulation.Config('mrtf+swap'),
+    simulation.Config('mrtf+swap', theta_s=0.5),
     simulation.Config('weighted-fair'), simulation.Config('dark')], ids=str)
 @hypothesis.given(seed=st.integers(0, 2**32 - 1), n_hosts=st.integers(2, 6))
 @hypothesis.settings(max_examples=8, deadline=None)

@@ -71,6 +71,17 @@ def test_fifo_against_fair_sharing(n):
     assert fair / fifo == pytest.approx(2 * n / (n + 1))
 
 
+def test_swaps_let_a_coflow_pass_that_has_to_wait_anyway():
+    """A gets half of host 0, so B, though larger, goes first at host 1."""
+    demands = [demand((0, 0, 5.0), (4, 4, 10.0)),
+               demand((0, 1, 12.0), (1, 2, 9.0)), demand((1, 3, 13.0))]
+    # Until 10 A has 9/24 of host 1; B is the smaller then.
+    assert run(demands, 'mrtf', n_hosts=5) == pytest.approx(
+        [10.0, 22.0, 16.75])
+    assert run(demands, 'mrtf+swap', n_hosts=5) == pytest.approx(
+        [10.0, 22.0, 13.0])
+
+
 def test_preemption_and_work_conservation():
     """A small newcomer interrupts; what it leaves idle is used meanwhile."""
     demands = [demand((0, 1, 10.0), (2, 3, 10.0)), demand((0, 1, 1.0))]
