@@ -32,6 +32,7 @@ from virtco import compiled
 from virtco.solver import anchored
 from virtco.solver import candidates
 from virtco.solver import instance as instances
+from virtco.solver import reduction
 
 #: Search tree nodes per VM and host class in the first pass.
 FIRST_LIMIT = 2000
@@ -174,8 +175,8 @@ def undominated(inst: instances.Instance, hose: np.ndarray) -> list[int]:
         return sorted(pinned)
     kinds, first = np.unique(rows[plain], axis=0, return_index=True)
     # Kinds differ, so that only the kind itself is at least it and equal.
-    best = [i for i, kind in enumerate(kinds)
-            if np.count_nonzero((kinds >= kind).all(axis=1)) == 1]
+    best = np.flatnonzero(
+        reduction.dominance(kinds, kinds).sum(axis=1) == 1)
     return sorted(pinned) + [int(plain[first[i]]) for i in best]
 
 

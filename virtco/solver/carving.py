@@ -31,6 +31,7 @@ from virtco.solver import anchored
 from virtco.solver import bounds
 from virtco.solver import candidates
 from virtco.solver import instance as instances
+from virtco.solver import reduction
 
 TREE_LIMIT = 400
 
@@ -93,7 +94,9 @@ class _Carver:
         self.kind_of = np.zeros(inst.n_hosts, dtype=np.int64)
         for kind, hosts in enumerate(self.hosts):
             self.kind_of[hosts] = kind
-        self.better = _better(self.kinds)
+        #: [i, j]: kind j dominates kind i.
+        self.better = reduction.dominance(self.kinds, self.kinds)
+        np.fill_diagonal(self.better, False)
         first = [hosts[0] for hosts in self.hosts]
         self.arrays, self.graph = bounds.prepare(inst, first)
         self.best = np.asarray(self.graph.best)
@@ -181,12 +184,3 @@ def _kinds(inst: instances.Instance, hose: np.ndarray
     for host in range(inst.n_hosts - 1, -1, -1):
         hosts[which.reshape(-1)[host]].append(host)
     return kinds, hosts
-
-
-def _better(kinds: np.ndarray) -> np.ndarray:
-    """better[i, j]: kind j dominates kind i."""
-    better = np.ones((len(kinds), len(kinds)), dtype=bool)
-    for column in kinds.T:
-        better &= column[None, :] >= column[:, None]
-    np.fill_diagonal(better, False)
-    return better

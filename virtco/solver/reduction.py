@@ -21,6 +21,11 @@ pinned VMs are neither dropped nor counted.
 
 import numpy as np
 
+#: How many classes are looked at first, and by which of their values they
+#: are chosen: capacities and rates come first. Both only decide the time.
+LEAD = 256
+LEAD_COLUMNS = 4
+
 
 def needed_hosts(free: np.ndarray, s_per_byte: np.ndarray,
                  active_bytes: np.ndarray, allowed: np.ndarray,
@@ -45,9 +50,8 @@ def needed_hosts(free: np.ndarray, s_per_byte: np.ndarray,
     classes, class_of, counts = np.unique(
         rows, axis=0, return_inverse=True, return_counts=True)
     class_of = class_of.reshape(-1)
-    better = _dominance(classes[:, :value.shape[1]],
-                        classes[:, value.shape[1]:])
-    dominators = better @ counts
+    dominators = _dominators(classes[:, :value.shape[1]],
+                             classes[:, value.shape[1]:], counts, n_movable)
     room = np.maximum(0, n_movable - dominators)
     rank = np.zeros(len(candidates), dtype=np.int64)
     by_class = np.argsort(class_of, kind='stable')
@@ -69,16 +73,52 @@ def _values(free: np.ndarray, s_per_byte: np.ndarray,
     return value, np.column_stack([rack_of, who.reshape(-1)]).astype(float)
 
 
-def _dominance(value: np.ndarray, same: np.ndarray) -> np.ndarray:
-    """better[i, j]: class j is another class, at least as good as i."""
-    n = len(value)
-    better = np.ones((n, n), dtype=bool)
-    for column in value.T:
+def _dominators(value: np.ndarray, same: np.ndarray, counts: np.ndarray,
+                enough: int) -> np.ndarray:
+    """Hosts of other classes at least as good; where ``enough``, or more.
+
+    Most classes have enough among the few best. A class with enough is not
+    missed as a dominator: those of its dominators that have not enough
+    themselves are already enough for whatever it dominates.
+    """
+    def count(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+        better = dominance(value[rows], value[others])
+        for column in same.T:
+            if column.min() < column.max():
+                better &= column[rows][:, None] == column[others][None, :]
+        better &= rows[:, None] != others[None, :]
+        result: np.ndarray = np.einsum('ij,j->i', better.view(np.uint8),
+                                       counts[others])
+        return result
+
+    every = np.arange(len(value))
+    ranks = np.argsort(np.argsort(value[:, :LEAD_COLUMNS], axis=0), axis=0)
+    best = np.argsort(-ranks.min(axis=1), kind='stable')[:LEAD]
+    result = count(every, best)
+    rest = np.flatnonzero(result < enough)
+    result[rest] = count(rest, rest)
+    return result
+
+
+def dominance(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """better[i, j]: others[j] is nowhere less than rows[i]."""
+    better = np.ones((len(rows), len(others)), dtype=bool)
+    if not better.size:
+        return better
+    seen = set()
+    for mine, theirs in zip(rows.T, others.T, strict=True):
         # The best ones are as good as any. Of an active coflow's load these
         # are nearly all, which leaves little to compare.
-        lower = np.flatnonzero(column < column.max())
-        better[:, lower] &= column[lower][None, :] >= column[:, None]
-    for column in range(same.shape[1]):
-        better &= same[:, column][None, :] == same[:, column][:, None]
-    np.fill_diagonal(better, False)
+        lower = np.flatnonzero(theirs < mine.max())
+        if not len(lower):
+            continue
+        # Who may be on a host is the same for many nodes.
+        key = mine.tobytes(), theirs.tobytes()
+        if key in seen:
+            continue
+        seen.add(key)
+        if 2 * len(lower) > len(theirs):
+            better &= theirs[None, :] >= mine[:, None]
+        else:
+            better[:, lower] &= theirs[lower][None, :] >= mine[:, None]
     return better

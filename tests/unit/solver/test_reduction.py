@@ -1,0 +1,63 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Hosts that a group can do without."""
+
+import random
+
+import numpy as np
+import pytest
+
+from virtco.solver import reduction
+
+
+def plain(free, s_per_byte, active_bytes, allowed, fixed, rack_of):
+    """The rule of the module's docstring, host by host."""
+    n_movable = int((fixed < 0).sum())
+    pinned = set(fixed[fixed >= 0].tolist())
+    n_hosts = len(free)
+    good = np.vstack([free.T, -s_per_byte, -active_bytes.reshape(-1, n_hosts)])
+    alike = np.vstack([allowed, rack_of])
+    kept = set(pinned)
+    for m in set(range(n_hosts)) - pinned:
+        before = 0
+        for other in set(range(n_hosts)) - pinned - {m}:
+            if (alike[:, other] == alike[:, m]).all() and (
+                    good[:, other] >= good[:, m]).all():
+                # Of equal hosts the first ones are kept.
+                before += (good[:, other] > good[:, m]).any() or other < m
+        if before < n_movable:
+            kept.add(m)
+    return sorted(kept)
+
+
+@pytest.mark.parametrize('seed', range(40))
+@pytest.mark.parametrize('lead', [1, 5, 256])
+def test_needed_hosts_are_the_plain_rules(seed, lead, monkeypatch):
+    monkeypatch.setattr(reduction, 'LEAD', lead)
+    rng = random.Random(seed)
+    draw = np.random.default_rng(seed)
+    n_hosts, n, levels = 30, rng.randint(1, 5), rng.choice((2, 4, 100))
+    fixed = np.full(n, -1)
+    if seed % 3 == 0:
+        fixed[0] = rng.randrange(n_hosts)
+    allowed = np.ones((n, n_hosts), dtype=bool)
+    if seed % 4 == 0:
+        allowed[0] = draw.random(n_hosts) < 0.7
+    arguments = (
+        draw.integers(1, 4, (n_hosts, 1)).astype(float),
+        draw.integers(1, levels, (2, n_hosts)).astype(float),
+        draw.integers(0, 2, (seed % 2, 2 * n_hosts)).astype(float), allowed,
+        fixed, draw.integers(0, 2, n_hosts) if seed % 5 == 0 else
+        np.full(n_hosts, -1))
+    kept = reduction.needed_hosts(*arguments)
+    assert kept.tolist() == plain(*arguments)
