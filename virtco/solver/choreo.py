@@ -19,6 +19,8 @@ connections out of m and into n, in the pipe model R_mn by those on m -> n.
 Paths inside a machine have infinite rate.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from virtco.solver import candidates
@@ -60,12 +62,16 @@ class _Paths:
                 self.n_pair[a, b] += 1
 
 
-def place(inst: instances.Instance) -> np.ndarray | None:
-    """Hosts per node, or None when the greedy order runs into a wall."""
+def place(inst: instances.Instance,
+          in_time: Callable[[], bool] = lambda: True) -> np.ndarray | None:
+    """Hosts per node, or None when the greedy order runs into a wall.
+
+    None, too, when the time is over before it is done.
+    """
     filler = candidates.Filler(inst)
     paths = _Paths(inst)
     for src, dst in _transfers(inst):
-        if not _place_pair(filler, paths, src, dst):
+        if not in_time() or not _place_pair(filler, paths, src, dst):
             return None
         paths.use(filler.assign[src], filler.assign[dst])
     for node in candidates.by_size(inst):

@@ -19,6 +19,7 @@ so that a column is within them when bytes * limits is at most 1. See
 :mod:`virtco.solver.partition` for what they are for.
 """
 
+from collections.abc import Callable
 import dataclasses
 import types
 
@@ -139,9 +140,12 @@ class Pool:
         self._append(members, new, cut_bytes[new])
         return len(new)
 
-    def add_placement(self, assign: np.ndarray, limits: np.ndarray) -> None:
+    def add_placement(self, assign: np.ndarray, limits: np.ndarray,
+                      in_time: Callable[[], bool] = lambda: True) -> None:
         """Add every host's set of a placement, wherever it would do."""
         for host in np.unique(assign[self._movable]):
+            if not in_time():
+                return
             self.add((assign == host) & self._movable, limits)
 
     def _append(self, members: np.ndarray, classes: np.ndarray,

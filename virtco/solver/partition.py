@@ -125,7 +125,10 @@ class Partition:
         verdict, _cover = self._cover(limits)
         if verdict is not Verdict.FOUND:
             return verdict, None
-        self.pool.work += CHOOSE_WORK * len(self.pool.of_class)
+        work = CHOOSE_WORK * len(self.pool.of_class)
+        if work > budget.LOOKS_PER_S * self.left_s():
+            return Verdict.UNKNOWN, None
+        self.pool.work += work
         assign = self.master.choose(limits)
         if assign is None:
             assign = self._dive(limits)

@@ -48,6 +48,8 @@ DEEPER = ((1000, 3), (3000, 2))
 #: Part of the budget that a baseline's bound may take.
 BOUND_SHARE = 0.25
 RELAXATION_SHARE = 0.2
+#: Twice what building its rows takes, before HiGHS looks at its time limit.
+RELAXATION_LEAST_S = 0.02
 #: Moves per node from each of the first starts.
 QUICK_MOVES = 500
 #: Moves per node, and how many of the pool's best they are spent on.
@@ -66,6 +68,9 @@ PARTITION_SHARE = 0.3
 MAX_CELLS = 1e6
 #: Placements whose sets it starts with.
 SEEDS = 4
+#: Looks at a node, for each node and host, below which it is not worth
+#: beginning: its arrays alone take about 10 (90 ms for 200 on 1,000).
+PARTITION_LOOKS = 20
 #: Proven ratio at which no more moves are made.
 CLOSE = 1e-3
 #: With it, the search ends when its moves are made.
@@ -316,8 +321,10 @@ class Search:
         """The corrected linear relaxation, where it is small."""
         if relaxation.products(self.inst) > relaxation.MAX_PRODUCTS:
             return
-        solution = relaxation.solve(self.inst,
-                                    RELAXATION_SHARE * self.budget_s)
+        limit_s = min(RELAXATION_SHARE * self.budget_s, self.slice.left_s())
+        if limit_s < RELAXATION_LEAST_S:
+            return
+        solution = relaxation.solve(self.inst, limit_s)
         if solution is None:
             return
         rounded = rounding.round_shares(self.inst, solution.share)
@@ -352,6 +359,9 @@ class Search:
                 not self._in_time()):
             return
         if self.partition is None:
+            cells = self.inst.n_nodes * self.inst.n_hosts
+            if self.slice.looks() < PARTITION_LOOKS * cells:
+                return
             self.partition = partition.Partition(
                 self.inst, lambda: self.slice.left_s())
             for members in self.sets:
@@ -360,7 +370,7 @@ class Search:
         self.pool.sort(key=lambda row: row[:3])
         for *_key, assign in self.pool[:SEEDS]:
             self.partition.pool.add_placement(
-                assign, self.partition.within_s(upper_s))
+                assign, self.partition.within_s(upper_s), self._in_time)
 
         def judge(assign: np.ndarray) -> float:
             value = self.local.evaluate(assign)
@@ -419,7 +429,7 @@ class Search:
         yield 'one after another', self._one_after_another()
         yield 'pack', candidates.pack(inst)
         if sum(len(arcs[0]) for arcs in inst.arcs) <= CHOREO_FLOWS:
-            yield 'choreo', choreo.place(inst)
+            yield 'choreo', choreo.place(inst, self._in_time)
 
     def _one_after_another(self) -> np.ndarray | None:
         """Several groups, each placed online after those of lower bound."""
