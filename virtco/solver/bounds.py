@@ -190,28 +190,26 @@ def prepare(inst: instances.Instance, hosts: list[int]
     free = np.maximum(inst.free, 0.0)
     free = free + instances.CAPACITY_EPS * np.maximum(1.0, free)
     stacks = collections.defaultdict[str, list[Any]](list)
+    shared: dict[bytes, tuple[np.ndarray, dict[str, Any]]] = {}
     for host in hosts:
         status = np.where(inst.allowed[:, host], anchored.Status.UNDECIDED,
                           anchored.Status.OUTSIDE)
         status[inst.fixed == host] = anchored.Status.INSIDE
-        inside = status == anchored.Status.INSIDE
-        outside = status == anchored.Status.OUTSIDE
-        undecided = status == anchored.Status.UNDECIDED
-        knapsack = _scarcest(inst, free[host], undecided)
+        # Most hosts have their status in common with others.
+        key = status.tobytes()
+        if key not in shared:
+            shared[key] = (
+                inst.demand[status == anchored.Status.UNDECIDED].sum(axis=0),
+                _traffic_of(status, dense))
+        wanted, rows = shared[key]
+        # The resource whose knapsack says most.
+        knapsack = int(np.argmax(wanted / np.maximum(free[host], 1e-300)))
         stacks['s_per_byte'].append(hose[:, host])
         stacks['weight'].append(inst.demand[:, knapsack])
         stacks['status'].append(status)
         stacks['room'].append(np.append(free[host], free[host, knapsack]))
-        from_set, to_set = dense[inside].sum(axis=0), dense[:, inside].sum(
-            axis=1)
-        stacks['from_set'].append(from_set)
-        stacks['to_set'].append(to_set)
-        stacks['from_outside'].append(dense[outside].sum(axis=0))
-        stacks['to_outside'].append(dense[:, outside].sum(axis=1))
-        stacks['sums'].append([from_set[outside].sum(), to_set[outside].sum(),
-                               from_set[undecided].sum(),
-                               to_set[undecided].sum(),
-                               SUM_ROUNDING * dense.sum()])
+        for name, row in rows.items():
+            stacks[name].append(row)
     stacked = {name: np.concatenate([np.asarray(row) for row in values])
                for name, values in stacks.items()}
     stacked['use'] = np.arange(len(hosts))
@@ -219,11 +217,20 @@ def prepare(inst: instances.Instance, hosts: list[int]
                           inst.demand)
 
 
-def _scarcest(inst: instances.Instance, free: np.ndarray,
-              undecided: np.ndarray) -> int:
-    """The resource whose knapsack says most."""
-    wanted = inst.demand[undecided].sum(axis=0)
-    return int(np.argmax(wanted / np.maximum(free, 1e-300)))
+def _traffic_of(status: np.ndarray, dense: np.ndarray) -> dict[str, Any]:
+    """Fields of Classes that follow from the nodes' status."""
+    inside = status == anchored.Status.INSIDE
+    outside = status == anchored.Status.OUTSIDE
+    undecided = status == anchored.Status.UNDECIDED
+    from_set = dense[inside].sum(axis=0)
+    to_set = dense[:, inside].sum(axis=1)
+    return {
+        'from_set': from_set, 'to_set': to_set,
+        'from_outside': dense[outside].sum(axis=0),
+        'to_outside': dense[:, outside].sum(axis=1),
+        'sums': [from_set[outside].sum(), to_set[outside].sum(),
+                 from_set[undecided].sum(), to_set[undecided].sum(),
+                 SUM_ROUNDING * dense.sum()]}
 
 
 def adjacency(inst: instances.Instance) -> tuple[np.ndarray, ...]:
