@@ -115,6 +115,9 @@ def plain(name: str) -> types.ModuleType:
 
     What it imports of other kernels is plain, too.
     """
+    # A package that is first imported below would find half of its kernels.
+    for other in KERNELS:
+        importlib.import_module(other.rpartition('.')[0])
     before = {other: sys.modules.get(other) for other in KERNELS}
     try:
         for other in KERNELS[:KERNELS.index(name) + 1]:
