@@ -83,8 +83,8 @@ class Rates(NamedTuple):
 
     :ivar residual: bps left of each port, shape (P,).
     :ivar pace: at which each coflow's scale shrinks, per second, shape (C,).
-    :ivar extra_flow: flows with a rate on top of the pace, shape (F + P,).
-    :ivar extra_rate: that rate, bps, shape (F + P,).
+    :ivar extra_flow: flows with a rate on top of the pace, shape (2F + P,).
+    :ivar extra_rate: that rate, bps, shape (2F + P,).
     """
 
     residual: np.ndarray
@@ -94,7 +94,8 @@ class Rates(NamedTuple):
 
 
 def no_rates(fabric: Fabric) -> Rates:
-    n_extra = len(fabric.base) + len(fabric.cap)
+    # Back-fill in order goes over the flows twice.
+    n_extra = 2 * len(fabric.base) + len(fabric.cap)
     return Rates(np.zeros(len(fabric.cap)), np.zeros(len(fabric.scale)),
                  np.zeros(n_extra, np.int64), np.zeros(n_extra))
 

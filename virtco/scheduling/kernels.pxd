@@ -37,5 +37,6 @@ cpdef void sort(long long[::1] order, Py_ssize_t n, long long[::1] level,
 cpdef void swap_neighbours(Rater rater, long long[::1] order,
                            long long[::1] level) noexcept nogil
 cpdef void allocate(Rater rater, long long[::1] order, Py_ssize_t n_lifted,
-                    int sharing, int backfill, double trickle,
-                    double[::1] weights, double[::1] alone_s) noexcept nogil
+                    int sharing, int backfill, double horizon_s,
+                    double trickle, double[::1] weights,
+                    double[::1] alone_s) noexcept nogil

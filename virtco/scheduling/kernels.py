@@ -410,9 +410,9 @@ def prefix_time(rater: Rater, c: cython.Py_ssize_t, before: cython.Py_ssize_t
 @cython.exceptval(check=False)
 def allocate(rater: Rater, order: cython.longlong[::1],
              n_lifted: cython.Py_ssize_t, sharing: cython.int,
-             backfill: cython.int, trickle: cython.double,
-             weights: cython.double[::1], alone_s: cython.double[::1]
-             ) -> cython.void:
+             backfill: cython.int, horizon_s: cython.double,
+             trickle: cython.double, weights: cython.double[::1],
+             alone_s: cython.double[::1]) -> cython.void:
     """Rate every coflow of ``order``: the one place that hands out rates.
 
     :param rater: its residual, pace and extra list are written.
@@ -420,6 +420,8 @@ def allocate(rater: Rater, order: cython.longlong[::1],
         share the fabric among themselves before anyone else is served.
     :param sharing: policies.SHARE_…
     :param backfill: policies.BACKFILL_…
+    :param horizon_s: BACKFILL_IN_ORDER hands a flow at first no more than it
+        sends in this time; 0 for flows that are rated anew when they end.
     :param trickle: share of each port for each coflow behind the head.
     :param weights: of each coflow, for SHARE_COFLOWS.
     :param alone_s: each coflow's remaining time alone on the fabric.
@@ -430,11 +432,12 @@ def allocate(rater: Rater, order: cython.longlong[::1],
         rater.pace[c] = 0.0
     rater.n_extra = 0
     if sharing == SHARE_FLOWS:
-        fill_max_min(rater, open_flows(rater, order, 0, n), False)
+        fill_max_min(rater, open_flows(rater, order, 0, n), False, INF)
         return
     if sharing == SHARE_IN_ORDER:
         for i in range(n):
-            fill_max_min(rater, open_flows(rater, order, i, i + 1), False)
+            fill_max_min(rater, open_flows(rater, order, i, i + 1), False,
+                         INF)
         return
     if n_lifted > 1:
         reserve(rater, order, 0, n_lifted, INF, 1.0)
@@ -447,11 +450,26 @@ def allocate(rater: Rater, order: cython.longlong[::1],
     if backfill == BACKFILL_GREEDY:
         backfill_greedy(rater, order)
     elif backfill == BACKFILL_MAX_MIN:
-        fill_max_min(rater, open_flows(rater, order, 0, n), False)
+        fill_max_min(rater, open_flows(rater, order, 0, n), False, INF)
     elif backfill == BACKFILL_IN_ORDER:
-        for i in range(n):
-            if can_receive(rater, order[i]):
-                fill_max_min(rater, open_flows(rater, order, i, i + 1), True)
+        if horizon_s > 0.0:
+            fill_in_order(rater, order, 1.0 / horizon_s)
+        fill_in_order(rater, order, INF)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def fill_in_order(rater: Rater, order: cython.longlong[::1],
+                  most: cython.double) -> cython.void:
+    """Hand what is left to the coflows in order.
+
+    :param most: of what a flow has left, per second.
+    """
+    for i in range(order.shape[0]):
+        if can_receive(rater, order[i]):
+            fill_max_min(rater, open_flows(rater, order, i, i + 1), True,
+                         most)
 
 
 @cython.cfunc
@@ -678,7 +696,7 @@ def open_flows(rater: Rater, order: cython.longlong[::1],
 @cython.nogil
 @cython.exceptval(check=False)
 def fill_max_min(rater: Rater, n_open: cython.Py_ssize_t,
-                 by_size: cython.bint) -> cython.void:
+                 by_size: cython.bint, most: cython.double) -> cython.void:
     """Weighted max-min rates for rater.flows[:n_open] over what is left.
 
     Progressive filling: all rise together (in proportion to their weights)
@@ -686,6 +704,7 @@ def fill_max_min(rater: Rater, n_open: cython.Py_ssize_t,
 
     :param by_size: a flow's weight is what it has left, so that those of one
         port end together.
+    :param most: a flow's rate per weight at most.
     """
     if n_open == 0:
         return
@@ -705,14 +724,18 @@ def fill_max_min(rater: Rater, n_open: cython.Py_ssize_t,
                 step = min(step, rater.residual[p] / rater.demand[p])
         if step == INF:
             return
-        level += step
+        if step < most - level:
+            level += step
+        else:
+            step = most - level
+            level = most
         for i in range(n_rising):
             p = rater.rising[i]
             set_left(rater, p, max(
                 0.0, rater.residual[p] - step * rater.demand[p]))
         for i in range(n_rising):
             p = rater.rising[i]
-            if is_full(rater, p):
+            if is_full(rater, p) or level >= most:
                 stop_all_at(rater, p, level)
         kept = 0
         for i in range(n_rising):

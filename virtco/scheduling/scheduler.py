@@ -30,6 +30,10 @@ from virtco.scheduling import policies
 from virtco.scheduling import starvation
 from virtco import units
 
+#: Reports and policies come about this often. A flow that is almost at its
+#: end needs no more of what MADD leaves than it sends until the next ones; the
+#: coflows behind would stand still for it.
+HORIZON_S = 0.2
 #: A flow with less than this left has ended.
 NOTHING_BYTES = 1e-6
 
@@ -78,7 +82,7 @@ def schedule(coflows: Sequence[live.LiveCoflow],
         np.int64), rater)
     kernels.allocate(
         rater, order, int(lifted.sum()), chosen.sharing,
-        policies.backfill(chosen),
+        policies.backfill(chosen), HORIZON_S,
         fifo_plus_share if chosen.trickle else 0.0,
         np.array([coflow.weight for coflow in coflows], np.float64), alone_s)
     flow_bps = _flow_bps(fabric, rates, rater.n_extra)

@@ -128,8 +128,8 @@ def rerate(rater: Rater, run: Run, order: cython.longlong[::1],
            now_s: cython.double) -> cython.void:
     """Order coflows, in place, and rate them anew."""
     n_lifted = put_in_order(rater, run, order, now_s)
-    allocate(rater, order, n_lifted, run.sharing, run.backfill, run.trickle,
-             run.weight, run.alone_s)
+    allocate(rater, order, n_lifted, run.sharing, run.backfill, 0.0,
+             run.trickle, run.weight, run.alone_s)
 
 
 @cython.cfunc

@@ -75,9 +75,16 @@ def test_own_changes_are_not_heard_of(pair):
     heard = beds.in_netns(bed.ns('h1'), watch.KernelWatch)
     try:
         edge.set_ports()
-        edge.set_policy(policies.PolicyBuilder('h1', 40e6).coflow(
-            'C1', 5e6, [(a, b, 1)]).build())
-        assert not _changes(heard)
+        _changes(heard)
+        policy = policies.PolicyBuilder('h1', 40e6).coflow(
+            'C1', 5e6, [(a, b, 1)]).build()
+
+        def heard_of_policy():
+            # nftables names the thread, which must still be there.
+            edge.enforcer.set_policy(policy, time.monotonic(), False)
+            return _changes(heard)
+
+        assert not beds.in_netns(bed.ns('h1'), heard_of_policy)
         beds.run('nft', 'add', 'table', 'ip', 'others',
                  netns=bed.ns('h1'))
         assert not _changes(heard)

@@ -56,6 +56,21 @@ FIG1 = (coflow('C1', ('a', 'b', 5), ('b', 'c', 1), ('c', 'a', 2)),
         coflow('C2', ('b', 'c', 1), ('c', 'b', 2)))
 
 
+def test_a_flow_that_is_almost_done_leaves_its_port_to_the_next():
+    """What is left of a flow is known to half a per cent; what it cannot send
+    before the next policy belongs to the coflow behind.
+    """
+    first = coflow('A', ('b', 'a', 10.0), ('a', 'b', 0.05))
+    second = coflow('B', ('a', 'c', 100.0), ('b', 'c', 1.0))
+    answer = by_id(scheduling.schedule([first, second], unit_ports(),
+                                       now_s=0.0))
+    tail_bps = rates_of(answer['A'])['a', 'b']
+    assert tail_bps == pytest.approx(0.05 / 10 + 0.05 / scheduler.HORIZON_S)
+    assert rates_of(answer['B'])['a', 'c'] == pytest.approx(1 - tail_bps)
+    alone = by_id(scheduling.schedule([first], unit_ports(), now_s=0.0))
+    assert rates_of(alone['A'])['a', 'b'] == pytest.approx(1.0)
+
+
 @st.composite
 def situations(draw):
     ports = [live.Port(host, draw(st.sampled_from([0.5, 1.0, 3.0])),
