@@ -46,11 +46,11 @@ from benchmarks import instances as generator
 from benchmarks import reference
 from benchmarks import scheduling
 from virtco import compiled
+from virtco.lab.sim import event_kernels
+from virtco.lab.sim import replay
+from virtco.lab.sim import simulation
+from virtco.lab.sim import traces
 from virtco.model import snapshot
-from virtco.sim import event_kernels
-from virtco.sim import replay
-from virtco.sim import simulation
-from virtco.sim import traces
 from virtco.solver import anchored
 from virtco.solver import bounds
 from virtco.solver import candidates

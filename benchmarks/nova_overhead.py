@@ -22,7 +22,7 @@ import os
 
 os.environ.setdefault('OS_NOVA_DISABLE_EVENTLET_PATCHING', '1')
 
-from virtco.emulation import nova_cloud  # noqa: E402 before all of Nova
+from virtco.lab.emulation import nova_cloud  # noqa: E402 before all of Nova
 
 import argparse  # noqa: E402
 import json  # noqa: E402
@@ -40,7 +40,7 @@ import unittest  # noqa: E402
 import requests  # noqa: E402
 
 from nova_filters import coflow_weigher  # noqa: E402
-from virtco.emulation import nova_client  # noqa: E402
+from virtco.lab.emulation import nova_client  # noqa: E402
 
 START_S = 60.0
 

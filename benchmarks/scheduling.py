@@ -27,11 +27,11 @@ import time
 
 import numpy as np
 
+from virtco.lab.sim import event_kernels
+from virtco.lab.sim import simulation
 from virtco.model import live
 from virtco import scheduling
 from virtco.scheduling import fabric as fabric_model
-from virtco.sim import event_kernels
-from virtco.sim import simulation
 from virtco import units
 
 RATE_BPS = 1e9

@@ -25,9 +25,9 @@ import sys
 import time
 
 from virtco import exception
-from virtco.sim import replay
-from virtco.sim import simulation
-from virtco.sim import traces
+from virtco.lab.sim import replay
+from virtco.lab.sim import simulation
+from virtco.lab.sim import traces
 from virtco import units
 
 

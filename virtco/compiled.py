@@ -36,9 +36,9 @@ LOG = logging.getLogger(__name__)
 #: setup.py compiles these. What a kernel calls comes before it.
 KERNELS = (
     'virtco.scheduling.kernels',
-    'virtco.sim.event_kernels',
-    'virtco.sim.deployed_kernels',
-    'virtco.sim.pair_kernels',
+    'virtco.lab.sim.event_kernels',
+    'virtco.lab.sim.deployed_kernels',
+    'virtco.lab.sim.pair_kernels',
     'virtco.solver.anchored',
     'virtco.solver.enumeration',
     'virtco.solver.kernel',

@@ -72,7 +72,7 @@ def test_pure_core_does_no_io(path):
     str(path.relative_to(ROOT)) for path in _sources(PURE)])
 def test_pure_core_does_not_know_its_callers(path):
     callers = ('virtco.api', 'virtco.controller', 'virtco.db',
-               'virtco.client', 'virtco.sim', 'virtco.emulation',
+               'virtco.client', 'virtco.lab.sim', 'virtco.lab.emulation',
                'virtco.lifecycle', 'nova_filters', 'edge_module.agent')
     for name in _imports(ROOT / path):
         assert not name.startswith(callers), f'{path}: {name}'

@@ -35,7 +35,7 @@ SERVED = {
     'osc': ['virtco.osc.shell', 'virtco.osc.plugin', 'virtco.osc.coflow',
             'virtco.osc.operator'],
     'sim': ['virtco.cmd.sim', 'virtco.cmd.emulate'],
-    'nova': ['virtco.emulation.nova_stack'],
+    'nova': ['virtco.lab.emulation.nova_stack'],
 }
 PLUGINS = ['nova_filters.coflow_filter', 'nova_filters.coflow_weigher',
            'nova_filters.notifier', 'nova_filters.conf']

@@ -25,14 +25,14 @@ import typing
 import rich.console
 
 from virtco.cmd import present
-from virtco.emulation import capability
-from virtco.emulation import demo
-from virtco.emulation import display
-from virtco.emulation import namespaces
-from virtco.emulation import reproduce
-from virtco.emulation import testbed
 from virtco import exception
-from virtco.sim import workloads
+from virtco.lab.emulation import capability
+from virtco.lab.emulation import demo
+from virtco.lab.emulation import display
+from virtco.lab.emulation import namespaces
+from virtco.lab.emulation import reproduce
+from virtco.lab.emulation import testbed
+from virtco.lab.sim import workloads
 from virtco import units
 
 _MIN_HOSTS = 3  # Fig. 1 spreads three VMs

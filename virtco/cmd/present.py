@@ -22,8 +22,8 @@ import numpy as np
 from rich import console as rich_console
 from rich import table as rich_table
 
-from virtco.sim.figures import outcome
-from virtco.sim.figures import plots
+from virtco.lab.sim.figures import outcome
+from virtco.lab.sim.figures import plots
 
 
 def show(results: Iterable[outcome.Outcome], directory: pathlib.Path,

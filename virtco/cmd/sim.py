@@ -30,16 +30,16 @@ from rich import progress as rich_progress
 
 from virtco.cmd import present
 from virtco import exception
-from virtco.sim import cloud
-from virtco.sim import deployed
-from virtco.sim import figures
-from virtco.sim.figures import outcome
-from virtco.sim import groups
-from virtco.sim import replay
-from virtco.sim import schemes
-from virtco.sim import simulation
-from virtco.sim import traces
-from virtco.sim import workloads
+from virtco.lab.sim import cloud
+from virtco.lab.sim import deployed
+from virtco.lab.sim import figures
+from virtco.lab.sim.figures import outcome
+from virtco.lab.sim import groups
+from virtco.lab.sim import replay
+from virtco.lab.sim import schemes
+from virtco.lab.sim import simulation
+from virtco.lab.sim import traces
+from virtco.lab.sim import workloads
 from virtco import units
 
 Item = TypeVar('Item')

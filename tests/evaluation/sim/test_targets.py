@@ -18,15 +18,15 @@ import pathlib
 import numpy as np
 import pytest
 
-from virtco.sim import cloud
-from virtco.sim import figures
-from virtco.sim.figures import outcome
-from virtco.sim.figures import virtco
-from virtco.sim import groups
-from virtco.sim import replay
-from virtco.sim import schemes
-from virtco.sim import traces
-from virtco.sim import workloads
+from virtco.lab.sim import cloud
+from virtco.lab.sim import figures
+from virtco.lab.sim.figures import outcome
+from virtco.lab.sim.figures import virtco
+from virtco.lab.sim import groups
+from virtco.lab.sim import replay
+from virtco.lab.sim import schemes
+from virtco.lab.sim import traces
+from virtco.lab.sim import workloads
 
 TRACE = (pathlib.Path(__file__).parents[2]
          / 'fixtures/traces/facebook-like.txt')

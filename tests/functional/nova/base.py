@@ -12,7 +12,7 @@
 
 """What the tests of this folder share."""
 
-from virtco.emulation import nova_cloud
+from virtco.lab.emulation import nova_cloud
 
 import time
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 from nova_filters import coflow_weigher
 from tests import patience
 from tests.unit.nova_filters import scripted_controller
-from virtco.emulation import nova_client
+from virtco.lab.emulation import nova_client
 
 TM = '{"pattern": "all-to-all", "n": %d, "size": "1GB"}'
 

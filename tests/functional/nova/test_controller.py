@@ -12,7 +12,7 @@
 
 """Real Nova and a real virtco-controller process."""
 
-from virtco.emulation import nova_cloud
+from virtco.lab.emulation import nova_cloud
 
 import json
 import pathlib
@@ -25,7 +25,7 @@ import fixtures
 import requests
 
 from tests import patience
-from virtco.emulation import nova_client
+from virtco.lab.emulation import nova_client
 
 
 # Of one read of an answer.

@@ -20,7 +20,7 @@ import sys
 from nova import objects
 
 from tests.unit.nova_filters import scripted_controller
-from virtco.emulation import nova_client
+from virtco.lab.emulation import nova_client
 
 #: What all passes of one API request may cost, in seconds.
 WORST_CASE_S = 1.0

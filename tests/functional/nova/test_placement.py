@@ -17,8 +17,8 @@ from tests.functional.nova import base
 from nova.scheduler import utils
 from nova.virt import fake
 
-from virtco.emulation import nova_client
 from virtco import hints
+from virtco.lab.emulation import nova_client
 
 
 class PlacementTest(base.ScriptedTest):

@@ -23,7 +23,7 @@ import requests
 
 from tests import patience
 from tests.unit.nova_filters import scripted_controller
-from virtco.emulation import nova_client
+from virtco.lab.emulation import nova_client
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ class Stack:
     def __init__(self, path, stdin=subprocess.DEVNULL, **config):
         path.write_text(json.dumps(config))
         self.process = subprocess.Popen(
-            [sys.executable, '-m', 'virtco.emulation.nova_stack',
+            [sys.executable, '-m', 'virtco.lab.emulation.nova_stack',
              '--config', str(path)],
             stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             text=True)

@@ -15,11 +15,11 @@
 import pytest
 
 from tests.netns.probe import harness
-from virtco.emulation import fabric as fabric_module
-from virtco.emulation import janitor
-from virtco.emulation import namespaces
-from virtco.emulation import process
-from virtco.emulation import services
+from virtco.lab.emulation import fabric as fabric_module
+from virtco.lab.emulation import janitor
+from virtco.lab.emulation import namespaces
+from virtco.lab.emulation import process
+from virtco.lab.emulation import services
 
 LINK_BPS = 50e6
 HOSTS = ('h0', 'h1', 'h2', 'h3')

@@ -19,9 +19,9 @@ import pytest
 import scipy
 
 from virtco import exception
+from virtco.lab.sim import simulation
 from virtco.scheduling import bound
 from virtco.scheduling import fabric as fabric_model
-from virtco.sim import simulation
 
 N_HOSTS = 3
 #: Less than what the simulator rounds off.

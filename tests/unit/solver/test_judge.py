@@ -22,11 +22,11 @@ from tests.unit.solver import problems
 from tests.unit.solver import test_ranking
 from virtco import compiled as kernels
 from virtco import exception
+from virtco.lab.sim import cloud
+from virtco.lab.sim import simulation
 from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
-from virtco.sim import cloud
-from virtco.sim import simulation
 from virtco.solver import feasible
 from virtco.solver import instance as instances
 from virtco.solver import judge

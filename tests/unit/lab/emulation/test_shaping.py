@@ -1,0 +1,40 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+from virtco.lab.emulation import shaping
+
+
+def test_both_ways_have_the_rate():
+    lines = shaping.limit_commands('h0', 4e7)
+    for dev in ('h0', 'ifb-h0'):
+        assert any(f'class add dev {dev} ' in line
+                   and 'rate 40000000bit ceil 40000000bit' in line
+                   for line in lines)
+    assert any('mirred egress redirect dev ifb-h0' in line for line in lines)
+
+
+def test_acknowledgements_go_first_within_the_rate():
+    lines = shaping.limit_commands('h0', 4e7)
+    for dev in ('h0', 'ifb-h0'):
+        data, acks = [next(line for line in lines if
+                           f'dev {dev} parent 1:9 classid {which} ' in line)
+                      for which in ('1:1', '1:2')]
+        assert 'rate 38000000bit' in data and data.endswith('prio 1')
+        assert 'rate 2000000bit' in acks and acks.endswith('prio 0')
+        assert any(f'filter add dev {dev} parent 1: ' in line
+                   and line.endswith('flowid 1:2') for line in lines)
+
+
+def test_change_touches_rates_only():
+    lines = shaping.limit_commands('h0', 4e7, verb='change')
+    assert len(lines) == 6
+    assert all(line.startswith('class change dev ') for line in lines)

@@ -1,0 +1,131 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import json
+
+import numpy as np
+import pytest
+
+from virtco import exception
+from virtco.lab.sim import cloud
+from virtco.lab.sim import groups
+from virtco.lab.sim import schemes
+from virtco.model import coflow as coflow_model
+
+GB = 1e9
+FIG1 = groups.of_slots('fig1', (
+    coflow_model.Coflow.from_flows('C1', 3, [
+        (0, 1, 5 * GB), (1, 2, GB), (2, 0, 2 * GB)]),
+    coflow_model.Coflow.from_flows('C2', 3, [(1, 2, GB), (2, 1, 2 * GB)])))
+
+
+def pair(name, size_bytes, arrival_s=0.0, slots=1.0):
+    return groups.of_slots(name, [coflow_model.Coflow.from_flows(
+        name, 2, [(0, 1, size_bytes)])], arrival_s, slots)
+
+
+def run(hosts, its_groups, scheme='virtco', **kwargs):
+    return cloud.simulate(hosts, its_groups, schemes.get(scheme), **kwargs)
+
+
+@pytest.mark.parametrize('scheme, mean_s', [
+    ('sebf-r', 4.5), ('sebf-ta', 3.0), ('virtco-printed', 3.0),
+    ('virtco', 2.5), ('virtco-joint', 2.5)])
+def test_figure_1(scheme, mean_s):
+    """VirtCO Fig. 1: 1 GB takes a second; TA puts the 5 GB pair together."""
+    hosts = groups.equal_hosts(3, 2, 8e9)
+    if scheme == 'sebf-r':
+        hosts = groups.equal_hosts(3, 1, 8e9)
+    assert run(hosts, [FIG1], scheme).mean_cct_s == pytest.approx(mean_s)
+
+
+def test_groups_arrive_and_leave():
+    hosts = groups.equal_hosts(2, 1, 8e9)
+    result = run(hosts, [pair('late', 2 * GB, 1.0), pair('early', 3 * GB)])
+    late, early = result.coflows
+    assert (early.start_s, early.cct_s) == (0.0, pytest.approx(3.0))
+    # All slots are taken until the first group has gone.
+    assert (late.start_s, late.cct_s) == (pytest.approx(3.0),
+                                          pytest.approx(2.0))
+    assert late.arrival_s == 1.0
+
+
+def test_what_fits_nowhere_is_refused():
+    with pytest.raises(exception.PlacementInfeasible):
+        run(groups.equal_hosts(2, 1, 8e9), [pair('big', GB, slots=2.0)])
+    with pytest.raises(exception.PlacementInfeasible):
+        run(groups.equal_hosts(2, 1, 8e9),
+            [pair('first', GB), pair('second', GB)], leave=False)
+
+
+def test_newcomer_sees_what_runs():
+    """The second group avoids the host that the first keeps busy."""
+    hosts = groups.equal_hosts(4, 1, 8e9)
+    busy = groups.Group('busy', ((1.0,), (1.0,)), pair('x', 9 * GB).coflows)
+    result = run(hosts, [busy, pair('new', GB, 1.0)])
+    assert not set(result.hosts['busy']) & set(result.hosts['new'])
+    assert result.coflows[1].cct_s == pytest.approx(1.0)
+
+
+def test_same_seed_same_result():
+    hosts = groups.equal_hosts(4, 2, 8e9)
+    several = [pair(f'g{i}', (i + 1) * GB, i / 10) for i in range(4)]
+    assert run(hosts, several, seed=3) == run(hosts, several, seed=3)
+
+
+def test_never_faster_than_alone():
+    hosts = groups.equal_hosts(3, 4, 8e9)
+    several = [pair(f'g{i}', (i + 1) * GB, i / 10) for i in range(5)]
+    for scheme in schemes.SCHEMES:
+        for row in run(hosts, several, scheme).coflows:
+            assert row.cct_s >= row.alone_s * (1 - 1e-9)
+
+
+def test_demand_leaves_out_traffic_inside_a_host():
+    coflow = coflow_model.Coflow.from_flows(
+        'x', 3, [(0, 1, 1.0), (0, 2, 2.0), (1, 2, 4.0)])
+    demand = cloud.demand_of(coflow, np.array([5, 5, 7]))
+    assert (demand.src_host.tolist(), demand.dst_host.tolist()) == ([5], [7])
+    assert demand.bits.tolist() == [48.0] and demand.weight.tolist() == [2.0]
+
+
+def test_groups_from_json(tmp_path):
+    path = tmp_path / 'groups.json'
+    path.write_text(json.dumps({
+        'hosts': {'count': 3, 'slots': 2, 'rate': '8Gbit'},
+        'groups': [{'name': 'a', 'arrival_s': 1.5,
+                    'tm': [[0, '5GB'], ['1GB', 0]]},
+                   {'name': 'b', 'tm': {'n': 2, 'flows': [[0, 1, '1GB']]}}]}))
+    hosts, found = groups.read(path)
+    assert hosts == groups.equal_hosts(3, 2.0, 8e9)
+    assert found[0].arrival_s == 1.5
+    assert found[0].coflows[0].size_bytes == 6e9
+
+
+@pytest.mark.parametrize('document, named', [
+    ('[]', 'object with hosts'),
+    ('{"hosts": {"count": 0}}', 'hosts.count'),
+    ('{"hosts": {"count": 1, "slots": 1, "rate": "fast"}}', 'hosts.rate'),
+    ('{"hosts": [], "groups": []}', 'hosts'),
+    ('{"hosts": {"count": 1, "slots": 1, "rate": 1}, "groups": []}',
+     'at least one group'),
+    ('{"hosts": {"count": 1, "slots": 1, "rate": 1}, "groups": [{}]}',
+     r'groups\[0\]'),
+    ('{"hosts": {"count": 1, "slots": 1, "rate": 1},'
+     ' "groups": [{"tm": [[0]], "arrival_s": -1}]}', 'arrival_s'),
+    ('nonsense', 'JSON'),
+])
+def test_broken_json_is_named(tmp_path, document, named):
+    path = tmp_path / 'groups.json'
+    path.write_text(document)
+    with pytest.raises(exception.Invalid, match=named):
+        groups.read(path)

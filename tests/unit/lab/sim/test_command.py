@@ -1,0 +1,100 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import json
+
+import pytest
+
+from virtco.cmd import sim as command
+from virtco.lab.sim import figures
+from virtco.lab.sim.figures import outcome
+
+
+def run(capsys, *argv):
+    code = command.main([str(arg) for arg in argv])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_generate_and_run_a_trace(tmp_path, capsys):
+    path = tmp_path / 'trace.txt'
+    assert run(capsys, 'generate', 'facebook-like', path, '--ports', 20,
+               '--coflows', 40, '--duration', 60)[0] == 0
+    code, out, _ = run(capsys, 'run', '--trace', path, '--json')
+    answer = json.loads(out)
+    assert code == 0 and len(answer['cct_s']) == 40
+    assert answer['mean_s'] >= answer['alone']['mean_s'] > 0
+    fifo = json.loads(run(capsys, 'run', '--trace', path, '--policy', 'fifo',
+                          '--json')[1])
+    assert fifo['mean_s'] > answer['mean_s']
+    code, out, _ = run(capsys, 'run', '--trace', path, '--bound', '--json')
+    bounded = json.loads(out)
+    assert answer['alone']['mean_s'] < bounded['bound']['mean_s']
+    assert bounded['mean_s'] == pytest.approx(
+        bounded['bound']['mean_s'] * (1 + bounded['bound']['gap']))
+    assert 0 <= bounded['bound']['gap'] < 0.5
+    assert 'this one is' in run(capsys, 'run', '--trace', path, '--bound')[1]
+
+
+def test_generate_and_run_groups(tmp_path, capsys):
+    path = tmp_path / 'groups.json'
+    assert run(capsys, 'generate', 'table2', path)[0] == 0
+    code, out, _ = run(capsys, 'run', '--groups', path, '--scheme',
+                       'sebf-r', '--json')
+    answer = json.loads(out)
+    assert code == 0 and len(answer['coflows']) == 6
+    assert {host for hosts in answer['hosts'].values()
+            for host in hosts} <= {f'h{i}' for i in range(18)}
+    code, out, _ = run(capsys, 'run', '--groups', path, '--scheme', 'sebf-r')
+    assert code == 0 and 'RECOMM-5G' in out
+
+
+def test_reproduce_writes_table_and_plot(tmp_path, capsys):
+    code, out, _ = run(capsys, 'reproduce', 'orchestra-table3', '--output',
+                       tmp_path / 'out', '--json')
+    answer = json.loads(out)
+    assert code == 0
+    speedups = {row[0]: row[5] for row in answer['rows']}
+    assert speedups == {'A': pytest.approx(25.0), 'B': pytest.approx(100 / 3),
+                        'C': pytest.approx(37.5)}
+    assert (tmp_path / 'out/orchestra-table3.png').stat().st_size > 10_000
+    written = json.loads((tmp_path / 'out/orchestra-table3.json').read_text())
+    assert written['rows'] == answer['rows']
+
+
+def test_fifo_theory_and_priority():
+    fifo = figures.FIGURES['orchestra-fig15'](outcome.Context())
+    means = {row[0]: row[1] for row in fifo.rows}
+    assert means['fair'] / means['fifo'] == pytest.approx(1.6)
+    assert means['fifo'] < means['fifo+'] < means['fair']
+    priority = figures.FIGURES['orchestra-fig14'](outcome.Context())
+    saved = priority.rows[-1]
+    assert 43 < saved[1] < 55
+
+
+@pytest.mark.parametrize('argv, said', [
+    (['run', '--groups', '/nowhere'], '/nowhere'),
+    (['run', '--table2', 'sparse', '--bound'], '--bound'),
+    (['run', '--trace', '/nowhere'], '/nowhere')])
+def test_what_is_wrong_is_said(capsys, argv, said):
+    code, _, err = run(capsys, *argv)
+    assert code == 2 and said in err
+
+
+@pytest.mark.parametrize('argv', [
+    [], ['run'], ['reproduce', 'virtco-case99'],
+    ['reproduce', 'virtco-case1', '--seeds', '0'],
+    ['run', '--table2', 'sparse', '--theta', '-1']])
+def test_wrong_usage(capsys, argv):
+    with pytest.raises(SystemExit) as caught:
+        command.main(argv)
+    assert caught.value.code == 2

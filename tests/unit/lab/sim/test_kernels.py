@@ -1,0 +1,103 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Compiled kernels of scheduler and simulator against their plain selves."""
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from virtco import compiled
+from virtco.lab.sim import event_kernels
+from virtco.lab.sim import pair_kernels
+from virtco.lab.sim import replay
+from virtco.lab.sim import simulation
+from virtco.lab.sim import traces
+from virtco.scheduling import fabric
+
+PLAIN = {name: compiled.plain(f'virtco.{name}') for name in (
+    'scheduling.kernels', 'sim.event_kernels', 'sim.pair_kernels')}
+# What event kernels call are plain kernels of their own.
+PLAIN['scheduling.kernels'].Rater = PLAIN['sim.event_kernels'].Rater
+
+
+def draw(rng, n_hosts, n_coflows):
+    """Coflows of any shape, also several flows of one pair."""
+    demands = []
+    for _ in range(n_coflows):
+        n_flows = int(rng.integers(1, 3 * n_hosts))
+        src = rng.integers(n_hosts, size=n_flows)
+        dst = (src + rng.integers(1, n_hosts, size=n_flows)) % n_hosts
+        demands.append(fabric.Demand(
+            src, dst, rng.choice([1e6, 8e7, 3e8], n_flows),
+            rng.choice([1.0, 2.0, 0.1], n_flows)))
+    return demands
+
+
+def run(config, demands, cap_bps, gap_s):
+    sim = simulation.Simulation(cap_bps, config, demands[:-1])
+    for index in range(len(demands) - 1):
+        sim.run(index * gap_s)
+        sim.start(index, weight=1.0 + index)
+    last, = sim.add(demands[-1:])
+    sim.start(last)
+    sim.run()
+    return [*sim.completion_s().tolist(), sim.events]
+
+
+@pytest.mark.parametrize('config', [
+    simulation.Config('mrtf'), simulation.Config('mrtf', 'max-min'),
+    simulation.Config('mrtf', 'in-order'),
+    simulation.Config('mrtf', each_flow=False),
+    simulation.Config('sebf', 'none', each_flow=False),
+    simulation.Config('fifo+', theta_s=0.5), simulation.Config('fair'),
+    simulation.Config('mrtf+swap'),
+    simulation.Config('mrtf+swap', theta_s=0.5),
+    simulation.Config('weighted-fair'), simulation.Config('dark')], ids=str)
+@hypothesis.given(seed=st.integers(0, 2**32 - 1), n_hosts=st.integers(2, 6))
+@hypothesis.settings(max_examples=8, deadline=None)
+def test_the_same_times(config, seed, n_hosts):
+    rng = np.random.default_rng(seed)
+    demands = draw(rng, n_hosts, 5)
+    cap_bps = rng.choice([1e8, 1e9], 2 * n_hosts)
+    answer = run(config, demands, cap_bps, 0.1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(simulation, 'kernels', PLAIN['scheduling.kernels'])
+        patch.setattr(simulation, 'event_kernels', PLAIN['sim.event_kernels'])
+        assert run(config, demands, cap_bps, 0.1) == answer
+
+
+@hypothesis.given(seed=st.integers(0, 2**32 - 1))
+@hypothesis.settings(max_examples=10, deadline=None)
+def test_the_same_fair_shares(seed):
+    rng = np.random.default_rng(seed)
+    trace = traces.Trace(70, tuple(traces.TraceCoflow(
+        str(c), c * 0.05, tuple(rng.choice(70, 8, replace=False).tolist()),
+        tuple((int(port), float(rng.integers(1, 9)) * 1e6)
+              for port in rng.choice(70, 3, replace=False)))
+        for c in range(6)))
+    answer = replay.replay(trace, 1e9, replay.config_of('fair'))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replay, 'pair_kernels', PLAIN['sim.pair_kernels'])
+        plain = replay.replay(trace, 1e9, replay.config_of('fair'))
+    assert plain.cct_s.tolist() == answer.cct_s.tolist()
+    assert plain.events == answer.events
+
+
+def test_both_kinds_are_at_work():
+    if compiled.state('virtco.lab.sim.event_kernels') == 'plain':
+        pytest.skip('not compiled')
+    assert not event_kernels.__file__.endswith('.py')
+    assert not pair_kernels.__file__.endswith('.py')
+    for module in PLAIN.values():
+        assert module.__file__.endswith('.py')

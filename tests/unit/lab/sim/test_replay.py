@@ -1,0 +1,110 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from virtco import exception
+from virtco.lab.sim import replay
+from virtco.lab.sim import simulation
+from virtco.lab.sim import workloads
+
+TRACE = workloads.facebook_like(seed=1, n_ports=12, n_coflows=40,
+                                duration_s=60.0)
+
+
+def general(trace, config, rate_bps=1e9):
+    """The general engine, coflow by coflow."""
+    sim = simulation.Simulation(
+        np.full(2 * trace.n_ports, rate_bps), config,
+        [coflow.demand() for coflow in trace.coflows])
+    for index, coflow in enumerate(trace.coflows):
+        sim.run(coflow.arrival_s)
+        sim.start(index)
+    sim.run()
+    return sim.completion_s()
+
+
+@pytest.mark.parametrize('seed', range(5))
+def test_fair_by_pairs_is_fair_by_flows(seed):
+    trace = workloads.facebook_like(seed=seed, n_ports=8, n_coflows=30,
+                                    duration_s=30.0)
+    config = simulation.Config('fair')
+    found = replay.replay(trace, 1e9, config)
+    assert found.cct_s == pytest.approx(general(trace, config), rel=1e-6)
+    assert (found.cct_s >= found.alone_s * (1 - 1e-9)).all()
+
+
+@pytest.mark.parametrize('policy', simulation.policy_names())
+def test_every_policy_ends_every_coflow(policy):
+    found = replay.replay(TRACE, 1e9, replay.config_of(policy))
+    assert (found.cct_s >= found.alone_s * (1 - 1e-9)).all()
+
+
+def test_orders_compare_as_they_should():
+    means = {policy: replay.replay(
+        TRACE, 1e9, replay.config_of(policy)).cct_s.mean()
+        for policy in simulation.policy_names()}
+    assert min(means, key=means.get) in (
+        'mrtf', 'mrtf+swap', 'sebf')
+    assert means['mrtf'] < means['dark'] < means['fifo']
+
+
+def test_progress_does_not_change_the_result(monkeypatch):
+    expected = replay.replay(TRACE, 1e9, replay.config_of('sebf'))
+    seen = []
+    monkeypatch.setattr(simulation, 'CHUNK_EVENTS', 7)
+    for policy in ('sebf', 'fair'):
+        found = replay.replay(TRACE, 1e9, replay.config_of(policy),
+                              lambda now_s, events: seen.append(events))
+        if policy == 'sebf':
+            assert found.cct_s == pytest.approx(expected.cct_s)
+    assert len(seen) > len(TRACE.coflows)
+
+
+def test_summary_takes_order_statistics():
+    values = np.array([4.0, 1.0, 3.0, 2.0])
+    assert replay.summary(values) == {
+        'mean_s': 2.5, 'median_s': 3.0, 'p95_s': 4.0}
+
+
+def test_rate_must_make_sense():
+    with pytest.raises(exception.Invalid, match='rate_bps'):
+        replay.replay(TRACE, 0.0, simulation.Config())
+
+
+SCRIPT = """
+import json
+from virtco.lab.sim import replay, workloads
+trace = workloads.facebook_like(seed=1, n_ports=6, n_coflows=12,
+                                duration_s=10.0)
+print(json.dumps({policy: replay.replay(
+    trace, 1e9, replay.config_of(policy)).cct_s.tolist()
+    for policy in ('mrtf', 'mrtf+swap', 'fifo+', 'weighted-fair', 'fair',
+                   'dark')}))
+"""
+
+
+def test_plain_python_agrees_with_the_compiled_core():
+    found = [json.loads(subprocess.run(
+        [sys.executable, '-c', SCRIPT], check=True, capture_output=True,
+        text=True, timeout=200,
+        env={**os.environ, 'NUMBA_DISABLE_JIT': disable}).stdout)
+        for disable in ('0', '1')]
+    assert found[0].keys() == found[1].keys()
+    for policy in found[0]:
+        assert found[0][policy] == pytest.approx(found[1][policy])

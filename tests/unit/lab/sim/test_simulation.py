@@ -1,0 +1,262 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import math
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from virtco import exception
+from virtco.lab.sim import simulation
+from virtco.model import live
+from virtco.scheduling import fabric
+from virtco.scheduling import starvation
+
+POLICIES = simulation.policy_names()
+
+
+def demand(*flows):
+    src, dst, bits = zip(*flows) if flows else ((), (), ())
+    return fabric.Demand(np.array(src, np.int64), np.array(dst, np.int64),
+                         np.array(bits, float), np.ones(len(bits)))
+
+
+def run(demands, policy='mrtf', arrivals=None, n_hosts=4, rate_bps=1.0,
+        **kwargs):
+    """CCTs of coflows that start at given (or no) times."""
+    sim = simulation.Simulation(
+        np.full(2 * n_hosts, rate_bps),
+        simulation.Config(policy, **kwargs), demands)
+    arrivals = [0.0] * len(demands) if arrivals is None else arrivals
+    for index in np.argsort(arrivals, kind='stable'):
+        sim.run(arrivals[index])
+        sim.start(int(index))
+    sim.run()
+    return sim.completion_s()
+
+
+FIG1 = [demand((0, 1, 5.0), (1, 2, 1.0), (2, 0, 2.0)),
+        demand((1, 2, 1.0), (2, 1, 2.0))]
+
+
+@pytest.mark.parametrize('policy, ends', [
+    # C2 first: 2 s; C1's five units then have port b in to themselves.
+    ('mrtf', [7.0, 2.0]), ('sebf', [7.0, 2.0]),
+    # C1 first: 5 s; C2's flow into b waits for it.
+    ('fifo', [5.0, 7.0]),
+    # b in is shared 1:1 until C2's flow ends at 4; C1 has 3 left then.
+    ('fair', [7.0, 4.0]),
+])
+def test_figure_1_without_co_residence(policy, ends):
+    assert run(FIG1, policy) == pytest.approx(ends)
+
+
+@pytest.mark.parametrize('n', [1, 2, 5, 8])
+def test_fifo_against_fair_sharing(n):
+    """n equal transfers: fair sharing is 2n/(n+1) slower on average."""
+    shuffle = [(i, 2 + j, 1.0) for i in range(2) for j in range(2)]
+    demands = [demand(*shuffle)] * n
+    fifo, fair = (run(demands, policy).mean() for policy in ('fifo', 'fair'))
+    assert fair / fifo == pytest.approx(2 * n / (n + 1))
+
+
+def test_swaps_let_a_coflow_pass_that_has_to_wait_anyway():
+    """A gets half of host 0, so B, though larger, goes first at host 1."""
+    demands = [demand((0, 0, 5.0), (4, 4, 10.0)),
+               demand((0, 1, 12.0), (1, 2, 9.0)), demand((1, 3, 13.0))]
+    # Until 10 A has 9/24 of host 1; B is the smaller then.
+    assert run(demands, 'mrtf', n_hosts=5) == pytest.approx(
+        [10.0, 22.0, 16.75])
+    assert run(demands, 'mrtf+swap', n_hosts=5) == pytest.approx(
+        [10.0, 22.0, 13.0])
+
+
+def test_preemption_and_work_conservation():
+    """A small newcomer interrupts; what it leaves idle is used meanwhile."""
+    demands = [demand((0, 1, 10.0), (2, 3, 10.0)), demand((0, 1, 1.0))]
+    assert run(demands, arrivals=[0.0, 4.0]) == pytest.approx([11.0, 1.0])
+    assert run(demands, 'fifo', arrivals=[0.0, 4.0]) == pytest.approx(
+        [10.0, 7.0])
+
+
+def test_rerating_at_each_flow_end():
+    """The back-filled flow ends at 2; its port is used again, or not."""
+    demands = [demand((0, 1, 4.0)), demand((2, 1, 8.0), (2, 3, 2.0)),
+               demand((2, 3, 12.0), (4, 1, 1.0))]
+    assert run(demands, n_hosts=5) == pytest.approx([4.0, 12.0, 22.0])
+    assert run(demands, n_hosts=5, each_flow=False) == pytest.approx(
+        [4.0, 12.0, 24.0])
+
+
+def test_weighted_fair_shares_the_bottleneck():
+    sim = simulation.Simulation(
+        np.ones(8), simulation.Config('weighted-fair'),
+        [demand((0, 1, 10.0)), demand((0, 2, 30.0))])
+    sim.start(0, weight=1.0)
+    sim.start(1, weight=3.0)
+    sim.run()
+    assert sim.completion_s() == pytest.approx([40.0, 40.0])
+
+
+def test_priority_class_goes_first():
+    sim = simulation.Simulation(
+        np.ones(4), simulation.Config('priority'),
+        [demand((0, 1, 10.0)), demand((0, 1, 3.0)), demand((0, 1, 5.0))])
+    for index, priority in enumerate((1, 0, 0)):
+        sim.start(index, priority_class=priority)
+    sim.run()
+    assert sim.completion_s() == pytest.approx([18.0, 3.0, 8.0])
+
+
+def test_dark_demotes_by_what_was_sent():
+    """Aalo: 10 MB at the top queue, then the newcomer goes first."""
+    megabyte = 8e6
+    demands = [demand((0, 1, 100 * megabyte)), demand((0, 1, 5 * megabyte))]
+    ccts = run(demands, 'dark', arrivals=[0.0, 50.0], rate_bps=megabyte)
+    assert ccts == pytest.approx([105.0, 5.0])
+    ccts = run(demands, 'dark', arrivals=[0.0, 4.0], rate_bps=megabyte)
+    assert ccts == pytest.approx([105.0, 11.0])
+
+
+def test_theta_bounds_the_wait():
+    """Small coflows keep coming; the big one makes progress all the same."""
+    demands = [demand((0, 1, 8.0))] + [demand((0, 1, 1.0))] * 100
+    arrivals = [0.0] + [float(i) for i in range(100)]
+    starved = run(demands, arrivals=arrivals)
+    lifted = run(demands, arrivals=arrivals, theta_s=10.0)
+    assert starved[0] > 100
+    # Every 10 s without progress earn it 1 s.
+    assert lifted[0] <= 8 * 11
+    sim = simulation.Simulation(
+        np.ones(4), simulation.Config(theta_s=10.0), demands)
+    assert 9.5 <= longest_wait_s(sim, arrivals, 0.25) <= 10.0
+
+
+def longest_wait_s(sim, arrivals, step_s):
+    """Longest time, in steps, in which some live coflow sent nothing."""
+    order = list(np.argsort(arrivals, kind='stable'))
+    sent_at, left, longest_s = {}, {}, 0.0
+    while order or sim.n_live:
+        until_s = sim.now_s + step_s
+        while order and arrivals[order[0]] <= until_s:
+            sim.run(arrivals[order[0]])
+            sim.start(int(order.pop(0)))
+        sim.run(until_s)
+        for c in sim.live[:sim.n_live]:
+            now_left = sum(sim.remaining_bytes(c)[0].values())
+            if now_left != left.get(c):
+                left[c], sent_at[c] = now_left, sim.now_s
+            longest_s = max(longest_s, sim.now_s - sent_at[c])
+    return longest_s
+
+
+@st.composite
+def situations(draw):
+    demands = []
+    for _ in range(draw(st.integers(1, 6))):
+        pairs = draw(st.lists(
+            st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=0,
+            max_size=6, unique=True))
+        demands.append(demand(*((src, dst, draw(st.floats(0.1, 50)))
+                                for src, dst in pairs)))
+    arrivals = [draw(st.floats(0, 20)) for _ in demands]
+    return demands, arrivals
+
+
+@hypothesis.settings(deadline=None, max_examples=80)
+@hypothesis.given(situations(), st.sampled_from(POLICIES),
+                  st.sampled_from(sorted(simulation.BACKFILLS)),
+                  st.sampled_from([math.inf, 3.0]), st.booleans())
+def test_everything_ends_between_its_bounds(situation, policy, backfill,
+                                            theta_s, each_flow):
+    """No coflow beats its bottleneck; the last end is not too late."""
+    demands, arrivals = situation
+    sim = simulation.Simulation(
+        np.ones(8), simulation.Config(policy, backfill, each_flow,
+                                      theta_s=theta_s), demands)
+    lower_s = simulation.alone_s(sim.fabric)
+    ccts = run(demands, policy, arrivals, backfill=backfill,
+               theta_s=theta_s, each_flow=each_flow)
+    assert (ccts >= lower_s * (1 - 1e-6) - 1e-9).all()
+    total = sum(item.bits.sum() for item in demands)
+    assert np.isfinite(ccts).all()
+    if each_flow:
+        # At least one port is busy at any time after the last arrival.
+        assert (np.array(arrivals) + ccts).max() <= 20 + total + 1e-6
+
+
+@hypothesis.settings(deadline=None, max_examples=60)
+@hypothesis.given(situations(), st.sampled_from(POLICIES),
+                  st.sampled_from(sorted(simulation.BACKFILLS)))
+def test_flow_ends_between_two_coflow_ends_make_one_event(
+        situation, policy, backfill):
+    """A threshold that is never reached has each flow's end for an event."""
+    demands, arrivals = situation
+    one, each = (run(demands, policy, arrivals, backfill=backfill,
+                     each_flow=False, theta_s=theta_s)
+                 for theta_s in (math.inf, 1e9))
+    assert one == pytest.approx(each, rel=1e-6, abs=1e-6)
+
+
+@hypothesis.settings(deadline=None, max_examples=30)
+@hypothesis.given(situations(), st.floats(1.0, 15.0))
+def test_no_coflow_waits_longer_than_theta(situation, theta_s):
+    demands, arrivals = situation
+    sim = simulation.Simulation(
+        np.ones(8), simulation.Config(theta_s=theta_s), demands)
+    assert longest_wait_s(sim, arrivals, 0.5) <= theta_s + 0.5
+
+
+def test_added_later_is_the_same():
+    arrivals = [0.0, 2.0]
+    sim = simulation.Simulation(np.ones(8), simulation.Config(), FIG1[:1])
+    sim.start(0)
+    sim.run(2.0)
+    assert list(sim.add(FIG1[1:])) == [1]
+    sim.start(1)
+    sim.run()
+    assert sim.completion_s() == pytest.approx(run(FIG1, arrivals=arrivals))
+
+
+def test_remaining_bytes():
+    sim = simulation.Simulation(np.ones(8), simulation.Config(),
+                                [demand((0, 1, 8.0), (0, 2, 8.0))])
+    sim.start(0)
+    sim.run(4.0)
+    assert sim.remaining_bytes(0) == (
+        {0: pytest.approx(1.5)}, {1: pytest.approx(0.75),
+                                  2: pytest.approx(0.75)})
+
+
+def test_dead_port_is_an_error():
+    sim = simulation.Simulation(np.array([1.0, 1.0, 1.0, 0.0]),
+                                simulation.Config(), [demand((0, 1, 1.0))])
+    sim.start(0)
+    with pytest.raises(exception.Invalid, match='rate above 0'):
+        sim.run()
+
+
+@pytest.mark.parametrize('change', [
+    {'policy': 'quick'}, {'backfill': 'some'}, {'theta_s': -1.0}])
+def test_bad_configuration(change):
+    with pytest.raises(exception.Invalid):
+        simulation.Simulation(np.ones(2), simulation.Config(**change))
+
+
+def test_next_check():
+    waiting = [live.LiveCoflow('a', (), served_s=1.0),
+               live.LiveCoflow('b', (), served_s=4.0)]
+    assert starvation.next_check_s(waiting, 5.0, 10.0) == 11.0
+    assert starvation.next_check_s(waiting, 12.0, 10.0) == 14.0
+    assert starvation.next_check_s(waiting, 15.0, 10.0) == math.inf

@@ -1,0 +1,83 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import pathlib
+
+import numpy as np
+import pytest
+
+from virtco import exception
+from virtco.lab.sim import traces
+from virtco.lab.sim import workloads
+
+FACEBOOK_LIKE = (pathlib.Path(__file__).parents[2]
+                 / 'fixtures/traces/facebook-like.txt')
+
+
+def written(tmp_path, text):
+    path = tmp_path / 'trace.txt'
+    path.write_text(text)
+    return path
+
+
+def test_reducers_bytes_come_evenly_from_mappers(tmp_path):
+    trace = traces.read(written(
+        tmp_path, '4 2\n7 2500 2 0 1 2 2:1 3:4.5\n8 100 1 3 1 3:1\n'))
+    assert [coflow.coflow_id for coflow in trace.coflows] == ['8', '7']
+    late = trace.coflows[1]
+    assert late.arrival_s == 2.5 and late.size_bytes == 5.5e6
+    demand = late.demand()
+    assert list(zip(demand.src_host, demand.dst_host, demand.bits)) == [
+        (0, 2, 4e6), (0, 3, 18e6), (1, 2, 4e6), (1, 3, 18e6)]
+
+
+def test_written_trace_reads_back(tmp_path):
+    trace = workloads.facebook_like(n_coflows=30, n_ports=20)
+    path = tmp_path / 'trace.txt'
+    traces.write(path, trace)
+    again = traces.read(path)
+    assert [c.mappers for c in again.coflows] == [
+        c.mappers for c in trace.coflows]
+    assert np.allclose([c.size_bytes for c in again.coflows],
+                       [c.size_bytes for c in trace.coflows], rtol=1e-4)
+
+
+@pytest.mark.parametrize('text, named', [
+    ('', 'header'),
+    ('150\n', 'line 1'),
+    ('0 0\n', 'number of ports'),
+    ('4 2\n1 0 1 0 1 1:1\n', 'as many as'),
+    ('4 1\n1 0 1 9 1 1:1\n', 'line 2.*mapper between 0 and 3'),
+    ('4 1\n1 0 1 0 1 1:x\n', 'line 2.*megabytes'),
+    ('4 1\n1 0 1 0 1 1:-1\n', 'megabytes'),
+    ('4 1\n1 nan 1 0 1 1:1\n', 'arrival'),
+    ('4 1\n1 0 1 0 2 1:1\n', 'as many words'),
+    ('4 1\n1 0 1 0 1 1:1 5\n', 'end of the line'),
+])
+def test_broken_trace_is_named(tmp_path, text, named):
+    with pytest.raises(exception.Invalid, match=named):
+        traces.read(written(tmp_path, text))
+
+
+def test_missing_file_is_named(tmp_path):
+    with pytest.raises(exception.Invalid, match='nowhere'):
+        traces.read(tmp_path / 'nowhere')
+
+
+def test_a_trace_of_wide_coflows():
+    """Sums as its README tells to take them, with awk."""
+    trace = traces.read(FACEBOOK_LIKE)
+    assert trace.n_ports == 150 and len(trace.coflows) == 80
+    flows = sum(len(c.mappers) * len(c.reducers) for c in trace.coflows)
+    assert flows == 66084
+    assert sum(c.size_bytes for c in trace.coflows) == pytest.approx(
+        3.46757e12, rel=1e-5)

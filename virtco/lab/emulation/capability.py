@@ -1,0 +1,58 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Whether this machine can run the emulated testbed."""
+
+import os
+import shutil
+import subprocess
+
+import pyroute2
+
+from virtco import exception
+from virtco.lab.emulation import fabric
+from virtco.lab.emulation import namespaces
+
+_TOOLS = ('tc', 'nft', 'nsenter', 'setpriv')
+
+
+class CannotEmulate(exception.VirtcoException):
+    msg_fmt = 'This machine cannot run the emulated testbed: %(why)s.'
+
+
+def check() -> None:
+    """Build and remove the smallest fabric.
+
+    :raises CannotEmulate: naming what is missing.
+    """
+    if os.geteuid() != 0:
+        raise CannotEmulate(why='it needs root')
+    missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
+    if missing:
+        raise CannotEmulate(
+            why=f'{", ".join(missing)} not found (see bindep.txt)')
+    try:
+        run = namespaces.new_run()
+    except OSError as error:
+        raise CannotEmulate(why=str(error)) from error
+    try:
+        with fabric.Fabric(run) as trial:
+            trial.build([fabric.Uplink('try', 1e8)])
+            trial.add_vm('try', 'try')
+    except subprocess.CalledProcessError as error:
+        raise CannotEmulate(
+            why=f'tc says {error.stderr.strip()}') from error
+    except (OSError, pyroute2.NetlinkError) as error:
+        raise CannotEmulate(why=f'no network namespaces, veth, bridge or '
+                            f'IFB ({error})') from error
+    finally:
+        namespaces.release(run)

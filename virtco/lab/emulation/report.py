@@ -1,0 +1,69 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The demo's report: one self-contained HTML file, and results.json."""
+
+import json
+import pathlib
+import typing
+
+import jinja2
+
+from virtco.lab.emulation import plots
+from virtco.lab.emulation import results as results_module
+from virtco.lab.emulation import table
+from virtco import units
+
+
+def write(results: results_module.Results,
+          directory: pathlib.Path) -> pathlib.Path:
+    """Write ``results.json`` and ``report.html``; returns the latter."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / 'results.json').write_text(
+        json.dumps(results.to_dict(), indent=1) + '\n')
+    path = directory / 'report.html'
+    path.write_text(render(results))
+    return path
+
+
+def render(results: results_module.Results) -> str:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader('virtco.lab.emulation'), autoescape=True,
+        undefined=jinja2.StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True)
+    environment.filters.update(rate=_rate, size=units.format_size,
+                               percent=_percent)
+    return environment.get_template('report.html.j2').render(
+        results=results, measured=results.measured, notes=table.notes(results),
+        colours=plots.SCHEME_COLOURS,
+        sections=[_section(workload, results.measured)
+                  for workload in results.workloads],
+        agreement=plots.agreement(results.workloads, results.measured))
+
+
+def _section(workload: results_module.WorkloadResult, measured: str
+             ) -> dict[str, typing.Any]:
+    has_timeline = any(scheme.timeline for scheme in workload.schemes)
+    return {
+        'workload': workload,
+        'rows': list(zip(*(scheme.coflows for scheme in workload.schemes))),
+        'bars': plots.completion_bars(workload, measured),
+        'timelines': plots.timelines(workload) if has_timeline else None,
+    }
+
+
+def _rate(rate_bps: float | None) -> str:
+    return '–' if rate_bps is None else units.format_rate(rate_bps)
+
+
+def _percent(fraction: float) -> str:
+    return f'{fraction * 100:.0f} %'

@@ -1,0 +1,271 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Groups arrive in a datacentre, are placed, and run their coflows.
+
+The planner and the scheduler are those of the controller.
+"""
+
+import collections
+from collections.abc import Callable
+from collections.abc import Sequence
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+
+from virtco import exception
+from virtco.lab.sim import groups as group_model
+from virtco.lab.sim import schemes
+from virtco.lab.sim import simulation
+from virtco.model import cluster
+from virtco.model import coflow as coflow_model
+from virtco.model import snapshot
+from virtco.scheduling import fabric as fabric_model
+from virtco.solver import planner
+from virtco import units
+
+#: How often a planner may look at the clock. In the simulator looking is
+#: what makes time pass, so that a busy machine does not change a result. A
+#: look stands for a millisecond; 0.3 to 0.6 of CPU time lie between two.
+CLOCK_LOOKS = 1000
+#: For each group; those that are placed in one go have it together.
+BUDGET_S = 1.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CoflowResult:
+    """What became of one coflow.
+
+    :ivar arrival_s: of its group.
+    :ivar start_s: when its group had been placed; later than the arrival
+        only where it had to wait for room.
+    :ivar cct_s: from start to end.
+    :ivar alone_s: t of VirtCO Eq. (3) at its placement: no schedule is
+        faster.
+    :ivar predicted_s: the planner's forecast of cct_s.
+    """
+
+    group: str
+    name: str
+    size_bytes: float
+    arrival_s: float
+    start_s: float
+    cct_s: float
+    alone_s: float
+    predicted_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Result:
+    """A run: coflows in order of their groups, and where the VMs were."""
+
+    coflows: tuple[CoflowResult, ...]
+    hosts: dict[str, tuple[str, ...]]
+    plans: tuple[snapshot.Plan, ...]
+    events: int
+
+    @property
+    def mean_cct_s(self) -> float:
+        return float(np.mean([row.cct_s for row in self.coflows]))
+
+
+def simulate(hosts: Sequence[cluster.Host],
+             groups: Sequence[group_model.Group], scheme: schemes.Scheme, *,
+             seed: int = 0, config: simulation.Config | None = None,
+             clock_looks: int = CLOCK_LOOKS, leave: bool = True,
+             on_plan: Callable[[], None] | None = None,
+             on_planned: Callable[[], None] | None = None) -> Result:
+    """Run groups through a datacentre.
+
+    :param seed: of the planner.
+    :param config: instead of the scheme's scheduling.
+    :param leave: a group's VMs go when its last coflow has ended.
+    :param on_plan: called before groups are placed …
+    :param on_planned: … and after (progress, timing).
+    :raises virtco.exception.PlacementInfeasible: for a group that fits
+        nowhere even when all others have gone.
+    """
+    cloud = _Cloud(hosts, scheme, seed, config or scheme.config(),
+                   clock_looks, leave)
+    todo = collections.deque(sorted(groups, key=lambda g: g.arrival_s))
+    waiting: collections.deque[group_model.Group] = collections.deque()
+    while todo or waiting:
+        cloud.run(todo[0].arrival_s if todo else math.inf,
+                  stop_at_end=bool(waiting))
+        while todo and todo[0].arrival_s <= cloud.sim.now_s:
+            waiting.append(todo.popleft())
+        while waiting:
+            batch = _batch(waiting, scheme.together)
+            if on_plan is not None:
+                on_plan()
+            try:
+                cloud.place(batch)
+            except exception.PlacementInfeasible:
+                if not cloud.sim.n_live and not todo:
+                    raise
+                break
+            if on_planned is not None:
+                on_planned()
+            for _ in batch:
+                waiting.popleft()
+    cloud.run(math.inf)
+    return cloud.result(groups)
+
+
+def _batch(waiting: 'collections.deque[group_model.Group]', together: bool
+           ) -> list[group_model.Group]:
+    if not together:
+        return [waiting[0]]
+    return [group for group in waiting
+            if group.arrival_s == waiting[0].arrival_s]
+
+
+@dataclasses.dataclass(slots=True)
+class _Running:
+    group: group_model.Group
+    hosts: tuple[str, ...]
+    coflows: range
+    predicted_s: tuple[float, ...]
+    start_s: float
+    gone: bool = False
+
+
+class _Cloud:
+    def __init__(self, hosts: Sequence[cluster.Host], scheme: schemes.Scheme,
+                 seed: int, config: simulation.Config, clock_looks: int,
+                 leave: bool):
+        self.hosts = {host.name: host for host in hosts}
+        self.index = {name: i for i, name in enumerate(self.hosts)}
+        self.free = {host.name: np.array(host.free) for host in hosts}
+        self.scheme, self.seed, self.leave = scheme, seed, leave
+        self.clock_looks = clock_looks
+        self.sim = simulation.Simulation(np.array(
+            [host.egress_bps for host in hosts]
+            + [host.ingress_bps for host in hosts]), config)
+        self.running: list[_Running] = []
+        self.plans: list[snapshot.Plan] = []
+        self.alone_s: list[float] = []
+
+    def run(self, until_s: float, stop_at_end: bool = False) -> None:
+        self.sim.run(until_s, stop_at_end)
+        for entry in self.running:
+            if self.leave and not entry.gone and all(
+                    self.sim.ended(c) for c in entry.coflows):
+                entry.gone = True
+                for host, demand in zip(entry.hosts, entry.group.vm_demands):
+                    self.free[host] += demand
+
+    def place(self, batch: Sequence[group_model.Group]) -> None:
+        plan = self._plan(batch)
+        self.plans.append(plan)
+        hosts, predicted_s = list(plan.hosts), list(plan.coflow_cct_s)
+        for group in batch:
+            n_vms, n_coflows = len(group.vm_demands), len(group.coflows)
+            self._start(group, tuple(hosts[:n_vms]),
+                        tuple(predicted_s[:n_coflows]))
+            del hosts[:n_vms], predicted_s[:n_coflows]
+
+    def _plan(self, batch: Sequence[group_model.Group]) -> snapshot.Plan:
+        coflows = []
+        vms: list[cluster.Vm] = []
+        for group in batch:
+            n_all = sum(len(other.vm_demands) for other in batch)
+            coflows += [_shifted(group, coflow, len(vms), n_all)
+                        for coflow in group.coflows]
+            vms += group.vms
+        problem = snapshot.PlacementProblem(
+            hosts=tuple(dataclasses.replace(
+                host, free=tuple(self.free[name].tolist()))
+                for name, host in self.hosts.items()),
+            vms=tuple(vms), coflows=tuple(coflows), active=self._active())
+        looks = itertools.count()
+        return planner.plan(
+            problem, objective=self.scheme.objective,
+            planner=self.scheme.planner, seed=self.seed,
+            budget_s=BUDGET_S * len(batch),
+            clock=lambda: next(looks) / self.clock_looks)
+
+    def _active(self) -> tuple[snapshot.ActiveCoflow, ...]:
+        names = list(self.hosts)
+        active = []
+        for c in self.sim.live[:self.sim.n_live].tolist():
+            out, in_ = self.sim.remaining_bytes(c)
+            active.append(snapshot.ActiveCoflow(
+                str(c), tuple((names[h], b) for h, b in out.items()),
+                tuple((names[h], b) for h, b in in_.items()), tuple(
+                    (names[a], names[b], size) for a, b, size in zip(*(
+                        part.tolist()
+                        for part in self.sim.remaining_flows(c))))))
+        return tuple(active)
+
+    def _start(self, group: group_model.Group, hosts: tuple[str, ...],
+               predicted_s: tuple[float, ...]) -> None:
+        for host, demand in zip(hosts, group.vm_demands):
+            self.free[host] = self.free[host] - demand
+        places = np.array([self.index[host] for host in hosts])
+        indices = self.sim.add([demand_of(coflow, places)
+                                for coflow in group.coflows])
+        for c in indices:
+            self.sim.start(c, priority_class=group.priority_class,
+                           weight=group.weight)
+            self.alone_s.append(float(self.sim.state.bound[c]))
+        self.running.append(_Running(group, hosts, indices, predicted_s,
+                                     self.sim.now_s))
+
+    def result(self, groups: Sequence[group_model.Group]) -> Result:
+        ccts = self.sim.completion_s()
+        rows = {}
+        for entry in self.running:
+            group = entry.group
+            rows[group.name] = [
+                CoflowResult(group.name, coflow.name, coflow.size_bytes,
+                             group.arrival_s, entry.start_s, float(ccts[c]),
+                             self.alone_s[c], predicted)
+                for coflow, c, predicted in zip(
+                    group.coflows, entry.coflows, entry.predicted_s)]
+        return Result(
+            tuple(row for group in groups for row in rows[group.name]),
+            {entry.group.name: entry.hosts for entry in self.running},
+            tuple(self.plans), self.sim.events)
+
+
+def demand_of(coflow: coflow_model.Coflow, places: np.ndarray
+              ) -> fabric_model.Demand:
+    """Flows of a coflow between hosts; inside a host they are free.
+
+    :param places: host index of each VM.
+    """
+    total: dict[tuple[int, int], float] = {}
+    count: dict[tuple[int, int], int] = {}
+    for flow in coflow.flows:
+        pair = int(places[flow.src]), int(places[flow.dst])
+        if pair[0] != pair[1] and flow.size_bytes > 0:
+            total[pair] = total.get(pair, 0.0) + flow.size_bytes
+            count[pair] = count.get(pair, 0) + 1
+    pairs = sorted(total)
+    return fabric_model.Demand(
+        np.array([src for src, _ in pairs], np.int64),
+        np.array([dst for _, dst in pairs], np.int64),
+        np.array([total[pair] for pair in pairs]) * units.BITS_PER_BYTE,
+        np.array([float(count[pair]) for pair in pairs]))
+
+
+def _shifted(group: group_model.Group, coflow: coflow_model.Coflow,
+             first: int, n_vms: int) -> coflow_model.Coflow:
+    """The coflow over the VMs of several groups, its own from ``first``."""
+    return coflow_model.Coflow(
+        f'{group.name}/{coflow.name}', n_vms,
+        tuple(coflow_model.Flow(flow.src + first, flow.dst + first,
+                                flow.size_bytes) for flow in coflow.flows),
+        coflow.dst_port)

@@ -1,0 +1,71 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Placement and scheduling together: what the papers compare.
+
+The baselines are given the same scheduler as virtco where they have one at
+all (re-rated at each flow end, back-filled), so that a difference between
+two schemes with the same order comes from the placement.
+"""
+
+import dataclasses
+
+from virtco import exception
+from virtco.lab.sim import simulation
+from virtco.model import snapshot
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Scheme:
+    """How VMs are placed and coflows served.
+
+    :ivar planner: a name that :func:`virtco.solver.planner.plan` knows.
+    :ivar policy: a scheduling policy.
+    :ivar objective: what virtco's planner minimises.
+    :ivar together: groups that arrive at the same time are placed in one go.
+    """
+
+    name: str
+    label: str
+    planner: str
+    policy: str
+    objective: snapshot.Objective = snapshot.Objective.ONLINE
+    together: bool = False
+
+    def config(self) -> simulation.Config:
+        return simulation.Config(self.policy)
+
+
+SCHEMES = {scheme.name: scheme for scheme in (
+    Scheme('baseline', 'Baseline', 'spread', 'fair'),
+    Scheme('sebf-r', 'SEBF-R', 'random', 'sebf'),
+    Scheme('fs-ta', 'FS-TA', 'min-cut', 'fair'),
+    Scheme('sebf-ta-greedy', 'SEBF-TA (greedy)', 'choreo', 'sebf'),
+    Scheme('sebf-ta', 'SEBF-TA (min-cut)', 'min-cut', 'sebf'),
+    Scheme('virtco-printed', 'VirtCO as printed', 'virtco-printed', 'mrtf'),
+    Scheme('virtco-isolated', 'VirtCO, full bandwidth', 'virtco', 'mrtf',
+           snapshot.Objective.ISOLATED),
+    Scheme('virtco', 'virtco (online)', 'virtco', 'mrtf'),
+    Scheme('virtco-joint', 'virtco (batch)', 'virtco', 'mrtf',
+           snapshot.Objective.JOINT, together=True),
+)}
+
+
+def get(name: str) -> Scheme:
+    """Look a scheme up by name.
+
+    :raises virtco.exception.Invalid: for a name that is none.
+    """
+    if name not in SCHEMES:
+        raise exception.Invalid(field='scheme', value=name,
+                                limit='one of ' + ', '.join(SCHEMES))
+    return SCHEMES[name]
