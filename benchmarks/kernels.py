@@ -51,13 +51,13 @@ from virtco.lab.sim import replay
 from virtco.lab.sim import simulation
 from virtco.lab.sim import traces
 from virtco.model import snapshot
-from virtco.solver import anchored
-from virtco.solver import bounds
-from virtco.solver import candidates
-from virtco.solver import columns
-from virtco.solver import instance as instances
-from virtco.solver import localsearch
-from virtco.solver import smallgroup
+from virtco.solver.bounds import anchored
+from virtco.solver.bounds import lowerbounds
+from virtco.solver.exact import smallgroup
+from virtco.solver.model import instance as instances
+from virtco.solver.moves import localsearch
+from virtco.solver.partition import columns
+from virtco.solver.starts import candidates
 
 #: Runs once, returns how much was done and the seconds that count.
 Run = Callable[[], tuple[float, float]]
@@ -109,7 +109,7 @@ def _price() -> Run:
     inst = _instance('18x40')
     value = np.random.default_rng(1).random(inst.n_nodes)
     nothing = np.zeros(inst.n_nodes, dtype=bool)
-    pool = columns.Pool(inst, bounds.hose_s_per_byte(inst).T)
+    pool = columns.Pool(inst, lowerbounds.hose_s_per_byte(inst).T)
     limits = np.full((len(pool.classes), 2), 1e-9)
 
     def run() -> float:
@@ -122,8 +122,8 @@ def _price() -> Run:
 
 def _anchored() -> Run:
     inst = _instance('18x40')
-    arrays, graph = bounds.prepare(
-        inst, bounds.undominated(inst, bounds.hose_s_per_byte(inst)))
+    arrays, graph = lowerbounds.prepare(
+        inst, lowerbounds.undominated(inst, lowerbounds.hose_s_per_byte(inst)))
     classes = anchored.Classes(**compiled.views(**arrays))
 
     def run() -> float:

@@ -39,9 +39,9 @@ from benchmarks import instances
 from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco.model import snapshot
-from virtco.solver import bounds
-from virtco.solver import instance as solver_instances
-from virtco.solver import objectives
+from virtco.solver.bounds import lowerbounds
+from virtco.solver.model import instance as solver_instances
+from virtco.solver.model import objectives
 from virtco.solver import planner as planners
 
 ONLINE = snapshot.Objective.ONLINE
@@ -161,8 +161,9 @@ def lower_bound_s(hosts: list[cluster.Host],
                   apps: list[coflow_model.Coflow]) -> float:
     """Mean over the coflows of the bound on each alone."""
     return statistics.fmean(
-        bounds.anchored_sets(solver_instances.build(group(hosts, app, [])),
-                             np.inf, lambda: True).lower_s for app in apps)
+        lowerbounds.anchored_sets(
+            solver_instances.build(group(hosts, app, [])), np.inf,
+            lambda: True).lower_s for app in apps)
 
 
 def measure(seed: int, density: str, background: bool, budget_s: float,

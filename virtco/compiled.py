@@ -39,14 +39,14 @@ KERNELS = (
     'virtco.lab.sim.event_kernels',
     'virtco.lab.sim.deployed_kernels',
     'virtco.lab.sim.pair_kernels',
-    'virtco.solver.anchored',
-    'virtco.solver.enumeration',
-    'virtco.solver.kernel',
-    'virtco.solver.judge_kernel',
-    'virtco.solver.loads_kernel',
-    'virtco.solver.pricing',
-    'virtco.solver.rank_kernel',
-    'virtco.solver.subsets',
+    'virtco.solver.bounds.anchored',
+    'virtco.solver.exact.enumeration',
+    'virtco.solver.moves.kernel',
+    'virtco.solver.judging.judge_kernel',
+    'virtco.solver.model.loads_kernel',
+    'virtco.solver.partition.pricing',
+    'virtco.solver.moves.rank_kernel',
+    'virtco.solver.exact.subsets',
 )
 _ROOT = pathlib.Path(__file__).parent.parent
 

@@ -21,10 +21,10 @@ import pytest
 
 from virtco import compiled
 
-KERNEL = 'virtco.solver.subsets'
+KERNEL = 'virtco.solver.exact.subsets'
 RUN = '''
 from array import array
-from virtco.solver import subsets
+from virtco.solver.exact import subsets
 print(subsets.__file__.rpartition('.')[2],
       subsets.solve(1, 1, array('d', [0, 3]), array('d', [0, 0]),
                     array('q', [0, 0]), array('d', [0, 0])))

@@ -41,6 +41,9 @@ PURE = [
 # The planner takes a clock as an argument; monotonic is only its default.
 ALLOWED = {('virtco/solver/planner.py', 'time')}
 
+LABORATORY_COMMANDS = {'virtco/cmd/emulate.py', 'virtco/cmd/present.py',
+                       'virtco/cmd/sim.py'}
+
 
 def _sources(names):
     for name in names:
@@ -72,10 +75,21 @@ def test_pure_core_does_no_io(path):
     str(path.relative_to(ROOT)) for path in _sources(PURE)])
 def test_pure_core_does_not_know_its_callers(path):
     callers = ('virtco.api', 'virtco.controller', 'virtco.db',
-               'virtco.client', 'virtco.lab.sim', 'virtco.lab.emulation',
-               'virtco.lifecycle', 'nova_filters', 'edge_module.agent')
+               'virtco.client', 'virtco.lab', 'virtco.lifecycle',
+               'nova_filters', 'edge_module.agent')
     for name in _imports(ROOT / path):
         assert not name.startswith(callers), f'{path}: {name}'
+
+
+@pytest.mark.parametrize('path', [
+    str(path.relative_to(ROOT))
+    for path in _sources(['virtco', 'nova_filters', 'edge_module'])
+    if 'lab' not in path.relative_to(ROOT).parts])
+def test_product_does_not_load_the_laboratory(path):
+    if path in LABORATORY_COMMANDS:
+        return
+    for name in _imports(ROOT / path):
+        assert not name.startswith('virtco.lab'), f'{path}: {name}'
 
 
 def _loaded_by(statement):

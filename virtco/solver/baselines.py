@@ -24,10 +24,10 @@ import random
 import numpy as np
 
 from virtco.model import snapshot
-from virtco.solver import candidates
-from virtco.solver import choreo
-from virtco.solver import instance as instances
-from virtco.solver import localsearch
+from virtco.solver.model import instance as instances
+from virtco.solver.moves import localsearch
+from virtco.solver.starts import candidates
+from virtco.solver.starts import choreo
 
 NAMES = ('virtco-printed', 'spread', 'min-cut', 'random', 'round-robin',
          'min-machines', 'choreo')

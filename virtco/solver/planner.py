@@ -27,13 +27,13 @@ import numpy as np
 from virtco import exception
 from virtco.model import snapshot
 from virtco.solver import baselines
-from virtco.solver import bounds
-from virtco.solver import feasible
-from virtco.solver import instance as instances
-from virtco.solver import objectives
-from virtco.solver import portfolio
-from virtco.solver import ranking
+from virtco.solver.bounds import lowerbounds
+from virtco.solver.judging import portfolio
+from virtco.solver.model import instance as instances
+from virtco.solver.model import objectives
+from virtco.solver.moves import ranking
 from virtco.solver import search
+from virtco.solver.starts import feasible
 
 PLANNERS = ('virtco', *baselines.NAMES)
 #: Part of the budget that the online search has where others propose, too,
@@ -139,7 +139,7 @@ def _baseline(problem: snapshot.PlacementProblem,
             notes = (f'{planner} got stuck; any valid placement instead',)
         assign = placed
     until = clock() + search.BOUND_SHARE * budget_s
-    bound = bounds.anchored_sets(inst, math.inf, lambda: clock() < until)
+    bound = lowerbounds.anchored_sets(inst, math.inf, lambda: clock() < until)
     return _answer(inst, objective, assign, bound.lower_s, planner,
                    iterations, notes)
 

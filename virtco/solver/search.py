@@ -24,21 +24,21 @@ import numpy as np
 from virtco import exception
 from virtco.model import snapshot
 from virtco.solver import baselines
-from virtco.solver import bounds
+from virtco.solver.bounds import lowerbounds
 from virtco.solver import budget as budgets
-from virtco.solver import candidates
-from virtco.solver import carving
-from virtco.solver import choreo
-from virtco.solver import feasible
-from virtco.solver import foresight
-from virtco.solver import instance as instances
-from virtco.solver import localsearch
-from virtco.solver import objectives
-from virtco.solver import partition
-from virtco.solver import relaxation
-from virtco.solver import rounding
-from virtco.solver import sequence
-from virtco.solver import smallgroup
+from virtco.solver.exact import smallgroup
+from virtco.solver.judging import foresight
+from virtco.solver.model import instance as instances
+from virtco.solver.model import objectives
+from virtco.solver.moves import localsearch
+from virtco.solver.partition import setpartition
+from virtco.solver.starts import candidates
+from virtco.solver.starts import carving
+from virtco.solver.starts import choreo
+from virtco.solver.starts import feasible
+from virtco.solver.starts import relaxation
+from virtco.solver.starts import rounding
+from virtco.solver.starts import sequence
 from virtco.solver import targets
 
 LOG = logging.getLogger(__name__)
@@ -134,7 +134,7 @@ class Search:
         self.best: Outcome | None = None
         self.lower_s = 0.0
         self.critical: tuple[int, ...] = ()
-        self.partition: partition.Partition | None = None
+        self.partition: setpartition.Partition | None = None
         self.sets: tuple[np.ndarray, ...] = ()
         self.pool: list[tuple[float, float, int, str, np.ndarray]] = []
         self.floor_s = 0.0
@@ -198,15 +198,15 @@ class Search:
         """What costs next to nothing and often closes the gap."""
         self._set_bounds(growths=0)
         if not self.local.is_single():
-            self.floor_s = bounds.objective(self.inst, self._in_time)
+            self.floor_s = lowerbounds.objective(self.inst, self._in_time)
 
     def _better_bound(self) -> None:
         if not self.bounded:
             self._set_bounds(growths=2)
 
     def _set_bounds(self, growths: int) -> None:
-        bound = bounds.anchored_sets(self.inst, np.inf, self._in_time,
-                                     growths, self.slice.looks)
+        bound = lowerbounds.anchored_sets(self.inst, np.inf, self._in_time,
+                                          growths, self.slice.looks)
         self.bounded = bound.complete
         if bound.lower_s >= self.lower_s:
             self.lower_s, self.critical = bound.lower_s, bound.order
@@ -362,7 +362,7 @@ class Search:
             cells = self.inst.n_nodes * self.inst.n_hosts
             if self.slice.looks() < PARTITION_LOOKS * cells:
                 return
-            self.partition = partition.Partition(
+            self.partition = setpartition.Partition(
                 self.inst, lambda: self.slice.left_s())
             for members in self.sets:
                 self.partition.pool.add(

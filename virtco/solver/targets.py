@@ -20,7 +20,8 @@ most
 
 bytes each way, base_k(m) being what the running coflows of the prefix have
 there. So whether targets can be met is a question for
-:mod:`virtco.solver.partition`, with limits that differ from host to host.
+:mod:`virtco.solver.partition.setpartition`, with limits that differ from host
+to host.
 Targets are lowered together or one at a time, from a placement that the
 local search found, as long as the sum of the prefix CCTs falls.
 
@@ -34,11 +35,11 @@ import dataclasses
 import numpy as np
 
 from virtco.model import snapshot
-from virtco.solver import instance as instances
-from virtco.solver import localsearch
-from virtco.solver import objectives
-from virtco.solver import partition
-from virtco.solver import sequence
+from virtco.solver.model import instance as instances
+from virtco.solver.model import objectives
+from virtco.solver.moves import localsearch
+from virtco.solver.partition import setpartition
+from virtco.solver.starts import sequence
 
 #: Looks at a node that one group's targets may take.
 WORK = 10e6
@@ -128,7 +129,7 @@ class _Group:
         self.local = localsearch.Searcher(inst, objective, seed=0)
         m = inst.n_hosts
         self.s_per_byte = self.local.s_per_byte[:2 * m]
-        self.partition = partition.Partition(inst, left_s, np.vstack([
+        self.partition = setpartition.Partition(inst, left_s, np.vstack([
             self.s_per_byte.reshape(2, m),
             inst.active_bytes[:, :2 * m].reshape(-1, m)]).T)
         self.partition.limit = work
@@ -155,7 +156,7 @@ class _Group:
                 continue
             verdict, found = self.partition.decide(
                 self._limits(levels.base, aim))
-            if verdict is partition.Verdict.REFUTED:
+            if verdict is setpartition.Verdict.REFUTED:
                 refuted.append(aim)
             if found is not None and (self.local.evaluate(found).objective_s
                                       < best_s * (1 - NOTHING)):

@@ -24,13 +24,13 @@ from benchmarks import reference
 from tests.unit.solver import problems
 from virtco import exception
 from virtco.model import snapshot
-from virtco.solver import bounds
-from virtco.solver import exact
-from virtco.solver import instance as instances
+from virtco.solver.bounds import lowerbounds
+from virtco.solver.exact import oracles
+from virtco.solver.exact import smallgroup
+from virtco.solver.model import instance as instances
 from virtco.solver import planner
-from virtco.solver import relaxation
-from virtco.solver import rounding
-from virtco.solver import smallgroup
+from virtco.solver.starts import relaxation
+from virtco.solver.starts import rounding
 
 SETTINGS = hypothesis.settings(
     max_examples=50, deadline=None,
@@ -48,7 +48,7 @@ def test_bounds_stay_below_the_optimum(problem):
     best = problems.optimum(problem, problems.isolated_s)
     hypothesis.assume(best is not None)
     inst = instances.build(problem)
-    bound = bounds.anchored_sets(inst, math.inf, always)
+    bound = lowerbounds.anchored_sets(inst, math.inf, always)
     assert bound.complete
     assert bound.lower_s <= best
     assert sorted(bound.order) in ([], list(range(inst.n_nodes)))
@@ -95,7 +95,7 @@ def test_small_group_solvers_agree(problem):
 def test_milp_and_dynamic_programme_agree(seed):
     item = generator.small(random.Random(seed), 4 * seed + seed % 2)
     problem = reference.to_problem(item)
-    optimum_s, hosts = exact.virtco_milp(problem)
+    optimum_s, hosts = oracles.virtco_milp(problem)
     inst = instances.build(problem)
     assert optimum_s == pytest.approx(smallgroup.solve(inst)[0], rel=1e-5)
     assert problems.is_valid(problem, hosts)
@@ -107,7 +107,7 @@ def test_milp_and_dynamic_programme_agree(seed):
 def test_milps_of_racks_and_pipes(number):
     problem = reference.to_problem(
         generator.small(random.Random(number), number))
-    model = exact.choreo_ilp if number == 3 else exact.virtco_milp
+    model = oracles.choreo_ilp if number == 3 else oracles.virtco_milp
     optimum_s, hosts = model(problem)
     assert problems.is_valid(problem, hosts)
     plan = planner.plan(problem, objective=ISOLATED, budget_s=20)
@@ -117,7 +117,7 @@ def test_milps_of_racks_and_pipes(number):
 
 def test_choreo_ilp_needs_pipes():
     with pytest.raises(exception.Invalid):
-        exact.choreo_ilp(problems.fig_1_problem())
+        oracles.choreo_ilp(problems.fig_1_problem())
 
 
 @SETTINGS

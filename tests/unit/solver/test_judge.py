@@ -27,11 +27,11 @@ from virtco.lab.sim import simulation
 from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
-from virtco.solver import feasible
-from virtco.solver import instance as instances
-from virtco.solver import judge
+from virtco.solver.judging import judge
+from virtco.solver.judging import portfolio
+from virtco.solver.model import instance as instances
 from virtco.solver import planner
-from virtco.solver import portfolio
+from virtco.solver.starts import feasible
 
 ONLINE = snapshot.Objective.ONLINE
 
@@ -106,7 +106,7 @@ def test_kernel_agrees_with_its_plain_self(monkeypatch):
     assign = np.arange(6) // 2
     expected = judge.Judge(inst).total_s(assign)
     monkeypatch.setattr(judge, 'judge_kernel',
-                        kernels.plain('virtco.solver.judge_kernel'))
+                        kernels.plain('virtco.solver.judging.judge_kernel'))
     assert judge.Judge(inst).total_s(assign) == expected
 
 

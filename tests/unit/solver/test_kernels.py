@@ -23,17 +23,17 @@ from benchmarks import instances as generator
 from benchmarks import reference
 from virtco import compiled
 from virtco.model import snapshot
-from virtco.solver import anchored
 from virtco.solver import baselines
-from virtco.solver import bounds
-from virtco.solver import candidates
-from virtco.solver import enumeration
-from virtco.solver import instance as instances
-from virtco.solver import kernel
-from virtco.solver import loads
-from virtco.solver import localsearch
-from virtco.solver import smallgroup
-from virtco.solver import subsets
+from virtco.solver.bounds import anchored
+from virtco.solver.bounds import lowerbounds
+from virtco.solver.exact import enumeration
+from virtco.solver.exact import smallgroup
+from virtco.solver.exact import subsets
+from virtco.solver.model import instance as instances
+from virtco.solver.model import loads
+from virtco.solver.moves import kernel
+from virtco.solver.moves import localsearch
+from virtco.solver.starts import candidates
 
 ISOLATED = snapshot.Objective.ISOLATED
 
@@ -70,16 +70,17 @@ def test_bound_is_the_same_uncompiled(monkeypatch):
     inst = draw_instance('pager-1m')
     expected = least_times(inst)
     assert len(set(expected)) > 5
-    monkeypatch.setattr(bounds, 'anchored', compiled.plain(anchored.__name__))
+    monkeypatch.setattr(lowerbounds, 'anchored',
+                        compiled.plain(anchored.__name__))
     assert least_times(inst) == expected
 
 
 def least_times(inst):
-    arrays, graph = bounds.prepare(
-        inst, bounds.undominated(inst, bounds.hose_s_per_byte(inst)))
-    classes = bounds.anchored.Classes(**compiled.views(**arrays))
-    return [bounds.anchored.least_around(graph, classes, node, 1e300, 0.0,
-                                         100)
+    arrays, graph = lowerbounds.prepare(
+        inst, lowerbounds.undominated(inst, lowerbounds.hose_s_per_byte(inst)))
+    classes = lowerbounds.anchored.Classes(**compiled.views(**arrays))
+    return [lowerbounds.anchored.least_around(graph, classes, node, 1e300,
+                                              0.0, 100)
             for node in range(inst.n_nodes)]
 
 

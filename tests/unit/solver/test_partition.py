@@ -27,13 +27,13 @@ from tests.unit.solver import problems
 from virtco import compiled
 from virtco import exception
 from virtco.model import snapshot
-from virtco.solver import bounds
-from virtco.solver import columns
-from virtco.solver import instance as instances
-from virtco.solver import objectives
-from virtco.solver import partition
+from virtco.solver.bounds import lowerbounds
+from virtco.solver.model import instance as instances
+from virtco.solver.model import objectives
+from virtco.solver.partition import columns
+from virtco.solver.partition import pricing
+from virtco.solver.partition import setpartition
 from virtco.solver import planner
-from virtco.solver import pricing
 
 SETTINGS = hypothesis.settings(
     max_examples=80, deadline=None,
@@ -78,7 +78,7 @@ def test_pricing_finds_the_most_valuable_set(problem, t_s, seed):
                       for _ in range(inst.n_nodes)])
     placed = np.array([inst.fixed[j] < 0 and rng.random() < 0.1
                        for j in range(inst.n_nodes)])
-    hose = bounds.hose_s_per_byte(inst).T
+    hose = lowerbounds.hose_s_per_byte(inst).T
     pool = columns.Pool(inst, hose)
     limits = hose[[k.hosts[0] for k in pool.classes]] / t_s
     for c, kind in enumerate(pool.classes):
@@ -105,11 +105,11 @@ def test_verdicts_are_true(problem, ratio):
     best_s = problems.optimum(problem, problems.isolated_s)
     hypothesis.assume(best_s is not None and 0 < best_s < math.inf)
     inst = build(problem)
-    proofs = partition.Partition(inst, ample_time)
+    proofs = setpartition.Partition(inst, ample_time)
     verdict, assign = proofs.decide(proofs.within_s(best_s * ratio))
-    if verdict is partition.Verdict.REFUTED:
+    if verdict is setpartition.Verdict.REFUTED:
         assert ratio < 1
-    if verdict is partition.Verdict.FOUND:
+    if verdict is setpartition.Verdict.FOUND:
         assert problems.is_valid(problem, inst.to_hosts(assign))
         if problem.pair_rate_bps is None and not problem.racks:
             found_s = problems.isolated_s(problem, inst.to_hosts(assign))
@@ -128,7 +128,7 @@ def test_narrowing_ends_at_the_optimum(problem):
         seen.append(objectives.evaluate(inst, assign, ISOLATED).cct_s)
         return seen[-1]
 
-    lower_s = partition.Partition(inst, ample_time).narrow(
+    lower_s = setpartition.Partition(inst, ample_time).narrow(
         0.0, seen[0], math.inf, judge)
     assert lower_s <= best_s
     assert min(seen) == pytest.approx(best_s, rel=1e-6)
@@ -143,7 +143,7 @@ def test_pricing_is_the_same_uncompiled():
     nothing = np.zeros(inst.n_nodes, dtype=bool)
 
     def price(code):
-        pool = columns.Pool(inst, bounds.hose_s_per_byte(inst).T, code)
+        pool = columns.Pool(inst, lowerbounds.hose_s_per_byte(inst).T, code)
         limits = np.full((len(pool.classes), 2), 5e-9)
         return [(upper, [m.tolist() for m in found]) for upper, found in
                 (pool.price(c, limits, value, 0.0, 300, nothing)

@@ -29,8 +29,8 @@ from virtco import exception
 from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
-from virtco.solver import foresight
-from virtco.solver import instance as instances
+from virtco.solver.judging import foresight
+from virtco.solver.model import instance as instances
 from virtco.solver import planner
 
 ROOT = pathlib.Path(__file__).parents[3]

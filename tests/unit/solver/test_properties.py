@@ -22,11 +22,11 @@ import pytest
 from tests.unit.solver import problems
 from virtco import exception
 from virtco.model import snapshot
-from virtco.solver import candidates
-from virtco.solver import foresight
-from virtco.solver import instance as instances
+from virtco.solver.judging import foresight
+from virtco.solver.judging import portfolio
+from virtco.solver.model import instance as instances
 from virtco.solver import planner
-from virtco.solver import portfolio
+from virtco.solver.starts import candidates
 
 FEW = hypothesis.settings(
     max_examples=60, deadline=None,

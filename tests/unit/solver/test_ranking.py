@@ -28,12 +28,12 @@ from virtco import exception
 from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
-from virtco.solver import feasible
-from virtco.solver import instance as instances
-from virtco.solver import loads
-from virtco.solver import objectives
+from virtco.solver.model import instance as instances
+from virtco.solver.model import loads
+from virtco.solver.model import objectives
+from virtco.solver.moves import ranking
 from virtco.solver import planner
-from virtco.solver import ranking
+from virtco.solver.starts import feasible
 
 RATES = st.sampled_from((8e8, 4e8, 1e9, 2e8, 0.0))
 SIZES = st.integers(0, 30).map(lambda x: x * 1e7)
@@ -144,9 +144,9 @@ def test_kernels_agree_with_their_plain_selves(monkeypatch):
 
     compiled = found()
     monkeypatch.setattr(loads, 'loads_kernel',
-                        kernels.plain('virtco.solver.loads_kernel'))
+                        kernels.plain('virtco.solver.model.loads_kernel'))
     monkeypatch.setattr(ranking, 'rank_kernel',
-                        kernels.plain('virtco.solver.rank_kernel'))
+                        kernels.plain('virtco.solver.moves.rank_kernel'))
     np.testing.assert_array_equal(found(), compiled)
 
 

@@ -17,7 +17,7 @@ import random
 import numpy as np
 import pytest
 
-from virtco.solver import reduction
+from virtco.solver.model import reduction
 
 
 def plain(free, s_per_byte, active_bytes, allowed, fixed, rack_of):

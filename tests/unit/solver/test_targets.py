@@ -22,9 +22,9 @@ from benchmarks import objectives as generator
 from tests.unit.solver import problems
 from virtco import exception
 from virtco.model import snapshot
-from virtco.solver import candidates
-from virtco.solver import instance as instances
-from virtco.solver import localsearch
+from virtco.solver.model import instance as instances
+from virtco.solver.moves import localsearch
+from virtco.solver.starts import candidates
 from virtco.solver import targets
 
 SETTINGS = hypothesis.settings(

@@ -21,7 +21,7 @@ from virtco import exception
 from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
-from virtco.solver import validation
+from virtco.solver.model import validation
 
 HOST = cluster.Host('h', (2.0,), 8.0, 8.0)
 RACK = cluster.Rack('r', 8.0, 8.0)

@@ -61,9 +61,9 @@ def test_late_is_dearer_than_soon_and_little_dearer_than_at_once():
 def test_compiled_and_plain_agree(policy, monkeypatch):
     deployment = deployed.Deployment(0.5, 0.1)
     answer = deployed.run(TRACE, 1e9, policy, deployment)
-    for module, name in ((deployed, 'sim.deployed_kernels'),
-                         (deployed, 'sim.event_kernels'),
-                         (simulation, 'sim.event_kernels'),
+    for module, name in ((deployed, 'lab.sim.deployed_kernels'),
+                         (deployed, 'lab.sim.event_kernels'),
+                         (simulation, 'lab.sim.event_kernels'),
                          (simulation, 'scheduling.kernels')):
         monkeypatch.setattr(module, name.rpartition('.')[2],
                             compiled.plain(f'virtco.{name}'))

@@ -26,9 +26,9 @@ from virtco.lab.sim import traces
 from virtco.scheduling import fabric
 
 PLAIN = {name: compiled.plain(f'virtco.{name}') for name in (
-    'scheduling.kernels', 'sim.event_kernels', 'sim.pair_kernels')}
+    'scheduling.kernels', 'lab.sim.event_kernels', 'lab.sim.pair_kernels')}
 # What event kernels call are plain kernels of their own.
-PLAIN['scheduling.kernels'].Rater = PLAIN['sim.event_kernels'].Rater
+PLAIN['scheduling.kernels'].Rater = PLAIN['lab.sim.event_kernels'].Rater
 
 
 def draw(rng, n_hosts, n_coflows):
@@ -73,7 +73,8 @@ def test_the_same_times(config, seed, n_hosts):
     answer = run(config, demands, cap_bps, 0.1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(simulation, 'kernels', PLAIN['scheduling.kernels'])
-        patch.setattr(simulation, 'event_kernels', PLAIN['sim.event_kernels'])
+        patch.setattr(simulation, 'event_kernels',
+                      PLAIN['lab.sim.event_kernels'])
         assert run(config, demands, cap_bps, 0.1) == answer
 
 
@@ -88,7 +89,7 @@ def test_the_same_fair_shares(seed):
         for c in range(6)))
     answer = replay.replay(trace, 1e9, replay.config_of('fair'))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(replay, 'pair_kernels', PLAIN['sim.pair_kernels'])
+        patch.setattr(replay, 'pair_kernels', PLAIN['lab.sim.pair_kernels'])
         plain = replay.replay(trace, 1e9, replay.config_of('fair'))
     assert plain.cct_s.tolist() == answer.cct_s.tolist()
     assert plain.events == answer.events

@@ -19,7 +19,7 @@ from virtco import exception
 from virtco.lab.sim import traces
 from virtco.lab.sim import workloads
 
-FACEBOOK_LIKE = (pathlib.Path(__file__).parents[2]
+FACEBOOK_LIKE = (pathlib.Path(__file__).parents[3]
                  / 'fixtures/traces/facebook-like.txt')
 
 

@@ -36,9 +36,9 @@ import dataclasses
 import numpy as np
 import scipy
 
-from virtco.solver import bounds
-from virtco.solver import candidates
-from virtco.solver import instance as instances
+from virtco.solver.bounds import lowerbounds
+from virtco.solver.model import instance as instances
+from virtco.solver.starts import candidates
 
 #: z variables up to which the planner runs it.
 MAX_PRODUCTS = 700
@@ -63,7 +63,7 @@ class _Model:
 
     def __init__(self, inst: instances.Instance):
         self.inst = inst
-        hose = bounds.hose_s_per_byte(inst)
+        hose = lowerbounds.hose_s_per_byte(inst)
         self.dense = candidates.one_way_traffic(inst)
         usual = hose[hose < hose.max()] if hose.size else hose
         #: Seconds per unit of t in the model: it works near 1.
@@ -183,7 +183,7 @@ def host_classes(inst: instances.Instance, hose: np.ndarray
 
 def products(inst: instances.Instance) -> int:
     """How many z variables the relaxation would have."""
-    hose = bounds.hose_s_per_byte(inst)
+    hose = lowerbounds.hose_s_per_byte(inst)
     both = np.triu(candidates.traffic(inst), 1)
     return int((both > 0).sum()) * len(host_classes(inst, hose))
 

@@ -18,9 +18,9 @@ that time (MRTF, VirtCO Algorithm 1). The *prefix CCT* of the i-th is
 max_m sum_{j <= i} L_j(m) / B(m). It estimates when the i-th ends and bounds
 it from neither side: back-fill may serve a coflow before its turn, and one
 that shares ports waits at one of them while MADD holds its others back
-(:mod:`virtco.solver.judge` simulates that). ONLINE and JOINT sum the prefix
-CCTs of the coflows that run and of the problem's own; ISOLATED is the time of
-the own coflows together. 0/0 = 0, x/0 = inf.
+(:mod:`virtco.solver.judging.judge` simulates that). ONLINE and JOINT sum the
+prefix CCTs of the coflows that run and of the problem's own; ISOLATED is the
+time of the own coflows together. 0/0 = 0, x/0 = inf.
 
 ONLINE also looks ahead to coflows that are not known yet. If the present is
 typical, they come at the rate at which the A running ones end, A / T with T
@@ -36,7 +36,7 @@ import dataclasses
 import numpy as np
 
 from virtco.model import snapshot
-from virtco.solver import instance as instances
+from virtco.solver.model import instance as instances
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,7 @@
 
 """Constructive placements: starts of the search and baselines.
 
-Every function takes an :class:`~virtco.solver.instance.Instance` and
+Every function takes an :class:`~virtco.solver.model.instance.Instance` and
 returns hosts per node, or None when its rule runs into a full cloud.
 """
 
@@ -22,7 +22,7 @@ import random
 
 import numpy as np
 
-from virtco.solver import instance as instances
+from virtco.solver.model import instance as instances
 
 
 class Filler:

@@ -22,10 +22,10 @@ import dataclasses
 
 import numpy as np
 
-from virtco.solver import bounds
-from virtco.solver import instance as instances
-from virtco.solver import loads as running_loads
-from virtco.solver import objectives
+from virtco.solver.bounds import lowerbounds
+from virtco.solver.model import instance as instances
+from virtco.solver.model import loads as running_loads
+from virtco.solver.model import objectives
 
 #: Places the movable nodes of one group.
 Place = Callable[[instances.Instance], np.ndarray]
@@ -74,8 +74,8 @@ def place_in_order(inst: instances.Instance, parts: list[Group],
 def by_bound(inst: instances.Instance, parts: list[Group],
              in_time: Callable[[], bool]) -> list[int]:
     """Groups by rising lower bound."""
-    lower = [bounds.anchored_sets(restrict(inst, part, inst.free, []),
-                                  np.inf, in_time, growths=0).lower_s
+    lower = [lowerbounds.anchored_sets(restrict(inst, part, inst.free, []),
+                                       np.inf, in_time, growths=0).lower_s
              for part in parts]
     return sorted(range(len(parts)), key=lambda i: lower[i])
 

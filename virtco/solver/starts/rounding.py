@@ -20,8 +20,8 @@ of the VM's traffic wins.
 
 import numpy as np
 
-from virtco.solver import candidates
-from virtco.solver import instance as instances
+from virtco.solver.model import instance as instances
+from virtco.solver.starts import candidates
 
 
 def round_shares(inst: instances.Instance, share: np.ndarray

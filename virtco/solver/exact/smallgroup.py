@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 
 from virtco import compiled
-from virtco.solver import candidates
-from virtco.solver import enumeration
-from virtco.solver import instance as instances
-from virtco.solver import subsets
+from virtco.solver.exact import enumeration
+from virtco.solver.exact import subsets
+from virtco.solver.model import instance as instances
+from virtco.solver.starts import candidates
 
 MAX_NODES = 12
 MAX_STEPS = 4e7

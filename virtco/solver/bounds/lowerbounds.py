@@ -29,10 +29,10 @@ from typing import Any
 import numpy as np
 
 from virtco import compiled
-from virtco.solver import anchored
-from virtco.solver import candidates
-from virtco.solver import instance as instances
-from virtco.solver import reduction
+from virtco.solver.bounds import anchored
+from virtco.solver.model import instance as instances
+from virtco.solver.model import reduction
+from virtco.solver.starts import candidates
 
 #: Search tree nodes per VM and host class in the first pass.
 FIRST_LIMIT = 2000

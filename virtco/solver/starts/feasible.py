@@ -18,8 +18,8 @@ import numpy as np
 import scipy
 
 from virtco import exception
-from virtco.solver import candidates
-from virtco.solver import instance as instances
+from virtco.solver.model import instance as instances
+from virtco.solver.starts import candidates
 
 _INFEASIBLE = 2
 

@@ -21,7 +21,7 @@ may have a price, too, on every port that it passes.
 
 Everything is one-dimensional: ``load[port * K + level]``,
 ``demand[node * R + r]``, ``free[host * R + r]``. See
-:mod:`virtco.solver.localsearch` for the caller and
+:mod:`virtco.solver.moves.localsearch` for the caller and
 :mod:`virtco.compiled` for how it is compiled.
 """
 

@@ -24,7 +24,7 @@ import pulp
 
 from virtco import exception
 from virtco.model import snapshot
-from virtco.solver import instance as instances
+from virtco.solver.model import instance as instances
 
 _TIMEOUT_S = 120
 
@@ -33,8 +33,8 @@ def virtco_milp(problem: snapshot.PlacementProblem
                 ) -> tuple[float, tuple[str, ...]]:
     """VirtCO's problem (3), corrected: least t in seconds, host per VM.
 
-    The equations of :mod:`virtco.solver.relaxation` with binary x, hosts
-    not aggregated, racks added: with z_jk^q for "both in rack q", what
+    The equations of :mod:`virtco.solver.starts.relaxation` with binary x,
+    hosts not aggregated, racks added: with z_jk^q for "both in rack q", what
     leaves and enters a rack has the same two rows.
 
     :raises virtco.exception.PlacementInfeasible: when there is none.

@@ -15,8 +15,8 @@
 No objective that is cheap enough to search by knows the real schedule: sums
 of prefix CCTs take sharing for free, residual bandwidth takes it for
 impossible. So each makes its proposal, the schedule of all known coflows is
-simulated with each (:mod:`virtco.solver.judge`), and the least sum of CCTs
-wins, with a part of what coflows to come will wait.
+simulated with each (:mod:`virtco.solver.judging.judge`), and the least sum of
+CCTs wins, with a part of what coflows to come will wait.
 """
 
 from collections.abc import Iterable
@@ -25,9 +25,9 @@ import dataclasses
 import numpy as np
 
 from virtco.model import snapshot
-from virtco.solver import instance as instances
-from virtco.solver import judge
-from virtco.solver import objectives
+from virtco.solver.judging import judge
+from virtco.solver.model import instance as instances
+from virtco.solver.model import objectives
 
 #: Part of the wait of coflows to come that counts against a simulated sum:
 #: they are placed, too, and go around a backlog where they can. Chosen on two

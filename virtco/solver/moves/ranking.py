@@ -12,7 +12,8 @@
 
 """Every candidate host of one VM, ranked, the others staying as planned.
 
-Exact, at the price of what changes: see :mod:`virtco.solver.rank_kernel`.
+Exact, at the price of what changes: see
+:mod:`virtco.solver.moves.rank_kernel`.
 """
 
 from collections.abc import Callable
@@ -23,10 +24,10 @@ import numpy as np
 
 from virtco.model import cluster
 from virtco.model import snapshot
-from virtco.solver import instance as instances
-from virtco.solver import loads
-from virtco.solver import objectives
-from virtco.solver import rank_kernel
+from virtco.solver.model import instance as instances
+from virtco.solver.model import loads
+from virtco.solver.model import objectives
+from virtco.solver.moves import rank_kernel
 
 #: Hosts between two looks at the clock.
 CHUNK_HOSTS = 256

@@ -24,7 +24,7 @@ and the same inwards are knapsack rows like those of the capacity, with what
 I leaves of each as the right side. All rows are put into the objective with
 multipliers (Lagrange), which are improved by a few subgradient steps at
 every tree node; then values decide for themselves, and nodes whose choice is
-forced are settled on the spot. See :mod:`virtco.solver.columns`.
+forced are settled on the spot. See :mod:`virtco.solver.partition.columns`.
 """
 
 import enum

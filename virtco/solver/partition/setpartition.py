@@ -20,10 +20,10 @@ at least the most valuable such set of host class c,
 
 proves that no placement ends within t: a bound that sees hosts compete. The
 values are the duals of a linear program that covers the nodes with the sets
-found so far (:mod:`virtco.solver.master`); :mod:`virtco.solver.pricing`
-finds more sets. Once fractions of sets cover all nodes, an integer program
-over the same sets, and after it a dive that finds more sets on the way,
-look for a placement.
+found so far (:mod:`virtco.solver.partition.master`);
+:mod:`virtco.solver.partition.pricing` finds more sets. Once fractions of sets
+cover all nodes, an integer program over the same sets, and after it a dive
+that finds more sets on the way, look for a placement.
 
 Racks are not in it and pipes enter by their sums, so what it proves holds
 for them too, and the placements must be judged anew.
@@ -35,11 +35,11 @@ import math
 
 import numpy as np
 
-from virtco.solver import bounds
+from virtco.solver.bounds import lowerbounds
 from virtco.solver import budget
-from virtco.solver import columns
-from virtco.solver import instance as instances
-from virtco.solver import master
+from virtco.solver.model import instance as instances
+from virtco.solver.partition import columns
+from virtco.solver.partition import master
 
 #: Search tree nodes of a pricing: at first, and when nothing was found.
 TREE_LIMITS = (300, 3000, 30000)
@@ -74,7 +74,7 @@ class Partition:
                  apart: np.ndarray | None = None):
         self.inst = inst
         self.left_s = left_s
-        self.hose = bounds.hose_s_per_byte(inst).T
+        self.hose = lowerbounds.hose_s_per_byte(inst).T
         self.pool = columns.Pool(inst, self.hose if apart is None else apart)
         self.first = np.array([k.hosts[0] for k in self.pool.classes])
         self.master = master.Master(self.pool, left_s)

@@ -26,8 +26,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from virtco.solver import instance as instances
-from virtco.solver import objectives
+from virtco.solver.model import instance as instances
+from virtco.solver.model import objectives
 
 #: A second that copies wait, in seconds of the known coflows: they may not
 #: come, or be smaller.

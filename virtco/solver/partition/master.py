@@ -12,9 +12,9 @@
 
 """The linear and the integer program that cover the nodes with sets.
 
-Over the columns of a :class:`virtco.solver.columns.Pool` within limits:
-every movable node is in one set, every host with pinned nodes holds one
-set, and no class gives more hosts than it has.
+Over the columns of a :class:`virtco.solver.partition.columns.Pool` within
+limits: every movable node is in one set, every host with pinned nodes holds
+one set, and no class gives more hosts than it has.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ import dataclasses
 import numpy as np
 import scipy
 
-from virtco.solver import columns
+from virtco.solver.partition import columns
 
 #: Shares from which a set is taken for granted.
 WHOLE = 0.999

@@ -15,7 +15,7 @@
 The prefix CCT is an estimate only: a coflow that shares ports waits at one of
 them, and MADD then sends nothing at its others either. So the candidates that
 a search ends with are judged by the schedule that they will get, simulated as
-a fluid with the scheduler's rules (:mod:`virtco.solver.judge_kernel`).
+a fluid with the scheduler's rules (:mod:`virtco.solver.judging.judge_kernel`).
 """
 
 from collections.abc import Iterable
@@ -24,8 +24,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from virtco.model import snapshot
-from virtco.solver import instance as instances
-from virtco.solver import judge_kernel
+from virtco.solver.judging import judge_kernel
+from virtco.solver.model import instance as instances
 from virtco import units
 
 #: Looks at a flow that one simulation may take. A second holds some 20

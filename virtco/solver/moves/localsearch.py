@@ -21,9 +21,9 @@ import numpy as np
 
 from virtco import compiled
 from virtco.model import snapshot
-from virtco.solver import instance as instances
-from virtco.solver import kernel
-from virtco.solver import objectives
+from virtco.solver.model import instance as instances
+from virtco.solver.model import objectives
+from virtco.solver.moves import kernel
 
 MAX_MOVE_NODES = 64
 #: kernel.BLOCK.

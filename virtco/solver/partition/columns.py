@@ -16,7 +16,7 @@ A *column* is a host class, the movable nodes that share a host of it, and
 the bytes that such a host then sends and receives (VirtCO Eqs. 1 and 2). How
 many it may is the caller's choice: *limits* of shape (C, 2) are 1 / bytes,
 so that a column is within them when bytes * limits is at most 1. See
-:mod:`virtco.solver.partition` for what they are for.
+:mod:`virtco.solver.partition.setpartition` for what they are for.
 """
 
 from collections.abc import Callable
@@ -26,11 +26,11 @@ import types
 import numpy as np
 
 from virtco import compiled
-from virtco.solver import bounds
-from virtco.solver import candidates
-from virtco.solver import instance as instances
-from virtco.solver import pricing
-from virtco.solver import relaxation
+from virtco.solver.bounds import lowerbounds
+from virtco.solver.model import instance as instances
+from virtco.solver.partition import pricing
+from virtco.solver.starts import candidates
+from virtco.solver.starts import relaxation
 
 #: Leniency of the kernel towards sets, relative to each row's right side.
 LENIENCY = 1e-9
@@ -211,7 +211,7 @@ def _arrays(inst: instances.Instance, dense: np.ndarray
             ) -> dict[str, np.ndarray]:
     """The kernel's arrays; _starts says which change with the class."""
     n, r = inst.demand.shape
-    start, node, out, into = bounds.adjacency(inst)
+    start, node, out, into = lowerbounds.adjacency(inst)
 
     def ints(size: int) -> np.ndarray:
         return np.zeros(size, dtype=np.int64)

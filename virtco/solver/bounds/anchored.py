@@ -22,7 +22,7 @@ stays out. A set I that may still grow, with X ruled out, cuts at least
 
 where the maximum over the nodes that may join is bounded by the fractional
 knapsack of the capacity left. Nodes that are not connected to the set need
-not be tried: they only add cut. See :mod:`virtco.solver.bounds`.
+not be tried: they only add cut. See :mod:`virtco.solver.bounds.lowerbounds`.
 """
 
 import enum

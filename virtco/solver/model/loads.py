@@ -21,7 +21,7 @@ import dataclasses
 import numpy as np
 
 from virtco.model import snapshot
-from virtco.solver import loads_kernel
+from virtco.solver.model import loads_kernel
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,8 +23,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from virtco.solver import candidates
-from virtco.solver import instance as instances
+from virtco.solver.model import instance as instances
+from virtco.solver.starts import candidates
 
 
 class _Paths:

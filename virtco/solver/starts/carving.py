@@ -27,11 +27,11 @@ import random
 import numpy as np
 
 from virtco import compiled
-from virtco.solver import anchored
-from virtco.solver import bounds
-from virtco.solver import candidates
-from virtco.solver import instance as instances
-from virtco.solver import reduction
+from virtco.solver.bounds import anchored
+from virtco.solver.bounds import lowerbounds
+from virtco.solver.model import instance as instances
+from virtco.solver.model import reduction
+from virtco.solver.starts import candidates
 
 TREE_LIMIT = 400
 
@@ -87,7 +87,7 @@ class _Carver:
     def __init__(self, inst: instances.Instance):
         self.inst = inst
         self.filler = candidates.Filler(inst)
-        self.hose = bounds.hose_s_per_byte(inst)
+        self.hose = lowerbounds.hose_s_per_byte(inst)
         self.kinds, self.hosts = _kinds(inst, self.hose)
         self.terminals = np.isin(np.arange(inst.n_hosts),
                                  inst.fixed[inst.fixed >= 0])
@@ -98,7 +98,7 @@ class _Carver:
         self.better = reduction.dominance(self.kinds, self.kinds)
         np.fill_diagonal(self.better, False)
         first = [hosts[0] for hosts in self.hosts]
-        self.arrays, self.graph = bounds.prepare(inst, first)
+        self.arrays, self.graph = lowerbounds.prepare(inst, first)
         self.best = np.asarray(self.graph.best)
         self.dense = candidates.one_way_traffic(inst)
         self._use()

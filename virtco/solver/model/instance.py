@@ -15,8 +15,8 @@
 VMs that an affinity group ties together become one *node*, an anti-affinity
 group becomes one more resource of which a host has ``max_per_host``, pinned
 VMs become terminals, and hosts that cannot be needed are dropped
-(:mod:`virtco.solver.reduction`). What remains is one model for hose, racks
-and Choreo's pipes: *ports*, each with a time per byte, that the bytes
+(:mod:`virtco.solver.model.reduction`). What remains is one model for hose,
+racks and Choreo's pipes: *ports*, each with a time per byte, that the bytes
 between two hosts pass.
 
 Ports are numbered egress of host m = m, ingress = M + m, rack uplink
@@ -30,9 +30,9 @@ import numpy as np
 
 from virtco import exception
 from virtco.model import snapshot
-from virtco.solver import loads
-from virtco.solver import reduction
-from virtco.solver import validation
+from virtco.solver.model import loads
+from virtco.solver.model import reduction
+from virtco.solver.model import validation
 from virtco import units
 
 #: Stands for 1/0 where arithmetic must stay finite: a port of no bandwidth
