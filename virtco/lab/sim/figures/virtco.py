@@ -12,7 +12,6 @@
 
 """VirtCO section 5: test cases 1 to 6."""
 
-from collections.abc import Callable
 from collections.abc import Sequence
 import dataclasses
 import time
@@ -186,9 +185,7 @@ def case3(context: outcome.Context) -> outcome.Outcome:
 def case4(context: outcome.Context) -> outcome.Outcome:
     """20 coflows of the same width."""
     return _sweep(
-        context, 'virtco-case4', 'width', (5, 10, 20, 40),
-        lambda rng, load, width: _coflows(
-            rng, context, load, int(width), 0.5e9 * width, 2e9),
+        context, 'virtco-case4', 'width',
         'Impact of width (VirtCO test case 4)',
         '20 coflows, 0.5 GB per VM, 2 GB at the longest. The paper: '
         'SEBF-TA\'s gain falls with the width, VirtCO keeps its own.')
@@ -197,9 +194,7 @@ def case4(context: outcome.Context) -> outcome.Outcome:
 def case5(context: outcome.Context) -> outcome.Outcome:
     """20 coflows of the same length."""
     return _sweep(
-        context, 'virtco-case5', 'length GB', (0.5, 1.0, 2.0, 4.0),
-        lambda rng, load, length: _coflows(
-            rng, context, load, 20, 5e9 * length, length * 1e9),
+        context, 'virtco-case5', 'length GB',
         'Impact of length (VirtCO test case 5)',
         '20 coflows of 20 VMs, five times the length in all. The paper: 40 '
         'to 50 % below Baseline and 17 to 20 % below SEBF-TA throughout.')
@@ -208,9 +203,7 @@ def case5(context: outcome.Context) -> outcome.Outcome:
 def case6(context: outcome.Context) -> outcome.Outcome:
     """20 coflows of the same skew."""
     return _sweep(
-        context, 'virtco-case6', 'skew GB', (0.2, 0.5, 1.0, 2.0, 3.0),
-        lambda rng, load, skew: _coflows(
-            rng, context, load, 20, 60e9, 1e9 + 4e9 * skew, skew * 1e9),
+        context, 'virtco-case6', 'skew GB',
         'Impact of skew (VirtCO test case 6)',
         '20 coflows of 20 VMs, 60 flows of '
         '1 GB on average; skew is the standard deviation of their sizes, the '
@@ -220,8 +213,31 @@ def case6(context: outcome.Context) -> outcome.Outcome:
         'to 40.5 %.')
 
 
-def _coflows(rng: np.random.Generator, context: outcome.Context,
-             load: float, width: int, size_bytes: float, length_bytes: float,
+#: Widths in VMs, lengths and skews in GB.
+SWEPT: dict[str, tuple[float, ...]] = {
+    'virtco-case4': (5, 10, 20, 40),
+    'virtco-case5': (0.5, 1.0, 2.0, 4.0),
+    'virtco-case6': (0.2, 0.5, 1.0, 2.0, 3.0)}
+
+
+def swept_groups(case: str, value: float, load: float, seed: int,
+                 shape: str) -> list[groups.Group]:
+    """The 20 groups of one value of a sweep.
+
+    :param case: a key of :data:`SWEPT`.
+    :param load: a value of :data:`LOADS`.
+    :param shape: of the matrices; those of test case 6 are ``medium``.
+    """
+    if case == 'virtco-case4':
+        return _coflows(seed, shape, load, int(value), 0.5e9 * value, 2e9)
+    if case == 'virtco-case5':
+        return _coflows(seed, shape, load, 20, 5e9 * value, value * 1e9)
+    return _coflows(seed, 'medium', load, 20, 60e9, 1e9 + 4e9 * value,
+                    value * 1e9)
+
+
+def _coflows(seed: int, shape: str, load: float, width: int,
+             size_bytes: float, length_bytes: float,
              skew_bytes: float | None = None) -> list[groups.Group]:
     """20 groups, half of them shuffles.
 
@@ -229,23 +245,21 @@ def _coflows(rng: np.random.Generator, context: outcome.Context,
     would need for all bytes of one.
     """
     apart_s = units.transfer_time_s(size_bytes, N_HOSTS * LINK_BPS) / load
-    shape = 'medium' if skew_bytes is not None else context.shape
+    rng = np.random.default_rng([seed, 7])
     return [groups.of_slots(f'g{i}', [workloads.draw(
         f'c{i}', rng, n_vms=max(4, width), shape=shape, shuffle=i % 2 == 0,
         size_bytes=size_bytes, length_bytes=length_bytes,
         skew_bytes=skew_bytes)], apart_s * i) for i in range(20)]
 
 
-def _sweep(context: outcome.Context, name: str, what: str,
-           values: Sequence[float],
-           make: Callable[[np.random.Generator, float, float],
-                          list[groups.Group]],
-           title: str, note: str) -> outcome.Outcome:
+def _sweep(context: outcome.Context, name: str, what: str, title: str,
+           note: str) -> outcome.Outcome:
+    values = SWEPT[name]
     found: dict[tuple[str, str], list[float]] = {}
     jobs = [(load, value, seed) for load in LOADS.values()
             for value in values for seed in range(context.seeds)]
     for load, value, seed in context.track(jobs, name):
-        its_groups = make(np.random.default_rng([seed, 7]), load, value)
+        its_groups = swept_groups(name, value, load, seed, context.shape)
         for scheme in FEW:
             found.setdefault((f'{load:g} {value:g}', scheme), []).append(
                 _mean_s(datacentre(seed, True), its_groups, scheme, seed))
