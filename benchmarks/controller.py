@@ -36,22 +36,22 @@ import tempfile
 import time
 from typing import Any
 
+from virtco import app
 from virtco.cmd import controller as controller_cmd
-from virtco.controller import inflight
-from virtco.controller import progress
-from virtco.controller import service
 from virtco.db import migration
+from virtco.know import byte_counters
+from virtco.know import inflight
 from virtco.model import coflow as coflow_model
 
 RUNS = 7
 
 
-def make_controller(home: str) -> service.Controller:
+def make_controller(home: str) -> app.Controller:
     config = pathlib.Path(home) / 'virtco.conf'
     config.write_text(f'[controller]\nstate_dir = {home}\n'
                       '[placement]\ndeadline_s = 60\n')
     conf = controller_cmd.make_conf(['--config-file', str(config)])
-    controller = service.Controller(conf)
+    controller = app.Controller(conf)
     migration.upgrade(controller.database)
     controller.resolver.run_once()
     controller_cmd.spare_libraries()
@@ -67,7 +67,7 @@ def report(ports: list[dict[str, Any]],
                         for name, value in sent.items()]}
 
 
-def fill(controller: service.Controller, n_coflows: int, n_hosts: int,
+def fill(controller: app.Controller, n_coflows: int, n_hosts: int,
          n_vms: int) -> dict[str, list[dict[str, Any]]]:
     """Active coflows with VMs anywhere; the ports per host."""
     rnd = random.Random(1)
@@ -88,7 +88,7 @@ def fill(controller: service.Controller, n_coflows: int, n_hosts: int,
     return ports
 
 
-def start(controller: service.Controller, rnd: random.Random, i: int,
+def start(controller: app.Controller, rnd: random.Random, i: int,
           hosts: list[str], n_vms: int) -> dict[int, str]:
     """An active coflow; the host of each of its VMs."""
     at = {row: rnd.choice(hosts) for row in range(n_vms)}
@@ -100,18 +100,18 @@ def start(controller: service.Controller, rnd: random.Random, i: int,
         for row, host in at.items()}
     controller.state.coflows[f'c{i}'] = inflight.Tracked(
         f'c{i}', f'g{i}', 'p', 'c', 'active', model,
-        progress.CoflowProgress([f.size_bytes for f in model.flows]),
+        byte_counters.CoflowProgress([f.size_bytes for f in model.flows]),
         arrival_s=0.0)
     return at
 
 
-def generations(controller: service.Controller) -> dict[str, int]:
+def generations(controller: app.Controller) -> dict[str, int]:
     return {host: policy.generation
             for host in controller.publisher.hosts()
             if (policy := controller.publisher.get(host)) is not None}
 
 
-def measure_resolves(controller: service.Controller, n_coflows: int,
+def measure_resolves(controller: app.Controller, n_coflows: int,
                      n_hosts: int, n_vms: int) -> dict[str, float]:
     """Times of a resolve after different events, and hosts changed by it."""
     rnd = random.Random(2)

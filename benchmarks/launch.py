@@ -45,10 +45,10 @@ import requests
 import waitress
 
 from virtco.api import deploy
+from virtco import app
+from virtco.ask import deadline as deadlines
 from virtco.cmd import controller as controller_cmd
-from virtco.controller import codec
-from virtco.controller import deadline as deadlines
-from virtco.controller import service
+from virtco.db import codec
 from virtco.db import migration
 from virtco.db import models
 from virtco.model import coflow as coflow_model
@@ -60,7 +60,7 @@ STEPS = ('read', 'solve', 'rank', 'commit', 'publish')
 
 # The cloud as it is found.
 
-def fill(controller: service.Controller, n_hosts: int, n_coflows: int,
+def fill(controller: app.Controller, n_hosts: int, n_coflows: int,
          n_flows: int) -> None:
     """Hosts that report, and groups whose VMs all run."""
     rng = random.Random(1)
@@ -178,7 +178,7 @@ class Stopwatch(deadlines.Deadline):
 
 
 class Bench:
-    def __init__(self, controller: service.Controller, url: str,
+    def __init__(self, controller: app.Controller, url: str,
                  n_hosts: int, n_coflows: int, n_flows: int):
         self.controller = controller
         self.samples: dict[str, list[float]] = {
@@ -272,7 +272,7 @@ def running(home: pathlib.Path, n_hosts: int, n_coflows: int, n_flows: int,
                       'max_flows_per_project = 10000000\n')
     conf = controller_cmd.make_conf(['--config-file', str(config)])
     deadlines.Deadline = Stopwatch  # type: ignore[misc]
-    controller = service.Controller(conf)
+    controller = app.Controller(conf)
     migration.upgrade(controller.database)
     fill(controller, n_hosts, n_coflows, n_flows)
     controller.start()

@@ -24,7 +24,7 @@ from oslo_middleware import request_id
 from virtco.api import errors
 from virtco.api import media
 from virtco.api import routes
-from virtco.controller import service
+from virtco import app
 
 Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
@@ -33,7 +33,7 @@ OPEN_PATHS = ('/health', '/metrics')
 
 
 def application(conf: cfg.ConfigOpts,
-                controller: service.Controller) -> Wsgi:
+                controller: app.Controller) -> Wsgi:
     """The API, inside out: falcon, then the token check, then what every
     request gets.
     """

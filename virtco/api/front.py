@@ -22,8 +22,8 @@ import json
 import re
 from typing import Any
 
-from virtco.controller import neutral
-from virtco.controller import startup
+from virtco.ask import neutral
+from virtco import startup
 
 Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 

@@ -23,11 +23,11 @@ from virtco.api.handlers import hosts
 from virtco.api.handlers import operations
 from virtco.api.handlers import placements
 from virtco.api.handlers import projects
-from virtco.controller import service
+from virtco import app
 
 
 def add(app: 'falcon.App[Any, Any]', conf: cfg.ConfigOpts,
-        controller: service.Controller) -> None:
+        controller: app.Controller) -> None:
     authorizer = context.Authorizer(conf)
     waiting = hosts.Waiting(conf)
     both = (controller, authorizer)

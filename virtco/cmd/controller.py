@@ -32,11 +32,11 @@ from virtco.api import front
 from virtco.cmd import entry
 from virtco.conf import opts
 from virtco import configuration
-from virtco.controller import startup
 from virtco import exception
+from virtco import startup
 
 if TYPE_CHECKING:
-    from virtco.controller import service
+    from virtco import app
 
 LOG = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ class Loader:
         self._startup = startup.Startup()
         self.front = front.Front(self._startup)
         self.exit_code = 0
-        self._controller: 'service.Controller | None' = None
+        self._controller: 'app.Controller | None' = None
         self._bus: Any | None = None
         self._thread = threading.Thread(target=self._run, name='loader',
                                         daemon=True)
@@ -139,11 +139,10 @@ class Loader:
     def _load(self) -> None:
         with self._startup.step('loading the API'):
             from virtco.api import deploy
-            from virtco.controller import service
-            from virtco.lifecycle import listener
+            from virtco import app
+            from virtco.follow import listener
         with self._startup.step('reading the database'):
-            controller = service.Controller(self._conf,
-                                            starting=self._startup)
+            controller = app.Controller(self._conf, starting=self._startup)
             controller.start()
             self._controller = controller
         self.front.hand_over(deploy.application(self._conf, controller))

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """``virtco-emulate``: the emulated datacentre and the demo on it."""
 
 import argparse

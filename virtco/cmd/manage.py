@@ -20,10 +20,10 @@ from oslo_config import cfg
 
 from virtco.cmd import controller as controller_cmd
 from virtco import configuration
-from virtco.controller import transitions
 from virtco.db import migration
 from virtco.db import session as db_session
 from virtco import exception
+from virtco.follow import transitions
 
 
 def _sync(conf: cfg.ConfigOpts, database: db_session.Database) -> int:

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Which paths share a bottleneck, and where it is (Choreo section 3.3)."""
 
 from collections.abc import Sequence

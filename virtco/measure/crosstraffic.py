@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """How many bulk connections a path already carries (Choreo section 3.2).
 
 The unit is "the equivalent of one backlogged TCP connection": a load, not a

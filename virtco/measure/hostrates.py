@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """From rates of host pairs to the rates of the hosts themselves.
 
 In the hose model a train from m to n sees the narrower of two pipes, R_mn =

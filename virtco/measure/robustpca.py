@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """The constant component of rates that were measured several times.
 
 RPCA splits the TP-matrix N_A (one row per snapshot of all pairs) into a

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """When which pair of hosts measures: rounds that do not disturb themselves.
 
 A host takes part in at most one train at a time, so no train shares an

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """The rate of a path from the arrival times of packet trains.
 
 A train is K bursts of B back-to-back packets (Choreo section 3.1). The edge

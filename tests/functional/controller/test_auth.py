@@ -17,8 +17,8 @@ import pytest
 
 from tests.functional.controller import harness
 from virtco.api import deploy
+from virtco import app
 from virtco.cmd import controller as controller_cmd
-from virtco.controller import service
 
 PROJECT = 'p1'
 
@@ -33,7 +33,7 @@ def application(tmp_path_factory):
         '[keystone_authtoken]\nwww_authenticate_uri = http://127.0.0.1:1\n'
         'auth_type = none\n')
     conf = controller_cmd.make_conf(['--config-file', str(config)])
-    controller = service.Controller(conf)
+    controller = app.Controller(conf)
     controller.start()
     controller.load_planner()
     wsgi = deploy.application(conf, controller)

@@ -21,7 +21,7 @@ from virtco.api import media
 from virtco.api.policies import coflow as rules
 from virtco.api.policies import operator as operator_rules
 from virtco.api.schemas import coflow as schema
-from virtco.controller import service
+from virtco import app
 from virtco.db import models
 from virtco import exception
 
@@ -30,7 +30,7 @@ HINT_EVENTS = ('hint_ignored', 'index_taken', 'matrix_differs')
 
 
 class Coflows:
-    def __init__(self, controller: service.Controller,
+    def __init__(self, controller: app.Controller,
                  authorizer: context.Authorizer):
         self._coflows = controller.coflows
         self._authorizer = authorizer
@@ -63,7 +63,7 @@ class Coflows:
 
 
 class Coflow:
-    def __init__(self, controller: service.Controller,
+    def __init__(self, controller: app.Controller,
                  authorizer: context.Authorizer):
         self._controller = controller
         self._coflows = controller.coflows
@@ -100,7 +100,7 @@ class Coflow:
 
 
 class Events:
-    def __init__(self, controller: service.Controller,
+    def __init__(self, controller: app.Controller,
                  authorizer: context.Authorizer):
         self._coflows = controller.coflows
         self._authorizer = authorizer

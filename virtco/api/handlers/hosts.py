@@ -26,7 +26,7 @@ from virtco.api.policies import operator as operator_rules
 from virtco.api.policies import service as service_rules
 from virtco.api.schemas import common
 from virtco.api.schemas import host as schema
-from virtco.controller import service
+from virtco import app
 from virtco import exception
 
 _WAIT = re.compile(r'(?:^|[,;\s])wait=([0-9]{1,6}(?:\.[0-9]{1,6})?)')
@@ -78,7 +78,7 @@ def _is_gone(request: falcon.Request) -> bool:
 
 
 class Hosts:
-    def __init__(self, controller: service.Controller,
+    def __init__(self, controller: app.Controller,
                  authorizer: context.Authorizer):
         self._controller = controller
         self._authorizer = authorizer
@@ -91,7 +91,7 @@ class Hosts:
 
 
 class Policy:
-    def __init__(self, controller: service.Controller,
+    def __init__(self, controller: app.Controller,
                  authorizer: context.Authorizer, waiting: Waiting):
         self._controller = controller
         self._authorizer = authorizer
@@ -122,7 +122,7 @@ def _generation(request: falcon.Request) -> int | None:
 
 
 class Report:
-    def __init__(self, controller: service.Controller,
+    def __init__(self, controller: app.Controller,
                  authorizer: context.Authorizer):
         self._controller = controller
         self._authorizer = authorizer
@@ -136,7 +136,7 @@ class Report:
 
 
 class Probes:
-    def __init__(self, controller: service.Controller,
+    def __init__(self, controller: app.Controller,
                  authorizer: context.Authorizer, waiting: Waiting):
         self._prober = controller.prober
         self._authorizer = authorizer
@@ -155,7 +155,7 @@ class Probes:
 
 
 class Measurements:
-    def __init__(self, controller: service.Controller,
+    def __init__(self, controller: app.Controller,
                  authorizer: context.Authorizer):
         self._controller = controller
         self._authorizer = authorizer
@@ -168,7 +168,7 @@ class Measurements:
 
 
 class Rates:
-    def __init__(self, controller: service.Controller,
+    def __init__(self, controller: app.Controller,
                  authorizer: context.Authorizer):
         self._controller = controller
         self._authorizer = authorizer

@@ -19,11 +19,11 @@ from virtco.api import media
 from virtco.api.policies import operator as operator_rules
 from virtco.api.policies import service as service_rules
 from virtco.api.schemas import coflow as schema
-from virtco.controller import service
+from virtco import app
 
 
 class Settings:
-    def __init__(self, controller: service.Controller,
+    def __init__(self, controller: app.Controller,
                  authorizer: context.Authorizer):
         self._controller = controller
         self._authorizer = authorizer
@@ -41,7 +41,7 @@ class Settings:
 
 
 class Notifications:
-    def __init__(self, controller: service.Controller,
+    def __init__(self, controller: app.Controller,
                  authorizer: context.Authorizer):
         self._controller = controller
         self._authorizer = authorizer
@@ -57,7 +57,7 @@ class Notifications:
 
 
 class Health:
-    def __init__(self, controller: service.Controller):
+    def __init__(self, controller: app.Controller):
         self._controller = controller
 
     def on_get(self, _request: falcon.Request,
@@ -68,7 +68,7 @@ class Health:
 
 
 class Metrics:
-    def __init__(self, controller: service.Controller):
+    def __init__(self, controller: app.Controller):
         self._controller = controller
 
     def on_get(self, _request: falcon.Request,

@@ -21,11 +21,11 @@ from virtco.api.policies import operator as operator_rules
 from virtco.api.policies import service as service_rules
 from virtco.api.schemas import common
 from virtco.api.schemas import placement as schema
-from virtco.controller import service
+from virtco import app
 
 
 class Placement:
-    def __init__(self, controller: service.Controller,
+    def __init__(self, controller: app.Controller,
                  authorizer: context.Authorizer):
         self._controller = controller
         self._authorizer = authorizer
@@ -70,7 +70,7 @@ class Placement:
 
 
 class Plans:
-    def __init__(self, controller: service.Controller,
+    def __init__(self, controller: app.Controller,
                  authorizer: context.Authorizer):
         self._controller = controller
         self._authorizer = authorizer

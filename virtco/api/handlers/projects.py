@@ -19,11 +19,11 @@ from virtco.api import media
 from virtco.api.policies import coflow as rules
 from virtco.api.schemas import coflow as schema
 from virtco.api.schemas import common
-from virtco.controller import service
+from virtco import app
 
 
 class Projects:
-    def __init__(self, controller: service.Controller,
+    def __init__(self, controller: app.Controller,
                  authorizer: context.Authorizer):
         self._projects = controller.projects
         self._authorizer = authorizer
@@ -35,7 +35,7 @@ class Projects:
 
 
 class Project:
-    def __init__(self, controller: service.Controller,
+    def __init__(self, controller: app.Controller,
                  authorizer: context.Authorizer):
         self._controller = controller
         self._authorizer = authorizer

@@ -13,7 +13,7 @@
 """Bodies of coflows, settings and notifications."""
 
 from virtco.api.schemas import common
-from virtco.controller import settings
+from virtco.know import settings
 
 REGISTER = common.body({
     'project_id': common.NAME, 'name': common.NAME, 'tm': common.MATRIX,

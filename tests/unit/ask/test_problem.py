@@ -1,0 +1,122 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""From Nova's offer to the planner's problem."""
+
+import pytest
+
+from virtco.ask import problem
+from virtco.know import uplinks
+from virtco.model import coflow
+from virtco.model import snapshot
+
+ONE = (1.0, 1.0, 1.0)
+RING = coflow.Coflow.from_flows('ring', 3, [(0, 1, 5), (1, 2, 6),
+                                            (2, 0, 7)])
+
+
+def room(slots):
+    return (float(slots),) * 3
+
+
+def question(rows, free, **kwargs):
+    hosts = set(free) | {row.host for row in rows if row.host}
+    return problem.Question(
+        **{'row': 0, 'rows': tuple(rows), 'coflows': (RING,), 'free': free,
+           'capacities': {h: uplinks.Capacity(1e8, 2e8) for h in hosts}}
+        | kwargs)
+
+
+def rows(*hosts, **kwargs):
+    return [problem.Row(i, ONE, host, **kwargs)
+            for i, host in enumerate(hosts)]
+
+
+def test_open_rows_are_planned_on_the_candidates():
+    found, order = problem.build(question(
+        rows(None, None, None), {'a': room(2), 'b': room(1)}))
+    assert order == (0, 1, 2)
+    assert [h.name for h in found.hosts] == ['a', 'b']
+    assert {vm.allowed for vm in found.vms} == {frozenset('ab')}
+    assert {vm.pinned for vm in found.vms} == {None}
+    assert found.hosts[0].ingress_bps == 2e8
+    assert found.resources == problem.RESOURCES
+
+
+def test_vms_that_run_are_pinned_and_counted():
+    running = problem.Row(1, ONE, 'z', 'i1', fixed=True, in_nova=True)
+    found, _order = problem.build(question(
+        [problem.Row(0, ONE), running, problem.Row(2, ONE)],
+        {'a': room(2)}))
+    vm = found.vms[1]
+    assert (vm.pinned, vm.counted) == ('z', True)
+    # Its host is no candidate: nothing else may go there.
+    assert next(h for h in found.hosts if h.name == 'z').free == room(0)
+    assert found.vms[0].allowed == frozenset('a')
+
+
+def test_a_vm_nova_may_not_have_booked_is_taken_off_while_there_is_room():
+    told = problem.Row(1, ONE, 'a', 'i1', fixed=True)
+    for slots, counted in ((1, False), (0, True)):
+        found, _order = problem.build(question(
+            [problem.Row(0, ONE), told, problem.Row(2, ONE)],
+            {'a': room(slots), 'b': room(2)}))
+        assert found.vms[1].counted is counted
+
+
+def test_what_others_hold_is_taken_off_unless_that_leaves_nothing():
+    asked = question(rows(None, None, None), {'a': room(3)},
+                     held={'a': room(2), 'x': room(9)})
+    assert problem.build(asked)[0].hosts[0].free == room(1)
+    assert problem.build(asked, respect_held=False)[0].hosts[0].free == (
+        room(3))
+
+
+def test_planned_rows_can_stay():
+    asked = question(rows('a', 'b', 'b'), {'a': room(1), 'b': room(2)})
+    found, _order = problem.build(asked, keep_planned=True)
+    assert [vm.pinned for vm in found.vms] == [None, 'b', 'b']
+    found, _order = problem.build(asked)
+    assert [vm.pinned for vm in found.vms] == [None, None, None]
+
+
+def test_alone_leaves_out_rows_without_a_vm():
+    fixed = problem.Row(2, ONE, 'b', 'i2', fixed=True, in_nova=True)
+    found, order = problem.build(question(
+        [*rows(None, 'a'), fixed], {'a': room(1)}), alone=True)
+    assert order == (0, 2)
+    # Of the ring only the flow between these two is left, renumbered.
+    assert [(f.src, f.dst, f.size_bytes)
+            for f in found.coflows[0].flows] == [(1, 0, 7)]
+    assert found.coflows[0].n_vms == 2
+
+
+def test_loads_elsewhere_do_not_matter():
+    load = snapshot.ActiveCoflow('c', (('a', 5.0), ('far', 6.0)),
+                                 (('far', 11.0),))
+    found, _order = problem.build(question(
+        rows(None, None, None), {'a': room(3)}, loads=(load,)))
+    assert found.active == (snapshot.ActiveCoflow('c', (('a', 5.0),), ()),)
+
+
+@pytest.mark.parametrize('policy', list(snapshot.GroupPolicy))
+def test_a_server_group_over_known_and_coming_rows(policy):
+    fixed = problem.Row(2, ONE, 'b', 'i2', fixed=True, in_nova=True)
+    found, _order = problem.build(question(
+        [*rows(None, None), fixed], {'a': room(2), 'b': room(2)},
+        batch=frozenset({0, 1}),
+        server_group={'policy': policy, 'members': ['i0', 'i2', 'other'],
+                      'hosts': ['b', 'z'], 'max_per_host': 2}))
+    (group,) = found.server_groups
+    assert group.members == (0, 1, 2)
+    # Row 2 accounts for b; somebody unknown is on z.
+    assert group.taken_hosts == frozenset('z')
+    assert (group.policy, group.max_per_host) == (policy, 2)

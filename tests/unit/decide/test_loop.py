@@ -1,0 +1,101 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""What the scheduler loop reads from the database."""
+
+import pytest
+
+from virtco import app
+from virtco.cmd import controller as controller_cmd
+from virtco.db import groups as db_groups
+from virtco.db import migration
+from virtco.db import models
+from virtco import exception
+
+
+@pytest.fixture
+def controller(tmp_path):
+    config = tmp_path / 'virtco.conf'
+    config.write_text(f'[controller]\nstate_dir = {tmp_path}\n')
+    found = app.Controller(controller_cmd.make_conf(
+        ['--config-file', str(config)]))
+    migration.upgrade(found.database)
+    with found.database.writer() as session:
+        for name in ('a', 'b'):
+            session.add(models.Group(
+                id=name, project_id='p', name=name, live_key='', n_vms=1,
+                created_at=1.0, method='', why=''))
+            session.flush()
+            session.add(models.Member(
+                group_id=name, row_index=0, display_name='',
+                instance_uuid=f'vm-{name}', reservation_id='', vcpus=1.0,
+                memory_mb=1.0, disk_gb=1.0, host='h0', expires_at=50.0,
+                state=models.MemberState.RESERVED))
+    yield found
+    found.database.dispose()
+
+
+@pytest.fixture
+def reads(controller, monkeypatch):
+    """Which groups' members were read, read by read."""
+    found = []
+    read = db_groups.living_members
+
+    def living_members(session, only=None):
+        found.append(None if only is None else set(only))
+        return read(session, only)
+
+    monkeypatch.setattr(db_groups, 'living_members', living_members)
+    return found
+
+
+def hosts(controller):
+    return {name: rows[0].host
+            for name, rows in controller.state.groups.items()}
+
+
+def test_an_event_reads_its_group_only(controller, reads):
+    controller.resolver.run_once()
+    assert reads == [None]
+    assert controller.notified('instance.create.end', {'nova_object.data': {
+        'uuid': 'vm-a', 'host': 'h7'}})
+    controller.resolver.run_once()
+    assert reads == [None, {'a'}]
+    assert hosts(controller) == {'a': 'h7', 'b': 'h0'}
+    controller.resolver.run_once()
+    assert len(reads) == 2
+    controller.release('vm-b')
+    controller.resolver.run_once()
+    assert reads[2:] == [{'b'}]
+    assert hosts(controller) == {'a': 'h7'}
+
+
+def test_reservations_that_expire_read_their_groups(controller, reads):
+    controller.resolver.run_once()
+    controller.keeper.reap()
+    controller.resolver.run_once()
+    assert reads == [None, {'a', 'b'}]
+    assert hosts(controller) == {'a': None, 'b': None}
+
+
+def test_what_could_not_be_read_is_read_later(controller, reads, monkeypatch):
+    controller.resolver.run_once()
+    controller.resolver.notify(groups=['a'])
+    with monkeypatch.context() as patch:
+        patch.setattr(db_groups, 'living_coflows', _away)
+        with pytest.raises(exception.DatabaseUnavailable):
+            controller.resolver.run_once()
+    controller.resolver.run_once()
+    assert reads == [None, {'a'}, {'a'}]
+
+
+def _away(*_args):
+    raise exception.DatabaseUnavailable(why='a test')

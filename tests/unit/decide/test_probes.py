@@ -1,0 +1,115 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Rounds of trains: disjoint, one after the other, given up in time."""
+
+import types
+
+import pytest
+
+from virtco.decide import probes
+from virtco.know import uplinks
+
+HOSTS = ['a', 'b', 'c', 'd']
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def made():
+    clock = Clock()
+    conf = types.SimpleNamespace(probe=types.SimpleNamespace(
+        enabled=True, interval_s=1.0, freshness_s=100.0, timeout_s=5.0,
+        bursts=10, packets=200, packet_bytes=1472))
+    rates = uplinks.Rates()
+    targets = {host: probes.Target(f'10.0.0.{i}', 7000 + i)
+               for i, host in enumerate(HOSTS)}
+    return types.SimpleNamespace(
+        prober=probes.Prober(conf, rates, lambda _now: targets, clock),
+        clock=clock, rates=rates, targets=targets, conf=conf)
+
+
+def fetch(made):
+    found = {host: made.prober.next_train(host, 0) for host in HOSTS}
+    return {host: train for host, train in found.items() if train}
+
+
+def answer(made, trains):
+    for host, train in trains.items():
+        made.rates.add({'src': host, 'dst': train['peer'],
+                        'rate_bps': 1e8}, made.clock())
+        made.prober.done(train['probe_id'])
+
+
+def test_a_round_is_disjoint_and_says_where_to_send(made):
+    trains = fetch(made)
+    busy = [*trains, *(t['peer'] for t in trains.values())]
+    assert sorted(busy) == HOSTS
+    for train in trains.values():
+        target = made.targets[train['peer']]
+        assert (train['address'], train['port']) == (target.address,
+                                                     target.port)
+        assert (train['bursts'], train['packets']) == (10, 200)
+    # A train is handed out once, and no new round begins before its end.
+    assert fetch(made) == {}
+
+
+def test_every_pair_is_measured_once_and_then_there_is_rest(made):
+    pairs = []
+    while trains := fetch(made):
+        pairs += [(host, t['peer']) for host, t in trains.items()]
+        answer(made, trains)
+    assert sorted(pairs) == sorted((a, b) for a in HOSTS for b in HOSTS
+                                   if a != b)
+    made.clock.now += 50
+    assert fetch(made) == {}
+    made.clock.now += 51
+    assert len(fetch(made)) == 2
+
+
+def test_a_train_without_an_answer_is_given_up_and_tried_later(made):
+    first = fetch(made)
+    made.clock.now += 4
+    assert fetch(made) == {}
+    made.clock.now += 2
+    second = fetch(made)
+    assert second
+    assert {(h, t['peer']) for h, t in first.items()}.isdisjoint(
+        {(h, t['peer']) for h, t in second.items()})
+    retried = set()
+    for _turn in range(60):
+        answer(made, second)
+        made.clock.now += probes.RETRY_S / 10
+        second = fetch(made)
+        retried |= {(h, t['peer']) for h, t in second.items()}
+    assert {(h, t['peer']) for h, t in first.items()} <= retried
+
+
+def test_a_host_that_went_is_left_out(made):
+    made.targets.pop('d')
+    trains = fetch(made)
+    assert 'd' not in {*trains, *(t['peer'] for t in trains.values())}
+
+
+def test_nothing_when_it_is_off(made):
+    made.conf.probe.enabled = False
+    assert fetch(made) == {}
+
+
+def test_who_waits_is_told_when_it_closes(made):
+    made.conf.probe.enabled = False
+    made.prober.close()
+    assert made.prober.next_train('a', 60) is None

@@ -1,0 +1,124 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""What Nova's notifications mean."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+import pytest
+
+from virtco.follow import notifications
+
+UUID = '178b0921-8f85-4257-88b6-2e743b5a975c'
+
+
+def instance(**data):
+    return {'nova_object.name': 'InstanceActionPayload',
+            'nova_object.namespace': 'nova', 'nova_object.version': '1.9',
+            'nova_object.data': {'uuid': UUID, 'host': 'h1'} | data}
+
+
+@pytest.mark.parametrize('event_type', sorted(notifications.HOST_EVENTS))
+def test_these_events_name_the_host(event_type):
+    assert notifications.change_of(
+        event_type, instance()) == notifications.Built(UUID, 'h1')
+
+
+@pytest.mark.parametrize('event_type', [
+    'instance.create.start', 'instance.create.error', 'instance.update',
+    'instance.live_migration_post_dest.start', 'instance.resize_prep.end',
+    'instance.resize.end', 'instance.power_off.end', 'service.update',
+    'scheduler.select_destinations.end', ''])
+def test_these_events_mean_nothing(event_type):
+    assert notifications.change_of(event_type, instance()) is None
+
+
+def test_the_flavor_comes_along():
+    flavor = {'nova_object.data': {'vcpus': 2, 'memory_mb': 2048,
+                                   'root_gb': 10, 'ephemeral_gb': 5}}
+    change = notifications.change_of('instance.create.end',
+                                     instance(flavor=flavor))
+    assert dict(change.flavor) == {'vcpus': 2, 'memory_mb': 2048,
+                                   'disk_gb': 15}
+
+
+def test_deletion_and_failed_builds_release():
+    for event_type in notifications.GONE_EVENTS:
+        assert notifications.change_of(
+            event_type, instance(host=None)) == notifications.Gone(UUID)
+    failed = {'nova_object.data': {
+        'instance_uuid': UUID, 'reason': {'nova_object.data': {
+            'exception': 'NoValidHost',
+            'exception_message': 'There are not enough hosts.'}}}}
+    assert notifications.change_of(
+        notifications.BUILD_ERROR, failed) == notifications.Gone(
+            UUID, 'There are not enough hosts.')
+
+
+def test_a_shelved_instance_is_on_no_host():
+    assert notifications.change_of(
+        'instance.shelve_offload.end',
+        instance(host=None)) == notifications.OffHost(UUID)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(max_size=50),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
+        st.sampled_from(['nova_object.data', 'uuid', 'host', 'flavor',
+                         'vcpus', 'reason', 'instance_uuid']) | st.text(
+                             max_size=5), inner, max_size=4),
+    max_leaves=12)
+
+
+# Sorted: processes that share the tests must number them alike.
+EVENTS = sorted({*notifications.HOST_EVENTS, *notifications.GONE_EVENTS,
+                 *notifications.OFF_HOST_EVENTS, notifications.BUILD_ERROR})
+
+
+@given(st.sampled_from(EVENTS),
+       st.dictionaries(st.sampled_from(['nova_object.data', 'uuid', 'host']),
+                       json_values))
+def test_no_payload_is_an_error(event_type, payload):
+    """What Nova never sends means nothing, unless it holds an id."""
+    change = notifications.change_of(event_type, payload)
+    data = payload.get('nova_object.data', payload)
+    uuid = isinstance(data, dict) and data.get(
+        'instance_uuid' if event_type == notifications.BUILD_ERROR else 'uuid')
+    if isinstance(uuid, str) and 0 < len(uuid) <= 36:
+        assert change is None or change.instance_uuid == uuid
+    else:
+        assert change is None
+
+
+@given(st.sampled_from(EVENTS), json_values, json_values, json_values)
+def test_an_id_is_enough(event_type, host, flavor, reason):
+    """Whatever else the payload holds, it is about this instance."""
+    change = notifications.change_of(event_type, instance(
+        host=host, flavor=flavor, instance_uuid=UUID, reason=reason))
+    if event_type in notifications.HOST_EVENTS:
+        if not (isinstance(host, str) and host):
+            assert change is None
+            return
+        assert change == notifications.Built(UUID, host, change.flavor)
+        assert [name for name, _ in change.flavor] in (
+            [], ['vcpus', 'memory_mb', 'disk_gb'])
+    elif event_type in notifications.OFF_HOST_EVENTS:
+        assert change == notifications.OffHost(UUID)
+    else:
+        assert change == notifications.Gone(UUID, change.why)
+        assert bool(change.why) == (event_type == notifications.BUILD_ERROR)
+
+
+@pytest.mark.parametrize('uuid', [None, '', 7, UUID + '0', [UUID], {}])
+@pytest.mark.parametrize('event_type', EVENTS)
+def test_without_an_id_it_means_nothing(event_type, uuid):
+    assert notifications.change_of(event_type, instance(
+        uuid=uuid, instance_uuid=uuid)) is None

@@ -1,0 +1,129 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Nova's compute API: pages, absence, and answers that are none."""
+
+from http import server
+import json
+import threading
+import urllib.parse
+
+from oslo_config import cfg
+import pytest
+
+from virtco.conf import nova as nova_conf
+from virtco import exception
+from virtco.follow import comparison
+from virtco.follow import nova
+
+SERVERS = [{'id': f'u{i}', 'status': 'ACTIVE',
+            'OS-EXT-SRV-ATTR:host': f'h{i}', 'OS-EXT-STS:task_state': None}
+           for i in range(5)]
+
+
+class Handler(server.BaseHTTPRequestHandler):
+    """Two servers a page, whatever is asked for; ``answers`` come first."""
+
+    def log_message(self, *_args):
+        """Quiet."""
+
+    def do_GET(self):
+        url = urllib.parse.urlsplit(self.path)
+        self.server.asked.append(url.path)
+        status, body = self.server.answers.get(url.path) or self.page(
+            dict(urllib.parse.parse_qsl(url.query)))
+        content = body if isinstance(body, bytes) else json.dumps(
+            body).encode()
+        self.send_response(status)
+        self.send_header('Content-Length', str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def page(self, query):
+        assert query['all_tenants'] == '1', query
+        ids = [found['id'] for found in SERVERS]
+        start = ids.index(query['marker']) + 1 if 'marker' in query else 0
+        body = {'servers': SERVERS[start:start + 2]}
+        if start + 2 < len(SERVERS):
+            body['servers_links'] = [{'rel': 'next', 'href': 'x'}]
+        return 200, body
+
+
+@pytest.fixture
+def api():
+    with server.ThreadingHTTPServer(('127.0.0.1', 0), Handler) as found:
+        found.answers, found.asked = {}, []
+        threading.Thread(target=found.serve_forever, args=(0.02,),
+                         daemon=True).start()
+        yield found
+        found.shutdown()
+
+
+def client(**options):
+    conf = cfg.ConfigOpts()
+    nova_conf.register_opts(conf)
+    conf([])
+    for name, value in options.items():
+        conf.set_override(name, value, 'nova')
+    return nova.Nova(conf)
+
+
+@pytest.fixture
+def ask(api):
+    return client(auth_type='none', timeout=5, endpoint_override=(
+        f'http://127.0.0.1:{api.server_port}'))
+
+
+def test_all_pages_are_read_although_nova_shortens_them(api, ask):
+    assert [s.uuid for s in ask.servers('p')] == [
+        'u0', 'u1', 'u2', 'u3', 'u4']
+    assert len(api.asked) == 3
+
+
+def test_what_is_read_of_a_server(api, ask):
+    api.answers['/servers/u'] = 200, {'server': {
+        'id': 'u', 'status': 'ERROR', 'OS-EXT-SRV-ATTR:host': '',
+        'OS-EXT-STS:task_state': 'spawning', 'fault': {'message': 'full'}}}
+    assert ask.server('u') == comparison.Server('u', 'ERROR', None, True,
+                                                'full')
+
+
+def test_only_novas_own_word_makes_a_server_absent(api, ask):
+    api.answers['/servers/u'] = 404, {'itemNotFound': {'code': 404}}
+    assert ask.server('u') is None
+    api.answers['/servers/u'] = 404, b'<html>no such page</html>'
+    with pytest.raises(exception.NovaUnavailable):
+        ask.server('u')
+
+
+@pytest.mark.parametrize('answer', [
+    (403, {'forbidden': {}}), (404, {'itemNotFound': {}}), (500, b''),
+    (200, b'<html>'), (200, b'[]'), (200, {'servers': [{}]}),
+    (200, {'servers': None}), (200, {})])
+def test_what_is_no_list_is_no_absence(api, ask, answer):
+    api.answers['/servers/detail'] = answer
+    with pytest.raises(exception.NovaUnavailable):
+        list(ask.servers('p'))
+
+
+def test_nobody_there():
+    with pytest.raises(exception.NovaUnavailable):
+        list(client(auth_type='none', endpoint_override='http://127.0.0.1:1'
+                    ).servers('p'))
+
+
+@pytest.mark.parametrize('options', [
+    {'auth_type': 'magic'}, {'auth_type': 'password'}])
+def test_credentials_that_cannot_be_are_named(options):
+    with pytest.raises(exception.Invalid, match=r'\[nova\] auth_type: '):
+        client(**options)

@@ -1,0 +1,105 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Counters become progress: nothing is lost, nothing is counted twice."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from virtco.know import byte_counters
+
+
+def report(epoch='e', uplink=0, **sent):
+    return {'epoch': epoch, 'uplink_sent_bytes': uplink,
+            'coflows': [{'coflow_id': name, 'sent_bytes': value}
+                        if not isinstance(value, dict) else
+                        {'coflow_id': name,
+                         'sent_bytes': sum(value.values()),
+                         'destinations': [
+                             {'host': host, 'sent_bytes': count}
+                             for host, count in value.items()]}
+                        for name, value in sent.items()]}
+
+
+def flat(found):
+    deltas, other = found
+    return ({(d.coflow_id, d.dst_host): d.wire_bytes for d in deltas}, other)
+
+
+@given(st.lists(st.floats(1, 1e12), min_size=1, max_size=10),
+       st.lists(st.floats(0, 1e12), max_size=10))
+def test_credit_keeps_the_sum(sizes, credits):
+    found = byte_counters.CoflowProgress(sizes)
+    for credit in credits:
+        found.credit(np.arange(len(sizes)), credit)
+    assert sum(found.sent_bytes) + found.excess_bytes == pytest.approx(
+        sum(credits), rel=1e-6, abs=1e-3)
+    for sent, size in zip(found.sent_bytes, sizes, strict=True):
+        assert sent <= size * (1 + 1e-9)
+    assert (found.remaining_bytes() >= 0).all()
+
+
+def test_credit_goes_by_what_is_left():
+    found = byte_counters.CoflowProgress([25e6, 5e6, 7e6])
+    found.credit(np.array([0, 1]), 3e6)
+    assert found.sent_bytes.tolist() == pytest.approx([2.5e6, 0.5e6, 0])
+
+
+def test_deltas_are_differences_of_cumulative_counters():
+    counters = byte_counters.HostCounters()
+    assert flat(counters.update(report(a=100, uplink=150))) == (
+        {('a', None): 100}, 50)
+    assert flat(counters.update(report(a=100, uplink=150))) == ({}, 0)
+    assert flat(counters.update(report(a=130, b=5, uplink=200))) == (
+        {('a', None): 30, ('b', None): 5}, 15)
+
+
+def test_destinations_say_more_than_their_sum():
+    counters = byte_counters.HostCounters()
+    assert flat(counters.update(report(a={'h1': 60, 'h2': 40},
+                                       uplink=100))) == (
+        {('a', 'h1'): 60, ('a', 'h2'): 40}, 0)
+    assert flat(counters.update(report(a={'h1': 61, 'h2': 40},
+                                       uplink=101))) == ({('a', 'h1'): 1}, 0)
+
+
+def test_a_new_epoch_starts_from_zero():
+    counters = byte_counters.HostCounters()
+    counters.update(report(a=100, uplink=100))
+    assert flat(counters.update(report('f', a=100, uplink=100))) == (
+        {('a', None): 100}, 0)
+
+
+def test_a_restart_goes_on_where_it_was():
+    counters = byte_counters.HostCounters()
+    counters.update(report(a=100, uplink=100))
+    again = byte_counters.HostCounters(counters.to_dict())
+    assert flat(again.update(report(a=130, uplink=130))) == (
+        {('a', None): 30}, 0)
+
+
+def test_a_class_that_went_and_came_is_not_counted_twice():
+    counters = byte_counters.HostCounters()
+    counters.update(report(a=100, uplink=100))
+    counters.update(report(uplink=100))
+    assert flat(counters.update(report(a=110, uplink=110))) == (
+        {('a', None): 10}, 0)
+    counters.forget({'b'})
+    assert 'a' not in counters.values
+
+
+def test_average_halves_in_its_half_life():
+    average = byte_counters.Average(5.0)
+    average.add(100, 0)
+    assert average.add(0, 5) == pytest.approx(50)
+    assert average.add(0, 10) == pytest.approx(25)

@@ -1,0 +1,81 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Accounts of projects; the rules themselves are in scheduling.policing."""
+
+import pytest
+
+from virtco.know import debts
+from virtco.scheduling import policing
+
+
+def charged(found, sent_bytes, new_bytes, claimed_bytes=100.0, name='c'):
+    found.charge('p', policing.Report(name, claimed_bytes, sent_bytes,
+                                      new_bytes))
+    return found.owed_bytes('p')
+
+
+@pytest.fixture
+def found():
+    return debts.Debts(tolerance=0.5)
+
+
+def test_the_honest_have_no_account(found):
+    assert charged(found, 150.0, 150.0) == 0
+    assert charged(found, 1e9, 1e9, claimed_bytes=0.0) == 0
+    assert (found.all(), found.take_unsaved()) == ({}, {})
+
+
+def test_an_overrun_is_owed_once_and_paid_by_what_was_claimed(found):
+    assert charged(found, 250.0, 250.0) == 100.0
+    assert charged(found, 250.0, 0.0) == 100.0
+    assert found.behind({'c': 'p', 'd': 'p', 'e': 'q'}) == {'c', 'd'}
+    found.end('p', 'c')
+    assert charged(found, 60.0, 60.0, name='d') == 40.0
+    assert charged(found, 100.0, 40.0, name='d') == 0.0
+    assert found.behind({'c': 'p', 'd': 'p'}) == frozenset()
+    assert found.all() == {}
+
+
+def test_the_next_iteration_has_an_allowance_of_its_own(found):
+    charged(found, 250.0, 250.0)
+    found.end('p', 'c')
+    assert charged(found, 250.0, 250.0) == 50.0 + 50.0
+
+
+def test_no_debt_is_above_the_bound():
+    found = debts.Debts(tolerance=0.5, most_bytes=30.0)
+    assert charged(found, 250.0, 250.0) == 30.0
+    off = debts.Debts(tolerance=0.5, most_bytes=0.0)
+    assert charged(off, 250.0, 250.0) == 0.0
+    assert off.behind({'c': 'p'}) == frozenset()
+
+
+def test_debts_are_saved_until_the_database_has_them(found):
+    charged(found, 250.0, 250.0)
+    unsaved = found.take_unsaved()
+    assert unsaved == {'p': 100.0}
+    assert found.take_unsaved() == {}
+    charged(found, 260.0, 10.0)
+    found.not_saved(unsaved)
+    assert found.take_unsaved() == {'p': 110.0}
+    found.forgive('p')
+    assert found.take_unsaved() == {'p': 0.0}
+    again = debts.Debts()
+    again.load({'p': 7.0, 'q': 0.0})
+    assert again.all() == {'p': 7.0}
+
+
+def test_what_is_forgiven_is_not_charged_again(found):
+    charged(found, 250.0, 250.0)
+    found.forgive('p')
+    assert charged(found, 250.0, 0.0) == 0.0
+    assert charged(found, 260.0, 10.0) == 10.0

@@ -1,0 +1,488 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Live state: what is counted belongs to whom, and when it is the end."""
+
+import json
+import types
+
+import pytest
+
+from virtco.db import models
+from virtco.know import live_state
+
+
+def member(group_id, index, host, state=models.MemberState.RUNNING):
+    return types.SimpleNamespace(
+        group_id=group_id, row_index=index, host=host, state=state,
+        instance_uuid=f'{group_id}-{index}')
+
+
+def stored(coflow_id='c', group_id='g', flows='[[0,1,100],[0,2,50],[1,2,25]]',
+           **values):
+    return types.SimpleNamespace(**{
+        'id': coflow_id, 'group_id': group_id, 'project_id': 'p',
+        'name': coflow_id, 'state': models.CoflowState.ACTIVE, 'n_vms': 3,
+        'tm': flows, 'progress': '[]', 'dst_port': None,
+        'iterations': 1, 'iteration': 1, 'priority_class': 0, 'weight': 1.0,
+        'arrival': 1.0, 'ended_at': None} | values)
+
+
+def report(sent=0, epoch='e', coflow_id='c', destinations=None,
+           backlog=0, uplink=None, ports=()):
+    entry = {'coflow_id': coflow_id, 'sent_bytes': sent,
+             'backlog_bytes': backlog}
+    if destinations is not None:
+        entry['sent_bytes'] = sum(destinations.values())
+        entry['destinations'] = [{'host': h, 'sent_bytes': b}
+                                 for h, b in destinations.items()]
+    return {'epoch': epoch, 'applied_generation': 0,
+            'link': {'egress_bps': 1e8, 'ingress_bps': 1e8},
+            'ports': list(ports), 'coflows': [entry],
+            'uplink_sent_bytes': entry['sent_bytes'] if uplink is None
+            else uplink}
+
+
+@pytest.fixture
+def state():
+    found = live_state.LiveState()
+    found.load_groups([member('g', i, f'h{i}') for i in range(3)],
+                      [stored()])
+    return found
+
+
+def sent(state):
+    return state.coflows['c'].progress.sent_bytes.tolist()
+
+
+def test_bytes_go_to_the_flows_of_the_host(state):
+    state.intake('h0', report(30), 1.0)
+    assert sent(state) == pytest.approx([20, 10, 0])
+    state.intake('h1', report(5), 1.0)
+    assert sent(state) == pytest.approx([20, 10, 5])
+
+
+def test_bytes_per_destination_go_to_its_flows(state):
+    state.intake('h0', report(destinations={'h2': 30}), 1.0)
+    assert sent(state) == pytest.approx([0, 30, 0])
+
+
+def test_the_headers_are_taken_off():
+    state = live_state.LiveState(wire_overhead_fraction=0.25)
+    state.load_groups([member('g', i, f'h{i}') for i in range(3)],
+                      [stored()])
+    state.intake('h1', report(25), 1.0)
+    assert sent(state) == pytest.approx([0, 0, 20])
+
+
+def test_the_first_bytes_and_the_last_ask_for_a_schedule_at_once(state):
+    state.intake('h1', report(0), 1.0)
+    assert state.intake('h1', report(5), 1.1)
+    assert not state.intake('h1', report(10), 1.2)
+    state.intake('h0', report(150), 1.3)
+    assert state.intake('h1', report(25), 1.4)
+
+
+def advance(state, now_s):
+    return [t.state for t in state.advance(now_s)]
+
+
+def test_done_when_all_is_counted_and_no_queue_is_left(state):
+    state.intake('h0', report(150), 1.0)
+    state.intake('h1', report(25, backlog=9), 1.0)
+    assert advance(state, 1.0) == []
+    assert state.intake('h1', report(25), 1.1)
+    assert advance(state, 1.1) == [models.CoflowState.DONE]
+    assert state.coflows == {}
+    assert set(state.ended) == {'c'}
+
+
+def test_done_when_nearly_all_is_counted_and_nothing_moves(state):
+    state.intake('h0', report(140), 1.0)
+    state.intake('h1', report(24), 1.0)
+    assert advance(state, 1.9) == []
+    assert advance(state, 2.1) == [models.CoflowState.DONE]
+
+
+def test_not_done_while_much_is_left(state):
+    state.intake('h0', report(80), 1.0)
+    assert advance(state, 1000.0) == []
+
+
+def test_planned_becomes_active_with_the_first_vm():
+    state = live_state.LiveState()
+    members = [member('g', i, f'h{i}', models.MemberState.RESERVED)
+               for i in range(3)]
+    state.load_groups(members, [stored(state=models.CoflowState.PLANNED)])
+    assert advance(state, 1.0) == []
+    members[0].state = models.MemberState.RUNNING
+    state.load_groups(members, [stored(state=models.CoflowState.PLANNED)])
+    assert advance(state, 2.0) == [models.CoflowState.ACTIVE]
+    assert state.coflows['c'].arrival_s == 2.0
+    # What others will be planned around counts planned hosts, too.
+    (load,) = state.loads('other')
+    assert dict(load.out_bytes) == {'h0': 150, 'h1': 25}
+    assert sum(size for *_pair, size in load.pairs) == 175
+    assert state.loads('g') == ()
+
+
+def test_flows_of_a_deleted_vm_end_with_it(state):
+    assert advance(state, 1.0) == []
+    state.load_groups([member('g', i, f'h{i}') for i in range(2)],
+                      [stored()])
+    state.intake('h0', report(100), 1.0)
+    assert advance(state, 1.0) == [models.CoflowState.DONE]
+
+
+def test_a_coflow_waits_for_vms_that_never_ran():
+    state = live_state.LiveState()
+    state.load_groups([member('g', i, f'h{i}') for i in range(2)],
+                      [stored()])
+    state.intake('h0', report(150), 1.0)
+    assert advance(state, 1000.0) == []
+
+
+def test_flows_inside_a_host_are_done_at_once():
+    state = live_state.LiveState()
+    state.load_groups([member('g', i, 'h0') for i in range(3)], [stored()])
+    assert advance(state, 1.0) == [models.CoflowState.DONE]
+
+
+def test_a_move_keeps_the_progress(state):
+    state.intake('h0', report(30), 1.0)
+    state.load_groups([member('g', 0, 'h9'), member('g', 1, 'h1'),
+                       member('g', 2, 'h2')], [stored()])
+    state.intake('h9', report(60), 2.0)
+    assert sent(state) == pytest.approx([60, 30, 0])
+    assert state.pair_bytes(state.coflows['c'], True) == pytest.approx(
+        {('h9', 'h1'): 40, ('h9', 'h2'): 20, ('h1', 'h2'): 25})
+
+
+PORTS = [{'vm': f'g-{i}', 'dev': f'tap{i}', 'ips': [f'10.0.0.{i}']}
+         for i in range(3)]
+
+
+def pair_report(host, *counts, epoch='e'):
+    """Of host h<i> with VM g-<i>; (destination row, bytes) per pair."""
+    return report(ports=[PORTS[host]], epoch=epoch, uplink=1e4) | {
+        'coflows': [], 'pairs': [
+            {'dev': f'tap{host}', 'src_ip': f'10.0.0.{host}',
+             'dst_ip': f'10.0.0.{dst}', 'dst_port': None,
+             'sent_bytes': sent_bytes} for dst, sent_bytes in counts]}
+
+
+@pytest.fixture
+def fair(state):
+    """Without classes, and every host has reported its port."""
+    state.count_pairs(True)
+    for host in range(3):
+        state.intake(f'h{host}', pair_report(host), 0.5)
+    return state
+
+
+def test_without_classes_the_pairs_tell(fair):
+    assert fair.intake('h0', pair_report(0, (1, 30), (2, 50)), 1.0)
+    assert sent(fair) == pytest.approx([30, 50, 0])
+    assert not fair.intake('h0', pair_report(0, (1, 90), (2, 50)), 2.0)
+    assert sent(fair) == pytest.approx([90, 50, 0])
+    assert advance(fair, 2.0) == []
+    fair.intake('h0', pair_report(0, (1, 100), (2, 50)), 3.0)
+    assert fair.intake('h1', pair_report(1, (2, 25)), 3.0)
+    assert advance(fair, 3.0) == [models.CoflowState.DONE]
+
+
+def test_pairs_of_others_are_nobodys(fair):
+    found = pair_report(0, (1, 30))
+    found['pairs'][0]['dst_port'] = 99
+    fair.intake('h0', found, 1.0)
+    found = pair_report(0, (1, 30))
+    found['pairs'][0]['dev'] = 'tap9'
+    fair.intake('h0', found, 1.0)
+    assert sent(fair) == [0, 0, 0]
+
+
+def test_silence_of_a_second_is_no_end_where_pairs_are_counted(fair):
+    fair.intake('h0', pair_report(0, (1, 95), (2, 48)), 1.0)
+    fair.intake('h1', pair_report(1, (2, 24)), 1.0)
+    assert advance(fair, 20.0) == []
+    assert advance(fair, 31.1) == [models.CoflowState.DONE]
+
+
+def test_what_was_counted_by_a_class_is_not_counted_again(state):
+    """The order changes; the pairs were counted all along."""
+    state.intake('h1', report(10, ports=[PORTS[1]]), 1.0)
+    state.intake('h2', report(0, ports=[PORTS[2]]), 1.0)
+    state.count_pairs(True)
+    state.intake('h1', pair_report(1, (2, 10)), 2.0)
+    assert sent(state) == [0, 0, 10]
+    state.intake('h1', pair_report(1, (2, 14)), 3.0)
+    assert sent(state) == [0, 0, 14]
+    # And back: from here on the class counts again.
+    state.count_pairs(False)
+    state.intake('h1', pair_report(1, (2, 20)), 4.0)
+    assert sent(state) == [0, 0, 14]
+
+
+def test_pairs_of_a_new_life_go_on(fair):
+    """The VM moves, or the counters begin anew: late rather than twice."""
+    fair.intake('h0', pair_report(0, (1, 30)), 1.0)
+    fair.intake('h0', pair_report(0, (1, 5)), 2.0)
+    assert sent(fair) == pytest.approx([35, 0, 0])
+    fair.load_groups([member('g', 0, 'h9'), member('g', 1, 'h1'),
+                      member('g', 2, 'h2')], [stored()])
+    fair.intake('h0', pair_report(1), 2.5)
+    fair.intake('h9', pair_report(0, (1, 10)), 3.0)
+    assert sent(fair) == pytest.approx([35, 0, 0])
+    fair.intake('h9', pair_report(0, (1, 25)), 4.0)
+    assert sent(fair) == pytest.approx([50, 0, 0])
+
+
+def test_what_is_no_coflows_is_background(state):
+    state.intake('h0', report(0, uplink=0), 1.0)
+    state.intake('h0', report(50, uplink=1050), 2.0)
+    assert state.hosts['h0'].background.value == pytest.approx(8000)
+    assert state.hosts['h0'].observed['c'].value == pytest.approx(400)
+
+
+def test_the_database_never_takes_progress_back(state):
+    state.intake('h0', report(30), 1.0)
+    state.load_groups([member('g', i, f'h{i}') for i in range(3)],
+                      [stored(progress='[1, 1, 1]')])
+    assert sent(state) == pytest.approx([20, 10, 0])
+
+
+def test_a_host_is_stored_and_loaded(state):
+    port = {'vm': 'g-0', 'dev': 't', 'ips': ['10.0.0.1']}
+    state.intake('h0', report(30, ports=[port]), 1.0)
+    row = state.hosts['h0'].to_stored()
+    row |= {name: json.dumps(row[name]) for name in ('report', 'minors')}
+    again = live_state.LiveState()
+    again.load_groups([member('g', i, f'h{i}') for i in range(3)],
+                      [stored(progress='[20, 10, 0]')])
+    again.load_hosts([types.SimpleNamespace(**row)])
+    assert again.addresses == {'g-0': ('h0', ('10.0.0.1',))}
+    again.intake('h0', report(60, ports=[port]), 2.0)
+    assert sent(again) == pytest.approx([40, 20, 0])
+
+
+def recurring(iterations=0, **values):
+    """One flow of 1 MB from h0 to h1; quiet after 1 s."""
+    found = live_state.LiveState()
+    found.load_groups(
+        [member('g', i, f'h{i}') for i in range(2)],
+        [stored(flows='[[0,1,1000000]]', iterations=iterations, **values)])
+    return found
+
+
+def shown(state):
+    tracked = state.coflows['c']
+    return tracked.state, tracked.iteration
+
+
+def test_a_recurring_coflow_begins_anew_with_all_of_its_matrix():
+    state = recurring()
+    state.intake('h0', report(1_000_000), 1.0)
+    assert advance(state, 1.0) == [models.CoflowState.DONE]
+    # Its pairs are still looked after, with what is to come.
+    assert state.pair_bytes(state.coflows['c'], True) == {('h0', 'h1'): 1e6}
+    assert dict(state.loads('other')[0].out_bytes) == {'h0': 1e6}
+    assert advance(state, 60.0) == []
+    assert state.intake('h0', report(1_020_000), 61.0)
+    assert advance(state, 61.0) == [models.CoflowState.ACTIVE]
+    assert shown(state) == (models.CoflowState.ACTIVE, 2)
+    assert state.coflows['c'].arrival_s == 61.0
+    assert sent(state) == [20_000]
+    state.intake('h0', report(2_000_000), 62.0)
+    assert advance(state, 62.0) == [models.CoflowState.DONE]
+    assert shown(state) == (models.CoflowState.DONE, 2)
+
+
+def test_the_last_bytes_of_an_iteration_do_not_begin_the_next():
+    state = recurring()
+    state.intake('h0', report(1_000_000), 1.0)
+    advance(state, 1.0)
+    # Headers were larger than thought; nothing comes after these.
+    assert not state.intake('h0', report(1_050_000), 2.0)
+    for tenths in range(20, 100):
+        assert advance(state, tenths / 10) == []
+    # They are no part of what comes later, either.
+    state.intake('h0', report(1_070_000), 10.0)
+    assert advance(state, 10.0) == [models.CoflowState.ACTIVE]
+    assert sent(state) == [20_000]
+
+
+def test_iterations_without_a_pause_are_told_apart():
+    state = recurring()
+    state.intake('h0', report(1_000_000), 1.0)
+    advance(state, 1.0)
+    state.intake('h0', report(1_090_000), 1.1)
+    assert advance(state, 1.1) == []
+    assert state.intake('h0', report(1_200_000), 1.2)
+    assert advance(state, 1.2) == [models.CoflowState.ACTIVE]
+    assert sent(state) == [200_000]
+
+
+def test_noise_is_no_iteration():
+    state = recurring()
+    state.intake('h0', report(1_000_000), 1.0)
+    advance(state, 1.0)
+    for i in range(1, 200):
+        now_s = 10.0 * i
+        assert not state.intake('h0', report(1_000_000 + 100 * i), now_s)
+        assert advance(state, now_s) == []
+        assert advance(state, now_s + 5) == []
+
+
+def test_after_the_last_iteration_it_is_over():
+    state = recurring(2)
+    state.intake('h0', report(1_000_000), 1.0)
+    assert advance(state, 1.0) == [models.CoflowState.DONE]
+    state.intake('h0', report(1_500_000), 5.0)
+    assert advance(state, 5.0) == [models.CoflowState.ACTIVE]
+    state.intake('h0', report(2_000_000), 6.0)
+    assert advance(state, 6.0) == [models.CoflowState.DONE]
+    assert state.coflows == {}
+    assert state.ended['c'].iteration == 2
+
+
+@pytest.mark.parametrize('when', ['active', 'resting'])
+def test_a_declared_end_is_final(when):
+    state = recurring()
+    if when == 'resting':
+        state.intake('h0', report(1_000_000), 1.0)
+        advance(state, 1.0)
+    state.finish(state.coflows['c'], 3.0, for_good=True)
+    assert state.coflows == {}
+    assert state.ended['c'].ended_s == (1.0 if when == 'resting' else 3.0)
+    state.intake('h0', report(5_000_000), 4.0)
+    assert advance(state, 4.0) == []
+
+
+def test_a_pair_belongs_to_the_coflow_that_is_not_between_iterations(fair):
+    both = [stored('a', flows='[[0,1,100]]', iterations=0,
+                   state=models.CoflowState.DONE, ended_at=0.0),
+            stored('b', flows='[[0,1,100]]')]
+    fair.load_groups([member('g', i, f'h{i}') for i in range(2)], both)
+    fair.intake('h0', pair_report(0, (1, 60)), 1.0)
+    assert fair.coflows['b'].progress.sent_bytes.tolist() == [60]
+    assert fair.coflows['a'].counting.sent_bytes.tolist() == [0]
+
+
+def test_pairs_begin_an_iteration_too():
+    """And what is known of earlier ones is not counted again."""
+    state = recurring()
+    state.count_pairs(True)
+    for host in range(2):
+        state.intake(f'h{host}', pair_report(host), 0.5)
+    state.intake('h0', pair_report(0, (1, 1_000_000)), 1.0)
+    assert advance(state, 1.0) == [models.CoflowState.DONE]
+    assert state.intake('h0', pair_report(0, (1, 1_400_000)), 2.0)
+    assert advance(state, 2.0) == [models.CoflowState.ACTIVE]
+    again = recurring(iteration=2, progress='[400000]')
+    again.count_pairs(True)
+    again.intake('h1', pair_report(1), 3.0)
+    again.intake('h0', pair_report(0, (1, 1_500_000)), 3.0)
+    assert sent(again) == [500_000]
+
+
+def test_iterations_that_come_too_fast_for_reports_are_no_overrun():
+    """Two in one report, of three to come; the third may not be exceeded."""
+    state = recurring(3)
+    state.intake('h0', report(2_500_000), 1.0)
+    assert state.debts.all() == {}
+    endless = recurring(0)
+    endless.intake('h0', report(90_000_000), 1.0)
+    assert endless.debts.all() == {}
+    once = recurring(1)
+    once.intake('h0', report(2_500_000), 1.0)
+    assert once.debts.all() == {'p': 1_000_000}
+    # What was counted before a debt does not pay for it.
+    advance(once, 1.0)
+    assert once.debts.all() == {'p': 1_000_000}
+
+
+def two_groups(hosts=('h0', 'h1', 'h2')):
+    return ([member('g', i, host) for i, host in enumerate(hosts)]
+            + [member('g2', i, f'h{i}') for i in range(3)],
+            [stored(), stored('c2', 'g2')])
+
+
+def test_only_what_moved_gets_another_way():
+    state = live_state.LiveState()
+    state.load_groups(*two_groups())
+    before = {name: state.table_coflow(tracked)
+              for name, tracked in state.coflows.items()}
+    assert before['c'].pairs is state.pairs(state.coflows['c'])
+    state.load_groups(*two_groups(['h0', 'h9', 'h2']))
+    after = {name: state.table_coflow(tracked)
+             for name, tracked in state.coflows.items()}
+    assert after['c2'] is before['c2']
+    assert after['c'].pairs == (('h0', 'h9'), ('h0', 'h2'), ('h9', 'h2'))
+    assert state.pairs(state.coflows['c']) == after['c'].pairs
+
+
+def test_one_group_is_read_anew_and_the_others_stay():
+    state = live_state.LiveState()
+    state.load_groups(*two_groups())
+    before = {name: (tracked, state.table_coflow(tracked))
+              for name, tracked in state.coflows.items()}
+    state.load_groups([member('g', i, f'h{i}') for i in range(2)],
+                      [stored()], {'g'})
+    assert state.coflows.keys() == {'c', 'c2'}
+    assert state.groups.keys() == {'g', 'g2'}
+    assert len(state.groups['g']) == 2
+    after = {name: (tracked, state.table_coflow(tracked))
+             for name, tracked in state.coflows.items()}
+    assert after['c2'] == before['c2']
+    assert after['c'][0] is before['c'][0]
+    assert after['c'][1] is not before['c'][1]
+    # Over, and one that is new.
+    state.load_groups([member('g3', 0, 'h0')], [stored('c3', 'g3')],
+                      {'g', 'g3'})
+    assert state.coflows.keys() == {'c2', 'c3'}
+    assert state.groups.keys() == {'g2', 'g3'}
+    # Without bounds what is not read is over.
+    state.load_groups([member('g3', 0, 'h0')], [stored('c3', 'g3')])
+    assert state.coflows.keys() == {'c3'}
+    assert state.groups.keys() == {'g3'}
+
+
+def test_a_coflow_that_was_dropped_is_read_anew():
+    state = live_state.LiveState()
+    state.load_groups(*two_groups())
+    state.table_coflow(state.coflows['c'])
+    del state.coflows['c']
+    members, coflows = two_groups()
+    coflows[0] = stored(flows='[[1,0,5]]')
+    state.load_groups(members, coflows)
+    assert state.table_coflow(state.coflows['c']).pairs == (('h1', 'h0'),)
+    assert state.pair_bytes(state.coflows['c'], True) == {('h1', 'h0'): 5}
+
+
+def test_only_whose_address_changed_gets_other_entries():
+    def ports(ip):
+        return [{'vm': 'g-0', 'ips': [ip]},
+                {'vm': 'g2-0', 'ips': ['10.9.9.9']}]
+
+    def addresses(table):
+        return {flow.src_ips for flow in table['c'].flows['h0']}
+
+    state = live_state.LiveState()
+    state.load_groups(*two_groups())
+    tables = []
+    for ip in ('10.0.0.1', '10.0.0.2'):
+        state.intake('h0', report(ports=ports(ip)), 1.0)
+        tables.append({name: state.table_coflow(tracked)
+                       for name, tracked in state.coflows.items()})
+        assert addresses(tables[-1]) == {(ip,)}
+    assert tables[0]['c2'] is tables[1]['c2']
+    state.intake('h0', report(ports=ports('10.0.0.2')[1:]), 2.0)
+    assert addresses({'c': state.table_coflow(state.coflows['c'])}) == {()}

@@ -1,0 +1,67 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Ends and beginnings, by what was counted."""
+
+import pytest
+
+from virtco.scheduling import endings
+
+MB = 1e6
+RULES = endings.Rules()
+
+
+@pytest.mark.parametrize(('left_bytes', 'silent_s', 'ended'), [
+    (0.0, None, True), (0.0, 0.0, True), (0.009 * MB, 0.0, True),
+    (0.02 * MB, 0.9, False), (0.02 * MB, 1.0, True), (0.9 * MB, 1.0, True),
+    (1.1 * MB, 1000.0, False), (0.9 * MB, None, False)])
+def test_the_end_is_all_or_most_and_then_nothing(left_bytes, silent_s,
+                                                 ended):
+    assert endings.has_ended(10 * MB, left_bytes, silent_s, RULES) == ended
+
+
+@pytest.mark.parametrize(('new_bytes', 'rested_s', 'begins'), [
+    (0.0, 100.0, False), (9_999.0, 100.0, False), (10_000.0, 100.0, True),
+    # What the last iteration may have left over begins nothing.
+    (10_000.0, 0.0, False), (0.9 * MB, 2.9, False), (0.9 * MB, 3.0, True),
+    (1.1 * MB, 0.0, True)])
+def test_leftovers_and_noise_are_no_beginning(new_bytes, rested_s, begins):
+    assert endings.begins_anew(10 * MB, new_bytes, rested_s,
+                               RULES) == begins
+
+
+@pytest.mark.parametrize('rested_s', [0.0, 100.0])
+def test_a_matrix_smaller_than_noise_begins_all_the_same(rested_s):
+    assert endings.begins_anew(100.0, 20.0, rested_s, RULES)
+    assert not endings.begins_anew(100.0, 0.0, rested_s, RULES)
+    assert not endings.begins_anew(0.0, 0.0, rested_s, RULES)
+
+
+def test_less_exact_counters_wait_longer():
+    rules = endings.Rules(quiet_s=30.0, done_fraction=0.5)
+    assert not endings.has_ended(100.0, 40.0, 29.0, rules)
+    assert endings.has_ended(100.0, 40.0, 30.0, rules)
+    assert not endings.begins_anew(100.0, 40.0, 89.0, rules)
+    assert endings.begins_anew(100.0, 50.0, 0.0, rules)
+
+
+def test_what_is_left_may_be_as_much_as_counters_get_wrong():
+    rules = endings.Rules(negligible_fraction=0.125, done_fraction=0.75)
+    assert endings.is_all_sent(8.0, 1.0, rules)
+    assert not endings.is_all_sent(8.0, 1.0 + 1e-9, rules)
+    assert endings.has_ended(8.0, 2.0, 1.0, rules)
+    assert not endings.has_ended(8.0, 2.0 + 1e-9, 1.0, rules)
+
+
+def test_times_follow_how_long_is_quiet():
+    rules = endings.Rules(quiet_s=4.0)
+    assert (rules.pause_s, rules.settle_s) == (6.0, 12.0)
+    assert endings.begins_anew(4.0, 0.5, 12.0, rules)

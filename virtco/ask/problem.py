@@ -1,0 +1,198 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""From what Nova offers and what is known to a PlacementProblem. Pure."""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+from typing import Any
+
+from virtco.know import uplinks
+from virtco.model import cluster
+from virtco.model import coflow as coflow_model
+from virtco.model import snapshot
+
+RESOURCES = ('vcpus', 'memory_mb', 'disk_gb')
+
+Vector = tuple[float, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row:
+    """A row of the group.
+
+    :ivar host: where it runs or is planned, None = nowhere yet.
+    :ivar fixed: it has a VM, so it stays where it is.
+    :ivar in_nova: Nova's free capacity surely lacks its demand already.
+    """
+
+    index: int
+    demand: Vector
+    host: str | None = None
+    instance_uuid: str | None = None
+    fixed: bool = False
+    in_nova: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Question:
+    """One placement pass.
+
+    :ivar row: the index of the row that is asked about.
+    :ivar free: candidate host -> what Nova says is left on it.
+    :ivar held: host -> what other groups have reserved but not yet taken.
+    :ivar batch: rows whose VMs come in the same request.
+    """
+
+    row: int
+    rows: tuple[Row, ...]
+    coflows: tuple[coflow_model.Coflow, ...]
+    free: Mapping[str, Vector]
+    capacities: Mapping[str, uplinks.Capacity]
+    loads: tuple[snapshot.ActiveCoflow, ...] = ()
+    held: Mapping[str, Vector] = dataclasses.field(default_factory=dict)
+    batch: frozenset[int] = frozenset()
+    server_group: Mapping[str, Any] | None = None
+
+
+def demand_of(values: Mapping[str, float]) -> Vector:
+    get = values.get
+    return (float(get('vcpus', 0)), float(get('memory_mb', 0)),
+            float(get('disk_gb', 0)))
+
+
+def fits(demand: Vector, free: Vector) -> bool:
+    return all(need <= have for need, have in zip(demand, free, strict=True))
+
+
+def minus(free: Vector, demand: Vector) -> Vector:
+    return tuple(max(0.0, have - need)
+                 for have, need in zip(free, demand, strict=True))
+
+
+def sum_by_host(demands: Iterable[tuple[str, Vector]]) -> dict[str, Vector]:
+    total: dict[str, Vector] = {}
+    for host, demand in demands:
+        before = total.get(host, (0.0,) * len(RESOURCES))
+        total[host] = tuple(a + b for a, b in
+                            zip(before, demand, strict=True))
+    return total
+
+
+def build(question: Question, *, keep_planned: bool = False,
+          respect_held: bool = True, alone: bool = False
+          ) -> tuple[snapshot.PlacementProblem, tuple[int, ...]]:
+    """The problem, and the row of each of its VMs.
+
+    :param keep_planned: rows without a VM stay where they are planned, too;
+        only the row in question is free.
+    :param respect_held: what other groups hold is taken from the free
+        capacity.
+    :param alone: rows that have neither VM nor plan are left out.
+    """
+    rows = [row for row in question.rows
+            if row.index == question.row or row.fixed or not alone]
+    free = dict(question.free)
+    if respect_held:
+        free = {host: minus(left, question.held[host])
+                if host in question.held else left
+                for host, left in free.items()}
+    candidates = frozenset(free)
+    left = dict(free)
+    vms = [_vm(row, question, keep_planned, candidates, left)
+           for row in rows]
+    for vm in vms:
+        if vm.pinned is not None:
+            free.setdefault(vm.pinned, (0.0,) * len(RESOURCES))
+    position = {row.index: i for i, row in enumerate(rows)}
+    group = _server_group(question, position)
+    problem = snapshot.PlacementProblem(
+        hosts=tuple(_host(name, free[name], question.capacities)
+                    for name in sorted(free)),
+        vms=tuple(vms),
+        coflows=tuple(_restricted(c, position) for c in question.coflows),
+        active=_known_loads(question.loads, free),
+        server_groups=(group,) if group is not None else (),
+        resources=RESOURCES)
+    return problem, tuple(row.index for row in rows)
+
+
+def _vm(row: Row, question: Question, keep_planned: bool,
+        candidates: frozenset[str], left: dict[str, Vector]) -> cluster.Vm:
+    name = row.instance_uuid or f'row {row.index}'
+    stays = row.host is not None and (row.fixed or keep_planned)
+    if row.index == question.row or not stays:
+        return cluster.Vm(name, row.demand, allowed=candidates)
+    host = row.host
+    # Nova may or may not have booked a VM it was only just told about. When
+    # the room is there it is taken off here, to be on the safe side.
+    counted = (row.in_nova or host not in left
+               or not fits(row.demand, left[host]))
+    if not counted and host is not None:
+        left[host] = minus(left[host], row.demand)
+    return cluster.Vm(name, row.demand, pinned=host, counted=counted)
+
+
+def _host(name: str, free: Vector,
+          capacities: Mapping[str, uplinks.Capacity]) -> cluster.Host:
+    found = capacities[name]
+    return cluster.Host(name, free, found.egress_bps, found.ingress_bps)
+
+
+def _restricted(coflow: coflow_model.Coflow, position: Mapping[int, int]
+                ) -> coflow_model.Coflow:
+    """The coflow over the VMs of the problem, by their positions."""
+    return coflow_model.Coflow(
+        coflow.name, len(position),
+        tuple(coflow_model.Flow(position[f.src], position[f.dst],
+                                f.size_bytes)
+              for f in coflow.flows
+              if f.src in position and f.dst in position),
+        coflow.dst_port, coflow.iterations)
+
+
+def _known_loads(loads: Sequence[snapshot.ActiveCoflow],
+                 hosts: Mapping[str, Vector]
+                 ) -> tuple[snapshot.ActiveCoflow, ...]:
+    """Loads on the hosts of the problem; the others change nothing in it."""
+    return tuple(
+        snapshot.ActiveCoflow(
+            load.coflow_id,
+            tuple((h, b) for h, b in load.out_bytes if h in hosts),
+            tuple((h, b) for h, b in load.in_bytes if h in hosts),
+            tuple(pair for pair in load.pairs
+                  if pair[0] in hosts or pair[1] in hosts))
+        for load in loads)
+
+
+def _server_group(question: Question, position: Mapping[int, int]
+                  ) -> snapshot.ServerGroup | None:
+    group = question.server_group
+    if group is None:
+        return None
+    uuids = set(group.get('members') or ())
+    members = {row.index for row in question.rows
+               if row.instance_uuid in uuids}
+    # A batch is in its server group as a whole; the uuids of those that were
+    # not asked about yet are not known to be rows.
+    members |= question.batch | {question.row}
+    fixed_hosts = {row.host for row in question.rows
+                   if row.index in members and row.fixed
+                   and row.index != question.row}
+    return snapshot.ServerGroup(
+        policy=snapshot.GroupPolicy(group['policy']),
+        members=tuple(sorted(position[i] for i in members
+                             if i in position)),
+        taken_hosts=frozenset(group.get('hosts') or ()) - fixed_hosts,
+        max_per_host=group.get('max_per_host') or 1)

@@ -1,0 +1,110 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What would be planned: a question without consequences."""
+
+from collections.abc import Mapping
+import time
+from typing import Any
+
+from oslo_config import cfg
+
+from virtco.ask import membership
+from virtco.ask import problem as problem_builder
+from virtco.db import codec
+from virtco import exception
+from virtco import hint_matrix
+from virtco.know import uplinks
+from virtco.model import cluster
+from virtco.model import coflow as coflow_model
+from virtco.model import snapshot
+from virtco.solver import planner
+
+
+def build(conf: cfg.ConfigOpts, request: Mapping[str, Any],
+          capacities: Mapping[str, uplinks.Capacity],
+          loads: tuple[snapshot.ActiveCoflow, ...]
+          ) -> tuple[snapshot.PlacementProblem, list[tuple[str, int]]]:
+    """The problem of all groups together, and (group, row) of each VM."""
+    limits = membership.limits_of(conf)
+    vms: list[cluster.Vm] = []
+    labels: list[tuple[str, int]] = []
+    flows: list[tuple[coflow_model.Coflow, int]] = []
+    for group in request['groups']:
+        coflows = (hint_matrix.parse_matrix_text(
+            group['tm'], group['name'], limits)
+            if isinstance(group['tm'], str)
+            else hint_matrix.parse_matrix(group['tm'], group['name'],
+                                          limits))
+        demand = problem_builder.demand_of(group['flavor'])
+        flows += [(coflow, len(vms)) for coflow in coflows]
+        for row in range(coflows[0].n_vms):
+            vms.append(cluster.Vm(f'{group["name"]}-{row}', demand))
+            labels.append((group['name'], row))
+    if len(vms) > limits.max_vms:
+        raise exception.Invalid(field='groups', value=f'{len(vms)} VMs',
+                                limit=f'at most {limits.max_vms} VMs')
+    return snapshot.PlacementProblem(
+        hosts=tuple(_host(entry, capacities) for entry in request['hosts']),
+        vms=tuple(vms),
+        coflows=tuple(_shifted(coflow, by, len(vms), i)
+                      for i, (coflow, by) in enumerate(flows)),
+        active=loads if request.get('respect_active', True) else (),
+        resources=problem_builder.RESOURCES), labels
+
+
+def _host(entry: Mapping[str, Any],
+          capacities: Mapping[str, uplinks.Capacity]) -> cluster.Host:
+    found = capacities[entry['host']]
+    return cluster.Host(
+        entry['host'], problem_builder.demand_of(entry['free']),
+        entry.get('egress_bps', found.egress_bps),
+        entry.get('ingress_bps', found.ingress_bps))
+
+
+def _shifted(coflow: coflow_model.Coflow, by: int, n_vms: int,
+             number: int) -> coflow_model.Coflow:
+    return coflow_model.Coflow(
+        f'{number}:{coflow.name}', n_vms,
+        tuple(coflow_model.Flow(f.src + by, f.dst + by, f.size_bytes)
+              for f in coflow.flows), coflow.dst_port)
+
+
+def answer(conf: cfg.ConfigOpts, request: Mapping[str, Any],
+           settings: Mapping[str, str],
+           capacities: Mapping[str, uplinks.Capacity],
+           loads: tuple[snapshot.ActiveCoflow, ...]) -> dict[str, Any]:
+    """Answer ``POST /v1/plans``.
+
+    :raises virtco.exception.PlacementInfeasible:
+    """
+    problem, labels = build(conf, request, capacities, loads)
+    started = time.monotonic()
+    plan = planner.plan(
+        problem, objective=snapshot.Objective(
+            request.get('objective', settings['objective'])),
+        planner=request.get('planner', settings['planner']),
+        seed=request.get('seed', 0),
+        budget_s=request.get('budget_s', conf.placement.budget_s),
+        certify=True)
+    finite = codec.finite
+    return {
+        'vms': [{'group': group, 'row': row, 'host': host}
+                for (group, row), host in zip(labels, plan.hosts)],
+        'cct_s': finite(plan.cct_s),
+        'coflows': [{'name': coflow.name.partition(':')[2],
+                     'cct_s': finite(cct_s)} for coflow, cct_s in
+                    zip(problem.coflows, plan.coflow_cct_s)],
+        'objective': plan.objective, 'objective_s': finite(plan.objective_s),
+        'lower_bound_s': finite(plan.lower_bound_s), 'gap': finite(plan.gap),
+        'method': plan.method, 'bottleneck': plan.bottleneck,
+        'notes': list(plan.notes), 'seconds': time.monotonic() - started}

@@ -1,0 +1,163 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Compares the model with Nova and repairs what no notification told."""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+import itertools
+import logging
+import threading
+from typing import Protocol
+
+from oslo_config import cfg
+
+from virtco.db import groups as db_groups
+from virtco.db import session as db_session
+from virtco import exception
+from virtco.follow import comparison
+from virtco.follow import notifications
+from virtco.follow import nova
+from virtco import metrics
+
+LOG = logging.getLogger(__name__)
+
+STOP_S = 5.0
+
+
+class Source(Protocol):
+    """What is asked of Nova; see :class:`virtco.follow.nova.Nova`."""
+
+    def servers(self, project_id: str) -> Iterable[comparison.Server]:
+        raise NotImplementedError
+
+    def server(self, uuid: str) -> comparison.Server | None:
+        raise NotImplementedError
+
+
+class Auditor:
+    """A thread of its own, for which nobody waits.
+
+    :param apply: makes a change in the model.
+    """
+
+    def __init__(self, database: db_session.Database, nova: Source,
+                 apply: Callable[[notifications.Change], bool],
+                 metrics: metrics.Metrics, interval_s: float):
+        self._database = database
+        self._nova = nova
+        self._apply = apply
+        self._metrics = metrics
+        self._interval_s = interval_s
+        self._is_away = False
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name='auditor',
+                                        daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """A request under way is not waited for longer than a moment."""
+        self._stop.set()
+        self._thread.join(STOP_S)
+
+    def _loop(self) -> None:
+        while not self._stop.is_set():
+            outcome = 'failed'
+            try:
+                self.compare()
+                outcome = 'done'
+            except exception.NovaUnavailable as error:
+                if not self._is_away:
+                    LOG.warning('Nothing is compared with Nova: %s', error)
+                self._is_away = True
+            except exception.VirtcoException as error:
+                LOG.warning('Could not repair by the comparison with Nova: '
+                            '%s', error)
+            except Exception:
+                LOG.exception('Could not compare with Nova.')
+            self._metrics.comparisons.labels(outcome).inc()
+            self._stop.wait(self._interval_s)
+
+    def compare(self) -> int:
+        """Repair what is wrong; how many servers that were.
+
+        :raises virtco.exception.NovaUnavailable:
+        :raises virtco.exception.DatabaseUnavailable:
+        """
+        n_repaired = 0
+        for project_id, vms in itertools.groupby(
+                self._believed(), key=lambda vm: vm.project_id):
+            if self._stop.is_set():
+                break
+            n_repaired += self._compare_project(project_id, list(vms))
+        return n_repaired
+
+    def _believed(self) -> list[comparison.Believed]:
+        """VMs of the model, by project."""
+        with self._database.reader() as session:
+            return [comparison.Believed(*row)
+                    for row in db_groups.living_vms(session)]
+
+    def _compare_project(self, project_id: str,
+                         vms: list[comparison.Believed]) -> int:
+        wrong = self._wrong(project_id, vms)
+        if self._is_away:
+            LOG.info('Nova answers again.')
+            self._is_away = False
+        # What a notification changed meanwhile is newer than Nova's list.
+        unchanged = set(self._believed()) if wrong else set()
+        n_repaired = 0
+        for vm, change in wrong:
+            if vm in unchanged and self._apply(change):
+                n_repaired += 1
+                self._metrics.repairs.labels(type(change).__name__).inc()
+                LOG.info('No notification told, Nova did: %s', change)
+        return n_repaired
+
+    def _wrong(self, project_id: str, vms: list[comparison.Believed]
+               ) -> list[tuple[comparison.Believed, notifications.Change]]:
+        """What differs from Nova, and what to do about it.
+
+        A server that the list does not hold is asked for by its uuid: it may
+        have begun after its page was read.
+        """
+        uuids = {vm.instance_uuid for vm in vms}
+        listed = {server.uuid: server
+                  for server in self._nova.servers(project_id)
+                  if server.uuid in uuids}
+        found = []
+        for vm in vms:
+            server = (listed.get(vm.instance_uuid)
+                      or self._nova.server(vm.instance_uuid))
+            change = comparison.change_of(vm, server)
+            if change is not None:
+                found.append((vm, change))
+        return found
+
+
+def start(conf: cfg.ConfigOpts, database: db_session.Database,
+          apply: Callable[[notifications.Change], bool],
+          metrics: metrics.Metrics) -> Auditor | None:
+    """Start comparing; None without credentials for Nova.
+
+    :raises virtco.exception.Invalid: for credentials that cannot be.
+    """
+    if not conf.nova.auth_type:
+        LOG.info('Nothing is compared with Nova: [nova] auth_type is not '
+                 'set.')
+        return None
+    found = Auditor(database, nova.Nova(conf), apply, metrics,
+                    conf.nova.compare_interval_s)
+    found.start()
+    return found

@@ -1,0 +1,97 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Hears Nova's notifications on the message bus."""
+
+import contextlib
+import logging
+import sys
+import time
+from typing import Any
+from typing import TYPE_CHECKING
+
+from oslo_config import cfg
+
+from virtco import exception
+
+if TYPE_CHECKING:
+    from virtco import app
+
+LOG = logging.getLogger(__name__)
+
+PUT_BACK_S = 0.5
+
+
+class Endpoint:
+    """What oslo.messaging calls per message, on a thread of its own."""
+
+    def __init__(self, controller: 'app.Controller', handled: Any,
+                 requeue: Any):
+        self._controller = controller
+        self._handled = handled
+        self._requeue = requeue
+
+    def _take(self, event_type: str, payload: dict[str, Any]) -> Any:
+        try:
+            self._controller.notified(event_type, payload)
+        except exception.VirtcoException as error:
+            # The database may be back when it comes again.
+            LOG.warning('Notification %s is put back: %s', event_type, error)
+            time.sleep(PUT_BACK_S)
+            return self._requeue
+        except Exception:
+            LOG.exception('Notification %s cannot be used.', event_type)
+        return self._handled
+
+    def info(self, _context: Any, _publisher: str, event_type: str,
+             payload: dict[str, Any], _metadata: Any) -> Any:
+        return self._take(event_type, payload)
+
+    def error(self, _context: Any, _publisher: str, event_type: str,
+              payload: dict[str, Any], _metadata: Any) -> Any:
+        return self._take(event_type, payload)
+
+
+def start(conf: cfg.ConfigOpts,
+          controller: 'app.Controller') -> Any | None:
+    """Start listening; the listener, or None without a ``transport_url``."""
+    if not conf.notifications.transport_url:
+        return None
+    # Only those who listen pay for these imports. Threads must be chosen
+    # before anything of oslo.service runs, and eventlet, which nothing here
+    # uses, is hidden from those who would load it because it is there.
+    sys.modules.setdefault('eventlet', None)  # type: ignore[arg-type]
+    from oslo_service import backend
+    # oslo.service 4.1 cannot choose: ours are threads all the same.
+    with contextlib.suppress(ValueError):
+        backend.init_backend(backend.BackendType.THREADING)
+    import oslo_messaging
+    try:
+        transport = oslo_messaging.get_notification_transport(
+            conf, url=conf.notifications.transport_url)
+    except oslo_messaging.MessagingException as error:
+        raise exception.Invalid(
+            field='[notifications] transport_url',
+            value=conf.notifications.transport_url.partition(':')[0],
+            limit=str(error)) from error
+    targets = [oslo_messaging.Target(topic=topic,
+                                     exchange=conf.notifications.exchange)
+               for topic in conf.notifications.topics]
+    endpoint = Endpoint(controller,
+                        oslo_messaging.NotificationResult.HANDLED,
+                        oslo_messaging.NotificationResult.REQUEUE)
+    found = oslo_messaging.get_notification_listener(
+        transport, targets, [endpoint], executor='threading',
+        allow_requeue=True, pool=conf.notifications.pool)
+    found.start()
+    LOG.info('Listening to Nova\'s notifications.')
+    return found

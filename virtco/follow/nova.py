@@ -1,0 +1,104 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What Nova says of its servers, asked for rather than notified."""
+
+from collections.abc import Iterator
+import contextlib
+from typing import Any
+
+from keystoneauth1 import exceptions as ks_exceptions
+from keystoneauth1 import loading
+from oslo_config import cfg
+
+from virtco import exception
+from virtco.follow import comparison
+
+GROUP = 'nova'
+
+
+class Nova:
+    """Nova's compute API as an operator's account sees it.
+
+    No microversion is asked for: all that is read here is in 2.1.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts):
+        """:raises virtco.exception.Invalid: for credentials that cannot be.
+        """
+        self._conf = conf.nova
+        try:
+            auth = loading.load_auth_from_conf_options(conf, GROUP)
+            session = loading.load_session_from_conf_options(
+                conf, GROUP, auth=auth)
+            self._adapter = loading.load_adapter_from_conf_options(
+                conf, GROUP, session=session, auth=auth,
+                user_agent='virtco-controller', raise_exc=False)
+        except (ks_exceptions.ClientException, TypeError,
+                ValueError) as error:
+            raise exception.Invalid(
+                field='[nova] auth_type', value=conf.nova.auth_type,
+                limit=f'a way to log in ({error})') from error
+
+    def servers(self, project_id: str) -> Iterator[comparison.Server]:
+        """All servers of a project that are not deleted.
+
+        :raises virtco.exception.NovaUnavailable:
+        """
+        marker: dict[str, str] = {}
+        while True:
+            with _translated():
+                response = self._adapter.get('/servers/detail', params={
+                    'all_tenants': '1', 'project_id': project_id,
+                    'limit': str(self._conf.page_size), **marker})
+                response.raise_for_status()
+                page = response.json()
+                servers = [_server(body) for body in page['servers']]
+                # Nova shortens pages to its own limit: only a link tells.
+                is_last = not servers or not page.get('servers_links')
+            yield from servers
+            if is_last:
+                return
+            marker = {'marker': servers[-1].uuid}
+
+    def server(self, uuid: str) -> comparison.Server | None:
+        """One server; None when Nova knows none of that uuid.
+
+        :raises virtco.exception.NovaUnavailable:
+        """
+        with _translated():
+            response = self._adapter.get(f'/servers/{uuid}')
+            # Nova's own word for it: a 404 of a proxy tells nothing.
+            if (response.status_code == 404
+                    and 'itemNotFound' in response.json()):
+                return None
+            response.raise_for_status()
+            return _server(response.json()['server'])
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    """Whatever is wrong with Nova, keystone or the answer, as one error."""
+    try:
+        yield
+    except (ks_exceptions.ClientException, OSError, ValueError, TypeError,
+            LookupError, AttributeError) as error:
+        raise exception.NovaUnavailable(
+            why=f'{type(error).__name__}: {str(error)[:200]}') from error
+
+
+def _server(body: dict[str, Any]) -> comparison.Server:
+    return comparison.Server(
+        uuid=body['id'], status=body['status'],
+        host=body.get('OS-EXT-SRV-ATTR:host') or None,
+        is_changing=body.get('OS-EXT-STS:task_state') is not None,
+        fault=(body.get('fault') or {}).get('message', ''))

@@ -1,0 +1,236 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Coflows as the API shows and changes them."""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import time
+from typing import Any
+import uuid
+
+from oslo_config import cfg
+from sqlalchemy import orm
+
+from virtco.api import views
+from virtco.ask import membership
+from virtco.db import codec
+from virtco.db import groups as db_groups
+from virtco.db import models
+from virtco.db import records
+from virtco.db import session as db_session
+from virtco import exception
+from virtco import hint_matrix
+from virtco.know import live_state
+from virtco.model import live
+
+EVENTS_SHOWN = 20
+
+
+class Coflows:
+    """:param schedule: the newest schedule."""
+
+    def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
+                 state: live_state.LiveState,
+                 schedule: Callable[[], live.Schedule],
+                 clock: Callable[[], float] = time.time):
+        self._conf = conf
+        self._database = database
+        self._state = state
+        self._schedule = schedule
+        self._clock = clock
+
+    def find(self, project_id: str | None = None, state: str | None = None
+             ) -> list[dict[str, Any]]:
+        with self._database.reader() as session:
+            shown = self._show(session, records.list_coflows(
+                session, project_id=project_id))
+        return [c for c in shown if state is None or c['state'] == state]
+
+    def events(self, project_id: str | None = None) -> list[dict[str, Any]]:
+        with self._database.reader() as session:
+            return [views.event(event) for event in records.list_events(
+                session, project_id=project_id)]
+
+    def show(self, coflow_id: str) -> dict[str, Any]:
+        with self._database.reader() as session:
+            coflow = session.get(models.Coflow, coflow_id)
+            if coflow is None:
+                raise exception.NotFound(what='Coflow', id=coflow_id)
+            (shown,) = self._show(session, [coflow])
+            group_name = shown['group_name']
+            shown['members'] = [views.member(m) for m in db_groups.members(
+                session, coflow.group_id)] if coflow.group_id else []
+            shown['events'] = [views.event(e) for e in records.list_events(
+                session, project_id=coflow.project_id,
+                group_name=group_name, limit=EVENTS_SHOWN)
+            ] if group_name else []
+            return shown
+
+    def _show(self, session: orm.Session,
+              coflows: Sequence[models.Coflow]) -> list[dict[str, Any]]:
+        group_ids = {c.group_id for c in coflows if c.group_id}
+        groups = db_groups.by_id(session, group_ids)
+        hosts = db_groups.hosts_by_group(session, group_ids)
+        warnings = records.count_events(session)
+        ranked = {c.coflow_id: c for c in self._schedule().coflows}
+        return [self._show_one(
+            coflow, group, ranked.get(coflow.id)) | {
+                'hosts': hosts.get(coflow.group_id or '', []),
+                'warnings': warnings.get(
+                    (coflow.project_id, group.name), 0) if group else 0}
+                for coflow in coflows
+                for group in [groups.get(coflow.group_id or '')]]
+
+    def _show_one(self, coflow: models.Coflow, group: models.Group | None,
+                  ranked: live.CoflowSchedule | None) -> dict[str, Any]:
+        with self._state.lock:
+            tracked = (self._state.coflows.get(coflow.id)
+                       or self._state.ended.get(coflow.id))
+            sent_bytes = (float(tracked.progress.sent_bytes.sum())
+                          if tracked is not None else coflow.sent_bytes)
+            # The counters know of an end and of the next beginning first, the
+            # database of a declared end and of a deletion.
+            state = (tracked.state if tracked is not None and coflow.is_live
+                     else coflow.state)
+            iteration = (tracked.iteration if tracked is not None
+                         else coflow.iteration)
+            ended_s = (tracked.ended_s if tracked is not None
+                       and coflow.is_live else coflow.ended_at)
+            in_debt = self._state.debts.owed_bytes(coflow.project_id) > 0
+            arrival = tracked.arrival_s if tracked is not None else None
+        over = state in (models.CoflowState.DONE, models.CoflowState.RETIRED)
+        if over:
+            ranked = None
+        return {
+            'id': coflow.id, 'name': coflow.name,
+            'group': coflow.group_id,
+            'group_name': group.name if group is not None else None,
+            'project_id': coflow.project_id, 'state': state,
+            'n_vms': coflow.n_vms, 'n_flows': coflow.n_flows,
+            'size_bytes': coflow.size_bytes, 'sent_bytes': sent_bytes,
+            'remaining_bytes': 0.0 if over else max(
+                0.0, coflow.size_bytes - sent_bytes),
+            'dst_port': coflow.dst_port, 'iteration': iteration,
+            'iterations': coflow.iterations,
+            'priority_class': coflow.priority_class,
+            'weight': coflow.weight, 'in_debt': in_debt,
+            'rank': ranked.rank if ranked is not None else None,
+            'rate_bps': sum(r.rate_bps for r in ranked.flow_rates)
+            if ranked is not None else 0.0,
+            'cct_s': coflow.cct_s,
+            'lower_bound_s': group.lower_bound_s if group else None,
+            'gap': group.gap if group else None,
+            'arrival': arrival or coflow.arrival,
+            'ended': ended_s,
+            'predicted_end': codec.finite(ranked.predicted_end_s)
+            if ranked is not None else None,
+            'why': '; '.join(text for text in (
+                group.why if group else '', coflow.why) if text)}
+
+    def register(self, project_id: str, name: str,
+                 matrix: Any) -> dict[str, Any]:
+        """Keep a matrix; its id is the hint ``virtco:tm_ref``.
+
+        :param matrix: as in ``virtco:tm``, as JSON text or decoded.
+        :raises virtco.exception.HintInvalid:
+        """
+        limits = membership.limits_of(self._conf)
+        coflows = (hint_matrix.parse_matrix_text(matrix, name, limits)
+                   if isinstance(matrix, str)
+                   else hint_matrix.parse_matrix(matrix, name, limits))
+        coflow = models.Coflow(
+            id=str(uuid.uuid4()), group_id=None, project_id=project_id,
+            name=name, position=0, state=models.CoflowState.REGISTERED,
+            n_vms=coflows[0].n_vms,
+            n_flows=sum(len(c.flows) for c in coflows),
+            size_bytes=sum(c.size_bytes for c in coflows), dst_port=None,
+            iterations=coflows[0].iterations if len(coflows) == 1 else 1,
+            iteration=0,
+            tm=hint_matrix.encode_matrix(coflows, name), progress='[]',
+            sent_bytes=0.0, priority_class=0, weight=1.0, why='',
+            created_at=self._clock())
+        most = self._conf.limits.max_registered_per_project
+
+        def save(session: orm.Session) -> None:
+            if records.count_registered(session, project_id) >= most:
+                raise exception.HintInvalid(
+                    field='registered matrices', value=most + 1,
+                    limit=f'at most {most} per project')
+            session.add(coflow)
+
+        self._database.retried(save)
+        return self.show(coflow.id)
+
+    def change(self, coflow_id: str,
+               values: Mapping[str, Any]) -> dict[str, Any]:
+        """Declare it done, or set its class or weight."""
+        with self._state.lock:
+            tracked = self._state.coflows.get(coflow_id)
+            iteration = tracked.iteration if tracked is not None else 0
+
+        def save(session: orm.Session) -> None:
+            coflow = session.get(models.Coflow, coflow_id)
+            if coflow is None:
+                raise exception.NotFound(what='Coflow', id=coflow_id)
+            if 'state' in values:
+                self._declare_done(coflow, iteration)
+            if 'priority_class' in values:
+                coflow.priority_class = values['priority_class']
+            if 'weight' in values:
+                coflow.weight = values['weight']
+
+        self._database.retried(save)
+        with self._state.lock:
+            tracked = self._state.coflows.get(coflow_id)
+            if tracked is not None and 'state' in values:
+                self._state.finish(tracked, self._clock(), for_good=True)
+        return self.show(coflow_id)
+
+    def _declare_done(self, coflow: models.Coflow, iteration: int) -> None:
+        """:param iteration: as counted, the database may be behind."""
+        if coflow.state == models.CoflowState.REGISTERED:
+            raise exception.Invalid(
+                field='state', value='done',
+                limit='a coflow with VMs; this one is only registered')
+        if coflow.state != models.CoflowState.RETIRED:
+            coflow.state = models.CoflowState.DONE
+            coflow.ended_at = coflow.ended_at or self._clock()
+            coflow.why = 'declared done'
+            coflow.iteration = coflow.iterations = max(
+                1, iteration, coflow.iteration)
+
+    def delete(self, coflow_id: str) -> None:
+        """Forget a registered matrix, or give up a coflow.
+
+        The VMs stay; a group whose last coflow goes has nothing to schedule
+        but keeps its rows until its VMs are deleted.
+        """
+        def remove(session: orm.Session) -> None:
+            coflow = session.get(models.Coflow, coflow_id)
+            if coflow is None:
+                raise exception.NotFound(what='Coflow', id=coflow_id)
+            session.delete(coflow)
+
+        self._database.retried(remove)
+        with self._state.lock:
+            tracked = self._state.coflows.pop(coflow_id, None)
+            if tracked is not None:
+                self._state.debts.end(tracked.project_id, coflow_id)
+
+    def project_of(self, coflow_id: str) -> str:
+        with self._database.reader() as session:
+            coflow = session.get(models.Coflow, coflow_id)
+            if coflow is None:
+                raise exception.NotFound(what='Coflow', id=coflow_id)
+            return coflow.project_id

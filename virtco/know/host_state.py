@@ -1,0 +1,81 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""One hypervisor as its edge module reports it. Pure."""
+
+from collections.abc import Iterable
+import dataclasses
+import json
+from typing import Any
+
+from virtco.db import models
+from virtco.know import byte_counters
+from virtco.know import pair_counters
+from virtco.table import coflow_table
+from virtco import units
+
+OBSERVED_HALF_LIFE_S = 1.0
+
+
+class HostState:
+    """What it counted, measured and was given."""
+
+    def __init__(self, host: str, first_seen: float, half_life_s: float):
+        self.host = host
+        self.first_seen = first_seen
+        self.last_report: float | None = None
+        self.report: dict[str, Any] = {}
+        self.counters = byte_counters.HostCounters()
+        self.pair_counters: pair_counters.PairCounters | None = None
+        self.background = byte_counters.Average(half_life_s)
+        self.minors = coflow_table.Minors()
+        self.observed: dict[str, byte_counters.Average] = {}
+
+    def observe(self, deltas: Iterable[byte_counters.Delta], elapsed_s: float,
+                background_bytes: float, now_s: float) -> None:
+        """Turn what was counted since the last report into rates."""
+        self.background.add(units.bytes_per_s_to_bps(
+            background_bytes / elapsed_s), now_s)
+        moved = {c['coflow_id']: 0.0 for c in self.report['coflows']}
+        for delta in deltas:
+            moved[delta.coflow_id] += delta.wire_bytes
+        kept = {coflow_id: self.observed.get(coflow_id)
+                or byte_counters.Average(OBSERVED_HALF_LIFE_S)
+                for coflow_id in moved}
+        for coflow_id, wire_bytes in moved.items():
+            kept[coflow_id].add(units.bytes_per_s_to_bps(
+                wire_bytes / elapsed_s), now_s)
+        self.observed = kept
+
+    @property
+    def link(self) -> dict[str, Any]:
+        return self.report.get('link') or {}
+
+    def to_stored(self) -> dict[str, Any]:
+        """Columns as they are kept in the database; JSON still as objects,
+        so that nobody waits for its encoding.
+        """
+        return {'host': self.host, 'first_seen': self.first_seen,
+                'last_report': self.last_report,
+                'report': dict(self.report, coflows=[], pairs=[],
+                               counters=self.counters.to_dict()),
+                'minors': dataclasses.asdict(self.minors)}
+
+    def load(self, stored: models.Host) -> None:
+        self.first_seen = stored.first_seen
+        self.last_report = stored.last_report
+        self.report = json.loads(stored.report)
+        self.counters = byte_counters.HostCounters(
+            self.report.pop('counters', None))
+        minors = json.loads(stored.minors)
+        self.minors = coflow_table.Minors(minors.get('taken', {}),
+                                          minors.get('needed_s', {}))

@@ -1,0 +1,117 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Progress by the counters of VM pairs, where coflows have no classes. Pure.
+
+Under ``order = fair`` nothing tells the coflows apart but the pairs of VMs
+that the edge modules count at the VMs' ports.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+import dataclasses
+import itertools
+from typing import Any
+
+import numpy as np
+
+from virtco.know import inflight
+
+# Edge modules read these counters every few seconds, and less often when
+# there are many: silence of a shorter time than this means nothing.
+QUIET_S = 30.0
+
+# VM, source and destination address, destination port or 0.
+Key = tuple[str, str, str, int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Owner:
+    """The flow that a pair's bytes belong to.
+
+    :ivar flow: index into the flows of the coflow.
+    """
+
+    tracked: inflight.Tracked
+    flow: int
+
+
+def find_owners(coflows: Iterable[tuple[inflight.Tracked, inflight.Route]],
+                groups: Mapping[str, Mapping[int, inflight.Row]],
+                ips_of: Mapping[str, tuple[str, tuple[str, ...]]]
+                ) -> dict[Key, Owner]:
+    """Whose the pairs are; of two coflows with the same pair the first's.
+
+    :param coflows: each with the route of its VMs that run.
+    :param ips_of: VM -> (host, addresses).
+    """
+    owners: dict[Key, Owner] = {}
+    for tracked, route in coflows:
+        rows = groups.get(tracked.group_id, {})
+        for i in np.flatnonzero(route.pair_of >= 0):
+            flow = tracked.model.flows[i]
+            src_vm = rows[flow.src].instance_uuid or ''
+            dst_vm = rows[flow.dst].instance_uuid or ''
+            for src_ip, dst_ip in itertools.product(
+                    ips_of.get(src_vm, ('', ()))[1],
+                    ips_of.get(dst_vm, ('', ()))[1]):
+                owners.setdefault((src_vm, src_ip, dst_ip,
+                                   tracked.model.dst_port or 0),
+                                  Owner(tracked, int(i)))
+    return owners
+
+
+class PairCounters:
+    """The last counters of the pairs at one host."""
+
+    def __init__(self) -> None:
+        self._last: dict[Key, float] = {}
+
+    def credit(self, report: Mapping[str, Any],
+               owners: Mapping[Key, Owner], wire_factor: float
+               ) -> list[tuple[inflight.Tracked, float]]:
+        """Count what is new in a report; the coflows that moved, and by how
+        many bytes of payload.
+
+        A pair that is seen for the first time (the controller is new, the VM
+        has moved here, the coflow had a class before) is taken to repeat what
+        is counted already: bytes count late rather than twice.
+        """
+        seen = dict(_pairs(report))
+        moved = []
+        for key, value in seen.items():
+            owner = owners.get(key)
+            if owner is None:
+                continue
+            last = self._last.get(key)
+            if last is None:
+                new_bytes = (value / wire_factor
+                             - owner.tracked.counted_bytes(owner.flow))
+            else:
+                new_bytes = (value - last if value >= last else value
+                             ) / wire_factor
+            if new_bytes > 0:
+                owner.tracked.counting.credit(np.array([owner.flow]),
+                                              new_bytes)
+                moved.append((owner.tracked, new_bytes))
+        self._last = seen
+        return moved
+
+
+def _pairs(report: Mapping[str, Any]) -> Iterator[tuple[Key, float]]:
+    vms = {port.get('dev'): port['vm'] for port in report['ports']}
+    for pair in report.get('pairs', ()):
+        vm = vms.get(pair.get('dev'))
+        if vm is not None:
+            yield (vm, pair['src_ip'], pair['dst_ip'],
+                   pair.get('dst_port') or 0), pair['sent_bytes']
