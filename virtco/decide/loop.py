@@ -292,7 +292,9 @@ class Resolver:
             left = remaining[tracked.coflow_id] * factor
             if strangers:
                 left *= [strangers.isdisjoint(pair) for pair in pairs]
-            tiers[tier].append(_live_coflow(tracked, live.Flows(pairs, left)))
+            tiers[tier].append(_live_coflow(
+                tracked, live.Flows(pairs, left),
+                None if strangers else self._state.whole(tracked)))
         self._check_s = starvation.next_check_s(
             [*tiers[0], *tiers[1]], now_s, self._conf.theta_s or math.inf)
         found: list[live.CoflowSchedule] = []
@@ -324,8 +326,8 @@ class Resolver:
         return min(1.0, low / total) if total > 0 else 0.0
 
 
-def _live_coflow(tracked: inflight.Tracked,
-                 flows: live.Flows) -> live.LiveCoflow:
+def _live_coflow(tracked: inflight.Tracked, flows: live.Flows,
+                 whole: live.Flows | None) -> live.LiveCoflow:
     return live.LiveCoflow(
         coflow_id=tracked.coflow_id, flows=flows,
         arrival_s=tracked.arrival_s or 0.0,
@@ -334,4 +336,4 @@ def _live_coflow(tracked: inflight.Tracked,
         claimed_bytes=tracked.claimed_bytes,
         project_id=tracked.project_id,
         priority_class=tracked.priority_class, weight=tracked.weight,
-        n_flows=len(tracked.model.flows))
+        n_flows=len(tracked.model.flows), whole=whole)

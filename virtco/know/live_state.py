@@ -177,6 +177,7 @@ class LiveState:
         # What only changes when a VM comes, goes, moves or gets an address.
         self._routes: dict[tuple[str, bool], inflight.Route] = {}
         self._pairs: dict[str, live.Pairs] = {}
+        self._wholes: dict[str, live.Flows] = {}
         self._table: dict[str, coflow_table.TableCoflow] = {}
         self._owners: (
             dict[pair_counters.Key, pair_counters.Owner] | None) = None
@@ -188,7 +189,7 @@ class LiveState:
         for key in [key for key in self._routes
                     if key[0] not in except_coflows]:
             del self._routes[key]
-        for made in (self._pairs, self._table):
+        for made in (self._pairs, self._wholes, self._table):
             for coflow_id in made.keys() - except_coflows:
                 del made[coflow_id]
 
@@ -383,6 +384,14 @@ class LiveState:
             self._pairs[tracked.coflow_id] = live.Pairs(
                 self.route(tracked).pairs)
         return self._pairs[tracked.coflow_id]
+
+    def whole(self, tracked: inflight.Tracked) -> live.Flows:
+        """All bytes between hosts, as at its beginning."""
+        if tracked.coflow_id not in self._wholes:
+            sums = self.route(tracked).sums(tracked.counting.sizes_bytes)
+            self._wholes[tracked.coflow_id] = live.Flows(
+                self.pairs(tracked), np.array(list(sums.values())))
+        return self._wholes[tracked.coflow_id]
 
     def cross_remaining(self, tracked: inflight.Tracked) -> float:
         crossing = self.route(tracked).pair_of >= 0

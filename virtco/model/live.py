@@ -134,6 +134,8 @@ class LiveCoflow:
     :ivar priority_class: set by an operator, lower is served first.
     :ivar weight: for weighted fair sharing.
     :ivar n_flows: number of VM-to-VM flows (per-flow fair sharing).
+    :ivar whole: its flows with all of their bytes, as at its beginning; None:
+        ``sent_bytes`` are spread over what is left.
     """
 
     coflow_id: str
@@ -146,6 +148,7 @@ class LiveCoflow:
     priority_class: int = 0
     weight: float = 1.0
     n_flows: int = 1
+    whole: Flows | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

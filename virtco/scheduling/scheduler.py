@@ -77,9 +77,10 @@ def schedule(coflows: Sequence[live.LiveCoflow],
     lifted = np.array([n_left > 0 and starvation.is_starving(
         coflow, now_s, theta_s) for coflow, n_left in zip(
             coflows, np.diff(fabric.flow_ptr).tolist())], bool)
-    order = _order(coflows, chosen, fabric, alone_s, lifted, np.array(
-        [_offence(coflow, policing_beta, in_debt) for coflow in coflows],
-        np.int64), rater)
+    demoted = np.array([_offence(coflow, policing_beta, in_debt)
+                        for coflow in coflows], np.int64)
+    order = _order(coflows, ports, chosen, fabric, alone_s, lifted,
+                   demoted, rater)
     kernels.allocate(
         rater, order, int(lifted.sum()), chosen.sharing,
         policies.backfill(chosen), HORIZON_S,
@@ -240,16 +241,16 @@ def _offence(coflow: live.LiveCoflow, policing_beta: float,
     return 1 if coflow.coflow_id in in_debt else 0
 
 
-def _order(coflows: Sequence[live.LiveCoflow], policy: policies.Policy,
-           fabric: fabric_model.Fabric, alone_s: np.ndarray,
-           lifted: np.ndarray, demoted: np.ndarray, rater: kernels.Rater
-           ) -> np.ndarray:
+def _order(coflows: Sequence[live.LiveCoflow], ports: Sequence[live.Port],
+           policy: policies.Policy, fabric: fabric_model.Fabric,
+           alone_s: np.ndarray, lifted: np.ndarray, demoted: np.ndarray,
+           rater: kernels.Rater) -> np.ndarray:
     arrival_s = np.array([coflow.arrival_s for coflow in coflows])
     key = arrival_s.astype(np.float64)
     if policy.key == policies.BY_REMAINING:
         key = alone_s.copy()
     elif policy.key == policies.BY_WHOLE:
-        key = _whole_s(coflows, fabric, alone_s)
+        key = _whole_s(coflows, ports, fabric, alone_s)
     classes = np.array([coflow.priority_class for coflow in coflows],
                        np.int64)
     level = ordering.levels(policy, classes, demoted)
@@ -264,11 +265,12 @@ def _order(coflows: Sequence[live.LiveCoflow], policy: policies.Policy,
 
 
 def _whole_s(coflows: Sequence[live.LiveCoflow],
-             fabric: fabric_model.Fabric, alone_s: np.ndarray) -> np.ndarray:
+             ports: Sequence[live.Port], fabric: fabric_model.Fabric,
+             alone_s: np.ndarray) -> np.ndarray:
     """Time of each whole coflow alone, what it has sent included.
 
-    MADD keeps the flows' proportions, so the whole stands to the rest as the
-    bits do.
+    Where the whole is not given, it stands to the rest as the bits do: MADD
+    keeps the flows' proportions.
     """
     left = np.bincount(fabric.owner, fabric.base, len(coflows))
     sent = np.array([max(0.0, coflow.sent_bytes) for coflow in coflows],
@@ -276,7 +278,24 @@ def _whole_s(coflows: Sequence[live.LiveCoflow],
     sent_per_left: np.ndarray = np.divide(
         sent, left, out=np.zeros(len(coflows)), where=left > 0)
     whole_s: np.ndarray = alone_s * (1 + sent_per_left)
+    index = _index(ports)
+    for c, coflow in enumerate(coflows):
+        if coflow.whole is not None:
+            whole_s[c] = _alone_s(coflow.whole, fabric.cap, index)
     return whole_s
+
+
+def _alone_s(flows: live.Flows, cap: np.ndarray, index: dict[str, int]
+             ) -> float:
+    """Time of the slowest port (VirtCO Eq. 3)."""
+    ports = flows.pairs.numbers(index)
+    crossing = ports[:, 0] != ports[:, 1]
+    bits = flows.remaining_bytes[crossing] * units.BITS_PER_BYTE
+    load = np.bincount(ports[crossing, 0], bits, len(cap))
+    load += np.bincount(ports[crossing, 1] + len(index), bits, len(cap))
+    used = load > 0
+    with np.errstate(divide='ignore'):
+        return float((load[used] / cap[used]).max(initial=0.0))
 
 
 def _flow_bps(fabric: fabric_model.Fabric, rates: fabric_model.Rates,

@@ -272,6 +272,18 @@ def test_mrtf_preempts_by_what_remains():
     assert first.coflows[0].coflow_id == 'new'
 
 
+def test_sebf_orders_by_bytes_between_hosts():
+    # What stays inside of a host is sent, and no port has seen it.
+    local = coflow('local', ('a', 'b', 3), sent_bytes=1000, whole=live.Flows(
+        live.Pairs([('a', 'b')]), np.array([3.0])))
+    side = coflow('side', ('a', 'b', 1), ('b', 'a', 1), sent_bytes=6,
+                  whole=live.Flows(live.Pairs([('a', 'b'), ('b', 'a')]),
+                                   np.array([4.0, 4.0])))
+    answer = scheduling.schedule([side, local], unit_ports(), now_s=0,
+                                 policy='sebf')
+    assert [item.coflow_id for item in answer.coflows] == ['local', 'side']
+
+
 def test_fifo_and_priority():
     early = coflow('early', ('a', 'b', 9), arrival_s=1, priority_class=1)
     late = coflow('late', ('a', 'b', 1), arrival_s=2)
