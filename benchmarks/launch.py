@@ -52,6 +52,7 @@ from virtco.db import codec
 from virtco.db import migration
 from virtco.db import models
 from virtco.model import coflow as coflow_model
+from virtco.model import states
 
 N_VMS = 12
 LINK_BPS = 1e10
@@ -80,7 +81,7 @@ def fill(controller: app.Controller, n_hosts: int, n_coflows: int,
             session.add(models.Coflow(
                 id=coflow_id(i), group_id=group.id,
                 project_id=group.project_id, name=group.name, position=0,
-                state=models.CoflowState.ACTIVE, n_vms=N_VMS,
+                state=states.CoflowState.ACTIVE, n_vms=N_VMS,
                 n_flows=n_flows, size_bytes=model.size_bytes, dst_port=None,
                 iterations=1, iteration=1, tm=codec.encode_flows(model),
                 progress='[]', sent_bytes=0.0, priority_class=0, weight=1.0,
@@ -88,7 +89,7 @@ def fill(controller: app.Controller, n_hosts: int, n_coflows: int,
             session.add_all([models.Member(
                 group_id=group.id, row_index=row, display_name='',
                 instance_uuid=str(uuid.UUID(int=N_VMS * i + row)),
-                reservation_id='', state=models.MemberState.RUNNING,
+                reservation_id='', state=states.MemberState.RUNNING,
                 host=f'h{rng.randrange(n_hosts)}', expires_at=None,
                 vcpus=1.0, memory_mb=512.0, disk_gb=1.0)
                 for row in range(N_VMS)])

@@ -49,6 +49,7 @@ from virtco.know import projects
 from virtco.know import settings
 from virtco.know import uplinks
 from virtco import metrics
+from virtco.model import states
 from virtco.scheduling import endings
 from virtco import startup
 from virtco.table import edge_policy
@@ -181,7 +182,7 @@ class Controller:
             LOG.info('Coflow %s (%s) is %s, iteration %d.',
                      tracked.coflow_id, tracked.name, tracked.state,
                      tracked.iteration)
-            if tracked.state == models.CoflowState.DONE:
+            if tracked.state == states.CoflowState.DONE:
                 self.metrics.coflow_ends.inc()
 
     # What placements need to know.

@@ -37,6 +37,7 @@ from virtco import hint_matrix
 from virtco import hints
 from virtco.model import coflow as coflow_model
 from virtco.model import snapshot
+from virtco.model import states
 from virtco import units
 
 LOG = logging.getLogger(__name__)
@@ -146,7 +147,7 @@ class Seats:
         return group, [models.Coflow(
             id=str(uuid.uuid4()), group_id=group.id,
             project_id=group.project_id, name=matrix.name, position=i,
-            state=models.CoflowState.PLANNED, n_vms=matrix.n_vms,
+            state=states.CoflowState.PLANNED, n_vms=matrix.n_vms,
             n_flows=len(matrix.flows), size_bytes=matrix.size_bytes,
             dst_port=matrix.dst_port, iterations=matrix.iterations,
             iteration=0, tm=codec.encode_flows(matrix), progress='[]',
@@ -300,7 +301,7 @@ class Seats:
             index = member.row_index
             if (member.instance_uuid is None and index in placed
                     and index != view.member.row_index):
-                yield member, {'state': models.MemberState.PLANNED,
+                yield member, {'state': states.MemberState.PLANNED,
                                'host': placed[index],
                                'expires_at': expires_at, **demand}
 
@@ -317,7 +318,7 @@ class Seats:
             instance_uuid=request['instance_uuid'],
             display_name=(request.get('display_name') or '')[:255],
             reservation_id=(request.get('reservation_id') or '')[:255],
-            state=models.MemberState.RESERVED, host=host,
+            state=states.MemberState.RESERVED, host=host,
             expires_at=self._expiry(),
             **dict(zip(problem_builder.RESOURCES,
                        problem_builder.demand_of(request['flavor']),
@@ -355,7 +356,7 @@ def _rows_of(members: Sequence[models.Member]) -> list[tuple[Any, ...]]:
 def _vacant(group_id: str, index: int) -> models.Member:
     return models.Member(
         group_id=group_id, row_index=index, instance_uuid=None,
-        display_name='', reservation_id='', state=models.MemberState.VACANT,
+        display_name='', reservation_id='', state=states.MemberState.VACANT,
         host=None, expires_at=None, vcpus=0.0, memory_mb=0.0, disk_gb=0.0)
 
 

@@ -41,6 +41,7 @@ from virtco.know import settings
 from virtco.know import uplinks
 from virtco import metrics
 from virtco.model import snapshot
+from virtco.model import states
 from virtco.solver import planner
 
 LOG = logging.getLogger(__name__)
@@ -197,7 +198,7 @@ class Placer:
                     (member.vcpus, member.memory_mb, member.disk_gb)),
             host=member.host, instance_uuid=member.instance_uuid,
             fixed=has_vm and member.host is not None,
-            in_nova=(member.state == models.MemberState.RUNNING
+            in_nova=(member.state == states.MemberState.RUNNING
                      or (has_vm and bool(member.reservation_id)
                          and member.reservation_id
                          == request.get('reservation_id'))))
@@ -278,10 +279,10 @@ class Placer:
 
 def _mode(question: problem_builder.Question,
           member: models.Member) -> membership.Mode:
-    if member.state in (models.MemberState.RESERVED,
-                        models.MemberState.RUNNING):
+    if member.state in (states.MemberState.RESERVED,
+                        states.MemberState.RUNNING):
         return membership.Mode.ADVICE
-    if member.state == models.MemberState.PLANNED and _fits(question,
+    if member.state == states.MemberState.PLANNED and _fits(question,
                                                             member.host):
         return membership.Mode.ASSIGN
     return membership.Mode.PLAN
@@ -290,7 +291,7 @@ def _mode(question: problem_builder.Question,
 def _stays(question: problem_builder.Question,
            member: models.Member) -> bool:
     """Whether a VM that was told its host before is told the same again."""
-    return (member.state == models.MemberState.RESERVED
+    return (member.state == states.MemberState.RESERVED
             and member.host in question.free)
 
 

@@ -23,6 +23,7 @@ from sqlalchemy import orm
 
 from virtco.db import models
 from virtco import exception
+from virtco.model import states
 
 _ONLY_ROW = 1
 
@@ -147,8 +148,8 @@ def other_reservations(session: orm.Session, group_id: str,
         sa.select(models.Member).where(
             models.Member.group_id != group_id,
             models.Member.host.is_not(None),
-            (models.Member.state == models.MemberState.PLANNED)
-            | ((models.Member.state == models.MemberState.RESERVED)
+            (models.Member.state == states.MemberState.PLANNED)
+            | ((models.Member.state == states.MemberState.RESERVED)
                & (models.Member.expires_at >= booked_before_s)))))
 
 
@@ -176,7 +177,7 @@ def usage(session: orm.Session, project_id: str) -> tuple[int, int, float]:
 def vacate(member: models.Member) -> None:
     member.instance_uuid = None
     member.display_name = ''
-    member.state = models.MemberState.VACANT
+    member.state = states.MemberState.VACANT
     member.host = None
     member.expires_at = None
 
@@ -186,7 +187,7 @@ def retire(session: orm.Session, group: models.Group, now_s: float) -> None:
     group.live_key = group.id
     group.retired_at = now_s
     for coflow in coflows(session, group.id):
-        coflow.state = models.CoflowState.RETIRED
+        coflow.state = states.CoflowState.RETIRED
         coflow.ended_at = coflow.ended_at or now_s
     for member in members(session, group.id):
         vacate(member)

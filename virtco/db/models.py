@@ -16,38 +16,15 @@ Portable SQL only: SQLite embedded, PostgreSQL and MariaDB in production.
 Times are seconds since the epoch, sizes bytes, rates bits per second.
 """
 
-import enum
-
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 from sqlalchemy.ext import hybrid
 from sqlalchemy import orm
 
+from virtco.model import states
+
 # MariaDB's TEXT ends at 64 KB, the others have one kind without an end.
 LongText = sa.Text().with_variant(mysql.MEDIUMTEXT(), 'mysql', 'mariadb')
-
-
-class CoflowState(enum.StrEnum):
-    REGISTERED = 'registered'
-    PLANNED = 'planned'
-    ACTIVE = 'active'
-    DONE = 'done'
-    RETIRED = 'retired'
-
-
-#: In these a coflow waits for its VMs or sends.
-LIVE_STATES = (CoflowState.PLANNED, CoflowState.ACTIVE)
-
-
-class MemberState(enum.StrEnum):
-    """PLANNED: a row with a host but no VM yet. RESERVED: its VM was given
-    the host. RUNNING: Nova built it. VACANT: a row without either.
-    """
-
-    VACANT = 'vacant'
-    PLANNED = 'planned'
-    RESERVED = 'reserved'
-    RUNNING = 'running'
 
 
 class Base(orm.DeclarativeBase):
@@ -160,8 +137,8 @@ class Coflow(Base):
     @hybrid.hybrid_property
     def is_live(self) -> bool:
         """Whether it waits for its VMs, sends, or may send once more."""
-        return self.state in LIVE_STATES or (
-            self.state == CoflowState.DONE
+        return self.state in states.LIVE_STATES or (
+            self.state == states.CoflowState.DONE
             and (self.iterations == 0 or self.iteration < self.iterations))
 
     @is_live.inplace.expression
@@ -169,8 +146,8 @@ class Coflow(Base):
     def _is_live(cls) -> sa.ColumnElement[bool]:
         # No IN: it takes a list, which many rows at once do not allow.
         return sa.or_(
-            *(cls.state == state for state in LIVE_STATES),
-            sa.and_(cls.state == CoflowState.DONE,
+            *(cls.state == state for state in states.LIVE_STATES),
+            sa.and_(cls.state == states.CoflowState.DONE,
                     sa.or_(cls.iterations == 0,
                            cls.iteration < cls.iterations)))
 

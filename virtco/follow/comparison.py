@@ -14,8 +14,8 @@
 
 import dataclasses
 
-from virtco.db import models
 from virtco.follow import notifications
+from virtco.model import states
 
 OVER = frozenset({'DELETED', 'SOFT_DELETED'})
 UNDECIDED = frozenset({'BUILD', 'UNKNOWN'})
@@ -25,7 +25,7 @@ UNDECIDED = frozenset({'BUILD', 'UNKNOWN'})
 class Believed:
     """A VM of the model.
 
-    :ivar state: of its row, a :class:`virtco.db.models.MemberState`.
+    :ivar state: of its row, a :class:`virtco.model.states.MemberState`.
     """
 
     instance_uuid: str
@@ -59,7 +59,7 @@ def change_of(vm: Believed,
         return notifications.Gone(vm.instance_uuid)
     if server.is_changing or server.status in UNDECIDED:
         return None
-    runs = vm.state == models.MemberState.RUNNING
+    runs = vm.state == states.MemberState.RUNNING
     if server.status == 'ERROR' and not (runs and server.host):
         # It was never built. One that ran may have failed to migrate, say,
         # and still be there; then its host counts as for any other.

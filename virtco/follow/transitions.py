@@ -24,6 +24,7 @@ from virtco.db import groups as db_groups
 from virtco.db import models
 from virtco.db import records
 from virtco.db import session as db_session
+from virtco.model import states
 
 LOG = logging.getLogger(__name__)
 
@@ -53,12 +54,12 @@ class Transitions:
         member = db_groups.member_of(session, instance_uuid)
         if member is None:
             return None
-        if (member.state == models.MemberState.RUNNING
+        if (member.state == states.MemberState.RUNNING
                 and member.host == host and not flavor):
             return None
         if member.host != host:
             self._note_host(session, member, host)
-        member.state = models.MemberState.RUNNING
+        member.state = states.MemberState.RUNNING
         member.host = host
         member.expires_at = None
         for name, value in flavor.items():
@@ -68,7 +69,7 @@ class Transitions:
 
     def _note_host(self, session: orm.Session, member: models.Member,
                    host: str) -> None:
-        if member.state == models.MemberState.RUNNING:
+        if member.state == states.MemberState.RUNNING:
             kind, detail = 'moved', f'from {member.host} to {host}'
         else:
             kind = 'other_host'
@@ -107,7 +108,7 @@ class Transitions:
         member = db_groups.member_of(session, instance_uuid)
         if member is None or member.host is None:
             return None
-        member.state = models.MemberState.VACANT
+        member.state = states.MemberState.VACANT
         member.host = None
         member.expires_at = None
         db_groups.advance(session)
@@ -126,10 +127,10 @@ class Transitions:
         if not members:
             return []
         for member in members:
-            if member.state == models.MemberState.RESERVED:
+            if member.state == states.MemberState.RESERVED:
                 self._note(session, member, 'expired',
                            f'not built on {member.host} in time')
-            member.state = models.MemberState.VACANT
+            member.state = states.MemberState.VACANT
             member.host = None
             member.expires_at = None
         session.flush()

@@ -33,6 +33,7 @@ from virtco import exception
 from virtco import hint_matrix
 from virtco.know import live_state
 from virtco.model import live
+from virtco.model import states
 
 EVENTS_SHOWN = 20
 
@@ -109,7 +110,7 @@ class Coflows:
                        and coflow.is_live else coflow.ended_at)
             in_debt = self._state.debts.owed_bytes(coflow.project_id) > 0
             arrival = tracked.arrival_s if tracked is not None else None
-        over = state in (models.CoflowState.DONE, models.CoflowState.RETIRED)
+        over = state in (states.CoflowState.DONE, states.CoflowState.RETIRED)
         if over:
             ranked = None
         return {
@@ -151,7 +152,7 @@ class Coflows:
                    else hint_matrix.parse_matrix(matrix, name, limits))
         coflow = models.Coflow(
             id=str(uuid.uuid4()), group_id=None, project_id=project_id,
-            name=name, position=0, state=models.CoflowState.REGISTERED,
+            name=name, position=0, state=states.CoflowState.REGISTERED,
             n_vms=coflows[0].n_vms,
             n_flows=sum(len(c.flows) for c in coflows),
             size_bytes=sum(c.size_bytes for c in coflows), dst_port=None,
@@ -199,12 +200,12 @@ class Coflows:
 
     def _declare_done(self, coflow: models.Coflow, iteration: int) -> None:
         """:param iteration: as counted, the database may be behind."""
-        if coflow.state == models.CoflowState.REGISTERED:
+        if coflow.state == states.CoflowState.REGISTERED:
             raise exception.Invalid(
                 field='state', value='done',
                 limit='a coflow with VMs; this one is only registered')
-        if coflow.state != models.CoflowState.RETIRED:
-            coflow.state = models.CoflowState.DONE
+        if coflow.state != states.CoflowState.RETIRED:
+            coflow.state = states.CoflowState.DONE
             coflow.ended_at = coflow.ended_at or self._clock()
             coflow.why = 'declared done'
             coflow.iteration = coflow.iterations = max(

@@ -22,6 +22,7 @@ from virtco.db import codec
 from virtco.db import models
 from virtco.know import byte_counters
 from virtco.model import coflow as coflow_model
+from virtco.model import states
 
 
 @dataclasses.dataclass
@@ -95,14 +96,14 @@ class Tracked:
     def begin(self, now_s: float) -> None:
         """The first or the next iteration is under way."""
         self.progress, self.upcoming = self.counting, None
-        self.state = models.CoflowState.ACTIVE
+        self.state = states.CoflowState.ACTIVE
         self.iteration += 1
         self.arrival_s = now_s
         self.ended_s = None
         self.is_dirty = True
 
     def end(self, now_s: float) -> None:
-        self.state = models.CoflowState.DONE
+        self.state = states.CoflowState.DONE
         self.ended_s = now_s
         self.is_dirty = True
 
@@ -158,7 +159,7 @@ def load(stored: models.Coflow) -> Tracked:
         iteration=stored.iteration, priority_class=stored.priority_class,
         weight=stored.weight, arrival_s=stored.arrival,
         ended_s=stored.ended_at)
-    if tracked.state == models.CoflowState.DONE:
+    if tracked.state == states.CoflowState.DONE:
         tracked.rest()
     return tracked
 

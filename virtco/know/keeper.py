@@ -26,6 +26,7 @@ from virtco.db import records
 from virtco import exception
 from virtco.follow import transitions
 from virtco.know import inflight
+from virtco.model import states
 
 if TYPE_CHECKING:
     from virtco import app
@@ -156,13 +157,13 @@ class Keeper:
         controller.metrics.debts.clear()
         for project_id, debt_bytes in controller.debts().items():
             controller.metrics.debts.labels(project_id).set(debt_bytes)
-        counts = dict.fromkeys(models.CoflowState, 0)
+        counts = dict.fromkeys(states.CoflowState, 0)
         try:
             with controller.database.reader() as session:
                 for state, count in session.execute(
                         sa.select(models.Coflow.state, sa.func.count())
                         .group_by(models.Coflow.state)):
-                    counts[models.CoflowState(state)] = count
+                    counts[states.CoflowState(state)] = count
         except exception.DatabaseUnavailable:
             return
         for state, count in counts.items():

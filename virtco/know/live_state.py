@@ -39,6 +39,7 @@ from virtco.know import inflight
 from virtco.know import pair_counters
 from virtco.model import live
 from virtco.model import snapshot
+from virtco.model import states
 from virtco.scheduling import endings
 from virtco.scheduling import policing
 from virtco.table import coflow_table
@@ -226,7 +227,7 @@ class LiveState:
             rows = groups.setdefault(member.group_id, {})
             rows[member.row_index] = inflight.Row(
                 member.instance_uuid, member.host,
-                member.state == models.MemberState.RUNNING)
+                member.state == states.MemberState.RUNNING)
         with self.lock:
             read = groups.keys() | self.groups if only is None else only
             moved = {group_id for group_id in read
@@ -403,7 +404,7 @@ class LiveState:
         """
         with self.lock:
             return sorted((tracked for tracked in self.coflows.values()
-                           if tracked.state != models.CoflowState.PLANNED),
+                           if tracked.state != states.CoflowState.PLANNED),
                           key=lambda tracked: tracked.upcoming is not None)
 
     def advance(self, now_s: float) -> list[inflight.Tracked]:
@@ -415,7 +416,7 @@ class LiveState:
                 tracked.begin(now_s)
                 self._owners = None
             sending = [tracked for tracked in self.coflows.values()
-                       if tracked.state == models.CoflowState.ACTIVE
+                       if tracked.state == states.CoflowState.ACTIVE
                        and self._may_end(tracked)]
             flows = _Flows(sending, [self.route(one) for one in sending])
             done = [
@@ -431,7 +432,7 @@ class LiveState:
         return begun + done
 
     def _begins(self, tracked: inflight.Tracked, now_s: float) -> bool:
-        if tracked.state == models.CoflowState.PLANNED:
+        if tracked.state == states.CoflowState.PLANNED:
             rows = self.groups.get(tracked.group_id, {})
             return any(row.running for row in rows.values())
         if tracked.upcoming is None:

@@ -25,6 +25,7 @@ from virtco.db import models
 from virtco.db import records
 from virtco.db import session as db_session
 from virtco import exception
+from virtco.model import states
 
 
 @pytest.fixture
@@ -45,14 +46,14 @@ def group(name='a', project_id='p', **values):
 def member(group_id, index, **values):
     return models.Member(**{
         'group_id': group_id, 'row_index': index, 'display_name': '',
-        'reservation_id': '', 'state': models.MemberState.VACANT,
+        'reservation_id': '', 'state': states.MemberState.VACANT,
         'vcpus': 1.0, 'memory_mb': 2.0, 'disk_gb': 3.0} | values)
 
 
 def coflow(group_id, **values):
     return models.Coflow(**{
         'id': f'c-{group_id}', 'group_id': group_id, 'project_id': 'p',
-        'name': 'c', 'state': models.CoflowState.PLANNED, 'n_vms': 2,
+        'name': 'c', 'state': states.CoflowState.PLANNED, 'n_vms': 2,
         'n_flows': 1, 'size_bytes': 5.0, 'tm': '[[0,1,5]]',
         'created_at': 1.0} | values)
 
@@ -120,7 +121,7 @@ def test_retiring_ends_coflows_and_frees_rows(database):
         session.add(group())
         session.flush()
         session.add_all([member('p-a', 0, instance_uuid='i', host='h',
-                                state=models.MemberState.RUNNING),
+                                state=states.MemberState.RUNNING),
                          coflow('p-a')])
     with database.writer() as session:
         groups.retire(session, groups.get(session, 'p-a'), 5.0)
@@ -137,14 +138,14 @@ def test_what_others_hold_is_what_nova_does_not_know(database):
             session.flush()
             session.add_all([
                 member(f'p-{name}', 0, host='h1',
-                       state=models.MemberState.PLANNED),
+                       state=states.MemberState.PLANNED),
                 member(f'p-{name}', 1, host='h2', instance_uuid=name,
-                       state=models.MemberState.RUNNING),
+                       state=states.MemberState.RUNNING),
                 member(f'p-{name}', 2),
                 member(f'p-{name}', 3, host='h1', instance_uuid=f'{name}3',
-                       state=models.MemberState.RESERVED, expires_at=50.0),
+                       state=states.MemberState.RESERVED, expires_at=50.0),
                 member(f'p-{name}', 4, host='h1', instance_uuid=f'{name}4',
-                       state=models.MemberState.RESERVED, expires_at=40.0)])
+                       state=states.MemberState.RESERVED, expires_at=40.0)])
     with database.reader() as session:
         found = groups.other_reservations(session, 'p-a', 45.0)
     assert [(m.group_id, m.row_index) for m in found] == [

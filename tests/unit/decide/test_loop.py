@@ -19,6 +19,7 @@ from virtco.db import groups as db_groups
 from virtco.db import migration
 from virtco.db import models
 from virtco import exception
+from virtco.model import states
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def controller(tmp_path):
                 group_id=name, row_index=0, display_name='',
                 instance_uuid=f'vm-{name}', reservation_id='', vcpus=1.0,
                 memory_mb=1.0, disk_gb=1.0, host='h0', expires_at=50.0,
-                state=models.MemberState.RESERVED))
+                state=states.MemberState.RESERVED))
     yield found
     found.database.dispose()
 

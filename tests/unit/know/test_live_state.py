@@ -16,11 +16,11 @@ import types
 
 import pytest
 
-from virtco.db import models
 from virtco.know import live_state
+from virtco.model import states
 
 
-def member(group_id, index, host, state=models.MemberState.RUNNING):
+def member(group_id, index, host, state=states.MemberState.RUNNING):
     return types.SimpleNamespace(
         group_id=group_id, row_index=index, host=host, state=state,
         instance_uuid=f'{group_id}-{index}')
@@ -30,7 +30,7 @@ def stored(coflow_id='c', group_id='g', flows='[[0,1,100],[0,2,50],[1,2,25]]',
            **values):
     return types.SimpleNamespace(**{
         'id': coflow_id, 'group_id': group_id, 'project_id': 'p',
-        'name': coflow_id, 'state': models.CoflowState.ACTIVE, 'n_vms': 3,
+        'name': coflow_id, 'state': states.CoflowState.ACTIVE, 'n_vms': 3,
         'tm': flows, 'progress': '[]', 'dst_port': None,
         'iterations': 1, 'iteration': 1, 'priority_class': 0, 'weight': 1.0,
         'arrival': 1.0, 'ended_at': None} | values)
@@ -100,7 +100,7 @@ def test_done_when_all_is_counted_and_no_queue_is_left(state):
     state.intake('h1', report(25, backlog=9), 1.0)
     assert advance(state, 1.0) == []
     assert state.intake('h1', report(25), 1.1)
-    assert advance(state, 1.1) == [models.CoflowState.DONE]
+    assert advance(state, 1.1) == [states.CoflowState.DONE]
     assert state.coflows == {}
     assert set(state.ended) == {'c'}
 
@@ -109,7 +109,7 @@ def test_done_when_nearly_all_is_counted_and_nothing_moves(state):
     state.intake('h0', report(140), 1.0)
     state.intake('h1', report(24), 1.0)
     assert advance(state, 1.9) == []
-    assert advance(state, 2.1) == [models.CoflowState.DONE]
+    assert advance(state, 2.1) == [states.CoflowState.DONE]
 
 
 def test_not_done_while_much_is_left(state):
@@ -119,13 +119,13 @@ def test_not_done_while_much_is_left(state):
 
 def test_planned_becomes_active_with_the_first_vm():
     state = live_state.LiveState()
-    members = [member('g', i, f'h{i}', models.MemberState.RESERVED)
+    members = [member('g', i, f'h{i}', states.MemberState.RESERVED)
                for i in range(3)]
-    state.load_groups(members, [stored(state=models.CoflowState.PLANNED)])
+    state.load_groups(members, [stored(state=states.CoflowState.PLANNED)])
     assert advance(state, 1.0) == []
-    members[0].state = models.MemberState.RUNNING
-    state.load_groups(members, [stored(state=models.CoflowState.PLANNED)])
-    assert advance(state, 2.0) == [models.CoflowState.ACTIVE]
+    members[0].state = states.MemberState.RUNNING
+    state.load_groups(members, [stored(state=states.CoflowState.PLANNED)])
+    assert advance(state, 2.0) == [states.CoflowState.ACTIVE]
     assert state.coflows['c'].arrival_s == 2.0
     # What others will be planned around counts planned hosts, too.
     (load,) = state.loads('other')
@@ -139,7 +139,7 @@ def test_flows_of_a_deleted_vm_end_with_it(state):
     state.load_groups([member('g', i, f'h{i}') for i in range(2)],
                       [stored()])
     state.intake('h0', report(100), 1.0)
-    assert advance(state, 1.0) == [models.CoflowState.DONE]
+    assert advance(state, 1.0) == [states.CoflowState.DONE]
 
 
 def test_a_coflow_waits_for_vms_that_never_ran():
@@ -153,7 +153,7 @@ def test_a_coflow_waits_for_vms_that_never_ran():
 def test_flows_inside_a_host_are_done_at_once():
     state = live_state.LiveState()
     state.load_groups([member('g', i, 'h0') for i in range(3)], [stored()])
-    assert advance(state, 1.0) == [models.CoflowState.DONE]
+    assert advance(state, 1.0) == [states.CoflowState.DONE]
 
 
 def test_a_move_keeps_the_progress(state):
@@ -196,7 +196,7 @@ def test_without_classes_the_pairs_tell(fair):
     assert advance(fair, 2.0) == []
     fair.intake('h0', pair_report(0, (1, 100), (2, 50)), 3.0)
     assert fair.intake('h1', pair_report(1, (2, 25)), 3.0)
-    assert advance(fair, 3.0) == [models.CoflowState.DONE]
+    assert advance(fair, 3.0) == [states.CoflowState.DONE]
 
 
 def test_pairs_of_others_are_nobodys(fair):
@@ -213,7 +213,7 @@ def test_silence_of_a_second_is_no_end_where_pairs_are_counted(fair):
     fair.intake('h0', pair_report(0, (1, 95), (2, 48)), 1.0)
     fair.intake('h1', pair_report(1, (2, 24)), 1.0)
     assert advance(fair, 20.0) == []
-    assert advance(fair, 31.1) == [models.CoflowState.DONE]
+    assert advance(fair, 31.1) == [states.CoflowState.DONE]
 
 
 def test_what_was_counted_by_a_class_is_not_counted_again(state):
@@ -290,19 +290,19 @@ def shown(state):
 def test_a_recurring_coflow_begins_anew_with_all_of_its_matrix():
     state = recurring()
     state.intake('h0', report(1_000_000), 1.0)
-    assert advance(state, 1.0) == [models.CoflowState.DONE]
+    assert advance(state, 1.0) == [states.CoflowState.DONE]
     # Its pairs are still looked after, with what is to come.
     assert state.pair_bytes(state.coflows['c'], True) == {('h0', 'h1'): 1e6}
     assert dict(state.loads('other')[0].out_bytes) == {'h0': 1e6}
     assert advance(state, 60.0) == []
     assert state.intake('h0', report(1_020_000), 61.0)
-    assert advance(state, 61.0) == [models.CoflowState.ACTIVE]
-    assert shown(state) == (models.CoflowState.ACTIVE, 2)
+    assert advance(state, 61.0) == [states.CoflowState.ACTIVE]
+    assert shown(state) == (states.CoflowState.ACTIVE, 2)
     assert state.coflows['c'].arrival_s == 61.0
     assert sent(state) == [20_000]
     state.intake('h0', report(2_000_000), 62.0)
-    assert advance(state, 62.0) == [models.CoflowState.DONE]
-    assert shown(state) == (models.CoflowState.DONE, 2)
+    assert advance(state, 62.0) == [states.CoflowState.DONE]
+    assert shown(state) == (states.CoflowState.DONE, 2)
 
 
 def test_the_last_bytes_of_an_iteration_do_not_begin_the_next():
@@ -315,7 +315,7 @@ def test_the_last_bytes_of_an_iteration_do_not_begin_the_next():
         assert advance(state, tenths / 10) == []
     # They are no part of what comes later, either.
     state.intake('h0', report(1_070_000), 10.0)
-    assert advance(state, 10.0) == [models.CoflowState.ACTIVE]
+    assert advance(state, 10.0) == [states.CoflowState.ACTIVE]
     assert sent(state) == [20_000]
 
 
@@ -326,7 +326,7 @@ def test_iterations_without_a_pause_are_told_apart():
     state.intake('h0', report(1_090_000), 1.1)
     assert advance(state, 1.1) == []
     assert state.intake('h0', report(1_200_000), 1.2)
-    assert advance(state, 1.2) == [models.CoflowState.ACTIVE]
+    assert advance(state, 1.2) == [states.CoflowState.ACTIVE]
     assert sent(state) == [200_000]
 
 
@@ -344,11 +344,11 @@ def test_noise_is_no_iteration():
 def test_after_the_last_iteration_it_is_over():
     state = recurring(2)
     state.intake('h0', report(1_000_000), 1.0)
-    assert advance(state, 1.0) == [models.CoflowState.DONE]
+    assert advance(state, 1.0) == [states.CoflowState.DONE]
     state.intake('h0', report(1_500_000), 5.0)
-    assert advance(state, 5.0) == [models.CoflowState.ACTIVE]
+    assert advance(state, 5.0) == [states.CoflowState.ACTIVE]
     state.intake('h0', report(2_000_000), 6.0)
-    assert advance(state, 6.0) == [models.CoflowState.DONE]
+    assert advance(state, 6.0) == [states.CoflowState.DONE]
     assert state.coflows == {}
     assert state.ended['c'].iteration == 2
 
@@ -368,7 +368,7 @@ def test_a_declared_end_is_final(when):
 
 def test_a_pair_belongs_to_the_coflow_that_is_not_between_iterations(fair):
     both = [stored('a', flows='[[0,1,100]]', iterations=0,
-                   state=models.CoflowState.DONE, ended_at=0.0),
+                   state=states.CoflowState.DONE, ended_at=0.0),
             stored('b', flows='[[0,1,100]]')]
     fair.load_groups([member('g', i, f'h{i}') for i in range(2)], both)
     fair.intake('h0', pair_report(0, (1, 60)), 1.0)
@@ -383,9 +383,9 @@ def test_pairs_begin_an_iteration_too():
     for host in range(2):
         state.intake(f'h{host}', pair_report(host), 0.5)
     state.intake('h0', pair_report(0, (1, 1_000_000)), 1.0)
-    assert advance(state, 1.0) == [models.CoflowState.DONE]
+    assert advance(state, 1.0) == [states.CoflowState.DONE]
     assert state.intake('h0', pair_report(0, (1, 1_400_000)), 2.0)
-    assert advance(state, 2.0) == [models.CoflowState.ACTIVE]
+    assert advance(state, 2.0) == [states.CoflowState.ACTIVE]
     again = recurring(iteration=2, progress='[400000]')
     again.count_pairs(True)
     again.intake('h1', pair_report(1), 3.0)

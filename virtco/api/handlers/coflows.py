@@ -22,8 +22,8 @@ from virtco.api.policies import coflow as rules
 from virtco.api.policies import operator as operator_rules
 from virtco.api.schemas import coflow as schema
 from virtco import app
-from virtco.db import models
 from virtco import exception
+from virtco.model import states
 
 
 HINT_EVENTS = ('hint_ignored', 'index_taken', 'matrix_differs')
@@ -39,10 +39,10 @@ class Coflows:
                response: falcon.Response) -> None:
         project_id = _project(request, self._authorizer)
         state = request.get_param('state')
-        if state is not None and state not in list(models.CoflowState):
+        if state is not None and state not in list(states.CoflowState):
             raise exception.Invalid(
                 field='state', value=state,
-                limit='one of ' + ', '.join(models.CoflowState))
+                limit='one of ' + ', '.join(states.CoflowState))
         response.media = {'coflows': [
             _seen(self._authorizer, request, coflow)
             for coflow in self._coflows.find(project_id, state)]}
