@@ -360,7 +360,11 @@ def _coflow_classes(coflow: edge_policy.CoflowClass, link_bps: float,
                     scale: float, settings: TreeSettings,
                     least_quantum: int) -> Iterable[HtbClass]:
     prio = min(coflow.prio, LAST_COFLOW_PRIO)
-    rate = _whole(_coflow_rate(coflow, settings) * scale)
+    child_rates = [_whole(max(settings.floor_bps, child.rate_bps) * scale)
+                   for child in coflow.destinations]
+    # No child is without a rate: the least ones may be more than their part.
+    rate = max(sum(child_rates),
+               _whole(_coflow_rate(coflow, settings) * scale))
     ceil = max(rate, _whole(min(coflow.ceil_bps, link_bps)))
     leaf = ((None, None) if coflow.destinations else
             (leaf_limit_bytes(ceil, settings),
@@ -373,8 +377,8 @@ def _coflow_classes(coflow: edge_policy.CoflowClass, link_bps: float,
     weights = [child.weight for child in coflow.destinations
                if child.weight > 0]
     least = min(weights, default=1.0)
-    for child in coflow.destinations:
-        child_rate = _whole(max(settings.floor_bps, child.rate_bps) * scale)
+    for child, child_rate in zip(coflow.destinations, child_rates,
+                                 strict=True):
         child_ceil = max(child_rate, _whole(min(child.ceil_bps, ceil)))
         quantum = min(settings.max_quantum_bytes, int(
             least_quantum * max(1.0, child.weight / least)))
@@ -417,7 +421,8 @@ def hold(tree: Tree, current: Mapping[int, HtbClass],
         if minor in held and minor != LINK_MINOR:
             held[minor] = dataclasses.replace(
                 held[minor], rate_bps=max(rate_bps, held[minor].rate_bps))
-    return _shrink(held, leaves)
+    return _shrink(held, leaves, max(held[LINK_MINOR].rate_bps,
+                                     guaranteed_bps(tree)))
 
 
 def _let_borrow(held: Tree, minor: int, settings: TreeSettings) -> None:
@@ -429,17 +434,20 @@ def _let_borrow(held: Tree, minor: int, settings: TreeSettings) -> None:
         minor = held[minor].parent
 
 
-def _shrink(tree: Tree, kept: Container[int]) -> Tree:
-    """Scale guarantees so that they fit, but for what is no coflow's data."""
+def _shrink(tree: Tree, kept: Container[int], most_bps: int) -> Tree:
+    """Scale guarantees so that they fit, but for what is no coflow's data.
+
+    :param most_bps: the link; a few bytes more where the least rates of many
+        classes exceed it.
+    """
     kept_bps = {minor: item.rate_bps for minor, item in tree.items()
                 if minor in kept}
     within_bps = _children_bps({minor: tree[minor] for minor in kept_bps})
     total_bps = guaranteed_bps(tree)
     fixed_bps = _kept_bps(tree) + sum(kept_bps.values())
-    link_bps = tree[LINK_MINOR].rate_bps
-    if total_bps <= link_bps:
+    if total_bps <= most_bps:
         return tree
-    scale = max(0, link_bps - fixed_bps) / max(1, total_bps - fixed_bps)
+    scale = max(0, most_bps - fixed_bps) / max(1, total_bps - fixed_bps)
 
     def scaled(item: HtbClass) -> HtbClass:
         if item.minor in kept_bps or not is_data(item.minor):

@@ -13,6 +13,7 @@
 
 import dataclasses
 
+from hypothesis import example
 from hypothesis import given
 from hypothesis import strategies as st
 import pytest
@@ -325,6 +326,8 @@ def test_class_under_another_parent_leaves_first():
 
 
 @given(policies(), st.integers(0, 12))
+@example(policy([coflow(0x10, 1e6, (1,)), coflow(0x20, 1e6, (1, 1)),
+                 coflow(0x30, 1e6, (1, 1))], LINK_BPS - 40), 0)
 def test_held_leaves_may_borrow_more_and_are_given_no_more(wanted, number):
     settings = tcplan.TreeSettings()
     tree = tcplan.build_tree(wanted, LINK_BPS, settings)
