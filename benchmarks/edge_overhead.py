@@ -25,15 +25,13 @@ second it says what enforcement takes, in percent of one core, as the sum of
   enforcement there must be none.
 * *agent*: the processor time of ``virtco-edge``, from the scheduler's clock.
 
-(VirtCO Fig. 5b: less than 2 % in 80 % of the time.) The backends take turns,
-so that a machine that changes its speed meanwhile treats them alike. What the
+(VirtCO Fig. 5b: less than 2 % in 80 % of the time.) What the
 machine does in a reference loop beside the same traffic is said too: a core
 that is slow, or shared, makes everything dearer.
 
-*Packets*: cost of one packet with 10 to 50,000 entries, with nftables and
-with BPF.
+*Packets*: cost of one packet with 10 to 50,000 entries.
 
-It takes six minutes.
+It takes four minutes.
 """
 
 import argparse
@@ -65,7 +63,6 @@ from typing import Any
 from scipy import stats
 
 from edge_module.classify import base as classify
-from edge_module.classify import bpf
 from edge_module.classify import nft
 from edge_module.privileged import kernel
 from tests.netns.edge import bed as beds
@@ -80,7 +77,7 @@ RATE_BPS = 45e6
 LINK_BPS = 1e9
 ENTRIES = (0, 10, 1000, 10_000, 50_000)
 _PORT = 9
-NONE = 'none'
+NONE, NFT = 'none', 'nft'
 _SETTLE_S = 1.0
 _AIM = 0.02
 _USER = 'nobody'
@@ -177,8 +174,8 @@ class _Site:
 
 # Frames of a stack from the innermost one outwards: whichever comes first.
 _OURS = re.compile(
-    r'(htb|tbf|bfifo|fifo|qdisc|__qdisc|psched|nft|tcf|tc|cls_bpf)_'
-    r'|bpf_prog_|sch_direct_xmit|sch_handle|net_tx_action|__dev_xmit_skb')
+    r'(htb|tbf|bfifo|fifo|qdisc|__qdisc|psched|nft|tcf|tc)_'
+    r'|sch_direct_xmit|sch_handle|net_tx_action|__dev_xmit_skb')
 _BELOW = re.compile(r'dev_hard_start_xmit|validate_xmit_skb|veth_|br_'
                     r'|__netif_receive_skb|tcp_|ip6?_')
 
@@ -324,19 +321,17 @@ def overhead(rounds: int, slices: int) -> dict[str, Any]:
     """
     site = _Site()
     traffic = site.traffic()
-    found = {name: Slices() for name in (NONE, 'nft', 'bpf')}
+    found = {name: Slices() for name in (NONE, NFT)}
     try:
-        with beds.bpf_mount() as directory, _beside(traffic.bodies()):
+        with _beside(traffic.bodies()):
             controller = controllers.Controller(site.bed.ns('h1'))
             controller.set_policy(site.policy().to_dict())
             time.sleep(_SETTLE_S)
             try:
                 for _ in range(rounds):
                     _observe(traffic, (), slices, found[NONE])
-                    for name in ('nft', 'bpf'):
-                        with _agent(site, controller, classifier=name,
-                                    bpf_dir=directory / 'virtco') as agent:
-                            _observe(traffic, agent, slices, found[name])
+                    with _agent(site, controller, classifier=NFT) as agent:
+                        _observe(traffic, agent, slices, found[NFT])
                 reference_s = _reference_s()
             finally:
                 controller.stop()
@@ -383,9 +378,8 @@ def _table(vm: beds.Vm, sink: beds.Vm, hook: tuple[str, int], entries: int
     return classify.Table(frozenset({hook}), keys)
 
 
-def per_packet(rounds: int, pairs: int, count: int
-               ) -> dict[str, dict[str, float]]:
-    """Nanoseconds per datagram that a backend adds, by number of entries.
+def per_packet(rounds: int, pairs: int, count: int) -> dict[str, float]:
+    """Nanoseconds per datagram that nftables adds, by number of entries.
 
     Medians over pairs of measurements: what a port takes that is classified,
     and right after it one that is not. The machine's speed may change between
@@ -393,12 +387,7 @@ def per_packet(rounds: int, pairs: int, count: int
     """
     bed = beds.Bed(1)
     try:
-        with beds.bpf_mount() as directory:
-            return {classifier.name: _added(bed, classifier, rounds, pairs,
-                                            count)
-                    for classifier in (
-                        nft.NftClassifier(kernel),
-                        bpf.BpfClassifier(kernel, str(directory / 'virtco')))}
+        return _added(bed, nft.NftClassifier(kernel), rounds, pairs, count)
     finally:
         bed.close()
 
@@ -439,8 +428,7 @@ def main() -> None:
         print(json.dumps({**found, 'ns_per_packet': packets}))
         return
     print('\n'.join(_lines(found)))
-    for name, costs in packets.items():
-        print(f'{name:4} ns per packet by entries:', costs)
+    print('ns per packet by entries:', packets)
 
 
 def _lines(found: dict[str, Any]) -> Iterator[str]:

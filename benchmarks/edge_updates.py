@@ -30,12 +30,10 @@ import sys
 import time
 
 from edge_module.classify import base as classify
-from edge_module.classify import bpf
 from edge_module.classify import nft
 from edge_module import enforcer
 from edge_module.privileged import kernel
 from edge_module.qdisc import htb
-from tests.netns.edge import bed as beds
 from virtco.table import edge_policy
 
 _CLONE_NEWNET = 0x40000000
@@ -83,14 +81,13 @@ def policy(classes: int, entries: int, rate_bps: float, shift: int = 0
 class Bench:
     """One enforcer, and the times of what it did."""
 
-    def __init__(self, make: Callable[[], classify.Classifier]) -> None:
-        self.make = make
+    def __init__(self) -> None:
         self.enforcer = self.fresh()
         self.rows: list[dict[str, object]] = []
 
     def fresh(self) -> enforcer.Enforcer:
         made = enforcer.Enforcer(htb.Uplink(kernel, 'uplink0'),
-                                 self.make(), _LINK_BPS, 1e6,
+                                 nft.NftClassifier(kernel), _LINK_BPS, 1e6,
                                  grace_s=0.0)
         made.ports = (classify.VmPort(
             'vm', 'tap1', socket.if_nametoindex('tap1'), '', ('10.0.0.1',)),)
@@ -109,7 +106,7 @@ class Bench:
             wall.append(time.perf_counter() - start[0])
             cpu.append(time.process_time() - start[1])
         self.rows.append({
-            'classifier': self.enforcer.classifier.name, 'what': what,
+            'what': what,
             'best_ms': round(min(wall) * 1e3, 1),
             'median_ms': round(statistics.median(wall) * 1e3, 1),
             'cpu_ms': round(statistics.median(cpu) * 1e3, 1)})
@@ -150,21 +147,15 @@ def main() -> None:
     parser.add_argument('--json', action='store_true')
     arguments = parser.parse_args()
     enter_own_namespace()
-    rows = []
-    with beds.bpf_mount() as directory:
-        for make in (lambda: nft.NftClassifier(kernel),
-                     lambda: bpf.BpfClassifier(kernel,
-                                               str(directory / 'virtco'))):
-            bench = Bench(make)
-            bench.run(arguments.repeat)
-            bench.enforcer.cleanup()
-            rows += bench.rows
+    bench = Bench()
+    bench.run(arguments.repeat)
+    bench.enforcer.cleanup()
     if arguments.json:
-        print(json.dumps(rows))
+        print(json.dumps(bench.rows))
         return
     print(f'{"":43} {"best":>8} {"median":>8} {"CPU":>8}  (ms)')
-    for row in rows:
-        print(f'{row["classifier"]:4} {row["what"]:38} {row["best_ms"]:>8} '
+    for row in bench.rows:
+        print(f'{row["what"]:43} {row["best_ms"]:>8} '
               f'{row["median_ms"]:>8} {row["cpu_ms"]:>8}')
 
 

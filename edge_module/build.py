@@ -18,7 +18,6 @@ from oslo_config import cfg
 import tenacity
 
 from edge_module.classify import base as classify
-from edge_module.classify import bpf
 from edge_module.classify import nft
 from edge_module.classify import openflow
 from edge_module import enforcer as edge_enforcer
@@ -81,8 +80,7 @@ class Parts:
         nftables = (nft.NftEgressClassifier(self.kernel, options.uplink_dev)
                     if name == 'nft-egress'
                     else nft.NftClassifier(self.kernel))
-        every: list[classify.Classifier] = [
-            nftables, bpf.BpfClassifier(self.kernel, options.bpf_dir)]
+        every: list[classify.Classifier] = [nftables]
         if self.database is not None:
             every.append(openflow.OpenflowClassifier(
                 self.kernel, self.database, options.ovs_run_dir))

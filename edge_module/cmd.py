@@ -85,8 +85,7 @@ def main(argv: list[str] | None = None) -> int:
 def _run(conf: cfg.ConfigOpts) -> int:
     # Before privileges are given up, which the announcements ask for.
     kernel_watch = watch.KernelWatch()
-    parts = build.Parts(conf, choice.open_kernel(
-        conf.edge.user, with_bpf=conf.edge.classifier == 'bpf'))
+    parts = build.Parts(conf, choice.open_kernel(conf.edge.user))
     systemd.notify(STATUS='Waiting for the virtual switch')
     parts.wait_ready()
     agent = edge_agent.Agent(conf, parts.enforcer(), parts.ports(),

@@ -124,8 +124,6 @@ Connection to Open vSwitch's database when ``ports_backend`` is ``ovs``.
     cfg.StrOpt('classifier', default='auto',
                choices=[('auto', 'what fits the virtual switch'),
                         ('nft', 'nftables at ingress of the VM ports'),
-                        ('bpf', 'a BPF program at ingress of the VM ports: '
-                                'less than half the cost per packet'),
                         ('openflow', "set_queue in Open vSwitch's flows, for "
                                      'its kernel datapath'),
                         ('nft-egress', 'nftables at egress of the uplink, '
@@ -139,16 +137,11 @@ time; the start after that removes the traces of the one before.
 
 Related options:
 
-* ``bpf_dir`` (bpf)
 * ``ports_backend``, ``ovs_run_dir`` (openflow)
 """),
     cfg.StrOpt('ovs_run_dir', default='/var/run/openvswitch', help="""
 Directory of ovs-vswitchd's sockets, where ``classifier = openflow`` finds the
 management socket of every bridge.
-"""),
-    cfg.StrOpt('bpf_dir', default='/sys/fs/bpf/virtco', help="""
-Directory on a BPF file system where ``classifier = bpf`` pins its map and its
-program, so that they are found again by the next start.
 """),
     cfg.StrOpt('state_dir', default='/var/lib/virtco', help="""
 Directory of the last policy and the counters, which outlive a restart. It
@@ -194,9 +187,8 @@ TCP port of the metrics in Prometheus's text form; 0 serves none.
 """),
     cfg.StrOpt('user', default='', help="""
 User the module runs as after it has started one helper process that keeps
-CAP_NET_ADMIN and CAP_NET_RAW, and CAP_BPF with ``classifier = bpf``. Empty: it
-keeps the user and the capabilities it was started with, which must include
-these.
+CAP_NET_ADMIN and CAP_NET_RAW. Empty: it keeps the user and the capabilities it
+was started with, which must include these.
 """),
 ]
 

@@ -31,18 +31,17 @@ def may_administer() -> bool:
     return False
 
 
-def open_kernel(user: str, with_bpf: bool = False) -> protocol.Kernel:
+def open_kernel(user: str) -> protocol.Kernel:
     """The calls, made with as little privilege as the start allows.
 
     :param user: whom a process that root started becomes; empty for nobody
         else.
-    :param with_bpf: whether the helper of such a process keeps CAP_BPF.
     :raises virtco.exception.Invalid: for a user that does not exist.
     """
     if user and os.geteuid() == 0:
         from edge_module.privileged import guarded
         try:
-            guarded.start_and_drop(user, with_bpf)
+            guarded.start_and_drop(user)
         except KeyError as error:
             raise exception.Invalid(field='[edge] user', value=user,
                                     limit='a user of this machine'

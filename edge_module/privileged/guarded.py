@@ -11,8 +11,8 @@
 # under the License.
 """The functions of ``kernel``, run by a helper process that may.
 
-The helper keeps CAP_NET_ADMIN and CAP_NET_RAW, CAP_BPF if it classifies by
-BPF, and nothing else of root; the agent that asks it has no privileges at all.
+The helper keeps CAP_NET_ADMIN and CAP_NET_RAW and nothing else of
+root; the agent that asks it has no privileges at all.
 Each call is held against ``limits`` in the helper.
 """
 
@@ -20,19 +20,16 @@ import os
 import pwd
 import time
 
-from oslo_config import cfg
 from oslo_privsep import capabilities
 from oslo_privsep import priv_context
 
 from edge_module.privileged import kernel
 from edge_module.privileged import limits
 
-_SECTION = 'edge_privileged'
-_CAPABILITIES = [capabilities.CAP_NET_ADMIN, capabilities.CAP_NET_RAW]
-
 context = priv_context.PrivContext(
-    'edge_module.privileged', cfg_section=_SECTION,
-    pypath=__name__ + '.context', capabilities=_CAPABILITIES)
+    'edge_module.privileged', cfg_section='edge_privileged',
+    pypath=__name__ + '.context', capabilities=[
+        capabilities.CAP_NET_ADMIN, capabilities.CAP_NET_RAW])
 
 # Reading needs no privilege.
 tc_dump = kernel.tc_dump
@@ -58,55 +55,6 @@ def ofctl_run(arguments: list[str], text: str) -> tuple[int, str, str]:
 
 
 @context.entrypoint
-def bpf_open(directory: str, program: bytes, key_bytes: int,
-             value_bytes: int, most_entries: int) -> int:
-    limits.configured().check_bpf(directory, program)
-    return kernel.bpf_open(directory, program, key_bytes, value_bytes,
-                           most_entries)
-
-
-@context.entrypoint
-def bpf_find(directory: str, program: bytes) -> int:
-    limits.configured().check_bpf(directory, program)
-    return kernel.bpf_find(directory, program)
-
-
-@context.entrypoint
-def bpf_update(directory: str, keys: bytes, values: bytes, count: int
-               ) -> None:
-    limits.configured().check_bpf(directory)
-    kernel.bpf_update(directory, keys, values, count)
-
-
-@context.entrypoint
-def bpf_delete(directory: str, keys: list[bytes]) -> None:
-    limits.configured().check_bpf(directory)
-    kernel.bpf_delete(directory, keys)
-
-
-@context.entrypoint
-def bpf_read(directory: str, key_bytes: int, value_bytes: int
-             ) -> tuple[bytes, bytes] | None:
-    limits.configured().check_bpf(directory)
-    return kernel.bpf_read(directory, key_bytes, value_bytes)
-
-
-@context.entrypoint
-def bpf_attach(directory: str, program: bytes,
-               messages: list[tuple[int, int, bytes]]
-               ) -> list[tuple[int, int]]:
-    limits.configured().check_bpf(directory, program)
-    limits.configured().check_tc(messages, attaches=True)
-    return kernel.bpf_attach(directory, program, messages)
-
-
-@context.entrypoint
-def bpf_remove(directory: str) -> bool:
-    limits.configured().check_bpf(directory)
-    return kernel.bpf_remove(directory)
-
-
-@context.entrypoint
 def cpu_s() -> float:
     """Processor time of the helper."""
     return time.process_time()
@@ -117,7 +65,7 @@ def alive() -> bool:
     return context.channel is not None and context.channel.running
 
 
-def start_and_drop(user: str, with_bpf: bool) -> None:
+def start_and_drop(user: str) -> None:
     """Fork the helper, then become a user without privileges.
 
     Call it as root and before any thread is started.
@@ -125,10 +73,6 @@ def start_and_drop(user: str, with_bpf: bool) -> None:
     :raises KeyError: when there is no such user.
     """
     entry = pwd.getpwnam(user)
-    if with_bpf:
-        cfg.CONF.set_default(
-            'capabilities', [*_CAPABILITIES, capabilities.CAP_BPF],
-            group=_SECTION)
     context.start(priv_context.Method.FORK)
     os.initgroups(user, entry.pw_gid)
     os.setgid(entry.pw_gid)

@@ -11,8 +11,8 @@
 # under the License.
 """The calls that need privileges, and nothing else.
 
-A leaf: with ``bpf`` beside it, it imports the standard library alone, takes
-and returns plain values, and decides nothing. ``guarded`` offers the same
+A leaf: it imports the standard library alone, takes and returns plain values,
+and decides nothing. ``guarded`` offers the same
 functions through privsep.
 """
 
@@ -22,10 +22,7 @@ import secrets
 import socket
 import struct
 import subprocess
-import sys
 import threading
-
-from edge_module.privileged import bpf
 
 _HEADER = struct.Struct('=IHHII')
 _NLMSG_ERROR = 2
@@ -41,15 +38,6 @@ _DUMP_ATTEMPTS = 5
 # Netlink ports of this module have this byte first; no process's number does,
 # and the kernel gives out negative ones.
 PORTS = 0x76 << 24
-# Ends a message that wants the descriptor of a BPF program there.
-FD_PLACE = b'\xff' * 4
-
-bpf_open = bpf.bpf_open
-bpf_find = bpf.bpf_find
-bpf_update = bpf.bpf_update
-bpf_delete = bpf.bpf_delete
-bpf_read = bpf.bpf_read
-bpf_remove = bpf.bpf_remove
 
 
 def _open() -> socket.socket:
@@ -224,20 +212,6 @@ def ofctl_run(arguments: list[str], text: str) -> tuple[int, str, str]:
     except (OSError, subprocess.TimeoutExpired) as error:
         return 1, '', str(error)
     return done.returncode, done.stdout, done.stderr
-
-
-def bpf_attach(directory: str, program: bytes,
-               messages: list[tuple[int, int, bytes]]
-               ) -> list[tuple[int, int]]:
-    """Send messages as :func:`tc_send`, with a pinned program's descriptor.
-
-    It takes the place of :data:`FD_PLACE` at the end of a message.
-    """
-    with bpf.pinned_program(directory, program) as program_fd:
-        packed = program_fd.to_bytes(4, sys.byteorder)
-        return tc_send([
-            (kind, flags, body[:-4] + packed if body.endswith(FD_PLACE)
-             else body) for kind, flags, body in messages])
 
 
 def alive() -> bool:

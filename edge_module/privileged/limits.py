@@ -12,28 +12,25 @@
 """What the helper does for the agent, and what it refuses.
 
 The agent may be in somebody else's hands. So every call is held against what
-this module's own code asks for, on the configured uplink, bridge sockets and
-pins: messages by type, device and kind, commands of nft and ovs-ofctl word by
-word. Nothing here trusts what the agent says about itself.
+this module's own code asks for, on the configured uplink and bridge
+sockets: messages by type, device and kind, commands of nft and ovs-ofctl word
+by word. Nothing here trusts what the agent says about itself.
 """
 
 from collections.abc import Iterable
 import dataclasses
 import functools
-import os
 import re
 import socket
 
 from oslo_config import cfg
 
-from edge_module.classify import bpf_program
 from edge_module.classify import openflow
-from edge_module.qdisc import clsact
 from edge_module.qdisc import redirect
 from edge_module.qdisc import wire
 
 _QUEUES = (b'htb\0', b'tbf\0')
-_HOOKS = (b'clsact\0', b'ingress\0')
+_INGRESS = b'ingress\0'
 _QDISC_TYPES = (wire.RTM_NEWQDISC, wire.RTM_DELQDISC)
 _CLASS_TYPES = (wire.RTM_NEWTCLASS, wire.RTM_DELTCLASS)
 _FILTER_TYPES = (wire.RTM_NEWTFILTER, wire.RTM_DELTFILTER)
@@ -87,17 +84,12 @@ class Limits:
     """What the helper's own configuration names."""
 
     uplink_dev: str
-    bpf_dir: str
     ovs_run_dir: str
 
     # -- netlink -----------------------------------------------------------
 
-    def check_tc(self, messages: Iterable[wire.Message],
-                 attaches: bool = False) -> None:
-        """:raises Refused: for a message that this module never sends.
-
-        :param attaches: whether filters of the pinned program may be set.
-        """
+    def check_tc(self, messages: Iterable[wire.Message]) -> None:
+        """:raises Refused: for a message that this module never sends."""
         uplink, ifb = _index(self.uplink_dev), _index(redirect.IFB_DEV)
         for kind, _, body in messages:
             if kind in (redirect.RTM_NEWLINK, redirect.RTM_DELLINK):
@@ -105,7 +97,7 @@ class Limits:
             elif len(body) < wire.TCMSG.size:
                 allowed = False
             else:
-                allowed = _is_tc_ours(kind, body, uplink, ifb, attaches)
+                allowed = _is_tc_ours(kind, body, uplink, ifb)
             if not allowed:
                 raise Refused(f'netlink message of type {kind}')
 
@@ -142,25 +134,11 @@ class Limits:
                 and _BRIDGE.fullmatch(target[len(begin):-len(end)])
                 is not None)
 
-    # -- BPF ---------------------------------------------------------------
-
-    def check_bpf(self, directory: str, program: bytes | None = None) -> None:
-        namespace = os.stat('/proc/thread-self/ns/net').st_ino
-        if directory != os.path.join(self.bpf_dir, f'net-{namespace}'):
-            raise Refused(f'pins in {directory[:80]!r}')
-        if program is not None and program != _program():
-            raise Refused('a BPF program of somebody else')
-
 
 def _is_rule(line: str) -> bool:
     found = _RULE.fullmatch(line)
     return found is not None and all(
         _TOKEN.fullmatch(token) for token in found[1].split(' '))
-
-
-@functools.cache
-def _program() -> bytes:
-    return bpf_program.build()
 
 
 def _index(dev: str) -> int:
@@ -178,24 +156,22 @@ def _links(ifb: int) -> list[tuple[int, bytes]]:
         redirect.delete_link(ifb))]
 
 
-def _is_tc_ours(kind: int, body: bytes, uplink: int, ifb: int,
-                attaches: bool) -> bool:
-    _, ifindex, handle, _, info = wire.TCMSG.unpack_from(body)
+def _is_tc_ours(kind: int, body: bytes, uplink: int, ifb: int) -> bool:
+    _, ifindex, handle, _, _ = wire.TCMSG.unpack_from(body)
     attributes = dict(wire.attrs(body, wire.TCMSG.size))
     name = attributes.get(wire.KIND, b'')
     has_queue = ifindex in (uplink, ifb)
     if kind in _QDISC_TYPES:
         if handle == wire.INGRESS_HANDLE:
-            return name in _HOOKS or kind == wire.RTM_DELQDISC
+            return ifindex == uplink and (name == _INGRESS
+                                          or kind == wire.RTM_DELQDISC)
         return has_queue and (name in _QUEUES or kind == wire.RTM_DELQDISC)
     if kind in _CLASS_TYPES:
         return has_queue and name in (_QUEUES[0], b'')
     if kind not in _FILTER_TYPES:
         return False
     if kind == wire.RTM_DELTFILTER:
-        return has_queue or info >> 16 == clsact.PREF
-    if name == b'bpf\0':
-        return attaches and info >> 16 == clsact.PREF
+        return has_queue
     if name != b'u32\0' or not has_queue:
         return False
     # The only action of all is the redirection to our own device.
@@ -209,5 +185,4 @@ def configured() -> Limits:
     from edge_module import conf  # not where only the calls are wanted
     conf.register_opts(cfg.CONF)
     options = cfg.CONF.edge
-    return Limits(options.uplink_dev or '', options.bpf_dir,
-                  options.ovs_run_dir)
+    return Limits(options.uplink_dev or '', options.ovs_run_dir)

@@ -31,32 +31,6 @@ class Kernel(Protocol):
                   ) -> tuple[int, str, str]:
         """Run ovs-ofctl: exit code, output, errors."""
 
-    def bpf_open(self, directory: str, program: bytes, key_bytes: int,
-                 value_bytes: int, most_entries: int) -> int:
-        """Find or make a pinned map and program; the program's id."""
-
-    def bpf_find(self, directory: str, program: bytes) -> int:
-        """The pinned program's id, 0 without one."""
-
-    def bpf_update(self, directory: str, keys: bytes, values: bytes,
-                   count: int) -> None:
-        """Set entries of the pinned map."""
-
-    def bpf_delete(self, directory: str, keys: list[bytes]) -> None:
-        """Delete entries of the pinned map."""
-
-    def bpf_read(self, directory: str, key_bytes: int, value_bytes: int
-                 ) -> tuple[bytes, bytes] | None:
-        """All keys and values of the pinned map; None without one."""
-
-    def bpf_attach(self, directory: str, program: bytes,
-                   messages: list[tuple[int, int, bytes]]
-                   ) -> list[tuple[int, int]]:
-        """Send rtnetlink messages that name the pinned program."""
-
-    def bpf_remove(self, directory: str) -> bool:
-        """Unpin all; False when nothing was."""
-
     def alive(self) -> bool:
         """Whether calls can still be made."""
 

@@ -38,7 +38,7 @@ NLM_F_EXCL = 0x200
 NLM_F_CREATE = 0x400
 
 TC_H_ROOT = 0xFFFFFFFF
-# Handle of the ingress and clsact qdiscs.
+# Handle of the ingress qdisc.
 INGRESS_HANDLE = 0xFFFF0000
 ETH_P_ALL, ETH_P_IP, ETH_P_IPV6 = 0x0003, 0x0800, 0x86DD
 ROOT_MAJOR = 1

@@ -18,7 +18,6 @@ import subprocess
 import pytest
 
 from tests.kernel import site as sites
-from tests.netns.edge import bed as beds
 
 _MODULES = ('openvswitch', 'vport_vxlan', 'vport_geneve', 'sch_htb')
 _HERE = pathlib.Path(__file__).parent
@@ -43,7 +42,5 @@ def modules():
 @pytest.fixture(scope='module')
 def site(tmp_path_factory):
     """Two hypervisors of one module's tests, both with Open vSwitch."""
-    # "ip netns exec" hides what is mounted below /sys.
-    with beds.bpf_mount() as pins, \
-            sites.Site(tmp_path_factory.mktemp('site'), pins) as made:
+    with sites.Site(tmp_path_factory.mktemp('site')) as made:
         yield made

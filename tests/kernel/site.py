@@ -43,14 +43,10 @@ class Segment:
 
 
 class Site:
-    """h1 with an agent and h2, joined by their uplinks.
+    """h1 with an agent and h2, joined by their uplinks."""
 
-    :param pins: a directory on a BPF file system.
-    """
-
-    def __init__(self, directory, pins):
+    def __init__(self, directory):
         self.directory = directory
-        self.pins = pins
         self.bed = beds.Bed(2)
         self.switches = {}
         self.segments = {}
@@ -138,8 +134,7 @@ class Site:
             self.bed, 'h1', self.directory, LINK_BPS, ports_backend='ovs',
             ovsdb_connection=self.switch.address,
             ovs_run_dir=self.switch.directory,
-            bpf_dir=self.pins / 'virtco', report_interval_s=0.5,
-            pairs_interval_s=2, **options)
+            report_interval_s=0.5, pairs_interval_s=2, **options)
         self.controller.reports.clear()
         self.edge.start()
 

@@ -23,7 +23,7 @@ MEMBER_BPS = 0.75 * sites.LINK_BPS
 real_time = pytest.mark.real_time(reason='measures the rate of TCP transfers')
 
 
-@pytest.fixture(scope='module', params=['nft', 'bpf', 'openflow'])
+@pytest.fixture(scope='module', params=['nft', 'openflow'])
 def classified(request, site):
     """The site, with an agent that classifies by this backend."""
     site.start_edge(classifier=request.param)

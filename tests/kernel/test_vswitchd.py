@@ -99,7 +99,7 @@ def test_noop_keeps_the_tree_under_a_transfer(site, transfer):
 
 
 @real_time
-@pytest.mark.parametrize('classifier', ['nft', 'bpf', 'openflow'])
+@pytest.mark.parametrize('classifier', ['nft', 'openflow'])
 def test_agent_keeps_the_transfer_classified(site, transfer, classifier):
     """A new vswitchd forgets flows, and makes its ports anew."""
     minor = _enforce(site, classifier=classifier, audit_interval_s=1)

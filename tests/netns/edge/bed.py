@@ -23,7 +23,6 @@ import os
 import pathlib
 import socket
 import subprocess
-import tempfile
 import threading
 import time
 import uuid
@@ -70,17 +69,6 @@ def in_netns(name, function, *args):
 def wait_for(condition, limit_s=15, what='a condition'):
     """Poll until a condition is true; its value."""
     return patience.wait_for(condition, what, limit_s)
-
-
-@contextlib.contextmanager
-def bpf_mount():
-    """A BPF file system of one's own."""
-    with tempfile.TemporaryDirectory(prefix='bpf') as directory:
-        run('mount', '-t', 'bpf', 'bpf', directory)
-        try:
-            yield pathlib.Path(directory)
-        finally:
-            run('umount', directory)
 
 
 class Vm:

@@ -11,16 +11,12 @@
 # under the License.
 """Beds and enforcers for the tests of this directory."""
 
-import functools
-import os
-import shutil
 import socket
 import time
 
 import pytest
 
 from edge_module.classify import base as classify
-from edge_module.classify import bpf
 from edge_module.classify import nft
 from edge_module import enforcer
 from edge_module.privileged import kernel
@@ -33,14 +29,12 @@ LINK_BPS = 40e6
 class Edge:
     """An enforcer whose calls are made inside a hypervisor's namespace."""
 
-    def __init__(self, bed, host, link_bps=LINK_BPS, bpf_dir=None, **kwargs):
+    def __init__(self, bed, host, link_bps=LINK_BPS, **kwargs):
         self.bed = bed
         self.netns = bed.ns(host)
         self.host = host
-        classifier = (nft.NftClassifier(kernel) if bpf_dir is None
-                      else bpf.BpfClassifier(kernel, str(bpf_dir)))
         self.enforcer = enforcer.Enforcer(
-            htb.Uplink(kernel, 'uplink0'), classifier,
+            htb.Uplink(kernel, 'uplink0'), nft.NftClassifier(kernel),
             link_bps, link_bps * 0.02, **kwargs)
 
     def call(self, name, *args):
@@ -80,32 +74,9 @@ def make_bed():
         bed.close()
 
 
-@pytest.fixture(scope='session')
-def bpf_mount():
-    with beds.bpf_mount() as directory:
-        yield directory
-
-
 @pytest.fixture
-def bpf_dir(bpf_mount):
-    """Where to pin; nothing may be left behind."""
-    directory = bpf_mount / f'virtco{os.getpid()}'
-    yield directory
-    shutil.rmtree(directory, ignore_errors=True)
-
-
-@pytest.fixture
-def backend():
-    """Name of the classifier; a test parametrises it."""
-    return 'nft'
-
-
-@pytest.fixture
-def edge_of(backend, request):
+def edge_of():
     """Makes an enforcer for a host of a bed."""
-    if backend == 'bpf':
-        directory = request.getfixturevalue('bpf_dir')
-        return functools.partial(Edge, bpf_dir=directory)
     return Edge
 
 

@@ -82,11 +82,3 @@ class EdgeProcess:
     def nft(self, *options):
         return beds.run('nft', *options, 'list', 'ruleset',
                         netns=self.bed.ns(self.host))
-
-    def classification(self):
-        """What classifies: nftables, and BPF filters with their pins."""
-        netns = self.bed.ns(self.host)
-        filters = [beds.run('tc', 'filter', 'show', 'dev', vm.dev, 'ingress',
-                            netns=netns)
-                   for vm in self.bed.vms if vm.host == self.host]
-        return '\n'.join([self.nft('-a'), *filters])

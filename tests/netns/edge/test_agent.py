@@ -34,27 +34,15 @@ from tests import patience
 LINK_BPS = 40e6
 
 pytestmark = pytest.mark.netns
-
-
-both_backends = pytest.mark.parametrize('backend', ['nft', 'bpf'])
 real_time = pytest.mark.real_time(reason='measures the rate of TCP transfers')
 
 
 @pytest.fixture
-def options(backend, request):
-    """Options of the classifier."""
-    if backend == 'bpf':
-        return {'classifier': 'bpf',
-                'bpf_dir': request.getfixturevalue('bpf_dir')}
-    return {'classifier': backend}
-
-
-@pytest.fixture
-def site(make_bed, tmp_path, options):
+def site(make_bed, tmp_path):
     """Two hypervisors, a controller and the command, not yet started."""
     bed = make_bed(2)
     controller = controllers.Controller(bed.ns('h1'))
-    edge = process.EdgeProcess(bed, 'h1', tmp_path, **options)
+    edge = process.EdgeProcess(bed, 'h1', tmp_path)
     yield bed, controller, edge
     edge.stop()
     controller.stop()
@@ -106,7 +94,6 @@ def _without_counters(listing):
 
 
 @real_time
-@both_backends
 def test_transfer_outlives_the_agent(site):
     """Killed and started again under a transfer that fills no queue."""
     bed, controller, edge = site
@@ -115,7 +102,7 @@ def test_transfer_outlives_the_agent(site):
     time.sleep(3)
     before_bps = flow.rate_bps(0.5, 3)
     retransmits = flow.total_retransmits()
-    table = edge.classification()
+    table = edge.nft('-a')
     begin_s = flow.now_s()
     edge.stop(signal.SIGKILL)
     time.sleep(1)
@@ -130,7 +117,7 @@ def test_transfer_outlives_the_agent(site):
     assert flow.rate_bps(begin_s, end_s) == pytest.approx(before_bps,
                                                           rel=0.02)
     # Nothing was made anew: everything has its old handle.
-    assert _without_counters(edge.classification()) == _without_counters(
+    assert _without_counters(edge.nft('-a')) == _without_counters(
         table)
     # Its counters went on where they stood.
     report = controller.reports[-1]
@@ -221,7 +208,6 @@ def test_ports_file_is_followed(site):
     assert a.ip not in edge.nft()
 
 
-@pytest.mark.parametrize('backend', ['nft'])
 def test_an_older_generation_is_refused(site):
     bed, controller, edge = site
     vms = _start(site)
@@ -240,16 +226,14 @@ def _has_its_rate(edge):
     return 'rate 20Mbit' in line
 
 
-@both_backends
 def test_what_nobody_announces_is_repaired_by_the_audit(
-        make_bed, tmp_path, options):
+        make_bed, tmp_path):
     """A class changed by hand, and the classification taken away."""
     bed = make_bed(2)
     controller = controllers.Controller(bed.ns('h1'))
-    edge = process.EdgeProcess(bed, 'h1', tmp_path, audit_interval_s=1,
-                               **options)
+    edge = process.EdgeProcess(bed, 'h1', tmp_path, audit_interval_s=1)
     try:
-        tap = _start((bed, controller, edge))[0].dev
+        _start((bed, controller, edge))
         netns = bed.ns('h1')
         # Changes from this module's own netlink ports wake nobody up.
         uplink = htb.Uplink(kernel, 'uplink0')
@@ -258,13 +242,8 @@ def test_what_nobody_announces_is_repaired_by_the_audit(
         beds.in_netns(netns, uplink.set_classes, [slow], {})
         assert not _has_its_rate(edge)
         beds.wait_for(lambda: _has_its_rate(edge), 10, 'repair of the class')
-        if options['classifier'] == 'bpf':
-            beds.run('tc', 'filter', 'del', 'dev', tap, 'ingress',
-                     netns=netns)
-        else:
-            beds.run('nft', 'delete', 'table', 'netdev', 'virtco',
-                     netns=netns)
-        beds.wait_for(lambda: 'virtco' in edge.classification(), 10,
+        beds.run('nft', 'delete', 'table', 'netdev', 'virtco', netns=netns)
+        beds.wait_for(lambda: 'virtco' in edge.nft('-a'), 10,
                       'repair of the classification')
         assert not edge.once('--check', check=False).returncode
     finally:
@@ -300,7 +279,6 @@ def test_damage_is_repaired_and_shown(make_bed, tmp_path):
         controller.stop()
 
 
-@both_backends
 def test_cleanup_removes_ours_only(site):
     bed, controller, edge = site
     netns = bed.ns('h1')
@@ -309,18 +287,17 @@ def test_cleanup_removes_ours_only(site):
     beds.run('tc', 'qdisc', 'add', 'dev', 'brv', 'root', 'tbf', 'rate',
              '1gbit', 'burst', '100k', 'latency', '10ms', netns=netns)
     tap = _start(site)[0].dev
-    # Somebody else's filter at the VM's port; the qdisc may be there by now.
-    beds.run('tc', 'qdisc', 'add', 'dev', tap, 'clsact', netns=netns,
-             check=False)
+    # Somebody else's filter at the VM's port.
+    beds.run('tc', 'qdisc', 'add', 'dev', tap, 'clsact', netns=netns)
     beds.run('tc', 'filter', 'add', 'dev', tap, 'ingress', 'pref', '9',
              'protocol', 'ip', 'u32', 'match', 'u32', '0', '0xffffffff',
              'flowid', '1:1', netns=netns)
     edge.stop()
     assert edge.once('--cleanup').stdout.count('uplink0') == 1
     assert edge.tc() == ''
-    assert 'virtco' not in edge.classification()
+    assert 'virtco' not in edge.nft('-a')
     assert edge.nft().split() == 'table ip theirs { chain c { } }'.split()
-    assert 'pref 9 u32' in edge.classification()
+    assert 'pref 9 u32' in edge.nft('-a')
     assert 'tbf' in beds.run('tc', 'qdisc', 'show', 'dev', 'brv',
                              netns=netns)
     assert 'nothing' in edge.once('--cleanup').stdout
@@ -418,8 +395,7 @@ def test_start_without_knowledge_leaves_the_kernel_alone(site):
 
 
 @real_time
-@both_backends
-def test_agent_runs_without_privileges(make_bed, tmp_path, backend, options):
+def test_agent_runs_without_privileges(make_bed, tmp_path):
     """Root starts it; it keeps one helper and becomes nobody."""
     bed = make_bed(2)
     controller = controllers.Controller(bed.ns('h1'))
@@ -429,7 +405,7 @@ def test_agent_runs_without_privileges(make_bed, tmp_path, backend, options):
     state = tmp_path / 'state'
     state.mkdir()
     os.chown(state, pwd.getpwnam('nobody').pw_uid, -1)
-    edge = process.EdgeProcess(bed, 'h1', tmp_path, user='nobody', **options)
+    edge = process.EdgeProcess(bed, 'h1', tmp_path, user='nobody')
     try:
         vms = _start((bed, controller, edge))
         rate, = beds.measure([beds.Flow(*vms)], 0.7, 1.5)
@@ -439,12 +415,11 @@ def test_agent_runs_without_privileges(make_bed, tmp_path, backend, options):
         assert int(agent['CapEff'], 16) == 0
         helper, = proc.children(edge.process.pid)
         assert int(proc.status(helper)['CapEff'], 16) == (
-            1 << 12 | 1 << 13 | (1 << 39 if backend == 'bpf' else 0))
+            1 << 12 | 1 << 13)
         # A table that somebody flushes is noticed without privileges too.
         beds.run('nft', 'flush', 'ruleset', netns=bed.ns('h1'))
-        if backend == 'nft':
-            beds.wait_for(lambda: 'ingress_pair4' in edge.nft(), 10,
-                          'the classification')
+        beds.wait_for(lambda: 'ingress_pair4' in edge.nft(), 10,
+                      'the classification')
         # What the helper takes is reported beside its own time.
         beds.wait_for(lambda: controller.reports[-1]['cpu_s']
                       > proc.cpu_s(edge.process.pid), 10, 'both times')
@@ -457,7 +432,6 @@ def test_agent_runs_without_privileges(make_bed, tmp_path, backend, options):
         controller.stop()
 
 
-@pytest.mark.parametrize('backend', ['nft'])
 def test_systemd_is_told_when_it_enforces(site, tmp_path, monkeypatch):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.settimeout(60)

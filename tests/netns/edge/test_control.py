@@ -43,8 +43,7 @@ def _policy(host, src, dst, rate_bps, **kwargs):
 
 @real_time
 @pytest.mark.parametrize('ipv6', [False, True])
-@pytest.mark.parametrize('backend', ['nft', 'bpf'])
-def test_a_direction_is_full_while_the_other_waits(make_bed, edge_of, backend,
+def test_a_direction_is_full_while_the_other_waits(make_bed, edge_of,
                                                    ipv6):
     """The waiting one has a queue of seconds in front of acknowledgements."""
     bed, one, two = _two_edges(make_bed, edge_of)
@@ -83,8 +82,7 @@ def _rate_bps(flow, warm_up_s, for_s):
     return flow.rate_bps(from_s, from_s + for_s)
 
 
-@pytest.mark.parametrize('backend', ['nft', 'bpf'])
-def test_only_packets_without_data_are_moved(pair, backend):
+def test_only_packets_without_data_are_moved(pair):
     bed, edge = pair
     a, b = bed.add_vm('h1'), bed.add_vm('h2')
     edge.set_ports()
@@ -129,8 +127,7 @@ def test_only_packets_without_data_are_moved(pair, backend):
 
 
 @real_time
-@pytest.mark.parametrize('backend', ['nft', 'bpf'])
-def test_a_flood_through_it_gains_nothing(make_bed, edge_of, backend):
+def test_a_flood_through_it_gains_nothing(make_bed, edge_of):
     """Beside it the others' control packets pass, and their data."""
     bed, one, two = _two_edges(make_bed, edge_of)
     flooder, a, b = bed.add_vm('h1'), bed.add_vm('h1'), bed.add_vm('h2')
@@ -172,8 +169,7 @@ def test_a_flood_through_it_gains_nothing(make_bed, edge_of, backend):
     assert sorted(waited_s)[2] < 0.25, waited_s
 
 
-@pytest.mark.parametrize('backend', ['nft'])
-def test_short_connections_are_not_sent_twice(pair, backend):
+def test_short_connections_are_not_sent_twice(pair):
     """A FIN may overtake the data of its own connection in a queue."""
     bed, edge = pair
     a, b = bed.add_vm('h1'), bed.add_vm('h2')

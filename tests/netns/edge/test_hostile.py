@@ -62,7 +62,6 @@ def _rates(flows, warm_up_s=1.0, for_s=2.5):
 
 @pytest.mark.parametrize('frame_bytes, whole', [
     (1442, False), (60, False), (1442, True)])
-@pytest.mark.parametrize('backend', ['nft'])
 def test_nobody_starves_beside_a_flood(make_bed, edge_of, frame_bytes, whole):
     bed, edge, member, polite, hostile, sink = _site(
         make_bed, edge_of, LINK_BPS, COFLOW_BPS)
@@ -97,7 +96,6 @@ def test_nobody_starves_beside_a_flood(make_bed, edge_of, frame_bytes, whole):
 
 
 @pytest.mark.parametrize('frame_bytes', [1442, 60])
-@pytest.mark.parametrize('backend', ['nft'])
 def test_bytes_are_those_of_the_wire(make_bed, edge_of, frame_bytes):
     """The queue forms where coflows are known, not at the bottleneck."""
     link_bps, coflow_bps = 40e6, 30e6

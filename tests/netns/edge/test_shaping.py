@@ -28,7 +28,6 @@ pytestmark = [
     pytest.mark.real_time(reason='measures the rate of TCP transfers')]
 
 
-@pytest.mark.parametrize('backend', ['nft', 'bpf'])
 def test_coflow_gets_its_rate_beside_noise(pair):
     bed, edge = pair
     a, noise, b = (bed.add_vm('h1'), bed.add_vm('h1'), bed.add_vm('h2'))
@@ -159,9 +158,7 @@ def _rate_bps(flow, warm_up_s, for_s):
 
 
 @pytest.mark.parametrize('pacing_bps', [15e6, None])
-@pytest.mark.parametrize('backend', ['nft', 'bpf'])
-def test_a_coflow_that_comes_back_at_once_has_its_rate(pair, backend,
-                                                       pacing_bps):
+def test_a_coflow_that_comes_back_at_once_has_its_rate(pair, pacing_bps):
     """With and without a queue at the moment at which it leaves."""
     bed, edge = pair
     a, b, sink = bed.add_vm('h1'), bed.add_vm('h1'), bed.add_vm('h2')

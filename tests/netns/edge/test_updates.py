@@ -28,7 +28,6 @@ from virtco import exception
 LINK_BPS = 40e6
 
 pytestmark = pytest.mark.netns
-both_backends = pytest.mark.parametrize('backend', ['nft', 'bpf'])
 real_time = pytest.mark.real_time(reason='measures the rate of TCP transfers')
 
 
@@ -36,7 +35,6 @@ def _builder(generation=1):
     return policies.PolicyBuilder('h1', LINK_BPS, generation)
 
 
-@both_backends
 @pytest.mark.parametrize('name', [*faults.STEPS, 'receive'])
 def test_restart_after_a_kill_at_any_step(pair, edge_of, name):
     bed, edge = pair
@@ -144,7 +142,6 @@ def test_updates_disturb_no_connection(pair):
         quiet_bps, rel=0.04)
 
 
-@both_backends
 def test_thousand_changes_and_ten_thousand_entries(pair):
     """Order of magnitude of processor time; see benchmarks.edge_updates."""
     bed, edge = pair
@@ -178,7 +175,6 @@ def test_thousand_changes_and_ten_thousand_entries(pair):
 
 
 @real_time
-@both_backends
 def test_ports_come_and_go_under_traffic(pair):
     """A device that is made anew under its name is classified again."""
     bed, edge = pair

@@ -11,8 +11,6 @@
 # under the License.
 """What the privileged helper refuses."""
 
-import os
-
 from hypothesis import given
 from hypothesis import strategies as st
 import pytest
@@ -22,14 +20,13 @@ from edge_module.classify import nft
 from edge_module.classify import openflow
 from edge_module import ovs
 from edge_module.privileged import limits
-from edge_module.qdisc import clsact
 from edge_module.qdisc import redirect
 from edge_module.qdisc import wire
 from edge_module import tcplan
 from tests.unit.edge import test_tcplan
 
 # ``lo`` is the one device that is everywhere.
-LIMITS = limits.Limits('lo', '/sys/fs/bpf/virtco', '/run/openvswitch')
+LIMITS = limits.Limits('lo', '/run/openvswitch')
 UPLINK, OTHER = 1, 99
 HTB = wire.attr(wire.KIND, b'htb\0')
 
@@ -113,17 +110,15 @@ def test_all_classes_are_allowed_on_the_uplink_only(wanted):
                 LIMITS.check_tc([message])
 
 
-def test_ports_have_hooks_and_no_queues():
-    LIMITS.check_tc([clsact.add_qdisc(OTHER), clsact.delete_qdisc(OTHER),
-                     clsact.detach(OTHER)])
-    LIMITS.check_tc([clsact.attach(OTHER, True)], attaches=True)
+def test_the_receiver_is_allowed_its_device_and_hook():
     LIMITS.check_tc([redirect.add_ifb(redirect.IFB_DEV),
                      redirect.ingress_qdisc(UPLINK)])
 
 
 @pytest.mark.parametrize('message', [
-    # A program's filter outside of the call that checks the program.
-    clsact.attach(OTHER, True),
+    # Hooks of other devices.
+    redirect.ingress_qdisc(OTHER), redirect.delete_ingress(OTHER),
+    redirect.delete_redirect(OTHER),
     # Routes, addresses, rules, neighbours.
     *((kind, 0, bytes(40)) for kind in (20, 24, 28, 32, 64)),
     # Other devices.
@@ -183,15 +178,3 @@ _ADD = ['-O', openflow.VERSIONS, '--no-names', '--bundle', 'add-flows',
 def test_other_calls_of_ovs_ofctl_are_refused(arguments, text):
     with pytest.raises(PermissionError):
         LIMITS.check_ofctl(arguments, text)
-
-
-def test_other_programs_and_pins_are_refused():
-    here = os.stat('/proc/thread-self/ns/net').st_ino
-    directory = f'/sys/fs/bpf/virtco/net-{here}'
-    LIMITS.check_bpf(directory, limits._program())
-    for wrong in ('/etc', '/sys/fs/bpf/virtco', f'{directory}/..',
-                  f'{directory}0'):
-        with pytest.raises(PermissionError):
-            LIMITS.check_bpf(wrong)
-    with pytest.raises(PermissionError):
-        LIMITS.check_bpf(directory, bytes(8))
