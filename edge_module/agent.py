@@ -25,13 +25,13 @@ from oslo_log import log as logging
 from edge_module.classify import base as classify
 from edge_module import client as edge_client
 from edge_module import enforcer as edge_enforcer
+from edge_module import kernel_events
 from edge_module.ports import base as ports_base
 from edge_module.probe import service as probe_service
 from edge_module import pull
 from edge_module import report
 from edge_module import state
 from edge_module import supervise
-from edge_module import watch
 from virtco import exception
 from virtco import systemd
 from virtco.table import edge_policy
@@ -51,7 +51,7 @@ class Agent:
     def __init__(self, conf: cfg.ConfigOpts,
                  enforcer: edge_enforcer.Enforcer,
                  port_source: ports_base.PortSource,
-                 kernel_watch: watch.KernelWatch | None = None):
+                 kernel_watch: kernel_events.KernelWatch | None = None):
         self.conf = conf
         self.enforcer = enforcer
         self.error: str | None = None
@@ -63,7 +63,7 @@ class Agent:
         self._retry_after_s = _FIRST_RETRY_S
         self._is_ending = False
         self._stop = threading.Event()
-        self._watch = kernel_watch or watch.KernelWatch()
+        self._watch = kernel_watch or kernel_events.KernelWatch()
         files = state.StateDir(conf.edge.state_dir)
         self.policies = pull.PolicySource(conf, enforcer, files, self._stop,
                                           self._apply, self._refuse)

@@ -19,14 +19,14 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from edge_module import agent as edge_agent
-from edge_module import build
 from edge_module import conf as edge_conf
 from edge_module import enforcer as edge_enforcer
+from edge_module import factory
+from edge_module import kernel_events
 from edge_module.ports import base as ports_base
 from edge_module.privileged import choice
 from edge_module import show
 from edge_module import state
-from edge_module import watch
 from virtco import configuration
 from virtco import exception
 from virtco import systemd
@@ -84,8 +84,8 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(conf: cfg.ConfigOpts) -> int:
     # Before privileges are given up, which the announcements ask for.
-    kernel_watch = watch.KernelWatch()
-    parts = build.Parts(conf, choice.open_kernel(conf.edge.user))
+    kernel_watch = kernel_events.KernelWatch()
+    parts = factory.Parts(conf, choice.open_kernel(conf.edge.user))
     systemd.notify(STATUS='Waiting for the virtual switch')
     parts.wait_ready()
     agent = edge_agent.Agent(conf, parts.enforcer(), parts.ports(),
@@ -97,7 +97,7 @@ def _run(conf: cfg.ConfigOpts) -> int:
 
 def _saved_enforcer(conf: cfg.ConfigOpts) -> edge_enforcer.Enforcer:
     """An enforcer that knows what the agent saved."""
-    parts = build.Parts(conf, choice.open_kernel(''))
+    parts = factory.Parts(conf, choice.open_kernel(''))
     enforcer = parts.enforcer()
     saved = state.StateDir(conf.edge.state_dir).load('policy')
     if saved is not None:
@@ -131,7 +131,7 @@ def _check(conf: cfg.ConfigOpts) -> int:
 
 
 def _cleanup(conf: cfg.ConfigOpts) -> int:
-    parts = build.Parts(conf, choice.open_kernel(''))
+    parts = factory.Parts(conf, choice.open_kernel(''))
     removed = parts.enforcer().cleanup()
     print('Removed: ' + (', '.join(removed) or 'nothing, there was none'))
     return 0

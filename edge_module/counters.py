@@ -24,9 +24,8 @@ from typing import Any
 from typing import NamedTuple
 
 from edge_module.classify import base as classify
-from edge_module import minors
 from edge_module.qdisc import wire
-from edge_module import tcplan
+from edge_module.tcplan import minors
 from virtco.table import edge_policy
 
 
@@ -189,7 +188,7 @@ class Counters:
                 name).value
 
     def _totals_of(self, minor: int) -> tuple[Total, Total | None, Total]:
-        if minor == tcplan.LINK_MINOR:
+        if minor == minors.LINK:
             return self._total(Name(Kind.UPLINK)), None, Total()
         where, part = str(minor), _part_of(minor)
         if part is not None:

@@ -25,12 +25,15 @@ import threading
 from oslo_log import log as logging
 
 from edge_module.classify import base as classify
-from edge_module import guard as edge_guard
+from edge_module import kernel_events
+from edge_module.qdisc import agreement
 from edge_module.qdisc import htb
+from edge_module.qdisc import receiver as edge_receiver
 from edge_module.qdisc import wire
-from edge_module import receiver as edge_receiver
-from edge_module import tcplan
-from edge_module import watch
+from edge_module.tcplan import holding
+from edge_module.tcplan import model
+from edge_module.tcplan import shape
+from edge_module.tcplan import steps
 from virtco import exception
 from virtco.table import edge_policy
 
@@ -61,8 +64,8 @@ class Enforcer:
 
     def __init__(self, uplink: htb.Uplink, classifier: classify.Classifier,
                  link_bps: float, default_rate_bps: float, *,
-                 settings: tcplan.TreeSettings = tcplan.TreeSettings(),
-                 guard: edge_guard.Guard = edge_guard.NoGuard(),
+                 settings: model.TreeSettings = model.TreeSettings(),
+                 guard: agreement.Guard = agreement.NoGuard(),
                  receiver: edge_receiver.Receiver | None = None,
                  retired: Iterable[classify.Classifier] = (),
                  grace_s: float = 5.0,
@@ -88,13 +91,13 @@ class Enforcer:
         # Leaves that are held up, and the bytes after which they need not be.
         self._draining: dict[int, float] = {}
 
-    def desired_tree(self) -> tcplan.Tree:
+    def desired_tree(self) -> model.Tree:
         settings = dataclasses.replace(
             self.settings, frame_bytes=self._frame_bytes())
         if self.policy is None:
-            return tcplan.base_tree(self.link_bps, self.default_rate_bps,
-                                    settings)
-        return tcplan.build_tree(
+            return shape.base_tree(self.link_bps, self.default_rate_bps,
+                                   settings)
+        return shape.build_tree(
             self.policy, self.link_bps, settings, self.fair,
             [port.ifindex for port in self.ports or () if port.is_here])
 
@@ -158,12 +161,12 @@ class Enforcer:
         self._leaving = {minor: self._leaving.get(minor, now_s + self.grace_s)
                          for minor in minors}
 
-    def _shape(self) -> tcplan.Update:
+    def _shape(self) -> steps.Update:
         wanted = self.desired_tree()
         snapshot = self._own_snapshot()
         desired = (wanted | snapshot.tree if self.policy is None
                    else self._held_up(wanted, snapshot))
-        update = tcplan.plan_update(snapshot.tree, desired)
+        update = steps.plan_update(snapshot.tree, desired)
         tree = dict(snapshot.tree)
         for name, classes in (('create', update.create),
                               ('lower', update.lower),
@@ -174,8 +177,8 @@ class Enforcer:
                 tree.update((item.minor, item) for item in classes)
         return update
 
-    def _held_up(self, desired: tcplan.Tree, snapshot: htb.Snapshot
-                 ) -> tcplan.Tree:
+    def _held_up(self, desired: model.Tree, snapshot: htb.Snapshot
+                 ) -> model.Tree:
         """Let leaves that leave or slow down first send what they queued.
 
         At a trickle a super-packet would hold the class for seconds, also
@@ -188,10 +191,10 @@ class Enforcer:
             if stats.sent_bytes < until:
                 draining[minor] = until
         self._draining = draining
-        return tcplan.hold(desired, snapshot.tree, draining, self.settings)
+        return holding.hold(desired, snapshot.tree, draining, self.settings)
 
-    def _held_until(self, have: tcplan.HtbClass,
-                    wanted: tcplan.HtbClass | None, stats: wire.ClassStats
+    def _held_until(self, have: model.HtbClass,
+                    wanted: model.HtbClass | None, stats: wire.ClassStats
                     ) -> float:
         """Bytes that a leaf must have sent; infinity: that is not known yet.
 
@@ -199,17 +202,17 @@ class Enforcer:
         one. One that slows down may get whole ones until it cuts them.
         """
         before = self._draining.get(have.minor, 0.0)
-        if have.limit_bytes is None or not tcplan.is_data(have.minor):
+        if have.limit_bytes is None or not model.is_data(have.minor):
             return 0.0
         if wanted is None:
             may_send = (stats.backlog_bytes > 0 if before
                         else have.minor not in self._leaving)
             # One that is idle already can keep nothing.
             return (math.inf if may_send
-                    and have.rate_bps > tcplan.IDLE_RATE_BPS else 0.0)
-        if wanted.packet_bytes in (None, tcplan.WHOLE_BYTES):
+                    and have.rate_bps > model.IDLE_RATE_BPS else 0.0)
+        if wanted.packet_bytes in (None, model.WHOLE_BYTES):
             return 0.0
-        if have.packet_bytes == tcplan.WHOLE_BYTES:
+        if have.packet_bytes == model.WHOLE_BYTES:
             return math.inf if stats.backlog_bytes else 0.0
         if math.isinf(before):
             return stats.sent_bytes + stats.backlog_bytes
@@ -226,7 +229,7 @@ class Enforcer:
                 LOG.warning('What %s may have left is not removed: %s',
                             other.name, error)
 
-    def was_lost(self, changes: watch.Changes) -> bool:
+    def was_lost(self, changes: kernel_events.Changes) -> bool:
         """Whether somebody took away what this module relies on; cheap.
 
         :param changes: what others did since the last call.
@@ -277,7 +280,7 @@ class Enforcer:
             if not any(now_s >= due for due in self._leaving.values()):
                 return
             tree = self._own_snapshot().tree
-            update = tcplan.plan_update(tree, self.desired_tree())
+            update = steps.plan_update(tree, self.desired_tree())
             due = {minor for minor in update.leave
                    if now_s >= self._leaving.get(minor, now_s + self.grace_s)}
             # A parent stays until all of its children go.
@@ -308,7 +311,7 @@ class Enforcer:
         snapshot = self.uplink.snapshot()
         if snapshot.foreign is not None:
             return Drift(conflict=f'{self.uplink.dev} has {snapshot.foreign}')
-        update = tcplan.plan_update(snapshot.tree, self.desired_tree())
+        update = steps.plan_update(snapshot.tree, self.desired_tree())
         classes = [f'missing class {item.minor:#x}'
                    for item in update.create]
         created = {item.minor for item in update.create}

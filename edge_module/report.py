@@ -21,10 +21,10 @@ import uuid
 from oslo_config import cfg
 from oslo_log import log as logging
 
-from edge_module import build
 from edge_module import client as edge_client
 from edge_module import counters
 from edge_module import enforcer as edge_enforcer
+from edge_module.qdisc import link_speed
 from edge_module import state
 from virtco import exception
 
@@ -134,7 +134,7 @@ class Reporter:
     def _link(self) -> dict[str, Any]:
         egress_bps = self.enforcer.link_bps
         return {'dev': self.enforcer.uplink.dev, 'egress_bps': egress_bps,
-                'ingress_bps': build.ingress_bps(self.conf, egress_bps)}
+                'ingress_bps': link_speed.ingress_bps(self.conf, egress_bps)}
 
     def save(self) -> None:
         with self.enforcer.lock:

@@ -17,8 +17,8 @@ import dataclasses
 
 from edge_module.classify import base as classify
 from edge_module import enforcer as edge_enforcer
-from edge_module import minors
 from edge_module.qdisc import htb
+from edge_module.tcplan import minors
 from virtco.table import edge_policy
 from virtco import units
 

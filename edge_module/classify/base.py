@@ -19,7 +19,7 @@ import dataclasses
 import ipaddress
 import re
 
-from edge_module import minors
+from edge_module.tcplan import minors
 from virtco.table import edge_policy
 
 _DEV = re.compile(r'^[A-Za-z0-9][A-Za-z0-9_.-]{0,14}$')

@@ -34,13 +34,13 @@ from typing import NamedTuple
 from typing import TYPE_CHECKING
 
 from edge_module.classify import base
-from edge_module import minors
 from edge_module.privileged import protocol
+from edge_module.tcplan import minors
 from virtco import exception
 from virtco.table import edge_policy
 
 if TYPE_CHECKING:
-    from edge_module import ovs
+    from edge_module.ports import ovsdb
 
 COOKIE = 0x76697274636F0001  # "virtco" in ASCII, and a version
 OURS = f'cookie={COOKIE:#x}/-1'
@@ -113,7 +113,7 @@ def _actions(flow: Flow, classes: Classes) -> str:
     return queue + _ACTIONS
 
 
-def _flows(key: base.Key, place: 'ovs.Place') -> Iterator[Flow]:
+def _flows(key: base.Key, place: 'ovsdb.Place') -> Iterator[Flow]:
     six = '6' if key.is_ipv6 else ''
     kinds = ('tcp' + six, 'udp' + six) if key.dst_port else (
         'ipv6' if six else 'ip',)
@@ -122,7 +122,7 @@ def _flows(key: base.Key, place: 'ovs.Place') -> Iterator[Flow]:
                    key.dst_port)
 
 
-def wanted_flows(table: base.Table, places: Mapping[str, 'ovs.Place']
+def wanted_flows(table: base.Table, places: Mapping[str, 'ovsdb.Place']
                  ) -> dict[Flow, Classes]:
     """The classes of every flow that a table asks for.
 
@@ -175,7 +175,7 @@ class OpenflowClassifier(base.Classifier):
 
     name = 'openflow'
 
-    def __init__(self, kernel: protocol.Kernel, database: 'ovs.OvsDb',
+    def __init__(self, kernel: protocol.Kernel, database: 'ovsdb.OvsDb',
                  run_dir: str):
         self.kernel = kernel
         self.database = database

@@ -19,8 +19,8 @@ that a flow of a VM is looked for at all of its ports.
 from collections.abc import Callable
 
 from edge_module.classify import base as classify
-from edge_module import ovs
 from edge_module.ports import base
+from edge_module.ports import ovsdb
 
 
 class OvsPorts(base.PortSource):
@@ -28,7 +28,7 @@ class OvsPorts(base.PortSource):
 
     poll_s = 5.0
 
-    def __init__(self, database: ovs.OvsDb):
+    def __init__(self, database: ovsdb.OvsDb):
         self.database = database
 
     def notify(self, callback: Callable[[], None]) -> None:

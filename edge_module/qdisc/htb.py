@@ -22,7 +22,8 @@ import struct
 
 from edge_module.privileged import protocol
 from edge_module.qdisc import wire
-from edge_module import tcplan
+from edge_module.tcplan import minors
+from edge_module.tcplan import model
 from virtco import exception
 
 _SIOCGIFMTU = 0x8921
@@ -41,7 +42,7 @@ class Snapshot:
 
     present: bool
     foreign: str | None
-    tree: tcplan.Tree
+    tree: model.Tree
     stats: dict[int, wire.ClassStats]
 
 
@@ -98,7 +99,7 @@ class Uplink:
             return Snapshot(False, foreign, {}, {})
         leaves = {qdisc.handle: qdisc for qdisc in qdiscs
                   if qdisc.kind == 'tbf'}
-        tree: tcplan.Tree = {}
+        tree: model.Tree = {}
         stats: dict[int, wire.ClassStats] = {}
         for body in self.kernel.tc_dump(
                 wire.dump_request(wire.RTM_GETTCLASS, ifindex)):
@@ -133,11 +134,11 @@ class Uplink:
     def ensure_root(self) -> None:
         """Put our qdisc in place of the device's default one."""
         send(self.kernel, [wire.root_qdisc(
-            self.ifindex(), tcplan.DEFAULT_MINOR)],
+            self.ifindex(), minors.HOST)],
             f'create the qdisc of {self.dev}')
 
-    def set_classes(self, classes: Iterable[tcplan.HtbClass],
-                    current: tcplan.Tree) -> None:
+    def set_classes(self, classes: Iterable[model.HtbClass],
+                    current: model.Tree) -> None:
         """Create or change classes in place, sending what differs only."""
         ifindex = self.ifindex()
         messages = []

@@ -21,7 +21,8 @@ import dataclasses
 import socket
 import struct
 
-from edge_module import tcplan
+from edge_module.tcplan import minors
+from edge_module.tcplan import model
 from virtco import units
 
 RTM_NEWQDISC = 36
@@ -114,7 +115,7 @@ class ClassStats:
 class ShownClass:
     """A class with its counters; its leaf's length is another message."""
 
-    htb_class: tcplan.HtbClass
+    htb_class: model.HtbClass
     leaf_handle: int
     stats: ClassStats
 
@@ -152,7 +153,7 @@ def delete_root(ifindex: int) -> Message:
     return RTM_DELQDISC, 0, TCMSG.pack(0, ifindex, ROOT_HANDLE, TC_H_ROOT, 0)
 
 
-def set_class(ifindex: int, wanted: tcplan.HtbClass) -> Message:
+def set_class(ifindex: int, wanted: model.HtbClass) -> Message:
     """Create a class or change its parameters in place."""
     rate = units.bps_to_bytes_per_s(wanted.rate_bps)
     ceil = units.bps_to_bytes_per_s(wanted.ceil_bps)
@@ -171,14 +172,14 @@ def set_class(ifindex: int, wanted: tcplan.HtbClass) -> Message:
             body + attr(KIND, b'htb\0') + attr(OPTIONS, options))
 
 
-def set_leaf(ifindex: int, wanted: tcplan.HtbClass) -> Message:
+def set_leaf(ifindex: int, wanted: model.HtbClass) -> Message:
     """Give a leaf its queue, or the one it has other parameters.
 
     A bfifo inside a TBF whose rate never binds: it is there for its limit on
     packets, by which it cuts longer super-packets into frames, and which can
     be changed without losing what is queued.
     """
-    packet_bytes = wanted.packet_bytes or tcplan.WHOLE_BYTES
+    packet_bytes = wanted.packet_bytes or model.WHOLE_BYTES
     options = attr(_TBF_PARMS, _TBF_OPT.pack(
         _ratespec(_U32_MAX), bytes(_RATESPEC.size), wanted.limit_bytes or 0,
         # The last is the burst at a peak rate, of which there is none. The
@@ -216,7 +217,7 @@ def is_of(body: bytes, ifindex: int) -> bool:
     return bool(TCMSG.unpack_from(body)[1] == ifindex)
 
 
-def _ratespec(rate: float, of_class: tcplan.HtbClass | None = None) -> bytes:
+def _ratespec(rate: float, of_class: model.HtbClass | None = None) -> bytes:
     overhead, least = ((of_class.overhead_bytes, of_class.frame_min_bytes)
                        if of_class is not None else (0, 0))
     # The link layer is named so that the kernel wants no rate table.
@@ -257,9 +258,9 @@ def read_class(body: bytes) -> ShownClass | None:
     options = dict(attrs(attributes.get(OPTIONS, b''), 0))
     (rate_spec, ceil_spec, _, _, quantum, _, prio
      ) = _HTB_OPT.unpack_from(options[_HTB_PARMS])
-    parent_minor = tcplan.ROOT if parent == TC_H_ROOT else parent & 0xffff
+    parent_minor = minors.ROOT if parent == TC_H_ROOT else parent & 0xffff
     _, _, overhead, _, least, _ = _RATESPEC.unpack(rate_spec)
-    return ShownClass(tcplan.HtbClass(
+    return ShownClass(model.HtbClass(
         handle & 0xffff, parent_minor,
         _shown_rate(rate_spec, options.get(_HTB_RATE64)),
         _shown_rate(ceil_spec, options.get(_HTB_CEIL64)), prio, quantum,

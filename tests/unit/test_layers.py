@@ -36,7 +36,7 @@ PURE = [
     'virtco/units.py', 'virtco/hints.py', 'virtco/hint_matrix.py',
     'virtco/hint_patterns.py', 'virtco/model',
     'virtco/scheduling', 'virtco/table', 'virtco/measure',
-    'edge_module/tcplan.py',
+    'edge_module/tcplan',
 ]
 # The planner takes a clock as an argument; monotonic is only its default.
 ALLOWED = {('virtco/solver/planner.py', 'time')}

@@ -16,8 +16,8 @@ import time
 
 import pytest
 
-from edge_module import minors
-from edge_module import tcplan
+from edge_module.tcplan import minors
+from edge_module.tcplan import shape
 from tests.netns.edge import bed as beds
 from tests.netns.edge import frames
 from tests.netns.edge import policies
@@ -161,7 +161,7 @@ def test_a_flood_through_it_gains_nothing(make_bed, edge_of):
         flow.close()
     sent = {minor: 8 * (after[minor].sent_bytes - before[minor].sent_bytes)
             / took_s for minor in (0x10, minors.CONTROL)}
-    assert sent[minors.CONTROL] < 1.1 * tcplan.CONTROL_CEIL_SHARE * LINK_BPS
+    assert sent[minors.CONTROL] < 1.1 * shape.CONTROL_CEIL_SHARE * LINK_BPS
     assert sent[0x10] < 10 * WAITING_BPS
     # The rest of the link is the flood's in no case.
     assert rates[1] > 0.95 * 30e6 * GOODPUT

@@ -17,8 +17,8 @@ import time
 
 import pytest
 
-from edge_module import minors
-from edge_module import tcplan
+from edge_module.tcplan import minors
+from edge_module.tcplan import model
 from tests.netns.edge import bed as beds
 from tests.netns.edge import floods
 from tests.netns.edge import policies
@@ -27,8 +27,8 @@ LINK_BPS = 100e6
 COFLOW_BPS = 60e6
 MARGIN = 0.02
 GOODPUT = 1448 / 1514
-WIRE = tcplan.TreeSettings(overhead_bytes=24, frame_min_bytes=84,
-                           link_packet_s=0.004)
+WIRE = model.TreeSettings(overhead_bytes=24, frame_min_bytes=84,
+                          link_packet_s=0.004)
 
 pytestmark = [
     pytest.mark.netns,

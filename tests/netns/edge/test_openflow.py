@@ -23,9 +23,10 @@ import time
 import pytest
 
 from edge_module.classify import openflow
-from edge_module import minors
-from edge_module import ovs
+from edge_module.ports import ovsdb
 from edge_module.privileged import kernel
+from edge_module.qdisc import ovs_agreement
+from edge_module.tcplan import minors
 from tests.netns.edge import bed as beds
 from tests.netns.edge import controller as controllers
 from tests.netns.edge import faults
@@ -245,9 +246,9 @@ def by_openflow(site, edge_of):
 
     def make():
         edge = edge_of(bed, 'h1', grace_s=0.0)
-        database = ovs.OvsDb(switch.address)
+        database = ovsdb.OvsDb(switch.address)
         databases.append(database)
-        edge.enforcer.guard = ovs.OvsGuard(database, 'uplink0')
+        edge.enforcer.guard = ovs_agreement.OvsGuard(database, 'uplink0')
         edge.enforcer.classifier = openflow.OpenflowClassifier(
             _DyingKernel(), database, str(switch.directory))
         beds.wait_for(lambda: {a.dev, c.dev} <= set(database.places()), 10,

@@ -14,7 +14,7 @@
 import pytest
 
 from edge_module.privileged import kernel
-from edge_module import receiver
+from edge_module.qdisc import receiver
 from tests.netns.edge import bed as beds
 from tests.netns.edge import policies
 

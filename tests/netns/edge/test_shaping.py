@@ -15,7 +15,8 @@ import time
 
 import pytest
 
-from edge_module import tcplan
+from edge_module.tcplan import minors
+from edge_module.tcplan import steps
 from tests.netns.edge import bed as beds
 from tests.netns.edge import policies
 
@@ -138,9 +139,9 @@ def test_enforcement_that_begins_under_load_lets_it_through(pair):
     edge.enforcer.ports = ()
     uplink, desired = edge.enforcer.uplink, edge.call('desired_tree')
     beds.in_netns(edge.netns, uplink.ensure_root)
-    update = tcplan.plan_update({}, desired)
+    update = steps.plan_update({}, desired)
     beds.in_netns(edge.netns, uplink.set_classes, update.create, {})
-    beds.wait_for(lambda: edge.stats()[tcplan.DEFAULT_MINOR].sent_bytes, 5,
+    beds.wait_for(lambda: edge.stats()[minors.HOST].sent_bytes, 5,
                   'traffic between two steps')
     edge.call('reconcile', time.monotonic())
     assert beds.in_netns(edge.netns, uplink.snapshot).tree == desired

@@ -18,9 +18,9 @@ import time
 
 import pytest
 
+from edge_module import kernel_events
 from edge_module.privileged import kernel
 from edge_module.qdisc import htb
-from edge_module import watch
 from tests.netns.edge import bed as beds
 from tests.netns.edge import controller as controllers
 from tests.netns.edge import policies
@@ -37,7 +37,7 @@ def _tc(bed, *arguments):
 def heard(make_bed):
     """A watch in h1, and the names of devices that others changed."""
     bed = make_bed(1)
-    heard = beds.in_netns(bed.ns('h1'), watch.KernelWatch)
+    heard = beds.in_netns(bed.ns('h1'), kernel_events.KernelWatch)
 
     def names():
         indexes = dict(beds.in_netns(bed.ns('h1'), socket.if_nameindex))
@@ -72,7 +72,7 @@ def _changes(heard):
 def test_own_changes_are_not_heard_of(pair):
     bed, edge = pair
     a, b = bed.add_vm('h1'), bed.add_vm('h2')
-    heard = beds.in_netns(bed.ns('h1'), watch.KernelWatch)
+    heard = beds.in_netns(bed.ns('h1'), kernel_events.KernelWatch)
     try:
         edge.set_ports()
         _changes(heard)
@@ -89,7 +89,7 @@ def test_own_changes_are_not_heard_of(pair):
                  netns=bed.ns('h1'))
         assert not _changes(heard)
         beds.run('nft', 'flush', 'ruleset', netns=bed.ns('h1'))
-        assert _changes(heard) == watch.Changes(tables=True)
+        assert _changes(heard) == kernel_events.Changes(tables=True)
         assert not _changes(heard)
     finally:
         heard.close()

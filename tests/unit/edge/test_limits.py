@@ -18,11 +18,11 @@ import pytest
 from edge_module.classify import base
 from edge_module.classify import nft
 from edge_module.classify import openflow
-from edge_module import ovs
+from edge_module.ports import ovsdb
 from edge_module.privileged import limits
 from edge_module.qdisc import redirect
 from edge_module.qdisc import wire
-from edge_module import tcplan
+from edge_module.tcplan import shape
 from tests.unit.edge import test_tcplan
 
 # ``lo`` is the one device that is everywhere.
@@ -94,7 +94,7 @@ def test_other_commands_of_nft_are_refused(command):
 
 @given(test_tcplan.policies())
 def test_all_classes_are_allowed_on_the_uplink_only(wanted):
-    tree = tcplan.build_tree(wanted, 1e8, ports=[4])
+    tree = shape.build_tree(wanted, 1e8, ports=[4])
     for ifindex in (UPLINK, OTHER):
         messages = [wire.root_qdisc(ifindex, 2), wire.delete_root(ifindex)]
         for item in tree.values():
@@ -138,7 +138,7 @@ def test_other_messages_are_refused(message):
 
 @given(entries)
 def test_all_flows_are_allowed(found):
-    places = {'tap1': ovs.Place('br-int', 4)}
+    places = {'tap1': ovsdb.Place('br-int', 4)}
     table = base.Table(frozenset({('tap1', 3)}), found, {
         minor: minor | 0x8000 for minor in found.values()})
     text = ''.join(

@@ -15,6 +15,7 @@ import json
 
 from edge_module.classify import base
 from edge_module.classify import nft
+from edge_module.classify import nft_text
 
 PAIR = base.Key('lo', '10.0.0.1', '10.0.0.2')
 PORT = base.Key('lo', '10.0.0.1', '10.0.0.2', 80)
@@ -37,7 +38,7 @@ class _Kernel:
 
 
 def _map(name, elements=()):
-    types = list(nft.INGRESS.maps()[name])
+    types = list(nft_text.INGRESS.maps()[name])
     return {'map': {'name': name, 'type': types if len(types) > 1
                     else types[0], 'elem': list(elements)}}
 
@@ -51,7 +52,7 @@ def _listing(elements=(), rules=(), devs=('dev_1_lo',), control=(),
              control_rules=('control4', 'control6')):
     found = {'ingress_pair4': elements, 'ingress_control': control}
     return [*(_map(name, found.get(name, ()))
-              for name in nft.INGRESS.maps()),
+              for name in nft_text.INGRESS.maps()),
             *({'rule': {'chain': name, 'comment': name}}
               for name in control_rules),
             *({'chain': {'name': name}} for name in devs),
@@ -106,12 +107,12 @@ def _lengths(rule):
 
 
 def test_only_packets_without_data_are_control_packets():
-    four = _lengths(nft._without_data4())
+    four = _lengths(nft_text._without_data4())
     assert (0x45, 40, 0x50) in four and (0x45, 52, 0x80) in four
     assert all(length == 4 * ((first & 15) + (tcp >> 4))
                for first, length, tcp in four)
     assert all(length == 4 * (tcp >> 4) for length, tcp
-               in _lengths(nft._without_data6()))
+               in _lengths(nft_text._without_data6()))
 
 
 def test_what_is_right_is_left_alone():

@@ -17,12 +17,12 @@ import pytest
 
 from edge_module.classify import base
 from edge_module.classify import openflow
-from edge_module import ovs
+from edge_module.ports import ovsdb
 from virtco import exception
 
 SHOWN = (' cookie={cookie}, duration=3.5s, table=0, n_packets=7, n_bytes=700,'
          ' idle_age=1, {match} actions={actions}')
-PLACES = {'tap1': ovs.Place('br', 4)}
+PLACES = {'tap1': ovsdb.Place('br', 4)}
 
 
 def _shown(flow, classes, cookie=f'{openflow.COOKIE:#x}'):

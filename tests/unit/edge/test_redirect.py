@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 import pytest
 
 from edge_module.classify import base as classify
+from edge_module.qdisc import receiver
 from edge_module.qdisc import redirect
-from edge_module import receiver
-from edge_module import tcplan
+from edge_module.tcplan import minors
+from edge_module.tcplan import model
 from tests.unit.edge import test_tcplan
 
 ADDRESSES = st.one_of(
@@ -46,7 +47,7 @@ def test_receiver_is_slower_than_the_link(link_bps, egress_bps):
     side = receiver.Receiver(None, 'uplink0', link_bps)
     tree = side.desired_tree(test_tcplan.policy([], 1e6, egress_bps))
     limit_bps = 0.95 * min(link_bps, egress_bps)
-    assert tree[tcplan.LINK_MINOR].ceil_bps == pytest.approx(limit_bps)
-    assert tcplan.guaranteed_bps(tree) <= limit_bps
+    assert tree[minors.LINK].ceil_bps == pytest.approx(limit_bps)
+    assert model.guaranteed_bps(tree) <= limit_bps
     assert tree[receiver.MANAGED_MINOR].prio < tree[
-        tcplan.DEFAULT_MINOR].prio
+        minors.HOST].prio

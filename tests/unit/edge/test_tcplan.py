@@ -18,8 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 import pytest
 
-from edge_module import minors
-from edge_module import tcplan
+from edge_module.tcplan import holding
+from edge_module.tcplan import minors
+from edge_module.tcplan import model
+from edge_module.tcplan import shape
+from edge_module.tcplan import steps
 from virtco.table import edge_policy
 
 LINK_BPS = 100e6
@@ -53,11 +56,11 @@ def policies(draw):
 
 @given(policies(), st.booleans())
 def test_tree_fits_the_link(wanted, fair):
-    tree = tcplan.build_tree(wanted, LINK_BPS, fair=fair)
+    tree = shape.build_tree(wanted, LINK_BPS, fair=fair)
     link_bps = min(LINK_BPS, wanted.egress_bps)
     classes = len(tree)
     # A class cannot have less than a byte per second.
-    assert tcplan.guaranteed_bps(tree) <= link_bps + 8 * classes
+    assert model.guaranteed_bps(tree) <= link_bps + 8 * classes
     for item in tree.values():
         assert 0 < item.rate_bps <= item.ceil_bps <= link_bps
         assert item.rate_bps % 8 == 0 and item.ceil_bps % 8 == 0
@@ -66,14 +69,14 @@ def test_tree_fits_the_link(wanted, fair):
         inner = any(child.parent == item.minor for child in tree.values())
         assert (item.limit_bytes is None) == (
             inner or item.minor in minors.INNER)
-    assert tree[tcplan.DEFAULT_MINOR].rate_bps > 0
+    assert tree[minors.HOST].rate_bps > 0
 
 
-def steps(current, update):
+def on_the_way(current, update):
     """Every tree on the way, one message after the other."""
     tree = dict(current)
     for item in (*update.create, *update.lower, *update.raise_):
-        assert item.parent in tree or item.parent == tcplan.ROOT
+        assert item.parent in tree or item.parent == minors.ROOT
         tree[item.minor] = item
         yield dict(tree)
 
@@ -81,8 +84,8 @@ def steps(current, update):
 def settle(current, desired):
     """Apply updates and their deletions until nothing changes."""
     for _ in range(3):
-        update = tcplan.plan_update(current, desired)
-        for tree in steps(current, update):
+        update = steps.plan_update(current, desired)
+        for tree in on_the_way(current, update):
             current = tree
         for minor in update.leave:
             assert all(item.parent != minor for item in current.values())
@@ -92,12 +95,12 @@ def settle(current, desired):
 
 @given(policies(), policies())
 def test_update_never_over_commits_and_ends_right(before, after):
-    old = tcplan.build_tree(before, LINK_BPS)
-    new = tcplan.build_tree(after, LINK_BPS)
-    limit_bps = max(tcplan.guaranteed_bps(old), tcplan.guaranteed_bps(new))
-    update = tcplan.plan_update(old, new)
-    for tree in steps(old, update):
-        assert tcplan.guaranteed_bps(tree) <= limit_bps + 8 * len(tree)
+    old = shape.build_tree(before, LINK_BPS)
+    new = shape.build_tree(after, LINK_BPS)
+    limit_bps = max(model.guaranteed_bps(old), model.guaranteed_bps(new))
+    update = steps.plan_update(old, new)
+    for tree in on_the_way(old, update):
+        assert model.guaranteed_bps(tree) <= limit_bps + 8 * len(tree)
         # Whatever is classified has its class at every instant.
         assert set(old) <= set(tree)
     assert settle(old, new) == new
@@ -105,10 +108,10 @@ def test_update_never_over_commits_and_ends_right(before, after):
 
 @given(policies(), policies(), st.integers(0, 60))
 def test_update_may_be_broken_off_anywhere(before, after, cut):
-    old = tcplan.build_tree(before, LINK_BPS)
-    new = tcplan.build_tree(after, LINK_BPS)
+    old = shape.build_tree(before, LINK_BPS)
+    new = shape.build_tree(after, LINK_BPS)
     broken = old
-    for index, tree in enumerate(steps(old, tcplan.plan_update(old, new))):
+    for index, tree in enumerate(on_the_way(old, steps.plan_update(old, new))):
         if index >= cut:
             break
         broken = tree
@@ -117,34 +120,34 @@ def test_update_may_be_broken_off_anywhere(before, after, cut):
 
 @given(policies())
 def test_update_to_itself_is_empty(wanted):
-    tree = tcplan.build_tree(wanted, LINK_BPS)
-    update = tcplan.plan_update(tree, tree)
+    tree = shape.build_tree(wanted, LINK_BPS)
+    update = steps.plan_update(tree, tree)
     assert not update and not update.leave
 
 
 @given(policies())
 def test_a_lost_tree_comes_back_at_full_rates(wanted):
     """What sends at an idle rate meanwhile would owe for a minute."""
-    tree = tcplan.build_tree(wanted, LINK_BPS)
-    update = tcplan.plan_update({}, tree)
+    tree = shape.build_tree(wanted, LINK_BPS)
+    update = steps.plan_update({}, tree)
     assert {item.minor: item for item in update.create} == tree
     assert not update.raise_
 
 
 @given(policies(), policies())
 def test_link_and_default_class_are_never_idle(before, after):
-    old = tcplan.build_tree(before, LINK_BPS)
-    new = tcplan.build_tree(after, LINK_BPS)
-    for base in (tcplan.LINK_MINOR, tcplan.DEFAULT_MINOR):
+    old = shape.build_tree(before, LINK_BPS)
+    new = shape.build_tree(after, LINK_BPS)
+    for base in (minors.LINK, minors.HOST):
         rest = {minor: item for minor, item in old.items() if minor != base}
-        update = tcplan.plan_update(rest, new)
-        for tree in steps(rest, update):
+        update = steps.plan_update(rest, new)
+        for tree in on_the_way(rest, update):
             if base in tree:
                 assert tree[base] == new[base]
 
 
 def test_flows_of_a_coflow_get_rates_by_weight():
-    tree = tcplan.build_tree(policy([coflow(0x10, 60e6, (5, 1))]), LINK_BPS)
+    tree = shape.build_tree(policy([coflow(0x10, 60e6, (5, 1))]), LINK_BPS)
     assert tree[0x11].rate_bps == pytest.approx(50e6, abs=8)
     assert tree[0x12].rate_bps == pytest.approx(10e6, abs=8)
     assert tree[0x11].quantum_bytes == 5 * tree[0x12].quantum_bytes
@@ -154,7 +157,7 @@ def test_flows_of_a_coflow_get_rates_by_weight():
 @given(policies(), st.floats(1e6, 1e10),
        st.lists(st.integers(1, 2 ** 31 - 1), max_size=5))
 def test_what_is_no_data_has_places_of_its_own(wanted, link_bps, ports):
-    tree = tcplan.build_tree(wanted, link_bps, ports=ports)
+    tree = shape.build_tree(wanted, link_bps, ports=ports)
     default_bps = min(tree[1].rate_bps, wanted.default_rate_bps)
     # Host, unmanaged VMs and control packets share what is not for coflows.
     assert tree[2].rate_bps + tree[minors.SHARED].rate_bps <= default_bps + 16
@@ -166,9 +169,9 @@ def test_what_is_no_data_has_places_of_its_own(wanted, link_bps, ports):
     assert len(children.get(minors.UNMANAGED, ())) == len(
         {port % 4096 for port in ports})
     for leaf in children.get(minors.UNMANAGED, ()):
-        assert leaf.prio == tcplan.LOWEST_PRIO > tree[2].prio
-        assert leaf.limit_bytes == tcplan.leaf_limit_bytes(
-            default_bps, tcplan.TreeSettings())
+        assert leaf.prio == model.LOWEST_PRIO > tree[2].prio
+        assert leaf.limit_bytes == model.leaf_limit_bytes(
+            default_bps, model.TreeSettings())
     for coflow_class in wanted.classes:
         control = tree[minors.of_control(coflow_class.minor)]
         # Bounded, first in order, and short.
@@ -178,11 +181,11 @@ def test_what_is_no_data_has_places_of_its_own(wanted, link_bps, ports):
         assert control.quantum_bytes < 1600
         data = [item for item in children.get(coflow_class.minor, ())
                 ] or [tree[coflow_class.minor]]
-        assert all(item.prio < tcplan.LOWEST_PRIO for item in data)
+        assert all(item.prio < model.LOWEST_PRIO for item in data)
 
 
 def test_coflows_of_the_last_priority_have_turns_in_their_order():
-    tree = tcplan.build_tree(policy([
+    tree = shape.build_tree(policy([
         coflow(0x10 + 16 * rank, 1e6, prio=min(rank, 7))
         for rank in range(20)]), LINK_BPS)
     leaves = [tree[0x11 + 16 * rank] for rank in range(20)]
@@ -193,16 +196,16 @@ def test_coflows_of_the_last_priority_have_turns_in_their_order():
 
 
 def test_bytes_are_counted_as_the_wire_does():
-    settings = tcplan.TreeSettings(overhead_bytes=24, frame_min_bytes=84)
-    tree = tcplan.build_tree(policy([coflow(0x10, 1e6)]), LINK_BPS, settings,
-                             ports=[4])
+    settings = model.TreeSettings(overhead_bytes=24, frame_min_bytes=84)
+    tree = shape.build_tree(policy([coflow(0x10, 1e6)]), LINK_BPS, settings,
+                            ports=[4])
     assert {(item.overhead_bytes, item.frame_min_bytes)
             for item in tree.values()} == {(24, 84)}
 
 
 def test_over_committed_rates_shrink_together():
-    tree = tcplan.build_tree(policy([coflow(0x10, 90e6), coflow(0x20, 45e6)]),
-                             LINK_BPS)
+    tree = shape.build_tree(policy([coflow(0x10, 90e6), coflow(0x20, 45e6)]),
+                            LINK_BPS)
     assert tree[0x10].rate_bps == pytest.approx(2 * tree[0x20].rate_bps,
                                                 rel=1e-5)
     assert tree[0x10].rate_bps + tree[0x20].rate_bps == pytest.approx(
@@ -210,88 +213,88 @@ def test_over_committed_rates_shrink_together():
 
 
 def test_decay_shares_equally_and_borrows():
-    tree = tcplan.build_tree(policy([
+    tree = shape.build_tree(policy([
         coflow(0x10, 90e6, (3, 1), 90e6), coflow(0x20, 1e6, prio=5)]),
         LINK_BPS, fair=True)
     assert tree[0x10].rate_bps == pytest.approx(tree[0x20].rate_bps, abs=8)
     assert tree[0x11].rate_bps == pytest.approx(3 * tree[0x12].rate_bps,
                                                 abs=32)
     assert {item.ceil_bps for minor, item in tree.items()
-            if tcplan.is_data(minor)} == {int(LINK_BPS)}
+            if model.is_data(minor)} == {int(LINK_BPS)}
     assert {tree[minor].prio for minor in (0x11, 0x12, 0x21)} == {0}
-    alone = tcplan.build_tree(policy([coflow(0x10, 1e6, prio=5)]), LINK_BPS,
-                              fair=True)
+    alone = shape.build_tree(policy([coflow(0x10, 1e6, prio=5)]), LINK_BPS,
+                             fair=True)
     assert alone[0x10].rate_bps == LINK_BPS - 2e6
 
 
 def test_leaving_class_is_idle_and_last():
-    old = tcplan.build_tree(policy([coflow(0x10, 50e6, (1, 1))]), LINK_BPS)
-    new = tcplan.build_tree(policy([]), LINK_BPS)
-    update = tcplan.plan_update(old, new)
+    old = shape.build_tree(policy([coflow(0x10, 50e6, (1, 1))]), LINK_BPS)
+    new = shape.build_tree(policy([]), LINK_BPS)
+    update = steps.plan_update(old, new)
     assert update.leave[-1] == 0x10 and set(update.leave) == {
         0x10, 0x11, 0x12, 0x8010}
     assert {item.rate_bps for item in update.lower} == {
-        tcplan.IDLE_RATE_BPS}
-    assert {item.prio for item in update.lower} == {tcplan.LOWEST_PRIO}
+        model.IDLE_RATE_BPS}
+    assert {item.prio for item in update.lower} == {model.LOWEST_PRIO}
 
 
 @pytest.mark.parametrize('ceil_bps, limit_bytes', [
     (1e6, 128 * 1024), (40e6, 128 * 1024), (100e6, 512 * 1024),
     (1e9, 4 * 1024 ** 2), (400e9, 64 * 1024 ** 2)])
 def test_leaves_are_sized_in_time(ceil_bps, limit_bytes):
-    assert tcplan.leaf_limit_bytes(
-        ceil_bps, tcplan.TreeSettings()) == limit_bytes
+    assert model.leaf_limit_bytes(
+        ceil_bps, model.TreeSettings()) == limit_bytes
 
 
 def test_super_packets_are_cut_where_they_take_long():
-    settings = tcplan.TreeSettings(frame_bytes=1564)
-    tree = tcplan.build_tree(policy(
+    settings = model.TreeSettings(frame_bytes=1564)
+    tree = shape.build_tree(policy(
         [coflow(0x10, 5e6, (1,), ceil_bps=5e6),
          coflow(0x20, 6e6, (1,), ceil_bps=6e6),
          coflow(0x30, 1e6, (1,)), coflow(0x40, 1.1e6, (1,))]),
         LINK_BPS, settings)
     assert tree[0x11].packet_bytes == tree[0x31].packet_bytes == 1564
-    assert tree[0x21].packet_bytes == tcplan.WHOLE_BYTES
-    assert tree[0x41].packet_bytes == tcplan.WHOLE_BYTES
-    assert tree[2].packet_bytes == tcplan.WHOLE_BYTES
+    assert tree[0x21].packet_bytes == model.WHOLE_BYTES
+    assert tree[0x41].packet_bytes == model.WHOLE_BYTES
+    assert tree[2].packet_bytes == model.WHOLE_BYTES
     assert tree[0x10].packet_bytes is None
     # Nothing is cut where nobody says how long a frame is.
-    for leaf in tcplan.build_tree(policy([coflow(0x10, 1e4)]), 1e6).values():
-        assert leaf.packet_bytes in (None, tcplan.WHOLE_BYTES)
+    for leaf in shape.build_tree(policy([coflow(0x10, 1e4)]), 1e6).values():
+        assert leaf.packet_bytes in (None, model.WHOLE_BYTES)
 
 
 def test_a_leaf_on_the_edge_passes_super_packets_whole():
-    settings = tcplan.TreeSettings(frame_bytes=1564)
+    settings = model.TreeSettings(frame_bytes=1564)
     ceil_bps, rate_bps = settings.whole_ceil_bps, settings.whole_rate_bps
     for rate, ceil, packet_bytes in (
-            (rate_bps, ceil_bps, tcplan.WHOLE_BYTES),
+            (rate_bps, ceil_bps, model.WHOLE_BYTES),
             (rate_bps - 8, ceil_bps, 1564), (rate_bps, ceil_bps - 8, 1564)):
-        assert tcplan.leaf_packet_bytes(rate, ceil, settings) == packet_bytes
+        assert model.leaf_packet_bytes(rate, ceil, settings) == packet_bytes
 
 
 def test_a_child_without_weight_has_the_least_quantum():
-    tree = tcplan.build_tree(policy([coflow(0x10, 60e6, (0, 2, 1))]),
-                             LINK_BPS)
-    least = tcplan.TreeSettings().min_quantum_bytes
+    tree = shape.build_tree(policy([coflow(0x10, 60e6, (0, 2, 1))]),
+                            LINK_BPS)
+    least = model.TreeSettings().min_quantum_bytes
     assert [tree[minor].quantum_bytes for minor in (0x11, 0x12, 0x13)] == [
         least, 2 * least, least]
-    only = tcplan.build_tree(policy([coflow(0x10, 60e6, (0,))]), LINK_BPS)
+    only = shape.build_tree(policy([coflow(0x10, 60e6, (0,))]), LINK_BPS)
     assert only[0x11].quantum_bytes == least
 
 
 def test_priorities_are_those_of_leaves():
     """HTB has 0 to 7; the kernel changes no inner class's."""
-    tree = tcplan.build_tree(policy([coflow(0x10, 1e6, (1,), prio=3),
-                                     coflow(0x20, 1e6, (), prio=7)]),
-                             LINK_BPS, ports=[5])
-    assert {tree[minor].prio for minor in (0x10, tcplan.LINK_MINOR)} == {0}
+    tree = shape.build_tree(policy([coflow(0x10, 1e6, (1,), prio=3),
+                                    coflow(0x20, 1e6, (), prio=7)]),
+                            LINK_BPS, ports=[5])
+    assert {tree[minor].prio for minor in (0x10, minors.LINK)} == {0}
     assert (tree[0x11].prio, tree[0x20].prio,
-            tree[tcplan.DEFAULT_MINOR].prio,
+            tree[minors.HOST].prio,
             tree[minors.of_port(5)].prio) == (3, 6, 6, 7)
 
 
 def test_classes_and_leaves_are_compared_apart():
-    one = tcplan.HtbClass(0x11, 0x10, 8000, 16000, 1, 65536, 2 ** 17, 1564)
+    one = model.HtbClass(0x11, 0x10, 8000, 16000, 1, 65536, 2 ** 17, 1564)
     for change in ({'rate_bps': 8008}, {'ceil_bps': 16008}, {'prio': 2},
                    {'parent': 1}, {'quantum_bytes': 65537}):
         other = dataclasses.replace(one, **change)
@@ -302,26 +305,26 @@ def test_classes_and_leaves_are_compared_apart():
 
 
 def test_an_update_is_something_when_any_step_is():
-    item = tcplan.HtbClass(0x11, 0x10, 8000, 16000, 1, 65536, None)
-    assert not tcplan.Update()
+    item = model.HtbClass(0x11, 0x10, 8000, 16000, 1, 65536, None)
+    assert not steps.Update()
     for step in ('create', 'lower', 'raise_'):
-        assert tcplan.Update(**{step: (item,)})
+        assert steps.Update(**{step: (item,)})
 
 
 @pytest.mark.parametrize('link_bps, cuts', [(100e6, True), (140e6, False)])
 def test_super_packets_are_cut_on_a_slow_link(link_bps, cuts):
-    settings = tcplan.TreeSettings(frame_bytes=1564, link_packet_s=0.004)
+    settings = model.TreeSettings(frame_bytes=1564, link_packet_s=0.004)
     wanted = policy([coflow(0x10, 9e7, ceil_bps=1e10)], egress_bps=1e10)
-    tree = tcplan.build_tree(wanted, link_bps, settings, ports=[4])
+    tree = shape.build_tree(wanted, link_bps, settings, ports=[4])
     assert {tree[minor].packet_bytes for minor in (2, 0x11, 0x7004)} == {
-        1564 if cuts else tcplan.WHOLE_BYTES}
+        1564 if cuts else model.WHOLE_BYTES}
 
 
 def test_class_under_another_parent_leaves_first():
-    old = tcplan.build_tree(policy([coflow(0x10, 50e6, (1, 1))]), LINK_BPS)
+    old = shape.build_tree(policy([coflow(0x10, 50e6, (1, 1))]), LINK_BPS)
     moved = dict(old)
-    moved[0x12] = dataclasses.replace(old[0x12], parent=tcplan.LINK_MINOR)
-    assert tcplan.plan_update(old, moved).leave == (0x12,)
+    moved[0x12] = dataclasses.replace(old[0x12], parent=minors.LINK)
+    assert steps.plan_update(old, moved).leave == (0x12,)
     assert settle(old, moved) == moved
 
 
@@ -329,11 +332,11 @@ def test_class_under_another_parent_leaves_first():
 @example(policy([coflow(0x10, 1e6, (1,)), coflow(0x20, 1e6, (1, 1)),
                  coflow(0x30, 1e6, (1, 1))], LINK_BPS - 40), 0)
 def test_held_leaves_may_borrow_more_and_are_given_no_more(wanted, number):
-    settings = tcplan.TreeSettings()
-    tree = tcplan.build_tree(wanted, LINK_BPS, settings)
+    settings = model.TreeSettings()
+    tree = shape.build_tree(wanted, LINK_BPS, settings)
     leaves = [minor for minor in tree if minor >> 4 == number + 1
               and tree[minor].limit_bytes is not None]
-    held = tcplan.hold(tree, tree, leaves, settings)
+    held = holding.hold(tree, tree, leaves, settings)
     for minor, have in held.items():
         assert dataclasses.replace(
             have, ceil_bps=tree[minor].ceil_bps) == tree[minor]
@@ -342,27 +345,27 @@ def test_held_leaves_may_borrow_more_and_are_given_no_more(wanted, number):
             way = [minor, have.parent]
             assert all(held[item].ceil_bps >= settings.whole_ceil_bps
                        for item in way)
-        elif have.parent == tcplan.LINK_MINOR and not any(
+        elif have.parent == minors.LINK and not any(
                 held[leaf].parent == minor for leaf in leaves):
             assert have == tree[minor]
 
 
 @given(policies(), policies(), st.data())
 def test_held_leaves_keep_what_a_super_packet_asks_for(before, after, data):
-    settings = tcplan.TreeSettings()
-    old = tcplan.build_tree(before, LINK_BPS, settings)
-    new = tcplan.build_tree(after, LINK_BPS, settings)
+    settings = model.TreeSettings()
+    old = shape.build_tree(before, LINK_BPS, settings)
+    new = shape.build_tree(after, LINK_BPS, settings)
     leaves = [minor for minor, item in old.items() if item.limit_bytes
-              and tcplan.is_data(minor) and item.parent == new.get(
+              and model.is_data(minor) and item.parent == new.get(
                   minor, item).parent and (
                       minor not in new or new[minor].limit_bytes)]
     held = data.draw(st.sets(st.sampled_from(leaves))
                      if leaves else st.just(set()))
-    tree = tcplan.hold(new, old, held, settings)
-    assert tcplan.guaranteed_bps(tree) <= max(
-        tree[tcplan.LINK_MINOR].rate_bps,
-        tcplan.guaranteed_bps(new)) + 16 * len(tree)
-    room_bps = tree[tcplan.LINK_MINOR].rate_bps - tree[2].rate_bps - tree[
+    tree = holding.hold(new, old, held, settings)
+    assert model.guaranteed_bps(tree) <= max(
+        tree[minors.LINK].rate_bps,
+        model.guaranteed_bps(new)) + 16 * len(tree)
+    room_bps = tree[minors.LINK].rate_bps - tree[2].rate_bps - tree[
         minors.SHARED].rate_bps - sum(
         new[minor].rate_bps for minor in held if minor in new)
     for minor in held:
@@ -370,36 +373,36 @@ def test_held_leaves_keep_what_a_super_packet_asks_for(before, after, data):
             old[minor].rate_bps, settings.whole_rate_bps,
             room_bps / len(held)) - 8
     assert set(new) <= set(tree) <= set(new) | set(old)
-    assert tree[tcplan.DEFAULT_MINOR] == new[tcplan.DEFAULT_MINOR]
+    assert tree[minors.HOST] == new[minors.HOST]
     for item in tree.values():
-        assert item.parent in tree or item.parent == tcplan.ROOT
+        assert item.parent in tree or item.parent == minors.ROOT
 
 
 def test_what_is_held_takes_from_the_others_in_proportion():
     """A leaf that leaves keeps a little; the rest share what is left."""
-    settings = tcplan.TreeSettings()
-    old = tcplan.build_tree(policy([coflow(0x10, 40e6, ())]), LINK_BPS)
-    new = tcplan.build_tree(policy([coflow(0x20, 66e6, ()),
-                                    coflow(0x30, 22e6, ()),
-                                    coflow(0x40, 10e6, ())]), LINK_BPS)
-    assert tcplan.guaranteed_bps(new) == LINK_BPS
-    held = tcplan.hold(new, old, [0x10], settings)
+    settings = model.TreeSettings()
+    old = shape.build_tree(policy([coflow(0x10, 40e6, ())]), LINK_BPS)
+    new = shape.build_tree(policy([coflow(0x20, 66e6, ()),
+                                   coflow(0x30, 22e6, ()),
+                                   coflow(0x40, 10e6, ())]), LINK_BPS)
+    assert model.guaranteed_bps(new) == LINK_BPS
+    held = holding.hold(new, old, [0x10], settings)
     keeps_bps = held[0x10].rate_bps
     assert keeps_bps == pytest.approx(settings.whole_rate_bps, abs=8)
     factor = (LINK_BPS - 2e6 - keeps_bps) / 98e6
     for minor in (0x20, 0x30, 0x40):
         assert held[minor].rate_bps == pytest.approx(
             factor * new[minor].rate_bps, abs=8)
-    assert tcplan.guaranteed_bps(held) == pytest.approx(LINK_BPS, abs=24)
-    assert held[tcplan.DEFAULT_MINOR] == new[tcplan.DEFAULT_MINOR]
+    assert model.guaranteed_bps(held) == pytest.approx(LINK_BPS, abs=24)
+    assert held[minors.HOST] == new[minors.HOST]
 
 
 def test_a_class_gives_up_none_of_what_its_child_holds():
-    settings = tcplan.TreeSettings()
-    old = tcplan.build_tree(policy([coflow(0x10, 40e6, (1, 1))]), LINK_BPS)
-    new = tcplan.build_tree(policy([coflow(0x10, 0.5e6, (1, 99)),
-                                    coflow(0x20, 97.5e6, ())]), LINK_BPS)
-    held = tcplan.hold(new, old, [0x11], settings)
+    settings = model.TreeSettings()
+    old = shape.build_tree(policy([coflow(0x10, 40e6, (1, 1))]), LINK_BPS)
+    new = shape.build_tree(policy([coflow(0x10, 0.5e6, (1, 99)),
+                                   coflow(0x20, 97.5e6, ())]), LINK_BPS)
+    held = holding.hold(new, old, [0x11], settings)
     keeps_bps = held[0x11].rate_bps
     assert keeps_bps == pytest.approx(settings.whole_rate_bps, abs=8)
     # Its class was raised to both children's rates, and so is over its own.
@@ -416,9 +419,9 @@ def test_a_class_gives_up_none_of_what_its_child_holds():
 
 
 def test_what_is_held_and_fits_takes_from_nobody():
-    old = tcplan.build_tree(policy([coflow(0x10, 40e6, ())]), LINK_BPS)
-    new = tcplan.build_tree(policy([coflow(0x20, 60e6, ())]), LINK_BPS)
-    held = tcplan.hold(new, old, [0x10], tcplan.TreeSettings())
+    old = shape.build_tree(policy([coflow(0x10, 40e6, ())]), LINK_BPS)
+    new = shape.build_tree(policy([coflow(0x20, 60e6, ())]), LINK_BPS)
+    held = holding.hold(new, old, [0x10], model.TreeSettings())
     assert held.pop(0x10).rate_bps > 1e6
     assert held == new
-    assert tcplan.hold(new, old, [], tcplan.TreeSettings()) == new
+    assert holding.hold(new, old, [], model.TreeSettings()) == new

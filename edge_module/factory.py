@@ -21,13 +21,14 @@ from edge_module.classify import base as classify
 from edge_module.classify import nft
 from edge_module.classify import openflow
 from edge_module import enforcer as edge_enforcer
-from edge_module import guard as edge_guard
 from edge_module.ports import base as ports_base
 from edge_module.ports import static
 from edge_module.privileged import protocol
+from edge_module.qdisc import agreement
 from edge_module.qdisc import htb
-from edge_module import receiver as edge_receiver
-from edge_module import tcplan
+from edge_module.qdisc import link_speed
+from edge_module.qdisc import receiver as edge_receiver
+from edge_module.tcplan import model
 from virtco import exception
 
 LOG = logging.getLogger(__name__)
@@ -41,8 +42,8 @@ class Parts:
         self.kernel = kernel
         self.database: Any = None
         if conf.edge.ports_backend == 'ovs':
-            from edge_module import ovs  # a library of some weight
-            self.database = ovs.OvsDb(conf.edge.ovsdb_connection)
+            from edge_module.ports import ovsdb  # a library of some weight
+            self.database = ovsdb.OvsDb(conf.edge.ovsdb_connection)
 
     def wait_ready(self) -> None:
         """Return when Open vSwitch answers, if it is needed at all.
@@ -63,11 +64,11 @@ class Parts:
         from edge_module.ports import ovs as ovs_ports
         return ovs_ports.OvsPorts(self.database)
 
-    def guard(self) -> edge_guard.Guard:
+    def guard(self) -> agreement.Guard:
         if self.database is None:
-            return edge_guard.NoGuard()
-        from edge_module import ovs
-        return ovs.OvsGuard(self.database, self.conf.edge.uplink_dev)
+            return agreement.NoGuard()
+        from edge_module.qdisc import ovs_agreement
+        return ovs_agreement.OvsGuard(self.database, self.conf.edge.uplink_dev)
 
     def classifiers(self) -> tuple[classify.Classifier,
                                    list[classify.Classifier]]:
@@ -104,7 +105,7 @@ class Parts:
             return None
         return edge_receiver.Receiver(
             self.kernel, options.uplink_dev,
-            ingress_bps(self.conf, egress_bps))
+            link_speed.ingress_bps(self.conf, egress_bps))
 
     def _speed(self) -> float:
         """Of the link now.
@@ -112,7 +113,7 @@ class Parts:
         :raises virtco.exception.NotFound: when it reports none.
         """
         try:
-            return link_bps(self.conf)
+            return link_speed.egress_bps(self.conf)
         except exception.Invalid as error:
             raise exception.NotFound(
                 what='link speed of', id=self.conf.edge.uplink_dev) from error
@@ -126,12 +127,12 @@ class Parts:
         if not options.uplink_dev:
             raise exception.Invalid(field='[edge] uplink_dev', value='unset',
                                     limit='the name of a network device')
-        rate_bps = link_bps(self.conf)
+        rate_bps = link_speed.egress_bps(self.conf)
         classifier, retired = self.classifiers()
         return edge_enforcer.Enforcer(
             htb.Uplink(self.kernel, options.uplink_dev), classifier,
             rate_bps, rate_bps * options.default_share, retired=retired,
-            settings=tcplan.TreeSettings(
+            settings=model.TreeSettings(
                 leaf_s=options.leaf_s,
                 link_packet_s=options.super_packet_s,
                 overhead_bytes=options.wire_overhead_bytes,
@@ -139,33 +140,3 @@ class Parts:
             guard=self.guard(), receiver=self.receiver(rate_bps),
             speed_bps=self._speed,
             grace_s=options.grace_s)
-
-
-def link_bps(conf: cfg.ConfigOpts) -> float:
-    """Rate of the uplink that may be used, configured or as the device
-    reports it.
-    """
-    return float((1 - conf.edge.link_margin) * _speed_bps(conf))
-
-
-def ingress_bps(conf: cfg.ConfigOpts, egress_bps: float) -> float:
-    """Rate from the network that may be used.
-
-    :param egress_bps: what :func:`link_bps` says.
-    """
-    if not conf.edge.link_ingress_bps:
-        return egress_bps
-    return float((1 - conf.edge.link_margin) * conf.edge.link_ingress_bps)
-
-
-def _speed_bps(conf: cfg.ConfigOpts) -> float:
-    if conf.edge.link_egress_bps:
-        return float(conf.edge.link_egress_bps)
-    from edge_module import link  # costs a third of a second to import
-    try:
-        return link.speed_bps(conf.edge.uplink_dev)
-    except exception.NotFound as error:
-        raise exception.Invalid(
-            field='[edge] link_egress_bps', value=0,
-            limit=f'set, as {conf.edge.uplink_dev} reports no speed'
-        ) from error

@@ -26,7 +26,8 @@ from edge_module.classify import base as classify
 from edge_module.privileged import protocol
 from edge_module.qdisc import htb
 from edge_module.qdisc import redirect
-from edge_module import tcplan
+from edge_module.tcplan import model
+from edge_module.tcplan import shape
 from virtco.table import edge_policy
 
 LOG = logging.getLogger(__name__)
@@ -44,17 +45,17 @@ class Receiver:
     """Keeps the ingress side of one uplink as a policy wants it."""
 
     def __init__(self, kernel: protocol.Kernel, dev: str, ingress_bps: float,
-                 settings: tcplan.TreeSettings = tcplan.TreeSettings()):
+                 settings: model.TreeSettings = model.TreeSettings()):
         self.kernel = kernel
         self.dev = dev
         self.ingress_bps = ingress_bps
         self.settings = settings
         self.queue = htb.Uplink(kernel, IFB_DEV)
 
-    def desired_tree(self, policy: edge_policy.EdgePolicy) -> tcplan.Tree:
+    def desired_tree(self, policy: edge_policy.EdgePolicy) -> model.Tree:
         """Link, default, and one class for all coflows together."""
         link_bps = LINK_SHARE * min(self.ingress_bps, policy.ingress_bps)
-        return tcplan.receiver_tree(
+        return shape.receiver_tree(
             link_bps, min(policy.default_rate_bps, link_bps / 2),
             MANAGED_MINOR, self.settings)
 

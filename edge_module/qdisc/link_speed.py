@@ -9,9 +9,9 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
-"""The speed of a network device."""
+"""The speed of the uplink, configured or as the device reports it."""
 
-from pyroute2 import Ethtool
+from oslo_config import cfg
 
 from virtco import exception
 
@@ -23,6 +23,7 @@ def speed_bps(dev: str) -> float:
 
     :raises virtco.exception.NotFound: when it reports none.
     """
+    from pyroute2 import Ethtool  # costs a third of a second to import
     ethtool = Ethtool()
     try:
         mode = ethtool.get_link_mode(dev)
@@ -34,3 +35,33 @@ def speed_bps(dev: str) -> float:
     if mbps is None or mbps in _UNKNOWN:
         raise exception.NotFound(what='link speed of', id=dev)
     return float(mbps) * 1e6
+
+
+def egress_bps(conf: cfg.ConfigOpts) -> float:
+    """Rate of the uplink that may be used.
+
+    :raises virtco.exception.Invalid: where nothing says it.
+    """
+    return float((1 - conf.edge.link_margin) * _configured_bps(conf))
+
+
+def ingress_bps(conf: cfg.ConfigOpts, egress_bps: float) -> float:
+    """Rate from the network that may be used.
+
+    :param egress_bps: what :func:`egress_bps` says.
+    """
+    if not conf.edge.link_ingress_bps:
+        return egress_bps
+    return float((1 - conf.edge.link_margin) * conf.edge.link_ingress_bps)
+
+
+def _configured_bps(conf: cfg.ConfigOpts) -> float:
+    if conf.edge.link_egress_bps:
+        return float(conf.edge.link_egress_bps)
+    try:
+        return speed_bps(conf.edge.uplink_dev)
+    except exception.NotFound as error:
+        raise exception.Invalid(
+            field='[edge] link_egress_bps', value=0,
+            limit=f'set, as {conf.edge.uplink_dev} reports no speed'
+        ) from error

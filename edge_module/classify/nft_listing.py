@@ -1,0 +1,95 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Reads the JSON listing of the table."""
+
+import socket
+from typing import Any
+
+from edge_module.classify import base
+from edge_module.classify import nft_text
+
+
+def _minor(classid: str) -> int:
+    return int(classid.partition(':')[2], 16)
+
+
+class Reader:
+    """Reads the JSON listing of the table."""
+
+    def __init__(self, hook: nft_text.Hook, objects: list[dict[str, Any]]):
+        self._hook = hook
+        self.hooks: set[tuple[str, int]] = set()
+        self.entries: dict[nft_text.Entry, int] = {}
+        self.counted: dict[nft_text.Entry, base.Counted] = {}
+        self.maps: dict[str, tuple[str, ...]] = {}
+        self.control: dict[int, int] = {}
+        self.rules: list[str] = []
+        self.control_rules: dict[str, list[str]] = {}
+        self._ifindexes = {name: ifindex
+                           for ifindex, name in socket.if_nameindex()}
+        self._seen: set[tuple[Any, ...]] = set()
+        for item in objects:
+            if 'map' in item:
+                types = item['map']['type']
+                self.maps[item['map']['name']] = (
+                    (types,) if isinstance(types, str) else tuple(types))
+        for item in objects:
+            if 'map' in item and self.maps == hook.maps():
+                read = (self._read_control if item['map']['name']
+                        == hook.map_name('control') else self._read_element)
+                for element, value in item['map'].get('elem', ()):
+                    read(element, value)
+            elif 'chain' in item:
+                name = item['chain']['name']
+                if name.startswith(nft_text.PORT_CHAIN):
+                    ifindex, _, dev = name.removeprefix(
+                        nft_text.PORT_CHAIN).partition('_')
+                    self.hooks.add((dev, int(ifindex)))
+            elif 'rule' in item:
+                name = item['rule']['chain']
+                comment = item['rule'].get('comment', '')
+                if name == 'classify':
+                    self.rules.append(comment)
+                elif name in nft_text.CONTROL:
+                    self.control_rules.setdefault(name, []).append(comment)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all maps and fixed rules are as they should be."""
+        return self.maps == self._hook.maps() and self.control_rules == {
+            name: [name] for name in nft_text.CONTROL}
+
+    def _read_control(self, element: str, value: str) -> None:
+        self.control[_minor(element)] = _minor(value)
+
+    def _read_element(self, element: Any, value: str) -> None:
+        inner = element.get('elem', element)
+        parts = (inner.get('val', inner))['concat']
+        if tuple(parts) in self._seen:  # the hash table grew meanwhile
+            return
+        self._seen.add(tuple(parts))
+        ifindex = 0
+        if self._hook.with_dev:
+            dev, *parts = parts
+            # The number of a device that is gone.
+            ifindex = self._ifindexes.get(dev) or int(
+                dev if dev.isdecimal() else -1)
+        source, target, *port = parts
+        # nft writes an IPv6 address as it likes best; compare in one form.
+        entry = nft_text.Entry(ifindex, base.address(source),
+                               base.address(target), port[1] if port else 0)
+        self.entries[entry] = _minor(value)
+        counter = inner.get('counter', {'bytes': 0, 'packets': 0})
+        before = self.counted.get(entry, base.Counted(0, 0))
+        self.counted[entry] = base.Counted(
+            before.sent_bytes + counter['bytes'],
+            before.sent_packets + counter['packets'])

@@ -1,0 +1,192 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""The table of nftables as text: hooks, maps, rules and elements. Pure."""
+
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+import dataclasses
+from typing import NamedTuple
+
+from edge_module.qdisc import wire
+from edge_module.tcplan import minors
+
+TABLE = 'netdev virtco'
+PORT_CHAIN = 'dev_'
+
+# The four kinds of entry, (IP version, with a destination port), in the order
+# in which they are asked.
+_KINDS = {(False, True): 'port4', (False, False): 'pair4',
+          (True, True): 'port6', (True, False): 'pair6'}
+_PROTOCOLS = ('tcp', 'udp')
+# Chains with one rule each, commented alike, that tells control packets.
+CONTROL = ('control4', 'control6')
+# Of a TCP packet without data, with all options and a frame's header. Who
+# writes a short length into a long packet gets no long packet past the data.
+_CONTROL_BYTES = 140
+
+
+class Entry(NamedTuple):
+    """What is classified; at the uplink ``ifindex`` is 0."""
+
+    ifindex: int
+    src_ip: str
+    dst_ip: str
+    dst_port: int
+
+    @property
+    def kind(self) -> str:
+        return _KINDS[':' in self.src_ip, bool(self.dst_port)]
+
+    def element(self, protocol_name: str) -> str:
+        """As the key of a map's element."""
+        dev = f'{self.ifindex} . ' if self.ifindex else ''
+        port = f' . {protocol_name} . {self.dst_port}' if self.dst_port else ''
+        return f'{dev}{self.src_ip} . {self.dst_ip}{port}'
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Hook:
+    """Where the chains stand, and whether a key names the port."""
+
+    name: str
+    with_dev: bool
+
+    def map_name(self, kind: str) -> str:
+        return f'{self.name}_{kind}'
+
+    def maps(self) -> dict[str, tuple[str, ...]]:
+        """Types of the key of every map."""
+        dev = ('iface_index',) if self.with_dev else ()
+        return {self.map_name(kind): (
+            *dev, *(('ipv6_addr',) if is_ipv6 else ('ipv4_addr',)) * 2,
+            *(('inet_proto', 'inet_service') if with_port else ()))
+            for (is_ipv6, with_port), kind in _KINDS.items()} | {
+                self.map_name('control'): ('classid',)}
+
+    def skeleton(self) -> str:
+        """The table without ports, rules and entries."""
+        # Without a size the kernel takes a hash table that grows; for a
+        # million entries it would walk two million buckets per map and
+        # reading.
+        return '\n'.join([f'add table {TABLE}', *(
+            f'add map {TABLE} {name} {{ type {" . ".join(types)} : classid; '
+            f'{"counter; " if len(types) > 1 else ""}}}'
+            for name, types in self.maps().items()),
+            *(f'add chain {TABLE} {name}\nadd rule {TABLE} {name} '
+              f'meta length <= {_CONTROL_BYTES} {condition} '
+              'meta priority set meta priority map '
+              f'@{self.map_name("control")} comment "{name}"'
+              for name, condition in zip(CONTROL, (
+                  _without_data4(), _without_data6()), strict=True)),
+            f'add chain {TABLE} classify']) + '\n'
+
+    def rules(self, entries: Iterable[Entry]) -> tuple[str, ...]:
+        """Names of the rules: only maps that hold something are asked."""
+        used = {entry.kind for entry in entries}
+        return tuple(kind for kind in _KINDS.values() if kind in used)
+
+    def set_rules(self, names: Iterable[str]) -> str:
+        """Replace the rules; a packet that hits meets no other of them."""
+        return '\n'.join([f'flush chain {TABLE} classify', *(
+            f'add rule {TABLE} classify {self._rule(name)} comment "{name}"'
+            for name in names)]) + '\n'
+
+    def _rule(self, kind: str) -> str:
+        dev = 'iif . ' if self.with_dev else ''
+        ip = 'ip6' if kind.endswith('6') else 'ip'
+        port = condition = ''
+        if kind.startswith('port'):
+            port = ' . meta l4proto . th dport'
+            if ip == 'ip':
+                # Not every kernel keeps later fragments, which have no ports,
+                # from being asked for one.
+                condition = 'ip frag-off & 0x1fff 0 '
+        return (f'{condition}meta priority set {dev}{ip} saddr . {ip} daddr'
+                f'{port} map @{self.map_name(kind)} '
+                f'goto control{kind[-1]}')
+
+
+def _without_data4() -> str:
+    """Matches TCP over IPv4 whose headers are all there is.
+
+    nftables does not calculate: every length of both headers is listed. The
+    header length of TCP shares its byte with a flag.
+    """
+    lengths = ', '.join(
+        f'{0x40 | words:#x} . {4 * (words + tcp)} . {tcp << 4 | flag:#x}'
+        for words in range(5, 16) for tcp in range(5, 16) for flag in (0, 1))
+    # In a later fragment data would stand in the header's place.
+    return ('ip protocol tcp ip frag-off & 0x1fff 0 '
+            f'@nh,0,8 . ip length . @th,96,8 {{ {lengths} }}')
+
+
+def _without_data6() -> str:
+    """The same over IPv6, without extension headers."""
+    lengths = ', '.join(f'{4 * tcp} . {tcp << 4 | flag:#x}'
+                        for tcp in range(5, 16) for flag in (0, 1))
+    return f'ip6 nexthdr tcp ip6 length . @th,96,8 {{ {lengths} }}'
+
+
+INGRESS = Hook('ingress', True)
+EGRESS = Hook('egress', False)
+
+
+def classid(minor: int) -> str:
+    return f'{wire.ROOT_MAJOR:x}:{minor:x}'
+
+
+def control_commands(hook: Hook, have: Mapping[int, int],
+                     wanted: Mapping[int, int]) -> Iterator[str]:
+    name = f'{TABLE} {hook.map_name("control")}'
+    stale = [classid(minor) for minor, control in have.items()
+             if wanted.get(minor) != control]
+    fresh = [f'{classid(minor)} : {classid(control)}'
+             for minor, control in wanted.items()
+             if have.get(minor) != control]
+    for verb, elements in (('delete', stale), ('add', fresh)):
+        if elements:
+            yield f'{verb} element {name} {{ {", ".join(elements)} }}\n'
+
+
+def element_commands(hook: Hook, verb: str,
+                     items: Iterable[tuple[Entry, int | None]]
+                     ) -> Iterator[str]:
+    """One add or delete command per map that is concerned."""
+    by_map: dict[str, list[str]] = {}
+    for entry, minor in items:
+        value = '' if minor is None else f' : {classid(minor)}'
+        for protocol_name in _PROTOCOLS if entry.dst_port else ('',):
+            by_map.setdefault(hook.map_name(entry.kind), []).append(
+                entry.element(protocol_name) + value)
+    for name, elements in by_map.items():
+        yield (f'{verb} element {TABLE} {name} '
+               f'{{ {", ".join(elements)} }}\n')
+
+
+def _chain_name(dev: str, ifindex: int) -> str:
+    # With the ifindex, a device that came back under its old name is new, and
+    # is hooked again.
+    return f'{PORT_CHAIN}{ifindex}_{dev}'
+
+
+def delete_port_chain(port: tuple[str, int]) -> str:
+    return f'delete chain {TABLE} {_chain_name(*port)}\n'
+
+
+def port_chain(hook: Hook, dev: str, ifindex: int) -> str:
+    chain = f'{TABLE} {_chain_name(dev, ifindex)}'
+    # A packet that is in no map must not keep a priority that it brought.
+    rest = (f'meta priority set {classid(minors.of_port(ifindex))} '
+            if hook.with_dev else '')
+    return (f'add chain {chain} {{ type filter hook {hook.name} device '
+            f'"{dev}" priority 0; }}\nadd rule {chain} {rest}goto classify\n')

@@ -1,0 +1,42 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Open vSwitch is told to leave the uplink's qdisc alone."""
+
+from edge_module.ports import ovsdb
+
+
+class OvsGuard:
+    """A :class:`agreement.Guard` of one uplink."""
+
+    def __init__(self, database: ovsdb.OvsDb, dev: str):
+        self.database = database
+        self.dev = dev
+        self._seen: tuple[int, str | None] | None = None
+
+    def ensure(self) -> None:
+        # Looked at before: what changes meanwhile shows as a difference.
+        changes = self.database.changes
+        found = self.database.qos_type(self.dev)
+        self._seen = changes, ovsdb.NOOP if found == '' else found
+        self.database.ensure_noop(self.dev)
+
+    def was_lost(self) -> bool:
+        changes = self.database.changes
+        if self._seen is None or self._seen[0] == changes:
+            return False
+        if self.database.qos_type(self.dev) != self._seen[1]:
+            return True
+        self._seen = changes, self._seen[1]
+        return False
+
+    def remove(self) -> bool:
+        return self.database.remove_noop(self.dev)

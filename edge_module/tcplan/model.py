@@ -1,0 +1,189 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""The classes of an HTB tree, and what they guarantee together.
+
+Pure: no I/O, no clock. ``shape`` says what the tree should be, ``steps`` how
+the kernel's tree becomes that one without an instant at which a managed flow
+is unshaped or the port over-committed, ``holding`` how leaves that slow down
+or leave first send what they have queued.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+import math
+
+from edge_module.tcplan import minors
+from virtco.table import edge_policy
+from virtco import units
+
+# Of what unmanaged VMs send; coflows beyond the seventh and the host come
+# before them.
+LOWEST_PRIO = edge_policy.PRIOS - 1
+# What a class is guaranteed before its turn comes and after its time: HTB
+# wants a positive rate, a whole number of bytes per second. Whatever it sends
+# then, it owes for a minute, also at another rate: HTB keeps debts as times.
+IDLE_RATE_BPS = units.BITS_PER_BYTE
+# Of GSO over IPv4; with IPv6 there may be longer ones, up to 512 KB.
+SUPER_PACKET_BYTES = 64 * 1024
+WHOLE_BYTES = 1024 * 1024
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HtbClass:
+    """One class of the tree.
+
+    :ivar parent: minor of the parent, ``minors.ROOT`` for the qdisc itself.
+    :ivar rate_bps: guaranteed, a multiple of 8.
+    :ivar ceil_bps: limit with what is borrowed, a multiple of 8.
+    :ivar limit_bytes: length of the leaf's queue; None for an inner class.
+    :ivar packet_bytes: the largest packet that a leaf passes whole; longer
+        super-packets are cut into frames. None for an inner class.
+    :ivar overhead_bytes: what the wire adds to each frame.
+    :ivar frame_min_bytes: what the shortest frame takes on the wire.
+    :ivar burst_bytes: what a class may save up at least; not read back.
+    """
+
+    minor: int
+    parent: int
+    rate_bps: int
+    ceil_bps: int
+    prio: int
+    quantum_bytes: int
+    limit_bytes: int | None
+    packet_bytes: int | None = None
+    overhead_bytes: int = 0
+    frame_min_bytes: int = 0
+    burst_bytes: int = dataclasses.field(default=0, compare=False)
+
+    def same_parameters(self, other: 'HtbClass') -> bool:
+        """Whether the class itself, without its leaf, is the same."""
+        return dataclasses.replace(
+            self, limit_bytes=other.limit_bytes,
+            packet_bytes=other.packet_bytes) == other
+
+    def same_leaf(self, other: 'HtbClass') -> bool:
+        return (self.limit_bytes, self.packet_bytes) == (
+            other.limit_bytes, other.packet_bytes)
+
+
+Tree = dict[int, HtbClass]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TreeSettings:
+    """What the operator decides about the shape of the tree.
+
+    :ivar leaf_s: length of a leaf's queue in time at its ceil.
+    :ivar floor_bps: a class with less would not be heard of again for long.
+    :ivar super_packet_s: a leaf at whose ceil a super-packet takes longer
+        cuts it up. HTB charges a packet in whole to its class, and what the
+        class then owes is a time, which stays when its rate rises: one
+        super-packet at 0.2 Mbit/s holds it for 2.6 s.
+    :ivar owed_s: so does one at whose guaranteed rate it takes this long: it
+        may borrow, but has no guarantee until that time is over.
+    :ivar link_packet_s: so does every leaf of a link on which it takes longer:
+        the host's packets would wait for it there. 0: none does.
+    :ivar frame_bytes: longest frame of the uplink; None never cuts.
+    :ivar overhead_bytes: see :class:`HtbClass`, as the next one.
+    """
+
+    leaf_s: float = 0.025
+    min_leaf_bytes: int = 128 * 1024
+    max_leaf_bytes: int = 64 * 1024 * 1024
+    min_quantum_bytes: int = 64 * 1024
+    max_quantum_bytes: int = 1024 * 1024
+    floor_bps: int = 8000
+    super_packet_s: float = 0.1
+    owed_s: float = 0.5
+    link_packet_s: float = 0.0
+    frame_bytes: int | None = None
+    overhead_bytes: int = 0
+    frame_min_bytes: int = 0
+
+    def on_link(self, link_bps: float) -> 'TreeSettings':
+        """The same, where all leaves cut if the link is too slow."""
+        takes_s = SUPER_PACKET_BYTES * units.BITS_PER_BYTE / link_bps
+        if not 0 < self.link_packet_s < takes_s:
+            return self
+        return dataclasses.replace(self, super_packet_s=1e-9)
+
+    @property
+    def whole_ceil_bps(self) -> int:
+        """The least ceil at which a leaf passes super-packets whole."""
+        return math.ceil(SUPER_PACKET_BYTES * units.BITS_PER_BYTE
+                         / self.super_packet_s)
+
+    @property
+    def whole_rate_bps(self) -> int:
+        """The least guarantee at which a leaf passes them whole."""
+        return math.ceil(SUPER_PACKET_BYTES * units.BITS_PER_BYTE
+                         / self.owed_s)
+
+
+def whole_bps(rate_bps: float) -> int:
+    """Round down to what the kernel can hold: whole bytes per second."""
+    return max(IDLE_RATE_BPS, int(rate_bps // units.BITS_PER_BYTE)
+               * units.BITS_PER_BYTE)
+
+
+def leaf_limit_bytes(ceil_bps: float, settings: TreeSettings) -> int:
+    """Length of a leaf: leaf_s at ceil, to the next power of two.
+
+    The power of two keeps the queue as it is while rates change a little.
+    """
+    wanted = units.bps_to_bytes_per_s(ceil_bps) * settings.leaf_s
+    if wanted <= settings.min_leaf_bytes:
+        return settings.min_leaf_bytes
+    return min(settings.max_leaf_bytes,
+               int(2 ** math.ceil(math.log2(wanted))))
+
+
+def leaf_packet_bytes(rate_bps: float, ceil_bps: float,
+                      settings: TreeSettings) -> int:
+    """The largest packet that a leaf passes whole."""
+    if settings.frame_bytes is None or (
+            ceil_bps >= settings.whole_ceil_bps
+            and rate_bps >= settings.whole_rate_bps):
+        return WHOLE_BYTES
+    return settings.frame_bytes
+
+
+def kept_bps(tree: Mapping[int, HtbClass]) -> int:
+    """What is guaranteed to all but the coflows' data."""
+    return sum(tree[minor].rate_bps for minor in (minors.SHARED,
+                                                  minors.HOST)
+               if minor in tree)
+
+
+def is_data(minor: int) -> bool:
+    """Whether it is a coflow's or a destination's class."""
+    return edge_policy.FIRST_MINOR <= minor <= edge_policy.LAST_MINOR
+
+
+def children_bps(tree: Mapping[int, HtbClass]) -> dict[int, int]:
+    """Sum of the children's rates, by parent."""
+    found: dict[int, int] = {}
+    for item in tree.values():
+        found[item.parent] = found.get(item.parent, 0) + item.rate_bps
+    return found
+
+
+def guaranteed_bps(tree: Mapping[int, HtbClass]) -> int:
+    """Sum of the guaranteed rates that compete for the link.
+
+    Per child of the link class the larger of its own rate and its
+    children's: the kernel grants both.
+    """
+    children = children_bps(tree)
+    return sum(max(htb_class.rate_bps, children.get(htb_class.minor, 0))
+               for htb_class in tree.values()
+               if htb_class.parent == minors.LINK)

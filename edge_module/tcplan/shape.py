@@ -1,0 +1,227 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""What tree a policy asks for. Pure."""
+
+from collections.abc import Iterable
+import dataclasses
+
+from edge_module.tcplan import minors
+from edge_module.tcplan import model
+from virtco.table import edge_policy
+
+LAST_COFLOW_PRIO = HOST_PRIO = model.LOWEST_PRIO - 1
+# Parts of what a policy guarantees to all that is not a coflow's data.
+HOST_PART, CONTROL_PART = 0.25, 0.5
+# Of the link at most, for all control packets together. A receiver of full
+# frames that acknowledges each second one sends 2.9 % of their bytes back.
+CONTROL_CEIL_SHARE = 0.06
+# A host's request or answer goes at once, although its guarantee is small.
+HOST_BURST_BYTES = 64 * 1024
+# Acknowledgements are cumulative: rather lose some than let all wait.
+CONTROL_LEAF_BYTES = 4096
+# Of one coflow, before another one's control packets have their turn.
+CONTROL_QUANTUM_BYTES = 256
+
+
+def base_tree(link_bps: float, default_rate_bps: float,
+              settings: model.TreeSettings) -> model.Tree:
+    """What stands without any policy and port.
+
+    The host has a leaf of its own, the default class. What VMs send unmanaged
+    and the coflows' control packets share the rest of ``default_rate_bps``;
+    their leaves come with ports and coflows.
+    """
+    link = model.whole_bps(link_bps)
+    settings = settings.on_link(link_bps)
+    default = min(link, model.whole_bps(default_rate_bps))
+    host, control = (model.whole_bps(part * default)
+                     for part in (HOST_PART, CONTROL_PART))
+    shared = max(model.IDLE_RATE_BPS, default - host)
+    leaf = _shared_leaf(link, default, settings)
+
+    def inner(minor: int, parent: int, rate_bps: int, ceil_bps: int
+              ) -> model.HtbClass:
+        return _on_wire(model.HtbClass(
+            minor, parent, rate_bps, ceil_bps, 0, settings.min_quantum_bytes,
+            None), settings)
+
+    return {item.minor: item for item in (
+        inner(minors.LINK, minors.ROOT, link, link),
+        _on_wire(model.HtbClass(
+            minors.HOST, minors.LINK, host, link, HOST_PRIO,
+            settings.min_quantum_bytes, *leaf,
+            burst_bytes=HOST_BURST_BYTES), settings),
+        inner(minors.SHARED, minors.LINK, shared, link),
+        inner(minors.UNMANAGED, minors.SHARED,
+              max(model.IDLE_RATE_BPS, shared - control), link),
+        inner(minors.CONTROL, minors.SHARED, min(control, shared),
+              max(control, model.whole_bps(CONTROL_CEIL_SHARE * link))))}
+
+
+def receiver_tree(link_bps: float, default_rate_bps: float, minor: int,
+                  settings: model.TreeSettings) -> model.Tree:
+    """Link, default, and one class ``minor`` for all coflows together."""
+    base = base_tree(link_bps, default_rate_bps, settings)
+    link = base[minors.LINK]
+    leaf = _shared_leaf(link_bps, link_bps, settings)
+    default = model.HtbClass(
+        minors.HOST, minors.LINK,
+        min(link.rate_bps, model.whole_bps(default_rate_bps)), link.ceil_bps,
+        model.LOWEST_PRIO, settings.min_quantum_bytes, *leaf)
+    return {item.minor: item for item in (link, _on_wire(default, settings), (
+        _on_wire(dataclasses.replace(
+            default, minor=minor, rate_bps=link.rate_bps - default.rate_bps,
+            prio=0), settings)))}
+
+
+def _on_wire(item: model.HtbClass, settings: model.TreeSettings
+             ) -> model.HtbClass:
+    return dataclasses.replace(item, overhead_bytes=settings.overhead_bytes,
+                               frame_min_bytes=settings.frame_min_bytes)
+
+
+def _shared_leaf(link_bps: float, default_rate_bps: float,
+                 settings: model.TreeSettings) -> tuple[int, int]:
+    """Length by what is guaranteed, for that may be all it drains at."""
+    return (model.leaf_limit_bytes(default_rate_bps, settings),
+            model.leaf_packet_bytes(default_rate_bps, link_bps, settings))
+
+
+def _port_class(minor: int, base: model.Tree) -> model.HtbClass:
+    """Unmanaged traffic of a VM's port: all ports take turns.
+
+    Without a guarantee of its own a leaf can only borrow, from its parent
+    first: so the parent's is shared, however many there are.
+    """
+    host = base[minors.HOST]
+    return dataclasses.replace(
+        host, minor=minor, parent=minors.UNMANAGED,
+        rate_bps=model.IDLE_RATE_BPS, prio=model.LOWEST_PRIO, burst_bytes=0)
+
+
+def _control_class(coflow_minor: int, base: model.Tree,
+                   settings: model.TreeSettings) -> model.HtbClass:
+    """Control packets of a coflow: before all else, and never many."""
+    parent = base[minors.CONTROL]
+    return dataclasses.replace(
+        parent, minor=minors.of_control(coflow_minor), parent=minors.CONTROL,
+        rate_bps=model.IDLE_RATE_BPS, quantum_bytes=CONTROL_QUANTUM_BYTES,
+        limit_bytes=max(CONTROL_LEAF_BYTES, model.leaf_limit_bytes(
+            parent.rate_bps, dataclasses.replace(
+                settings, min_leaf_bytes=CONTROL_LEAF_BYTES))),
+        packet_bytes=model.WHOLE_BYTES)
+
+
+def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
+               settings: model.TreeSettings = model.TreeSettings(),
+               fair: bool = False, ports: Iterable[int] = ()) -> model.Tree:
+    """The tree a policy asks for on a link.
+
+    Guaranteed rates that do not fit beside what is kept for all else are
+    scaled down together; a ceil never exceeds the link.
+
+    :param link_bps: speed of the uplink; the policy's egress_bps if less.
+    :param fair: ignore order and rates and share equally among coflows: what
+        a policy decays to when no controller renews it.
+    :param ports: indexes of the VM ports' devices.
+    """
+    link_bps = min(link_bps, policy.egress_bps)
+    settings = settings.on_link(link_bps)
+    base = base_tree(link_bps, policy.default_rate_bps, settings)
+    tree = dict(base)
+    for minor in sorted({minors.of_port(ifindex) for ifindex in ports}):
+        tree[minor] = _port_class(minor, base)
+    classes = _fair(policy.classes, link_bps) if fair else policy.classes
+    scale = _scale(classes, link_bps - model.kept_bps(base), settings)
+    last = 0
+    for coflow in classes:
+        is_last = coflow.prio >= LAST_COFLOW_PRIO
+        first_quantum = _first_quantum(last if is_last else None, settings)
+        last += is_last
+        for htb_class in _coflow_classes(coflow, link_bps, scale, settings,
+                                         first_quantum):
+            tree[htb_class.minor] = _on_wire(htb_class, settings)
+        control = _control_class(coflow.minor, base, settings)
+        tree[control.minor] = control
+    return tree
+
+
+def _first_quantum(position: int | None, settings: model.TreeSettings) -> int:
+    """The least quantum of a coflow's leaves.
+
+    The kernel knows no order among the coflows of the last priority; their
+    turns are as much longer as they come earlier there.
+
+    :param position: among those of the last priority; None for the others.
+    """
+    if position is None:
+        return settings.min_quantum_bytes
+    return max(settings.min_quantum_bytes,
+               settings.max_quantum_bytes >> min(position + 2, 60))
+
+
+def _fair(classes: tuple[edge_policy.CoflowClass, ...], link_bps: float
+          ) -> tuple[edge_policy.CoflowClass, ...]:
+    share_bps = link_bps / max(1, len(classes))
+    return tuple(dataclasses.replace(
+        coflow, rate_bps=share_bps, ceil_bps=link_bps, prio=0,
+        destinations=tuple(dataclasses.replace(
+            child, rate_bps=child.weight * share_bps, ceil_bps=link_bps)
+            for child in coflow.destinations)) for coflow in classes)
+
+
+def _coflow_rate(coflow: edge_policy.CoflowClass, settings: model.TreeSettings
+                 ) -> float:
+    children = sum(max(settings.floor_bps, child.rate_bps)
+                   for child in coflow.destinations)
+    return max(settings.floor_bps, coflow.rate_bps, children)
+
+
+def _scale(classes: Iterable[edge_policy.CoflowClass], room_bps: float,
+           settings: model.TreeSettings) -> float:
+    """Factor that makes the guaranteed rates fit into room_bps."""
+    total = sum(_coflow_rate(coflow, settings) for coflow in classes)
+    return 1.0 if total <= room_bps else max(0.0, room_bps) / total
+
+
+def _coflow_classes(coflow: edge_policy.CoflowClass, link_bps: float,
+                    scale: float, settings: model.TreeSettings,
+                    least_quantum: int) -> Iterable[model.HtbClass]:
+    prio = min(coflow.prio, LAST_COFLOW_PRIO)
+    child_rates = [
+        model.whole_bps(max(settings.floor_bps, child.rate_bps) * scale)
+        for child in coflow.destinations]
+    # No child is without a rate: the least ones may be more than their part.
+    rate = max(sum(child_rates),
+               model.whole_bps(_coflow_rate(coflow, settings) * scale))
+    ceil = max(rate, model.whole_bps(min(coflow.ceil_bps, link_bps)))
+    leaf = ((None, None) if coflow.destinations else
+            (model.leaf_limit_bytes(ceil, settings),
+             model.leaf_packet_bytes(rate, ceil, settings)))
+    # Only leaves have a priority: the kernel changes no inner class's.
+    yield model.HtbClass(
+        coflow.minor, minors.LINK, rate, ceil,
+        0 if coflow.destinations else prio, settings.min_quantum_bytes
+        if coflow.destinations else least_quantum, *leaf)
+    weights = [child.weight for child in coflow.destinations
+               if child.weight > 0]
+    least = min(weights, default=1.0)
+    for child, child_rate in zip(coflow.destinations, child_rates,
+                                 strict=True):
+        child_ceil = max(child_rate,
+                         model.whole_bps(min(child.ceil_bps, ceil)))
+        quantum = min(settings.max_quantum_bytes, int(
+            least_quantum * max(1.0, child.weight / least)))
+        yield model.HtbClass(
+            child.minor, coflow.minor, child_rate, child_ceil, prio, quantum,
+            model.leaf_limit_bytes(child_ceil, settings),
+            model.leaf_packet_bytes(child_rate, child_ceil, settings))
