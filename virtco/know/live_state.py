@@ -17,6 +17,7 @@ only this, so that it goes on when the database does not. Nothing here reads
 a clock, the callers say what time it is.
 """
 
+import collections
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -152,6 +153,24 @@ def _tailed(flows: _Flows) -> np.ndarray:
     left_bytes: np.ndarray = np.maximum(
         flows.left_bytes(), TAIL * flows.sizes_bytes)
     return left_bytes
+
+
+def _queued(tracked: inflight.Tracked, route: inflight.Route,
+            left_bytes: np.ndarray) -> np.ndarray:
+    """What waits at the hosts, per pair, of a coflow of which all was counted.
+
+    Counters see packets that TCP sends twice, so some data may still be on
+    its way. It waits where there is a queue. Tails everywhere would hold all
+    of the coflow's ports for what is left on one of them.
+
+    :param left_bytes: per pair, with tails: how a host's queue is divided.
+    """
+    per_host: dict[str, float] = collections.defaultdict(float)
+    for (src, _), tail_bytes in zip(route.pairs, left_bytes.tolist()):
+        per_host[src] += tail_bytes
+    return left_bytes * [
+        tracked.backlog_bytes.get(src, 0.0) / per_host[src]
+        if per_host[src] > 0 else 0.0 for src, _ in route.pairs]
 
 
 def _joined(arrays: Iterable[np.ndarray]) -> np.ndarray:
@@ -339,8 +358,9 @@ class LiveState:
 
     def _moved(self, tracked: inflight.Tracked, new_bytes: float,
                now_s: float) -> bool:
-        """True when the coflow starts or may have ended."""
-        started = tracked.moved_s is None
+        """True when the coflow starts, goes on, or may have ended."""
+        started = (tracked.moved_s is None
+                   or now_s - tracked.moved_s >= self.rules.quiet_s)
         tracked.moved_s = now_s
         tracked.is_dirty = True
         if tracked.upcoming is not None:
@@ -477,9 +497,16 @@ class LiveState:
     def bytes_left(self, coflows: Sequence[inflight.Tracked],
                    running: bool = True) -> list[np.ndarray]:
         """Of each coflow, bytes left per pair of hosts of its route."""
-        flows = _Flows(coflows, [self.route(tracked, running)
-                                 for tracked in coflows])
-        return flows.per_pair(_tailed(flows))
+        routes = [self.route(tracked, running) for tracked in coflows]
+        flows = _Flows(coflows, routes)
+        crossing = flows.per_coflow(np.where(flows.is_crossing,
+                                             flows.left_bytes(), 0.0))
+        return [
+            _queued(tracked, route, left_bytes)
+            if endings.is_all_sent(tracked.model.size_bytes,
+                                   counted_bytes, self.rules)
+            else left_bytes for tracked, route, left_bytes, counted_bytes
+            in zip(coflows, routes, flows.per_pair(_tailed(flows)), crossing)]
 
     def loads(self, except_group: str | None = None
               ) -> tuple[snapshot.ActiveCoflow, ...]:

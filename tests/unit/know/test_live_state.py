@@ -91,6 +91,24 @@ def test_the_first_bytes_and_the_last_ask_for_a_schedule_at_once(state):
     assert state.intake('h1', report(25), 1.4)
 
 
+def test_bytes_after_a_silence_ask_for_a_schedule_at_once(state):
+    # A coflow that was silent is served last until then.
+    state.intake('h1', report(5), 1.0)
+    assert not state.intake('h1', report(6), 1.9)
+    assert state.intake('h1', report(7), 2.95)
+
+
+def test_when_all_was_counted_only_queues_are_left(state):
+    state.intake('h0', report(150), 1.0)
+    left, = state.bytes_left([state.coflows['c']])
+    assert left.tolist() == pytest.approx([0.5, 0.25, 25])
+    state.intake('h0', report(180, backlog=12), 1.1)
+    state.intake('h1', report(25), 1.1)
+    assert advance(state, 1.1) == []
+    left, = state.bytes_left([state.coflows['c']])
+    assert left.tolist() == pytest.approx([8, 4, 0])
+
+
 def advance(state, now_s):
     return [t.state for t in state.advance(now_s)]
 
