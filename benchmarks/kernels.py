@@ -53,6 +53,7 @@ from virtco.lab.sim import traces
 from virtco.model import snapshot
 from virtco.solver.bounds import anchored
 from virtco.solver.bounds import lowerbounds
+from virtco.solver import budget as budgets
 from virtco.solver.exact import smallgroup
 from virtco.solver.model import instance as instances
 from virtco.solver.moves import localsearch
@@ -113,22 +114,24 @@ def _price() -> Run:
     limits = np.full((len(pool.classes), 2), 1e-9)
 
     def run() -> float:
-        before = pool.work
+        budget = budgets.unlimited()
         for c in range(len(pool.classes)):
-            pool.price(c, limits, value, 0.0, 1000, nothing)
-        return pool.work - before
+            pool.price(c, limits, value, 0.0, 1000, nothing, budget)
+        return budget.clock.units / columns.LOOK_UNITS
     return _timed(run)
 
 
 def _anchored() -> Run:
     inst = _instance('18x40')
     arrays, graph = lowerbounds.prepare(
-        inst, lowerbounds.undominated(inst, lowerbounds.hose_s_per_byte(inst)))
+        inst, lowerbounds.undominated(inst, lowerbounds.hose_s_per_byte(inst)),
+        budgets.unlimited())
     classes = anchored.Classes(**compiled.views(**arrays))
 
     def run() -> float:
         for node in range(inst.n_nodes):
-            anchored.least_around(graph, classes, node, 1e300, 0.0, 20_000)
+            lowerbounds.least_around(graph, classes, node, 1e300, 0.0,
+                                     20_000, budgets.unlimited())
         return inst.n_nodes
     return _timed(run)
 

@@ -40,6 +40,7 @@ from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco.model import snapshot
 from virtco.solver.bounds import lowerbounds
+from virtco.solver import budget as budgets
 from virtco.solver.model import instance as solver_instances
 from virtco.solver.model import objectives
 from virtco.solver import planner as planners
@@ -163,7 +164,7 @@ def lower_bound_s(hosts: list[cluster.Host],
     return statistics.fmean(
         lowerbounds.anchored_sets(
             solver_instances.build(group(hosts, app, [])), np.inf,
-            lambda: True).lower_s for app in apps)
+            budgets.unlimited()).lower_s for app in apps)
 
 
 def measure(seed: int, density: str, background: bool, budget_s: float,

@@ -17,13 +17,13 @@ on the bandwidth that the running coflows leave, solved nearly to optimality
 by the local search. The others know no coflow at all.
 """
 
-from collections.abc import Callable
 import dataclasses
 import random
 
 import numpy as np
 
 from virtco.model import snapshot
+from virtco.solver import budget as budgets
 from virtco.solver.model import instance as instances
 from virtco.solver.moves import localsearch
 from virtco.solver.starts import candidates
@@ -36,9 +36,10 @@ NAMES = ('virtco-printed', 'spread', 'min-cut', 'random', 'round-robin',
 LEAST_RESIDUAL = 1e-3
 
 
-def place(name: str, inst: instances.Instance, seed: int
-          ) -> np.ndarray | None:
+def place(name: str, inst: instances.Instance, seed: int,
+          budget: budgets.Budget) -> np.ndarray | None:
     """Hosts per node by the rule of that name; None when it gets stuck."""
+    candidates.spend(inst, budget)
     rng = random.Random(seed)
     if name == 'spread':
         return candidates.spread(inst, rng)
@@ -49,26 +50,24 @@ def place(name: str, inst: instances.Instance, seed: int
     if name == 'min-machines':
         return candidates.min_machines(inst)
     if name == 'choreo':
-        return choreo.place(inst)
-    return min_cut(inst, seed)
+        return choreo.place(inst, budget)
+    return min_cut(inst, seed, budget)
 
 
-def min_cut(inst: instances.Instance, seed: int,
-            moves_per_node: int = 500,
-            in_time: Callable[[], bool] = lambda: True
-            ) -> np.ndarray | None:
+def min_cut(inst: instances.Instance, seed: int, budget: budgets.Budget,
+            moves_per_node: int = 500) -> np.ndarray | None:
     """Strong traffic-aware placement: the fewest bytes between hosts.
 
     Clusters along the heaviest traffic, refined by annealing on the total
     of cut bytes. It does not look at bandwidth, coflows or time.
     """
-    start = candidates.cluster(inst, in_time)
+    start = candidates.cluster(inst, budget)
     if start is None:
         start = candidates.pack(inst)
     if start is None:
         return None
     search = localsearch.Searcher(inst, snapshot.Objective.ISOLATED, seed)
-    return search.least_cut(start, moves_per_node * inst.n_nodes)
+    return search.least_cut(start, moves_per_node * inst.n_nodes, budget)
 
 
 def residual(problem: snapshot.PlacementProblem

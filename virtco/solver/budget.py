@@ -10,12 +10,63 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Time to spend, by whatever clock is given."""
+"""Time to spend, by whatever clock is given.
+
+In production a clock is that of the machine. For figures and tests it is a
+:class:`Counter`, which only work moves on: whoever works charges what that
+costs by a stated rule, so that one snapshot, seed and number of seconds give
+one plan on any machine, compiled or not.
+
+A unit of work is about a nanosecond of compiled code on a core of an Intel
+Xeon; ``python -m benchmarks.clock`` compares the two.
+"""
 
 from collections.abc import Callable
+import math
 
-#: Looks at a node, the unit of the kernels' limits, per second.
-LOOKS_PER_S = 20e6
+UNITS_PER_S = 1e9
+#: Work between two looks at the clock, at most.
+CHUNK_UNITS = 4e6
+#: A call of numpy, and one of its array's cells.
+CALL_UNITS = 1500.0
+CELL_UNITS = 1.0
+#: To ask for the time, so that a loop ends that does nothing else.
+ASK_UNITS = 200.0
+
+
+class Timer:
+    """A machine's clock; work takes its own time.
+
+    :ivar units: work that was charged.
+    """
+
+    def __init__(self, read: Callable[[], float]):
+        self._read = read
+        self.units = 0.0
+
+    def __call__(self) -> float:
+        return self._read()
+
+    def spend(self, units: float) -> None:
+        self.units += units
+
+
+class Counter:
+    """A clock of which a second is :data:`UNITS_PER_S` units of work."""
+
+    def __init__(self) -> None:
+        self.units = 0.0
+
+    def __call__(self) -> float:
+        return self.units / UNITS_PER_S
+
+    def spend(self, units: float) -> None:
+        self.units += units
+
+
+def clock_of(read: Callable[[], float]) -> Timer | Counter:
+    """The clock itself, or one that reads a machine's."""
+    return read if isinstance(read, Timer | Counter) else Timer(read)
 
 
 class Budget:
@@ -24,30 +75,58 @@ class Budget:
     :ivar asked_late: whether anybody was told that the time is over.
     """
 
-    def __init__(self, clock: Callable[[], float], seconds: float):
-        self._clock = clock
+    def __init__(self, clock: Timer | Counter, seconds: float):
+        self.clock = clock
         self._until_s = clock() + seconds
         self.asked_late = False
 
     def left_s(self) -> float:
         """Seconds left, at least 0."""
-        return max(0.0, self._until_s - self._clock())
+        return max(0.0, self._until_s - self.clock())
 
     def in_time(self) -> bool:
         """Whether there is time left."""
-        if self._clock() < self._until_s:
+        self.clock.spend(ASK_UNITS)
+        if self.clock() < self._until_s:
             return True
         self.asked_late = True
         return False
 
-    def looks(self) -> int:
-        """Looks at a node that fit into what is left, about."""
-        return int(LOOKS_PER_S * self.left_s())
+    def spend(self, units: float) -> None:
+        """Charge work that was done."""
+        self.clock.spend(units)
 
-    def slice(self, share: float, kept_s: float = 0.0) -> 'Budget':
-        """A share of what is left.
+    def spend_numpy(self, calls: float, cells: float = 0.0) -> None:
+        """Charge calls of numpy that handle so many cells together."""
+        self.clock.spend(CALL_UNITS * calls + CELL_UNITS * cells)
 
-        :param kept_s: of what is left, for whoever comes last.
+    def units(self) -> float:
+        """Work that fits into what is left, about."""
+        return UNITS_PER_S * self.left_s()
+
+    def holds(self, units: float) -> bool:
+        """Whether so much work fits into what is left, about."""
+        return units <= self.units()
+
+    def chunk(self) -> float:
+        """Work that a kernel may do before it must ask for the time."""
+        return min(CHUNK_UNITS, self.units())
+
+    def machine_s(self) -> float:
+        """Seconds left for a library that reads the machine's clock.
+
+        A counter is none of the library's, which must be limited by what it
+        does.
         """
-        return Budget(self._clock,
-                      share * max(0.0, self.left_s() - kept_s))
+        if isinstance(self.clock, Counter):
+            return math.inf
+        return self.left_s()
+
+    def slice(self, share: float, most_s: float = math.inf) -> 'Budget':
+        """A share of what is left, and so many seconds at most."""
+        return Budget(self.clock, min(most_s, share * self.left_s()))
+
+
+def unlimited() -> Budget:
+    """All the time there is."""
+    return Budget(Counter(), math.inf)

@@ -28,6 +28,7 @@ from virtco import exception
 from virtco.model import snapshot
 from virtco.solver import baselines
 from virtco.solver.bounds import lowerbounds
+from virtco.solver import budget as budgets
 from virtco.solver.judging import portfolio
 from virtco.solver.model import instance as instances
 from virtco.solver.model import objectives
@@ -39,6 +40,14 @@ PLANNERS = ('virtco', *baselines.NAMES)
 #: Part of the budget that the online search has where others propose, too,
 #: and who they are, with theirs.
 ONLINE_SHARE = 0.5
+#: Calls of numpy to make arrays of a problem, and cells for each host and
+#: VM or running coflow.
+BUILD_CALLS = 300
+BUILD_CELLS = 10
+#: Work to rank a host, for each coflow.
+RANK_UNITS = 100.0
+#: Part of the budget that a baseline's bound may take.
+BOUND_SHARE = 0.25
 RIVALS = (('virtco-printed', 0.3), ('isolated', 0.1), ('min-cut', 0.0))
 
 
@@ -50,7 +59,9 @@ def plan(problem: snapshot.PlacementProblem, *,
     """Place the movable VMs of a problem.
 
     :param planner: one of :data:`PLANNERS`.
-    :param budget_s: time to spend; kept within 20 %.
+    :param budget_s: time to spend, in seconds of ``clock``.
+    :param clock: a machine's, or a :class:`~virtco.solver.budget.Counter`:
+        with it the plan is the same on any machine.
     :param certify: when the search of ``virtco`` ends before its budget
         without a proof, spend the rest on a better bound and placement.
     :raises virtco.exception.PlacementInfeasible: when no placement keeps
@@ -63,31 +74,31 @@ def plan(problem: snapshot.PlacementProblem, *,
     if math.isnan(budget_s) or budget_s < 0:
         raise exception.Invalid(field='budget_s', value=budget_s,
                                 limit='at least 0')
+    budget = budgets.Budget(budgets.clock_of(clock), budget_s)
     if planner == 'virtco' and portfolio.applies(problem, objective):
-        return _judged(problem, seed, budget_s, clock, certify)
+        return _judged(problem, seed, budget_s, budget, certify)
     if planner == 'virtco':
-        inst, found = _search(problem, objective, seed, budget_s, clock,
-                              certify)
+        inst, found = _search(problem, objective, seed, budget, certify)
         return _answer(inst, objective, found.assign, found.lower_s,
                        found.method, found.moves, found.notes,
                        found.floor_s, found.set_partition)
-    return _baseline(problem, objective, planner, seed, budget_s, clock)
+    return _baseline(problem, objective, planner, seed, budget)
 
 
 def _judged(problem: snapshot.PlacementProblem, seed: int, budget_s: float,
-            clock: Callable[[], float], certify: bool) -> snapshot.Plan:
+            budget: budgets.Budget, certify: bool) -> snapshot.Plan:
     """The online search's answer against others', by simulation."""
     objective = snapshot.Objective.ONLINE
-    deadline = clock() + budget_s
-    inst = instances.build(problem, reduce=False)
+    inst = _build(problem, budget, reduce=False)
     moves = 0
 
     def searched(problem: snapshot.PlacementProblem,
                  objective: snapshot.Objective, share: float
                  ) -> tuple[np.ndarray, search.Outcome]:
         nonlocal moves
-        reduced, found = _search(problem, objective, seed, min(
-            share * budget_s, deadline - clock()), clock, certify)
+        reduced, found = _search(
+            problem, objective, seed,
+            budget.slice(1.0, most_s=share * budget_s), certify)
         moves += found.moves
         return reduced.host_index[found.assign], found
 
@@ -97,7 +108,7 @@ def _judged(problem: snapshot.PlacementProblem, seed: int, budget_s: float,
     def proposals() -> Iterator[portfolio.Candidate]:
         yield own
         for by, share in RIVALS:
-            if clock() >= deadline:
+            if not budget.in_time():
                 return
             placed: np.ndarray | None
             if by == 'virtco-printed':
@@ -107,13 +118,13 @@ def _judged(problem: snapshot.PlacementProblem, seed: int, budget_s: float,
                 placed, _found = searched(
                     problem, snapshot.Objective.ISOLATED, share)
             else:
-                placed = baselines.place(by, inst, seed)
+                placed = baselines.place(by, inst, seed, budget)
             if placed is not None:
                 yield portfolio.Candidate(by, placed)
 
     chosen = own
     if found.value.cct_s > 0:
-        chosen = portfolio.best(inst, proposals())
+        chosen = portfolio.best(inst, proposals(), budget)
     return _answer(inst, objective, chosen.assign, found.lower_s,
                    chosen.method, moves, found.notes, found.floor_s,
                    found.set_partition)
@@ -121,25 +132,26 @@ def _judged(problem: snapshot.PlacementProblem, seed: int, budget_s: float,
 
 def _baseline(problem: snapshot.PlacementProblem,
               objective: snapshot.Objective, planner: str, seed: int,
-              budget_s: float, clock: Callable[[], float]) -> snapshot.Plan:
-    deadline = clock() + budget_s
-    inst = instances.build(problem, reduce=False)
+              budget: budgets.Budget) -> snapshot.Plan:
+    inst = _build(problem, budget, reduce=False)
+    bounding = budget.slice(BOUND_SHARE)
+    bound = lowerbounds.anchored_sets(inst, math.inf, bounding)
     notes: tuple[str, ...] = ()
     iterations = 0
     if planner == 'virtco-printed':
         reduced, outcome = _search(
             baselines.residual(problem), snapshot.Objective.ISOLATED, seed,
-            budget_s, clock)
+            budget)
         assign = reduced.host_index[outcome.assign]
         iterations, notes = outcome.moves, outcome.notes
     else:
-        placed = baselines.place(planner, inst, seed)
+        # A rule without an end of its own would be another rule.
+        placed = baselines.place(planner, inst, seed,
+                                 budgets.Budget(budget.clock, math.inf))
         if placed is None:
-            placed = feasible.any_placement(inst, seed, deadline - clock())
+            placed = feasible.any_placement(inst, seed, budget)
             notes = (f'{planner} got stuck; any valid placement instead',)
         assign = placed
-    until = clock() + search.BOUND_SHARE * budget_s
-    bound = lowerbounds.anchored_sets(inst, math.inf, lambda: clock() < until)
     return _answer(inst, objective, assign, bound.lower_s, planner,
                    iterations, notes)
 
@@ -169,8 +181,8 @@ def rank_hosts(problem: snapshot.PlacementProblem, plan: snapshot.Plan,
     if not 0 <= vm_index < len(problem.vms):
         raise exception.Invalid(field='vm_index', value=vm_index,
                                 limit=f'below {len(problem.vms)}')
-    deadline = clock() + budget_s
-    inst = instances.build(problem, reduce=False)
+    budget = budgets.Budget(budgets.clock_of(clock), budget_s)
+    inst = _build(problem, budget, reduce=False)
     names = {host.name: i for i, host in enumerate(problem.hosts)}
     if len(plan.hosts) != len(problem.vms) or not set(plan.hosts) <= set(
             names):
@@ -178,20 +190,30 @@ def rank_hosts(problem: snapshot.PlacementProblem, plan: snapshot.Plan,
                                 limit='one known host per VM')
     assign = np.array([names[plan.hosts[vms[0]]] for vms in inst.node_vms],
                       dtype=np.int64)
-    return ranking.rank(inst, plan.objective, assign, vm_index,
-                        lambda: clock() < deadline)
+
+    def in_time() -> bool:
+        budget.spend(RANK_UNITS * ranking.CHUNK_HOSTS
+                     * (1 + len(problem.active)))
+        return budget.in_time()
+
+    return ranking.rank(inst, plan.objective, assign, vm_index, in_time)
+
+
+def _build(problem: snapshot.PlacementProblem, budget: budgets.Budget,
+           reduce: bool = True) -> instances.Instance:
+    budget.spend_numpy(BUILD_CALLS, BUILD_CELLS * len(problem.hosts)
+                       * (len(problem.vms) + len(problem.active)))
+    return instances.build(problem, reduce=reduce)
 
 
 def _search(problem: snapshot.PlacementProblem,
-            objective: snapshot.Objective, seed: int, budget_s: float,
-            clock: Callable[[], float], certify: bool = False
+            objective: snapshot.Objective, seed: int, budget: budgets.Budget,
+            certify: bool = False
             ) -> tuple[instances.Instance, search.Outcome]:
-    """Local search on the reduced problem; much time buys more moves."""
-    deadline = clock() + budget_s
-    inst = instances.build(problem)
-    effort = max(1.0, budget_s / search.USUAL_BUDGET_S)
-    return inst, search.Search(inst, objective, seed, deadline - clock(),
-                               clock, effort=effort, certify=certify).run()
+    """Local search on the reduced problem."""
+    inst = _build(problem, budget)
+    return inst, search.Search(inst, objective, seed, budget,
+                               certify=certify).run()
 
 
 def _answer(inst: instances.Instance, objective: snapshot.Objective,

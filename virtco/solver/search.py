@@ -45,10 +45,8 @@ LOG = logging.getLogger(__name__)
 
 #: Moves per node, and how often, from the best so far.
 DEEPER = ((1000, 3), (3000, 2))
-#: Part of the budget that a baseline's bound may take.
-BOUND_SHARE = 0.25
 RELAXATION_SHARE = 0.2
-#: Twice what building its rows takes, before HiGHS looks at its time limit.
+#: Twice what building its rows takes, before HiGHS reads its time limit.
 RELAXATION_LEAST_S = 0.02
 #: Moves per node from each of the first starts.
 QUICK_MOVES = 500
@@ -60,21 +58,25 @@ CUT_MOVES = 300
 #: Carvings at the lower bound; a third as many between it and the best t.
 CARVINGS = 12
 CARVE_BETWEEN = (0.25, 0.6)
-#: Looks at a node that set partition may take without ``certify``, the
-#: share of what is left that it may take between rounds, and nodes times
-#: hosts beyond which it is not tried.
-PARTITION_WORK = 20e6
+#: Part of what is left that set partition may take between rounds, and nodes
+#: times hosts beyond which it is not tried.
 PARTITION_SHARE = 0.3
 MAX_CELLS = 1e6
 #: Placements whose sets it starts with.
 SEEDS = 4
-#: Looks at a node, for each node and host, below which it is not worth
-#: beginning: its arrays alone take about 10 (90 ms for 200 on 1,000).
-PARTITION_LOOKS = 20
+#: Work for each node and host to set it up, and below which it is not worth
+#: beginning.
+PARTITION_UNITS = 500.0
+PARTITION_LEAST_UNITS = 1000.0
+#: Calls of numpy to evaluate a placement, and cells per port and coflow.
+EVALUATE_CALLS = 40
+EVALUATE_CELLS = 2
+#: Work of the exact methods for small groups: for a step of the dynamic
+#: programme, and for a placement that is tried.
+STEP_UNITS = 2.0
+VISIT_UNITS = 100.0
 #: Proven ratio at which no more moves are made.
 CLOSE = 1e-3
-#: With it, the search ends when its moves are made.
-USUAL_BUDGET_S = 4.0
 #: Choreo's greedy looks at every path for each flow: slow beyond this.
 CHOREO_FLOWS = 1500
 #: Nodes with more neighbours than this make dearer moves, so fewer are made.
@@ -109,25 +111,21 @@ class Search:
     """One planning of one instance.
 
     :param rounds: moves per node and breadth of every round.
-    :param effort: factor on the moves of every round.
     :param certify: use all of the budget to prove the answer or better it.
     """
 
     def __init__(self, inst: instances.Instance,
-                 objective: snapshot.Objective, seed: int, budget_s: float,
-                 clock: Callable[[], float],
+                 objective: snapshot.Objective, seed: int,
+                 budget: budgets.Budget,
                  rounds: tuple[tuple[int, int], ...] = ROUNDS,
-                 effort: float = 1.0, certify: bool = False):
+                 certify: bool = False):
         self.rounds = rounds
         self.certify = certify
-        self.effort = effort
         self.inst = inst
         self.objective = objective
         self.seed = seed
         self.rng = random.Random(seed)
-        self.clock = clock
-        self.budget_s = budget_s
-        self.budget = budgets.Budget(clock, budget_s)
+        self.budget = budget
         #: Of the stage that runs.
         self.slice = self.budget
         self.local = localsearch.Searcher(inst, objective, seed)
@@ -144,7 +142,7 @@ class Search:
         """:raises virtco.exception.PlacementInfeasible: when nothing fits.
         """
         self._offer('best fit', feasible.any_placement(
-            self.inst, self.seed, self.budget.left_s()))
+            self.inst, self.seed, self.budget))
         for stage in STAGES:
             if self._is_closed(ahead=stage.ahead):
                 break
@@ -190,23 +188,28 @@ class Search:
                value: objectives.Evaluation | None = None) -> None:
         if assign is None:
             return
-        value = value or self.local.evaluate(assign)
+        value = value or self._evaluate(assign)
         if self.best is None or _key(value) < _key(self.best.value):
             self.best = Outcome(assign.copy(), value, 0.0, method, 0, ())
+
+    def _evaluate(self, assign: np.ndarray) -> objectives.Evaluation:
+        self.slice.spend_numpy(EVALUATE_CALLS, EVALUATE_CELLS * len(
+            self.inst.s_per_byte) * (1 + len(self.inst.running)))
+        return self.local.evaluate(assign)
 
     def _first_bound(self) -> None:
         """What costs next to nothing and often closes the gap."""
         self._set_bounds(growths=0)
         if not self.local.is_single():
-            self.floor_s = lowerbounds.objective(self.inst, self._in_time)
+            self.floor_s = lowerbounds.objective(self.inst, self.slice)
 
     def _better_bound(self) -> None:
         if not self.bounded:
             self._set_bounds(growths=2)
 
     def _set_bounds(self, growths: int) -> None:
-        bound = lowerbounds.anchored_sets(self.inst, np.inf, self._in_time,
-                                          growths, self.slice.looks)
+        bound = lowerbounds.anchored_sets(self.inst, np.inf, self.slice,
+                                          growths)
         self.bounded = bound.complete
         if bound.lower_s >= self.lower_s:
             self.lower_s, self.critical = bound.lower_s, bound.order
@@ -220,7 +223,7 @@ class Search:
         assert self.best is not None
         best_fit = self.best.assign
         starts: tuple[tuple[str, Callable[[], np.ndarray | None]], ...] = (
-            ('spread', lambda: candidates.spread(self.inst, self.rng)),
+            ('spread', self._spread),
             ('min-cut', self._min_cut), ('best fit', lambda: best_fit))
         for i, (method, start) in enumerate(starts):
             assign = start()
@@ -233,7 +236,7 @@ class Search:
 
     def _deepen(self) -> None:
         """Anneal the best again and again, from a low heat."""
-        effort = self.effort * self._slowness() * self.inst.n_nodes
+        effort = self._slowness() * self.inst.n_nodes
         for per_node, runs in DEEPER:
             for i in range(runs):
                 method, start = min(self.pool, key=lambda row: row[:3])[3:]
@@ -243,9 +246,12 @@ class Search:
                     return
 
     def _min_cut(self) -> np.ndarray | None:
-        return baselines.min_cut(
-            self.inst, self.seed, int(CUT_MOVES * self._slowness()),
-            self._in_time)
+        return baselines.min_cut(self.inst, self.seed, self.slice,
+                                 int(CUT_MOVES * self._slowness()))
+
+    def _spread(self) -> np.ndarray | None:
+        candidates.spend(self.inst, self.slice)
+        return candidates.spread(self.inst, self.rng)
 
     def _solve_small(self) -> None:
         if not self.local.is_single():
@@ -257,6 +263,7 @@ class Search:
                 self.floor_s = self.best.value.objective_s
         elif smallgroup.applies(self.inst):
             optimum_s, assign = smallgroup.solve(self.inst)
+            self.slice.spend(STEP_UNITS * smallgroup.steps(self.inst))
             if assign is not None:
                 self._offer('subset dynamic programming', assign)
                 self.lower_s = self.floor_s = optimum_s
@@ -278,10 +285,10 @@ class Search:
         moves = int(POLISH_MOVES * self._slowness() * self.inst.n_nodes)
         found = self.best.assign
         if self._is_closed() and self.best.value.ahead_s > 0:
-            found, _value = self.local.anneal(found, moves,
-                                              hot=REHEAT_OF_MANY)
-        found = self.local.polish(found, moves)
-        value = self.local.evaluate(found)
+            found, _value = self.local.anneal(
+                found, moves, hot=REHEAT_OF_MANY, budget=self.budget)
+        found = self.local.polish(found, moves, self.budget)
+        value = self._evaluate(found)
         if _key(value) <= _key(self.best.value):
             self.best = dataclasses.replace(self.best, assign=found,
                                             value=value)
@@ -303,7 +310,7 @@ class Search:
             return found_s if found_s <= limit_s else np.inf
 
         found = foresight.settle(self.inst, self.best.assign, cost_s,
-                                 self._in_time)
+                                 self.budget)
         self.best = dataclasses.replace(self.best, assign=found,
                                         value=self.local.evaluate(found))
 
@@ -313,6 +320,7 @@ class Search:
         if self.local.is_single() and smallgroup.enumerable(self.inst):
             result = smallgroup.enumerate_all(self.inst,
                                               self.best.value.objective_s)
+            self.slice.spend(VISIT_UNITS * smallgroup.MAX_VISITS / 10)
             if result is not None:
                 self._offer('exhaustive search', result[1])
                 self.lower_s = self.floor_s = result[0]
@@ -321,15 +329,15 @@ class Search:
         """The corrected linear relaxation, where it is small."""
         if relaxation.products(self.inst) > relaxation.MAX_PRODUCTS:
             return
-        limit_s = min(RELAXATION_SHARE * self.budget_s, self.slice.left_s())
-        if limit_s < RELAXATION_LEAST_S:
+        within = self.slice.slice(RELAXATION_SHARE)
+        if within.left_s() < RELAXATION_LEAST_S:
             return
-        solution = relaxation.solve(self.inst, limit_s)
+        solution = relaxation.solve(self.inst, within)
         if solution is None:
             return
         rounded = rounding.round_shares(self.inst, solution.share)
         if rounded is not None:
-            value = self.local.evaluate(rounded)
+            value = self._evaluate(rounded)
             self._offer('rounded relaxation', rounded, value)
             self._pool('rounded relaxation', rounded, value)
         self.lower_s = max(self.lower_s, solution.lower_s)
@@ -341,8 +349,8 @@ class Search:
         best: tuple[objectives.Evaluation, np.ndarray] | None = None
         for assign in carving.squeaky_wheel(
                 self.inst, target_s, self.critical, rounds, self.rng,
-                self._in_time):
-            value = self.local.evaluate(assign)
+                self.slice):
+            value = self._evaluate(assign)
             if best is None or _key(value) < _key(best[0]):
                 best = value, assign
             self._offer('cheapest sets', assign, value)
@@ -351,7 +359,7 @@ class Search:
         if best is not None:
             self._pool('cheapest sets', best[1], best[0])
 
-    def _partition(self, work: float) -> None:
+    def _partition(self) -> None:
         """Prove that nothing is better, or find it, by set partition."""
         assert self.best is not None
         upper_s = self.best.value.cct_s
@@ -360,26 +368,27 @@ class Search:
             return
         if self.partition is None:
             cells = self.inst.n_nodes * self.inst.n_hosts
-            if self.slice.looks() < PARTITION_LOOKS * cells:
+            if not self.slice.holds(PARTITION_LEAST_UNITS * cells):
                 return
-            self.partition = setpartition.Partition(
-                self.inst, lambda: self.slice.left_s())
+            self.slice.spend(PARTITION_UNITS * cells)
+            self.partition = setpartition.Partition(self.inst, self.slice)
             for members in self.sets:
                 self.partition.pool.add(
                     members, self.partition.within_s(upper_s))
+        self.partition.budget = self.slice
         self.pool.sort(key=lambda row: row[:3])
         for *_key, assign in self.pool[:SEEDS]:
             self.partition.pool.add_placement(
-                assign, self.partition.within_s(upper_s), self._in_time)
+                assign, self.partition.within_s(upper_s), self.slice)
 
         def judge(assign: np.ndarray) -> float:
-            value = self.local.evaluate(assign)
+            value = self._evaluate(assign)
             self._offer('set partition', assign, value)
             self._pool('set partition', assign, value)
             return value.cct_s
 
         self.lower_s = max(self.lower_s, self.partition.narrow(
-            self.lower_s, upper_s, work, judge))
+            self.lower_s, upper_s, judge))
         if self.local.is_single():
             self.floor_s = self.lower_s
 
@@ -390,8 +399,7 @@ class Search:
                 self.best.value.objective_s) or self._is_too_large():
             return
         self._offer('lowered targets', targets.improve(
-            self.inst, self.best.assign, self.slice.left_s,
-            self.effort * targets.WORK, self.objective))
+            self.inst, self.best.assign, self.slice, self.objective))
 
     def _is_too_large(self) -> bool:
         return self.inst.n_nodes * self.inst.n_hosts > MAX_CELLS
@@ -407,7 +415,7 @@ class Search:
     def _prove(self) -> None:
         """Set partition for what one coflow takes."""
         if self.local.is_single():
-            self._partition(self.effort * PARTITION_WORK)
+            self._partition()
 
     def _within(self, share: float, work: Callable[[], None]) -> None:
         """A part of the stage that may take a share of what is left."""
@@ -417,19 +425,18 @@ class Search:
         self.slice = outer
 
     def _partition_more(self) -> None:
-        """With what else was found, and with all time if certify."""
-        if self.certify:
-            self._partition(np.inf)
-        elif self.partition is not None and not self._is_closed(CLOSE):
-            self._partition(self.effort * PARTITION_WORK
-                            - self.partition.pool.work)
+        """With what else was found."""
+        if self.certify or (self.partition is not None
+                            and not self._is_closed(CLOSE)):
+            self._partition()
 
     def _starts(self) -> Iterator[tuple[str, np.ndarray | None]]:
         inst = self.inst
         yield 'one after another', self._one_after_another()
+        candidates.spend(inst, self.slice)
         yield 'pack', candidates.pack(inst)
         if sum(len(arcs[0]) for arcs in inst.arcs) <= CHOREO_FLOWS:
-            yield 'choreo', choreo.place(inst, self._in_time)
+            yield 'choreo', choreo.place(inst, self.slice)
 
     def _one_after_another(self) -> np.ndarray | None:
         """Several groups, each placed online after those of lower bound."""
@@ -439,13 +446,12 @@ class Search:
 
         def place(sub: instances.Instance) -> np.ndarray:
             search = Search(sub, self.objective, self.seed,
-                            self.slice.left_s(), self.clock,
-                            FEW_ROUNDS, self.effort)
+                            self.slice.slice(1 / len(parts)), FEW_ROUNDS)
             outcome = search.run()
             self.local.moves_done += outcome.moves
             return outcome.assign
 
-        order = sequence.by_bound(self.inst, parts, self._in_time)
+        order = sequence.by_bound(self.inst, parts, self.slice)
         try:
             assign = sequence.place_in_order(self.inst, parts, order, place)
         except exception.PlacementInfeasible:
@@ -461,7 +467,7 @@ class Search:
             return
         for method, start in self._starts():
             if start is not None:
-                value = self.local.evaluate(start)
+                value = self._evaluate(start)
                 self._offer(method, start, value)
                 self._pool(method, start, value)
             if self._done():
@@ -470,7 +476,7 @@ class Search:
         self._enumerate()
         if self._done():
             return
-        effort = self.effort * self._slowness()
+        effort = self._slowness()
         for per_node, breadth in self.rounds:
             self.pool.sort(key=lambda row: row[:3])
             moves = int(per_node * effort * self.inst.n_nodes)
@@ -513,7 +519,7 @@ class Search:
     def _anneal(self, method: str, start: np.ndarray, moves: int,
                 hot: float, power: int) -> None:
         found, value = self.local.anneal(
-            start, moves, power=power, hot=hot, in_time=self._in_time,
+            start, moves, power=power, hot=hot, budget=self.slice,
             floor_s=self.floor_s * (1 + CLOSED))
         self._offer(f'local search from {method}', found, value)
         self._pool(method, found, value)

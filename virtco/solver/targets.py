@@ -28,21 +28,21 @@ local search found, as long as the sum of the prefix CCTs falls.
 Several groups are taken in turn, the others counting as running.
 """
 
-from collections.abc import Callable
 from collections.abc import Iterator
 import dataclasses
 
 import numpy as np
 
 from virtco.model import snapshot
+from virtco.solver import budget as budgets
 from virtco.solver.model import instance as instances
 from virtco.solver.model import objectives
 from virtco.solver.moves import localsearch
 from virtco.solver.partition import setpartition
 from virtco.solver.starts import sequence
 
-#: Looks at a node that one group's targets may take.
-WORK = 10e6
+#: Seconds that one group's targets may take.
+MOST_S = 0.5
 #: What is left of the excess over the least when targets are lowered.
 TOGETHER = (0.7, 0.9)
 ONE = (0.5, 0.85)
@@ -79,21 +79,20 @@ class _Levels:
 
 
 def improve(inst: instances.Instance, assign: np.ndarray,
-            left_s: Callable[[], float], work: float = WORK,
+            budget: budgets.Budget,
             objective: snapshot.Objective = snapshot.Objective.ONLINE
             ) -> np.ndarray:
     """A placement of no larger sum of prefix CCTs; hosts per node.
 
-    :param left_s: seconds left.
-    :param work: looks at a node for each group.
+    :param budget: each group has a part of it.
     """
     parts = [part for part in sequence.groups(inst)
              if len(part.coflows) == 1]
     lasting = 0
     turn = 0
-    while lasting < len(parts) and left_s() > 0:
+    while lasting < len(parts) and budget.in_time():
         better = _improve_part(inst, assign, parts[turn % len(parts)],
-                               left_s, work, objective)
+                               budget.slice(1.0, MOST_S), objective)
         lasting = 1 if (better != assign).any() else lasting + 1
         assign = better
         turn += 1
@@ -101,9 +100,8 @@ def improve(inst: instances.Instance, assign: np.ndarray,
 
 
 def _improve_part(inst: instances.Instance, assign: np.ndarray,
-                  part: sequence.Group, left_s: Callable[[], float],
-                  work: float, objective: snapshot.Objective
-                  ) -> np.ndarray:
+                  part: sequence.Group, budget: budgets.Budget,
+                  objective: snapshot.Objective) -> np.ndarray:
     """The same with only one group moving."""
     others = np.setdiff1d(np.arange(inst.n_nodes), part.nodes)
     free = inst.free.copy()
@@ -114,7 +112,7 @@ def _improve_part(inst: instances.Instance, assign: np.ndarray,
     if not len(sub.movable):
         return assign
     result = assign.copy()
-    result[part.nodes] = _Group(sub, left_s, work, objective).improve(
+    result[part.nodes] = _Group(sub, budget, objective).improve(
         assign[part.nodes])
     return result
 
@@ -123,16 +121,14 @@ class _Group:
     """One group with one coflow."""
 
     def __init__(self, inst: instances.Instance,
-                 left_s: Callable[[], float], work: float,
-                 objective: snapshot.Objective):
+                 budget: budgets.Budget, objective: snapshot.Objective):
         self.inst = inst
         self.local = localsearch.Searcher(inst, objective, seed=0)
         m = inst.n_hosts
         self.s_per_byte = self.local.s_per_byte[:2 * m]
-        self.partition = setpartition.Partition(inst, left_s, np.vstack([
+        self.partition = setpartition.Partition(inst, budget, np.vstack([
             self.s_per_byte.reshape(2, m),
             inst.active_bytes[:, :2 * m].reshape(-1, m)]).T)
-        self.partition.limit = work
         self.bytes = sum(float(size.sum()) for _a, _b, size in inst.arcs)
 
     def improve(self, assign: np.ndarray) -> np.ndarray:
@@ -150,7 +146,7 @@ class _Group:
         """The first placement below best_s that some targets give."""
         refuted: list[np.ndarray] = []
         for aim in levels.aims():
-            if not self.partition.goes_on():
+            if not self.partition.budget.in_time():
                 break
             if any((aim <= other).all() for other in refuted):
                 continue

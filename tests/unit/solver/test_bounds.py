@@ -25,6 +25,7 @@ from tests.unit.solver import problems
 from virtco import exception
 from virtco.model import snapshot
 from virtco.solver.bounds import lowerbounds
+from virtco.solver import budget as budgets
 from virtco.solver.exact import oracles
 from virtco.solver.exact import smallgroup
 from virtco.solver.model import instance as instances
@@ -48,11 +49,12 @@ def test_bounds_stay_below_the_optimum(problem):
     best = problems.optimum(problem, problems.isolated_s)
     hypothesis.assume(best is not None)
     inst = instances.build(problem)
-    bound = lowerbounds.anchored_sets(inst, math.inf, always)
+    bound = lowerbounds.anchored_sets(inst, math.inf,
+                                      budgets.unlimited())
     assert bound.complete
     assert bound.lower_s <= best
     assert sorted(bound.order) in ([], list(range(inst.n_nodes)))
-    relaxed = relaxation.solve(inst, 10.0)
+    relaxed = relaxation.solve(inst, budgets.unlimited())
     if relaxed is not None:
         assert relaxed.lower_s <= best * (1 + 1e-6)
         rounded = rounding.round_shares(inst, relaxed.share)
@@ -149,7 +151,8 @@ def test_relaxation_is_below_search_where_nothing_else_is_exact(pattern):
     rng = random.Random(pattern)
     item = generator.paper18(rng, 'pager-1m', 'sparse', 'tight')
     problem = reference.to_problem(item)
-    relaxed = relaxation.solve(instances.build(problem), 20.0)
+    relaxed = relaxation.solve(instances.build(problem),
+                               budgets.unlimited())
     plan = planner.plan(problem, objective=ISOLATED, budget_s=10)
     assert relaxed is not None
     assert relaxed.lower_s <= plan.cct_s

@@ -27,6 +27,7 @@ from virtco.lab.sim import simulation
 from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
+from virtco.solver import budget as budgets
 from virtco.solver.judging import judge
 from virtco.solver.judging import portfolio
 from virtco.solver.model import instance as instances
@@ -77,10 +78,10 @@ def test_it_tells_what_the_simulator_tells(problem):
     problem = with_pairs(problem)
     try:
         inst = instances.build(problem, reduce=False)
-        assign = feasible.any_placement(inst, 0, 10.0)
+        assign = feasible.any_placement(inst, 0, budgets.unlimited())
     except exception.PlacementInfeasible:
         hypothesis.reject()
-    told_s = judge.Judge(inst).total_s(assign)
+    told_s = judge.Judge(inst, budgets.unlimited()).total_s(assign)
     found_s = simulated_s(problem, assign[inst.node_of_vm])
     assert told_s == pytest.approx(found_s, rel=1e-6, abs=1e-9)
 
@@ -104,21 +105,22 @@ def busy_cloud():
 def test_kernel_agrees_with_its_plain_self(monkeypatch):
     inst = instances.build(busy_cloud())
     assign = np.arange(6) // 2
-    expected = judge.Judge(inst).total_s(assign)
+    expected = judge.Judge(inst, budgets.unlimited()).total_s(assign)
     monkeypatch.setattr(judge, 'judge_kernel',
                         kernels.plain('virtco.solver.judging.judge_kernel'))
-    assert judge.Judge(inst).total_s(assign) == expected
+    assert judge.Judge(inst, budgets.unlimited()).total_s(assign) == expected
 
 
 def test_a_coarser_look_is_close_and_too_much_is_refused(monkeypatch):
     inst = instances.build(busy_cloud())
     assign = np.arange(6)
-    exact = judge.Judge(inst).total_s(assign)
+    exact = judge.Judge(inst, budgets.unlimited()).total_s(assign)
     monkeypatch.setattr(judge, 'MOST_LOOKS', 31 * 14.0)
     monkeypatch.setattr(judge, 'FEWEST_EVENTS', 10)
-    assert judge.Judge(inst).total_s(assign) == pytest.approx(exact, rel=0.1)
+    assert judge.Judge(inst, budgets.unlimited()).total_s(
+        assign) == pytest.approx(exact, rel=0.1)
     monkeypatch.setattr(judge, 'FEWEST_EVENTS', 50)
-    assert judge.Judge(inst).total_s(assign) is None
+    assert judge.Judge(inst, budgets.unlimited()).total_s(assign) is None
 
 
 def test_bytes_without_pairs_are_matched():
@@ -140,7 +142,7 @@ def test_the_best_schedule_wins_and_the_first_on_a_tie():
     chosen = portfolio.best(inst, [
         portfolio.Candidate('spread', spread),
         portfolio.Candidate('packed', packed),
-        portfolio.Candidate('again', packed)])
+        portfolio.Candidate('again', packed)], budgets.unlimited())
     assert chosen.method == 'packed'
 
 
@@ -161,7 +163,7 @@ def test_online_is_never_behind_its_rivals_proposals():
     inst = instances.build(problem, reduce=False)
 
     def total_s(hosts):
-        return judge.Judge(inst).total_s(np.array(
+        return judge.Judge(inst, budgets.unlimited()).total_s(np.array(
             [int(name[1:]) for name in hosts]))
 
     printed = planner.plan(problem, planner='virtco-printed', seed=1)

@@ -26,6 +26,7 @@ from virtco.model import snapshot
 from virtco.solver import baselines
 from virtco.solver.bounds import anchored
 from virtco.solver.bounds import lowerbounds
+from virtco.solver import budget as budgets
 from virtco.solver.exact import enumeration
 from virtco.solver.exact import smallgroup
 from virtco.solver.exact import subsets
@@ -62,8 +63,9 @@ def test_search_is_the_same_uncompiled(kind):
     np.testing.assert_array_equal(found, plain)
     assert value == plain_value
     np.testing.assert_array_equal(compiled_run.random, plain_run.random)
-    np.testing.assert_array_equal(compiled_run.polish(found, 200),
-                                  plain_run.polish(plain, 200))
+    np.testing.assert_array_equal(
+        compiled_run.polish(found, 200, budgets.unlimited()),
+        plain_run.polish(plain, 200, budgets.unlimited()))
 
 
 def test_bound_is_the_same_uncompiled(monkeypatch):
@@ -76,11 +78,13 @@ def test_bound_is_the_same_uncompiled(monkeypatch):
 
 
 def least_times(inst):
+    budget = budgets.unlimited()
     arrays, graph = lowerbounds.prepare(
-        inst, lowerbounds.undominated(inst, lowerbounds.hose_s_per_byte(inst)))
+        inst, lowerbounds.undominated(inst, lowerbounds.hose_s_per_byte(inst)),
+        budget)
     classes = lowerbounds.anchored.Classes(**compiled.views(**arrays))
-    return [lowerbounds.anchored.least_around(graph, classes, node, 1e300,
-                                              0.0, 100)
+    return [lowerbounds.least_around(graph, classes, node, 1e300, 0.0, 100,
+                                     budget)
             for node in range(inst.n_nodes)]
 
 
@@ -127,7 +131,7 @@ def test_polish_keeps_the_objective_and_moves_fewer_bytes():
     search = localsearch.Searcher(inst, ISOLATED, 0)
     start, before = search.anneal(
         candidates.spread(inst, random.Random(0)), 40000)
-    after = search.polish(start, 20000)
+    after = search.polish(start, 20000, budgets.unlimited())
     assert inst.fits(after)
     assert search.evaluate(after).objective_s <= before.objective_s
 
@@ -143,8 +147,9 @@ def test_min_cut_cuts_less_than_its_start():
     def cut(assign):
         return sum(size[assign[src] != assign[dst]].sum()
                    for src, dst, size in inst.arcs)
-    assert cut(baselines.min_cut(inst, 0)) <= cut(candidates.cluster(inst))
-    assert cut(baselines.min_cut(inst, 0)) < 0.8 * cut(
+    found = baselines.min_cut(inst, 0, budgets.unlimited())
+    assert cut(found) <= cut(candidates.cluster(inst, budgets.unlimited()))
+    assert cut(found) < 0.8 * cut(
         candidates.spread(inst, random.Random(0)))
 
 
@@ -180,5 +185,6 @@ def test_kernel_prices_what_the_objective_prices():
     graph, state = search._prepare(
         found, search.s_per_byte, *search.levels(found),
         np.full(1, np.inf), search._price_s(found))
-    cost_s = kernel.anneal(graph, state, 3, 0, 1.0, 1.0, math.inf, 0.0, 0.0)
+    cost_s = kernel.anneal(graph, state, 3, 0, 1.0, 1.0, math.inf, 0.0, 0.0,
+                           math.inf)
     assert cost_s == pytest.approx(value.objective_s, rel=1e-6)

@@ -28,6 +28,7 @@ from virtco import compiled
 from virtco import exception
 from virtco.model import snapshot
 from virtco.solver.bounds import lowerbounds
+from virtco.solver import budget as budgets
 from virtco.solver.model import instance as instances
 from virtco.solver.model import objectives
 from virtco.solver.partition import columns
@@ -46,10 +47,6 @@ def build(problem):
         return instances.build(problem)
     except exception.PlacementInfeasible:
         hypothesis.reject()
-
-
-def ample_time():
-    return 60.0
 
 
 def holds(inst, kind, chosen, limits, slack):
@@ -88,14 +85,16 @@ def test_pricing_finds_the_most_valuable_set(problem, t_s, seed):
              for chosen in itertools.combinations(can, k)
              if holds(inst, kind, chosen, limits[c], slack)),
             default=-math.inf) for slack in (1, 1 + 1e-8)}
-        upper, found = pool.price(c, limits, value, -50.0, 10 ** 6, placed)
+        upper, found = pool.price(c, limits, value, -50.0, 10 ** 6, placed,
+                                  budgets.unlimited())
         assert upper >= worths[1] - 1e-12
         assert upper <= max(-50.0, worths[1 + 1e-8]) + 1e-12
         for members in found:
             assert holds(inst, kind, np.flatnonzero(members).tolist(),
                          limits[c], 1 + 1e-8)
             assert not (members & (placed | (inst.fixed >= 0))).any()
-        cut, _found = pool.price(c, limits, value, -50.0, 2, placed)
+        cut, _found = pool.price(c, limits, value, -50.0, 2, placed,
+                                 budgets.unlimited())
         assert cut >= worths[1] - 1e-12
 
 
@@ -105,7 +104,7 @@ def test_verdicts_are_true(problem, ratio):
     best_s = problems.optimum(problem, problems.isolated_s)
     hypothesis.assume(best_s is not None and 0 < best_s < math.inf)
     inst = build(problem)
-    proofs = setpartition.Partition(inst, ample_time)
+    proofs = setpartition.Partition(inst, budgets.unlimited())
     verdict, assign = proofs.decide(proofs.within_s(best_s * ratio))
     if verdict is setpartition.Verdict.REFUTED:
         assert ratio < 1
@@ -128,8 +127,8 @@ def test_narrowing_ends_at_the_optimum(problem):
         seen.append(objectives.evaluate(inst, assign, ISOLATED).cct_s)
         return seen[-1]
 
-    lower_s = setpartition.Partition(inst, ample_time).narrow(
-        0.0, seen[0], math.inf, judge)
+    lower_s = setpartition.Partition(inst, budgets.unlimited()).narrow(
+        0.0, seen[0], judge)
     assert lower_s <= best_s
     assert min(seen) == pytest.approx(best_s, rel=1e-6)
 
@@ -146,7 +145,8 @@ def test_pricing_is_the_same_uncompiled():
         pool = columns.Pool(inst, lowerbounds.hose_s_per_byte(inst).T, code)
         limits = np.full((len(pool.classes), 2), 5e-9)
         return [(upper, [m.tolist() for m in found]) for upper, found in
-                (pool.price(c, limits, value, 0.0, 300, nothing)
+                (pool.price(c, limits, value, 0.0, 300, nothing,
+                            budgets.unlimited())
                  for c in range(len(pool.classes)))]
 
     expected = price(pricing)

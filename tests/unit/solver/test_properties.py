@@ -22,6 +22,7 @@ import pytest
 from tests.unit.solver import problems
 from virtco import exception
 from virtco.model import snapshot
+from virtco.solver import budget as budgets
 from virtco.solver.judging import foresight
 from virtco.solver.judging import portfolio
 from virtco.solver.model import instance as instances
@@ -84,7 +85,7 @@ def test_settling_is_valid_and_pays(problem):
     def known_s(assign):
         return problems.online_s(problem, inst.to_hosts(assign))
 
-    found = foresight.settle(inst, start, known_s, lambda: True)
+    found = foresight.settle(inst, start, known_s, budgets.unlimited())
     assert problems.is_valid(problem, inst.to_hosts(found))
     before, after = (
         known_s(assign) + foresight.WEIGHT * foresight.copies_s(inst, assign)

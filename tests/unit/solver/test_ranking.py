@@ -28,6 +28,7 @@ from virtco import exception
 from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
+from virtco.solver import budget as budgets
 from virtco.solver.model import instance as instances
 from virtco.solver.model import loads
 from virtco.solver.model import objectives
@@ -84,7 +85,7 @@ def close(a, b):
 def test_each_host_costs_what_its_trial_costs(problem, objective, number):
     try:
         inst = instances.build(problem, reduce=False)
-        assign = feasible.any_placement(inst, number, math.inf)
+        assign = feasible.any_placement(inst, number, budgets.unlimited())
     except exception.PlacementInfeasible:
         hypothesis.reject()
     node = number % inst.n_nodes
@@ -112,7 +113,7 @@ def test_each_host_costs_what_its_trial_costs(problem, objective, number):
 def test_without_time_a_bound_is_given(problem, objective, number, looks):
     try:
         inst = instances.build(problem, reduce=False)
-        assign = feasible.any_placement(inst, number, math.inf)
+        assign = feasible.any_placement(inst, number, budgets.unlimited())
     except exception.PlacementInfeasible:
         hypothesis.reject()
     node = number % inst.n_nodes

@@ -22,6 +22,7 @@ from benchmarks import objectives as generator
 from tests.unit.solver import problems
 from virtco import exception
 from virtco.model import snapshot
+from virtco.solver import budget as budgets
 from virtco.solver.model import instance as instances
 from virtco.solver.moves import localsearch
 from virtco.solver.starts import candidates
@@ -30,10 +31,6 @@ from virtco.solver import targets
 SETTINGS = hypothesis.settings(
     max_examples=40, deadline=None,
     suppress_health_check=list(hypothesis.HealthCheck))
-
-
-def ample_time():
-    return 60.0
 
 
 @SETTINGS
@@ -47,7 +44,7 @@ def test_targets_only_improve_and_only_what_can_be(problem):
     hypothesis.assume(start is not None)
     before = problems.online_s(problem, inst.to_hosts(start))
     hypothesis.assume(before < math.inf)
-    found = targets.improve(inst, start, ample_time)
+    found = targets.improve(inst, start, budgets.unlimited())
     assert problems.is_valid(problem, inst.to_hosts(found))
     after = problems.online_s(problem, inst.to_hosts(found))
     assert problems.optimum(problem, problems.online_s) <= after * (1 + 1e-9)
@@ -69,7 +66,7 @@ def test_targets_better_a_loaded_cloud(groups):
     inst = instances.build(problem)
     local = localsearch.Searcher(inst, snapshot.Objective.ONLINE, 0)
     start = candidates.spread(inst, rng)
-    found = targets.improve(inst, start, ample_time)
+    found = targets.improve(inst, start, budgets.unlimited())
     assert inst.fits(found)
     assert (local.evaluate(found).objective_s
             < 0.8 * local.evaluate(start).objective_s)

@@ -28,6 +28,7 @@ from virtco.model import live
 from virtco.model import snapshot
 from virtco import scheduling
 from virtco.scheduling import fabric as fabric_model
+from virtco.solver import budget
 from virtco.solver import planner
 from virtco import units
 
@@ -236,7 +237,7 @@ def place(workload: scenario.Workload, scheme: scenario.Scheme,
             coflows=group.coflows, active=tuple(active))
         plan = planner.plan(
             problem, objective=snapshot.Objective(scheme.objective),
-            planner=scheme.planner, seed=seed)
+            planner=scheme.planner, seed=seed, clock=budget.Counter())
         hosts[group.name] = plan.hosts
         for host in plan.hosts:
             free[host] -= group.vm_slots

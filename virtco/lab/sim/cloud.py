@@ -19,7 +19,6 @@ import collections
 from collections.abc import Callable
 from collections.abc import Sequence
 import dataclasses
-import itertools
 import math
 
 import numpy as np
@@ -32,13 +31,12 @@ from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco.model import snapshot
 from virtco.scheduling import fabric as fabric_model
+from virtco.solver import budget
 from virtco.solver import planner
 from virtco import units
 
-#: How often a planner may look at the clock. In the simulator looking is
-#: what makes time pass, so that a busy machine does not change a result. A
-#: look stands for a millisecond; 0.3 to 0.6 of CPU time lie between two.
-CLOCK_LOOKS = 1000
+#: Seconds of a counter of work (:mod:`virtco.solver.budget`), so that a plan
+#: does not depend on the machine.
 #: For each group; those that are placed in one go have it together.
 BUDGET_S = 1.0
 
@@ -83,7 +81,7 @@ class Result:
 def simulate(hosts: Sequence[cluster.Host],
              groups: Sequence[group_model.Group], scheme: schemes.Scheme, *,
              seed: int = 0, config: simulation.Config | None = None,
-             clock_looks: int = CLOCK_LOOKS, leave: bool = True,
+             leave: bool = True,
              on_plan: Callable[[], None] | None = None,
              on_planned: Callable[[], None] | None = None) -> Result:
     """Run groups through a datacentre.
@@ -96,8 +94,7 @@ def simulate(hosts: Sequence[cluster.Host],
     :raises virtco.exception.PlacementInfeasible: for a group that fits
         nowhere even when all others have gone.
     """
-    cloud = _Cloud(hosts, scheme, seed, config or scheme.config(),
-                   clock_looks, leave)
+    cloud = _Cloud(hosts, scheme, seed, config or scheme.config(), leave)
     todo = collections.deque(sorted(groups, key=lambda g: g.arrival_s))
     waiting: collections.deque[group_model.Group] = collections.deque()
     while todo or waiting:
@@ -143,13 +140,12 @@ class _Running:
 
 class _Cloud:
     def __init__(self, hosts: Sequence[cluster.Host], scheme: schemes.Scheme,
-                 seed: int, config: simulation.Config, clock_looks: int,
+                 seed: int, config: simulation.Config,
                  leave: bool):
         self.hosts = {host.name: host for host in hosts}
         self.index = {name: i for i, name in enumerate(self.hosts)}
         self.free = {host.name: np.array(host.free) for host in hosts}
         self.scheme, self.seed, self.leave = scheme, seed, leave
-        self.clock_looks = clock_looks
         self.sim = simulation.Simulation(np.array(
             [host.egress_bps for host in hosts]
             + [host.ingress_bps for host in hosts]), config)
@@ -189,12 +185,11 @@ class _Cloud:
                 host, free=tuple(self.free[name].tolist()))
                 for name, host in self.hosts.items()),
             vms=tuple(vms), coflows=tuple(coflows), active=self._active())
-        looks = itertools.count()
         return planner.plan(
             problem, objective=self.scheme.objective,
             planner=self.scheme.planner, seed=self.seed,
             budget_s=BUDGET_S * len(batch),
-            clock=lambda: next(looks) / self.clock_looks)
+            clock=budget.Counter())
 
     def _active(self) -> tuple[snapshot.ActiveCoflow, ...]:
         names = list(self.hosts)

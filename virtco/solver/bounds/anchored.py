@@ -42,6 +42,10 @@ UNDECIDED = cython.declare(cython.Py_ssize_t, Status.UNDECIDED)
 INSIDE = cython.declare(cython.Py_ssize_t, Status.INSIDE)
 OUTSIDE = cython.declare(cython.Py_ssize_t, Status.OUTSIDE)
 ROUNDING = cython.declare(cython.double, 1e-13)
+#: Units of work (:mod:`virtco.solver.budget`) per node of the graph: to load
+#: a class, and to look at a node of the search tree.
+LOAD = cython.declare(cython.double, 8.0)
+LOOK = cython.declare(cython.double, 25.0)
 
 
 @cython.dataclasses.dataclass(repr=False, eq=False)
@@ -79,6 +83,7 @@ class Sets:
     :ivar sums: bytes p(I, X), p(X, I), sum_u p(I, u), sum_u p(u, I), and
         how far rounding may have moved them.
     :ivar best: class of the cheapest set found, then status per node.
+    :ivar work: units done, and at which to stop.
     """
 
     n: cython.Py_ssize_t
@@ -102,6 +107,7 @@ class Sets:
     ratio: cython.double[::1]
     item: cython.Py_ssize_t[::1]
     best: cython.Py_ssize_t[::1]
+    work: cython.double[::1]
 
 
 @cython.cfunc
@@ -262,14 +268,16 @@ def cheapest_set(g: Sets, c: cython.Py_ssize_t, cutoff: cython.double,
     :param cutoff: sets of at least this time are not looked for; cutoff is
         returned when there is no better one.
     :param enough: stop at the first set of at most this time.
-    :param limit: nodes of the search tree; -1.0 is returned beyond it.
+    :param limit: nodes of the search tree; -1.0 is returned beyond it, and
+        beyond the work that is allowed.
     """
     best = cutoff
     depth = 0
     visited = 0
     while True:
         visited += 1
-        if visited > limit:
+        g.work[0] += LOOK * g.n
+        if visited > limit or g.work[0] > g.work[1]:
             best = -1.0
             break
         if time_now(g) < best:
@@ -312,6 +320,7 @@ def cheapest_set(g: Sets, c: cython.Py_ssize_t, cutoff: cython.double,
 def load(g: Sets, classes: Classes, c: cython.Py_ssize_t) -> cython.void:
     """Start over from class c."""
     n = g.n
+    g.work[0] += LOAD * n
     for i in range(n):
         g.weight[i] = classes.weight[c * n + i]
         g.status[i] = classes.status[c * n + i]

@@ -21,7 +21,6 @@ pairs' rates.
 """
 
 import collections
-from collections.abc import Callable
 import dataclasses
 import math
 from typing import Any
@@ -30,6 +29,7 @@ import numpy as np
 
 from virtco import compiled
 from virtco.solver.bounds import anchored
+from virtco.solver import budget as budgets
 from virtco.solver.model import instance as instances
 from virtco.solver.model import reduction
 from virtco.solver.starts import candidates
@@ -39,6 +39,15 @@ FIRST_LIMIT = 2000
 LIMIT_GROWTH = 20
 #: What running sums of bytes may be off by, relative to all bytes.
 SUM_ROUNDING = 1e-14
+#: Cells that are looked at to compare two hosts, and with how many others
+#: most are.
+COMPARE_CELLS = 50
+COMPARED = 300
+#: Calls of numpy to prepare the kernel, and for each class, with its cells
+#: per node.
+PREPARE_CALLS = 40
+CLASS_CALLS = 8
+CLASS_CELLS = 20
 #: Guards the bound against rounding in the kernel's running sums.
 ROUNDING = 1e-9
 
@@ -59,20 +68,20 @@ class Bound:
 
 
 def anchored_sets(inst: instances.Instance, upper_s: float,
-                  in_time: Callable[[], bool], growths: int = 2,
-                  looks: Callable[[], float] = lambda: math.inf) -> Bound:
+                  budget: budgets.Budget, growths: int = 2) -> Bound:
     """Largest over nodes of the least time of a set around the node.
 
     :param upper_s: time of a known placement; the search for cheaper sets
         stops there.
     :param growths: how often the limit on the search tree grows.
-    :param looks: at a node that one search may take now.
     """
     if upper_s <= 0 or not any(len(arcs[0]) for arcs in inst.arcs):
         return Bound(0.0, True)
+    budget.spend_numpy(0, COMPARE_CELLS * inst.n_hosts
+                       * min(inst.n_hosts, COMPARED))
     finite_s = upper_s if math.isfinite(upper_s) else 1e300
     arrays, graph = prepare(
-        inst, undominated(inst, hose_s_per_byte(inst)))
+        inst, undominated(inst, hose_s_per_byte(inst)), budget)
     classes = anchored.Classes(**compiled.views(**arrays))
     around = np.asarray(graph.best)[1:]
     lower_s = 0.0
@@ -84,12 +93,11 @@ def anchored_sets(inst: instances.Instance, upper_s: float,
     for _ in range(growths + 1):
         unfinished = []
         for node in todo:
-            if not in_time():
+            if not budget.in_time():
                 unfinished = todo
                 break
-            tree = int(min(limit, looks() // inst.n_nodes))
-            least_s = anchored.least_around(graph, classes, node, finite_s,
-                                            lower_s, tree)
+            least_s = least_around(graph, classes, node, finite_s, lower_s,
+                                   limit, budget)
             if least_s < 0:
                 unfinished.append(node)
                 least[node] = lower_s
@@ -100,15 +108,25 @@ def anchored_sets(inst: instances.Instance, upper_s: float,
         todo = unfinished
         limit *= LIMIT_GROWTH
         complete = not todo or lower_s >= finite_s
-        if complete or not in_time():
+        if complete or not budget.in_time():
             break
     order = np.argsort(-least, kind='stable')
     return Bound(_guard(lower_s, upper_s), complete, tuple(order.tolist()),
                  tuple(sets))
 
 
-def objective(inst: instances.Instance,
-              in_time: Callable[[], bool]) -> float:
+def least_around(graph: anchored.Sets, classes: anchored.Classes, node: int,
+                 cutoff_s: float, enough_s: float, limit: int,
+                 budget: budgets.Budget) -> float:
+    """:func:`anchored.least_around` within a budget."""
+    graph.work[0], graph.work[1] = 0.0, budget.units()
+    least_s: float = anchored.least_around(graph, classes, node, cutoff_s,
+                                           enough_s, limit)
+    budget.spend(graph.work[0])
+    return least_s
+
+
+def objective(inst: instances.Instance, budget: budgets.Budget) -> float:
     """Lower bound on the sum of prefix CCTs (ONLINE and JOINT).
 
     Active coflows keep their order among themselves, so each ends no
@@ -124,7 +142,7 @@ def objective(inst: instances.Instance,
     result = float(prefix_s.sum())
     for arcs in inst.arcs:
         alone = dataclasses.replace(inst, arcs=(arcs,))
-        own_s = anchored_sets(alone, math.inf, in_time).lower_s
+        own_s = anchored_sets(alone, math.inf, budget).lower_s
         before = prefix_s[inst.active_cct_s <= own_s]
         result += max(own_s, float(before.max(initial=0.0)))
     return result
@@ -180,10 +198,13 @@ def undominated(inst: instances.Instance, hose: np.ndarray) -> list[int]:
     return sorted(pinned) + [int(plain[first[i]]) for i in best]
 
 
-def prepare(inst: instances.Instance, hosts: list[int]
+def prepare(inst: instances.Instance, hosts: list[int],
+            budget: budgets.Budget
             ) -> tuple[dict[str, np.ndarray], anchored.Sets]:
     """Fields of Classes, one for each of the given hosts, and the traffic."""
     n, n_resources = inst.demand.shape
+    budget.spend_numpy(PREPARE_CALLS + CLASS_CALLS * len(hosts),
+                       n * (n + CLASS_CELLS * len(hosts)))
     hose = hose_s_per_byte(inst)
     start, node, out, into = adjacency(inst)
     dense = candidates.one_way_traffic(inst)
@@ -256,4 +277,5 @@ def _sets(n: int, n_resources: int, start: np.ndarray, node: np.ndarray,
         room=np.zeros(n_resources + 1), sums=np.zeros(5),
         from_set=np.zeros(n), to_set=np.zeros(n), from_outside=np.zeros(n),
         to_outside=np.zeros(n), stack_node=ints(), stack_phase=ints(),
-        ratio=np.zeros(n), item=ints(), best=ints()))
+        ratio=np.zeros(n), item=ints(), best=ints(),
+        work=np.zeros(2)))

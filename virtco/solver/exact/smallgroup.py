@@ -43,7 +43,12 @@ def applies(inst: instances.Instance) -> bool:
     """Hose model only: racks and pipes tie the hosts together."""
     n = len(inst.movable)
     return (0 < n <= MAX_NODES and not inst.pipe and not inst.n_racks
-            and inst.n_hosts * 3.0 ** n <= MAX_STEPS)
+            and steps(inst) <= MAX_STEPS)
+
+
+def steps(inst: instances.Instance) -> float:
+    """What the dynamic programme takes."""
+    return inst.n_hosts * 3.0 ** len(inst.movable)
 
 
 def solve(inst: instances.Instance) -> tuple[float, np.ndarray | None]:

@@ -26,6 +26,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from virtco.solver import budget as budgets
 from virtco.solver.model import instance as instances
 from virtco.solver.model import objectives
 
@@ -36,6 +37,9 @@ MAX_COPIES = 8
 #: Rounds over the used hosts, and placements looked at in all.
 ROUNDS = 4
 MAX_TRIALS = 500
+#: Calls of numpy to judge a trial, and the cells that it looks at per host.
+TRIAL_CALLS = 150
+TRIAL_CELLS = 2000
 #: A saving below this part of the cost is none.
 NOTHING = 1e-9
 
@@ -88,7 +92,7 @@ def _room(inst: instances.Instance, assign: np.ndarray, need: np.ndarray
 
 def settle(inst: instances.Instance, assign: np.ndarray,
            cost_s: Callable[[np.ndarray], float],
-           in_time: Callable[[], bool]) -> np.ndarray:
+           budget: budgets.Budget) -> np.ndarray:
     """Exchange whole hosts' contents while the sum of both costs falls.
 
     :param cost_s: what a placement costs the coflows that are known.
@@ -102,7 +106,8 @@ def settle(inst: instances.Instance, assign: np.ndarray,
         for host in np.unique(assign[inst.movable]):
             for trial in _exchanges(inst, assign, int(host)):
                 trials += 1
-                if trials > MAX_TRIALS or not in_time():
+                budget.spend_numpy(TRIAL_CALLS, inst.n_hosts * TRIAL_CELLS)
+                if trials > MAX_TRIALS or not budget.in_time():
                     return assign
                 cost = judge(trial)
                 if cost < least_s * (1 - NOTHING):

@@ -24,13 +24,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from virtco.model import snapshot
+from virtco.solver import budget as budgets
 from virtco.solver.judging import judge_kernel
 from virtco.solver.model import instance as instances
 from virtco import units
 
-#: Looks at a flow that one simulation may take. A second holds some 20
-#: million.
+#: Looks at a flow that one simulation may take, and units of work of one.
 MOST_LOOKS = 1e6
+LOOK_UNITS = 50.0
+#: Calls of numpy to begin a simulation, and cells for each flow.
+JUDGE_CALLS = 60
+FLOW_CELLS = 500
 #: Fewest times that rates are set anew for an answer to mean anything.
 FEWEST_EVENTS = 50
 #: Rate of what is not a port of the problem.
@@ -47,10 +51,13 @@ class Judge:
 
     :param inst: its hosts are those of the assignments; may be reduced, then
         running coflows have unlimited rates on the dropped hosts.
+    :param budget: is charged; how much one simulation may take is a rule of
+        its own, so that candidates are judged alike.
     """
 
-    def __init__(self, inst: instances.Instance):
+    def __init__(self, inst: instances.Instance, budget: budgets.Budget):
         self.inst = inst
+        self.budget = budget
         m = inst.n_hosts
         index = {inst.host_name(h): h for h in range(m)}
         self.running = [_flows_of(active, index, m)
@@ -82,11 +89,13 @@ class Judge:
             [len(coflow) for coflow in coflows])]).astype(np.int64)
         src, dst = np.array([flow[:2] for flow in flows], np.int64).T.copy()
         left = np.array([flow[2] for flow in flows])
-        n, n_ports = len(coflows), len(self.rate_of)
+        n, n_ports, work = len(coflows), len(self.rate_of), np.zeros(1)
         total_s = judge_kernel.total_s(
             start, src, dst, left, self.rate_of, grain_s, 4 * MOST_LOOKS,
             np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n),
-            np.zeros(len(flows)), np.zeros(n_ports), np.zeros(n_ports))
+            np.zeros(len(flows)), np.zeros(n_ports), np.zeros(n_ports), work)
+        self.budget.spend_numpy(JUDGE_CALLS, FLOW_CELLS * len(flows))
+        self.budget.spend(LOOK_UNITS * work[0])
         return None if total_s < 0 else total_s
 
     def _own(self, assign: np.ndarray) -> Iterable[list[Flow]]:

@@ -32,7 +32,7 @@ def total_s(start: cython.longlong[::1], src: cython.longlong[::1],
             most: cython.double, stop: cython.longlong[::1],
             order: cython.longlong[::1], alone_s: cython.double[::1],
             rate: cython.double[::1], load: cython.double[::1],
-            room: cython.double[::1]) -> float:
+            room: cython.double[::1], work: cython.double[::1]) -> float:
     """Sum of the coflows' remaining CCTs; -1 when it takes too long.
 
     :param start: flows of coflow c are start[c] to start[c + 1] - 1.
@@ -44,10 +44,11 @@ def total_s(start: cython.longlong[::1], src: cython.longlong[::1],
     :param stop: scratch, shape (C,), as ``order`` and ``alone_s``.
     :param rate: scratch, shape (F,).
     :param load: scratch, zeros, shape (P,); ``room`` as well.
+    :param work: the looks taken are added here, shape (1,).
     """
     with cython.nogil:
         result = run(start, src, dst, left, rate_of, grain_s, most, stop,
-                     order, alone_s, rate, load, room)
+                     order, alone_s, rate, load, room, work)
     return result
 
 
@@ -60,7 +61,7 @@ def run(start: cython.longlong[::1], src: cython.longlong[::1],
         most: cython.double, stop: cython.longlong[::1],
         order: cython.longlong[::1], alone_s: cython.double[::1],
         rate: cython.double[::1], load: cython.double[::1],
-        room: cython.double[::1]) -> cython.double:
+        room: cython.double[::1], work: cython.double[::1]) -> cython.double:
     i: cython.Py_ssize_t
     f: cython.Py_ssize_t
     c: cython.Py_ssize_t
@@ -81,6 +82,7 @@ def run(start: cython.longlong[::1], src: cython.longlong[::1],
             alone_s[c] = slowest(start[c], stop[c], src, dst, left, load,
                                  rate_of)
             looks += stop[c] - start[c]
+            work[0] += stop[c] - start[c]
         if looks > most:
             return -1.0
         sort(order, n_live, alone_s)

@@ -25,6 +25,7 @@ import dataclasses
 import numpy as np
 
 from virtco.model import snapshot
+from virtco.solver import budget as budgets
 from virtco.solver.judging import judge
 from virtco.solver.model import instance as instances
 from virtco.solver.model import objectives
@@ -54,13 +55,14 @@ def applies(problem: snapshot.PlacementProblem,
             and problem.pair_rate_bps is None)
 
 
-def best(inst: instances.Instance, candidates: Iterable[Candidate]
-         ) -> Candidate:
+def best(inst: instances.Instance, candidates: Iterable[Candidate],
+         budget: budgets.Budget) -> Candidate:
     """The first one wins a tie, and where simulating takes too long.
 
     :param inst: of which the assignments are.
+    :param budget: is charged.
     """
-    simulated = judge.Judge(inst)
+    simulated = judge.Judge(inst, budget)
     ahead = objectives.Ahead.of(inst, snapshot.Objective.ONLINE)
     chosen, least_s = None, np.inf
     seen: set[bytes] = set()

@@ -36,6 +36,15 @@ CANCELLATION = cython.declare(cython.double, 1e-6)
 #: Ports of which the largest is remembered.
 BLOCK = cython.declare(cython.Py_ssize_t, 16)
 WORD = cython.declare(cython.Py_ssize_t, 0xFFFFFFFF)
+#: Units of work (:mod:`virtco.solver.budget`) of a proposal, of a node moved,
+#: of one of its arcs, of a level of a port that is touched, of a level of a
+#: port while all is added up, and of a move that is accepted.
+DRAW = cython.declare(cython.Py_ssize_t, 35)
+SHIFT = cython.declare(cython.Py_ssize_t, 20)
+ARC = cython.declare(cython.Py_ssize_t, 2)
+PORT = cython.declare(cython.Py_ssize_t, 12)
+REFRESH = cython.declare(cython.Py_ssize_t, 3)
+SETTLE = cython.declare(cython.Py_ssize_t, 60)
 
 
 @cython.dataclasses.dataclass(repr=False, eq=False)
@@ -79,6 +88,7 @@ class State:
 
     :ivar block_s: the largest of each block of ports, per level.
     :ivar priced_s: price of all bytes, and its change by the move.
+    :ivar counts: ports touched, nodes in the move, moves made, work done.
     """
 
     assign: cython.Py_ssize_t[::1]
@@ -191,10 +201,13 @@ def shift(g: Graph, s: State, node: cython.Py_ssize_t, b: cython.Py_ssize_t
     """Move a node to host b in the loads only."""
     a = s.assign[node]
     kk = g.n_levels
+    degree = g.adj_start[node + 1] - g.adj_start[node]
     if kk == 1 and not (g.n_racks or g.pipe):
+        s.counts[3] += SHIFT + ARC * degree
         shift_hose(g, s, node, a, b)
         s.assign[node] = b
         return
+    s.counts[3] += SHIFT + 4 * kk + 2 * ARC * degree
     for k in range(4 * kk):
         s.level_work[k] = 0.0
     for e in range(g.adj_start[node], g.adj_start[node + 1]):
@@ -314,6 +327,7 @@ def find_top(g: Graph, s: State, k: cython.Py_ssize_t) -> cython.void:
 def refresh(g: Graph, s: State, power: cython.Py_ssize_t) -> cython.void:
     """Scales, sums of powers and true maxima from the loads."""
     kk = g.n_levels
+    s.counts[3] += REFRESH * kk * g.n_ports
     for i in range(len(s.block_stale)):
         s.block_stale[i] = 1
     for k in range(kk):
@@ -364,6 +378,7 @@ def changed_cost(g: Graph, s: State, power: cython.Py_ssize_t
     """
     kk = g.n_levels
     last = kk - 1
+    s.counts[3] += PORT * s.counts[0] * kk
     change = 0.0
     for i in range(s.counts[0]):
         port = s.touched[i]
@@ -397,6 +412,7 @@ def changed_cost(g: Graph, s: State, power: cython.Py_ssize_t
 def settle(g: Graph, s: State, power: cython.Py_ssize_t) -> cython.void:
     """Make the touched loads the state: sums, maxima, members."""
     kk = g.n_levels
+    s.counts[3] += SETTLE * kk
     s.priced_s[0] += s.priced_s[1]
     stale = False
     for k in range(kk):
@@ -654,19 +670,22 @@ def draw_move(g: Graph, s: State) -> cython.bint:
 def anneal(g: Graph, s: State, power: cython.Py_ssize_t,
            moves: cython.Py_ssize_t, hot: cython.double, cold: cython.double,
            best_s: cython.double, fixed_s: cython.double,
-           enough_s: cython.double) -> float:
+           enough_s: cython.double, most: cython.double) -> float:
     """Make some moves from s.assign; s.best holds the best seen.
+
+    How many were made and what they cost is in s.counts.
 
     :param hot: temperature at the first move, relative to best_s - fixed_s.
     :param cold: temperature at the last move.
     :param best_s: objective of s.best in this order of coflows.
     :param fixed_s: part of the objective that no move can change.
     :param enough_s: stop when best_s gets there.
+    :param most: units of work, beside adding up, after which it stops.
     :returns: objective of s.best afterwards.
     """
     with cython.nogil:
         best_s = make_moves(g, s, power, moves, hot, cold, best_s, fixed_s,
-                            enough_s)
+                            enough_s, most)
     return best_s
 
 
@@ -676,8 +695,10 @@ def anneal(g: Graph, s: State, power: cython.Py_ssize_t,
 def make_moves(g: Graph, s: State, power: cython.Py_ssize_t,
                moves: cython.Py_ssize_t, hot: cython.double,
                cold: cython.double, best_s: cython.double,
-               fixed_s: cython.double, enough_s: cython.double
-               ) -> cython.double:
+               fixed_s: cython.double, enough_s: cython.double,
+               most: cython.double) -> cython.double:
+    s.counts[2] = 0
+    s.counts[3] = 0
     set_up(g, s, power)
     cost = smooth_cost(g, s, power)
     now_s = true_cost(g, s) if power > 0 else cost
@@ -685,13 +706,16 @@ def make_moves(g: Graph, s: State, power: cython.Py_ssize_t,
         best_s = now_s
         for node in range(g.n):
             s.best[node] = s.assign[node]
+    most += s.counts[3]
     step = 1.0
     if moves > 1 and cold > 0:
         step = math.exp(math.log(cold / hot) / (moves - 1))
     heat = hot
     for i in range(moves):
-        if best_s <= enough_s:
+        if best_s <= enough_s or s.counts[3] >= most:
             break
+        s.counts[2] += 1
+        s.counts[3] += DRAW
         if i % RECOMPUTE_EVERY == RECOMPUTE_EVERY - 1:
             refresh(g, s, power)
             cost = smooth_cost(g, s, power)

@@ -12,7 +12,6 @@
 
 """Drives the kernel: orders of coflows, chunks, restarts, the clock."""
 
-from collections.abc import Callable
 import random
 import types
 from typing import Any
@@ -21,6 +20,7 @@ import numpy as np
 
 from virtco import compiled
 from virtco.model import snapshot
+from virtco.solver import budget as budgets
 from virtco.solver.model import instance as instances
 from virtco.solver.model import objectives
 from virtco.solver.moves import kernel
@@ -30,9 +30,13 @@ MAX_MOVE_NODES = 64
 BLOCK_PORTS = 16
 #: More prefixes than this are merged, with weights, while searching.
 MAX_LEVELS = 24
-#: Moves between two looks at the clock, and at the order of coflows.
+#: Moves, and chunks of them, between two looks at the order of coflows.
 CHUNK_MOVES = 20000
 CHUNKS_OF_ORDER = 12
+#: Calls of numpy to begin and end a chunk, and how often they go over the
+#: levels' ports.
+CHUNK_CALLS = 100
+CHUNK_CELLS = 10
 HOT = 0.3
 COLD = 0.01
 POLISH_HOT = 0.02
@@ -77,16 +81,17 @@ class Searcher:
         return objectives.evaluate(self.inst, assign, self.objective)
 
     def anneal(self, start: np.ndarray, moves: int, *, power: int = 3,
-               hot: float = HOT, in_time: Callable[[], bool] = lambda: True,
-               floor_s: float = 0.0,
+               hot: float = HOT, floor_s: float = 0.0,
+               budget: budgets.Budget | None = None
                ) -> tuple[np.ndarray, objectives.Evaluation]:
         """Anneal from start; the best seen by the exact objective.
 
-        The run is cut into chunks, between which the clock is read and the
-        order of coflows is taken anew.
+        The run is cut into chunks, between which the order of coflows is
+        taken anew.
 
         :param floor_s: stop when the objective reaches it.
         """
+        budget = budget or budgets.unlimited()
         current = start.copy()
         best, value = start.copy(), self.evaluate(start)
         if not len(self.movable) or self.inst.n_hosts < 2:
@@ -97,7 +102,7 @@ class Searcher:
             chunks = max(CHUNKS_OF_ORDER, chunks)
         ratio = cold / hot
         for chunk in range(chunks):
-            if not in_time() or value.objective_s <= floor_s:
+            if not budget.in_time() or value.objective_s <= floor_s:
                 break
             noise = ORDER_NOISE * max(0.0, 1 - 2 * chunk / chunks)
             level, base, floor, weight = self.levels(
@@ -107,7 +112,8 @@ class Searcher:
                 np.full(len(weight), np.inf), self._price_s(current))
             self._run(graph, state, power, max(1, moves // chunks),
                       hot * ratio ** (chunk / chunks),
-                      hot * ratio ** ((chunk + 1) / chunks), floor_s)
+                      hot * ratio ** ((chunk + 1) / chunks), budget, floor_s)
+            budget.spend_numpy(CHUNK_CALLS, CHUNK_CELLS * base.size)
             current = np.array(state.assign)
             found = np.array(state.best)
             found_value = self.evaluate(found)
@@ -132,7 +138,8 @@ class Searcher:
                 2 * backlog_s + usual_s)
         return price_s
 
-    def least_cut(self, start: np.ndarray, moves: int) -> np.ndarray:
+    def least_cut(self, start: np.ndarray, moves: int,
+                  budget: budgets.Budget) -> np.ndarray:
         """Anneal on the total bytes between hosts alone."""
         if not len(self.movable) or self.inst.n_hosts < 2:
             return start.copy()
@@ -143,10 +150,11 @@ class Searcher:
             start, once, np.zeros(len(self.inst.arcs), dtype=np.int64),
             np.zeros((1, n_ports)), np.zeros(1), np.ones(1),
             np.full(1, np.inf), np.zeros(n_ports))
-        self._run(graph, state, 0, moves, HOT, COLD)
+        self._run(graph, state, 0, moves, HOT, COLD, budget)
         return np.array(state.best)
 
-    def polish(self, start: np.ndarray, moves: int) -> np.ndarray:
+    def polish(self, start: np.ndarray, moves: int,
+               budget: budgets.Budget) -> np.ndarray:
         """Use less of the network at the same objective.
 
         Anneals on the sum of all ports' times while no level's maximum may
@@ -164,15 +172,22 @@ class Searcher:
         graph, state = self._prepare(
             start, self.s_per_byte, level, base, floor, weight,
             ceiling * (1 + 1e-12), np.zeros(len(self.s_per_byte)))
-        self._run(graph, state, 0, moves, POLISH_HOT, COLD_OF_MANY)
+        self._run(graph, state, 0, moves, POLISH_HOT, COLD_OF_MANY, budget)
         return np.array(state.best)
 
     def _run(self, graph: kernel.Graph, state: kernel.State, power: int,
-             moves: int, hot: float, cold: float, enough_s: float = 0.0
-             ) -> None:
-        self.kernel.anneal(graph, state, power, moves, hot, cold, np.inf,
-                           _fixed_s(graph), enough_s)
-        self.moves_done += moves
+             moves: int, hot: float, cold: float, budget: budgets.Budget,
+             enough_s: float = 0.0) -> None:
+        """So many moves while there is time."""
+        best_s, fixed_s, done = np.inf, _fixed_s(graph), 0
+        while done < moves and best_s > enough_s and budget.units() > 0:
+            best_s = self.kernel.anneal(
+                graph, state, power, moves - done,
+                hot * (cold / hot) ** (done / moves), cold, best_s, fixed_s,
+                enough_s, budget.chunk())
+            done += state.counts[2]
+            budget.spend(state.counts[3])
+        self.moves_done += done
         self.random[0] = state.random[0]
 
     def levels(self, assign: np.ndarray, noise: float = 0.0) -> tuple[
@@ -317,5 +332,5 @@ def _state(g: kernel.Graph, assign: np.ndarray, free: np.ndarray,
         level_work=np.zeros(4 * kk), move_node=ints(MAX_MOVE_NODES),
         move_from=ints(MAX_MOVE_NODES),
         move_to=ints(MAX_MOVE_NODES), priced_s=np.zeros(2),
-        counts=ints(2),
+        counts=ints(4),
         random=generator.copy())

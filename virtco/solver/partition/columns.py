@@ -19,7 +19,6 @@ so that a column is within them when bytes * limits is at most 1. See
 :mod:`virtco.solver.partition.setpartition` for what they are for.
 """
 
-from collections.abc import Callable
 import dataclasses
 import types
 
@@ -27,6 +26,7 @@ import numpy as np
 
 from virtco import compiled
 from virtco.solver.bounds import lowerbounds
+from virtco.solver import budget as budgets
 from virtco.solver.model import instance as instances
 from virtco.solver.partition import pricing
 from virtco.solver.starts import candidates
@@ -38,10 +38,13 @@ LENIENCY = 1e-9
 CHOSEN = 2 * LENIENCY
 #: What its running sums of bytes may be off by, relative to all bytes.
 SUM_ROUNDING = 1e-14
-#: Work of one pricing beside its tree, in tree nodes.
-WORK_OF_CALL = 5
-#: Looks at a node in one pricing, about 0.1 s compiled or not.
-MOST_WORK = 1_500_000 if pricing.COMPILED else 15_000
+#: Units of work of a look at a tree node, per node of the graph, and most of
+#: a pricing's: nobody can stop it.
+LOOK_UNITS = 50.0
+MOST_UNITS = 75e6
+#: Calls of numpy of a pricing beside its tree, and to add a set.
+PRICE_CALLS = 25
+ADD_CALLS = 30
 #: Sets that one pricing can find; the last ones count.
 KEPT = 8
 
@@ -69,7 +72,6 @@ class Pool:
     """The columns found so far, and the search for more.
 
     :ivar classes: the host classes, C of them.
-    :ivar work: how much pricing was done, in looks at a node.
     """
 
     def __init__(self, inst: instances.Instance, apart: np.ndarray,
@@ -81,7 +83,6 @@ class Pool:
         """
         self.inst = inst
         self.classes = _classes(inst, apart)
-        self.work = 0
         self._movable = inst.fixed < 0
         self._dense = candidates.one_way_traffic(inst)
         self._members = np.zeros((64, inst.n_nodes), dtype=bool)
@@ -141,11 +142,12 @@ class Pool:
         return len(new)
 
     def add_placement(self, assign: np.ndarray, limits: np.ndarray,
-                      in_time: Callable[[], bool] = lambda: True) -> None:
+                      budget: budgets.Budget) -> None:
         """Add every host's set of a placement, wherever it would do."""
         for host in np.unique(assign[self._movable]):
-            if not in_time():
+            if not budget.in_time():
                 return
+            budget.spend_numpy(ADD_CALLS)
             self.add((assign == host) & self._movable, limits)
 
     def _append(self, members: np.ndarray, classes: np.ndarray,
@@ -167,8 +169,8 @@ class Pool:
         return np.array([sent[~inside].sum(), received[~inside].sum()])
 
     def price(self, c: int, limits: np.ndarray, value: np.ndarray,
-              cutoff: float, limit: int, placed: np.ndarray
-              ) -> tuple[float, list[np.ndarray]]:
+              cutoff: float, limit: int, placed: np.ndarray,
+              budget: budgets.Budget) -> tuple[float, list[np.ndarray]]:
         """Upper bound on a set's value in a class; sets worth more.
 
         :param value: per node.
@@ -185,10 +187,12 @@ class Pool:
             + limits[c] * arrays['sums'][1])
         arrays['value'][:] = value
         arrays['placed'][:] = placed
-        upper = self._price(
-            self._kernel, cutoff, min(limit, MOST_WORK // self.inst.n_nodes))
+        look_units = LOOK_UNITS * self.inst.n_nodes
+        upper = self._price(self._kernel, cutoff, int(min(
+            limit, MOST_UNITS / look_units, budget.units() / look_units)))
         n_found, visited = arrays['counts'].tolist()
-        self.work += (WORK_OF_CALL + visited) * self.inst.n_nodes
+        budget.spend(look_units * visited)
+        budget.spend_numpy(PRICE_CALLS + ADD_CALLS * min(n_found, KEPT))
         found = arrays['found'].reshape(KEPT, -1)[:n_found] > 0
         return upper, [members & self._movable for members in found]
 

@@ -17,18 +17,25 @@ limits: every movable node is in one set, every host with pinned nodes holds
 one set, and no class gives more hosts than it has.
 """
 
-from collections.abc import Callable
 import dataclasses
 
 import numpy as np
 import scipy
 
+from virtco.solver import budget as budgets
 from virtco.solver.partition import columns
 
 #: Shares from which a set is taken for granted.
 WHOLE = 0.999
 MILP_NODES = 200
 MILP_GAP = 0.1
+#: Units of work of a linear program: to call it, for a column, and for each
+#: row in a step of the simplex method; and of an integer program per column.
+LP_UNITS = 2.5e6
+COLUMN_UNITS = 4e3
+STEP_UNITS = 300.0
+CHOOSE_UNITS = 50e3
+MOST_STEPS = 1_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,10 +64,8 @@ class Master:
     :ivar placed: nodes that are fixed, bool of shape (n,).
     """
 
-    def __init__(self, pool: columns.Pool, left_s: Callable[[], float]):
-        """:param left_s: seconds left."""
+    def __init__(self, pool: columns.Pool):
         self.pool = pool
-        self.left_s = left_s
         self.movable = pool.inst.movable
         self.terminal = np.array([k.is_terminal for k in pool.classes],
                                  dtype=bool)
@@ -82,7 +87,8 @@ class Master:
         self.assign = self.pool.inst.fixed.copy()
         self.hosts = [list(k.hosts) for k in self.pool.classes]
 
-    def cover(self, limits: np.ndarray) -> Cover | None:
+    def cover(self, limits: np.ndarray, budget: budgets.Budget
+              ) -> Cover | None:
         """Cover as much as fractions of sets can; None without time."""
         chosen = self._chosen(limits)
         matrix = self._matrix(chosen)
@@ -95,7 +101,11 @@ class Master:
             b_eq=self.needed,
             A_ub=scipy.sparse.hstack([matrix[n:], none], format='csc'),
             b_ub=self.count[~self.terminal], method='highs',
-            options={'time_limit': max(0.0, self.left_s())})
+            options={'time_limit': budget.machine_s(),
+                     'maxiter': int(min(MOST_STEPS, budget.units()
+                                        / (STEP_UNITS * self.n_rows)))})
+        budget.spend(LP_UNITS + COLUMN_UNITS * len(chosen)
+                     + STEP_UNITS * self.n_rows * result.nit)
         if result.status != 0:
             return None
         dual = np.concatenate([result.eqlin.marginals,
@@ -106,9 +116,14 @@ class Master:
         return Cover(float(result.fun), value, -dual[self.class_row],
                      chosen, result.x[:len(chosen)])
 
-    def choose(self, limits: np.ndarray) -> np.ndarray | None:
+    def choose(self, limits: np.ndarray, budget: budgets.Budget
+               ) -> np.ndarray | None:
         """Whole sets that cover all and take little: hosts, or None."""
         chosen = self._chosen(limits)
+        units = CHOOSE_UNITS * len(chosen)
+        if not budget.holds(units):
+            return None
+        budget.spend(units)
         n_plain = self.n_rows - self.n_cover
         result = scipy.optimize.milp(
             self.pool.shares(limits)[chosen].sum(axis=1),
@@ -118,7 +133,7 @@ class Master:
                 self._matrix(chosen),
                 np.concatenate([self.needed, np.zeros(n_plain)]),
                 np.concatenate([self.needed, self.count[~self.terminal]])),
-            options={'time_limit': max(0.0, self.left_s()),
+            options={'time_limit': budget.machine_s(),
                      'node_limit': MILP_NODES, 'mip_rel_gap': MILP_GAP})
         if result.x is None:
             return None

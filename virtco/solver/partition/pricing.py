@@ -31,8 +31,6 @@ import enum
 
 import cython
 
-COMPILED = cython.compiled
-
 
 class Status(enum.IntEnum):
     """Of a node in respect of the set."""

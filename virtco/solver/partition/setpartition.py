@@ -36,7 +36,7 @@ import math
 import numpy as np
 
 from virtco.solver.bounds import lowerbounds
-from virtco.solver import budget
+from virtco.solver import budget as budgets
 from virtco.solver.model import instance as instances
 from virtco.solver.partition import columns
 from virtco.solver.partition import master
@@ -45,9 +45,6 @@ from virtco.solver.partition import master
 TREE_LIMITS = (300, 3000, 30000)
 #: What counts as nothing in the linear program.
 EPS = 1e-7
-#: Work of a linear and of an integer program per column, in looks at a node.
-COVER_WORK = 200
-CHOOSE_WORK = 1000
 #: From this ratio on the next t is just below the best, not between.
 NEAR = 1.01
 JUST_BELOW = 5e-9
@@ -64,37 +61,33 @@ class Verdict(enum.Enum):
 class Partition:
     """Decides limits for one instance; sets found for one serve the next.
 
-    :param left_s: seconds left.
+    :ivar budget: of whoever uses it now.
     :param apart: by what hosts differ beside capacity and candidates, shape
         (M, X); by default the time per byte out and in.
     """
 
-    def __init__(self, inst: instances.Instance,
-                 left_s: Callable[[], float],
+    def __init__(self, inst: instances.Instance, budget: budgets.Budget,
                  apart: np.ndarray | None = None):
         self.inst = inst
-        self.left_s = left_s
+        self.budget = budget
         self.hose = lowerbounds.hose_s_per_byte(inst).T
         self.pool = columns.Pool(inst, self.hose if apart is None else apart)
         self.first = np.array([k.hosts[0] for k in self.pool.classes])
-        self.master = master.Master(self.pool, left_s)
-        #: Looks at a node at which it gives up.
-        self.limit = math.inf
+        self.master = master.Master(self.pool)
         #: What refuted a time last often refutes the next one, too.
         self.refuting: master.Cover | None = None
 
-    def narrow(self, lower_s: float, upper_s: float, work: float,
+    def narrow(self, lower_s: float, upper_s: float,
                judge: Callable[[np.ndarray], float]) -> float:
         """Raise a lower bound and find better placements until they meet.
 
         :param upper_s: time of the best placement known.
-        :param work: looks at a node to spend.
         :param judge: takes a placement, returns its true time.
         :returns: the new lower bound.
         """
-        self.limit = self.pool.work + work
         failed_s, t_s = lower_s, max(lower_s, LEAST * upper_s)
-        while failed_s < upper_s * (1 - 2 * JUST_BELOW) and self.goes_on():
+        while (failed_s < upper_s * (1 - 2 * JUST_BELOW)
+               and self.budget.in_time()):
             verdict, assign = self.decide(self.within_s(t_s))
             if verdict is Verdict.REFUTED:
                 lower_s = max(lower_s, t_s)
@@ -125,30 +118,21 @@ class Partition:
         verdict, _cover = self._cover(limits)
         if verdict is not Verdict.FOUND:
             return verdict, None
-        work = CHOOSE_WORK * len(self.pool.of_class)
-        if work > budget.LOOKS_PER_S * self.left_s():
-            return Verdict.UNKNOWN, None
-        self.pool.work += work
-        assign = self.master.choose(limits)
+        assign = self.master.choose(limits, self.budget)
         if assign is None:
             assign = self._dive(limits)
         if assign is None or not self.inst.fits(assign):
             return Verdict.UNKNOWN, None
         return Verdict.FOUND, assign
 
-    def goes_on(self) -> bool:
-        """Whether time and work are left."""
-        return self.left_s() > 0 and self.pool.work < self.limit
-
     def _cover(self, limits: np.ndarray
                ) -> tuple[Verdict, master.Cover | None]:
         """REFUTED, FOUND when fractions of sets cover all, or UNKNOWN."""
         growth = 0
-        while self.goes_on() and growth < len(TREE_LIMITS):
-            cover = self.master.cover(limits)
+        while self.budget.in_time() and growth < len(TREE_LIMITS):
+            cover = self.master.cover(limits, self.budget)
             if cover is None:
                 break
-            self.pool.work += COVER_WORK * len(cover.chosen)
             if cover.uncovered < EPS:
                 return Verdict.FOUND, cover
             proof, added = self._price_all(limits, cover,
@@ -166,14 +150,13 @@ class Partition:
         count = self.master.count
         surplus = float(cover.value.sum())
         allowance = cover.uncovered / (2 * count.sum())
-        added, n_nodes = 0, self.inst.n_nodes
+        added = 0
         for c in np.flatnonzero(count):
-            if not self.goes_on():
+            if not self.budget.in_time():
                 return False, 0
-            most = int(budget.LOOKS_PER_S * self.left_s()) // n_nodes
             upper, found = self.pool.price(
                 int(c), limits, cover.value, cover.price[c] + allowance,
-                min(limit, most), self.master.placed)
+                limit, self.master.placed, self.budget)
             surplus -= count[c] * upper
             for members in found:
                 worth = cover.value[members].sum()

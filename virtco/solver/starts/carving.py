@@ -19,7 +19,6 @@ set within it is taken, and it goes on the host that is least of a loss, the
 tightest and slowest one on which the set still meets the target.
 """
 
-from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import random
@@ -29,16 +28,24 @@ import numpy as np
 from virtco import compiled
 from virtco.solver.bounds import anchored
 from virtco.solver.bounds import lowerbounds
+from virtco.solver import budget as budgets
 from virtco.solver.model import instance as instances
 from virtco.solver.model import reduction
 from virtco.solver.starts import candidates
 
 TREE_LIMIT = 400
+#: Calls of numpy to place a set, and cells for each node and class.
+SET_CALLS = 100
+SET_CELLS = 3
+#: The same to begin, cells for each two kinds of hosts that are compared, and
+#: with how many others most are.
+BEGIN_CALLS = 60
+BEGIN_CELLS = 100
+COMPARED = 300
 
 
 def carve(inst: instances.Instance, target_s: float,
-          order: Sequence[int],
-          in_time: Callable[[], bool] = lambda: True
+          order: Sequence[int], budget: budgets.Budget
           ) -> tuple[np.ndarray | None, list[int]]:
     """Hosts per node, and the nodes whose set missed the target.
 
@@ -47,13 +54,14 @@ def carve(inst: instances.Instance, target_s: float,
 
     :param order: nodes, those that need the most time first.
     """
-    if inst.pipe or not len(inst.movable):
+    begin = BEGIN_CELLS * inst.n_hosts * min(inst.n_hosts, COMPARED)
+    if inst.pipe or not len(inst.movable) or not budget.holds(begin):
         return None, []
-    carver = _Carver(inst)
+    carver = _Carver(inst, budget)
     missed = []
     for node in order:
         if carver.filler.assign[node] < 0:
-            if not in_time():
+            if not budget.in_time():
                 return None, []
             time_s = carver.place_set_of(node, target_s)
             if time_s > target_s * (1 + 1e-9):
@@ -64,8 +72,7 @@ def carve(inst: instances.Instance, target_s: float,
 
 def squeaky_wheel(inst: instances.Instance, target_s: float,
                   order: Sequence[int], rounds: int,
-                  rng: random.Random,
-                  in_time: Callable[[], bool] = lambda: True
+                  rng: random.Random, budget: budgets.Budget
                   ) -> Iterator[np.ndarray]:
     """Carve again and again; nodes that missed the target move forward.
 
@@ -74,7 +81,7 @@ def squeaky_wheel(inst: instances.Instance, target_s: float,
     """
     blame = np.zeros(inst.n_nodes)
     for _ in range(rounds):
-        assign, missed = carve(inst, target_s, order, in_time)
+        assign, missed = carve(inst, target_s, order, budget)
         if assign is not None:
             yield assign
         if not missed:
@@ -84,13 +91,16 @@ def squeaky_wheel(inst: instances.Instance, target_s: float,
 
 
 class _Carver:
-    def __init__(self, inst: instances.Instance):
+    def __init__(self, inst: instances.Instance, budget: budgets.Budget):
         self.inst = inst
+        self.budget = budget
         self.filler = candidates.Filler(inst)
         self.hose = lowerbounds.hose_s_per_byte(inst)
         self.kinds, self.hosts = _kinds(inst, self.hose)
         self.terminals = np.isin(np.arange(inst.n_hosts),
                                  inst.fixed[inst.fixed >= 0])
+        budget.spend_numpy(BEGIN_CALLS, BEGIN_CELLS * len(self.hosts)
+                           * min(len(self.hosts), COMPARED))
         self.kind_of = np.zeros(inst.n_hosts, dtype=np.int64)
         for kind, hosts in enumerate(self.hosts):
             self.kind_of[hosts] = kind
@@ -98,15 +108,18 @@ class _Carver:
         self.better = reduction.dominance(self.kinds, self.kinds)
         np.fill_diagonal(self.better, False)
         first = [hosts[0] for hosts in self.hosts]
-        self.arrays, self.graph = lowerbounds.prepare(inst, first)
+        self.arrays, self.graph = lowerbounds.prepare(inst, first, budget)
         self.best = np.asarray(self.graph.best)
         self.dense = candidates.one_way_traffic(inst)
         self._use()
 
     def place_set_of(self, node: int, target_s: float) -> float:
         """Time of the set that was placed, 0 if none was."""
-        time_s = anchored.least_around(self.graph, self.classes, node,
-                                       1e300, target_s, TREE_LIMIT)
+        time_s = lowerbounds.least_around(
+            self.graph, self.classes, node, 1e300, target_s, TREE_LIMIT,
+            self.budget)
+        self.budget.spend_numpy(
+            SET_CALLS, SET_CELLS * self.inst.n_nodes * len(self.hosts))
         c = int(self.best[0])
         if c < 0:
             return 0.0

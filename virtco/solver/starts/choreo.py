@@ -19,12 +19,14 @@ connections out of m and into n, in the pipe model R_mn by those on m -> n.
 Paths inside a machine have infinite rate.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 
+from virtco.solver import budget as budgets
 from virtco.solver.model import instance as instances
 from virtco.solver.starts import candidates
+
+#: Calls of numpy to place a transfer; it looks at all pairs of hosts.
+PAIR_CALLS = 40
 
 
 class _Paths:
@@ -62,8 +64,8 @@ class _Paths:
                 self.n_pair[a, b] += 1
 
 
-def place(inst: instances.Instance,
-          in_time: Callable[[], bool] = lambda: True) -> np.ndarray | None:
+def place(inst: instances.Instance, budget: budgets.Budget
+          ) -> np.ndarray | None:
     """Hosts per node, or None when the greedy order runs into a wall.
 
     None, too, when the time is over before it is done.
@@ -71,7 +73,8 @@ def place(inst: instances.Instance,
     filler = candidates.Filler(inst)
     paths = _Paths(inst)
     for src, dst in _transfers(inst):
-        if not in_time() or not _place_pair(filler, paths, src, dst):
+        budget.spend_numpy(PAIR_CALLS, inst.n_hosts ** 2)
+        if not budget.in_time() or not _place_pair(filler, paths, src, dst):
             return None
         paths.use(filler.assign[src], filler.assign[dst])
     for node in candidates.by_size(inst):

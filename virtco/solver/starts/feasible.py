@@ -18,29 +18,38 @@ import numpy as np
 import scipy
 
 from virtco import exception
+from virtco.solver import budget as budgets
 from virtco.solver.model import instance as instances
 from virtco.solver.starts import candidates
 
 _INFEASIBLE = 2
+#: What the integer program may take though the budget is spent: without it
+#: there is no answer at all.
+LEAST_S = 0.05
+MILP_NODES = 100_000
+#: Work for each pair of node and host, at each node of the tree.
+MILP_UNITS = 1000.0
 
 
 def any_placement(inst: instances.Instance, seed: int,
-                  limit_s: float) -> np.ndarray:
+                  budget: budgets.Budget) -> np.ndarray:
     """A placement by best fit, else by integer programming.
 
     :raises virtco.exception.PlacementInfeasible: when there is none, or
-        none was found within limit_s.
+        none was found within the budget.
     """
     found = candidates.best_fit(inst)
+    candidates.spend(inst, budget)
     rng = random.Random(seed)
     for _ in range(8):
         if found is not None:
             return found
         found = candidates.random_fit(inst, rng)
-    return found if found is not None else _by_milp(inst, limit_s)
+        candidates.spend(inst, budget)
+    return found if found is not None else _by_milp(inst, budget)
 
 
-def _by_milp(inst: instances.Instance, limit_s: float) -> np.ndarray:
+def _by_milp(inst: instances.Instance, budget: budgets.Budget) -> np.ndarray:
     """Multi-dimensional bin packing as a feasibility MILP (HiGHS)."""
     rows, columns = np.nonzero(inst.allowed)
     free = np.maximum(inst.free, 0.0)
@@ -59,7 +68,9 @@ def _by_milp(inst: instances.Instance, limit_s: float) -> np.ndarray:
     result = scipy.optimize.milp(
         np.zeros(count), integrality=np.ones(count),
         bounds=scipy.optimize.Bounds(0, 1), constraints=constraints,
-        options={'time_limit': max(0.05, limit_s)})
+        options={'time_limit': max(LEAST_S, budget.machine_s()),
+                 'node_limit': MILP_NODES})
+    budget.spend(MILP_UNITS * count * (1 + (result.mip_node_count or 0)))
     if result.x is None:
         proved = result.status == _INFEASIBLE
         raise exception.PlacementInfeasible(

@@ -37,11 +37,17 @@ import numpy as np
 import scipy
 
 from virtco.solver.bounds import lowerbounds
+from virtco.solver import budget as budgets
 from virtco.solver.model import instance as instances
 from virtco.solver.starts import candidates
 
 #: z variables up to which the planner runs it.
 MAX_PRODUCTS = 700
+#: Units of work of a step of the simplex method per variable, what setting
+#: it up takes in steps, and the most steps.
+STEP_UNITS = 40.0
+SETUP_STEPS = 100
+MOST_STEPS = 1_000_000
 #: What HiGHS may violate a row by, with room to spare.
 TOLERANCE = 1e-5
 
@@ -143,7 +149,7 @@ class _Model:
                                 size[nodes] - free[x_classes, r]]),
                 np.zeros(self.n_x))
 
-    def solve(self, limit_s: float) -> Solution | None:
+    def solve(self, budget: budgets.Budget) -> Solution | None:
         cover = scipy.sparse.csr_matrix(
             (np.ones(self.n_x), (np.arange(self.n_x) // self.c,
                                  np.arange(self.n_x))),
@@ -158,7 +164,11 @@ class _Model:
             b_ub=np.concatenate(self.upper), A_eq=cover,
             b_eq=np.ones(self.n),
             bounds=np.column_stack([np.zeros(len(upper)), upper]),
-            method='highs', options={'time_limit': limit_s})
+            method='highs', options={
+                'time_limit': budget.machine_s(),
+                'maxiter': int(min(MOST_STEPS, budget.units()
+                                   / (STEP_UNITS * len(cost))))})
+        budget.spend(STEP_UNITS * len(cost) * (SETUP_STEPS + result.nit))
         if result.status != 0:
             return None
         share = np.zeros((self.n, self.inst.n_hosts))
@@ -188,12 +198,13 @@ def products(inst: instances.Instance) -> int:
     return int((both > 0).sum()) * len(host_classes(inst, hose))
 
 
-def solve(inst: instances.Instance, limit_s: float) -> Solution | None:
-    """Solve the relaxation with HiGHS; None when limit_s did not do."""
+def solve(inst: instances.Instance, budget: budgets.Budget
+          ) -> Solution | None:
+    """Solve the relaxation with HiGHS; None when the budget did not do."""
     model = _Model(inst)
     model.add_slots()
     model.add_ports()
     if model.n_z:
         model.add_products()
         model.add_products_of_slots()
-    return model.solve(limit_s)
+    return model.solve(budget)

@@ -23,6 +23,7 @@ import dataclasses
 import numpy as np
 
 from virtco.solver.bounds import lowerbounds
+from virtco.solver import budget as budgets
 from virtco.solver.model import instance as instances
 from virtco.solver.model import loads as running_loads
 from virtco.solver.model import objectives
@@ -72,10 +73,10 @@ def place_in_order(inst: instances.Instance, parts: list[Group],
 
 
 def by_bound(inst: instances.Instance, parts: list[Group],
-             in_time: Callable[[], bool]) -> list[int]:
+             budget: budgets.Budget) -> list[int]:
     """Groups by rising lower bound."""
     lower = [lowerbounds.anchored_sets(restrict(inst, part, inst.free, []),
-                                       np.inf, in_time, growths=0).lower_s
+                                       np.inf, budget, growths=0).lower_s
              for part in parts]
     return sorted(range(len(parts)), key=lambda i: lower[i])
 

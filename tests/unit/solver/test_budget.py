@@ -1,0 +1,102 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Budgets, and clocks that only work moves on."""
+
+import random
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks import instances as generator
+from benchmarks import reference
+from virtco.model import snapshot
+from virtco.solver import budget as budgets
+from virtco.solver import planner
+
+#: Makes a plan with kernels that are not compiled, and prints it.
+PLAIN = '''
+import importlib.util, sys
+from virtco import compiled
+
+class Sources:
+    def find_spec(self, name, path=None, target=None):
+        if name in compiled.KERNELS:
+            return importlib.util.spec_from_file_location(
+                name, compiled.source(name))
+
+sys.meta_path.insert(0, Sources())
+from tests.unit.solver import test_budget
+from virtco.solver.moves import kernel
+assert kernel.__file__.endswith('.py')
+print(repr(test_budget.counted(sys.argv[1], float(sys.argv[2]))))
+'''
+
+
+def counted(kind, seconds):
+    """A plan by counter, and what it took."""
+    rng = random.Random(3)
+    if kind == 'joint':
+        item = generator.mixed(rng, 'stages', 'plain')
+    else:
+        item = generator.hard(kind, 1)[0]
+    problem = reference.to_problem(item)
+    clock = budgets.Counter()
+    objective = (snapshot.Objective.JOINT if kind == 'joint'
+                 else snapshot.Objective.ISOLATED)
+    plan = planner.plan(problem, objective=objective, seed=5,
+                        budget_s=seconds, clock=clock)
+    return plan, clock.units
+
+
+@pytest.mark.parametrize('kind', ['rack18x40', 'joint'])
+def test_a_counter_gives_one_plan_compiled_or_not(kind):
+    expected = repr(counted(kind, 0.03))
+    plain = subprocess.run([sys.executable, '-c', PLAIN, kind, '0.03'],
+                           capture_output=True, text=True, check=True)
+    assert plain.stdout.strip() == expected
+
+
+def test_a_counter_moves_on_by_work_alone():
+    clock = budgets.Counter()
+    budget = budgets.Budget(clock, 1.0)
+    part = budget.slice(0.25)
+    assert part.left_s() == 0.25
+    part.spend(0.2 * budgets.UNITS_PER_S)
+    assert part.in_time() and part.holds(4e7) and not part.holds(6e7)
+    part.spend_numpy(10, 0.05 * budgets.UNITS_PER_S / budgets.CELL_UNITS)
+    assert not part.in_time() and part.asked_late
+    assert budget.in_time() and 0.7 < budget.left_s() < 0.75
+    assert budget.slice(1.0, most_s=0.1).left_s() == pytest.approx(0.1)
+
+
+def test_a_loop_that_only_asks_comes_to_an_end():
+    budget = budgets.Budget(budgets.Counter(), 1e-3)
+    asked = 0
+    while budget.in_time():
+        asked += 1
+    assert asked < 1e-3 * budgets.UNITS_PER_S
+
+
+def test_a_library_has_no_time_limit_by_a_counter():
+    assert budgets.Budget(budgets.Counter(), 1.0).machine_s() == float('inf')
+    timer = budgets.Timer(lambda: 3.0)
+    assert budgets.Budget(timer, 1.0).machine_s() == 1.0
+
+
+@pytest.mark.parametrize('family', ['hose18x40', 'hose1000x200'])
+def test_a_budget_of_a_counter_is_kept(family):
+    clock = budgets.Counter()
+    problem = reference.to_problem(generator.hard(family, 2)[1])
+    planner.plan(problem, budget_s=0.2, clock=clock)
+    assert clock() <= 0.25
