@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Shows reproduced figures: shared by virtco-sim and virtco-emulate."""
+"""Shows tables and reproduced figures."""
 
 from collections.abc import Iterable
 from collections.abc import Sequence
@@ -36,12 +36,16 @@ def show(results: Iterable[outcome.Outcome], directory: pathlib.Path,
             json.dumps(result.to_dict(), indent=1) + '\n', encoding='utf-8')
         shown.append({**result.to_dict(), 'plot': str(path)})
         if not as_json:
-            print_table(result.title, result.columns, result.rows)
-            for note in result.notes:
-                print(f'- {note}')
+            print_outcome(result)
             print(f'plot: {path}\n')
     if as_json:
         print(json.dumps(shown if len(shown) > 1 else shown[0]))
+
+
+def print_outcome(result: outcome.Outcome) -> None:
+    print_table(result.title, result.columns, result.rows)
+    for note in result.notes:
+        print(f'- {note}')
 
 
 def print_table(title: str, columns: Sequence[str],

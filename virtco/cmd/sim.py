@@ -13,27 +13,23 @@
 """``virtco-sim``: run, reproduce and generate."""
 
 import argparse
-from collections.abc import Iterable
-from collections.abc import Sequence
 import dataclasses
 import json
 import math
 import pathlib
 import sys
-import tempfile
 from typing import Any
 from typing import NoReturn
-from typing import TypeVar
 
 from rich import console as rich_console
 from rich import progress as rich_progress
 
+from virtco.cmd import arguments
 from virtco.cmd import present
+from virtco.cmd import reproduce
 from virtco import exception
 from virtco.lab.sim import cloud
 from virtco.lab.sim import deployed
-from virtco.lab.sim import figures
-from virtco.lab.sim.figures import outcome
 from virtco.lab.sim import groups
 from virtco.lab.sim import replay
 from virtco.lab.sim import schemes
@@ -42,66 +38,7 @@ from virtco.lab.sim import traces
 from virtco.lab.sim import workloads
 from virtco import units
 
-Item = TypeVar('Item')
 _ERRORS = rich_console.Console(stderr=True)
-
-
-def _positive(text: str) -> float:
-    value = float(text)
-    if not value > 0:
-        raise argparse.ArgumentTypeError(f'{text} is not above 0')
-    return value
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if not 1 <= value <= 1000:
-        raise argparse.ArgumentTypeError(f'{text} is not between 1 and 1000')
-    return value
-
-
-def _seed(text: str) -> int:
-    if not text.isdecimal() or int(text) >= 2 ** 32:
-        raise argparse.ArgumentTypeError(
-            f'{text} is not a whole number from 0 to {2 ** 32 - 1}')
-    return int(text)
-
-
-def _rate_bps(text: str) -> float:
-    try:
-        return units.parse_rate_bps(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
-def _directory(text: str) -> pathlib.Path:
-    """A directory that files can be written to; made if need be."""
-    path = pathlib.Path(text)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=path).close()
-    except OSError as error:
-        raise _cannot_write(path, error) from error
-    return path
-
-
-def _file(text: str) -> pathlib.Path:
-    """A path that a file can be written to."""
-    path = pathlib.Path(text)
-    try:
-        if path.exists():
-            path.open('ab').close()
-        else:
-            tempfile.TemporaryFile(dir=path.parent).close()
-    except OSError as error:
-        raise _cannot_write(path, error) from error
-    return path
-
-
-def _cannot_write(path: pathlib.Path, error: OSError
-                  ) -> argparse.ArgumentTypeError:
-    return argparse.ArgumentTypeError(
-        f'cannot write to {path}: {error.strerror}')
 
 
 class _Parser(argparse.ArgumentParser):
@@ -118,7 +55,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.set_defaults(run=None)
     actions = parser.add_subparsers(metavar='ACTION', required=True)
     _add_run(actions)
-    _add_reproduce(actions)
+    reproduce.add(actions)
     _add_generate(actions)
     return parser
 
@@ -137,54 +74,39 @@ def _add_run(actions: Any) -> None:
                      help='of scheduling; default mrtf, or the scheme\'s')
     run.add_argument('--scheme', choices=sorted(schemes.SCHEMES),
                      default='virtco', help='how groups are placed')
-    run.add_argument('--rate', type=_rate_bps, default='1Gbit',
+    run.add_argument('--rate', type=arguments.rate_bps, default='1Gbit',
                      help='of each port of a trace (default 1Gbit)')
-    run.add_argument('--theta', type=_positive, default=math.inf,
+    run.add_argument('--theta', type=arguments.positive, default=math.inf,
                      metavar='SECONDS', help='longest wait without progress')
     usual = deployed.Deployment()
     run.add_argument('--as-deployed', action='store_true', help=(
         'also simulate a trace with reports and policies that take their '
         'time, and with the least rate of each class'))
-    run.add_argument('--report', type=_positive, default=usual.report_s,
-                     metavar='SECONDS',
+    run.add_argument('--report', type=arguments.positive,
+                     default=usual.report_s, metavar='SECONDS',
                      help='between two reports (default %(default)s)')
-    run.add_argument('--delay', type=_positive, default=usual.delay_s,
+    run.add_argument('--delay', type=arguments.positive, default=usual.delay_s,
                      metavar='SECONDS', help=(
                          'from a report until the rates are in force '
                          '(default %(default)s)'))
     run.add_argument('--bound', action='store_true', help=(
         'also print what the mean CCT of a trace is at least under any '
         'schedule'))
-    run.add_argument('--seed', type=_seed, default=0)
+    run.add_argument('--seed', type=arguments.seed, default=0)
     run.add_argument('--json', action='store_true')
     run.set_defaults(run=_run)
-
-
-def _add_reproduce(actions: Any) -> None:
-    reproduce = actions.add_parser(
-        'reproduce', help='a figure or table of the papers')
-    reproduce.add_argument('figure', choices=[*figures.FIGURES, 'all'])
-    reproduce.add_argument('--seeds', type=_count, default=8)
-    reproduce.add_argument('--shape', choices=workloads.SHAPES,
-                           default='medium',
-                           help='of the matrices of test cases 1, 4 and 5')
-    reproduce.add_argument('--output', type=_directory,
-                           default='virtco-sim-output',
-                           help='directory for the plots and tables')
-    reproduce.add_argument('--json', action='store_true')
-    reproduce.set_defaults(run=_reproduce)
 
 
 def _add_generate(actions: Any) -> None:
     generate = actions.add_parser(
         'generate', help='write a synthetic workload')
     generate.add_argument('kind', choices=['facebook-like', 'table2'])
-    generate.add_argument('output', type=_file)
-    generate.add_argument('--seed', type=_seed, default=0)
-    generate.add_argument('--ports', type=_count, default=150)
-    generate.add_argument('--coflows', type=_count, default=526)
-    generate.add_argument('--duration', type=_positive, default=3600.0,
-                          metavar='SECONDS')
+    generate.add_argument('output', type=arguments.file)
+    generate.add_argument('--seed', type=arguments.seed, default=0)
+    generate.add_argument('--ports', type=arguments.count, default=150)
+    generate.add_argument('--coflows', type=arguments.count, default=526)
+    generate.add_argument('--duration', type=arguments.positive,
+                          default=3600.0, metavar='SECONDS')
     generate.add_argument('--shape', choices=workloads.SHAPES,
                           default='medium')
     generate.set_defaults(run=_generate)
@@ -269,19 +191,6 @@ def _run_trace(args: argparse.Namespace) -> int:
         print(f'Reports every {args.report:g} s, rates {args.delay:g} s '
               f'later and least rates cost {price:.1%} of the mean CCT.')
     return 0
-
-
-def _reproduce(args: argparse.Namespace) -> int:
-    names = list(figures.FIGURES) if args.figure == 'all' else [args.figure]
-    results = (figures.FIGURES[name](outcome.Context(
-        args.seeds, args.shape, _track)) for name in names)
-    present.show(results, args.output, args.json)
-    return 0
-
-
-def _track(items: Sequence[Item], description: str) -> Iterable[Item]:
-    return rich_progress.track(items, description, console=_ERRORS,
-                               transient=True)
 
 
 def _generate(args: argparse.Namespace) -> int:

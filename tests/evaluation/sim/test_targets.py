@@ -21,6 +21,7 @@ import pytest
 from virtco.lab.sim import cloud
 from virtco.lab.sim import figures
 from virtco.lab.sim.figures import outcome
+from virtco.lab.sim.figures import samples
 from virtco.lab.sim.figures import virtco
 from virtco.lab.sim import groups
 from virtco.lab.sim import replay
@@ -87,8 +88,13 @@ def test_virtco_case2():
     assert min(saved['baseline']) >= 79.1
 
 
+def reproduced(name, n_seeds):
+    return figures.FIGURES[name].reproduce(
+        samples.Context(seeds=tuple(range(n_seeds))))
+
+
 def test_choreos_greedy_is_behind_the_optimum():
-    found = figures.FIGURES['choreo-greedy'](outcome.Context(seeds=2))
+    found = reproduced('choreo-greedy', 2)
     greedy, virtco_row = found.rows
     assert 0 < greedy[1] < 30
     assert virtco_row[3] == 100.0
@@ -99,7 +105,7 @@ def mean(cell):
 
 
 def test_no_lie_pays():
-    found = figures.FIGURES['liars'](outcome.Context(seeds=4))
+    found = reproduced('liars', 4)
     his = {float(row[0]): mean(row[1]) for row in found.rows}
     assert his.pop(1.0) == 1.0
     assert min(his.values()) > 1.0
@@ -107,7 +113,7 @@ def test_no_lie_pays():
 
 
 def test_wrong_hints_cost_less_than_none():
-    found = figures.FIGURES['wrong-hints'](outcome.Context(seeds=3))
+    found = reproduced('wrong-hints', 3)
     cost = {row[0]: [mean(cell) for cell in row[1:]] for row in found.rows}
     fair = cost['none: fair sharing'][0]
     assert cost['50 % wrong'][1] < fair

@@ -36,8 +36,8 @@ from virtco.solver import planner
 from virtco import units
 
 #: Seconds of a counter of work (:mod:`virtco.solver.budget`), so that a plan
-#: does not depend on the machine.
-#: For each group; those that are placed in one go have it together.
+#: does not depend on the machine. For each group; those that are placed in
+#: one go have it together.
 BUDGET_S = 1.0
 
 
@@ -66,11 +66,15 @@ class CoflowResult:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Result:
-    """A run: coflows in order of their groups, and where the VMs were."""
+    """A run: coflows in order of their groups, and where the VMs were.
+
+    :ivar planned_s: what each plan took, by the counter of work.
+    """
 
     coflows: tuple[CoflowResult, ...]
     hosts: dict[str, tuple[str, ...]]
     plans: tuple[snapshot.Plan, ...]
+    planned_s: tuple[float, ...]
     events: int
 
     @property
@@ -151,6 +155,7 @@ class _Cloud:
             + [host.ingress_bps for host in hosts]), config)
         self.running: list[_Running] = []
         self.plans: list[snapshot.Plan] = []
+        self.planned_s: list[float] = []
         self.alone_s: list[float] = []
 
     def run(self, until_s: float, stop_at_end: bool = False) -> None:
@@ -185,11 +190,13 @@ class _Cloud:
                 host, free=tuple(self.free[name].tolist()))
                 for name, host in self.hosts.items()),
             vms=tuple(vms), coflows=tuple(coflows), active=self._active())
-        return planner.plan(
+        clock = budget.Counter()
+        plan = planner.plan(
             problem, objective=self.scheme.objective,
             planner=self.scheme.planner, seed=self.seed,
-            budget_s=BUDGET_S * len(batch),
-            clock=budget.Counter())
+            budget_s=BUDGET_S * len(batch), clock=clock)
+        self.planned_s.append(clock())
+        return plan
 
     def _active(self) -> tuple[snapshot.ActiveCoflow, ...]:
         names = list(self.hosts)
@@ -232,7 +239,7 @@ class _Cloud:
         return Result(
             tuple(row for group in groups for row in rows[group.name]),
             {entry.group.name: entry.hosts for entry in self.running},
-            tuple(self.plans), self.sim.events)
+            tuple(self.plans), tuple(self.planned_s), self.sim.events)
 
 
 def demand_of(coflow: coflow_model.Coflow, places: np.ndarray

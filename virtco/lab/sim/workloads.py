@@ -87,13 +87,15 @@ class App:
 
 
 def table2(*, seed: int = 0, shape: str = 'sparse', scale_width: float = 1.0,
-           scale_bytes: float = 1.0) -> tuple[App, ...]:
+           scale_bytes: float = 1.0, tail_sigma: float = TAIL_SIGMA
+           ) -> tuple[App, ...]:
     """Draw the six applications of Table 2, in its order.
 
     :param seed: same seed, same flows.
     :param shape: how many flows, one of :data:`SHAPES`.
     :param scale_width: times the number of VMs (at least 4 remain).
     :param scale_bytes: times every size.
+    :param tail_sigma: see :func:`flow_sizes`.
     """
     if shape not in SHAPES:
         raise exception.Invalid(field='shape', value=shape,
@@ -105,16 +107,19 @@ def table2(*, seed: int = 0, shape: str = 'sparse', scale_width: float = 1.0,
         apps.append(App(row, draw(
             row.name, rng, n_vms=n_vms, shape=shape, shuffle=row.shuffle,
             size_bytes=row.size_bytes * scale_bytes,
-            length_bytes=row.length_bytes * scale_bytes)))
+            length_bytes=row.length_bytes * scale_bytes,
+            tail_sigma=tail_sigma)))
     return tuple(apps)
 
 
 def draw(name: str, rng: np.random.Generator, *, n_vms: int, shape: str,
          shuffle: bool, size_bytes: float, length_bytes: float,
-         skew_bytes: float | None = None) -> coflow_model.Coflow:
+         skew_bytes: float | None = None, tail_sigma: float = TAIL_SIGMA
+         ) -> coflow_model.Coflow:
     """Draw one coflow; see the module for what its parameters mean."""
     pairs = _pairs(rng, n_vms, shape, shuffle)
-    sizes = flow_sizes(rng, len(pairs), size_bytes, length_bytes, skew_bytes)
+    sizes = flow_sizes(rng, len(pairs), size_bytes, length_bytes, skew_bytes,
+                       tail_sigma)
     return coflow_model.Coflow.from_flows(
         name, n_vms, [(src, dst, float(size))
                       for (src, dst), size in zip(pairs, sizes)])
@@ -139,18 +144,20 @@ def _pairs(rng: np.random.Generator, n_vms: int, shape: str, shuffle: bool
 
 
 def flow_sizes(rng: np.random.Generator, count: int, size_bytes: float,
-               length_bytes: float, skew_bytes: float | None = None
-               ) -> np.ndarray:
+               length_bytes: float, skew_bytes: float | None = None,
+               tail_sigma: float = TAIL_SIGMA) -> np.ndarray:
     """Sizes with a given sum, largest value and standard deviation.
 
     :param length_bytes: the largest; raised to size / count where less is
         impossible, lowered to the size.
     :param skew_bytes: standard deviation, as near as the other two admit;
         None keeps the tail as drawn.
+    :param tail_sigma: standard deviation of the logarithm of the sizes as
+        drawn.
     :returns: shape (count,), all above 0.
     """
     length = min(size_bytes, max(length_bytes, size_bytes / count))
-    sizes = _heavy_tail(rng, count, size_bytes, length)
+    sizes = _heavy_tail(rng, count, size_bytes, length, tail_sigma)
     if skew_bytes is None or count < 3:
         return sizes
     rank = np.argsort(np.argsort(-sizes, kind='stable'), kind='stable')
@@ -174,9 +181,9 @@ def flow_sizes(rng: np.random.Generator, count: int, size_bytes: float,
 
 
 def _heavy_tail(rng: np.random.Generator, count: int, size_bytes: float,
-                length: float) -> np.ndarray:
+                length: float, tail_sigma: float) -> np.ndarray:
     """One flow of the given length, log-normal ones for the rest."""
-    sizes = np.exp(rng.normal(0.0, TAIL_SIGMA, count))
+    sizes = np.exp(rng.normal(0.0, tail_sigma, count))
     largest = int(np.argmax(sizes))
     rest = np.delete(sizes, largest)
     low, high = 0.0, 1.0

@@ -16,7 +16,7 @@ import pytest
 
 from virtco.cmd import sim as command
 from virtco.lab.sim import figures
-from virtco.lab.sim.figures import outcome
+from virtco.lab.sim.figures import samples
 
 
 def run(capsys, *argv):
@@ -72,11 +72,11 @@ def test_reproduce_writes_table_and_plot(tmp_path, capsys):
 
 
 def test_fifo_theory_and_priority():
-    fifo = figures.FIGURES['orchestra-fig15'](outcome.Context())
+    fifo = figures.FIGURES['orchestra-fig15'].reproduce(samples.Context())
     means = {row[0]: row[1] for row in fifo.rows}
     assert means['fair'] / means['fifo'] == pytest.approx(1.6)
     assert means['fifo'] < means['fifo+'] < means['fair']
-    priority = figures.FIGURES['orchestra-fig14'](outcome.Context())
+    priority = figures.FIGURES['orchestra-fig14'].reproduce(samples.Context())
     saved = priority.rows[-1]
     assert 43 < saved[1] < 55
 
@@ -93,6 +93,9 @@ def test_what_is_wrong_is_said(capsys, argv, said):
 @pytest.mark.parametrize('argv', [
     [], ['run'], ['reproduce', 'virtco-case99'],
     ['reproduce', 'virtco-case1', '--seeds', '0'],
+    ['reproduce', 'virtco-case1', '--seeds', '5-3'],
+    ['reproduce', 'all', '--check', '--write'],
+    ['reproduce', 'all', '--tolerance', '0'],
     ['run', '--table2', 'sparse', '--theta', '-1']])
 def test_wrong_usage(capsys, argv):
     with pytest.raises(SystemExit) as caught:

@@ -10,29 +10,16 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The evaluation, one function per figure or table."""
-
-from collections.abc import Callable
+"""The evaluation: every figure or table of the papers, by name."""
 
 from virtco.lab.sim.figures import choreo
 from virtco.lab.sim.figures import hints
 from virtco.lab.sim.figures import orchestra
-from virtco.lab.sim.figures import outcome
+from virtco.lab.sim.figures import samples
+from virtco.lab.sim.figures import sweeps
+from virtco.lab.sim.figures import trace
 from virtco.lab.sim.figures import virtco
 
-FIGURES: dict[str, Callable[[outcome.Context], outcome.Outcome]] = {
-    'virtco-case1': virtco.case1,
-    'virtco-case2': virtco.case2,
-    'virtco-case3': virtco.case3,
-    'virtco-case4': virtco.case4,
-    'virtco-case5': virtco.case5,
-    'virtco-case6': virtco.case6,
-    'choreo-fig10a': choreo.figure10a,
-    'choreo-fig10b': choreo.figure10b,
-    'choreo-greedy': choreo.greedy,
-    'orchestra-table3': orchestra.table3,
-    'orchestra-fig14': orchestra.figure14,
-    'orchestra-fig15': orchestra.figure15,
-    'wrong-hints': hints.wrong_hints,
-    'liars': hints.liars,
-}
+FIGURES: dict[str, samples.Figure] = {figure.name: figure for figure in (
+    virtco.CASE1, virtco.CASE2_FIGURE, virtco.CASE3, *sweeps.figures(),
+    *choreo.FIGURES, *orchestra.FIGURES, *trace.FIGURES, *hints.FIGURES)}

@@ -20,13 +20,16 @@ per machine as on EC2: most near 1 Gbit/s, one in five between 0.3 and 0.9.
 Transfers share it as TCP does.
 """
 
+from collections.abc import Callable
 from collections.abc import Sequence
+import functools
 import itertools
 
 import numpy as np
 
 from virtco.lab.sim import cloud
 from virtco.lab.sim.figures import outcome
+from virtco.lab.sim.figures import samples
 from virtco.lab.sim import groups
 from virtco.lab.sim import schemes
 from virtco.model import cluster
@@ -41,6 +44,10 @@ PLANNERS = {'choreo': 'Choreo', 'random': 'Random',
             'virtco': 'virtco'}
 #: Range of the means and of the medians over the three opponents, percent.
 PAPER = {'a': '8 to 14 / 7 to 15', 'b': '22 to 43 / 19 to 51'}
+PAPER_MEDIANS = {'a': (7.0, 15.0), 'b': (19.0, 51.0)}
+#: How far the median is above the optimum, percent.
+GREEDY_PAPER = 13.0
+GREEDY_TRIALS_PER_SEED = 14
 
 
 def machines(rng: np.random.Generator, count: int = N_MACHINES
@@ -82,31 +89,26 @@ def combined(several: Sequence[groups.Group]) -> groups.Group:
         coflow_model.Coflow.from_flows('all', n_vms, rows),))
 
 
-def figure10a(context: outcome.Context) -> outcome.Outcome:
+def _at_once(rng: np.random.Generator) -> list[groups.Group]:
     """One to three applications at once, as one."""
-    def draw(rng: np.random.Generator) -> list[groups.Group]:
-        count = int(rng.integers(1, 4))
-        return [combined([application(rng, str(i)) for i in range(count)])]
-    return _figure10(context, 'a', draw, 'all applications at once')
+    count = int(rng.integers(1, 4))
+    return [combined([application(rng, str(i)) for i in range(count)])]
 
 
-def figure10b(context: outcome.Context) -> outcome.Outcome:
+def _in_sequence(rng: np.random.Generator) -> list[groups.Group]:
     """Two to four applications in sequence, overlapping in time."""
-    def draw(rng: np.random.Generator) -> list[groups.Group]:
-        arrivals = np.cumsum(rng.exponential(10.0, int(rng.integers(2, 5))))
-        several = [application(rng, str(i)) for i in range(len(arrivals))]
-        return [groups.Group(group.name, group.vm_demands, group.coflows,
-                             float(arrival_s))
-                for group, arrival_s in zip(several, arrivals)]
-    return _figure10(context, 'b', draw, 'sequences of applications')
+    arrivals = np.cumsum(rng.exponential(10.0, int(rng.integers(2, 5))))
+    several = [application(rng, str(i)) for i in range(len(arrivals))]
+    return [groups.Group(group.name, group.vm_demands, group.coflows,
+                         float(arrival_s))
+            for group, arrival_s in zip(several, arrivals)]
 
 
-def _figure10(context: outcome.Context, part: str, draw,  # type: ignore
-              what: str) -> outcome.Outcome:
+def _figure10_run(draw: Callable[[np.random.Generator], list[groups.Group]],
+                  setting: str, seed: int, context: samples.Context
+                  ) -> samples.Found:
     times: dict[str, list[float]] = {planner: [] for planner in PLANNERS}
-    jobs = [(seed, trial) for seed in range(context.seeds)
-            for trial in range(TRIALS_PER_SEED)]
-    for seed, trial in context.track(jobs, f'Fig. 10 ({part})'):
+    for trial in range(TRIALS_PER_SEED):
         rng = np.random.default_rng([seed, trial, 8])
         hosts, its_groups = machines(rng), draw(rng)
         for planner in PLANNERS:
@@ -116,17 +118,22 @@ def _figure10(context: outcome.Context, part: str, draw,  # type: ignore
                 seed=seed * TRIALS_PER_SEED + trial)
             # Several in sequence: the sum of their running times.
             times[planner].append(sum(row.cct_s for row in result.coflows))
+    return times
+
+
+def _figure10_show(part: str, found: samples.Samples,
+                   context: samples.Context) -> outcome.Outcome:
+    what, = found.settings
     rows: list[tuple[outcome.Cell, ...]] = []
     series = []
-    choreo = np.array(times['choreo'])
+    choreo = found.of(what, 'choreo')
     for planner, label in PLANNERS.items():
         if planner == 'choreo':
             continue
-        other = np.array(times[planner])
         saved = np.array([outcome.reduction(a, b) if b > 0 else
                           (0.0 if a == 0 else -100.0)
-                          for a, b in zip(choreo, other)])
-        rows.append((label, outcome.shown(saved.tolist(), 1),
+                          for a, b in zip(choreo, found.of(what, planner))])
+        rows.append((label, outcome.shown(saved.tolist()),
                      float(np.median(saved)),
                      100 * float((saved > 0).mean()),
                      100 * float((saved < 0).mean()),
@@ -138,35 +145,48 @@ def _figure10(context: outcome.Context, part: str, draw,  # type: ignore
         ('Choreo against', 'mean % saved', 'median %', 'better in %',
          'worse in %', 'paper mean / median %'), tuple(rows),
         (outcome.Panel('cdf', what, 'relative speed-up of Choreo, %',
-                       'share of the trials', tuple(series)),),
+                       'share of the trials', tuple(series), bands=(
+                           outcome.Band('paper, medians',
+                                        *PAPER_MEDIANS[part]),)),),
         (' '.join((__doc__ or '').split('\n\n')[1].split()),
-         f'{len(jobs)} trials; below -100 is drawn as -100. The row virtco '
+         f'{len(choreo)} trials; below -100 is drawn as -100. The row virtco '
          'shows how far Choreo stays behind this project\'s planner.'))
 
 
-def greedy(context: outcome.Context) -> outcome.Outcome:
-    """Greedy against the optimum over every placement (section 5)."""
-    ratios, virtco = [], []
-    jobs = [(seed, trial) for seed in range(context.seeds)
-            for trial in range(14)]
-    for seed, trial in context.track(jobs, 'greedy against optimal'):
+def _greedy_run(setting: str, seed: int, context: samples.Context
+                ) -> samples.Found:
+    """Greedy and the optimum over every placement (section 5)."""
+    found: dict[str, list[float]] = {'choreo': [], 'virtco': [],
+                                     'optimum': []}
+    for trial in range(GREEDY_TRIALS_PER_SEED):
         rng = np.random.default_rng([seed, trial, 9])
         hosts = machines(rng, 5)
         group = application(rng, 'x', int(rng.integers(5, 8)))
         best_s = _optimum_s(hosts, group)
         if best_s is None:
             continue
-        found = {planner: cloud.simulate(
-            hosts, [group], schemes.Scheme(planner, planner, planner, 'mrtf'),
-            seed=seed).coflows[0].alone_s for planner in ('choreo', 'virtco')}
-        ratios.append(_ratio(found['choreo'], best_s))
-        virtco.append(_ratio(found['virtco'], best_s))
+        found['optimum'].append(best_s)
+        for planner in ('choreo', 'virtco'):
+            found[planner].append(cloud.simulate(
+                hosts, [group],
+                schemes.Scheme(planner, planner, planner, 'mrtf'),
+                seed=seed).coflows[0].alone_s)
+    return found
+
+
+def _greedy_show(found: samples.Samples, context: samples.Context
+                 ) -> outcome.Outcome:
+    setting, = found.settings
+    best_s = found.of(setting, 'optimum')
+    ratios, virtco = ([_ratio(value_s, least_s) for value_s, least_s in zip(
+        found.of(setting, planner), best_s)]
+        for planner in ('choreo', 'virtco'))
     rows: list[tuple[outcome.Cell, ...]] = [
         (label, 100 * (float(np.median(values)) - 1),
          100 * (float(np.quantile(values, 0.9)) - 1),
          100 * float(np.mean(np.array(values) < 1 + 1e-9)), paper)
-        for label, values, paper in (('Choreo greedy', ratios, 13.0),
-                                     ('virtco', virtco, None))]
+        for label, values, paper in (
+            ('Choreo greedy', ratios, GREEDY_PAPER), ('virtco', virtco, None))]
     return outcome.Outcome(
         'choreo-greedy', 'Greedy against optimal (Choreo section 5)',
         ('planner', 'median above optimum %', '90 % above %',
@@ -175,7 +195,10 @@ def greedy(context: outcome.Context) -> outcome.Outcome:
                        'share', (
                            outcome.Series('Choreo greedy', (), tuple(
                                min(10.0, value) for value in ratios)),
-                           outcome.Series('virtco', (), tuple(virtco)))),),
+                           outcome.Series('virtco', (), tuple(virtco)),
+                           outcome.Series(
+                               'paper, median', (1 + GREEDY_PAPER / 100,),
+                               (0.5,), paper=True))),),
         (f'{len(ratios)} applications of 5 to 7 tasks on 5 machines that fit '
          'at all; the optimum by trying every placement. Ratios above 10 '
          'are drawn as 10.',))
@@ -207,3 +230,14 @@ def _optimum_s(hosts: Sequence[cluster.Host], group: groups.Group
                          * (here[:, inside] & ~here[:, outside]))
             time_s = np.maximum(time_s, bits / rate_bps)
     return float(time_s[fits].min()) if fits.any() else None
+
+
+FIGURES = (
+    *(samples.Figure(
+        f'choreo-fig10{part}', (what,),
+        functools.partial(_figure10_run, draw),
+        functools.partial(_figure10_show, part)) for part, what, draw in (
+            ('a', 'all applications at once', _at_once),
+            ('b', 'sequences of applications', _in_sequence))),
+    samples.Figure('choreo-greedy', ('applications',), _greedy_run,
+                   _greedy_show))

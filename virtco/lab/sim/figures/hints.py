@@ -26,6 +26,7 @@ import numpy as np
 
 from virtco.lab.sim import claims
 from virtco.lab.sim.figures import outcome
+from virtco.lab.sim.figures import samples
 from virtco.model import live
 
 N_HOSTS = 10
@@ -59,6 +60,11 @@ TAKEN: dict[str, dict[str, Any]] = {
     'not policed': {'beta': 0.1, 'policed': False}}
 #: What the liar claims, as a multiple of the truth.
 FACTORS = (0.1, 0.3, 0.6, 0.9, 1.0, 1.5, 3.0)
+#: Series, by whether they are the liar's and whether he is policed.
+LIARS = {(True, True): 'his CCT, policed',
+         (True, False): 'his CCT, not policed',
+         (False, True): 'mean of the others, policed',
+         (False, False): 'mean of the others, not policed'}
 
 
 def workload(seed: int) -> list[claims.Claim]:
@@ -81,79 +87,73 @@ def workload(seed: int) -> list[claims.Claim]:
     return rows
 
 
-def wrong_hints(context: outcome.Context) -> outcome.Outcome:
+def _hints_run(setting: str, seed: int, context: samples.Context
+               ) -> samples.Found:
     """Mean CCT when all hints are wrong in the same way."""
-    found: dict[tuple[str, str], list[float]] = {}
-    fair: list[float] = []
-    jobs = [(seed, spoil) for seed in range(context.seeds)
-            for spoil in SPOILS]
-    for seed, spoil in context.track(jobs, 'wrong hints'):
-        rng = np.random.default_rng([seed, 13])
-        exact = workload(seed)
-        rows = [SPOILS[spoil](rng, row) for row in exact]
-        for label, options in TAKEN.items():
-            found.setdefault((spoil, label), []).append(
-                _mean_s(claims.simulate(rows, PORTS, **options)))
-        if spoil == 'exact':
-            fair.append(_mean_s(claims.simulate(exact, PORTS, policy='fair')))
-    best_s = np.array(found['exact', 'not policed'])
+    rng = np.random.default_rng([seed, 13])
+    exact = workload(seed)
+    rows = [SPOILS[setting](rng, row) for row in exact]
+    found = {label: _mean_s(claims.simulate(rows, PORTS, **options))
+             for label, options in TAKEN.items()}
+    if setting == 'exact':
+        found['fair'] = _mean_s(claims.simulate(exact, PORTS, policy='fair'))
+    return found
+
+
+def _hints_show(found: samples.Samples, context: samples.Context
+                ) -> outcome.Outcome:
+    best_s = np.array(found.of('exact', 'not policed'))
     # Per seed against exact hints: seeds differ more than schemes do.
-    ratios = {key: (np.array(values) / best_s).tolist()
-              for key, values in found.items()}
-    fair_ratios = (np.array(fair) / best_s).tolist()
+    ratios = {(setting, label): (np.array(found.of(setting, label)) / best_s
+                                 ).tolist()
+              for setting in found.settings for label in TAKEN}
+    fair = (np.array(found.of('exact', 'fair')) / best_s).tolist()
     return outcome.Outcome(
         'wrong-hints', 'Mean CCT with wrong hints over that with exact ones',
         ('hints', *TAKEN), (
-            *((spoil, *(outcome.shown(ratios[spoil, label])
-                        for label in TAKEN)) for spoil in SPOILS),
-            ('none: fair sharing', *[outcome.shown(fair_ratios)]
-             * len(TAKEN))),
+            *((setting, *(outcome.shown(ratios[setting, label])
+                          for label in TAKEN)) for setting in found.settings),
+            ('none: fair sharing', *[outcome.shown(fair)] * len(TAKEN))),
         (outcome.Panel('bars', 'Mean CCT over that with exact hints', 'hints',
                        'ratio', tuple(
-                           _series(label, [ratios[spoil, label]
-                                           for spoil in SPOILS],
-                                   tuple(SPOILS)) for label in TAKEN)),),
+                           _series(label, [ratios[setting, label]
+                                           for setting in found.settings],
+                                   found.settings) for label in TAKEN)),),
         (' '.join((__doc__ or '').split('\n\n')[1].split()),
          'Beta is both the overestimate and what policing forgives. Not in '
          'the papers, which police nobody.'))
 
 
-def liars(context: outcome.Context) -> outcome.Outcome:
+def _liars_run(setting: str, seed: int, context: samples.Context
+               ) -> samples.Found:
     """One tenant lies about a coflow of ordinary size."""
-    his: dict[tuple[float, bool], list[float]] = {}
-    others: dict[tuple[float, bool], list[float]] = {}
-    jobs = [(seed, factor) for seed in range(context.seeds)
-            for factor in FACTORS]
-    for seed, factor in context.track(jobs, 'liars'):
-        rows = workload(seed)
-        # He is the largest but five: with many to overtake.
-        liar = sorted(rows, key=lambda row: row.size_bytes)[-6]
-        rows[rows.index(liar)] = _times(liar, factor)
-        for policed in (True, False):
-            ccts_s = claims.simulate(rows, PORTS, policed=policed)
-            his.setdefault((factor, policed), []).append(
-                ccts_s.pop(liar.coflow_id))
-            others.setdefault((factor, policed), []).append(_mean_s(ccts_s))
-    table = []
-    for factor in FACTORS:
-        cells = []
-        for values in (his, others):
-            for policed in (True, False):
-                cells.append((np.array(values[factor, policed])
-                              / np.array(values[1.0, policed])).tolist())
-        table.append(cells)
-    labels = ('his CCT, policed', 'his CCT, not policed',
-              'mean of the others, policed', 'mean of the others, not policed')
+    found = {}
+    rows = workload(seed)
+    # He is the largest but five: with many to overtake.
+    liar = sorted(rows, key=lambda row: row.size_bytes)[-6]
+    rows[rows.index(liar)] = _times(liar, float(setting))
+    for policed in (True, False):
+        ccts_s = claims.simulate(rows, PORTS, policed=policed)
+        found[LIARS[True, policed]] = ccts_s.pop(liar.coflow_id)
+        found[LIARS[False, policed]] = _mean_s(ccts_s)
+    return found
+
+
+def _liars_show(found: samples.Samples, context: samples.Context
+                ) -> outcome.Outcome:
+    table = [[(np.array(found.of(setting, label))
+               / np.array(found.of('1', label))).tolist()
+              for label in LIARS.values()] for setting in found.settings]
     return outcome.Outcome(
         'liars', 'CCT when one tenant lies, over that when he does not',
-        ('claim / truth', *labels), tuple(
-            (f'{factor:g}', *(outcome.shown(cell) for cell in cells))
-            for factor, cells in zip(FACTORS, table)),
+        ('claim / truth', *LIARS.values()), tuple(
+            (setting, *(outcome.shown(cell) for cell in cells))
+            for setting, cells in zip(found.settings, table)),
         (outcome.Panel('lines', 'What a lie is worth', 'claim / truth',
                        'CCT over the honest one\'s', tuple(
                            _series(label, [cells[i] for cells in table],
-                                   FACTORS)
-                           for i, label in enumerate(labels))),),
+                                   tuple(map(float, found.settings)))
+                           for i, label in enumerate(LIARS.values()))),),
         ('The workload of wrong-hints; the liar\'s coflow is the sixth '
          'largest of 30. Beta is 0.1. Not in the papers.',))
 
@@ -167,3 +167,10 @@ def _series(label: str, values: list[list[float]],
     both = [outcome.spread(ratios) for ratios in values]
     return outcome.Series(label, x, tuple(mean for mean, _ in both),
                           tuple(deviation for _, deviation in both))
+
+
+FIGURES = (
+    samples.Figure('wrong-hints', tuple(SPOILS), _hints_run, _hints_show,
+                   short=('exact', '50 % wrong')),
+    samples.Figure('liars', tuple(f'{factor:g}' for factor in FACTORS),
+                   _liars_run, _liars_show, short=('0.3', '1')))

@@ -15,6 +15,7 @@
 import numpy as np
 
 from virtco.lab.sim.figures import outcome
+from virtco.lab.sim.figures import samples
 from virtco.lab.sim import simulation
 from virtco.scheduling import fabric as fabric_model
 from virtco import units
@@ -25,6 +26,10 @@ GB = 1e9
 #: theoretical speed-up in percent.
 TABLE3 = {'A': (83.3, 70.6, 25.0), 'B': (131.0, 105.0, 33.0),
           'C': (183.0, 142.0, 38.0)}
+#: Seconds of high and of low priority.
+FIGURE14 = {'fair': (14.1, 45.6), 'priority': (8.1, 48.7)}
+#: Mean seconds; the paper says 34.6 and a factor of 1.45.
+FIGURE15 = {'fair': 34.6 * 1.45, 'fifo': 34.6}
 _SENDERS_TO_ONE = {'A': 2, 'B': 3, 'C': 4}
 _NODES = 30
 
@@ -56,18 +61,26 @@ def shuffle(bytes_per_node: float) -> fabric_model.Demand:
         np.ones(count))
 
 
-def table3(context: outcome.Context) -> outcome.Outcome:
+def _table3_run(setting: str, seed: int, context: samples.Context
+                ) -> samples.Found:
+    return {policy: _alone_s(topology(setting), policy)
+            for policy in ('fair', 'mrtf')}
+
+
+def _table3_show(found: samples.Samples, context: samples.Context
+                 ) -> outcome.Outcome:
     """Weighted shuffle scheduling against fair sharing between flows."""
     rows: list[tuple[outcome.Cell, ...]] = []
     speedups = []
-    for name, (paper_fair, paper_wss, theory) in TABLE3.items():
-        fair_s, wss_s = (_alone_s(topology(name), policy)
+    for name in found.settings:
+        paper_fair, paper_wss, theory = TABLE3[name]
+        fair_s, wss_s = (found.of(name, policy)[0]
                          for policy in ('fair', 'mrtf'))
         speedup = 100 * (fair_s / wss_s - 1)
         speedups.append(speedup)
         rows.append((name, fair_s, paper_fair, wss_s, paper_wss, speedup,
                      100 * (paper_fair / paper_wss - 1), theory))
-    names = tuple(TABLE3)
+    names = found.settings
     return outcome.Outcome(
         'orchestra-table3', 'Weighted shuffle scheduling (Orchestra Table 3)',
         ('topology', 'fair s', 'paper s', 'WSS s', 'paper s', 'speed-up %',
@@ -75,9 +88,10 @@ def table3(context: outcome.Context) -> outcome.Outcome:
         (outcome.Panel('bars', 'Speed-up of WSS', 'topology', '%', (
             outcome.Series('virtco', names, tuple(speedups)),
             outcome.Series('paper, theory', names, tuple(
-                row[2] for row in TABLE3.values())),
+                TABLE3[name][2] for name in names), paper=True),
             outcome.Series('paper, EC2', names, tuple(
-                100 * (row[0] / row[1] - 1) for row in TABLE3.values())))),),
+                100 * (TABLE3[name][0] / TABLE3[name][1] - 1)
+                for name in names), paper=True))),),
         ('Ports of 1 Gbit/s, units of 2 GB. Nothing here is random.',))
 
 
@@ -99,21 +113,29 @@ def _run(demands: list[fabric_model.Demand], arrivals_s: list[float],
     return cct_s
 
 
-def figure14(context: outcome.Context) -> outcome.Outcome:
+def _figure14_run(setting: str, seed: int, context: samples.Context
+                  ) -> samples.Found:
+    high_s, low_s = _priority_run(setting)
+    return {'high': high_s, 'low': low_s}
+
+
+def _figure14_show(found: samples.Samples, context: samples.Context
+                   ) -> outcome.Outcome:
     """Three small transfers of high priority over a large one of low."""
-    paper = {'fair': (14.1, 45.6), 'priority': (8.1, 48.7)}
     rows: list[tuple[outcome.Cell, ...]] = []
     series = []
-    for policy, (paper_high, paper_low) in paper.items():
-        high, low = _priority_run(policy)
-        rows.append((policy, high, paper_high, low, paper_low))
-        series.append(outcome.Series(policy, ('high', 'low'), (high, low)))
+    for policy in found.settings:
+        high_s, low_s = (found.of(policy, key)[0] for key in ('high', 'low'))
+        rows.append((policy, high_s, FIGURE14[policy][0], low_s,
+                     FIGURE14[policy][1]))
+        series.append(outcome.Series(policy, ('high', 'low'),
+                                     (high_s, low_s)))
         series.append(outcome.Series(f'{policy} (paper)', ('high', 'low'),
-                                     (paper_high, paper_low)))
-    saved = outcome.reduction(float(rows[1][1] or 0), float(rows[0][1] or 0))
-    rows.append(('reduction %', saved, 43.0, outcome.reduction(
-        float(rows[1][3] or 0), float(rows[0][3] or 0)),
-        outcome.reduction(48.7, 45.6)))
+                                     FIGURE14[policy], paper=True))
+    cells = [[float(cell or 0) for cell in row[1:]] for row in rows]
+    rows.append(('reduction %', *(
+        outcome.reduction(ours, fair)
+        for fair, ours in zip(cells[0], cells[-1]))))
     return outcome.Outcome(
         'orchestra-fig14', 'Cross-transfer priority (Orchestra Fig. 14)',
         ('policy', 'high s', 'paper s', 'low s', 'paper s'), tuple(rows),
@@ -141,29 +163,48 @@ def _priority_run(policy: str) -> tuple[float, float]:
     return float(ccts[1:].mean()), float(ccts[0])
 
 
-def figure15(context: outcome.Context) -> outcome.Outcome:
+def _figure15_run(setting: str, seed: int, context: samples.Context
+                  ) -> samples.Found:
+    return {'ends_s': _run([shuffle(GB)] * 4, [0.0] * 4, setting)}
+
+
+def _figure15_show(found: samples.Samples, context: samples.Context
+                   ) -> outcome.Outcome:
     """Four equal shuffles at once: FIFO, FIFO+ and fair sharing."""
     rows: list[tuple[outcome.Cell, ...]] = []
     series = []
-    jobs = tuple(f'job {i + 1}' for i in range(4))
+    jobs = (*(f'job {i + 1}' for i in range(4)), 'mean')
     means = {}
-    for policy in ('fair', 'fifo', 'fifo+'):
-        ends_s = _run([shuffle(GB)] * 4, [0.0] * 4, policy)
+    for policy in found.settings:
+        ends_s = found.of(policy, 'ends_s')
         means[policy] = float(np.mean(ends_s))
-        rows.append((policy, means[policy], *ends_s, max(ends_s)))
-        series.append(outcome.Series(policy, jobs, tuple(ends_s)))
-    paper_fair_s = 34.6 * 1.45
+        rows.append((policy, means[policy], FIGURE15.get(policy), *ends_s,
+                     max(ends_s)))
+        series.append(outcome.Series(policy, jobs, (*ends_s, means[policy])))
+    series.append(outcome.Series(
+        'paper, fair', ('mean',), (FIGURE15['fair'],), paper=True))
+    series.append(outcome.Series(
+        'paper, FIFO', ('mean',), (FIGURE15['fifo'],), paper=True))
     notes = (
         f'fair / FIFO: {means["fair"] / means["fifo"]:.3f} here; 1.45 '
-        f'measured ({paper_fair_s:.1f} s against 34.6 s), 2n/(n+1) = 1.6 in '
-        'theory.',
+        f'measured ({FIGURE15["fair"]:.1f} s against {FIGURE15["fifo"]:.1f} '
+        's), 2n/(n+1) = 1.6 in theory.',
         'FIFO+ leaves 3 % of each port to each later transfer: the first '
         'takes longer, and the mean is above FIFO\'s, as in the paper. Its '
         'gain for later ones came from ports that FIFO left idle; here '
         'back-fill uses them under FIFO, too.')
     return outcome.Outcome(
         'orchestra-fig15', 'FIFO and FIFO+ (Orchestra Fig. 15)',
-        ('policy', 'mean s', *(f'{job} s' for job in jobs), 'all s'),
-        tuple(rows),
+        ('policy', 'mean s', 'paper s', *(f'{job} s' for job in jobs[:4]),
+         'all s'), tuple(rows),
         (outcome.Panel('bars', 'Completion times', 'transfer', 's',
                        tuple(series)),), notes)
+
+
+FIGURES = (
+    samples.Figure('orchestra-table3', tuple(TABLE3), _table3_run,
+                   _table3_show, seeded=False),
+    samples.Figure('orchestra-fig14', tuple(FIGURE14), _figure14_run,
+                   _figure14_show, seeded=False),
+    samples.Figure('orchestra-fig15', ('fair', 'fifo', 'fifo+'),
+                   _figure15_run, _figure15_show, seeded=False))

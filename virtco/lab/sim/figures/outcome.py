@@ -12,45 +12,48 @@
 
 """What a reproduced figure consists of: a table, and panels to plot."""
 
-from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Sequence
 import dataclasses
+import math
 from typing import Any
-from typing import TypeVar
 
 import numpy as np
+import scipy.stats
 
-Item = TypeVar('Item')
 Cell = str | float | None
-
-
-def _plain(items: Sequence[Item], description: str) -> Iterable[Item]:
-    return items
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Context:
-    """How much to run.
-
-    :ivar seeds: number of seeds of what is random.
-    :ivar shape: of the Table 2 workloads where a figure takes only one.
-    :ivar track: iterates over its first argument and shows progress.
-    """
-
-    seeds: int = 8
-    shape: str = 'medium'
-    track: Callable[[Sequence[Any], str], Iterable[Any]] = _plain
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Series:
-    """One curve or group of bars; ``error`` is a standard deviation."""
+    """One curve or group of bars.
+
+    :ivar y: None where there is no value.
+    :ivar error: a standard deviation, or half an interval.
+    :ivar paper: the papers' numbers, drawn as such …
+    :ivar over: … over the bars of this series, or in the middle.
+    :ivar of: what it is about; series of one thing have one colour.
+    """
 
     label: str
     x: tuple[Cell, ...]
-    y: tuple[float, ...]
+    y: tuple[float | None, ...]
     error: tuple[float, ...] | None = None
+    paper: bool = False
+    over: str | None = None
+    of: str | None = None
+
+    @property
+    def colour(self) -> str:
+        return self.of or self.label
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Band:
+    """A range that a paper names, across a panel; across x in a cdf."""
+
+    label: str
+    low: float
+    high: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -63,6 +66,7 @@ class Panel:
     y_label: str
     series: tuple[Series, ...]
     log_y: bool = False
+    bands: tuple[Band, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -88,6 +92,23 @@ class Outcome:
                 'notes': list(self.notes)}
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Saving:
+    """Share of the time that one scheme takes off another's, percent.
+
+    :ivar half: of the 95 % interval, infinite for a single pair.
+    """
+
+    percent: float
+    half: float
+
+    def __str__(self) -> str:
+        if not math.isfinite(self.half):
+            return f'{self.percent:.1f}'
+        return (f'{self.percent:.1f} [{self.percent - self.half:.1f}, '
+                f'{self.percent + self.half:.1f}]')
+
+
 def spread(values: Sequence[float]) -> tuple[float, float]:
     """Mean and sample standard deviation (0 for a single value)."""
     data = np.asarray(values, float)
@@ -95,12 +116,38 @@ def spread(values: Sequence[float]) -> tuple[float, float]:
             float(data.std(ddof=1)) if len(data) > 1 else 0.0)
 
 
-def shown(values: Sequence[float], digits: int = 2) -> str:
-    """``mean ± deviation`` as text."""
+def shown(values: Sequence[float]) -> str:
+    """``mean ± deviation`` as text, the mean to three digits.
+
+    A single value has no deviation.
+    """
     mean, deviation = spread(values)
+    digits = 2 if mean == 0 else max(
+        0, 2 - math.floor(math.log10(abs(mean)) + 1e-9))
+    digits = min(digits, 3)
+    if len(values) == 1:
+        return f'{mean:.{digits}f}'
     return f'{mean:.{digits}f} ± {deviation:.{digits}f}'
 
 
 def reduction(ours: float, theirs: float) -> float:
     """Relative speed-up (VirtCO section 5.1): share of the time saved, %."""
     return 100.0 * (theirs - ours) / theirs if theirs > 0 else 0.0
+
+
+def saving(ours: Sequence[float], theirs: Sequence[float]) -> Saving | None:
+    """What the mean saves, paired by seed; None where nothing takes time.
+
+    The interval is Student's over the pairs, for a ratio of means (delta
+    method): each pair's distance from the ratio, in terms of their mean.
+    """
+    mine, others = np.asarray(ours, float), np.asarray(theirs, float)
+    if others.mean() <= 0:
+        return None
+    ratio = mine.mean() / others.mean()
+    half = math.inf
+    if len(mine) > 1:
+        off = (mine - ratio * others) / others.mean()
+        half = float(scipy.stats.t.ppf(0.975, len(off) - 1)
+                     * off.std(ddof=1) / math.sqrt(len(off)))
+    return Saving(100 * (1 - float(ratio)), 100 * half)

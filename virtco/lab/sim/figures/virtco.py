@@ -10,8 +10,9 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""VirtCO section 5: test cases 1 to 6."""
+"""VirtCO section 5: the datacentre, and test cases 1 to 3."""
 
+from collections.abc import Iterable
 from collections.abc import Sequence
 import dataclasses
 import time
@@ -20,7 +21,9 @@ import numpy as np
 
 from virtco.lab.sim import cloud
 from virtco.lab.sim.figures import outcome
+from virtco.lab.sim.figures import samples
 from virtco.lab.sim import groups
+from virtco.lab.sim import optimum
 from virtco.lab.sim import schemes
 from virtco.lab.sim import workloads
 from virtco.model import cluster
@@ -37,17 +40,34 @@ CASE1_PAPER: dict[str, dict[str, float | None]] = {
     'RECOMM': {'baseline': 60.0, 'sebf-ta': None}}
 CASE2_PAPER = {(False, 'baseline'): 79.1, (False, 'sebf-ta-greedy'): 36.5,
                (True, 'sebf-ta-greedy'): 24.1}
+#: The paper's Fig. 5a: four of five coflows are placed within, seconds.
+CASE3_PAPER_S = 5.5
 #: The schemes of section 5.1, then the honest opponent and the variants.
 ALL = ('baseline', 'sebf-r', 'fs-ta', 'sebf-ta-greedy', 'sebf-ta',
        'virtco-printed', 'virtco-isolated', 'virtco', 'virtco-joint')
 FEW = ('baseline', 'sebf-r', 'sebf-ta-greedy', 'sebf-ta', 'virtco-printed',
        'virtco')
-_TA_NOTE = (
+AGAINST = ('baseline', 'sebf-ta-greedy', 'sebf-ta', 'virtco-printed')
+#: Series of what no schedule's mean CCT is below where virtco placed the VMs,
+#: and none with any placement.
+BOUND, ANY_BOUND = 'bound', 'bound of any placement'
+BOUNDS = {BOUND: 'bound where virtco placed',
+          ANY_BOUND: 'bound of any placement'}
+TA_NOTE = (
     'SEBF-TA (greedy) places the heaviest pairs together one by one, as the '
     'paper\'s Fig. 1 describes it; SEBF-TA (min-cut) minimises all bytes '
     'between hosts by clustering and annealing. The second is the honest '
     'opponent. All schemes but Baseline and FS-TA are re-rated at each flow '
     'end and back-filled.')
+SAVED_NOTE = (
+    'Mean of the seeds ± their standard deviation. Savings are of the means, '
+    'with the 95 % interval of Student\'s t over the pairs of each seed.')
+BOUND_NOTE = (
+    'The bound is the least mean CCT of any schedule where virtco placed the '
+    'VMs, by linear programming.')
+#: Test case 2's workloads, and what they are drawn with.
+CASE2 = {f'{shape}{", background" if background else ""}': (shape, background)
+         for shape in workloads.SHAPES for background in (False, True)}
 
 
 def datacentre(seed: int, background: bool = False
@@ -81,136 +101,6 @@ def tight(hosts: Sequence[cluster.Host], seed: int, slots: float
     free = np.bincount(kept, minlength=len(hosts))
     return tuple(dataclasses.replace(host, free=(float(free[i]),))
                  for i, host in enumerate(hosts))
-
-
-def case1(context: outcome.Context) -> outcome.Outcome:
-    """CCT of each application alone, on a nearly full datacentre."""
-    names = [app.name for app in workloads.TABLE2]
-    found: dict[tuple[str, str], list[float]] = {}
-    for seed in context.track(range(context.seeds), 'case 1'):
-        for app in workloads.table2(seed=seed, shape=context.shape):
-            group, = groups.of_apps([app])
-            hosts = tight(datacentre(seed, background=True), seed,
-                          1.5 * app.coflow.n_vms)
-            for scheme in FEW:
-                found.setdefault((app.application.name, scheme), []).append(
-                    _mean_s(hosts, [group], scheme, seed))
-    rows: list[tuple[outcome.Cell, ...]] = []
-    for name in names:
-        ours = float(np.mean(found[name, 'virtco']))
-        paper = CASE1_PAPER[name.split('-')[0]]
-        rows.append((
-            name, *(outcome.shown(found[name, scheme]) for scheme in FEW),
-            outcome.reduction(ours, float(np.mean(found[name, 'baseline']))),
-            paper['baseline'],
-            outcome.reduction(ours, float(np.mean(found[name, 'sebf-ta']))),
-            paper['sebf-ta']))
-    return outcome.Outcome(
-        'virtco-case1', 'Single CCT (VirtCO test case 1)',
-        ('application', *(f'{_label(s)} s' for s in FEW), 'vs Baseline %',
-         'paper %', 'vs min-cut TA %', 'paper (TA) %'), tuple(rows),
-        (_panel('Single CCT', 'application', names, found, FEW, log_y=True),),
-        ('Each application alone; background VMs leave 1.5 times the slots '
-         'that it needs, spread over the hosts at random: on an empty '
-         'datacentre the small ones fit into a host, and t is 0.',
-         _TA_NOTE, *_shape_note(context)))
-
-
-def case2(context: outcome.Context) -> outcome.Outcome:
-    """Average CCT of all six applications at once."""
-    settings = [(shape, background) for shape in workloads.SHAPES
-                for background in (False, True)]
-    labels = [f'{shape}{", background" if background else ""}'
-              for shape, background in settings]
-    found: dict[tuple[str, str], list[float]] = {}
-    jobs = [(label, *setting, seed) for label, setting in zip(
-        labels, settings) for seed in range(context.seeds)]
-    for label, shape, background, seed in context.track(jobs, 'case 2'):
-        its_groups = groups.of_apps(workloads.table2(seed=seed, shape=shape))
-        for scheme in ALL:
-            found.setdefault((label, scheme), []).append(_mean_s(
-                datacentre(seed, background), its_groups, scheme, seed))
-    rows: list[tuple[outcome.Cell, ...]] = []
-    for scheme in ALL:
-        rows.append((_label(scheme), *(outcome.shown(found[label, scheme])
-                                       for label in labels)))
-    for scheme in ('baseline', 'sebf-ta-greedy', 'sebf-ta',
-                   'virtco-isolated'):
-        rows.append((f'virtco vs {_label(scheme)} %', *(
-            round(outcome.reduction(float(np.mean(found[label, 'virtco'])),
-                                    float(np.mean(found[label, scheme]))), 1)
-            for label in labels)))
-    rows += [(f'paper vs {_label(scheme)} %', *(
-        CASE2_PAPER.get((background, scheme)) for _, background in settings))
-        for scheme in ('baseline', 'sebf-ta-greedy')]
-    return outcome.Outcome(
-        'virtco-case2', 'Average CCT, seconds (VirtCO test case 2)',
-        ('scheme', *labels), tuple(rows),
-        (_panel('Average CCT', 'workload', labels, found, ALL, log_y=True),),
-        (_TA_NOTE, 'Mean of the seeds\' averages ± their standard '
-         'deviation. The paper has one workload, so its number stands in '
-         'each column.'))
-
-
-def case3(context: outcome.Context) -> outcome.Outcome:
-    """Wall time of planning one coflow (the paper's Fig. 5a)."""
-    times_s: dict[str, list[float]] = {}
-    jobs = [(shape, seed) for shape in workloads.SHAPES
-            for seed in range(context.seeds)]
-    _mean_s(datacentre(0), groups.of_apps(workloads.table2()), 'virtco', 0)
-    for shape, seed in context.track(jobs, 'case 3'):
-        marks: list[float] = []
-
-        def mark(seen: list[float] = marks) -> None:
-            seen.append(time.perf_counter())
-        cloud.simulate(
-            datacentre(seed, True),
-            groups.of_apps(workloads.table2(seed=seed, shape=shape)),
-            schemes.get('virtco'), seed=seed, on_plan=mark, on_planned=mark)
-        times_s.setdefault(shape, []).extend(np.diff(marks)[::2].tolist())
-    rows: list[tuple[outcome.Cell, ...]] = [
-        (shape, *(float(np.quantile(values, q)) for q in (.5, .8, .99)), 5.5)
-        for shape, values in times_s.items()]
-    return outcome.Outcome(
-        'virtco-case3', 'Time to decide, seconds (VirtCO test case 3)',
-        ('workload', 'median s', '80 % s', '99 % s', 'paper 80 % s'),
-        tuple(rows),
-        (outcome.Panel('cdf', 'Planning one coflow', 's', 'share', tuple(
-            outcome.Series(shape, (), tuple(values))
-            for shape, values in times_s.items())),),
-        ('Wall time of the planner per application, on the machine that ran '
-         'this. CPU at the edge: benchmarks.edge_overhead.',))
-
-
-def case4(context: outcome.Context) -> outcome.Outcome:
-    """20 coflows of the same width."""
-    return _sweep(
-        context, 'virtco-case4', 'width',
-        'Impact of width (VirtCO test case 4)',
-        '20 coflows, 0.5 GB per VM, 2 GB at the longest. The paper: '
-        'SEBF-TA\'s gain falls with the width, VirtCO keeps its own.')
-
-
-def case5(context: outcome.Context) -> outcome.Outcome:
-    """20 coflows of the same length."""
-    return _sweep(
-        context, 'virtco-case5', 'length GB',
-        'Impact of length (VirtCO test case 5)',
-        '20 coflows of 20 VMs, five times the length in all. The paper: 40 '
-        'to 50 % below Baseline and 17 to 20 % below SEBF-TA throughout.')
-
-
-def case6(context: outcome.Context) -> outcome.Outcome:
-    """20 coflows of the same skew."""
-    return _sweep(
-        context, 'virtco-case6', 'skew GB',
-        'Impact of skew (VirtCO test case 6)',
-        '20 coflows of 20 VMs, 60 flows of '
-        '1 GB on average; skew is the standard deviation of their sizes, the '
-        'longest has 1 GB plus four times it. The '
-        'paper: from 23.5 % below Baseline at 0.1 GB to 61.2 % at 3 GB, and '
-        'from 7.1 % below SEBF-TA (its text names 30.6 % for the same point) '
-        'to 40.5 %.')
 
 
 #: Widths in VMs, lengths and skews in GB.
@@ -252,65 +142,213 @@ def _coflows(seed: int, shape: str, load: float, width: int,
         skew_bytes=skew_bytes)], apart_s * i) for i in range(20)]
 
 
-def _sweep(context: outcome.Context, name: str, what: str, title: str,
-           note: str) -> outcome.Outcome:
-    values = SWEPT[name]
-    found: dict[tuple[str, str], list[float]] = {}
-    jobs = [(load, value, seed) for load in LOADS.values()
-            for value in values for seed in range(context.seeds)]
-    for load, value, seed in context.track(jobs, name):
-        its_groups = swept_groups(name, value, load, seed, context.shape)
-        for scheme in FEW:
-            found.setdefault((f'{load:g} {value:g}', scheme), []).append(
-                _mean_s(datacentre(seed, True), its_groups, scheme, seed))
-    rows: list[tuple[outcome.Cell, ...]] = []
-    panels = []
-    for word, load in LOADS.items():
-        keys = [f'{load:g} {value:g}' for value in values]
-        for key, value in zip(keys, values):
-            ours = float(np.mean(found[key, 'virtco']))
-            rows.append((f'{value:g}', word, *(
-                outcome.shown(found[key, scheme]) for scheme in FEW), *(
-                outcome.reduction(ours, float(np.mean(found[key, scheme])))
-                for scheme in ('baseline', 'sebf-ta-greedy', 'sebf-ta'))))
-        panels.append(_panel(
-            f'Average CCT, {word} load', what, keys, found, FEW, log_y=True,
-            names=[f'{value:g}' for value in values]))
+def mean_ccts_s(hosts: Sequence[cluster.Host],
+                its_groups: Sequence[groups.Group], names: Iterable[str],
+                seed: int, with_bound: bool = True) -> dict[str, float]:
+    """Mean CCT under each scheme, and the bound at virtco's placement."""
+    found = {}
+    for name in names:
+        result = cloud.simulate(hosts, its_groups, schemes.get(name),
+                                seed=seed)
+        found[name] = result.mean_cct_s
+        if name == 'virtco' and with_bound:
+            found[BOUND] = optimum.least_mean_cct_s(hosts, its_groups, result)
+    return found
+
+
+def _case1_run(setting: str, seed: int, context: samples.Context
+               ) -> samples.Found:
+    app, = (app for app in workloads.table2(seed=seed, shape=context.shape)
+            if app.application.name == setting)
+    hosts = tight(datacentre(seed, background=True), seed,
+                  1.5 * app.coflow.n_vms)
+    return mean_ccts_s(hosts, groups.of_apps([app]), FEW, seed, False)
+
+
+def _case1_show(found: samples.Samples, context: samples.Context
+                ) -> outcome.Outcome:
+    names = found.settings
+    papers = {name: CASE1_PAPER[name.split('-')[0]] for name in names}
+    rows: list[tuple[outcome.Cell, ...]] = [(
+        name, *(outcome.shown(found.of(name, scheme)) for scheme in FEW),
+        cell(found.saving(name, 'baseline')), papers[name]['baseline'],
+        cell(found.saving(name, 'sebf-ta')), papers[name]['sebf-ta'])
+        for name in names]
     return outcome.Outcome(
-        name, title, (what, 'load', *(f'{_label(s)} s' for s in FEW),
-                      'vs Baseline %', 'vs TA greedy %', 'vs TA min-cut %'),
-        tuple(rows), tuple(panels),
-        (note, 'With the background of test case 2. Under heavy load groups '
-         'are as far apart as the fabric needs for all bytes of one, under '
-         'light load twice as far. Those without room wait (not counted) '
-         'until others have ended.',
-         _TA_NOTE, *_shape_note(context)))
+        'virtco-case1', 'Single CCT (VirtCO test case 1)',
+        ('application', *(f'{label(s)} s' for s in FEW), 'vs Baseline %',
+         'paper %', 'vs min-cut TA %', 'paper (TA) %'), tuple(rows),
+        (panel('Single CCT', 'application', found, FEW, log_y=True),
+         savings_panel('application', found, ('baseline', 'sebf-ta'), (
+             papers_series(names, scheme, [
+                 papers[name][scheme] for name in names])
+             for scheme in ('baseline', 'sebf-ta')))),
+        ('Each application alone; background VMs leave 1.5 times the slots '
+         'that it needs, spread over the hosts at random: on an empty '
+         'datacentre the small ones fit into a host, and t is 0.',
+         TA_NOTE, SAVED_NOTE, shape_note(context)))
 
 
-def _mean_s(hosts: Sequence[cluster.Host], its_groups: Sequence[groups.Group],
-            scheme: str, seed: int) -> float:
-    return cloud.simulate(hosts, its_groups, schemes.get(scheme),
-                          seed=seed).mean_cct_s
+def _case2_run(setting: str, seed: int, context: samples.Context
+               ) -> samples.Found:
+    shape, background = CASE2[setting]
+    hosts = datacentre(seed, background)
+    its_groups = groups.of_apps(workloads.table2(seed=seed, shape=shape))
+    found = mean_ccts_s(hosts, its_groups, ALL, seed)
+    found[ANY_BOUND] = optimum.least_anywhere_s(hosts, its_groups, seed)
+    return found
 
 
-def _label(scheme: str) -> str:
-    return schemes.get(scheme).label
+def _case2_show(found: samples.Samples, context: samples.Context
+                ) -> outcome.Outcome:
+    labels = found.settings
+    against = ('baseline', 'sebf-ta-greedy', 'sebf-ta', 'virtco-printed',
+               'virtco-isolated')
+    rows: list[tuple[outcome.Cell, ...]] = [
+        (name, *(outcome.shown(found.of(setting, series))
+                 for setting in labels))
+        for series, name in (
+            *((scheme, label(scheme)) for scheme in ALL),
+            *BOUNDS.items())]
+    papers = {scheme: [CASE2_PAPER.get((CASE2[setting][1], scheme))
+                       for setting in labels] for scheme in against}
+    for scheme in against:
+        rows.append((f'virtco vs {label(scheme)} %', *(
+            cell(found.saving(setting, scheme)) for setting in labels)))
+        if any(papers[scheme]):
+            rows.append((f'paper vs {label(scheme)} %', *papers[scheme]))
+    rows += [(f'virtco above the {name} %', *(
+        gap(found, setting, series) for setting in labels))
+        for series, name in BOUNDS.items()]
+    return outcome.Outcome(
+        'virtco-case2', 'Average CCT, seconds (VirtCO test case 2)',
+        ('scheme', *labels), tuple(rows),
+        (panel('Average CCT', 'workload', found, (*ALL, BOUND), log_y=True),
+         savings_panel('workload', found, against[:3], (
+             papers_series(labels, scheme, papers[scheme])
+             for scheme in against[:2]))),
+        (TA_NOTE, SAVED_NOTE, BOUND_NOTE, 'No placement and schedule has a '
+         'mean CCT below that of the proven bounds of each coflow alone in '
+         'the datacentre. The paper has one workload, so its number stands '
+         'in each column.'))
 
 
-def _shape_note(context: outcome.Context) -> tuple[str, ...]:
-    return (f'Shape of the matrices: {context.shape}.',)
+def _case3_run(setting: str, seed: int, context: samples.Context
+               ) -> samples.Found:
+    marks: list[float] = []
+
+    def mark() -> None:
+        marks.append(time.process_time())
+    result = cloud.simulate(
+        datacentre(seed, True),
+        groups.of_apps(workloads.table2(seed=seed, shape=setting)),
+        schemes.get('virtco'), seed=seed, on_plan=mark, on_planned=mark)
+    return {'cpu_s': np.diff(marks)[::2].tolist(),
+            'counted_s': result.planned_s}
 
 
-def _panel(title: str, x_label: str, keys: Sequence[str],
-           found: dict[tuple[str, str], list[float]],
-           chosen: Sequence[str], log_y: bool = False,
-           names: Sequence[str] | None = None) -> outcome.Panel:
-    """Bars of mean and deviation; ``names`` to show instead of the keys."""
+def _case3_show(found: samples.Samples, context: samples.Context
+                ) -> outcome.Outcome:
+    rows: list[tuple[outcome.Cell, ...]] = [
+        (shape, *(float(np.quantile(found.of(shape, series), q))
+                  for series in ('cpu_s', 'counted_s')
+                  for q in (.5, .8, .99)), CASE3_PAPER_S)
+        for shape in found.settings]
+    return outcome.Outcome(
+        'virtco-case3', 'Time to decide, seconds (VirtCO test case 3)',
+        ('workload', 'median CPU s', '80 % CPU s', '99 % CPU s',
+         'median counted s', '80 % counted s', '99 % counted s',
+         'paper 80 % s'), tuple(rows),
+        (outcome.Panel('cdf', 'Planning one coflow', 'CPU s', 'share', (
+            *(outcome.Series(shape, (), tuple(found.of(shape, 'cpu_s')))
+              for shape in found.settings),
+            outcome.Series('paper, 80 %', (CASE3_PAPER_S,), (0.8,),
+                           paper=True))),),
+        ('CPU time of the planner per application on the machine that ran '
+         'this, which --check does not compare, and the same work by the '
+         'counter that simulated planning has for a clock.',))
+
+
+CASE1 = samples.Figure(
+    'virtco-case1', tuple(app.name for app in workloads.TABLE2), _case1_run,
+    _case1_show, short=('PAGER-1M', 'RECOMM-2G'), against=AGAINST)
+CASE2_FIGURE = samples.Figure(
+    'virtco-case2', tuple(CASE2), _case2_run, _case2_show,
+    short=('sparse', 'medium, background'),
+    against=(*AGAINST, 'virtco-isolated'))
+CASE3 = samples.Figure(
+    'virtco-case3', workloads.SHAPES, _case3_run, _case3_show,
+    short=('sparse',), measured=('cpu_s',))
+
+
+def label(scheme: str) -> str:
+    return BOUNDS.get(scheme) or schemes.get(scheme).label
+
+
+def cell(saving: outcome.Saving | None) -> str | None:
+    return None if saving is None else str(saving)
+
+
+def gap(found: samples.Samples, setting: str, bound: str = BOUND
+        ) -> float | None:
+    """How far virtco's mean CCT is above a bound, percent."""
+    bound_s = float(np.mean(found.of(setting, bound)))
+    if bound_s <= 0:
+        return None
+    ours_s = float(np.mean(found.of(setting, 'virtco')))
+    return round(100 * (ours_s / bound_s - 1), 1) + 0.0  # not -0.0
+
+
+def shape_note(context: samples.Context) -> str:
+    return f'Shape of the matrices: {context.shape}.'
+
+
+def panel(title: str, x_label: str, found: samples.Samples,
+          chosen: Sequence[str], log_y: bool = False,
+          names: dict[str, str] | None = None) -> outcome.Panel:
+    """Bars of mean and deviation.
+
+    :param names: settings to show, and what to call them; default all.
+    """
+    names = names or {setting: setting for setting in found.settings}
     series = []
     for scheme in chosen:
-        both = [outcome.spread(found[key, scheme]) for key in keys]
+        both = [outcome.spread(found.of(key, scheme)) for key in names]
         series.append(outcome.Series(
-            _label(scheme), tuple(names or keys),
+            label(scheme), tuple(names.values()),
             tuple(mean for mean, _ in both),
             tuple(deviation for _, deviation in both)))
     return outcome.Panel('bars', title, x_label, 's', tuple(series), log_y)
+
+
+def savings_panel(x_label: str, found: samples.Samples,
+                  against: Sequence[str],
+                  papers: Iterable[outcome.Series] = (),
+                  bands: tuple[outcome.Band, ...] = (),
+                  names: dict[str, str] | None = None, what: str = ''
+                  ) -> outcome.Panel:
+    """Bars of what virtco saves with its interval, and the paper's."""
+    names = names or {setting: setting for setting in found.settings}
+    series = []
+    for scheme in against:
+        savings = [found.saving(key, scheme) for key in names]
+        halves = tuple(0.0 if one is None or not np.isfinite(one.half)
+                       else one.half for one in savings)
+        series.append(outcome.Series(
+            _saved(scheme), tuple(names.values()),
+            tuple(one.percent if one else None for one in savings), halves,
+            of=label(scheme)))
+    return outcome.Panel(
+        'bars', f'Time that virtco (online) saves{what}', x_label, '%',
+        (*series, *papers), bands=bands)
+
+
+def papers_series(x: Sequence[str], scheme: str,
+                  values: Sequence[float | None]) -> outcome.Series:
+    """What the paper says that it saves of a scheme."""
+    return outcome.Series(f'paper, of {label(scheme)}', tuple(x),
+                          tuple(values), paper=True, over=_saved(scheme))
+
+
+def _saved(scheme: str) -> str:
+    return f'saved of {label(scheme)}'

@@ -1,0 +1,27 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""The documentation's tables come out of the present code.
+
+Planning is counted in operations, so that on one platform the numbers are the
+recorded ones; ``virtco-sim reproduce all --check`` compares all of them.
+"""
+
+import pytest
+
+from virtco.cmd import sim as command
+
+pytestmark = pytest.mark.evaluation
+
+
+def test_a_few_cells_of_each_figure(capsys):
+    code = command.main(['reproduce', 'all', '--check', '--short'])
+    assert code == 0, capsys.readouterr().err

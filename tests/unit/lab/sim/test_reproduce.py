@@ -1,0 +1,181 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Figures are recorded, checked and made into the documentation's tables."""
+
+import json
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from virtco.cmd import sim as command
+from virtco import exception
+from virtco.lab.sim import figures
+from virtco.lab.sim.figures import document
+from virtco.lab.sim.figures import outcome
+from virtco.lab.sim.figures import record
+from virtco.lab.sim.figures import samples
+
+
+@pytest.fixture
+def reproduce(capsys, tmp_path):
+    def run(*argv):
+        code = command.main(['reproduce', *map(str, argv), '--record',
+                             str(tmp_path / 'record')])
+        out, err = capsys.readouterr()
+        return code, out, err
+    return run
+
+
+@pytest.fixture(scope='module')
+def written(tmp_path_factory):
+    """Two quick figures, one of them with two seeds."""
+    directory = tmp_path_factory.mktemp('written')
+    assert command.main([
+        'reproduce', 'all', '--only', 'orchestra-table3,liars', '--seeds',
+        '2', '--write', '--record', str(directory / 'record'), '--output',
+        str(directory / 'out')]) == 0
+    return directory / 'record'
+
+
+@pytest.fixture
+def recorded(written, tmp_path):
+    return pathlib.Path(shutil.copytree(written, tmp_path / 'record'))
+
+
+def altered(path, change):
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+def test_what_was_written_is_found_again(reproduce, recorded):
+    code, out, err = reproduce('all', '--only', 'orchestra-table3,liars',
+                               '--check')
+    assert (code, [line for line in err.splitlines()
+                   if line.startswith('virtco-sim:')]) == (0, [])
+    assert 'liars: 28 cells compared, 0 off' in out
+    assert 'liars: 7 settings, seeds 0 to 1, about' in err
+
+
+def test_seeds_short_and_json_together(reproduce, recorded):
+    code, out, _ = reproduce('all', '--only', 'liars', '--seeds', '1-1',
+                             '--short', '--json', '--check')
+    answer = json.loads(out)
+    figure, = answer['figures']
+    assert code == 0 and answer['failures'] == []
+    assert figure['seeds'] == [1] and figure['compared'] == 8
+    assert set(figure['made']) >= {'commit', 'python', 'numpy', 'machine',
+                                   'cpu_s'}
+
+
+def test_a_cell_that_differs_is_named(reproduce, recorded):
+    def worse(content):
+        rows = content['samples']['0.3']['his CCT, policed']
+        rows[1] = [rows[1][0] * 1.1]
+    altered(recorded / 'liars.json', worse)
+    code, _, err = reproduce('liars', '--check')
+    assert code == 1
+    line, = (line for line in err.splitlines() if 'tolerance' in line)
+    assert line.startswith('virtco-sim: liars: 0.3 / his CCT, policed: ')
+    assert 'recorded ' in line and 'tolerance 1.00%' in line
+    # The first seed is as recorded, and so is all within a fifth.
+    short = ('liars', '--check', '--short')
+    assert 'tolerance' not in reproduce(*short)[2]
+    assert 'tolerance' in reproduce(*short, '--seeds', 2)[2]
+    assert 'tolerance' not in reproduce(*short, '--seeds', 2, '--tolerance',
+                                        0.2)[2]
+
+
+def test_a_table_that_is_not_its_record_is_named(reproduce, recorded):
+    path = recorded / 'liars.inc'
+    path.write_text(path.read_text().replace('1.00', '0.99', 1))
+    code, _, err = reproduce('liars', '--check', '--short')
+    assert code == 1 and f'{path}: not the table of its record' in err
+
+
+def test_short_takes_what_is_recorded_only(reproduce, recorded):
+    def forget(content):
+        del content['samples']['0.3']
+    altered(recorded / 'liars.json', forget)
+    code, _, err = reproduce('liars', '--check')
+    assert code == 2 and '0.3 / his CCT, policed' in err
+
+
+@pytest.mark.parametrize('argv, said', [
+    (('liars', '--check', '--seeds', '2-3'), '0 to 1'),
+    (('choreo-greedy', '--check'), 'choreo-greedy.json'),
+    (('all', '--only', 'liar', '--check'), 'liar'),
+    (('liars', '--only', 'liars'), '--only'),
+    (('liars', '--write', '--short'), '--short'),
+    (('virtco-case1', '--check', '--shape', 'dense'), '--shape'),
+    (('liars', '--trace', '/nowhere'), '--trace')])
+def test_what_cannot_be_done_is_said(reproduce, recorded, argv, said):
+    code, _, err = reproduce(*argv)
+    assert code == 2
+    assert said in err.splitlines()[-1]
+
+
+def test_a_figure_without_its_trace(reproduce, monkeypatch):
+    monkeypatch.delenv('VIRTCO_TEST_TRACE', raising=False)
+    code, _, err = reproduce('facebook-trace')
+    assert code == 2 and '--trace' in err
+
+
+def test_paired_saving():
+    rng = np.random.default_rng(3)
+    theirs = rng.uniform(5, 10, 12)
+    ours = theirs * 0.7
+    # In proportion, so that all pairs say the same.
+    exact = outcome.saving(ours, theirs)
+    assert exact.percent == pytest.approx(30.0)
+    assert exact.half == pytest.approx(0.0, abs=1e-9)
+    # Of equal ones, an interval of the differences.
+    noise = rng.normal(0, 0.5, 12)
+    found = outcome.saving(7 + noise, np.full(12, 10.0))
+    low, high = scipy.stats.t.interval(
+        0.95, 11, 3 - noise.mean(), scipy.stats.sem(noise))
+    assert found.percent == pytest.approx(10 * (3 - noise.mean()))
+    assert found.half == pytest.approx(10 * (high - low) / 2)
+    assert outcome.saving([0.0], [0.0]) is None
+    assert str(outcome.saving([1.0], [2.0])) == '50.0'
+
+
+@pytest.mark.parametrize('values, said', [
+    ([90.46], '90.5'), ([0.8824], '0.882'), ([643.2, 500.1], '572 ± 101'),
+    ([0.0, 0.0], '0.00 ± 0.00')])
+def test_three_digits(values, said):
+    assert outcome.shown(values) == said
+
+
+@pytest.mark.parametrize('name', sorted(
+    path.stem for path in record.DIRECTORY.glob('*.json')))
+def test_the_documentation_has_each_record(name):
+    """Tables are generated; the text around them includes each."""
+    figure = figures.FIGURES[name]
+    found = record.read(record.DIRECTORY, name)
+    assert set(found.found.settings) == set(figure.settings)
+    assert document.outdated(record.DIRECTORY, {name: figure},
+                             [name]) == []
+    pages = pathlib.Path(record.DIRECTORY).parent.glob('*.rst')
+    assert any(f'include:: evaluation/{name}.inc' in page.read_text()
+               for page in pages)
+
+
+def test_seeds_that_are_not_recorded():
+    figure = figures.FIGURES['liars']
+    known = record.Record('liars', 'medium', {}, samples.Samples((0, 1)))
+    with pytest.raises(exception.Invalid, match='0 to 1'):
+        record.compare(figure, samples.Samples((5,)), known)

@@ -1,0 +1,97 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Types of command line arguments, which say what is wrong in one line."""
+
+import argparse
+import pathlib
+import tempfile
+
+from virtco import units
+
+
+def positive(text: str) -> float:
+    value = float(text)
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f'{text} is not above 0')
+    return value
+
+
+def count(text: str) -> int:
+    value = int(text)
+    if not 1 <= value <= 1000:
+        raise argparse.ArgumentTypeError(f'{text} is not between 1 and 1000')
+    return value
+
+
+def seed(text: str) -> int:
+    if not text.isdecimal() or int(text) >= 2 ** 32:
+        raise argparse.ArgumentTypeError(
+            f'{text} is not a whole number from 0 to {2 ** 32 - 1}')
+    return int(text)
+
+
+def seeds(text: str) -> tuple[int, ...]:
+    """``8`` is 0 to 7, ``100-115`` the seeds from 100 to 115."""
+    first, _, last = text.rpartition('-')
+    found = range(seed(first), seed(last) + 1) if first else range(
+        count(last))
+    if not 1 <= len(found) <= 1000:
+        raise argparse.ArgumentTypeError(
+            f'{text} is not 1 to 1000 seeds in ascending order')
+    return tuple(found)
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Names with commas between them."""
+    found = tuple(dict.fromkeys(name.strip() for name in text.split(',')
+                                if name.strip()))
+    if not found:
+        raise argparse.ArgumentTypeError('names nothing')
+    return found
+
+
+def rate_bps(text: str) -> float:
+    try:
+        return units.parse_rate_bps(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def directory(text: str) -> pathlib.Path:
+    """A directory that files can be written to; made if need be."""
+    path = pathlib.Path(text)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=path).close()
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    return path
+
+
+def file(text: str) -> pathlib.Path:
+    """A path that a file can be written to."""
+    path = pathlib.Path(text)
+    try:
+        if path.exists():
+            path.open('ab').close()
+        else:
+            tempfile.TemporaryFile(dir=path.parent).close()
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    return path
+
+
+def _cannot_write(path: pathlib.Path, error: OSError
+                  ) -> argparse.ArgumentTypeError:
+    return argparse.ArgumentTypeError(
+        f'cannot write to {path}: {error.strerror}')

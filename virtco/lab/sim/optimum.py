@@ -1,0 +1,58 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What no schedule, and no placement, of simulated groups can be better than.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from virtco.lab.sim import cloud
+from virtco.lab.sim import groups as group_model
+from virtco.lab.sim import schemes
+from virtco.model import cluster
+from virtco.scheduling import bound
+from virtco.scheduling import fabric as fabric_model
+
+
+def least_mean_cct_s(hosts: Sequence[cluster.Host],
+                     groups: Sequence[group_model.Group],
+                     result: cloud.Result) -> float:
+    """No schedule where the run placed the VMs has a smaller mean CCT.
+
+    Coflows are released when they started in that run.
+    """
+    index = {host.name: i for i, host in enumerate(hosts)}
+    cap_bps = np.array([host.egress_bps for host in hosts]
+                       + [host.ingress_bps for host in hosts])
+    demands = [
+        cloud.demand_of(coflow, np.array([
+            index[name] for name in result.hosts[group.name]]))
+        for group in groups for coflow in group.coflows]
+    return bound.least_mean_cct_s(
+        fabric_model.build(cap_bps, demands),
+        np.array([row.start_s for row in result.coflows]))
+
+
+def least_anywhere_s(hosts: Sequence[cluster.Host],
+                     groups: Sequence[group_model.Group], seed: int = 0
+                     ) -> float:
+    """No placement and schedule has a smaller mean CCT.
+
+    For groups of one coflow: alone in the datacentre none is faster than the
+    planner's proven bound of its t (VirtCO Eq. 3).
+    """
+    scheme = schemes.get('virtco-isolated')
+    return float(np.mean([
+        cloud.simulate(hosts, [group], scheme, seed=seed
+                       ).plans[0].lower_bound_s for group in groups]))
