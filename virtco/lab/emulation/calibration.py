@@ -25,8 +25,10 @@ from virtco import units
 
 #: Rates to choose from. More than the largest shows nothing new.
 RATES_BPS = (10e6, 15e6, 20e6, 30e6, 40e6, 50e6)
-# Of what the machine carries; edge modules and controller need the rest.
+# Of what the machine carries, for one host and for so many: edge modules and
+# controller need the rest.
 _USED_SHARE = 0.8
+_HALF_USED_HOSTS = 18
 _TRIAL_LINK_BPS = 10e9
 _TRIAL_BYTES = 10 * 2 ** 20
 _N_TRIALS = 2
@@ -74,7 +76,8 @@ def choose_rate_bps(carried_bps: float, n_hosts: int) -> float:
 
     :param carried_bps: what :func:`measure_bps` says.
     """
-    most_bps = carried_bps * _USED_SHARE / n_hosts
+    used_share = _USED_SHARE / (1 + n_hosts / _HALF_USED_HOSTS)
+    most_bps = carried_bps * used_share / n_hosts
     fitting_bps = most_bps / (1 + scenario.LOCAL_PACE)
     return max((rate_bps for rate_bps in RATES_BPS
                 if rate_bps <= fitting_bps), default=RATES_BPS[0])

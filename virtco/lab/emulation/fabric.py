@@ -32,6 +32,7 @@ import typing
 
 import pyroute2
 from pyroute2.netlink.rtnl import ndmsg
+from pyroute2.netlink.rtnl import rt_scope
 
 from virtco import exception
 from virtco.lab.emulation import namespaces
@@ -44,6 +45,9 @@ _CORE_BRIDGE = 'fabric0'
 _DATA_NET = ipaddress.ip_network('10.0.0.0/8')
 _VM_OFFSET = 1 << 16
 _MGMT_NET = ipaddress.ip_network('172.30.0.0/16')
+_RTAX_RTO_MIN = 13  # of linux/rtnetlink.h
+_RTO_MIN_MS = 3_000
+_EARLY_RETRANS = pathlib.Path('/proc/sys/net/ipv4/tcp_early_retrans')
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -147,10 +151,26 @@ class Fabric:
         self._cable(hypervisor.namespace, port.dev, port.namespace, 'eth0',
                     mac=port.mac)
         self._up(port.namespace, 'eth0', port.address, _DATA_NET.prefixlen)
+        self._calm_tcp(port)
         self._enslave(hypervisor.namespace, port.dev, VM_BRIDGE)
         self._netlink.pop(port.namespace).close()
         self.vms[vm] = port
         return port
+
+    def _calm_tcp(self, port: VmPort) -> None:
+        """Have a VM's TCP wait for acknowledgements as slow links need it.
+
+        A coflow that waits for its turn has full queues. On links that are
+        hundreds of times slower than a datacentre's these take seconds, and
+        TCP would send what is in them again and again.
+        """
+        netlink = self._netlink[port.namespace]
+        index, = netlink.link_lookup(ifname='eth0')
+        netlink.route('replace', dst=str(_DATA_NET), oif=index,
+                      scope=rt_scope['link'], prefsrc=port.address,
+                      metrics={'lock': 1 << _RTAX_RTO_MIN,
+                               'rto_min': _RTO_MIN_MS})
+        namespaces.call(port.namespace, lambda: _EARLY_RETRANS.write_text('0'))
 
     def remove_vm(self, vm: str) -> None:
         """Its port goes with its namespace."""

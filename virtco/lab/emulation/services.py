@@ -44,7 +44,8 @@ def start_controller(fabric: fabric_module.Fabric, state: pathlib.Path,
         # patience of the Nova stack, far above what a plan takes.
         'placement': {'budget_s': 1, 'deadline_s': 8},
         'scheduler': {'default_share': 0.02, 'beta': 0,
-                      'interval_s': _report_interval_s(fabric)},
+                      'interval_s': _report_interval_s(fabric),
+                      'quiet_s': max(1.0, 3 * _report_interval_s(fabric))},
         'probe': {'interval_s': 0.2, 'freshness_s': 3600},
     })
     return process.Child(
@@ -71,10 +72,7 @@ def start_edge(fabric: fabric_module.Fabric, host: str, rate_bps: float,
                  'state_dir': state / f'edge-{host}',
                  'report_interval_s': _report_interval_s(fabric),
                  # A queue holds the windows of all its flows, at any rate.
-                 'leaf_s': 0.5,
-                 # The core counts frames without what a wire adds.
-                 'wire_overhead_bytes': 0, 'wire_frame_min_bytes': 0,
-                 'link_margin': 0},
+                 'leaf_s': 1.0},
         'probe': {'enabled': True, 'address': hypervisor.address,
                   'port': _PROBE_PORT},
     })
@@ -118,8 +116,13 @@ def _ports_file(state: pathlib.Path, host: str) -> pathlib.Path:
 
 
 def _report_interval_s(fabric: fabric_module.Fabric) -> float:
-    """Coflows here last seconds: reports come often, within reason."""
-    return 0.1 if len(fabric.hypervisors) <= 8 else 0.4
+    """Coflows here last seconds: reports come often, within reason.
+
+    Every edge module costs a few per cent of a processor per report and
+    second; where there are many, the mix lasts longer, too.
+    """
+    n_hosts = len(fabric.hypervisors)
+    return 0.1 if n_hosts <= 8 else n_hosts / 20
 
 
 def _script(name: str) -> str:

@@ -169,8 +169,8 @@ def test_coflows_that_send_nothing_are_no_tie():
 
 
 @pytest.mark.parametrize('carried_bps, n_hosts, rate_bps', [
-    (50e6 * 6 * 11 / 0.8, 6, 50e6), (49e6 * 6 * 11 / 0.8, 6, 40e6),
-    (50e6 * 6 * 11 / 0.8, 18, 15e6), (1e6, 6, 10e6), (1e12, 6, 50e6)])
+    (50e6 * 6 * 11 / 0.6, 6, 50e6), (49e6 * 6 * 11 / 0.6, 6, 40e6),
+    (15e6 * 18 * 11 / 0.4, 18, 15e6), (1e6, 6, 10e6), (1e12, 6, 50e6)])
 def test_rate_of_uplinks_is_what_the_machine_carries(
         carried_bps, n_hosts, rate_bps):
     assert calibration.choose_rate_bps(carried_bps * 1.0001,
