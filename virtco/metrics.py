@@ -44,6 +44,10 @@ class Metrics:
             'virtco_plan_seconds', 'Time the planner took for a group.',
             buckets=(.005, .01, .02, .05, .1, .2, .3, .5, 1, 2, 10),
             registry=self.registry)
+        self.plans = prometheus_client.Counter(
+            'virtco_plans', 'Plans of groups, by what became of the linear '
+            'relaxation: solved and rounded, certified before, no time, not '
+            'applicable.', ['relaxation'], registry=self.registry)
         self.plan_conflicts = prometheus_client.Counter(
             'virtco_plan_conflicts',
             'Plans made anew because another was committed meanwhile.',

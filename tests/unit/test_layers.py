@@ -41,6 +41,12 @@ PURE = [
 # The planner takes a clock as an argument; monotonic is only its default.
 ALLOWED = {('virtco/solver/planner.py', 'time')}
 
+# Rooms and modules of the planner; each imports only what stands before it.
+SOLVER_ORDER = [
+    'budget', 'model', 'bounds', 'starts', 'moves', 'partition', 'judging',
+    'exact', 'targets', 'baselines', 'stages', 'search', 'planner',
+]
+
 LABORATORY_COMMANDS = {'virtco/cmd/emulate.py', 'virtco/cmd/present.py',
                        'virtco/cmd/sim.py'}
 
@@ -114,3 +120,26 @@ def test_one_module_knows_novas_database():
              for path in _sources(['nova_filters', 'virtco', 'edge_module'])
              for name in _imports(path) if name.startswith('nova.db')}
     assert found == {'nova_filters/metadata_query.py'}
+
+
+def _room(name):
+    """The planner's room that a module's name or an import is of."""
+    parts = name.split('.')
+    return parts[2] if parts[:2] == ['virtco', 'solver'] and len(
+        parts) > 2 else None
+
+
+def test_the_planners_rooms_import_downwards_only():
+    found = {path.stem for path in (ROOT / 'virtco/solver').iterdir()
+             if path.suffix == '.py' or (path / '__init__.py').exists()}
+    assert found - {'__init__'} == set(SOLVER_ORDER)
+    upwards = []
+    for path in _sources(['virtco/solver']):
+        own = _room('.'.join(path.relative_to(ROOT).with_suffix('').parts))
+        if own == '__init__':
+            continue
+        for name in _imports(path):
+            other = _room(name.replace('cython.cimports.', ''))
+            if other and SOLVER_ORDER.index(other) > SOLVER_ORDER.index(own):
+                upwards.append(f'{own} imports {name}')
+    assert not upwards

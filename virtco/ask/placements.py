@@ -217,7 +217,8 @@ class Placer:
                 self._settings['objective']),
             objective_s=_number(group.objective_s),
             lower_bound_s=_number(group.lower_bound_s),
-            gap=_number(group.gap), method=group.method)
+            gap=_number(group.gap),
+            method=snapshot.Method.of_record(group.method))
 
     def _solve(self, question: problem_builder.Question,
                view: membership.View, mode: membership.Mode,
@@ -245,10 +246,11 @@ class Placer:
                             self._settings['objective']),
                         planner=self._settings['planner'],
                         seed=zlib.crc32(view.group.id.encode()),
-                        budget_s=budget_s)
+                        budget_s=budget_s, on_incumbent=_log_progress)
             except exception.PlacementInfeasible as error:
                 view.notes.append(('infeasible', str(error)))
                 continue
+            self._metrics.plans.labels(plan.relaxed).inc()
             return problem, rows, plan
         return None
 
@@ -328,6 +330,10 @@ def _answer(request: Mapping[str, Any], view: membership.View,
         'lower_bound_s': finite(plan.lower_bound_s),
         'gap': finite(plan.gap), 'method': plan.method,
         'bottleneck': plan.bottleneck}
+
+
+def _log_progress(progress: snapshot.Progress) -> None:
+    LOG.debug('%s', progress)
 
 
 def _number(value: float | None) -> float:

@@ -20,6 +20,7 @@ GROUP = 'placement'
 
 PLANNERS = [
     ('virtco', 'relaxation, rounding and search over all active coflows'),
+    ('lp-rounding', 'a compact linear relaxation and its rounding alone'),
     ('virtco-printed', 'Algorithm 2 of the paper on residual bandwidth'),
     ('spread', 'no two VMs of a group on a host while hosts last'),
     ('min-cut', 'strong traffic-aware placement, the traffic of a group only'),

@@ -14,6 +14,7 @@
 
 import dataclasses
 import enum
+import math
 
 from virtco.model import cluster
 from virtco.model import coflow as coflow_model
@@ -91,6 +92,78 @@ class PlacementProblem:
     excluded_hosts: frozenset[str] = frozenset()
 
 
+class Method(enum.StrEnum):
+    """Which candidate or stage of the search gave an answer."""
+
+    BEST_FIT = 'best fit'
+    SPREAD = 'spread'
+    MIN_CUT = 'min-cut'
+    PACK = 'pack'
+    ONE_AFTER_ANOTHER = 'one after another'
+    CHEAPEST_SETS = 'cheapest sets'
+    LOCAL_SEARCH = 'local search'
+    SET_PARTITION = 'set partition'
+    LOWERED_TARGETS = 'lowered targets'
+    EXHAUSTIVE = 'exhaustive search'
+    #: The search alone in the cloud, and on what others leave.
+    ISOLATED = 'isolated'
+    VIRTCO_PRINTED = 'virtco-printed'
+    LP_ROUNDING = 'lp-rounding'
+    CHOREO = 'choreo'
+    RANDOM = 'random'
+    ROUND_ROBIN = 'round-robin'
+    MIN_MACHINES = 'min-machines'
+    #: Of a record that another version wrote.
+    OTHER = 'other'
+
+    @classmethod
+    def of_record(cls, text: str) -> 'Method':
+        """The method that a stored record names."""
+        return cls(text) if text in set(cls) else cls.OTHER
+
+
+class Relaxed(enum.StrEnum):
+    """What became of a launch's linear relaxation, with its rounding."""
+
+    SOLVED = 'solved'
+    CERTIFIED_BEFORE = 'certified before'
+    NO_TIME = 'no time'
+    #: Several coflows and no running ones to fix: targets are lowered only.
+    NOT_APPLICABLE = 'not applicable'
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Progress:
+    """What is known while a plan is in the making.
+
+    :ivar stage: of the search that found it.
+    :ivar seconds: since the start, by the planner's clock.
+    :ivar objective_s: of the best placement so far.
+    :ivar bound_s: no valid placement has a smaller one.
+    :ivar hosts: host name per VM of the best placement.
+    """
+
+    stage: str
+    seconds: float
+    objective_s: float
+    bound_s: float
+    hosts: tuple[str, ...]
+
+    @property
+    def gap(self) -> float:
+        """As that of :class:`Plan`, for the objective."""
+        if self.objective_s <= self.bound_s:
+            return 0.0
+        return (self.objective_s / self.bound_s - 1 if self.bound_s > 0
+                else math.inf)
+
+    def __str__(self) -> str:
+        """A line of a log."""
+        return (f'{self.stage:16} {self.seconds:8.3f} s, incumbent '
+                f'{self.objective_s:.6g} s, bound {self.bound_s:.6g} s, gap '
+                f'{self.gap:.2%}')
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
     """A valid placement with its certificate.
@@ -104,12 +177,10 @@ class Plan:
     :ivar lower_bound_s: no valid placement has a smaller t than this.
     :ivar gap: cct_s / lower_bound_s - 1; 0 when both are 0, inf when only
         the bound is 0.
-    :ivar method: which candidate or search stage gave it.
     :ivar bottleneck: the port that decides t, e.g. ``'h3 egress'``.
     :ivar objective_bound_s: no valid placement has a smaller objective; 0
         where nothing is known.
-    :ivar set_partition: whether its linear relaxation was solved; without
-        it, what came before was good enough or the time was over.
+    :ivar relaxed: whether the linear relaxation was solved and rounded.
     """
 
     hosts: tuple[str, ...]
@@ -119,12 +190,12 @@ class Plan:
     objective_s: float
     lower_bound_s: float
     gap: float
-    method: str
+    method: Method
     iterations: int = 0
     bottleneck: str = 'none'
     notes: tuple[str, ...] = ()
     objective_bound_s: float = 0.0
-    set_partition: bool = False
+    relaxed: Relaxed = Relaxed.NOT_APPLICABLE
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -25,12 +25,14 @@ import numpy as np
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver.model import instance as instances
-from virtco.solver.moves import localsearch
+from virtco.solver.moves import mincut
 from virtco.solver.starts import candidates
 from virtco.solver.starts import choreo
 
-NAMES = ('virtco-printed', 'spread', 'min-cut', 'random', 'round-robin',
-         'min-machines', 'choreo')
+NAMES = ('virtco-printed', 'lp-rounding', 'spread', 'min-cut', 'random',
+         'round-robin', 'min-machines', 'choreo')
+#: Moves per node of the minimum cut.
+CUT_MOVES = 500
 #: A host without residual bandwidth keeps this share, so that the printed
 #: method can tell a full host from a dead one.
 LEAST_RESIDUAL = 1e-3
@@ -51,23 +53,7 @@ def place(name: str, inst: instances.Instance, seed: int,
         return candidates.min_machines(inst)
     if name == 'choreo':
         return choreo.place(inst, budget)
-    return min_cut(inst, seed, budget)
-
-
-def min_cut(inst: instances.Instance, seed: int, budget: budgets.Budget,
-            moves_per_node: int = 500) -> np.ndarray | None:
-    """Strong traffic-aware placement: the fewest bytes between hosts.
-
-    Clusters along the heaviest traffic, refined by annealing on the total
-    of cut bytes. It does not look at bandwidth, coflows or time.
-    """
-    start = candidates.cluster(inst, budget)
-    if start is None:
-        start = candidates.pack(inst)
-    if start is None:
-        return None
-    search = localsearch.Searcher(inst, snapshot.Objective.ISOLATED, seed)
-    return search.least_cut(start, moves_per_node * inst.n_nodes, budget)
+    return mincut.place(inst, seed, budget, CUT_MOVES * inst.n_nodes)
 
 
 def residual(problem: snapshot.PlacementProblem

@@ -70,27 +70,41 @@ def clock_of(read: Callable[[], float]) -> Timer | Counter:
 
 
 class Budget:
-    """Seconds that a stage may take; it asks, nobody stops it.
+    """Seconds that a stage may take; it asks, nobody interrupts it.
 
-    :ivar asked_late: whether anybody was told that the time is over.
+    :param whole: the budget of which this is a slice.
     """
 
-    def __init__(self, clock: Timer | Counter, seconds: float):
+    def __init__(self, clock: Timer | Counter, seconds: float,
+                 whole: 'Budget | None' = None):
         self.clock = clock
-        self._until_s = clock() + seconds
-        self.asked_late = False
+        self._since_s = clock()
+        self._until_s = self._since_s + seconds
+        self._whole = whole
+        self._stopped = False
+
+    def stop(self) -> None:
+        """There is no more time, here and in all slices."""
+        self._stopped = True
+
+    def is_stopped(self) -> bool:
+        return self._stopped or (self._whole is not None
+                                 and self._whole.is_stopped())
+
+    def spent_s(self) -> float:
+        """Seconds since it began."""
+        return self.clock() - self._since_s
 
     def left_s(self) -> float:
         """Seconds left, at least 0."""
+        if self.is_stopped():
+            return 0.0
         return max(0.0, self._until_s - self.clock())
 
     def in_time(self) -> bool:
         """Whether there is time left."""
         self.clock.spend(ASK_UNITS)
-        if self.clock() < self._until_s:
-            return True
-        self.asked_late = True
-        return False
+        return self.left_s() > 0
 
     def spend(self, units: float) -> None:
         """Charge work that was done."""
@@ -124,7 +138,7 @@ class Budget:
 
     def slice(self, share: float, most_s: float = math.inf) -> 'Budget':
         """A share of what is left, and so many seconds at most."""
-        return Budget(self.clock, min(most_s, share * self.left_s()))
+        return Budget(self.clock, min(most_s, share * self.left_s()), self)
 
 
 def unlimited() -> Budget:

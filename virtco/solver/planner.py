@@ -19,6 +19,7 @@ search short (a note says when it did).
 
 from collections.abc import Callable
 from collections.abc import Iterator
+import dataclasses
 import math
 import time
 
@@ -29,11 +30,13 @@ from virtco.model import snapshot
 from virtco.solver import baselines
 from virtco.solver.bounds import lowerbounds
 from virtco.solver import budget as budgets
+from virtco.solver.exact import lp_rounding
 from virtco.solver.judging import portfolio
 from virtco.solver.model import instance as instances
 from virtco.solver.model import objectives
 from virtco.solver.moves import ranking
 from virtco.solver import search
+from virtco.solver.stages import state as states
 from virtco.solver.starts import feasible
 
 PLANNERS = ('virtco', *baselines.NAMES)
@@ -55,7 +58,8 @@ def plan(problem: snapshot.PlacementProblem, *,
          objective: snapshot.Objective = snapshot.Objective.ONLINE,
          planner: str = 'virtco', seed: int = 0, budget_s: float = 1.0,
          clock: Callable[[], float] = time.monotonic,
-         certify: bool = False) -> snapshot.Plan:
+         certify: bool = False,
+         on_incumbent: states.OnIncumbent | None = None) -> snapshot.Plan:
     """Place the movable VMs of a problem.
 
     :param planner: one of :data:`PLANNERS`.
@@ -64,6 +68,9 @@ def plan(problem: snapshot.PlacementProblem, *,
         with it the plan is the same on any machine.
     :param certify: when the search of ``virtco`` ends before its budget
         without a proof, spend the rest on a better bound and placement.
+    :param on_incumbent: called with a :class:`~snapshot.Progress` whenever
+        the search of ``virtco`` finds a better placement or bound. When it
+        returns something true, the best placement so far is the answer.
     :raises virtco.exception.PlacementInfeasible: when no placement keeps
         the hard constraints.
     :raises virtco.exception.Invalid: when the problem makes no sense.
@@ -75,34 +82,38 @@ def plan(problem: snapshot.PlacementProblem, *,
         raise exception.Invalid(field='budget_s', value=budget_s,
                                 limit='at least 0')
     budget = budgets.Budget(budgets.clock_of(clock), budget_s)
-    if planner == 'virtco' and portfolio.applies(problem, objective):
-        return _judged(problem, seed, budget_s, budget, certify)
-    if planner == 'virtco':
-        inst, found = _search(problem, objective, seed, budget, certify)
-        return _answer(inst, objective, found.assign, found.lower_s,
-                       found.method, found.moves, found.notes,
-                       found.floor_s, found.set_partition)
-    return _baseline(problem, objective, planner, seed, budget)
+    if planner != 'virtco':
+        return _baseline(problem, objective, planner, seed, budget)
+    if portfolio.applies(problem, objective):
+        return _judged(problem, seed, budget_s, budget, certify,
+                       on_incumbent)
+    inst = _build(problem, budget)
+    return _answer(inst, objective, search.run(
+        inst, objective, seed, budget, certify=certify,
+        on_incumbent=on_incumbent))
 
 
 def _judged(problem: snapshot.PlacementProblem, seed: int, budget_s: float,
-            budget: budgets.Budget, certify: bool) -> snapshot.Plan:
+            budget: budgets.Budget, certify: bool,
+            on_incumbent: states.OnIncumbent | None) -> snapshot.Plan:
     """The online search's answer against others', by simulation."""
     objective = snapshot.Objective.ONLINE
     inst = _build(problem, budget, reduce=False)
     moves = 0
 
     def searched(problem: snapshot.PlacementProblem,
-                 objective: snapshot.Objective, share: float
-                 ) -> tuple[np.ndarray, search.Outcome]:
+                 objective: snapshot.Objective, share: float,
+                 on_incumbent: states.OnIncumbent | None = None
+                 ) -> tuple[np.ndarray, states.Outcome]:
         nonlocal moves
-        reduced, found = _search(
-            problem, objective, seed,
-            budget.slice(1.0, most_s=share * budget_s), certify)
+        reduced = _build(problem, budget)
+        found = search.run(reduced, objective, seed, budget.slice(
+            1.0, most_s=share * budget_s), certify=certify,
+            on_incumbent=on_incumbent)
         moves += found.moves
         return reduced.host_index[found.assign], found
 
-    assign, found = searched(problem, objective, ONLINE_SHARE)
+    assign, found = searched(problem, objective, ONLINE_SHARE, on_incumbent)
     own = portfolio.Candidate(found.method, assign)
 
     def proposals() -> Iterator[portfolio.Candidate]:
@@ -125,35 +136,39 @@ def _judged(problem: snapshot.PlacementProblem, seed: int, budget_s: float,
     chosen = own
     if found.value.cct_s > 0:
         chosen = portfolio.best(inst, proposals(), budget)
-    return _answer(inst, objective, chosen.assign, found.lower_s,
-                   chosen.method, moves, found.notes, found.floor_s,
-                   found.set_partition)
+    return _answer(inst, objective, dataclasses.replace(
+        found, assign=chosen.assign, method=snapshot.Method(chosen.method),
+        moves=moves))
 
 
 def _baseline(problem: snapshot.PlacementProblem,
               objective: snapshot.Objective, planner: str, seed: int,
               budget: budgets.Budget) -> snapshot.Plan:
     inst = _build(problem, budget, reduce=False)
-    bounding = budget.slice(BOUND_SHARE)
-    bound = lowerbounds.anchored_sets(inst, math.inf, bounding)
+    lower_s = lowerbounds.anchored_sets(
+        inst, math.inf, budget.slice(BOUND_SHARE)).lower_s
+    moves = 0
     notes: tuple[str, ...] = ()
-    iterations = 0
+    placed: np.ndarray | None
     if planner == 'virtco-printed':
-        reduced, outcome = _search(
-            baselines.residual(problem), snapshot.Objective.ISOLATED, seed,
-            budget)
-        assign = reduced.host_index[outcome.assign]
-        iterations, notes = outcome.moves, outcome.notes
+        residual = _build(baselines.residual(problem), budget)
+        found = search.run(residual, snapshot.Objective.ISOLATED, seed,
+                           budget)
+        placed = residual.host_index[found.assign]
+        moves, notes = found.moves, found.notes
+    elif planner == 'lp-rounding':
+        placed, relaxed_s = lp_rounding.place(inst, budget)
+        lower_s = max(lower_s, relaxed_s)
     else:
         # A rule without an end of its own would be another rule.
         placed = baselines.place(planner, inst, seed,
                                  budgets.Budget(budget.clock, math.inf))
-        if placed is None:
-            placed = feasible.any_placement(inst, seed, budget)
-            notes = (f'{planner} got stuck; any valid placement instead',)
-        assign = placed
-    return _answer(inst, objective, assign, bound.lower_s, planner,
-                   iterations, notes)
+    if placed is None:
+        placed = feasible.any_placement(inst, seed, budget)
+        notes = (f'{planner} got stuck; any valid placement instead',)
+    return _answer(inst, objective, states.Outcome(
+        placed, objectives.evaluate(inst, placed, objective),
+        snapshot.Method(planner), lower_s=lower_s, moves=moves, notes=notes))
 
 
 def load_libraries() -> None:
@@ -206,23 +221,10 @@ def _build(problem: snapshot.PlacementProblem, budget: budgets.Budget,
     return instances.build(problem, reduce=reduce)
 
 
-def _search(problem: snapshot.PlacementProblem,
-            objective: snapshot.Objective, seed: int, budget: budgets.Budget,
-            certify: bool = False
-            ) -> tuple[instances.Instance, search.Outcome]:
-    """Local search on the reduced problem."""
-    inst = _build(problem, budget)
-    return inst, search.Search(inst, objective, seed, budget,
-                               certify=certify).run()
-
-
 def _answer(inst: instances.Instance, objective: snapshot.Objective,
-            assign: np.ndarray, bound_s: float, method: str,
-            iterations: int = 0, notes: tuple[str, ...] = (),
-            floor_s: float = 0.0, set_partition: bool = False
-            ) -> snapshot.Plan:
-    value = objectives.evaluate(inst, assign, objective)
-    bound_s = min(bound_s, value.cct_s)
+            found: states.Outcome) -> snapshot.Plan:
+    value = objectives.evaluate(inst, found.assign, objective)
+    bound_s = min(found.lower_s, value.cct_s)
     if value.cct_s <= bound_s:
         gap = 0.0
     elif bound_s > 0:
@@ -230,11 +232,11 @@ def _answer(inst: instances.Instance, objective: snapshot.Objective,
     else:
         gap = math.inf
     return snapshot.Plan(
-        hosts=inst.to_hosts(assign), cct_s=value.cct_s,
+        hosts=inst.to_hosts(found.assign), cct_s=value.cct_s,
         coflow_cct_s=value.coflow_cct_s, objective=objective,
         objective_s=value.objective_s, lower_bound_s=bound_s, gap=gap,
-        method=method, iterations=iterations,
+        method=found.method, iterations=found.moves,
         bottleneck=(inst.port_name(value.port) if value.port >= 0
-                    else 'none'), notes=notes,
-        objective_bound_s=min(floor_s, value.objective_s),
-        set_partition=set_partition)
+                    else 'none'), notes=found.notes,
+        objective_bound_s=min(found.floor_s, value.objective_s),
+        relaxed=found.relaxed)

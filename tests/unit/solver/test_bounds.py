@@ -26,12 +26,12 @@ from virtco import exception
 from virtco.model import snapshot
 from virtco.solver.bounds import lowerbounds
 from virtco.solver import budget as budgets
+from virtco.solver.exact import lp_rounding
 from virtco.solver.exact import oracles
+from virtco.solver.exact import relaxation
 from virtco.solver.exact import smallgroup
 from virtco.solver.model import instance as instances
 from virtco.solver import planner
-from virtco.solver.starts import relaxation
-from virtco.solver.starts import rounding
 
 SETTINGS = hypothesis.settings(
     max_examples=50, deadline=None,
@@ -57,7 +57,7 @@ def test_bounds_stay_below_the_optimum(problem):
     relaxed = relaxation.solve(inst, budgets.unlimited())
     if relaxed is not None:
         assert relaxed.lower_s <= best * (1 + 1e-6)
-        rounded = rounding.round_shares(inst, relaxed.share)
+        rounded = lp_rounding.round_shares(inst, relaxed.share)
         if rounded is not None:
             assert problems.is_valid(problem, inst.to_hosts(rounded))
 
@@ -88,7 +88,8 @@ def test_small_group_solvers_agree(problem):
     if smallgroup.applies(inst):
         assert smallgroup.solve(inst)[0] == pytest.approx(best, rel=1e-9)
     if smallgroup.enumerable(inst):
-        result = smallgroup.enumerate_all(inst, math.inf)
+        result = smallgroup.enumerate_all(inst, math.inf,
+                                          budgets.unlimited())
         assert result is not None
         assert result[0] == pytest.approx(best, rel=1e-9)
 

@@ -75,7 +75,7 @@ def test_a_counter_moves_on_by_work_alone():
     part.spend(0.2 * budgets.UNITS_PER_S)
     assert part.in_time() and part.holds(4e7) and not part.holds(6e7)
     part.spend_numpy(10, 0.05 * budgets.UNITS_PER_S / budgets.CELL_UNITS)
-    assert not part.in_time() and part.asked_late
+    assert not part.in_time()
     assert budget.in_time() and 0.7 < budget.left_s() < 0.75
     assert budget.slice(1.0, most_s=0.1).left_s() == pytest.approx(0.1)
 

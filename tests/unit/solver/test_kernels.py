@@ -23,7 +23,6 @@ from benchmarks import instances as generator
 from benchmarks import reference
 from virtco import compiled
 from virtco.model import snapshot
-from virtco.solver import baselines
 from virtco.solver.bounds import anchored
 from virtco.solver.bounds import lowerbounds
 from virtco.solver import budget as budgets
@@ -34,6 +33,7 @@ from virtco.solver.model import instance as instances
 from virtco.solver.model import loads
 from virtco.solver.moves import kernel
 from virtco.solver.moves import localsearch
+from virtco.solver.moves import mincut
 from virtco.solver.starts import candidates
 
 ISOLATED = snapshot.Objective.ISOLATED
@@ -94,10 +94,12 @@ def test_enumeration_is_the_same_uncompiled(monkeypatch, number):
     inst = instances.build(reference.to_problem(
         generator.small(random.Random(number), number)))
     assert smallgroup.enumerable(inst)
-    expected_s, expected = smallgroup.enumerate_all(inst, math.inf)
+    expected_s, expected = smallgroup.enumerate_all(
+        inst, math.inf, budgets.unlimited())
     monkeypatch.setattr(smallgroup, 'enumeration',
                         compiled.plain(enumeration.__name__))
-    again_s, again = smallgroup.enumerate_all(inst, math.inf)
+    again_s, again = smallgroup.enumerate_all(
+        inst, math.inf, budgets.unlimited())
     assert 0 < again_s == expected_s
     np.testing.assert_array_equal(again, expected)
 
@@ -147,7 +149,7 @@ def test_min_cut_cuts_less_than_its_start():
     def cut(assign):
         return sum(size[assign[src] != assign[dst]].sum()
                    for src, dst, size in inst.arcs)
-    found = baselines.min_cut(inst, 0, budgets.unlimited())
+    found = mincut.place(inst, 0, budgets.unlimited(), 20_000)
     assert cut(found) <= cut(candidates.cluster(inst, budgets.unlimited()))
     assert cut(found) < 0.8 * cut(
         candidates.spread(inst, random.Random(0)))

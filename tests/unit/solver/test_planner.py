@@ -29,6 +29,7 @@ from virtco import exception
 from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
+from virtco.solver import budget as budgets
 from virtco.solver.judging import foresight
 from virtco.solver.model import instance as instances
 from virtco.solver import planner
@@ -361,3 +362,64 @@ def test_a_host_that_is_too_full_says_what_it_lacks(free, need, why):
         resources=('vcpus',))
     full = planner.rank_hosts(problem, planner.plan(problem), 0)[-1]
     assert full.why == f'{why} beside the planned VMs'
+
+
+def test_incumbents_only_improve_and_the_last_is_the_answer():
+    problem = reference.to_problem(generator.hard('hose18x40', 3)[6])
+    seen = []
+    plan = planner.plan(problem, objective=Objective.ISOLATED, budget_s=0.1,
+                        clock=budgets.Counter(), on_incumbent=seen.append)
+    objectives_s = [progress.objective_s for progress in seen]
+    bounds_s = [progress.bound_s for progress in seen]
+    assert len(set(objectives_s)) > 2 and len(set(bounds_s)) > 1
+    assert objectives_s == sorted(objectives_s, reverse=True)
+    assert bounds_s == sorted(bounds_s)
+    assert [p.seconds for p in seen] == sorted(p.seconds for p in seen)
+    assert (plan.objective_s, plan.hosts) == (objectives_s[-1],
+                                              seen[-1].hosts)
+    assert plan.gap == pytest.approx(seen[-1].gap)
+    assert f'incumbent {plan.objective_s:.6g} s' in str(seen[-1])
+
+
+def test_a_caller_stops_the_search():
+    problem = reference.to_problem(generator.hard('hose18x40', 3)[6])
+    clock = budgets.Counter()
+    seen = []
+
+    def third(progress):
+        seen.append(progress)
+        return len(seen) == 3
+
+    plan = planner.plan(problem, objective=Objective.ISOLATED, budget_s=9.0,
+                        clock=clock, on_incumbent=third)
+    assert plan.hosts == seen[2].hosts and clock() < 0.5
+    assert plan.notes == ('the caller stopped the search',)
+
+
+def test_the_plan_says_what_became_of_the_relaxation():
+    hard = reference.to_problem(generator.hard('hose18x40', 3)[6])
+
+    def relaxed(problem, budget_s):
+        return planner.plan(problem, objective=Objective.ISOLATED,
+                            budget_s=budget_s,
+                            clock=budgets.Counter()).relaxed
+
+    assert relaxed(hard, 0.5) == snapshot.Relaxed.SOLVED
+    assert relaxed(hard, 0.001) == snapshot.Relaxed.NO_TIME
+    easy = dataclasses.replace(hard, vms=hard.vms[:1], coflows=())
+    assert relaxed(easy, 0.5) == snapshot.Relaxed.CERTIFIED_BEFORE
+
+
+def test_lp_rounding_is_valid_and_bounded_by_its_relaxation():
+    problem = reference.to_problem(generator.small(random.Random(1), 2))
+    best = planner.plan(problem, objective=Objective.ISOLATED,
+                        clock=budgets.Counter())
+    plan = planner.plan(problem, objective=Objective.ISOLATED,
+                        planner='lp-rounding', clock=budgets.Counter())
+    assert plan.method == snapshot.Method.LP_ROUNDING
+    assert 0 < plan.lower_bound_s <= best.cct_s * (1 + 1e-9)
+    assert plan.cct_s >= best.cct_s * (1 - 1e-9)
+    late = planner.plan(problem, objective=Objective.ISOLATED, budget_s=0,
+                        planner='lp-rounding', clock=budgets.Counter())
+    assert late.notes == ('lp-rounding got stuck; any valid placement '
+                          'instead',)

@@ -32,7 +32,7 @@ from virtco.solver.bounds import anchored
 from virtco.solver import budget as budgets
 from virtco.solver.model import instance as instances
 from virtco.solver.model import reduction
-from virtco.solver.starts import candidates
+from virtco.solver.model import traffic
 
 #: Search tree nodes per VM and host class in the first pass.
 FIRST_LIMIT = 2000
@@ -207,7 +207,7 @@ def prepare(inst: instances.Instance, hosts: list[int],
                        n * (n + CLASS_CELLS * len(hosts)))
     hose = hose_s_per_byte(inst)
     start, node, out, into = adjacency(inst)
-    dense = candidates.one_way_traffic(inst)
+    dense = traffic.one_way(inst)
     free = np.maximum(inst.free, 0.0)
     free = free + instances.CAPACITY_EPS * np.maximum(1.0, free)
     stacks = collections.defaultdict[str, list[Any]](list)
@@ -257,7 +257,7 @@ def _traffic_of(status: np.ndarray, dense: np.ndarray) -> dict[str, Any]:
 def adjacency(inst: instances.Instance) -> tuple[np.ndarray, ...]:
     """CSR rows of (neighbour, bytes out, bytes in), coflows together."""
     n = inst.n_nodes
-    dense = candidates.one_way_traffic(inst)
+    dense = traffic.one_way(inst)
     rows, columns = np.nonzero((dense + dense.T) > 0)
     start = np.searchsorted(rows, np.arange(n + 1)).astype(np.int64)
     return (start, columns.astype(np.int64), dense[rows, columns],

@@ -32,6 +32,7 @@ class Tree:
     :ivar load: scratch of (n + 1) * P, 0 at first.
     :ivar hosts: scratch of n, all -1.
     :ivar best: receives the hosts of the best placement.
+    :ivar counts: placements of a node that were tried.
     """
 
     n: cython.Py_ssize_t
@@ -47,6 +48,7 @@ class Tree:
     load: cython.double[::1]
     hosts: cython.Py_ssize_t[::1]
     best: cython.Py_ssize_t[::1]
+    counts: cython.Py_ssize_t[::1]
 
 
 @cython.cfunc
@@ -134,6 +136,7 @@ def visit(t: Tree, cutoff: cython.double, limit: cython.Py_ssize_t
             node -= 1
             continue
         visited += 1
+        t.counts[0] = visited
         if visited > limit:
             return -1.0
         t.hosts[node] = host

@@ -33,7 +33,7 @@ def virtco_milp(problem: snapshot.PlacementProblem
                 ) -> tuple[float, tuple[str, ...]]:
     """VirtCO's problem (3), corrected: least t in seconds, host per VM.
 
-    The equations of :mod:`virtco.solver.starts.relaxation` with binary x,
+    The equations of :mod:`virtco.solver.exact.relaxation` with binary x,
     hosts not aggregated, racks added: with z_jk^q for "both in rack q", what
     leaves and enters a rack has the same two rows.
 

@@ -24,10 +24,11 @@ from typing import Any
 import numpy as np
 
 from virtco import compiled
+from virtco.solver import budget as budgets
 from virtco.solver.exact import enumeration
 from virtco.solver.exact import subsets
 from virtco.solver.model import instance as instances
-from virtco.solver.starts import candidates
+from virtco.solver.model import traffic
 
 MAX_NODES = 12
 MAX_STEPS = 4e7
@@ -35,6 +36,9 @@ MAX_STEPS = 4e7
 MAX_VISITS = 1_000_000
 MAX_PLACEMENTS = 1e8
 MAX_PORTS = 200
+#: Work to try a node on a host, and for each port.
+VISIT_UNITS = 50.0
+PORT_UNITS = 1.0
 #: Placements judged one by one.
 MAX_JUDGED = 1000
 
@@ -84,7 +88,7 @@ def _sums(values: np.ndarray) -> np.ndarray:
 def _times(inst: instances.Instance) -> np.ndarray:
     """time_m(T), shape (M, 2 ** n)."""
     movable, m = inst.movable, inst.n_hosts
-    dense = candidates.one_way_traffic(inst)
+    dense = traffic.one_way(inst)
     own = dense[np.ix_(movable, movable)]
     inside = np.zeros(1)
     for j in range(len(movable)):
@@ -148,20 +152,22 @@ def enumerable(inst: instances.Instance) -> bool:
             and len(inst.s_per_byte) <= MAX_PORTS)
 
 
-def enumerate_all(inst: instances.Instance, upper_s: float
+def enumerate_all(inst: instances.Instance, upper_s: float,
+                  budget: budgets.Budget
                   ) -> tuple[float, np.ndarray | None] | None:
     """Least t below upper_s and its placement, None at the limit.
 
     (upper_s, None) proves that nothing is better.
     """
     order = np.argsort(np.where(inst.fixed >= 0, 0, 1) * 1e300
-                       - candidates.traffic(inst).sum(axis=1),
+                       - traffic.both_ways(inst).sum(axis=1),
                        kind='stable')
-    dense = candidates.one_way_traffic(inst)[np.ix_(order, order)]
+    dense = traffic.one_way(inst)[np.ix_(order, order)]
     n, m, ports = inst.n_nodes, inst.n_hosts, len(inst.s_per_byte)
     free = np.maximum(inst.free, 0.0)
     free = free + instances.CAPACITY_EPS * np.maximum(1.0, free)
     hosts, best = np.full(n, -1, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    counts = np.zeros(1, dtype=np.int64)
     cutoff = upper_s * (1 - 1e-12) if np.isfinite(upper_s) else upper_s
     tree = enumeration.Tree(**compiled.views(
         n=n, n_hosts=m, n_ports=ports, n_resources=inst.demand.shape[1],
@@ -169,8 +175,11 @@ def enumerate_all(inst: instances.Instance, upper_s: float
         demand=inst.demand[order].ravel(),
         allowed=inst.allowed[order].astype(np.uint8).ravel(),
         free=free.ravel(), load=np.zeros((n + 1) * ports), hosts=hosts,
-        best=best))
-    least_s = enumeration.search(tree, cutoff, MAX_VISITS)
+        best=best, counts=counts))
+    visit_units = VISIT_UNITS + PORT_UNITS * ports
+    least_s = enumeration.search(tree, cutoff, int(min(
+        MAX_VISITS, budget.units() / visit_units)))
+    budget.spend(visit_units * counts[0])
     if least_s < 0:
         return None
     if least_s >= cutoff:

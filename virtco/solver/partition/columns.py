@@ -27,10 +27,10 @@ import numpy as np
 from virtco import compiled
 from virtco.solver.bounds import lowerbounds
 from virtco.solver import budget as budgets
+from virtco.solver.model import classes
 from virtco.solver.model import instance as instances
+from virtco.solver.model import traffic
 from virtco.solver.partition import pricing
-from virtco.solver.starts import candidates
-from virtco.solver.starts import relaxation
 
 #: Leniency of the kernel towards sets, relative to each row's right side.
 LENIENCY = 1e-9
@@ -84,7 +84,7 @@ class Pool:
         self.inst = inst
         self.classes = _classes(inst, apart)
         self._movable = inst.fixed < 0
-        self._dense = candidates.one_way_traffic(inst)
+        self._dense = traffic.one_way(inst)
         self._members = np.zeros((64, inst.n_nodes), dtype=bool)
         self._of_class = np.zeros(64, dtype=np.int64)
         self._cut_bytes = np.zeros((64, 2))
@@ -202,7 +202,7 @@ def _classes(inst: instances.Instance, apart: np.ndarray
     free = np.maximum(inst.free, 0.0)
     free = free + instances.CAPACITY_EPS * np.maximum(1.0, free)
     result = []
-    for hosts in relaxation.host_classes(inst, apart.T):
+    for hosts in classes.alike(inst, apart.T):
         host = hosts[0]
         result.append(HostClass(
             hosts=tuple(hosts), pinned=inst.fixed == host,
@@ -234,7 +234,7 @@ def _arrays(inst: instances.Instance, dense: np.ndarray
         found=ints(KEPT * n), counts=ints(2))
 
 
-def _starts(inst: instances.Instance, classes: list[HostClass],
+def _starts(inst: instances.Instance, kinds: list[HostClass],
             dense: np.ndarray) -> list[dict[str, np.ndarray]]:
     """What the kernel's arrays start from for each class.
 
@@ -244,7 +244,7 @@ def _starts(inst: instances.Instance, classes: list[HostClass],
     order = [_by_density(matrix, inst.demand)
              for matrix in (dense, dense.T)]
     result = []
-    for kind in classes:
+    for kind in kinds:
         key = (kind.free.tobytes(), kind.allowed.tobytes(),
                kind.pinned.tobytes())
         if key not in least:

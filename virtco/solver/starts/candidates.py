@@ -24,6 +24,7 @@ import numpy as np
 
 from virtco.solver import budget as budgets
 from virtco.solver.model import instance as instances
+from virtco.solver.model import traffic
 
 #: Calls of numpy to merge two clusters, and to place a node by a rule, with
 #: the cells that it looks at per host.
@@ -75,21 +76,6 @@ class Filler:
 
     def done(self) -> np.ndarray | None:
         return self.assign if (self.assign >= 0).all() else None
-
-
-def one_way_traffic(inst: instances.Instance) -> np.ndarray:
-    """Bytes from node to node, all coflows; shape (n, n)."""
-    total = np.zeros((inst.n_nodes, inst.n_nodes))
-    for src, dst, size_bytes in inst.arcs:
-        np.add.at(total, (src, dst), size_bytes)
-    return total
-
-
-def traffic(inst: instances.Instance) -> np.ndarray:
-    """Bytes between nodes, all coflows, both ways; shape (n, n)."""
-    sent = one_way_traffic(inst)
-    total: np.ndarray = sent + sent.T
-    return total
 
 
 def first_fit(inst: instances.Instance, order: Iterable[int],
@@ -174,7 +160,7 @@ def random_fit(inst: instances.Instance, rng: random.Random
 
 def pack(inst: instances.Instance) -> np.ndarray | None:
     """Walk the traffic graph, fill the roomiest hosts one after another."""
-    bytes_between = traffic(inst)
+    bytes_between = traffic.both_ways(inst)
     filler = Filler(inst)
     pull = np.zeros(inst.n_nodes)
     for pinned in np.flatnonzero(inst.fixed >= 0):
@@ -208,7 +194,7 @@ def cluster(inst: instances.Instance, budget: budgets.Budget
     bytes between them while some host can still hold the union; clusters
     then go to hosts best-fit, largest first, and fall apart where they must.
     """
-    bytes_between = traffic(inst)
+    bytes_between = traffic.both_ways(inst)
     members = {int(j): [int(j)] for j in np.flatnonzero(inst.fixed < 0)}
     between = bytes_between.copy()
     np.fill_diagonal(between, 0.0)

@@ -31,6 +31,7 @@ from virtco.solver.bounds import lowerbounds
 from virtco.solver import budget as budgets
 from virtco.solver.model import instance as instances
 from virtco.solver.model import reduction
+from virtco.solver.model import traffic
 from virtco.solver.starts import candidates
 
 TREE_LIMIT = 400
@@ -66,7 +67,7 @@ def carve(inst: instances.Instance, target_s: float,
             time_s = carver.place_set_of(node, target_s)
             if time_s > target_s * (1 + 1e-9):
                 missed.append(node)
-    return (candidates.fill(carver.filler, candidates.traffic(inst)),
+    return (candidates.fill(carver.filler, traffic.both_ways(inst)),
             missed)
 
 
@@ -110,7 +111,7 @@ class _Carver:
         first = [hosts[0] for hosts in self.hosts]
         self.arrays, self.graph = lowerbounds.prepare(inst, first, budget)
         self.best = np.asarray(self.graph.best)
-        self.dense = candidates.one_way_traffic(inst)
+        self.dense = traffic.one_way(inst)
         self._use()
 
     def place_set_of(self, node: int, target_s: float) -> float:

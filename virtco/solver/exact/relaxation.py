@@ -38,16 +38,17 @@ import scipy
 
 from virtco.solver.bounds import lowerbounds
 from virtco.solver import budget as budgets
+from virtco.solver.model import classes
 from virtco.solver.model import instance as instances
-from virtco.solver.starts import candidates
+from virtco.solver.model import traffic
 
-#: z variables up to which the planner runs it.
-MAX_PRODUCTS = 700
 #: Units of work of a step of the simplex method per variable, what setting
 #: it up takes in steps, and the most steps.
 STEP_UNITS = 40.0
 SETUP_STEPS = 100
 MOST_STEPS = 1_000_000
+#: Units of work to write down a z variable and its rows.
+PRODUCT_UNITS = 3000.0
 #: What HiGHS may violate a row by, with room to spare.
 TOLERANCE = 1e-5
 
@@ -70,14 +71,14 @@ class _Model:
     def __init__(self, inst: instances.Instance):
         self.inst = inst
         hose = lowerbounds.hose_s_per_byte(inst)
-        self.dense = candidates.one_way_traffic(inst)
+        self.dense = traffic.one_way(inst)
         usual = hose[hose < hose.max()] if hose.size else hose
         #: Seconds per unit of t in the model: it works near 1.
         self.unit_s = max(float(np.median(usual) if usual.size
                                 else hose.max(initial=0.0))
                           * float(self.dense.sum()), 1e-300)
         self.hose = hose / self.unit_s
-        self.hosts = host_classes(inst, self.hose)
+        self.hosts = classes.alike(inst, self.hose)
         self.n, self.c = inst.n_nodes, len(self.hosts)
         self.count = np.array([len(hosts) for hosts in self.hosts])
         self.first = np.array([hosts[0] for hosts in self.hosts])
@@ -179,28 +180,22 @@ class _Model:
         return Solution(lower * self.unit_s, share)
 
 
-def host_classes(inst: instances.Instance, hose: np.ndarray
-                 ) -> list[list[int]]:
-    """Hosts that are alike in everything; those with pins stay alone."""
-    pinned = np.isin(np.arange(inst.n_hosts), inst.fixed[inst.fixed >= 0])
-    apart = np.where(pinned, np.arange(inst.n_hosts) + 1.0, 0.0)
-    rows = np.column_stack([inst.free, hose.T, inst.allowed.T, apart])
-    _, which = np.unique(rows, axis=0, return_inverse=True)
-    which = which.reshape(-1)
-    return [np.flatnonzero(which == c).tolist()
-            for c in range(which.max() + 1)]
+def build_units(inst: instances.Instance) -> float:
+    """Work to build the program."""
+    return PRODUCT_UNITS * products(inst)
 
 
 def products(inst: instances.Instance) -> int:
     """How many z variables the relaxation would have."""
     hose = lowerbounds.hose_s_per_byte(inst)
-    both = np.triu(candidates.traffic(inst), 1)
-    return int((both > 0).sum()) * len(host_classes(inst, hose))
+    both = np.triu(traffic.both_ways(inst), 1)
+    return int((both > 0).sum()) * len(classes.alike(inst, hose))
 
 
 def solve(inst: instances.Instance, budget: budgets.Budget
           ) -> Solution | None:
     """Solve the relaxation with HiGHS; None when the budget did not do."""
+    budget.spend(build_units(inst))
     model = _Model(inst)
     model.add_slots()
     model.add_ports()

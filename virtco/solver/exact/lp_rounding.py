@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Capacity-safe rounding of a relaxation's shares.
+"""The compact relaxation with capacity-safe rounding: a planner of its own.
 
 VirtCO's Algorithm 2 puts each VM on the host with its largest x_j^m, which
 breaks the slots of most instances. Here the largest share that still fits is
@@ -20,8 +20,26 @@ of the VM's traffic wins.
 
 import numpy as np
 
+from virtco.solver import budget as budgets
+from virtco.solver.exact import relaxation
 from virtco.solver.model import instance as instances
+from virtco.solver.model import traffic
 from virtco.solver.starts import candidates
+
+
+def place(inst: instances.Instance, budget: budgets.Budget
+          ) -> tuple[np.ndarray | None, float]:
+    """Hosts per node, and the relaxation's bound of t.
+
+    None instead of hosts, and a bound of 0, when the budget does not do or
+    what is left over fits nowhere.
+    """
+    if not budget.holds(relaxation.build_units(inst)):
+        return None, 0.0
+    solution = relaxation.solve(inst, budget)
+    if solution is None:
+        return None, 0.0
+    return round_shares(inst, solution.share), solution.lower_s
 
 
 def round_shares(inst: instances.Instance, share: np.ndarray
@@ -31,7 +49,7 @@ def round_shares(inst: instances.Instance, share: np.ndarray
     :param share: x_j^m, shape (n, M).
     """
     filler = candidates.Filler(inst)
-    bytes_between = candidates.traffic(inst)
+    bytes_between = traffic.both_ways(inst)
     left = set(np.flatnonzero(filler.assign < 0).tolist())
     while left:
         best, where = -1.0, (-1, -1)

@@ -1,0 +1,69 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Bounds that cost little, and tiny problems whole."""
+
+import numpy as np
+
+from virtco.solver.bounds import lowerbounds
+from virtco.solver import budget as budgets
+from virtco.solver.exact import smallgroup
+from virtco.solver.stages import state as states
+
+
+def first(state: states.State, budget: budgets.Budget) -> None:
+    """What costs next to nothing and often closes the gap."""
+    _anchored_sets(state, budget, growths=0)
+    if not state.local.is_single():
+        state.raise_floor(lowerbounds.objective(state.inst, budget))
+
+
+def better(state: states.State, budget: budgets.Budget) -> None:
+    """With larger search trees, where the first ones were too small."""
+    if not state.bounded:
+        _anchored_sets(state, budget, growths=2)
+
+
+def exhaust(state: states.State, budget: budgets.Budget) -> None:
+    """A small group where racks or pipes tie the hosts together.
+
+    The other bounds do not know of these.
+    """
+    inst = state.inst
+    if not state.local.is_single() or not smallgroup.enumerable(inst) or not (
+            inst.n_racks or inst.pipe):
+        return
+    result = smallgroup.enumerate_all(inst, state.answer.value.objective_s,
+                                      budget)
+    if result is not None:
+        state.offer(states.Method.EXHAUSTIVE, result[1])
+        state.raise_bound(result[0])
+
+
+def _anchored_sets(state: states.State, budget: budgets.Budget,
+                   growths: int) -> None:
+    bound = lowerbounds.anchored_sets(state.inst, np.inf, budget, growths)
+    state.bounded = bound.complete
+    if bound.lower_s >= state.lower_s:
+        state.critical, state.sets = bound.order, bound.sets
+        state.raise_bound(bound.lower_s)
+
+
+def try_all(state: states.State, budget: budgets.Budget) -> None:
+    """Several coflows that can be placed in few ways only."""
+    if state.local.is_single():
+        return
+    assign = smallgroup.try_all(
+        state.inst, lambda trial: states.key(state.evaluate(trial)))
+    if assign is not None:
+        state.offer(states.Method.EXHAUSTIVE, assign)
+        state.raise_floor(state.answer.value.objective_s)

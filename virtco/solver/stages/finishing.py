@@ -1,0 +1,70 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Stages for the sake of others: fewer bytes, room for groups to come."""
+
+import dataclasses
+
+import numpy as np
+
+from virtco.model import snapshot
+from virtco.solver import budget as budgets
+from virtco.solver.judging import foresight
+from virtco.solver.stages import annealing
+from virtco.solver.stages import state as states
+
+POLISH_MOVES = 300
+#: What leaving room for groups to come may cost, relative to the objective.
+SPARE = 0.1
+
+
+def polish(state: states.State, budget: budgets.Budget) -> None:
+    """Spare the network for others where that costs no time.
+
+    When the search ended because the known coflows cannot be faster, what
+    others will wait has not been looked at yet.
+
+    ISOLATED is the paper's Algorithm 2, which looks at nobody else.
+    """
+    if state.objective == snapshot.Objective.ISOLATED or not np.isfinite(
+            state.answer.value.objective_s) or not budget.in_time():
+        return
+    moves = state.moves(POLISH_MOVES)
+    found = state.answer.assign
+    if state.is_closed() and state.answer.value.ahead_s > 0:
+        found, _value = state.local.anneal(
+            found, moves, hot=annealing.REHEAT_OF_MANY, budget=budget)
+    found = state.local.polish(found, moves, budget)
+    value = state.evaluate(found)
+    if states.key(value) <= states.key(state.answer.value):
+        state.best = dataclasses.replace(state.answer, assign=found,
+                                         value=value)
+
+
+def settle(state: states.State, budget: budgets.Budget) -> None:
+    """Leave room in larger pieces for groups to come.
+
+    Alone in the cloud a group is never made slower for that.
+    """
+    if state.objective != snapshot.Objective.ONLINE or not np.isfinite(
+            state.answer.value.objective_s) or state.inst.pipe:
+        return
+    spare = SPARE if len(state.inst.running) else states.CLOSED
+    limit_s = state.answer.value.objective_s * (1 + spare)
+
+    def cost_s(assign: np.ndarray) -> float:
+        found_s = state.local.evaluate(assign).objective_s
+        return found_s if found_s <= limit_s else np.inf
+
+    found = foresight.settle(state.inst, state.answer.assign, cost_s, budget)
+    state.best = dataclasses.replace(state.answer, assign=found,
+                                     value=state.evaluate(found))

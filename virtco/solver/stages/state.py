@@ -1,0 +1,196 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the stages of a search share: answers, bounds, the pool of starts."""
+
+from collections.abc import Callable
+import dataclasses
+import random
+
+import numpy as np
+
+from virtco.model import snapshot
+from virtco.solver import budget as budgets
+from virtco.solver.model import instance as instances
+from virtco.solver.model import objectives
+from virtco.solver.moves import localsearch
+from virtco.solver.partition import setpartition
+
+#: Relative closeness at which an answer counts as proven best.
+CLOSED = 1e-8
+#: Calls of numpy to evaluate a placement, and cells per port and coflow.
+EVALUATE_CALLS = 40
+EVALUATE_CELLS = 2
+#: Nodes with more neighbours than this make dearer moves, so fewer are made.
+USUAL_DEGREE = 40
+
+Method = snapshot.Method
+OnIncumbent = Callable[[snapshot.Progress], object]
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What a search ends with.
+
+    :ivar lower_s: bound of t.
+    :ivar floor_s: bound of the objective.
+    """
+
+    assign: np.ndarray
+    value: objectives.Evaluation
+    method: snapshot.Method
+    lower_s: float = 0.0
+    floor_s: float = 0.0
+    moves: int = 0
+    notes: tuple[str, ...] = ()
+    relaxed: snapshot.Relaxed = snapshot.Relaxed.NOT_APPLICABLE
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """A placement that the local search may start from."""
+
+    value: objectives.Evaluation
+    method: snapshot.Method
+    assign: np.ndarray
+
+
+class State:
+    """One planning of one instance.
+
+    :ivar budget: of the whole search.
+    :ivar certify: use all of it to prove the answer or better it.
+    :ivar solve: searches part of the instance.
+    :ivar stage: name of the one that runs.
+    :ivar best: the best answer so far.
+    :ivar pool: placements to start from.
+    :ivar lower_s: bound of t; floor_s: of the objective.
+    :ivar critical: nodes, those that need the most time first.
+    :ivar sets: cheap sets of nodes, found by the bound.
+    :ivar partition: the set-partition program once it was begun.
+    """
+
+    def __init__(self, inst: instances.Instance,
+                 objective: snapshot.Objective, seed: int,
+                 budget: budgets.Budget, *, certify: bool = False,
+                 on_incumbent: OnIncumbent | None = None,
+                 solve: Callable[[instances.Instance, budgets.Budget],
+                                 Outcome] | None = None):
+        self.inst = inst
+        self.objective = objective
+        self.seed = seed
+        self.rng = random.Random(seed)
+        self.budget = budget
+        self.certify = certify
+        self.on_incumbent = on_incumbent
+        self.solve = solve
+        self.local = localsearch.Searcher(inst, objective, seed)
+        self.stage = ''
+        self.best: Outcome | None = None
+        self.pool: list[Start] = []
+        self.lower_s = 0.0
+        self.floor_s = 0.0
+        self.critical: tuple[int, ...] = ()
+        self.sets: tuple[np.ndarray, ...] = ()
+        self.bounded = False
+        self.partition: setpartition.Partition | None = None
+        self.relaxed = False
+
+    @property
+    def answer(self) -> Outcome:
+        """The best so far; the first stage finds one."""
+        assert self.best is not None
+        return self.best
+
+    def evaluate(self, assign: np.ndarray) -> objectives.Evaluation:
+        self.budget.spend_numpy(EVALUATE_CALLS, EVALUATE_CELLS * len(
+            self.inst.s_per_byte) * (1 + len(self.inst.running)))
+        return self.local.evaluate(assign)
+
+    def offer(self, method: snapshot.Method, assign: np.ndarray | None,
+              value: objectives.Evaluation | None = None) -> None:
+        """Take it as the answer if it is better."""
+        if assign is None:
+            return
+        value = value or self.evaluate(assign)
+        if self.best is None or key(value) < key(self.best.value):
+            self.best = Outcome(assign.copy(), value, method)
+            self.report()
+
+    def add(self, method: snapshot.Method, assign: np.ndarray,
+            value: objectives.Evaluation | None = None) -> None:
+        """Offer it, and put it into the pool."""
+        value = value or self.evaluate(assign)
+        self.offer(method, assign, value)
+        self.pool.append(Start(value, method, assign))
+
+    def starts(self, count: int) -> list[Start]:
+        """The best of the pool."""
+        self.pool.sort(key=lambda start: key(start.value))
+        return self.pool[:count]
+
+    def raise_bound(self, lower_s: float) -> None:
+        """A new bound of t."""
+        if lower_s > self.lower_s:
+            self.lower_s = lower_s
+            if self.local.is_single():
+                self.raise_floor(lower_s)
+
+    def raise_floor(self, floor_s: float) -> None:
+        """A new bound of the objective."""
+        if floor_s > self.floor_s:
+            self.floor_s = floor_s
+            if self.best is not None:
+                self.report()
+
+    def report(self) -> None:
+        """Tell the caller, who may have enough."""
+        if self.on_incumbent is not None:
+            objective_s = self.answer.value.objective_s
+            if self.on_incumbent(snapshot.Progress(
+                    self.stage, self.budget.spent_s(), objective_s,
+                    min(self.floor_s, objective_s),
+                    self.inst.to_hosts(self.answer.assign))):
+                self.budget.stop()
+
+    def is_closed(self, ratio: float = CLOSED, ahead: bool = False) -> bool:
+        """Whether the known coflows cannot end sooner.
+
+        :param ahead: and those to come cannot either.
+        """
+        if self.best is None:
+            return False
+        value = self.best.value
+        found_s = value.objective_s - (0.0 if ahead else value.ahead_s)
+        return found_s <= self.floor_s * (1 + ratio)
+
+    def is_done(self, budget: budgets.Budget) -> bool:
+        return self.is_closed() or not budget.in_time()
+
+    def anneal(self, start: np.ndarray, moves: int, hot: float, power: int,
+               budget: budgets.Budget) -> None:
+        """Local search from a placement; what it finds joins the pool."""
+        found, value = self.local.anneal(
+            start, moves, power=power, hot=hot, budget=budget,
+            floor_s=self.floor_s * (1 + CLOSED))
+        self.add(Method.LOCAL_SEARCH, found, value)
+
+    def moves(self, per_node: float) -> int:
+        """So many per node, fewer where they are dear."""
+        degree = len(self.local.adjacency[1]) / max(1, self.inst.n_nodes)
+        return int(per_node * self.inst.n_nodes
+                   * min(1.0, USUAL_DEGREE / max(1.0, degree)))
+
+
+def key(value: objectives.Evaluation) -> tuple[float, float]:
+    """Less is better."""
+    return value.objective_s, value.cct_s
