@@ -19,17 +19,17 @@ left.
 import cython
 
 if cython.compiled:
-    from cython.cimports.virtco.lab.sim.event_kernels import end_coflow
-    from cython.cimports.virtco.lab.sim.event_kernels import end_flow
-    from cython.cimports.virtco.lab.sim.event_kernels import rebound
-    from cython.cimports.virtco.lab.sim.event_kernels import Run
+    from cython.cimports.virtco.lab.sim.run_kernels import end_coflow
+    from cython.cimports.virtco.lab.sim.run_kernels import end_flow
+    from cython.cimports.virtco.lab.sim.run_kernels import rebound
+    from cython.cimports.virtco.lab.sim.run_kernels import Run
     from cython.cimports.virtco.scheduling.kernels import next_alive
     from cython.cimports.virtco.scheduling.kernels import Rater
 else:
-    from virtco.lab.sim.event_kernels import end_coflow
-    from virtco.lab.sim.event_kernels import end_flow
-    from virtco.lab.sim.event_kernels import rebound
-    from virtco.lab.sim.event_kernels import Run
+    from virtco.lab.sim.run_kernels import end_coflow
+    from virtco.lab.sim.run_kernels import end_flow
+    from virtco.lab.sim.run_kernels import rebound
+    from virtco.lab.sim.run_kernels import Run
     from virtco.scheduling.kernels import next_alive
     from virtco.scheduling.kernels import Rater
 

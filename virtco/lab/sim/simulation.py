@@ -22,6 +22,7 @@ import numpy as np
 from virtco import exception
 from virtco.lab.sim import engine
 from virtco.lab.sim import event_kernels
+from virtco.lab.sim import run_kernels
 from virtco.scheduling import fabric as fabric_model
 from virtco.scheduling import kernels
 from virtco.scheduling import policies
@@ -116,7 +117,7 @@ class Simulation:
         self.fabric = fabric
         self.rater = kernels.Rater(fabric, fabric_model.no_rates(fabric))
         self.state = _state(self.rater, fabric)
-        self.run_of = event_kernels.Run(self.rater, self.state, self.rules)
+        self.run_of = run_kernels.Run(self.rater, self.state, self.rules)
 
     def add(self, demands: Sequence[fabric_model.Demand]) -> range:
         """Add coflows that are not active yet; returns their indices."""

@@ -63,6 +63,7 @@ def test_compiled_and_plain_agree(policy, monkeypatch):
     answer = deployed.run(TRACE, 1e9, policy, deployment)
     for module, name in ((deployed, 'lab.sim.deployed_kernels'),
                          (deployed, 'lab.sim.event_kernels'),
+                         (simulation, 'lab.sim.run_kernels'),
                          (simulation, 'lab.sim.event_kernels'),
                          (simulation, 'scheduling.kernels')):
         monkeypatch.setattr(module, name.rpartition('.')[2],

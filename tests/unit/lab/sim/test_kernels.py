@@ -26,7 +26,8 @@ from virtco.lab.sim import traces
 from virtco.scheduling import fabric
 
 PLAIN = {name: compiled.plain(f'virtco.{name}') for name in (
-    'scheduling.kernels', 'lab.sim.event_kernels', 'lab.sim.pair_kernels')}
+    'scheduling.kernels', 'lab.sim.run_kernels', 'lab.sim.event_kernels',
+    'lab.sim.pair_kernels')}
 # What event kernels call are plain kernels of their own.
 PLAIN['scheduling.kernels'].Rater = PLAIN['lab.sim.event_kernels'].Rater
 
@@ -73,8 +74,8 @@ def test_the_same_times(config, seed, n_hosts):
     answer = run(config, demands, cap_bps, 0.1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(simulation, 'kernels', PLAIN['scheduling.kernels'])
-        patch.setattr(simulation, 'event_kernels',
-                      PLAIN['lab.sim.event_kernels'])
+        for name in ('run_kernels', 'event_kernels'):
+            patch.setattr(simulation, name, PLAIN[f'lab.sim.{name}'])
         assert run(config, demands, cap_bps, 0.1) == answer
 
 

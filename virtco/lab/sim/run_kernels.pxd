@@ -1,4 +1,4 @@
-# What kernels of other modules use of these; see event_kernels.py.
+# What kernels of other modules use of these; see run_kernels.py.
 
 from virtco.scheduling.kernels cimport Rater
 
@@ -16,3 +16,4 @@ cdef class Run:
 cdef void end_flow(Rater rater, Run run, Py_ssize_t c, Py_ssize_t f) noexcept nogil
 cdef void end_coflow(Rater rater, Run run, Py_ssize_t c) noexcept nogil
 cdef void rebound(Rater rater, Run run, Py_ssize_t c) noexcept nogil
+cdef void move(Rater rater, Run run, long long[::1] order, double dt_s) noexcept nogil
