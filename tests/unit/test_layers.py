@@ -48,7 +48,7 @@ SOLVER_ORDER = [
 ]
 
 LABORATORY_COMMANDS = {'virtco/cmd/emulate.py', 'virtco/cmd/present.py',
-                       'virtco/cmd/sim.py'}
+                       'virtco/cmd/reproduce.py', 'virtco/cmd/sim.py'}
 
 
 def _sources(names):

@@ -61,6 +61,8 @@ def add(actions: Any) -> None:
         'compare with what is recorded; ends with 1 where it differs'))
     what.add_argument('--write', action='store_true', help=(
         'record the figures and write the tables of the documentation'))
+    what.add_argument('--render', action='store_true', help=(
+        'only write the tables of what is recorded; nothing is run'))
     reproduce.add_argument(
         '--record', type=pathlib.Path, default=record.DIRECTORY,
         metavar='DIR', help='where figures are recorded (default '
@@ -91,6 +93,11 @@ def run(args: argparse.Namespace) -> int:
     if trace is not None and not trace.is_file():
         raise exception.Invalid(field='--trace', value=str(trace),
                                 limit='a file')
+    if args.render:
+        document.write(args.record, figures.FIGURES, [
+            name for name in _names(args)
+            if (args.record / f'{name}.json').exists()])
+        return 0
     chosen = _chosen(args, trace)
     records = _records(args, chosen)
     contexts = {figure.name: samples.Context(
@@ -128,18 +135,8 @@ def run(args: argparse.Namespace) -> int:
 def _chosen(args: argparse.Namespace, trace: pathlib.Path | None
             ) -> list[samples.Figure]:
     """The figures to run; those without their trace are told of."""
-    if args.only and args.figure != 'all':
-        raise exception.Invalid(field='--only', value=','.join(args.only),
-                                limit='given with the figure "all"')
-    for name in args.only:
-        if name not in figures.FIGURES:
-            raise exception.Invalid(
-                field='--only', value=name,
-                limit='one of ' + ', '.join(figures.FIGURES))
-    names = args.only or (figures.FIGURES if args.figure == 'all'
-                          else (args.figure,))
     chosen = []
-    for figure in map(figures.FIGURES.__getitem__, names):
+    for figure in map(figures.FIGURES.__getitem__, _names(args)):
         if trace is not None or not figure.needs_trace:
             chosen.append(figure)
         elif args.figure == 'all' and not args.only:
@@ -148,6 +145,20 @@ def _chosen(args: argparse.Namespace, trace: pathlib.Path | None
             raise exception.Invalid(field='--trace', value='nothing',
                                     limit=f'the trace of {figure.name}')
     return chosen
+
+
+def _names(args: argparse.Namespace) -> tuple[str, ...]:
+    if args.only and args.figure != 'all':
+        raise exception.Invalid(field='--only', value=','.join(args.only),
+                                limit='given with the figure "all"')
+    for name in args.only:
+        if name not in figures.FIGURES:
+            raise exception.Invalid(
+                field='--only', value=name,
+                limit='one of ' + ', '.join(figures.FIGURES))
+    if args.figure != 'all':
+        return (args.figure,)
+    return args.only or tuple(figures.FIGURES)
 
 
 def _records(args: argparse.Namespace, chosen: Iterable[samples.Figure]

@@ -54,8 +54,15 @@ def test_generate_and_run_groups(tmp_path, capsys):
     assert code == 0 and len(answer['coflows']) == 6
     assert {host for hosts in answer['hosts'].values()
             for host in hosts} <= {f'h{i}' for i in range(18)}
-    code, out, _ = run(capsys, 'run', '--groups', path, '--scheme', 'sebf-r')
-    assert code == 0 and 'RECOMM-5G' in out
+    code, out, _ = run(capsys, 'run', '--groups', path, '--scheme', 'sebf-r',
+                       '--bound')
+    assert code == 0 and 'RECOMM-5G' in out and 'At these placements' in out
+    bound = json.loads(run(capsys, 'run', '--groups', path, '--scheme',
+                           'sebf-r', '--bound', '--json')[1])['bound']
+    alone_s = [row['alone_s'] for row in answer['coflows']]
+    assert sum(alone_s) / 6 < bound['mean_s'] <= answer['mean_cct_s']
+    assert answer['mean_cct_s'] == pytest.approx(
+        bound['mean_s'] * (1 + bound['gap']))
 
 
 def test_reproduce_writes_table_and_plot(tmp_path, capsys):
@@ -83,7 +90,6 @@ def test_fifo_theory_and_priority():
 
 @pytest.mark.parametrize('argv, said', [
     (['run', '--groups', '/nowhere'], '/nowhere'),
-    (['run', '--table2', 'sparse', '--bound'], '--bound'),
     (['run', '--trace', '/nowhere'], '/nowhere')])
 def test_what_is_wrong_is_said(capsys, argv, said):
     code, _, err = run(capsys, *argv)

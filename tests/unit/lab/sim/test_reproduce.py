@@ -104,6 +104,8 @@ def test_a_table_that_is_not_its_record_is_named(reproduce, recorded):
     path.write_text(path.read_text().replace('1.00', '0.99', 1))
     code, _, err = reproduce('liars', '--check', '--short')
     assert code == 1 and f'{path}: not the table of its record' in err
+    assert reproduce('all', '--render')[0] == 0
+    assert reproduce('liars', '--check', '--short')[0] == 0
 
 
 def test_short_takes_what_is_recorded_only(reproduce, recorded):

@@ -57,7 +57,9 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[outcome.Cell]]
 def _cell(value: outcome.Cell) -> str:
     if value is None:
         return '–'
-    return value if isinstance(value, str) else f'{value:.3g}'
+    if isinstance(value, str):
+        return value
+    return f'{value:.0f}' if abs(value) >= 1000 else f'{value:.4g}'
 
 
 def write(directory: pathlib.Path, figures: Mapping[str, samples.Figure],

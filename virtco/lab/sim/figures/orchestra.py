@@ -131,7 +131,8 @@ def _figure14_show(found: samples.Samples, context: samples.Context
         series.append(outcome.Series(policy, ('high', 'low'),
                                      (high_s, low_s)))
         series.append(outcome.Series(f'{policy} (paper)', ('high', 'low'),
-                                     FIGURE14[policy], paper=True))
+                                     FIGURE14[policy], paper=True,
+                                     over=policy))
     cells = [[float(cell or 0) for cell in row[1:]] for row in rows]
     rows.append(('reduction %', *(
         outcome.reduction(ours, fair)
@@ -182,9 +183,11 @@ def _figure15_show(found: samples.Samples, context: samples.Context
                      max(ends_s)))
         series.append(outcome.Series(policy, jobs, (*ends_s, means[policy])))
     series.append(outcome.Series(
-        'paper, fair', ('mean',), (FIGURE15['fair'],), paper=True))
+        'paper, fair', ('mean',), (FIGURE15['fair'],), paper=True,
+        over='fair'))
     series.append(outcome.Series(
-        'paper, FIFO', ('mean',), (FIGURE15['fifo'],), paper=True))
+        'paper, FIFO', ('mean',), (FIGURE15['fifo'],), paper=True,
+        over='fifo'))
     notes = (
         f'fair / FIFO: {means["fair"] / means["fifo"]:.3f} here; 1.45 '
         f'measured ({FIGURE15["fair"]:.1f} s against {FIGURE15["fifo"]:.1f} '

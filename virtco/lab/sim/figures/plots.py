@@ -31,7 +31,8 @@ _PAPER: dict[str, Any] = {'color': 'black', 'fillstyle': 'none',
 def draw(result: outcome.Outcome, directory: pathlib.Path) -> pathlib.Path:
     """Write ``<name>.png`` with all panels side by side.
 
-    The papers' numbers are black markers, the ranges that they name are grey.
+    The papers' numbers are black markers, the ranges that they name are
+    hatched.
     """
     n_panels = len(result.panels)
     width = min(2, n_panels)
@@ -127,5 +128,5 @@ def _cdf(axes: Any, panel: outcome.Panel, colours: dict[str, str]
 def _bands(axes: Any, panel: outcome.Panel) -> None:
     for band, hatch in zip(panel.bands, ('//', '\\\\', '..')):
         fill = axes.axvspan if panel.kind == 'cdf' else axes.axhspan
-        fill(band.low, band.high, facecolor='none', edgecolor='0.6',
-             hatch=hatch, linewidth=0, zorder=0, label=band.label)
+        fill(band.low, band.high, facecolor='none', edgecolor='0.3',
+             hatch=hatch, linewidth=0, zorder=3, label=band.label)
