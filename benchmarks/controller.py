@@ -9,20 +9,20 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
-"""What the controller takes: a computation of all policies, a report.
 
-``python -m benchmarks.controller [--coflows 500] [--hosts 150] [--vms 12]
-[--json]``; half of each coflow's VMs send to the other half, and each pair of
-hosts has been measured. Times are CPU seconds of this process, medians of
-several runs.
+"""What the controller takes: the policies of all hosts, and a report.
 
-A computation of all policies (advance, schedule, sheets, publish):
-``all_move_s`` when every coflow has sent up to a fifth of what it had left,
-``few_move_s`` when one in a hundred has, ``arrival_s`` when one more is there,
-``measured_s`` after one more measurement; ``all_move_hosts`` and so on count
-the hosts whose policy changed by it. ``policy_s`` to write out the policy of
-one host, ``host_rates_s`` for the hosts' rates when nothing was measured
-since, ``report_s`` to take one report in.
+``python -m benchmarks.controller [--hosts 10000] [--coflows 2000] [--vms 12]
+[--json]``; half of each coflow's VMs send to the other half. Times are CPU
+milliseconds of this process, medians of several runs.
+
+The policies (progress, snapshot, order, policy per host, publication):
+``few_moved_ms`` when 40 coflows have sent more, ``all_moved_ms`` when each has
+sent up to a fifth of what it had left, ``arrival_ms`` when one more is there,
+``measured_ms`` after one more measurement, ``idle_ms`` when nothing happened;
+``few_moved_hosts`` and so on count the hosts whose policy changed by it.
+``report_ms`` to take one report in, ``policy_ms`` to write the policy of one
+host out.
 """
 
 import argparse
@@ -34,178 +34,185 @@ import random
 import statistics
 import tempfile
 import time
+import types
 from typing import Any
 
 from virtco import app
 from virtco.cmd import controller as controller_cmd
+from virtco.db import codec
 from virtco.db import migration
-from virtco.know import byte_counters
-from virtco.know import inflight
 from virtco.model import coflow as coflow_model
+from virtco.model import states
 
 RUNS = 7
+N_FEW = 40
+LINK_BPS = 1e10
 
 
-def make_controller(home: str) -> app.Controller:
-    config = pathlib.Path(home) / 'virtco.conf'
-    config.write_text(f'[controller]\nstate_dir = {home}\n'
-                      '[placement]\ndeadline_s = 60\n')
-    conf = controller_cmd.make_conf(['--config-file', str(config)])
-    controller = app.Controller(conf)
-    migration.upgrade(controller.database)
-    controller.resolver.run_once()
-    controller_cmd.spare_libraries()
-    return controller
+class Cloud:
+    """A controller, and the counters of its hosts."""
+
+    def __init__(self, home: str, n_hosts: int, n_coflows: int, n_vms: int):
+        config = pathlib.Path(home) / 'virtco.conf'
+        config.write_text(f'[controller]\nstate_dir = {home}\n')
+        self.rooms = app.App.of(controller_cmd.make_conf(
+            ['--config-file', str(config)]))
+        migration.upgrade(self.rooms.database)
+        self.hosts = [f'h{i}' for i in range(n_hosts)]
+        self._n_vms = n_vms
+        self._rng = random.Random(1)
+        self._ports: dict[str, list[dict[str, Any]]] = {
+            host: [] for host in self.hosts}
+        self._sent: dict[str, dict[str, float]] = {
+            host: {} for host in self.hosts}
+        self._sizes: dict[str, dict[str, float]] = {}
+        self._now_s = time.time()
+        members, coflows = [], []
+        for i in range(n_coflows):
+            more, coflow = self._group(i)
+            members += more
+            coflows.append(coflow)
+        self.rooms.know.live.load_groups(members, coflows)
+        for host in self.hosts:
+            self.report(host)
+        for host in self._rng.sample(self.hosts, min(100, n_hosts // 2)):
+            self.measure(host)
+        self.compute()
+        controller_cmd.spare_libraries()
+
+    def _group(self, i: int) -> tuple[list[Any], Any]:
+        """Members anywhere, and their coflow."""
+        at = [self._rng.choice(self.hosts) for _ in range(self._n_vms)]
+        model = coflow_model.Coflow.from_flows('c', self._n_vms, [
+            (src, dst, self._rng.uniform(1e9, 1e11))
+            for src in range(self._n_vms // 2)
+            for dst in range(self._n_vms // 2, self._n_vms)])
+        sizes = self._sizes[f'c{i}'] = {}
+        for flow in model.flows:
+            if at[flow.src] != at[flow.dst]:
+                sizes[at[flow.src]] = (sizes.get(at[flow.src], 0.0)
+                                       + flow.size_bytes)
+        for row, host in enumerate(at):
+            self._ports[host].append({'vm': f'{i}-{row}', 'ips': [
+                f'10.{i // 250}.{i % 250}.{row}']})
+        return [types.SimpleNamespace(
+            group_id=f'g{i}', row_index=row, instance_uuid=f'{i}-{row}',
+            host=host, state=states.MemberState.RUNNING)
+            for row, host in enumerate(at)], types.SimpleNamespace(
+                id=f'c{i}', group_id=f'g{i}', project_id=f'p{i % 20}',
+                name='c', state=states.CoflowState.ACTIVE,
+                n_vms=self._n_vms, tm=codec.encode_flows(model),
+                progress='[]', dst_port=None, iterations=1, iteration=1,
+                priority_class=0, weight=1.0, arrival=self._now_s,
+                ended_at=None)
+
+    def report(self, host: str) -> None:
+        sent = self._sent[host]
+        self.rooms.know.live.intake(host, {
+            'epoch': 'e', 'applied_generation': 0,
+            'link': {'egress_bps': LINK_BPS, 'ingress_bps': LINK_BPS},
+            'ports': self._ports[host], 'coflows': [
+                {'coflow_id': name, 'sent_bytes': value}
+                for name, value in sent.items()],
+            'uplink_sent_bytes': sum(sent.values())}, time.time())
+
+    def move(self, names: list[str]) -> None:
+        """A host of each coflow reports some of its bytes."""
+        reporting = set()
+        for name in names:
+            for host, size_bytes in self._sizes[name].items():
+                sent = self._sent[host]
+                before = sent.get(name, 0.0)
+                sent[name] = before + 0.2 * self._rng.random() * (
+                    size_bytes - before)
+                reporting.add(host)
+                break
+        for host in reporting:
+            self.report(host)
+
+    def move_few(self) -> None:
+        self.move(self._rng.sample(sorted(self._sizes),
+                                   min(N_FEW, len(self._sizes))))
+
+    def move_all(self) -> None:
+        self.move(sorted(self._sizes))
+
+    def arrive(self) -> None:
+        i = len(self._sizes)
+        members, coflow = self._group(i)
+        self.rooms.know.live.load_groups(members, [coflow], {f'g{i}'})
+
+    def measure(self, host: str = 'h0') -> None:
+        self.rooms.know.rates.add({
+            'src': host, 'dst': self._rng.choice(self.hosts),
+            'rate_bps': self._rng.uniform(0.95, 1) * LINK_BPS}, time.time())
+
+    def compute(self) -> None:
+        self.rooms.decide.loop.publish(time.time())
+
+    def generations(self) -> dict[str, int]:
+        return self.rooms.decide.generations()
 
 
-def report(ports: list[dict[str, Any]],
-           sent: dict[str, float]) -> dict[str, Any]:
-    return {'epoch': 'e', 'applied_generation': 0,
-            'link': {'egress_bps': 1e9, 'ingress_bps': 1e9},
-            'ports': ports, 'uplink_sent_bytes': sum(sent.values()),
-            'coflows': [{'coflow_id': name, 'sent_bytes': value}
-                        for name, value in sent.items()]}
-
-
-def fill(controller: app.Controller, n_coflows: int, n_hosts: int,
-         n_vms: int) -> dict[str, list[dict[str, Any]]]:
-    """Active coflows with VMs anywhere; the ports per host."""
-    rnd = random.Random(1)
-    ports: dict[str, list[dict[str, Any]]] = {
-        f'h{i}': [] for i in range(n_hosts)}
-    for i in range(n_coflows):
-        for row, host in start(controller, rnd, i, sorted(ports),
-                               n_vms).items():
-            ports[host].append({
-                'vm': f'{i}-{row}',
-                'ips': [f'10.{i // 250}.{i % 250}.{row}']})
-    for host, found in ports.items():
-        controller.state.intake(host, report(found, {}), 1.0)
-    now_s = controller.clock()
-    for src, dst in itertools.permutations(ports, 2):
-        controller.rates.add({'src': src, 'dst': dst,
-                              'rate_bps': rnd.uniform(0.9e9, 1e9)}, now_s)
-    return ports
-
-
-def start(controller: app.Controller, rnd: random.Random, i: int,
-          hosts: list[str], n_vms: int) -> dict[int, str]:
-    """An active coflow; the host of each of its VMs."""
-    at = {row: rnd.choice(hosts) for row in range(n_vms)}
-    model = coflow_model.Coflow.from_flows('c', n_vms, [
-        (src, dst, rnd.random() * 1e9) for src in range(n_vms // 2)
-        for dst in range(n_vms // 2, n_vms)])
-    controller.state.groups[f'g{i}'] = {
-        row: inflight.Row(f'{i}-{row}', host, True)
-        for row, host in at.items()}
-    controller.state.coflows[f'c{i}'] = inflight.Tracked(
-        f'c{i}', f'g{i}', 'p', 'c', 'active', model,
-        byte_counters.CoflowProgress([f.size_bytes for f in model.flows]),
-        arrival_s=0.0)
-    return at
-
-
-def generations(controller: app.Controller) -> dict[str, int]:
-    return {host: policy.generation
-            for host in controller.publisher.hosts()
-            if (policy := controller.publisher.get(host)) is not None}
-
-
-def measure_resolves(controller: app.Controller, n_coflows: int,
-                     n_hosts: int, n_vms: int) -> dict[str, float]:
-    """Times of a resolve after different events, and hosts changed by it."""
-    rnd = random.Random(2)
-    names = sorted(controller.state.coflows)
-    few = max(1, n_coflows // 100)
-    new = itertools.count(n_coflows)
-    hosts = [f'h{i}' for i in range(n_hosts)]
-
-    def move(moving: list[str]) -> None:
-        for name in moving:
-            one = controller.state.coflows[name].progress
-            one.sent_bytes += (one.sizes_bytes - one.sent_bytes) * (
-                rnd.random() * 0.2)
-
-    events = {
-        'all_move': lambda: move(names),
-        'few_move': lambda: move(rnd.sample(names, few)),
-        'arrival': lambda: start(controller, rnd, next(new), hosts, n_vms),
-        'measured': lambda: controller.rates.add(
-            {'src': 'h0', 'dst': 'h1', 'rate_bps': 9.5e8},
-            controller.clock())}
-    found: dict[str, float] = {}
-    for event, happen in events.items():
-        changes = []
-
-        def prepare() -> None:
-            happen()
-            changes.append(generations(controller))
-
-        found[f'{event}_s'] = median_s(controller.resolver.run_once, prepare)
-        changes.append(generations(controller))
-        found[f'{event}_hosts'] = statistics.median(
-            sum(after[host] != before[host] for host in before)
-            for before, after in itertools.pairwise(changes))
-    return found
-
-
-def median_s(work: Callable[[], Any],
-             prepare: Callable[[], Any] = lambda: None) -> float:
+def median_ms(work: Callable[[], Any],
+              prepare: Callable[[], Any] = lambda: None) -> float:
     """:param prepare: is called before each run and not measured."""
-    taken = []
+    taken_ms = []
     for _run in range(RUNS):
         prepare()
         started = time.process_time()
         work()
-        taken.append(time.process_time() - started)
-    return statistics.median(taken)
+        taken_ms.append(1000 * (time.process_time() - started))
+    return round(statistics.median(taken_ms), 3)
 
 
-def measure(n_coflows: int, n_hosts: int, n_vms: int) -> dict[str, float]:
+def measure(n_hosts: int, n_coflows: int, n_vms: int) -> dict[str, Any]:
+    found: dict[str, Any] = {'hosts': n_hosts, 'coflows': n_coflows,
+                             'flows': n_coflows * (n_vms // 2) ** 2}
     with tempfile.TemporaryDirectory() as home:
-        controller = make_controller(home)
-        ports = fill(controller, n_coflows, n_hosts, n_vms)
+        cloud = Cloud(home, n_hosts, n_coflows, n_vms)
+        for event, happen in {
+                'idle': lambda: None, 'few_moved': cloud.move_few,
+                'arrival': cloud.arrive, 'measured': cloud.measure,
+                'all_moved': cloud.move_all}.items():
+            changes = []
 
-        controller.resolver.run_once()
-        found = measure_resolves(controller, n_coflows, n_hosts, n_vms)
-        hosts_s = median_s(lambda: controller.rates.hosts(
-            controller.clock()))
-        host = sorted(ports)[0]
-        policy = controller.publisher.get(host)
-        assert policy is not None
-        steps = iter(range(1, 1 + RUNS))
+            def prepare(happen: Callable[[], Any] = happen) -> None:
+                happen()
+                changes.append(cloud.generations())
 
-        def one_report() -> None:
-            step = next(steps)
-            controller.state.intake(host, report(ports[host], {
-                c.coflow_id: 1e4 * step for c in policy.classes}), 1.0 + step)
-
-        report_s = median_s(one_report)
-        generation = itertools.count(policy.generation + 1)
-        policy_s = median_s(lambda: controller.policy(host, None, 0.0, bool),
-                            lambda: controller.publisher.overtake(
-                                host, next(generation)))
-        controller.database.dispose()
-    return {'coflows': n_coflows, 'hosts': n_hosts,
-            'flows': n_coflows * (n_vms // 2) * (n_vms - n_vms // 2),
-            **found, 'host_rates_s': hosts_s, 'report_s': report_s,
-            'policy_s': policy_s}
+            found[f'{event}_ms'] = median_ms(cloud.compute, prepare)
+            changes.append(cloud.generations())
+            found[f'{event}_hosts'] = statistics.median(
+                sum(after[host] != number for host, number in before.items())
+                for before, after in itertools.pairwise(changes))
+        host = cloud.hosts[0]
+        found['report_ms'] = median_ms(lambda: cloud.report(host))
+        generation = itertools.count(1_000_000)
+        found['policy_ms'] = median_ms(
+            lambda: cloud.rooms.decide.policy_of(host),
+            lambda: cloud.rooms.decide.wait_for_policy(
+                host, next(generation), 0.0, bool))
+        cloud.rooms.database.dispose()
+    return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
-    parser.add_argument('--coflows', type=int, default=500)
-    parser.add_argument('--hosts', type=int, default=150)
+    parser = argparse.ArgumentParser(
+        prog='python -m benchmarks.controller', description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--hosts', type=int, default=10_000)
+    parser.add_argument('--coflows', type=int, default=2000)
     parser.add_argument('--vms', type=int, default=12,
                         help='VMs per coflow')
     parser.add_argument('--json', action='store_true')
     args = parser.parse_args()
-    found = measure(args.coflows, args.hosts, args.vms)
+    found = measure(args.hosts, args.coflows, args.vms)
     if args.json:
         print(json.dumps(found))
     else:
         for name, value in found.items():
-            print(f'{name:15} {value:g}')
+            print(f'{name:16} {value:g}')
 
 
 if __name__ == '__main__':

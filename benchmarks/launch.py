@@ -61,7 +61,7 @@ STEPS = ('read', 'solve', 'rank', 'commit', 'publish')
 
 # The cloud as it is found.
 
-def fill(controller: app.Controller, n_hosts: int, n_coflows: int,
+def fill(controller: app.App, n_hosts: int, n_coflows: int,
          n_flows: int) -> None:
     """Hosts that report, and groups whose VMs all run."""
     rng = random.Random(1)
@@ -179,7 +179,7 @@ class Stopwatch(deadlines.Deadline):
 
 
 class Bench:
-    def __init__(self, controller: app.Controller, url: str,
+    def __init__(self, controller: app.App, url: str,
                  n_hosts: int, n_coflows: int, n_flows: int):
         self.controller = controller
         self.samples: dict[str, list[float]] = {
@@ -194,7 +194,7 @@ class Bench:
         self._launcher = subprocess.Popen(
             [sys.executable, '-m', 'benchmarks.launch', '--as-launcher'],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        work = controller._work
+        work = controller.ask._work
 
         def watched(placer: Any, request: Any, watch: Any) -> Any:
             try:
@@ -203,7 +203,7 @@ class Bench:
                 watch.mark('')
                 self._watches.append(watch)
 
-        setattr(controller, '_work', watched)
+        setattr(controller.ask, '_work', watched)
 
     def close(self) -> None:
         assert self._launcher.stdin is not None
@@ -227,7 +227,7 @@ class Bench:
             self.samples['sibling'].append(sibling_s)
         for row in (0, 1):
             with contextlib.suppress(Exception):
-                self.controller.release(instance(number, row))
+                self.controller.follow.release(instance(number, row))
         self._move_on()
 
     def _ask(self, number: int, row: int) -> tuple[float, dict[str, Any]]:
@@ -245,7 +245,7 @@ class Bench:
 
     def _publish(self) -> float:
         started_s = time.process_time()
-        self.controller.resolver.run_once()
+        self.controller.decide.loop.run_once()
         return time.process_time() - started_s
 
     def _move_on(self) -> None:
@@ -255,8 +255,8 @@ class Bench:
         for _ in range(min(20, self._n_coflows)):
             name = coflow_id(self._rng.randrange(self._n_coflows))
             sent[name] = sent.get(name, 0.0) + self._rng.uniform(1e6, 1e8)
-        self.controller.report(host, report(sent))
-        self.controller.resolver.run_once()
+        self.controller.know.report(host, report(sent))
+        self.controller.decide.loop.run_once()
 
 
 def instance(number: int, row: int) -> str:
@@ -273,13 +273,13 @@ def running(home: pathlib.Path, n_hosts: int, n_coflows: int, n_flows: int,
                       'max_flows_per_project = 10000000\n')
     conf = controller_cmd.make_conf(['--config-file', str(config)])
     deadlines.Deadline = Stopwatch  # type: ignore[misc]
-    controller = app.Controller(conf)
+    controller = app.App.of(conf)
     migration.upgrade(controller.database)
     fill(controller, n_hosts, n_coflows, n_flows)
-    controller.start()
-    controller.load_planner()
+    controller.start(auto_sync=False)
+    controller.ask.load_planner(is_used=True)
     # The policies are computed when it is their turn to be measured.
-    controller.resolver.stop()
+    controller.decide.stop()
     server = waitress.create_server(
         deploy.application(conf, controller), host='127.0.0.1', port=0,
         threads=8, max_request_body_size=64 * 1024 * 1024)

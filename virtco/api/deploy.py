@@ -33,7 +33,7 @@ OPEN_PATHS = ('/health', '/metrics')
 
 
 def application(conf: cfg.ConfigOpts,
-                controller: app.Controller) -> Wsgi:
+                rooms: app.App) -> Wsgi:
     """The API, inside out: falcon, then the token check, then what every
     request gets.
     """
@@ -43,7 +43,7 @@ def application(conf: cfg.ConfigOpts,
         options.media_handlers[falcon.MEDIA_JSON] = handler
     app.req_options.auto_parse_form_urlencoded = False
     errors.add_handlers(app)
-    routes.add(app, conf, controller)
+    routes.add(app, conf, rooms)
     wsgi: Wsgi = app
     if conf.api.auth_strategy == 'keystone':
         # Embedded controllers start without it.

@@ -27,10 +27,10 @@ from virtco import app
 
 
 def add(app: 'falcon.App[Any, Any]', conf: cfg.ConfigOpts,
-        controller: app.Controller) -> None:
+        rooms: app.App) -> None:
     authorizer = context.Authorizer(conf)
     waiting = hosts.Waiting(conf)
-    both = (controller, authorizer)
+    both = (rooms, authorizer)
     for path, resource in {
         '/v1/placements/{instance_uuid}': placements.Placement(*both),
         '/v1/plans': placements.Plans(*both),
@@ -48,7 +48,7 @@ def add(app: 'falcon.App[Any, Any]', conf: cfg.ConfigOpts,
         '/v1/rates': hosts.Rates(*both),
         '/v1/settings': operations.Settings(*both),
         '/v1/notifications': operations.Notifications(*both),
-        '/health': operations.Health(controller),
-        '/metrics': operations.Metrics(controller),
+        '/health': operations.Health(rooms),
+        '/metrics': operations.Metrics(rooms),
     }.items():
         app.add_route(path, resource)

@@ -10,61 +10,46 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Hosts, members and events as the API shows them. Pure."""
+"""Hosts as the API shows them."""
 
 from typing import Any
 
-from virtco.db import models
 from virtco.know import host_state
-from virtco.know import uplinks
 from virtco.table import edge_policy
 
 
-def host(state: host_state.HostState, found: uplinks.Capacity,
-         policy: edge_policy.EdgePolicy | None) -> dict[str, Any]:
-    report = state.report
+def host(seen: host_state.View, policy: edge_policy.EdgePolicy | None,
+         now_s: float) -> dict[str, Any]:
+    report, found = seen.report, seen.capacity
     return {
-        'host': state.host, 'egress_bps': found.egress_bps,
+        'host': seen.host, 'egress_bps': found.egress_bps,
         'ingress_bps': found.ingress_bps,
-        'link_egress_bps': state.link.get('egress_bps'),
-        'link_ingress_bps': state.link.get('ingress_bps'),
+        'link_egress_bps': seen.link.get('egress_bps'),
+        'link_ingress_bps': seen.link.get('ingress_bps'),
         'measured_egress_bps': found.measured_egress_bps,
         'measured_ingress_bps': found.measured_ingress_bps,
-        'measured_age_s': found.measured_age_s,
+        'measured_age_s': now_s - found.measured_s
+        if found.measured_s is not None else None,
         'rate_source': found.source,
-        'background_bps': state.background.value,
+        'background_bps': seen.background_bps,
         'generation': policy.generation if policy else None,
         'applied_generation': report.get('applied_generation'),
-        'last_report': state.last_report,
+        'last_report': seen.last_report_s,
         'coflows': [c.coflow_id for c in policy.classes] if policy else [],
         'vms': sorted({p['vm'] for p in report.get('ports', ())}),
         'health': report.get('health'), 'error': report.get('error'),
         'cpu_s': report.get('cpu_s')}
 
 
-def classes(state: host_state.HostState,
+def classes(seen: host_state.View,
             policy: edge_policy.EdgePolicy | None) -> list[dict[str, Any]]:
     """Each class of the host's policy, and what was seen of it."""
     backlogs = {c['coflow_id']: c.get('backlog_bytes')
-                for c in state.report.get('coflows', ())}
+                for c in seen.report.get('coflows', ())}
     return [{
         'coflow_id': c.coflow_id, 'name': c.name, 'minor': f'1:{c.minor:x}',
         'prio': c.prio, 'rate_bps': c.rate_bps, 'ceil_bps': c.ceil_bps,
-        'observed_bps': state.observed[c.coflow_id].value
-        if c.coflow_id in state.observed else None,
+        'observed_bps': seen.observed_bps.get(c.coflow_id),
         'backlog_bytes': backlogs.get(c.coflow_id),
         'destinations': [d.host for d in c.destinations],
     } for c in (policy.classes if policy else ())]
-
-
-def member(row: models.Member) -> dict[str, Any]:
-    return {'row': row.row_index, 'instance_uuid': row.instance_uuid,
-            'display_name': row.display_name, 'state': row.state,
-            'host': row.host, 'expires_at': row.expires_at}
-
-
-def event(row: models.Event) -> dict[str, Any]:
-    return {'at': row.created_at, 'kind': row.kind,
-            'project_id': row.project_id, 'group_name': row.group_name,
-            'group': row.group_id, 'instance_uuid': row.instance_uuid,
-            'detail': row.detail}

@@ -37,8 +37,9 @@ from virtco.db import records
 from virtco.db import session as db_session
 from virtco import exception
 from virtco import hints
+from virtco.know import live_state
 from virtco.know import settings
-from virtco.know import uplinks
+from virtco.know import snapshot as snapshots
 from virtco import metrics
 from virtco.model import snapshot
 from virtco.model import states
@@ -53,27 +54,21 @@ Solution = tuple[snapshot.PlacementProblem, tuple[int, ...], snapshot.Plan]
 class Placer:
     """Plans on a snapshot, commits if nothing came in between.
 
-    :param loads: what the coflows of other groups still have to move.
-    :param capacities: uplinks by host, for the hosts it is given.
-    :param remaining: coflow id -> fraction of it that is not sent yet.
+    :param state: tells rates, what other coflows have to move, and what is
+        left of those of a group.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
                  settings: settings.Settings,
                  metrics: metrics.Metrics,
-                 loads: Callable[[str], tuple[snapshot.ActiveCoflow, ...]],
-                 capacities: Callable[[list[str]],
-                                      Mapping[str, uplinks.Capacity]],
-                 remaining: Callable[[str], float],
+                 state: live_state.LiveState,
                  pace: deadlines.Pace,
                  clock: Callable[[], float] = time.time):
         self._conf = conf
         self._database = database
         self._settings = settings
         self._metrics = metrics
-        self._loads = loads
-        self._capacities = capacities
-        self._remaining = remaining
+        self._state = state
         self._pace = pace
         self._clock = clock
         self._seats = membership.Seats(conf, clock)
@@ -175,14 +170,18 @@ class Placer:
                      for member in view.members)
         free = {entry['host']: problem_builder.demand_of(entry['free'])
                 for entry in request['hosts']}
-        hosts = set(free) | {row.host for row in rows if row.host}
+        hosts = free.keys() | {row.host for row in rows if row.host}
+        now_s = self._clock()
+        self._state.meet(hosts, now_s)
         coflows = tuple(
-            codec.decode_coflow(c).scaled(self._remaining(c.id))
+            codec.decode_coflow(c).scaled(
+                self._state.remaining_fraction(c.id))
             for c in view.coflows if c.is_live)
         return problem_builder.Question(
             row=view.member.row_index, rows=rows, coflows=coflows, free=free,
-            capacities=self._capacities(sorted(hosts)),
-            loads=self._loads(view.group.id), held=view.held,
+            capacities=self._state.payload_rates(
+                hosts, now_s, self._settings['order'] == snapshots.FAIR),
+            loads=self._state.loads(view.group.id), held=view.held,
             batch=self._seats.batch_rows(request, view.members,
                                          view.member),
             server_group=request.get('server_group'))

@@ -18,7 +18,6 @@ from collections.abc import Sequence
 import dataclasses
 from typing import Any
 
-from virtco.know import uplinks
 from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco.model import snapshot
@@ -26,6 +25,8 @@ from virtco.model import snapshot
 RESOURCES = ('vcpus', 'memory_mb', 'disk_gb')
 
 Vector = tuple[float, ...]
+# Egress and ingress per host, bits of payload per second.
+Rates = Mapping[str, tuple[float, float]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class Question:
     rows: tuple[Row, ...]
     coflows: tuple[coflow_model.Coflow, ...]
     free: Mapping[str, Vector]
-    capacities: Mapping[str, uplinks.Capacity]
+    capacities: Rates
     loads: tuple[snapshot.ActiveCoflow, ...] = ()
     held: Mapping[str, Vector] = dataclasses.field(default_factory=dict)
     batch: frozenset[int] = frozenset()
@@ -145,9 +146,8 @@ def _vm(row: Row, question: Question, keep_planned: bool,
 
 
 def _host(name: str, free: Vector,
-          capacities: Mapping[str, uplinks.Capacity]) -> cluster.Host:
-    found = capacities[name]
-    return cluster.Host(name, free, found.egress_bps, found.ingress_bps)
+          capacities: Rates) -> cluster.Host:
+    return cluster.Host(name, free, *capacities[name])
 
 
 def _restricted(coflow: coflow_model.Coflow, position: Mapping[int, int]

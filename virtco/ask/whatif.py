@@ -23,7 +23,6 @@ from virtco.ask import problem as problem_builder
 from virtco.db import codec
 from virtco import exception
 from virtco import hint_matrix
-from virtco.know import uplinks
 from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco.model import snapshot
@@ -31,7 +30,7 @@ from virtco.solver import planner
 
 
 def build(conf: cfg.ConfigOpts, request: Mapping[str, Any],
-          capacities: Mapping[str, uplinks.Capacity],
+          capacities: problem_builder.Rates,
           loads: tuple[snapshot.ActiveCoflow, ...]
           ) -> tuple[snapshot.PlacementProblem, list[tuple[str, int]]]:
     """The problem of all groups together, and (group, row) of each VM."""
@@ -63,12 +62,12 @@ def build(conf: cfg.ConfigOpts, request: Mapping[str, Any],
 
 
 def _host(entry: Mapping[str, Any],
-          capacities: Mapping[str, uplinks.Capacity]) -> cluster.Host:
-    found = capacities[entry['host']]
+          capacities: problem_builder.Rates) -> cluster.Host:
+    egress_bps, ingress_bps = capacities[entry['host']]
     return cluster.Host(
         entry['host'], problem_builder.demand_of(entry['free']),
-        entry.get('egress_bps', found.egress_bps),
-        entry.get('ingress_bps', found.ingress_bps))
+        entry.get('egress_bps', egress_bps),
+        entry.get('ingress_bps', ingress_bps))
 
 
 def _shifted(coflow: coflow_model.Coflow, by: int, n_vms: int,
@@ -81,7 +80,7 @@ def _shifted(coflow: coflow_model.Coflow, by: int, n_vms: int,
 
 def answer(conf: cfg.ConfigOpts, request: Mapping[str, Any],
            settings: Mapping[str, str],
-           capacities: Mapping[str, uplinks.Capacity],
+           capacities: problem_builder.Rates,
            loads: tuple[snapshot.ActiveCoflow, ...]) -> dict[str, Any]:
     """Answer ``POST /v1/plans``.
 

@@ -109,7 +109,7 @@ class Loader:
         self._startup = startup.Startup()
         self.front = front.Front(self._startup)
         self.exit_code = 0
-        self._controller: 'app.Controller | None' = None
+        self._rooms: 'app.App | None' = None
         self._bus: Any | None = None
         self._thread = threading.Thread(target=self._run, name='loader',
                                         daemon=True)
@@ -142,24 +142,24 @@ class Loader:
             from virtco import app
             from virtco.follow import listener
         with self._startup.step('reading the database'):
-            controller = app.Controller(self._conf, starting=self._startup)
-            controller.start()
-            self._controller = controller
-        self.front.hand_over(deploy.application(self._conf, controller))
+            rooms = app.App.of(self._conf, self._startup)
+            rooms.start(self._conf.controller.db_auto_sync)
+            self._rooms = rooms
+        self.front.hand_over(deploy.application(self._conf, rooms))
         with self._startup.step('loading the planner'):
-            self._bus = listener.start(self._conf, controller)
-            controller.load_planner()
+            self._bus = listener.start(self._conf, rooms.follow)
+            rooms.ask.load_planner(rooms.know.live.is_used())
 
     def wake_waiting(self) -> None:
-        if self._controller is not None:
-            self._controller.wake_waiting()
+        if self._rooms is not None:
+            self._rooms.decide.wake_waiting()
 
     def stop(self) -> None:
         self._startup.stopping()
         if self._bus is not None:
             self._bus.stop()
-        if self._controller is not None:
-            self._controller.stop()
+        if self._rooms is not None:
+            self._rooms.stop()
 
 
 def spare_libraries() -> None:

@@ -14,12 +14,15 @@
 
 import json
 import math
+from typing import TYPE_CHECKING
 
-from virtco.db import models
 from virtco.model import coflow as coflow_model
 
+if TYPE_CHECKING:
+    from virtco.db import models
 
-def decode_coflow(stored: models.Coflow) -> coflow_model.Coflow:
+
+def decode_coflow(stored: 'models.Coflow') -> coflow_model.Coflow:
     """The matrix of a stored coflow."""
     return coflow_model.Coflow(
         stored.name, stored.n_vms,

@@ -22,7 +22,7 @@ import uuid
 
 from oslo_config import cfg
 
-from virtco.know import uplinks
+from virtco.know import rates
 from virtco.measure import rounds
 
 POLL_S = 1.0
@@ -30,12 +30,8 @@ RETRY_S = 30.0
 STALE_REPORT_S = 30.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Target:
-    """A host that takes part: where its responder listens."""
-
-    address: str
-    port: int
+# Address and port of a responder.
+Target = tuple[str, int]
 
 
 @dataclasses.dataclass
@@ -50,15 +46,16 @@ class Prober:
     """Hands out one train per sender, and waits for a round to end before it
     begins the next.
 
-    :param targets: the hosts that can be measured at the moment.
+    :param responders: the hosts that can be measured at the moment.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts, rates: uplinks.Rates,
-                 targets: Callable[[float], Mapping[str, Target]],
+    def __init__(self, conf: cfg.ConfigOpts, rates: rates.Rates,
+                 responders: Callable[[float, float, bool],
+                                      Mapping[str, Target]],
                  clock: Callable[[], float] = time.time):
         self._conf = conf.probe
         self._rates = rates
-        self._targets = targets
+        self._responders = responders
         self._clock = clock
         self._changed = threading.Condition()
         self._round: dict[str, _Train] = {}
@@ -91,6 +88,9 @@ class Prober:
                 if left <= 0 or self._closed or is_gone():
                     return None
                 self._changed.wait(min(left, POLL_S))
+
+    def _targets(self, now_s: float) -> Mapping[str, Target]:
+        return self._responders(now_s, STALE_REPORT_S, self._conf.only_idle)
 
     def done(self, probe_id: str) -> None:
         """A measurement of this train has arrived."""
@@ -132,6 +132,6 @@ class Prober:
 
     def _to_dict(self, train: _Train, target: Target) -> dict[str, Any]:
         return {'probe_id': train.probe_id, 'peer': train.pair[1],
-                'address': target.address, 'port': target.port,
+                'address': target[0], 'port': target[1],
                 'bursts': self._conf.bursts, 'packets': self._conf.packets,
                 'packet_bytes': self._conf.packet_bytes}

@@ -77,21 +77,17 @@ class Publisher:
         with self._changed:
             self._leases.update(leases)
 
-    def publish(self, sheets: Mapping[str, table_sheet.Sheet],
-                tolerance: float) -> list[str]:
-        """Take over what differs from the last; hosts that changed."""
-        with self._changed:
-            before = {host: self._issues[host].sheet for host in sheets
-                      if host in self._issues}
-        changed = [host for host, sheet in sheets.items()
-                   if host not in before
-                   or not before[host].is_close(sheet, tolerance)]
+    def publish(self, policies: Mapping[str, table_sheet.Sheet]) -> int:
+        """Take over those that are other objects; how many."""
+        issues = self._issues
+        changed = [host for host, sheet in policies.items()
+                   if host not in issues or issues[host].sheet is not sheet]
         if changed:
             with self._changed:
                 for host in changed:
-                    self._put(host, sheets[host])
+                    self._put(host, policies[host])
                 self._changed.notify_all()
-        return changed
+        return len(changed)
 
     def _put(self, host: str, sheet: table_sheet.Sheet) -> None:
         generation = self._next.get(host, 1)
@@ -114,9 +110,10 @@ class Publisher:
             issue = self._issues.get(host)
         return issue.policy() if issue is not None else None
 
-    def hosts(self) -> list[str]:
+    def generations(self) -> dict[str, int]:
         with self._changed:
-            return list(self._issues)
+            return {host: issue.generation
+                    for host, issue in self._issues.items()}
 
     def wait(self, host: str, generation: int | None, timeout_s: float,
              is_gone: Callable[[], bool] = lambda: False

@@ -24,7 +24,7 @@ from oslo_config import cfg
 from virtco import exception
 
 if TYPE_CHECKING:
-    from virtco import app
+    from virtco.follow import room
 
 LOG = logging.getLogger(__name__)
 
@@ -34,15 +34,14 @@ PUT_BACK_S = 0.5
 class Endpoint:
     """What oslo.messaging calls per message, on a thread of its own."""
 
-    def __init__(self, controller: 'app.Controller', handled: Any,
-                 requeue: Any):
-        self._controller = controller
+    def __init__(self, follow: 'room.Follow', handled: Any, requeue: Any):
+        self._follow = follow
         self._handled = handled
         self._requeue = requeue
 
     def _take(self, event_type: str, payload: dict[str, Any]) -> Any:
         try:
-            self._controller.notified(event_type, payload)
+            self._follow.notified(event_type, payload)
         except exception.VirtcoException as error:
             # The database may be back when it comes again.
             LOG.warning('Notification %s is put back: %s', event_type, error)
@@ -62,7 +61,7 @@ class Endpoint:
 
 
 def start(conf: cfg.ConfigOpts,
-          controller: 'app.Controller') -> Any | None:
+          follow: 'room.Follow') -> Any | None:
     """Start listening; the listener, or None without a ``transport_url``."""
     if not conf.notifications.transport_url:
         return None
@@ -86,7 +85,7 @@ def start(conf: cfg.ConfigOpts,
     targets = [oslo_messaging.Target(topic=topic,
                                      exchange=conf.notifications.exchange)
                for topic in conf.notifications.topics]
-    endpoint = Endpoint(controller,
+    endpoint = Endpoint(follow,
                         oslo_messaging.NotificationResult.HANDLED,
                         oslo_messaging.NotificationResult.REQUEUE)
     found = oslo_messaging.get_notification_listener(

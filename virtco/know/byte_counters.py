@@ -12,7 +12,6 @@
 
 """From cumulative counters to what a coflow still has to send. Pure."""
 
-from collections.abc import Container
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -105,10 +104,11 @@ class HostCounters:
         managed = sum(delta.wire_bytes for delta in deltas)
         return deltas, max(0.0, uplink - managed)
 
-    def forget(self, live_ids: Container[str]) -> None:
-        """Drop the counters of coflows that are over."""
-        self.values = {key: value for key, value in self.values.items()
-                       if key == '/uplink' or key.split('/')[0] in live_ids}
+    def forget(self, coflow_id: str) -> None:
+        """Drop the counters of a coflow that is over."""
+        for key in [key for key in self.values
+                    if key.partition('/')[0] == coflow_id]:
+            del self.values[key]
 
     def _coflow_deltas(self, counter: Mapping[str, Any]) -> list[Delta]:
         coflow_id = counter['coflow_id']

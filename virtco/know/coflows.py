@@ -22,7 +22,6 @@ import uuid
 from oslo_config import cfg
 from sqlalchemy import orm
 
-from virtco.api import views
 from virtco.ask import membership
 from virtco.db import codec
 from virtco.db import groups as db_groups
@@ -36,57 +35,61 @@ from virtco.model import live
 from virtco.model import states
 
 EVENTS_SHOWN = 20
+NO_SCHEDULE = live.Schedule(0.0, ())
 
 
 class Coflows:
-    """:param schedule: the newest schedule."""
+    """:param changed: is called after a change."""
 
     def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
-                 state: live_state.LiveState,
-                 schedule: Callable[[], live.Schedule],
+                 state: live_state.LiveState, changed: Callable[[], None],
                  clock: Callable[[], float] = time.time):
         self._conf = conf
         self._database = database
         self._state = state
-        self._schedule = schedule
+        self._changed = changed
         self._clock = clock
 
-    def find(self, project_id: str | None = None, state: str | None = None
-             ) -> list[dict[str, Any]]:
+    def find(self, schedule: live.Schedule, project_id: str | None = None,
+             state: str | None = None) -> list[dict[str, Any]]:
+        """:param schedule: the newest."""
         with self._database.reader() as session:
-            shown = self._show(session, records.list_coflows(
+            shown = self._show(session, schedule, records.list_coflows(
                 session, project_id=project_id))
         return [c for c in shown if state is None or c['state'] == state]
 
     def events(self, project_id: str | None = None) -> list[dict[str, Any]]:
         with self._database.reader() as session:
-            return [views.event(event) for event in records.list_events(
+            return [_event(event) for event in records.list_events(
                 session, project_id=project_id)]
 
-    def show(self, coflow_id: str) -> dict[str, Any]:
+    def show(self, coflow_id: str, schedule: live.Schedule
+             ) -> dict[str, Any]:
         with self._database.reader() as session:
             coflow = session.get(models.Coflow, coflow_id)
             if coflow is None:
                 raise exception.NotFound(what='Coflow', id=coflow_id)
-            (shown,) = self._show(session, [coflow])
+            (shown,) = self._show(session, schedule, [coflow])
             group_name = shown['group_name']
-            shown['members'] = [views.member(m) for m in db_groups.members(
+            shown['members'] = [_member(m) for m in db_groups.members(
                 session, coflow.group_id)] if coflow.group_id else []
-            shown['events'] = [views.event(e) for e in records.list_events(
+            shown['events'] = [_event(e) for e in records.list_events(
                 session, project_id=coflow.project_id,
                 group_name=group_name, limit=EVENTS_SHOWN)
             ] if group_name else []
             return shown
 
-    def _show(self, session: orm.Session,
+    def _show(self, session: orm.Session, schedule: live.Schedule,
               coflows: Sequence[models.Coflow]) -> list[dict[str, Any]]:
         group_ids = {c.group_id for c in coflows if c.group_id}
         groups = db_groups.by_id(session, group_ids)
         hosts = db_groups.hosts_by_group(session, group_ids)
         warnings = records.count_events(session)
-        ranked = {c.coflow_id: c for c in self._schedule().coflows}
+        ranked = {c.coflow_id: c for c in schedule.coflows}
+        debts = self._state.debts()
         return [self._show_one(
-            coflow, group, ranked.get(coflow.id)) | {
+            coflow, group, ranked.get(coflow.id),
+            coflow.project_id in debts) | {
                 'hosts': hosts.get(coflow.group_id or '', []),
                 'warnings': warnings.get(
                     (coflow.project_id, group.name), 0) if group else 0}
@@ -94,22 +97,20 @@ class Coflows:
                 for group in [groups.get(coflow.group_id or '')]]
 
     def _show_one(self, coflow: models.Coflow, group: models.Group | None,
-                  ranked: live.CoflowSchedule | None) -> dict[str, Any]:
-        with self._state.lock:
-            tracked = (self._state.coflows.get(coflow.id)
-                       or self._state.ended.get(coflow.id))
-            sent_bytes = (float(tracked.progress.sent_bytes.sum())
-                          if tracked is not None else coflow.sent_bytes)
-            # The counters know of an end and of the next beginning first, the
-            # database of a declared end and of a deletion.
-            state = (tracked.state if tracked is not None and coflow.is_live
-                     else coflow.state)
-            iteration = (tracked.iteration if tracked is not None
-                         else coflow.iteration)
-            ended_s = (tracked.ended_s if tracked is not None
-                       and coflow.is_live else coflow.ended_at)
-            in_debt = self._state.debts.owed_bytes(coflow.project_id) > 0
-            arrival = tracked.arrival_s if tracked is not None else None
+                  ranked: live.CoflowSchedule | None, in_debt: bool
+                  ) -> dict[str, Any]:
+        status = self._state.status(coflow.id)
+        sent_bytes = (status.sent_bytes if status is not None
+                      else coflow.sent_bytes)
+        # The counters know of an end and of the next beginning first, the
+        # database of a declared end and of a deletion.
+        state = (status.state if status is not None and coflow.is_live
+                 else coflow.state)
+        iteration = (status.iteration if status is not None
+                     else coflow.iteration)
+        ended_s = (status.ended_s if status is not None and coflow.is_live
+                   else coflow.ended_at)
+        arrival = status.arrival_s if status is not None else None
         over = state in (states.CoflowState.DONE, states.CoflowState.RETIRED)
         if over:
             ranked = None
@@ -171,14 +172,12 @@ class Coflows:
             session.add(coflow)
 
         self._database.retried(save)
-        return self.show(coflow.id)
+        return self.show(coflow.id, NO_SCHEDULE)
 
-    def change(self, coflow_id: str,
-               values: Mapping[str, Any]) -> dict[str, Any]:
+    def change(self, coflow_id: str, values: Mapping[str, Any]) -> None:
         """Declare it done, or set its class or weight."""
-        with self._state.lock:
-            tracked = self._state.coflows.get(coflow_id)
-            iteration = tracked.iteration if tracked is not None else 0
+        status = self._state.status(coflow_id)
+        iteration = status.iteration if status is not None else 0
 
         def save(session: orm.Session) -> None:
             coflow = session.get(models.Coflow, coflow_id)
@@ -192,11 +191,9 @@ class Coflows:
                 coflow.weight = values['weight']
 
         self._database.retried(save)
-        with self._state.lock:
-            tracked = self._state.coflows.get(coflow_id)
-            if tracked is not None and 'state' in values:
-                self._state.finish(tracked, self._clock(), for_good=True)
-        return self.show(coflow_id)
+        if 'state' in values:
+            self._state.finish(coflow_id, self._clock())
+        self._changed()
 
     def _declare_done(self, coflow: models.Coflow, iteration: int) -> None:
         """:param iteration: as counted, the database may be behind."""
@@ -224,10 +221,8 @@ class Coflows:
             session.delete(coflow)
 
         self._database.retried(remove)
-        with self._state.lock:
-            tracked = self._state.coflows.pop(coflow_id, None)
-            if tracked is not None:
-                self._state.debts.end(tracked.project_id, coflow_id)
+        self._state.drop(coflow_id)
+        self._changed()
 
     def project_of(self, coflow_id: str) -> str:
         with self._database.reader() as session:
@@ -235,3 +230,16 @@ class Coflows:
             if coflow is None:
                 raise exception.NotFound(what='Coflow', id=coflow_id)
             return coflow.project_id
+
+
+def _member(row: models.Member) -> dict[str, Any]:
+    return {'row': row.row_index, 'instance_uuid': row.instance_uuid,
+            'display_name': row.display_name, 'state': row.state,
+            'host': row.host, 'expires_at': row.expires_at}
+
+
+def _event(row: models.Event) -> dict[str, Any]:
+    return {'at': row.created_at, 'kind': row.kind,
+            'project_id': row.project_id, 'group_name': row.group_name,
+            'group': row.group_id, 'instance_uuid': row.instance_uuid,
+            'detail': row.detail}

@@ -13,17 +13,43 @@
 """One hypervisor as its edge module reports it. Pure."""
 
 from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Set
 import dataclasses
 import json
 from typing import Any
+from typing import TYPE_CHECKING
 
-from virtco.db import models
 from virtco.know import byte_counters
 from virtco.know import pair_counters
+from virtco.know import uplinks
 from virtco.table import coflow_table
 from virtco import units
 
+if TYPE_CHECKING:
+    from virtco.db import models
+
 OBSERVED_HALF_LIFE_S = 1.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class View:
+    """One host for an operator's eyes.
+
+    :ivar report: the last one, as the edge module sent it.
+    :ivar observed_bps: of each coflow.
+    """
+
+    host: str
+    capacity: uplinks.Capacity
+    last_report_s: float | None
+    report: Mapping[str, Any]
+    background_bps: float
+    observed_bps: Mapping[str, float]
+
+    @property
+    def link(self) -> Mapping[str, Any]:
+        return self.report.get('link') or {}
 
 
 class HostState:
@@ -37,7 +63,8 @@ class HostState:
         self.counters = byte_counters.HostCounters()
         self.pair_counters: pair_counters.PairCounters | None = None
         self.background = byte_counters.Average(half_life_s)
-        self.minors = coflow_table.Minors()
+        self.queued: Set[str] = frozenset()
+        self.minors = coflow_table.NO_MINORS
         self.observed: dict[str, byte_counters.Average] = {}
 
     def observe(self, deltas: Iterable[byte_counters.Delta], elapsed_s: float,
@@ -60,6 +87,12 @@ class HostState:
     def link(self) -> dict[str, Any]:
         return self.report.get('link') or {}
 
+    def view(self, capacity: uplinks.Capacity) -> View:
+        return View(self.host, capacity, self.last_report, self.report,
+                    self.background.value,
+                    {coflow_id: average.value for coflow_id, average
+                     in self.observed.items()})
+
     def to_stored(self) -> dict[str, Any]:
         """Columns as they are kept in the database; JSON still as objects,
         so that nobody waits for its encoding.
@@ -70,12 +103,13 @@ class HostState:
                                counters=self.counters.to_dict()),
                 'minors': dataclasses.asdict(self.minors)}
 
-    def load(self, stored: models.Host) -> None:
+    def load(self, stored: 'models.Host') -> None:
         self.first_seen = stored.first_seen
         self.last_report = stored.last_report
         self.report = json.loads(stored.report)
         self.counters = byte_counters.HostCounters(
             self.report.pop('counters', None))
         minors = json.loads(stored.minors)
-        self.minors = coflow_table.Minors(minors.get('taken', {}),
-                                          minors.get('needed_s', {}))
+        if minors.get('taken'):
+            self.minors = coflow_table.Minors(minors['taken'],
+                                              minors.get('needed_s', {}))

@@ -10,31 +10,101 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""One coflow in flight: its rows, its progress and its way. Pure."""
+"""One coflow in flight: its members, its progress and its way. Pure."""
 
+import collections
+from collections.abc import Collection
 from collections.abc import Mapping
 import dataclasses
+import functools
 import json
+import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from virtco.db import codec
-from virtco.db import models
 from virtco.know import byte_counters
 from virtco.model import coflow as coflow_model
+from virtco.model import live
+from virtco.model import snapshot
 from virtco.model import states
+from virtco.scheduling import endings
+from virtco.table import coflow_table
+
+if TYPE_CHECKING:
+    from virtco.db import models
+
+#: A flow that is not known to have ended keeps this share of its size: what
+#: is left of it is not known better than that.
+TAIL = 5e-3
+# VM -> its host and its addresses.
+Addresses = Mapping[str, tuple[str, tuple[str, ...]]]
 
 
-@dataclasses.dataclass
-class Row:
-    """A row of a group: who fills it, where."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Member:
+    """One VM of a group: which, where, and whether it runs there."""
 
     instance_uuid: str | None
     host: str | None
     running: bool
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True, slots=True)
+class Route:
+    """Where the flows of a coflow run, while nothing moves.
+
+    :ivar pairs: (source host, destination host) of flows between hosts.
+    :ivar pair_of: index into ``pairs`` per flow, -1 for flows that stay in a
+        host or whose VMs are not placed.
+    :ivar local: indices of the flows that stay in a host.
+    :ivar is_complete: the VMs of all flows are placed.
+    """
+
+    pairs: live.Pairs
+    pair_of: np.ndarray
+    local: np.ndarray
+    is_complete: bool
+
+    def per_pair(self, flow_bytes: np.ndarray) -> np.ndarray:
+        """Sums of values per flow, shape (n_pairs,)."""
+        crossing = self.pair_of >= 0
+        sums: np.ndarray = np.bincount(
+            self.pair_of[crossing], flow_bytes[crossing], len(self.pairs)
+        ).astype(np.float64)
+        return sums
+
+    def flows(self, src: str, dst: str | None) -> np.ndarray:
+        """Indices of the flows from a host, to one other or to any."""
+        wanted = [i for i, pair in enumerate(self.pairs)
+                  if pair[0] == src and dst in (None, pair[1])]
+        return np.flatnonzero(np.isin(self.pair_of, wanted))
+
+
+def find_route(model: coflow_model.Coflow, members: Mapping[int, Member],
+               running: bool) -> Route:
+    """:param running: only VMs that run; False also takes planned ones."""
+    hosts = {index: member.host for index, member in members.items()
+             if member.host is not None and (member.running or not running)}
+    pairs: dict[tuple[str, str], int] = {}
+    pair_of = np.full(len(model.flows), -1)
+    local = []
+    n_placed = 0
+    for i, flow in enumerate(model.flows):
+        if flow.src not in hosts or flow.dst not in hosts:
+            continue
+        n_placed += 1
+        pair = (hosts[flow.src], hosts[flow.dst])
+        if pair[0] == pair[1]:
+            local.append(i)
+        else:
+            pair_of[i] = pairs.setdefault(pair, len(pairs))
+    return Route(live.Pairs(pairs), pair_of, np.array(local, np.int64),
+                 n_placed == len(model.flows))
+
+
+@dataclasses.dataclass(eq=False)
 class Tracked:
     """A coflow in flight.
 
@@ -46,6 +116,7 @@ class Tracked:
     :ivar was_placed: all its VMs ran at some time; what is missing since
         then was deleted, and its flows with it.
     :ivar is_dirty: the database does not know the newest yet.
+    :ivar check_s: its state changes no earlier, unless it is touched.
     """
 
     coflow_id: str
@@ -65,6 +136,148 @@ class Tracked:
     backlog_bytes: dict[str, float] = dataclasses.field(default_factory=dict)
     was_placed: bool = False
     is_dirty: bool = False
+    check_s: float = -math.inf
+    members: Mapping[int, Member] = dataclasses.field(default_factory=dict)
+
+    # What was made of the above, until something of it changes.
+
+    def place(self, members: Mapping[int, Member]) -> None:
+        """Its VMs are these, at these hosts."""
+        if members != self.members:
+            self.members = members
+            self.replace()
+
+    def replace(self) -> None:
+        """A VM moved or its host is known only now: another way."""
+        for name in ('route', 'planned_route', 'whole', 'table'):
+            self.__dict__.pop(name, None)
+        self.touch()
+
+    def touch(self) -> None:
+        """Bytes, a queue or a state changed."""
+        self.__dict__.pop('load', None)
+        self.__dict__.pop('_live', None)
+        self.check_s = -math.inf
+
+    def readdress(self) -> None:
+        """One of its VMs has other addresses."""
+        self.__dict__.pop('table', None)
+
+    @functools.cached_property
+    def route(self) -> Route:
+        """Of the VMs that run."""
+        return find_route(self.model, self.members, True)
+
+    @functools.cached_property
+    def planned_route(self) -> Route:
+        """Also of the VMs that are only planned."""
+        return find_route(self.model, self.members, False)
+
+    @functools.cached_property
+    def whole(self) -> live.Flows:
+        """All bytes between hosts, as at its beginning."""
+        return live.Flows(self.route.pairs, self.route.per_pair(
+            self.counting.sizes_bytes))
+
+    def left_bytes(self, route: Route) -> np.ndarray:
+        """Bytes left per pair of hosts, shape (n_pairs,)."""
+        counting = self.counting
+        return route.per_pair(np.maximum(counting.remaining_bytes(),
+                                         TAIL * counting.sizes_bytes))
+
+    def _queued_bytes(self, route: Route) -> np.ndarray:
+        """What waits at the hosts, per pair, of a coflow of which all was
+        counted, shape (n_pairs,).
+
+        Counters see packets that TCP sends twice, so some data may still be
+        on its way. It waits where there is a queue. Tails everywhere would
+        hold all of the coflow's ports for what is left on one of them.
+        """
+        left_bytes = self.left_bytes(route)
+        per_host: dict[str, float] = collections.defaultdict(float)
+        for (src, _), tail_bytes in zip(route.pairs, left_bytes.tolist()):
+            per_host[src] += tail_bytes
+        return left_bytes * [
+            self.backlog_bytes.get(src, 0.0) / per_host[src]
+            if per_host[src] > 0 else 0.0 for src, _ in route.pairs]
+
+    def live(self, strangers: Collection[str],
+             rules: endings.Rules = endings.Rules()) -> live.LiveCoflow:
+        """As the scheduler sees it.
+
+        :param strangers: hosts of which nothing is known; a flow of theirs
+            waits and delays no other.
+        """
+        if '_live' not in self.__dict__:
+            pairs = self.route.pairs
+            left_bytes = (
+                self._queued_bytes(self.route) if endings.is_all_sent(
+                    self.model.size_bytes,
+                    self.cross_remaining(self.counting), rules)
+                else self.left_bytes(self.route))
+            has_strangers = not pairs.hosts.isdisjoint(strangers)
+            if has_strangers:
+                left_bytes *= [src not in strangers and dst not in strangers
+                               for src, dst in pairs]
+            self.__dict__['_live'] = live.LiveCoflow(
+                coflow_id=self.coflow_id,
+                flows=live.Flows(pairs, left_bytes),
+                arrival_s=self.arrival_s or 0.0,
+                served_s=self.moved_s or self.arrival_s or 0.0,
+                sent_bytes=self.counting.all_bytes,
+                claimed_bytes=self.claimed_bytes,
+                project_id=self.project_id,
+                priority_class=self.priority_class, weight=self.weight,
+                n_flows=len(self.model.flows),
+                whole=None if has_strangers else self.whole)
+        found: live.LiveCoflow = self.__dict__['_live']
+        return found
+
+    @functools.cached_property
+    def load(self) -> snapshot.ActiveCoflow:
+        """What it still has to move, planned members included."""
+        route = self.planned_route
+        sizes = self.left_bytes(route).tolist()
+        out: dict[str, float] = {}
+        into: dict[str, float] = {}
+        for (src, dst), size_bytes in zip(route.pairs, sizes, strict=True):
+            out[src] = out.get(src, 0.0) + size_bytes
+            into[dst] = into.get(dst, 0.0) + size_bytes
+        return snapshot.ActiveCoflow(
+            self.coflow_id, tuple(sorted(out.items())),
+            tuple(sorted(into.items())),
+            tuple((src, dst, size_bytes) for (src, dst), size_bytes
+                  in zip(route.pairs, sizes)))
+
+    def table_of(self, addresses: Addresses) -> coflow_table.TableCoflow:
+        """As the table sees it; the same object while it is the same."""
+        if 'table' not in self.__dict__:
+            self.__dict__['table'] = self._find_table(addresses)
+        found: coflow_table.TableCoflow = self.__dict__['table']
+        return found
+
+    def _find_table(self, addresses: Addresses) -> coflow_table.TableCoflow:
+        route = self.route
+        flows = []
+        for i in np.flatnonzero(route.pair_of >= 0).tolist():
+            src_vm, dst_vm = self.vms(i)
+            src_host, dst_host = route.pairs[route.pair_of[i]]
+            flows.append(coflow_table.VmFlow(
+                src_vm=src_vm, src_host=src_host,
+                src_ips=addresses.get(src_vm, ('', ()))[1],
+                dst_host=dst_host,
+                dst_ips=addresses.get(dst_vm, ('', ()))[1]))
+        return coflow_table.TableCoflow.from_flows(
+            self.coflow_id, self.name, flows, self.model.dst_port,
+            route.pairs)
+
+    def vms(self, flow: int) -> tuple[str, str]:
+        """Instances between which a flow runs."""
+        found = self.model.flows[flow]
+        return (self.members[found.src].instance_uuid or '',
+                self.members[found.dst].instance_uuid or '')
+
+    # Its bytes.
 
     @property
     def counting(self) -> byte_counters.CoflowProgress:
@@ -93,6 +306,14 @@ class Tracked:
         return float(max(0, n_ended) * self.model.flows[flow].size_bytes
                      + self.counting.sent_bytes[flow])
 
+    def cross_remaining(self, progress: byte_counters.CoflowProgress | None
+                        = None) -> float:
+        """Bytes left between hosts."""
+        left_bytes = (progress or self.progress).remaining_bytes()
+        return float(left_bytes[self.route.pair_of >= 0].sum())
+
+    # Its life.
+
     def begin(self, now_s: float) -> None:
         """The first or the next iteration is under way."""
         self.progress, self.upcoming = self.counting, None
@@ -101,53 +322,67 @@ class Tracked:
         self.arrival_s = now_s
         self.ended_s = None
         self.is_dirty = True
+        self.touch()
 
     def end(self, now_s: float) -> None:
         self.state = states.CoflowState.DONE
         self.ended_s = now_s
         self.is_dirty = True
+        self.touch()
 
     def rest(self) -> None:
         """Wait for the next iteration, of which nothing was seen so far."""
-        self.upcoming = byte_counters.CoflowProgress(self.progress.sizes_bytes)
+        self.upcoming = byte_counters.CoflowProgress(
+            self.progress.sizes_bytes)
+        self.touch()
 
-    def is_busy(self, now_s: float, quiet_s: float) -> bool:
+    def begins(self, now_s: float, rules: endings.Rules) -> bool:
+        if self.state == states.CoflowState.PLANNED:
+            return any(member.running for member in self.members.values())
+        if self.upcoming is None:
+            return False
+        if (self.upcoming.all_bytes
+                and now_s - (self.moved_s or 0.0) >= rules.pause_s):
+            self.rest()
+        return self.begins_anew(now_s, rules)
+
+    def begins_anew(self, now_s: float, rules: endings.Rules) -> bool:
+        return self.upcoming is not None and endings.begins_anew(
+            self.model.size_bytes, self.upcoming.all_bytes,
+            now_s - (self.ended_s or 0.0), rules)
+
+    def is_all_sent(self, rules: endings.Rules) -> bool:
+        return endings.is_all_sent(self.model.size_bytes,
+                                   self.cross_remaining(), rules)
+
+    def has_ended(self, now_s: float, rules: endings.Rules) -> bool:
+        if self.state != states.CoflowState.ACTIVE:
+            return False
+        self.was_placed |= self.route.is_complete
+        if not self.was_placed:
+            return False
+        if self.route.local.size:
+            self.progress.complete(self.route.local)
         if any(self.backlog_bytes.values()):
-            return True
-        return self.moved_s is not None and now_s - self.moved_s < quiet_s
+            return False
+        return endings.has_ended(
+            self.model.size_bytes, self.cross_remaining(),
+            None if self.moved_s is None else now_s - self.moved_s, rules)
+
+    def rest_until(self, now_s: float, rules: endings.Rules) -> None:
+        """Nothing changed at this time: when it may do so by silence."""
+        times_s = [math.inf]
+        if self.moved_s is not None:
+            times_s += [self.moved_s + rules.quiet_s,
+                        self.moved_s + rules.pause_s]
+        if self.ended_s is not None:
+            times_s.append(self.ended_s + rules.settle_s)
+        # A rounding error must not let the moment pass by.
+        self.check_s = min(time_s for time_s in times_s
+                           if time_s >= now_s - 1e-6)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Route:
-    """Where the flows of a coflow run, while nothing moves.
-
-    :ivar pairs: (source host, destination host) of flows between hosts.
-    :ivar pair_of: index into ``pairs`` per flow, -1 for flows that stay in a
-        host or whose VMs are not placed.
-    :ivar local: indices of the flows that stay in a host.
-    :ivar is_complete: the VMs of all flows are placed.
-    """
-
-    pairs: tuple[tuple[str, str], ...]
-    pair_of: np.ndarray
-    local: np.ndarray
-    is_complete: bool
-
-    def sums(self, flow_bytes: np.ndarray) -> dict[tuple[str, str], float]:
-        """Per pair of hosts, of values per flow."""
-        crossing = self.pair_of >= 0
-        sums = np.bincount(self.pair_of[crossing], flow_bytes[crossing],
-                           len(self.pairs))
-        return dict(zip(self.pairs, sums.tolist(), strict=True))
-
-    def flows(self, src: str, dst: str | None) -> np.ndarray:
-        """Indices of the flows from a host, to one other or to any."""
-        wanted = [i for i, pair in enumerate(self.pairs)
-                  if pair[0] == src and dst in (None, pair[1])]
-        return np.flatnonzero(np.isin(self.pair_of, wanted))
-
-
-def load(stored: models.Coflow) -> Tracked:
+def load(stored: 'models.Coflow') -> Tracked:
     model = codec.decode_coflow(stored)
     tracked = Tracked(
         coflow_id=stored.id, group_id=stored.group_id or '',
@@ -162,25 +397,3 @@ def load(stored: models.Coflow) -> Tracked:
     if tracked.state == states.CoflowState.DONE:
         tracked.rest()
     return tracked
-
-
-def find_route(model: coflow_model.Coflow, rows: Mapping[int, Row],
-               running: bool) -> Route:
-    """:param running: only VMs that run; False also takes planned ones."""
-    hosts = {index: row.host for index, row in rows.items()
-             if row.host is not None and (row.running or not running)}
-    pairs: dict[tuple[str, str], int] = {}
-    pair_of = np.full(len(model.flows), -1)
-    local = []
-    n_placed = 0
-    for i, flow in enumerate(model.flows):
-        if flow.src not in hosts or flow.dst not in hosts:
-            continue
-        n_placed += 1
-        pair = (hosts[flow.src], hosts[flow.dst])
-        if pair[0] == pair[1]:
-            local.append(i)
-        else:
-            pair_of[i] = pairs.setdefault(pair, len(pairs))
-    return Route(tuple(pairs), pair_of, np.array(local, np.int64),
-                 n_placed == len(model.flows))

@@ -46,28 +46,19 @@ class Owner:
     flow: int
 
 
-def find_owners(coflows: Iterable[tuple[inflight.Tracked, inflight.Route]],
-                groups: Mapping[str, Mapping[int, inflight.Row]],
-                ips_of: Mapping[str, tuple[str, tuple[str, ...]]]
-                ) -> dict[Key, Owner]:
-    """Whose the pairs are; of two coflows with the same pair the first's.
-
-    :param coflows: each with the route of its VMs that run.
-    :param ips_of: VM -> (host, addresses).
-    """
+def find_owners(coflows: Iterable[inflight.Tracked],
+                addresses: inflight.Addresses) -> dict[Key, Owner]:
+    """Whose the pairs are; of two coflows with the same pair the first's."""
     owners: dict[Key, Owner] = {}
-    for tracked, route in coflows:
-        rows = groups.get(tracked.group_id, {})
-        for i in np.flatnonzero(route.pair_of >= 0):
-            flow = tracked.model.flows[i]
-            src_vm = rows[flow.src].instance_uuid or ''
-            dst_vm = rows[flow.dst].instance_uuid or ''
+    for tracked in coflows:
+        for i in np.flatnonzero(tracked.route.pair_of >= 0).tolist():
+            src_vm, dst_vm = tracked.vms(i)
             for src_ip, dst_ip in itertools.product(
-                    ips_of.get(src_vm, ('', ()))[1],
-                    ips_of.get(dst_vm, ('', ()))[1]):
+                    addresses.get(src_vm, ('', ()))[1],
+                    addresses.get(dst_vm, ('', ()))[1]):
                 owners.setdefault((src_vm, src_ip, dst_ip,
                                    tracked.model.dst_port or 0),
-                                  Owner(tracked, int(i)))
+                                  Owner(tracked, i))
     return owners
 
 

@@ -21,15 +21,19 @@ from sqlalchemy import orm
 from virtco.db import models
 from virtco.db import records
 from virtco.db import session as db_session
+from virtco.know import live_state
 
 
 class Projects:
-    """:param debts: what they owe, in bytes."""
+    """:param state: knows what they owe.
+    :param changed: is called after a change.
+    """
 
     def __init__(self, database: db_session.Database,
-                 debts: Callable[[], dict[str, float]]):
+                 state: live_state.LiveState, changed: Callable[[], None]):
         self._database = database
-        self._debts = debts
+        self._state = state
+        self._changed = changed
 
     def find(self) -> list[dict[str, Any]]:
         """Projects for which something was set, or that owe."""
@@ -48,6 +52,9 @@ class Projects:
         A coflow for which the operator says something else later keeps that:
         the last word counts.
         """
+        if 'debt_bytes' in values:
+            self._state.forgive(project_id)
+
         def save(session: orm.Session) -> dict[str, Any]:
             found = records.project(session, project_id)
             for name, value in values.items():
@@ -59,10 +66,13 @@ class Projects:
                 records.change_coflows_of(session, project_id, inherited)
             return shown
 
-        return self._database.retried(save)
+        found = self._database.retried(save)
+        self._changed()
+        return found
 
     def _shown(self, project: models.Project) -> dict[str, Any]:
         return {'project_id': project.project_id,
                 'priority_class': project.priority_class,
                 'weight': project.weight,
-                'debt_bytes': self._debts().get(project.project_id, 0.0)}
+                'debt_bytes': self._state.debts().get(
+                    project.project_id, 0.0)}

@@ -12,6 +12,7 @@
 
 """The operator's run-time choices: configured, then remembered."""
 
+from collections.abc import Callable
 from collections.abc import Mapping
 import threading
 
@@ -32,8 +33,12 @@ CHOICES = {
 
 
 class Settings:
-    def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database):
+    """:param changed: is called after a change."""
+
+    def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
+                 changed: Callable[[], None] = lambda: None):
         self._database = database
+        self._changed = changed
         self._lock = threading.Lock()
         self._values: dict[str, str] = {
             'planner': conf.placement.planner,
@@ -74,4 +79,5 @@ class Settings:
             lambda session: records.save_settings(session, dict(values)))
         with self._lock:
             self._values.update(values)
+        self._changed()
         return self.get()

@@ -160,6 +160,53 @@ class Port:
     ingress_bps: float
 
 
+class Ports(Sequence[Port]):
+    """Ports by columns.
+
+    :ivar hosts: each once.
+    :ivar egress_bps: of each, shape (n_hosts,).
+    :ivar ingress_bps: of each, shape (n_hosts,).
+    """
+
+    __slots__ = ('egress_bps', 'hosts', 'ingress_bps')
+
+    def __init__(self, hosts: tuple[str, ...], egress_bps: np.ndarray,
+                 ingress_bps: np.ndarray):
+        self.hosts = hosts
+        self.egress_bps = egress_bps
+        self.ingress_bps = ingress_bps
+
+    @classmethod
+    def of(cls, ports: Sequence[Port]) -> 'Ports':
+        if isinstance(ports, cls):
+            return ports
+        return cls(tuple(port.host for port in ports),
+                   np.array([port.egress_bps for port in ports], np.float64),
+                   np.array([port.ingress_bps for port in ports],
+                            np.float64))
+
+    def __len__(self) -> int:
+        return len(self.hosts)
+
+    @overload
+    def __getitem__(self, index: int) -> Port:
+        ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Port]:
+        ...
+
+    def __getitem__(self, index: int | slice) -> Port | Sequence[Port]:
+        if isinstance(index, slice):
+            return Ports(self.hosts[index], self.egress_bps[index],
+                         self.ingress_bps[index])
+        return Port(self.hosts[index], float(self.egress_bps[index]),
+                    float(self.ingress_bps[index]))
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class FlowRate:
     src_host: str
@@ -218,4 +265,4 @@ class Schedule:
 
     now_s: float
     coflows: tuple[CoflowSchedule, ...]
-    left: tuple[Port, ...] = ()
+    left: Sequence[Port] = ()

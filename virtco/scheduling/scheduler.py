@@ -43,7 +43,8 @@ def schedule(coflows: Sequence[live.LiveCoflow],
              now_s: float, theta_s: float = math.inf,
              fifo_plus_share: float = 0.03,
              policing_beta: float = math.inf,
-             in_debt: Collection[str] = ()) -> live.Schedule:
+             in_debt: Collection[str] = (),
+             size_factor: float = 1.0) -> live.Schedule:
     """Rank every coflow and give every host pair of it a rate.
 
     :param coflows: what is unfinished; ids must be unique.
@@ -57,6 +58,7 @@ def schedule(coflows: Sequence[live.LiveCoflow],
         1 + policing_beta goes behind the honest ones; inf: no policing.
     :param in_debt: ids of coflows that still pay for an earlier overrun;
         they go before those that are in the midst of one.
+    :param size_factor: bytes to send for each that is left.
     :returns: all coflows by rank; every flow that has bytes left has a rate,
         possibly 0. Rates of a port never exceed it; none is idle that a flow
         could use.
@@ -68,7 +70,9 @@ def schedule(coflows: Sequence[live.LiveCoflow],
         raise exception.Invalid(field='fifo_plus_share',
                                 value=fifo_plus_share,
                                 limit='between 0 and 1')
-    fabric, flows = _lay_out(coflows, ports)
+    ports = live.Ports.of(ports)
+    index = _index(ports)
+    fabric, flows = _lay_out(coflows, ports, index, size_factor)
     n_coflows = len(coflows)
     alone_s = np.zeros(n_coflows)
     rates = fabric_model.no_rates(fabric)
@@ -79,7 +83,7 @@ def schedule(coflows: Sequence[live.LiveCoflow],
             coflows, np.diff(fabric.flow_ptr).tolist())], bool)
     demoted = np.array([_offence(coflow, policing_beta, in_debt)
                         for coflow in coflows], np.int64)
-    order = _order(coflows, ports, chosen, fabric, alone_s, lifted,
+    order = _order(coflows, index, chosen, fabric, alone_s, lifted,
                    demoted, rater)
     kernels.allocate(
         rater, order, int(lifted.sum()), chosen.sharing,
@@ -95,9 +99,7 @@ def schedule(coflows: Sequence[live.LiveCoflow],
         for rank, (c, remaining_cct_s, predicted_end_s, starving)
         in enumerate(zip(order.tolist(), alone_s[order].tolist(),
                          ends_s[order].tolist(), lifted[order].tolist()))),
-        tuple(live.Port(port.host, egress_bps, ingress_bps)
-              for port, egress_bps, ingress_bps in zip(
-                  ports, *rates.residual.reshape(2, -1).tolist())))
+        live.Ports(ports.hosts, *rates.residual.reshape(2, -1)))
 
 
 class _Flows(NamedTuple):
@@ -124,20 +126,21 @@ class _Flows(NamedTuple):
                     self.pairs, itertools.pairwise(self.start))]
 
 
-def _index(ports: Sequence[live.Port]) -> dict[str, int]:
-    names = tuple(port.host for port in ports)
-    for port in ports:
-        for field, rate_bps in (('egress_bps', port.egress_bps),
-                                ('ingress_bps', port.ingress_bps)):
-            if not 0 <= rate_bps < math.inf:
-                raise exception.Invalid(
-                    field=f'{field} of {port.host}', value=rate_bps,
-                    limit='a finite rate, at least 0')
-    index = _numbers(names)
-    if len(index) < len(names):
+def _index(ports: live.Ports) -> dict[str, int]:
+    for field, rate_bps in (('egress_bps', ports.egress_bps),
+                            ('ingress_bps', ports.ingress_bps)):
+        is_rate = (rate_bps >= 0) & (rate_bps < math.inf)
+        if not is_rate.all():
+            wrong = int(np.argmin(is_rate))
+            raise exception.Invalid(
+                field=f'{field} of {ports.hosts[wrong]}',
+                value=float(rate_bps[wrong]),
+                limit='a finite rate, at least 0')
+    index = _numbers(ports.hosts)
+    if len(index) < len(ports.hosts):
         raise exception.Invalid(
-            field='ports', value=next(host for host in names
-                                      if names.count(host) > 1),
+            field='ports', value=next(host for host in ports.hosts
+                                      if ports.hosts.count(host) > 1),
             limit='each host once')
     return index
 
@@ -148,11 +151,10 @@ def _numbers(hosts: tuple[str, ...]) -> dict[str, int]:
     return {host: number for number, host in enumerate(hosts)}
 
 
-def _lay_out(coflows: Sequence[live.LiveCoflow],
-             ports: Sequence[live.Port]
+def _lay_out(coflows: Sequence[live.LiveCoflow], ports: live.Ports,
+             index: dict[str, int], size_factor: float
              ) -> tuple[fabric_model.Fabric, _Flows]:
     """What is left of the coflows' flows between hosts, as arrays."""
-    index = _index(ports)
     _check(coflows)
     columns = [_columns(coflow) for coflow in coflows]
     pairs = [flows.pairs for flows in columns]
@@ -172,10 +174,10 @@ def _lay_out(coflows: Sequence[live.LiveCoflow],
     weight = np.array([max(1, coflow.n_flows) for coflow in coflows],
                       np.float64) / np.maximum(1, n_left)
     fabric, order = fabric_model.lay_out(
-        np.array([port.egress_bps for port in ports]
-                 + [port.ingress_bps for port in ports], np.float64),
+        np.concatenate((ports.egress_bps, ports.ingress_bps)),
         len(coflows), owner, fabric_model.Demand(
-            src[kept], dst[kept], size_bytes[kept] * units.BITS_PER_BYTE,
+            src[kept], dst[kept],
+            size_bytes[kept] * (size_factor * units.BITS_PER_BYTE),
             weight[owner]))
     return fabric, _Flows(pairs, [0, *np.cumsum(counts).tolist()], has_left,
                           kept[order])
@@ -241,7 +243,7 @@ def _offence(coflow: live.LiveCoflow, policing_beta: float,
     return 1 if coflow.coflow_id in in_debt else 0
 
 
-def _order(coflows: Sequence[live.LiveCoflow], ports: Sequence[live.Port],
+def _order(coflows: Sequence[live.LiveCoflow], index: dict[str, int],
            policy: policies.Policy, fabric: fabric_model.Fabric,
            alone_s: np.ndarray, lifted: np.ndarray, demoted: np.ndarray,
            rater: kernels.Rater) -> np.ndarray:
@@ -250,7 +252,7 @@ def _order(coflows: Sequence[live.LiveCoflow], ports: Sequence[live.Port],
     if policy.key == policies.BY_REMAINING:
         key = alone_s.copy()
     elif policy.key == policies.BY_WHOLE:
-        key = _whole_s(coflows, ports, fabric, alone_s)
+        key = _whole_s(coflows, index, fabric, alone_s)
     classes = np.array([coflow.priority_class for coflow in coflows],
                        np.int64)
     level = ordering.levels(policy, classes, demoted)
@@ -265,7 +267,7 @@ def _order(coflows: Sequence[live.LiveCoflow], ports: Sequence[live.Port],
 
 
 def _whole_s(coflows: Sequence[live.LiveCoflow],
-             ports: Sequence[live.Port], fabric: fabric_model.Fabric,
+             index: dict[str, int], fabric: fabric_model.Fabric,
              alone_s: np.ndarray) -> np.ndarray:
     """Time of each whole coflow alone, what it has sent included.
 
@@ -278,7 +280,6 @@ def _whole_s(coflows: Sequence[live.LiveCoflow],
     sent_per_left: np.ndarray = np.divide(
         sent, left, out=np.zeros(len(coflows)), where=left > 0)
     whole_s: np.ndarray = alone_s * (1 + sent_per_left)
-    index = _index(ports)
     for c, coflow in enumerate(coflows):
         if coflow.whole is not None:
             whole_s[c] = _alone_s(coflow.whole, fabric.cap, index)

@@ -189,6 +189,10 @@ class Minors:
                               if key not in gone})
 
 
+#: Of a host without classes.
+NO_MINORS = Minors()
+
+
 def destination_key(coflow_id: str, host: str) -> str:
     return f'{coflow_id}/{host}'
 

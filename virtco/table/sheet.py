@@ -20,31 +20,15 @@ and an edge fetches its document when it comes to it: only then
 """
 
 from collections.abc import Mapping
-from collections.abc import Sequence
 import dataclasses
 
 import numpy as np
 
-from virtco.model import live
 from virtco.table import coflow_table
 from virtco.table import edge_policy
 
 LAST_PRIO = edge_policy.PRIOS - 1
 Coflows = tuple[coflow_table.TableCoflow, ...]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Options:
-    """How a schedule becomes classes.
-
-    :ivar work_conserving: ceil is the link instead of the allocated rate.
-    :ivar min_rate_fraction: share of the link that is there for the classes
-        to which the schedule gives nothing, all of them together.
-    """
-
-    work_conserving: bool = False
-    min_rate_fraction: float = 0.01
-    ttl_s: float = 60.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -66,6 +50,7 @@ class Layout:
     :ivar entries: of each coflow that has any.
     :ivar rivals: ids of the coflows that have the same pair of VMs, for each
         such case; it belongs to the one that is served first.
+    :ivar protects: the host is told what arrives.
     """
 
     host: str
@@ -82,10 +67,12 @@ class Layout:
     n_children: np.ndarray
     entries: Mapping[str, coflow_table.Entries]
     rivals: tuple[tuple[str, ...], ...]
+    protects: bool = False
 
     @classmethod
     def of(cls, host: str, senders: Coflows, receivers: Coflows = (),
-           minors: coflow_table.Minors | None = None) -> 'Layout':
+           minors: coflow_table.Minors | None = None,
+           protects: bool = False) -> 'Layout':
         classes: list[coflow_table.TableCoflow] = []
         rows: list[tuple[str, int, int, int]] = []
         entries: dict[str, coflow_table.Entries] = {}
@@ -110,13 +97,7 @@ class Layout:
             tuple(row[0] for row in rows), tuple(row[1] for row in rows),
             class_of, np.array([row[3] for row in rows], np.int64),
             np.bincount(class_of, minlength=len(classes)), entries,
-            _rivals(entries))
-
-    def is_of(self, senders: Coflows, receivers: Coflows = (),
-              minors: coflow_table.Minors | None = None) -> bool:
-        """Whether the same coflows with the same minors would make it."""
-        return (self.minors is minors and self.senders == senders
-                and self.receivers == receivers)
+            _rivals(entries), protects)
 
     def says_same(self, other: 'Layout') -> bool:
         """Whether documents made from both differ in numbers only."""
@@ -269,67 +250,3 @@ def _near(old: np.ndarray, new: np.ndarray, tolerance: float,
     if scale is None:
         scale = np.maximum(old, new)
     return bool((np.abs(old - new) <= tolerance * scale).all())
-
-
-def fill(schedule: live.Schedule, remaining: Mapping[str, np.ndarray],
-         layouts: Mapping[str, Layout],
-         links: Sequence[coflow_table.Link],
-         options: Options = Options()) -> dict[str, Sheet]:
-    """One sheet per link.
-
-    :param schedule: of all coflows that the layouts hold, with the table's
-        pairs.
-    :param remaining: per coflow, bytes left of each of its pairs.
-    """
-    flow_rates = [planned.flow_rates for planned in schedule.coflows]
-    ranks = {c.coflow_id: rank for rank, c in enumerate(schedule.coflows)}
-    none = np.zeros(0)
-    rate_bps = np.concatenate([none, *(some.rate_bps for some in flow_rates)])
-    left = np.concatenate([none, *(remaining[c.coflow_id]
-                                   for c in schedule.coflows)])
-    start = np.cumsum([0, *(len(some.pairs) for some in flow_rates)])
-    sheets = {}
-    for link in links:
-        layout = layouts[link.host]
-        rank = np.array([ranks[c.coflow_id] for c in layout.classes],
-                        np.int64)
-        at = start[rank][layout.class_of] + layout.places
-        child_bps = _fitted_bps(link, layout, rate_bps[at], options)
-        sheets[link.host] = Sheet(
-            layout, link, options.ttl_s, ranks,
-            prios=np.minimum(rank, LAST_PRIO),
-            class_bps=np.bincount(layout.class_of, child_bps, len(rank)),
-            child_bps=child_bps, left_bytes=left[at],
-            borrows=options.work_conserving)
-    return sheets
-
-
-def _fitted_bps(link: coflow_table.Link, layout: Layout,
-                rate_bps: np.ndarray, options: Options) -> np.ndarray:
-    """The schedule's rates, or a little where it gives nothing; scaled down
-    together when that is more than the link has.
-    """
-    floor_bps = (link.egress_bps * options.min_rate_fraction
-                 / max(1, len(layout.classes)))
-    rate_bps = np.maximum(
-        rate_bps, floor_bps / layout.n_children[layout.class_of])
-    total_bps = rate_bps.sum()
-    limit_bps = link.egress_bps - link.default_rate_bps
-    return (rate_bps if total_bps <= limit_bps
-            else rate_bps * (limit_bps / total_bps))
-
-
-def count_only(layouts: Mapping[str, Layout], ranks: Mapping[str, int],
-               links: Sequence[coflow_table.Link], ttl_s: float
-               ) -> dict[str, Sheet]:
-    """Sheets without classes, by which the edges count and no more.
-
-    Every flow stays in the default class, where TCP shares; its entry makes
-    its bytes known.
-
-    :param layouts: without minors.
-    :param ranks: decide whose a pair of VMs is.
-    """
-    none = np.zeros(0)
-    return {link.host: Sheet(layouts[link.host], link, ttl_s, ranks, none,
-                             none, none, none) for link in links}

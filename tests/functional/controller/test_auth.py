@@ -33,9 +33,9 @@ def application(tmp_path_factory):
         '[keystone_authtoken]\nwww_authenticate_uri = http://127.0.0.1:1\n'
         'auth_type = none\n')
     conf = controller_cmd.make_conf(['--config-file', str(config)])
-    controller = app.Controller(conf)
-    controller.start()
-    controller.load_planner()
+    controller = app.App.of(conf)
+    controller.start(auto_sync=True)
+    controller.ask.load_planner(is_used=False)
     wsgi = deploy.application(conf, controller)
     # falcon's test client inspects the signature, webob's hide theirs.
     yield lambda environ, start_response: wsgi(environ, start_response)

@@ -14,7 +14,6 @@
 import pytest
 
 from virtco.ask import problem
-from virtco.know import uplinks
 from virtco.model import coflow
 from virtco.model import snapshot
 
@@ -31,7 +30,7 @@ def question(rows, free, **kwargs):
     hosts = set(free) | {row.host for row in rows if row.host}
     return problem.Question(
         **{'row': 0, 'rows': tuple(rows), 'coflows': (RING,), 'free': free,
-           'capacities': {h: uplinks.Capacity(1e8, 2e8) for h in hosts}}
+           'capacities': {h: (1e8, 2e8) for h in hosts}}
         | kwargs)
 
 

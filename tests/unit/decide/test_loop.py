@@ -26,7 +26,7 @@ from virtco.model import states
 def controller(tmp_path):
     config = tmp_path / 'virtco.conf'
     config.write_text(f'[controller]\nstate_dir = {tmp_path}\n')
-    found = app.Controller(controller_cmd.make_conf(
+    found = app.App.of(controller_cmd.make_conf(
         ['--config-file', str(config)]))
     migration.upgrade(found.database)
     with found.database.writer() as session:
@@ -60,41 +60,41 @@ def reads(controller, monkeypatch):
 
 def hosts(controller):
     return {name: rows[0].host
-            for name, rows in controller.state.groups.items()}
+            for name, rows in controller.know.live._groups.items()}
 
 
 def test_an_event_reads_its_group_only(controller, reads):
-    controller.resolver.run_once()
+    controller.decide.loop.run_once()
     assert reads == [None]
-    assert controller.notified('instance.create.end', {'nova_object.data': {
-        'uuid': 'vm-a', 'host': 'h7'}})
-    controller.resolver.run_once()
+    assert controller.follow.notified('instance.create.end', {
+        'nova_object.data': {'uuid': 'vm-a', 'host': 'h7'}})
+    controller.decide.loop.run_once()
     assert reads == [None, {'a'}]
     assert hosts(controller) == {'a': 'h7', 'b': 'h0'}
-    controller.resolver.run_once()
+    controller.decide.loop.run_once()
     assert len(reads) == 2
-    controller.release('vm-b')
-    controller.resolver.run_once()
+    controller.follow.release('vm-b')
+    controller.decide.loop.run_once()
     assert reads[2:] == [{'b'}]
     assert hosts(controller) == {'a': 'h7'}
 
 
 def test_reservations_that_expire_read_their_groups(controller, reads):
-    controller.resolver.run_once()
-    controller.keeper.reap()
-    controller.resolver.run_once()
+    controller.decide.loop.run_once()
+    controller.follow.reap()
+    controller.decide.loop.run_once()
     assert reads == [None, {'a', 'b'}]
     assert hosts(controller) == {'a': None, 'b': None}
 
 
 def test_what_could_not_be_read_is_read_later(controller, reads, monkeypatch):
-    controller.resolver.run_once()
-    controller.resolver.notify(groups=['a'])
+    controller.decide.loop.run_once()
+    controller.know.invalidate(['a'])
     with monkeypatch.context() as patch:
         patch.setattr(db_groups, 'living_coflows', _away)
         with pytest.raises(exception.DatabaseUnavailable):
-            controller.resolver.run_once()
-    controller.resolver.run_once()
+            controller.decide.loop.run_once()
+    controller.decide.loop.run_once()
     assert reads == [None, {'a'}, {'a'}]
 
 

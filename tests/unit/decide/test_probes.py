@@ -16,7 +16,7 @@ import types
 import pytest
 
 from virtco.decide import probes
-from virtco.know import uplinks
+from virtco.know import rates
 
 HOSTS = ['a', 'b', 'c', 'd']
 
@@ -32,14 +32,14 @@ class Clock:
 def made():
     clock = Clock()
     conf = types.SimpleNamespace(probe=types.SimpleNamespace(
-        enabled=True, interval_s=1.0, freshness_s=100.0, timeout_s=5.0,
-        bursts=10, packets=200, packet_bytes=1472))
-    rates = uplinks.Rates()
-    targets = {host: probes.Target(f'10.0.0.{i}', 7000 + i)
+        enabled=True, only_idle=False, interval_s=1.0, freshness_s=100.0,
+        timeout_s=5.0, bursts=10, packets=200, packet_bytes=1472))
+    found = rates.Rates()
+    targets = {host: (f'10.0.0.{i}', 7000 + i)
                for i, host in enumerate(HOSTS)}
     return types.SimpleNamespace(
-        prober=probes.Prober(conf, rates, lambda _now: targets, clock),
-        clock=clock, rates=rates, targets=targets, conf=conf)
+        prober=probes.Prober(conf, found, lambda *_args: targets, clock),
+        clock=clock, rates=found, targets=targets, conf=conf)
 
 
 def fetch(made):
@@ -60,8 +60,7 @@ def test_a_round_is_disjoint_and_says_where_to_send(made):
     assert sorted(busy) == HOSTS
     for train in trains.values():
         target = made.targets[train['peer']]
-        assert (train['address'], train['port']) == (target.address,
-                                                     target.port)
+        assert (train['address'], train['port']) == target
         assert (train['bursts'], train['packets']) == (10, 200)
     # A train is handed out once, and no new round begins before its end.
     assert fetch(made) == {}

@@ -14,6 +14,8 @@
 import threading
 import time
 
+import numpy as np
+
 from virtco.decide import publisher
 from virtco.table import coflow_table
 from virtco.table import sheet
@@ -22,59 +24,57 @@ DEADLINE_S = 10
 
 
 def a_sheet(host='h0', rate_bps=1e8):
-    (made,) = sheet.count_only(
-        {host: sheet.Layout.of(host, ())}, {},
-        [coflow_table.Link(host, rate_bps, 1e8, 1e6)], 60.0).values()
-    return made
+    none = np.zeros(0)
+    return sheet.Sheet(sheet.Layout.of(host, ()), coflow_table.Link(
+        host, rate_bps, 1e8, 1e6), 60.0, {}, none, none, none, none)
 
 
 def test_only_what_changed_gets_a_new_generation():
     found = publisher.Publisher()
-    assert found.publish({'h0': a_sheet(), 'h1': a_sheet('h1')}, 0.03) == [
-        'h0', 'h1']
-    assert found.publish({'h0': a_sheet(rate_bps=1.01e8),
-                          'h1': a_sheet('h1', 5e7)}, 0.03) == ['h1']
+    kept = a_sheet()
+    assert found.publish({'h0': kept, 'h1': a_sheet('h1')}) == 2
+    assert found.publish({'h0': kept, 'h1': a_sheet('h1', 5e7)}) == 1
     assert (found.get('h0').generation, found.get('h1').generation) == (1, 2)
 
 
 def test_a_restart_goes_on_above_the_lease():
     found = publisher.Publisher()
-    found.publish({'h0': a_sheet()}, 0)
+    found.publish({'h0': a_sheet()})
     leases = found.leases_to_renew()
     found.renewed(leases)
     assert found.leases_to_renew() == {}
     for i in range(publisher.LEASE // 2 + 1):
-        found.publish({'h0': a_sheet(rate_bps=1e8 + i + 1)}, 0)
+        found.publish({'h0': a_sheet(rate_bps=1e8 + i + 1)})
     assert found.get('h0').generation <= leases['h0']
     assert found.leases_to_renew()['h0'] > leases['h0']
     again = publisher.Publisher()
     again.load_leases(leases)
-    again.publish({'h0': a_sheet()}, 0)
+    again.publish({'h0': a_sheet()})
     assert again.get('h0').generation == leases['h0'] + 1
 
 
 def test_an_edge_that_is_ahead_is_overtaken():
     found = publisher.Publisher()
-    found.publish({'h0': a_sheet()}, 0)
+    found.publish({'h0': a_sheet()})
     found.overtake('h0', 1)
     assert found.get('h0').generation == 1
     found.overtake('h0', 41)
     assert found.get('h0').generation == 42
-    found.publish({'h0': a_sheet(rate_bps=2e8)}, 0)
+    found.publish({'h0': a_sheet(rate_bps=2e8)})
     assert found.get('h0').generation == 43
 
 
 def test_who_waits_is_woken_by_news_for_its_host_only():
     found = publisher.Publisher()
-    found.publish({'h0': a_sheet(), 'h1': a_sheet('h1')}, 0)
+    found.publish({'h0': a_sheet(), 'h1': a_sheet('h1')})
     woken = []
     thread = threading.Thread(target=lambda: woken.append(
         found.wait('h0', 1, DEADLINE_S)))
     thread.start()
-    found.publish({'h1': a_sheet('h1', 5e7)}, 0)
+    found.publish({'h1': a_sheet('h1', 5e7)})
     thread.join(0.05)
     assert thread.is_alive()
-    found.publish({'h0': a_sheet(rate_bps=5e7)}, 0)
+    found.publish({'h0': a_sheet(rate_bps=5e7)})
     thread.join(DEADLINE_S)
     assert [p.generation for p in woken] == [2]
 
@@ -83,7 +83,7 @@ def test_waiting_ends_in_time_when_nothing_happens():
     found = publisher.Publisher()
     started = time.monotonic()
     assert found.wait('h0', None, 0.05) is None
-    found.publish({'h0': a_sheet()}, 0)
+    found.publish({'h0': a_sheet()})
     assert found.wait('h0', 1, 0.05).generation == 1
     assert found.wait('h0', 1, 60, is_gone=lambda: True).generation == 1
     found.close()

@@ -11,12 +11,12 @@
 # under the License.
 """Live state: what is counted belongs to whom, and when it is the end."""
 
-import json
 import types
 
 import pytest
 
 from virtco.know import live_state
+from virtco.know import snapshot
 from virtco.model import states
 
 
@@ -60,7 +60,7 @@ def state():
 
 
 def sent(state):
-    return state.coflows['c'].progress.sent_bytes.tolist()
+    return state._coflows['c'].progress.sent_bytes.tolist()
 
 
 def test_bytes_go_to_the_flows_of_the_host(state):
@@ -76,7 +76,8 @@ def test_bytes_per_destination_go_to_its_flows(state):
 
 
 def test_the_headers_are_taken_off():
-    state = live_state.LiveState(wire_overhead_fraction=0.25)
+    state = live_state.LiveState(
+        live_state.Rules(wire_overhead_fraction=0.25))
     state.load_groups([member('g', i, f'h{i}') for i in range(3)],
                       [stored()])
     state.intake('h1', report(25), 1.0)
@@ -98,15 +99,31 @@ def test_bytes_after_a_silence_ask_for_a_schedule_at_once(state):
     assert state.intake('h1', report(7), 2.95)
 
 
+def left_bytes(state):
+    (coflow,) = state.snapshot(snapshot.Options(), 1.1).coflows
+    return coflow.live.flows.remaining_bytes.tolist()
+
+
 def test_when_all_was_counted_only_queues_are_left(state):
     state.intake('h0', report(150), 1.0)
-    left, = state.bytes_left([state.coflows['c']])
-    assert left.tolist() == pytest.approx([0.5, 0.25, 25])
+    # Nothing is known of the others yet, so that the flows to them wait.
+    assert left_bytes(state) == [0, 0, 0]
+    state.meet({'h1', 'h2'}, 1.0)
+    assert left_bytes(state) == pytest.approx([0.5, 0.25, 25])
     state.intake('h0', report(180, backlog=12), 1.1)
     state.intake('h1', report(25), 1.1)
     assert advance(state, 1.1) == []
-    left, = state.bytes_left([state.coflows['c']])
-    assert left.tolist() == pytest.approx([8, 4, 0])
+    assert left_bytes(state) == pytest.approx([8, 4, 0])
+
+
+def pair_bytes(state):
+    tracked = state._coflows['c']
+    return dict(zip(tracked.route.pairs,
+                    tracked.left_bytes(tracked.route).tolist()))
+
+
+def table(state):
+    return state._coflows['c'].table_of(state._addresses)
 
 
 def advance(state, now_s):
@@ -119,8 +136,8 @@ def test_done_when_all_is_counted_and_no_queue_is_left(state):
     assert advance(state, 1.0) == []
     assert state.intake('h1', report(25), 1.1)
     assert advance(state, 1.1) == [states.CoflowState.DONE]
-    assert state.coflows == {}
-    assert set(state.ended) == {'c'}
+    assert state._coflows == {}
+    assert set(state._ended) == {'c'}
 
 
 def test_done_when_nearly_all_is_counted_and_nothing_moves(state):
@@ -144,7 +161,7 @@ def test_planned_becomes_active_with_the_first_vm():
     members[0].state = states.MemberState.RUNNING
     state.load_groups(members, [stored(state=states.CoflowState.PLANNED)])
     assert advance(state, 2.0) == [states.CoflowState.ACTIVE]
-    assert state.coflows['c'].arrival_s == 2.0
+    assert state._coflows['c'].arrival_s == 2.0
     # What others will be planned around counts planned hosts, too.
     (load,) = state.loads('other')
     assert dict(load.out_bytes) == {'h0': 150, 'h1': 25}
@@ -180,7 +197,7 @@ def test_a_move_keeps_the_progress(state):
                        member('g', 2, 'h2')], [stored()])
     state.intake('h9', report(60), 2.0)
     assert sent(state) == pytest.approx([60, 30, 0])
-    assert state.pair_bytes(state.coflows['c'], True) == pytest.approx(
+    assert pair_bytes(state) == pytest.approx(
         {('h9', 'h1'): 40, ('h9', 'h2'): 20, ('h1', 'h2'): 25})
 
 
@@ -266,8 +283,8 @@ def test_pairs_of_a_new_life_go_on(fair):
 def test_what_is_no_coflows_is_background(state):
     state.intake('h0', report(0, uplink=0), 1.0)
     state.intake('h0', report(50, uplink=1050), 2.0)
-    assert state.hosts['h0'].background.value == pytest.approx(8000)
-    assert state.hosts['h0'].observed['c'].value == pytest.approx(400)
+    assert state.view('h0', 2.0).background_bps == pytest.approx(8000)
+    assert state.view('h0', 2.0).observed_bps['c'] == pytest.approx(400)
 
 
 def test_the_database_never_takes_progress_back(state):
@@ -280,13 +297,12 @@ def test_the_database_never_takes_progress_back(state):
 def test_a_host_is_stored_and_loaded(state):
     port = {'vm': 'g-0', 'dev': 't', 'ips': ['10.0.0.1']}
     state.intake('h0', report(30, ports=[port]), 1.0)
-    row = state.hosts['h0'].to_stored()
-    row |= {name: json.dumps(row[name]) for name in ('report', 'minors')}
+    (row,) = state.take_unsaved().hosts
     again = live_state.LiveState()
     again.load_groups([member('g', i, f'h{i}') for i in range(3)],
                       [stored(progress='[20, 10, 0]')])
     again.load_hosts([types.SimpleNamespace(**row)])
-    assert again.addresses == {'g-0': ('h0', ('10.0.0.1',))}
+    assert again._addresses == {'g-0': ('h0', ('10.0.0.1',))}
     again.intake('h0', report(60, ports=[port]), 2.0)
     assert sent(again) == pytest.approx([40, 20, 0])
 
@@ -301,7 +317,7 @@ def recurring(iterations=0, **values):
 
 
 def shown(state):
-    tracked = state.coflows['c']
+    tracked = state._coflows['c']
     return tracked.state, tracked.iteration
 
 
@@ -310,13 +326,13 @@ def test_a_recurring_coflow_begins_anew_with_all_of_its_matrix():
     state.intake('h0', report(1_000_000), 1.0)
     assert advance(state, 1.0) == [states.CoflowState.DONE]
     # Its pairs are still looked after, with what is to come.
-    assert state.pair_bytes(state.coflows['c'], True) == {('h0', 'h1'): 1e6}
+    assert pair_bytes(state) == {('h0', 'h1'): 1e6}
     assert dict(state.loads('other')[0].out_bytes) == {'h0': 1e6}
     assert advance(state, 60.0) == []
     assert state.intake('h0', report(1_020_000), 61.0)
     assert advance(state, 61.0) == [states.CoflowState.ACTIVE]
     assert shown(state) == (states.CoflowState.ACTIVE, 2)
-    assert state.coflows['c'].arrival_s == 61.0
+    assert state._coflows['c'].arrival_s == 61.0
     assert sent(state) == [20_000]
     state.intake('h0', report(2_000_000), 62.0)
     assert advance(state, 62.0) == [states.CoflowState.DONE]
@@ -367,8 +383,8 @@ def test_after_the_last_iteration_it_is_over():
     assert advance(state, 5.0) == [states.CoflowState.ACTIVE]
     state.intake('h0', report(2_000_000), 6.0)
     assert advance(state, 6.0) == [states.CoflowState.DONE]
-    assert state.coflows == {}
-    assert state.ended['c'].iteration == 2
+    assert state._coflows == {}
+    assert state._ended['c'].iteration == 2
 
 
 @pytest.mark.parametrize('when', ['active', 'resting'])
@@ -377,9 +393,9 @@ def test_a_declared_end_is_final(when):
     if when == 'resting':
         state.intake('h0', report(1_000_000), 1.0)
         advance(state, 1.0)
-    state.finish(state.coflows['c'], 3.0, for_good=True)
-    assert state.coflows == {}
-    assert state.ended['c'].ended_s == (1.0 if when == 'resting' else 3.0)
+    state.finish('c', 3.0)
+    assert state._coflows == {}
+    assert state._ended['c'].ended_s == (1.0 if when == 'resting' else 3.0)
     state.intake('h0', report(5_000_000), 4.0)
     assert advance(state, 4.0) == []
 
@@ -390,8 +406,8 @@ def test_a_pair_belongs_to_the_coflow_that_is_not_between_iterations(fair):
             stored('b', flows='[[0,1,100]]')]
     fair.load_groups([member('g', i, f'h{i}') for i in range(2)], both)
     fair.intake('h0', pair_report(0, (1, 60)), 1.0)
-    assert fair.coflows['b'].progress.sent_bytes.tolist() == [60]
-    assert fair.coflows['a'].counting.sent_bytes.tolist() == [0]
+    assert fair._coflows['b'].progress.sent_bytes.tolist() == [60]
+    assert fair._coflows['a'].counting.sent_bytes.tolist() == [0]
 
 
 def test_pairs_begin_an_iteration_too():
@@ -415,16 +431,16 @@ def test_iterations_that_come_too_fast_for_reports_are_no_overrun():
     """Two in one report, of three to come; the third may not be exceeded."""
     state = recurring(3)
     state.intake('h0', report(2_500_000), 1.0)
-    assert state.debts.all() == {}
+    assert state.debts() == {}
     endless = recurring(0)
     endless.intake('h0', report(90_000_000), 1.0)
-    assert endless.debts.all() == {}
+    assert endless.debts() == {}
     once = recurring(1)
     once.intake('h0', report(2_500_000), 1.0)
-    assert once.debts.all() == {'p': 1_000_000}
+    assert once.debts() == {'p': 1_000_000}
     # What was counted before a debt does not pay for it.
     advance(once, 1.0)
-    assert once.debts.all() == {'p': 1_000_000}
+    assert once.debts() == {'p': 1_000_000}
 
 
 def two_groups(hosts=('h0', 'h1', 'h2')):
@@ -436,53 +452,53 @@ def two_groups(hosts=('h0', 'h1', 'h2')):
 def test_only_what_moved_gets_another_way():
     state = live_state.LiveState()
     state.load_groups(*two_groups())
-    before = {name: state.table_coflow(tracked)
-              for name, tracked in state.coflows.items()}
-    assert before['c'].pairs is state.pairs(state.coflows['c'])
+    before = {name: tracked.table_of(state._addresses)
+              for name, tracked in state._coflows.items()}
+    assert before['c'].pairs is state._coflows['c'].route.pairs
     state.load_groups(*two_groups(['h0', 'h9', 'h2']))
-    after = {name: state.table_coflow(tracked)
-             for name, tracked in state.coflows.items()}
+    after = {name: tracked.table_of(state._addresses)
+             for name, tracked in state._coflows.items()}
     assert after['c2'] is before['c2']
     assert after['c'].pairs == (('h0', 'h9'), ('h0', 'h2'), ('h9', 'h2'))
-    assert state.pairs(state.coflows['c']) == after['c'].pairs
+    assert state._coflows['c'].route.pairs == after['c'].pairs
 
 
 def test_one_group_is_read_anew_and_the_others_stay():
     state = live_state.LiveState()
     state.load_groups(*two_groups())
-    before = {name: (tracked, state.table_coflow(tracked))
-              for name, tracked in state.coflows.items()}
+    before = {name: (tracked, tracked.table_of(state._addresses))
+              for name, tracked in state._coflows.items()}
     state.load_groups([member('g', i, f'h{i}') for i in range(2)],
                       [stored()], {'g'})
-    assert state.coflows.keys() == {'c', 'c2'}
-    assert state.groups.keys() == {'g', 'g2'}
-    assert len(state.groups['g']) == 2
-    after = {name: (tracked, state.table_coflow(tracked))
-             for name, tracked in state.coflows.items()}
+    assert state._coflows.keys() == {'c', 'c2'}
+    assert state._groups.keys() == {'g', 'g2'}
+    assert len(state._groups['g']) == 2
+    after = {name: (tracked, tracked.table_of(state._addresses))
+             for name, tracked in state._coflows.items()}
     assert after['c2'] == before['c2']
     assert after['c'][0] is before['c'][0]
     assert after['c'][1] is not before['c'][1]
     # Over, and one that is new.
     state.load_groups([member('g3', 0, 'h0')], [stored('c3', 'g3')],
                       {'g', 'g3'})
-    assert state.coflows.keys() == {'c2', 'c3'}
-    assert state.groups.keys() == {'g2', 'g3'}
+    assert state._coflows.keys() == {'c2', 'c3'}
+    assert state._groups.keys() == {'g2', 'g3'}
     # Without bounds what is not read is over.
     state.load_groups([member('g3', 0, 'h0')], [stored('c3', 'g3')])
-    assert state.coflows.keys() == {'c3'}
-    assert state.groups.keys() == {'g3'}
+    assert state._coflows.keys() == {'c3'}
+    assert state._groups.keys() == {'g3'}
 
 
 def test_a_coflow_that_was_dropped_is_read_anew():
     state = live_state.LiveState()
     state.load_groups(*two_groups())
-    state.table_coflow(state.coflows['c'])
-    del state.coflows['c']
+    table(state)
+    del state._coflows['c']
     members, coflows = two_groups()
     coflows[0] = stored(flows='[[1,0,5]]')
     state.load_groups(members, coflows)
-    assert state.table_coflow(state.coflows['c']).pairs == (('h1', 'h0'),)
-    assert state.pair_bytes(state.coflows['c'], True) == {('h1', 'h0'): 5}
+    assert table(state).pairs == (('h1', 'h0'),)
+    assert pair_bytes(state) == {('h1', 'h0'): 5}
 
 
 def test_only_whose_address_changed_gets_other_entries():
@@ -498,9 +514,9 @@ def test_only_whose_address_changed_gets_other_entries():
     tables = []
     for ip in ('10.0.0.1', '10.0.0.2'):
         state.intake('h0', report(ports=ports(ip)), 1.0)
-        tables.append({name: state.table_coflow(tracked)
-                       for name, tracked in state.coflows.items()})
+        tables.append({name: tracked.table_of(state._addresses)
+                       for name, tracked in state._coflows.items()})
         assert addresses(tables[-1]) == {(ip,)}
     assert tables[0]['c2'] is tables[1]['c2']
     state.intake('h0', report(ports=ports('10.0.0.2')[1:]), 2.0)
-    assert addresses({'c': state.table_coflow(state.coflows['c'])}) == {()}
+    assert addresses({'c': table(state)}) == {()}

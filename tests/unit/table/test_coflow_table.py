@@ -23,9 +23,9 @@ import pytest
 from tests.unit.table import objects
 from virtco.model import live
 from virtco import scheduling
+from virtco.table import book
 from virtco.table import coflow_table
 from virtco.table import edge_policy
-from virtco.table import sheet
 
 HOSTS = ['h0', 'h1', 'h2']
 EGRESS_BPS = 1e8
@@ -82,7 +82,7 @@ class Made:
     coflows: list
     minors: dict
     sheets: dict
-    options: sheet.Options
+    options: book.Options
 
     @property
     def policies(self):
@@ -95,26 +95,20 @@ class Made:
             self.options)
 
 
-def make(coflows, options=sheet.Options(), minors=None, protect=False,
+def make(coflows, options=book.Options(), minors=None, protect=False,
          grace_s=10):
     planned = schedule(coflows)
     ranks = {c.coflow_id: c.rank for c in planned.coflows}
-    table = [c.table for c in coflows]
-    senders = coflow_table.by_sender(table)
-    receivers = coflow_table.by_receiver(table) if protect else {}
-    minors = {host: (minors or {}).get(host, coflow_table.Minors()).assign(
-        coflow_table.wanted_keys(host, sorted(
-            senders.get(host, ()), key=lambda c: ranks[c.coflow_id])),
-        0, grace_s) for host in HOSTS}
-    layouts = {host: sheet.Layout.of(
-        host, senders.get(host, ()), receivers.get(host, ()), minors[host])
-        for host in HOSTS}
-    return Made(planned, coflows, minors, sheet.fill(
-        planned, {c.coflow_id: c.bytes_left for c in coflows}, layouts, LINKS,
-        options), options)
+    made = book.lay_out(
+        LINKS, [c.table for c in coflows], minors or {}, ranks, 0, grace_s,
+        protect=protect)
+    minors = {layout.host: layout.minors for layout in made.layouts}
+    return Made(planned, coflows, minors, book.tell(
+        made, planned, {c.coflow_id: c.bytes_left for c in coflows}, ranks,
+        options).sheets, options)
 
 
-def build(coflows, options=sheet.Options(), minors=None):
+def build(coflows, options=book.Options(), minors=None):
     made = make(coflows, options, minors)
     return made.policies, made.minors
 
@@ -132,7 +126,7 @@ coflow_lists = st.lists(
 @settings(deadline=None)
 @given(coflow_lists, st.booleans())
 def test_a_host_is_never_over_committed(coflows, work_conserving):
-    policies, _minors = build(coflows, sheet.Options(
+    policies, _minors = build(coflows, book.Options(
         work_conserving=work_conserving))
     for policy in policies.values():
         total = sum(c.rate_bps for c in policy.classes)
@@ -154,7 +148,7 @@ def test_a_host_is_never_over_committed(coflows, work_conserving):
        st.lists(st.integers(1, 200), max_size=14))
 def test_sheets_say_what_objects_say(coflows, others, borrow, percents):
     """The arrays are nothing but a faster way to the same documents."""
-    options = sheet.Options(work_conserving=borrow)
+    options = book.Options(work_conserving=borrow)
     first = make(coflows, options)
     moved = [dataclasses.replace(one, left={
         pair: size * percent / 100 for pair, size in one.left.items()})
@@ -280,7 +274,7 @@ def test_weights_follow_what_is_left_to_each_host():
 def test_work_conserving_classes_may_use_the_link():
     policies, _minors = build(
         [table_coflow('a', vm_flow('h0', 'h1'))],
-        sheet.Options(work_conserving=True))
+        book.Options(work_conserving=True))
     (one,) = policies['h0'].classes
     assert one.ceil_bps == one.destinations[0].ceil_bps == EGRESS_BPS
 
@@ -324,7 +318,7 @@ def test_another_speed_of_the_link_is_news(field):
 def test_being_allowed_to_borrow_is_news():
     coflows = [table_coflow('a', vm_flow('h0', 'h1'))]
     before = make(coflows)
-    after = make(coflows, sheet.Options(work_conserving=True), before.minors)
+    after = make(coflows, book.Options(work_conserving=True), before.minors)
     assert not before.sheets['h0'].is_close(after.sheets['h0'], 0.1)
 
 
@@ -359,10 +353,11 @@ def test_without_classes_every_pair_is_counted_in_the_default_class():
     first = table_coflow('a', vm_flow('h0', 'h1'), vm_flow('h1', 'h2'))
     # Of two coflows over the same pair the first has the entry.
     second = table_coflow('b', vm_flow('h0', 'h1'), vm_flow('h0', 'h2'))
-    senders = coflow_table.by_sender([second.table, first.table])
-    found = {host: made.policy() for host, made in sheet.count_only(
-        {host: sheet.Layout.of(host, senders.get(host, ()))
-         for host in HOSTS}, {'a': 0, 'b': 1}, LINKS, 60.0).items()}
+    ranks = {'a': 0, 'b': 1}
+    made = book.lay_out(LINKS, [second.table, first.table], {}, ranks, 0, 10,
+                        is_counted=True)
+    found = {host: made.policy() for host, made in book.tell(
+        made, live.Schedule(0.0, ()), {}, ranks).sheets.items()}
     assert {host: [(f.coflow_id, f.src_ip, f.dst_ip) for f in policy.flows]
             for host, policy in found.items()} == {
         'h0': [('a', '10.0.0.0', '10.0.0.1'), ('b', '10.0.0.0', '10.0.0.2')],

@@ -30,9 +30,9 @@ HINT_EVENTS = ('hint_ignored', 'index_taken', 'matrix_differs')
 
 
 class Coflows:
-    def __init__(self, controller: app.Controller,
-                 authorizer: context.Authorizer):
-        self._coflows = controller.coflows
+    def __init__(self, rooms: app.App, authorizer: context.Authorizer):
+        self._coflows = rooms.know.coflows
+        self._decide = rooms.decide
         self._authorizer = authorizer
 
     def on_get(self, request: falcon.Request,
@@ -45,7 +45,8 @@ class Coflows:
                 limit='one of ' + ', '.join(states.CoflowState))
         response.media = {'coflows': [
             _seen(self._authorizer, request, coflow)
-            for coflow in self._coflows.find(project_id, state)]}
+            for coflow in self._coflows.find(
+                self._decide.schedule, project_id, state)]}
 
     def on_post(self, request: falcon.Request,
                 response: falcon.Response) -> None:
@@ -63,10 +64,9 @@ class Coflows:
 
 
 class Coflow:
-    def __init__(self, controller: app.Controller,
-                 authorizer: context.Authorizer):
-        self._controller = controller
-        self._coflows = controller.coflows
+    def __init__(self, rooms: app.App, authorizer: context.Authorizer):
+        self._coflows = rooms.know.coflows
+        self._decide = rooms.decide
         self._authorizer = authorizer
 
     def _require(self, request: falcon.Request, rule: str,
@@ -78,7 +78,8 @@ class Coflow:
                coflow_id: str) -> None:
         self._require(request, rules.SHOW, coflow_id)
         response.media = _seen(self._authorizer, request,
-                               self._coflows.show(coflow_id))
+                               self._coflows.show(
+                                   coflow_id, self._decide.schedule))
 
     def on_patch(self, request: falcon.Request, response: falcon.Response,
                  coflow_id: str) -> None:
@@ -87,22 +88,21 @@ class Coflow:
             self._require(request, rules.END, coflow_id)
         if body.keys() & {'priority_class', 'weight'}:
             self._require(request, rules.PRIORITIZE, coflow_id)
+        self._coflows.change(coflow_id, body)
         response.media = _seen(self._authorizer, request,
-                               self._coflows.change(coflow_id, body))
-        self._controller.resolver.notify(topology=True)
+                               self._coflows.show(
+                                   coflow_id, self._decide.schedule))
 
     def on_delete(self, request: falcon.Request, response: falcon.Response,
                   coflow_id: str) -> None:
         self._require(request, rules.DELETE, coflow_id)
         self._coflows.delete(coflow_id)
-        self._controller.resolver.notify(topology=True)
         response.status = falcon.HTTP_204
 
 
 class Events:
-    def __init__(self, controller: app.Controller,
-                 authorizer: context.Authorizer):
-        self._coflows = controller.coflows
+    def __init__(self, rooms: app.App, authorizer: context.Authorizer):
+        self._coflows = rooms.know.coflows
         self._authorizer = authorizer
 
     def on_get(self, request: falcon.Request,

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import contextlib
 import re
 import threading
+import time
 
 import falcon
 from oslo_config import cfg
@@ -26,6 +27,7 @@ from virtco.api.policies import operator as operator_rules
 from virtco.api.policies import service as service_rules
 from virtco.api.schemas import common
 from virtco.api.schemas import host as schema
+from virtco.api import views
 from virtco import app
 from virtco import exception
 
@@ -78,22 +80,32 @@ def _is_gone(request: falcon.Request) -> bool:
 
 
 class Hosts:
-    def __init__(self, controller: app.Controller,
-                 authorizer: context.Authorizer):
-        self._controller = controller
+    def __init__(self, rooms: app.App, authorizer: context.Authorizer):
+        self._live = rooms.know.live
+        self._decide = rooms.decide
         self._authorizer = authorizer
 
     def on_get(self, request: falcon.Request, response: falcon.Response,
                host: str | None = None) -> None:
         self._authorizer.require(request, operator_rules.HOSTS)
-        response.media = ({'hosts': self._controller.hosts()}
-                          if host is None else self._controller.host(host))
+        now_s = time.time()
+        if host is None:
+            response.media = {'hosts': [
+                views.host(seen, self._decide.policy_of(seen.host), now_s)
+                for seen in self._live.views(now_s)]}
+            return
+        found = self._live.view(host, now_s)
+        if found is None:
+            raise exception.NotFound(what='Host', id=host)
+        policy = self._decide.policy_of(host)
+        response.media = (views.host(found, policy, now_s)
+                          | {'classes': views.classes(found, policy)})
 
 
 class Policy:
-    def __init__(self, controller: app.Controller,
-                 authorizer: context.Authorizer, waiting: Waiting):
-        self._controller = controller
+    def __init__(self, rooms: app.App, authorizer: context.Authorizer,
+                 waiting: Waiting):
+        self._decide = rooms.decide
         self._authorizer = authorizer
         self._waiting = waiting
 
@@ -102,7 +114,7 @@ class Policy:
         self._authorizer.require(request, service_rules.EDGE)
         generation = _generation(request)
         with self._waiting.seat(request, response) as wait_s:
-            policy = self._controller.policy(
+            policy = self._decide.wait_for_policy(
                 _checked(host), generation, wait_s,
                 lambda: _is_gone(request))
         if policy is None:
@@ -122,23 +134,21 @@ def _generation(request: falcon.Request) -> int | None:
 
 
 class Report:
-    def __init__(self, controller: app.Controller,
-                 authorizer: context.Authorizer):
-        self._controller = controller
+    def __init__(self, rooms: app.App, authorizer: context.Authorizer):
+        self._know = rooms.know
         self._authorizer = authorizer
 
     def on_put(self, request: falcon.Request, response: falcon.Response,
                host: str) -> None:
         self._authorizer.require(request, service_rules.EDGE)
-        self._controller.report(_checked(host),
-                                media.read(request, schema.REPORT))
+        self._know.report(_checked(host), media.read(request, schema.REPORT))
         response.status = falcon.HTTP_204
 
 
 class Probes:
-    def __init__(self, controller: app.Controller,
-                 authorizer: context.Authorizer, waiting: Waiting):
-        self._prober = controller.prober
+    def __init__(self, rooms: app.App, authorizer: context.Authorizer,
+                 waiting: Waiting):
+        self._prober = rooms.decide.prober
         self._authorizer = authorizer
         self._waiting = waiting
 
@@ -155,26 +165,26 @@ class Probes:
 
 
 class Measurements:
-    def __init__(self, controller: app.Controller,
-                 authorizer: context.Authorizer):
-        self._controller = controller
+    def __init__(self, rooms: app.App, authorizer: context.Authorizer):
+        self._know = rooms.know
+        self._prober = rooms.decide.prober
         self._authorizer = authorizer
 
     def on_post(self, request: falcon.Request,
                 response: falcon.Response) -> None:
         self._authorizer.require(request, service_rules.EDGE)
-        self._controller.measured(media.read(request, schema.MEASUREMENT))
+        measurement = media.read(request, schema.MEASUREMENT)
+        self._prober.done(measurement['probe_id'])
+        self._know.measured(measurement)
         response.status = falcon.HTTP_204
 
 
 class Rates:
-    def __init__(self, controller: app.Controller,
-                 authorizer: context.Authorizer):
-        self._controller = controller
+    def __init__(self, rooms: app.App, authorizer: context.Authorizer):
+        self._rates = rooms.know.rates
         self._authorizer = authorizer
 
     def on_get(self, request: falcon.Request,
                response: falcon.Response) -> None:
         self._authorizer.require(request, operator_rules.RATES)
-        response.media = {'pairs': self._controller.rates.pairs(
-            self._controller.clock())}
+        response.media = {'pairs': self._rates.pairs(time.time())}

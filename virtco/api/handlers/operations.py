@@ -12,9 +12,12 @@
 
 """``/v1/settings``, ``/v1/notifications``, ``/health`` and ``/metrics``."""
 
+import time
+
 import falcon
 
 from virtco.api import context
+from virtco.api import health
 from virtco.api import media
 from virtco.api.policies import operator as operator_rules
 from virtco.api.policies import service as service_rules
@@ -23,55 +26,54 @@ from virtco import app
 
 
 class Settings:
-    def __init__(self, controller: app.Controller,
-                 authorizer: context.Authorizer):
-        self._controller = controller
+    def __init__(self, rooms: app.App, authorizer: context.Authorizer):
+        self._settings = rooms.know.settings
         self._authorizer = authorizer
 
     def on_get(self, request: falcon.Request,
                response: falcon.Response) -> None:
         self._authorizer.require(request, operator_rules.SETTINGS)
-        response.media = self._controller.settings.get()
+        response.media = self._settings.get()
 
     def on_patch(self, request: falcon.Request,
                  response: falcon.Response) -> None:
         self._authorizer.require(request, operator_rules.SETTINGS)
-        response.media = self._controller.change_settings(
+        response.media = self._settings.change(
             media.read(request, schema.SETTINGS))
 
 
 class Notifications:
-    def __init__(self, controller: app.Controller,
-                 authorizer: context.Authorizer):
-        self._controller = controller
+    def __init__(self, rooms: app.App, authorizer: context.Authorizer):
+        self._follow = rooms.follow
         self._authorizer = authorizer
 
     def on_post(self, request: falcon.Request,
                 response: falcon.Response) -> None:
         self._authorizer.require(request, service_rules.NOTIFY)
         body = media.read(request, schema.NOTIFICATION)
-        changed = self._controller.notified(body['event_type'],
-                                            body['payload'])
+        changed = self._follow.notified(body['event_type'],
+                                        body['payload'])
         response.status = falcon.HTTP_202
         response.media = {'changed': changed}
 
 
 class Health:
-    def __init__(self, controller: app.Controller):
-        self._controller = controller
+    def __init__(self, rooms: app.App):
+        self._rooms = rooms
 
     def on_get(self, _request: falcon.Request,
                response: falcon.Response) -> None:
-        healthy, response.media = self._controller.health()
+        healthy, response.media = health.document(self._rooms)
         if not healthy:
             response.status = falcon.HTTP_503
 
 
 class Metrics:
-    def __init__(self, controller: app.Controller):
-        self._controller = controller
+    def __init__(self, rooms: app.App):
+        self._rooms = rooms
 
     def on_get(self, _request: falcon.Request,
                response: falcon.Response) -> None:
         response.content_type = 'text/plain; version=0.0.4; charset=utf-8'
-        response.data = self._controller.render_metrics()
+        health.gauge(self._rooms, time.time())
+        response.data = self._rooms.metrics.render()

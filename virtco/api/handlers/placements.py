@@ -25,9 +25,9 @@ from virtco import app
 
 
 class Placement:
-    def __init__(self, controller: app.Controller,
-                 authorizer: context.Authorizer):
-        self._controller = controller
+    def __init__(self, rooms: app.App, authorizer: context.Authorizer):
+        self._ask = rooms.ask
+        self._follow = rooms.follow
         self._authorizer = authorizer
 
     def on_put(self, request: falcon.Request, response: falcon.Response,
@@ -35,8 +35,6 @@ class Placement:
         self._authorizer.require(request, service_rules.PLACE)
         media.check('instance_uuid', instance_uuid, common.ID)
         body = media.read(request, schema.PLACEMENT)
-        self._controller.metrics.nova_unplanned.inc(
-            body.get('unplanned_passes', 0))
         asked = {name: body.get(name) for name in
                  ('user_id', 'display_name', 'reservation_id',
                   'server_group')}
@@ -47,11 +45,12 @@ class Placement:
                   'hints': body['hints'],
                   'metadata': body.get('metadata', {}),
                   'flavor': body['flavor'], 'hosts': body['hosts']}
-        response.media = self._controller.place(asked)
+        response.media = self._ask.place(
+            asked, body.get('unplanned_passes', 0))
 
     def on_get(self, request: falcon.Request, response: falcon.Response,
                instance_uuid: str) -> None:
-        found = self._controller.placement(instance_uuid)
+        found = self._ask.placement(instance_uuid)
         self._authorizer.require(request, coflow_rules.SHOW,
                                  {'project_id': found['project_id']})
         if not self._authorizer.may(request, operator_rules.HOSTS):
@@ -65,18 +64,17 @@ class Placement:
     def on_delete(self, request: falcon.Request, response: falcon.Response,
                   instance_uuid: str) -> None:
         self._authorizer.require(request, service_rules.PLACE)
-        self._controller.release(instance_uuid)
+        self._follow.release(instance_uuid)
         response.status = falcon.HTTP_204
 
 
 class Plans:
-    def __init__(self, controller: app.Controller,
-                 authorizer: context.Authorizer):
-        self._controller = controller
+    def __init__(self, rooms: app.App, authorizer: context.Authorizer):
+        self._ask = rooms.ask
         self._authorizer = authorizer
 
     def on_post(self, request: falcon.Request,
                 response: falcon.Response) -> None:
         self._authorizer.require(request, operator_rules.PLANS)
-        response.media = self._controller.what_if(
+        response.media = self._ask.what_if(
             media.read(request, schema.PLAN))

@@ -23,9 +23,8 @@ from virtco import app
 
 
 class Projects:
-    def __init__(self, controller: app.Controller,
-                 authorizer: context.Authorizer):
-        self._projects = controller.projects
+    def __init__(self, rooms: app.App, authorizer: context.Authorizer):
+        self._projects = rooms.know.projects
         self._authorizer = authorizer
 
     def on_get(self, request: falcon.Request,
@@ -35,19 +34,18 @@ class Projects:
 
 
 class Project:
-    def __init__(self, controller: app.Controller,
-                 authorizer: context.Authorizer):
-        self._controller = controller
+    def __init__(self, rooms: app.App, authorizer: context.Authorizer):
+        self._projects = rooms.know.projects
         self._authorizer = authorizer
 
     def on_get(self, request: falcon.Request, response: falcon.Response,
                project_id: str) -> None:
         self._authorizer.require(request, rules.PRIORITIZE)
-        response.media = self._controller.projects.show(project_id)
+        response.media = self._projects.show(project_id)
 
     def on_patch(self, request: falcon.Request, response: falcon.Response,
                  project_id: str) -> None:
         self._authorizer.require(request, rules.PRIORITIZE)
         media.check('project_id', project_id, common.PROJECT)
-        response.media = self._controller.change_project(
+        response.media = self._projects.change(
             project_id, media.read(request, schema.CHANGE_PROJECT))

@@ -1,0 +1,87 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Rooms: what is pure, what is private, and who knows whom."""
+
+import ast
+
+import pytest
+
+from tests.unit import test_layers as layers
+
+ROOT, PURE = layers.ROOT, layers.PURE
+_sources, _imports, _loaded_by = (layers._sources, layers._imports,
+                                  layers._loaded_by)
+
+ROOMS = {'ask', 'know', 'decide', 'follow'}
+# Pure, although they stand beside what is not.
+PURE_IN_ROOMS = [
+    'virtco.ask.neutral', 'virtco.ask.problem', 'virtco.db.codec',
+    'virtco.decide.policies', 'virtco.follow.comparison',
+    'virtco.follow.notifications', 'virtco.know.byte_counters',
+    'virtco.know.debts', 'virtco.know.host_state', 'virtco.know.inflight',
+    'virtco.know.pair_counters', 'virtco.know.snapshot',
+    'virtco.know.uplinks']
+
+
+def _says_it_is_pure(path):
+    text = ast.get_docstring(ast.parse(path.read_text())) or ''
+    return 'Pure.' in text or 'Pure:' in text
+
+
+def test_who_calls_itself_pure_is_known_here():
+    found = {path.relative_to(ROOT).with_suffix('').as_posix().replace(
+        '/', '.') for path in _sources(['virtco']) if _says_it_is_pure(path)}
+    core = {name.removesuffix('.py').replace('/', '.')
+            for name in [*PURE, 'virtco/solver']}
+    assert {name for name in found if not any(
+        name == some or name.startswith(f'{some}.')
+        for some in core)} == set(PURE_IN_ROOMS)
+
+
+@pytest.mark.parametrize('name', PURE_IN_ROOMS + [
+    'virtco.model.states', 'virtco.scheduling', 'virtco.table.book'])
+def test_pure_modules_load_no_database(name):
+    assert not _loaded_by(f'import {name}') & {
+        'alembic', 'falcon', 'oslo_config', 'oslo_db', 'sqlalchemy',
+        'requests'}
+
+
+@pytest.mark.parametrize('room', sorted(ROOMS))
+def test_a_room_keeps_what_is_private(room):
+    """Nobody outside reaches for a lock or for what it protects."""
+    for path in _sources(['virtco', 'benchmarks']):
+        if path.parent == ROOT / 'virtco' / room:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if (isinstance(node, ast.Attribute) and node.attr in PRIVATE
+                    and not (isinstance(node.value, ast.Name)
+                             and node.value.id == 'self')):
+                pytest.fail(f'{path.relative_to(ROOT)}: {node.attr}')
+
+
+PRIVATE = {'lock', '_lock', '_coflows', '_groups', '_hosts', '_ended',
+           '_debts', '_addresses', '_changed', '_issues'}
+
+
+def test_nobody_holds_the_whole():
+    """The rooms do not know each other's doors but know's, and only the API
+    and the commands hold all of them.
+    """
+    for path in _sources(['virtco']):
+        parts = path.relative_to(ROOT / 'virtco').parts
+        names = set(_imports(path))
+        if parts[0] not in {'api', 'cmd'} and parts != ('app.py',):
+            assert 'virtco.app' not in names, path
+        if parts[0] in ROOMS:
+            doors = {name for name in names if name.endswith('.room')}
+            assert doors <= {'virtco.know.room', f'virtco.{parts[0]}.room'}
+            assert not any(name.startswith('virtco.api') for name in names)

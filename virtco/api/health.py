@@ -1,0 +1,59 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""How the parts are, and the gauges that are looked up, not counted."""
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from virtco import app
+from virtco.db import models
+from virtco import exception
+from virtco.model import states
+
+
+def document(rooms: app.App) -> tuple[bool, dict[str, Any]]:
+    """Whether the controller serves, and how its parts are."""
+    if rooms.starting.what is not None:
+        return False, rooms.starting.document()
+    parts = {'planner': rooms.ask.is_alive(),
+             'scheduler': rooms.decide.is_alive(),
+             'keeper': rooms.know.is_alive() and rooms.follow.is_alive(),
+             'database': rooms.know.has_database()}
+    return all(parts.values()), {
+        'status': 'ok' if all(parts.values()) else 'failing',
+        'parts': parts, 'hosts': len(rooms.decide.generations())}
+
+
+def gauge(rooms: app.App, now_s: float) -> None:
+    counts = rooms.metrics
+    generations = rooms.decide.generations()
+    for host in rooms.know.live.views(now_s):
+        if host.last_report_s is None:
+            continue
+        counts.report_age.labels(host.host).set(now_s - host.last_report_s)
+        counts.generation_lag.labels(host.host).set(
+            generations.get(host.host, 0)
+            - (host.report.get('applied_generation') or 0))
+    counts.debts.clear()
+    for project_id, debt_bytes in rooms.know.live.debts().items():
+        counts.debts.labels(project_id).set(debt_bytes)
+    try:
+        with rooms.database.reader() as session:
+            found = {state: count for state, count in session.execute(
+                sa.select(models.Coflow.state, sa.func.count())
+                .group_by(models.Coflow.state))}
+    except exception.DatabaseUnavailable:
+        return
+    for state in states.CoflowState:
+        counts.coflows.labels(state).set(found.get(state, 0))

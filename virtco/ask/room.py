@@ -1,0 +1,203 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The door of the room: answers in time, whatever happens."""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+import concurrent.futures
+import json
+import logging
+import threading
+import time
+from typing import Any
+from typing import TYPE_CHECKING
+
+from oslo_config import cfg
+
+from virtco.ask import deadline as deadlines
+from virtco.ask import neutral
+from virtco.db import groups as db_groups
+from virtco.db import records
+from virtco.db import session as db_session
+from virtco import exception
+from virtco.know import live_state
+from virtco.know import settings
+from virtco.know import snapshot
+from virtco import metrics
+from virtco import startup
+
+if TYPE_CHECKING:
+    from virtco.ask import placements
+
+LOG = logging.getLogger(__name__)
+
+
+class Ask:
+    """:param changed: is told the ids of groups that were planned."""
+
+    def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
+                 state: live_state.LiveState, settings: settings.Settings,
+                 counts: metrics.Metrics, starting: startup.Startup,
+                 changed: Callable[[Iterable[str]], None],
+                 clock: Callable[[], float] = time.time):
+        self._conf = conf
+        self._database = database
+        self._state = state
+        self._settings = settings
+        self._metrics = counts
+        self._startup = starting
+        self._changed = changed
+        self._clock = clock
+        self._placer: placements.Placer | None = None
+        self._pace = deadlines.Pace()
+        self._metrics.placements_under_way.set_function(
+            lambda: self._pace.n_under_way)
+        self._is_used = False
+        self._pool = concurrent.futures.ThreadPoolExecutor(
+            conf.placement.workers, thread_name_prefix='placement')
+
+    def load_planner(self, is_used: bool) -> None:
+        """The last step of the start: from here on it is ready.
+
+        A planner that does not work makes placements neutral and the health
+        bad, but what runs keeps its policies.
+
+        :param is_used: there were hosts before the start.
+        """
+        try:
+            from virtco.ask import placements
+            from virtco.solver import planner
+            if is_used:
+                self._is_used = True
+                planner.load_libraries()
+        except Exception:
+            LOG.exception('The planner does not work.')
+            self._startup.failed('the planner does not work')
+            return
+        self._placer = placements.Placer(
+            self._conf, self._database, self._settings, self._metrics,
+            self._state, self._pace, self._clock)
+        self._startup.ready()
+
+    def is_alive(self) -> bool:
+        return self._placer is not None
+
+    def stop(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def use(self, *_anything: Any) -> None:
+        """At the first sign of use, load what a large group will need: no
+        launch should wait for it, and an idle controller has no need of it.
+        """
+        if not self._is_used and self._placer is not None:
+            self._is_used = True
+            from virtco.solver import planner
+            threading.Thread(target=planner.load_libraries,
+                             name='libraries', daemon=True).start()
+
+    def place(self, request: Mapping[str, Any], n_unplanned: int = 0
+              ) -> dict[str, Any]:
+        """Answer within ``[placement] deadline_s``, whatever happens.
+
+        :param n_unplanned: passes of Nova without a plan before this one.
+        """
+        self._metrics.nova_unplanned.inc(n_unplanned)
+        with self._metrics.placement_seconds.time():
+            answer = self._place(request)
+        self.use()
+        self._metrics.placements.labels(answer['status']).inc()
+        return answer
+
+    def _place(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        if self._placer is None:
+            return self._no_opinion(request, 'starting',
+                                    self._startup.why() or 'no planner')
+        try:
+            answer = self._in_time(self._placer, request)
+        except exception.TooLate as error:
+            self._metrics.late_placements.labels(error.kwargs['phase']).inc()
+            return self._no_opinion(request, 'deadline', str(error))
+        except exception.DatabaseUnavailable as error:
+            return self._no_opinion(request, 'database', str(error))
+        except exception.Conflict as error:
+            return self._no_opinion(request, 'conflict', str(error))
+        except Exception as error:
+            LOG.exception('No placement for %s.', request['instance_uuid'])
+            return self._no_opinion(request, 'error', repr(error))
+        if answer['status'] == 'planned':
+            self._changed([answer['group']])
+        return answer
+
+    def _in_time(self, placer: 'placements.Placer',
+                 request: Mapping[str, Any]) -> dict[str, Any]:
+        """:raises virtco.exception.TooLate: with nothing committed."""
+        deadline = deadlines.Deadline(self._conf.placement.deadline_s)
+        self._pace.admit(deadline)
+        future = self._pool.submit(self._work, placer, request, deadline)
+        future.add_done_callback(lambda _: self._pace.leave())
+        try:
+            return future.result(deadline.left_s())
+        except concurrent.futures.TimeoutError:
+            if deadline.give_up():
+                future.cancel()
+                raise deadline.too_late() from None
+        return future.result(db_session.PATIENCE_S)
+
+    def _work(self, placer: 'placements.Placer', request: Mapping[str, Any],
+              deadline: deadlines.Deadline) -> dict[str, Any]:
+        started_s = time.thread_time()
+        try:
+            return placer.place(request, deadline)
+        finally:
+            self._pace.learn(deadline, time.thread_time() - started_s)
+            for phase, spent_s in deadline.spent_s().items():
+                self._metrics.phase_seconds.labels(phase).observe(spent_s)
+
+    def _no_opinion(self, request: Mapping[str, Any], reason: str,
+                    why: str) -> dict[str, Any]:
+        self._metrics.placement_failures.labels(reason).inc()
+        LOG.warning('No opinion on instance %s: %s',
+                    request['instance_uuid'], why)
+        return neutral.answer(request, why)
+
+    def placement(self, instance_uuid: str) -> dict[str, Any]:
+        with self._database.reader() as session:
+            found = records.placement(session, instance_uuid)
+            if found is None:
+                raise exception.NotFound(what='Placement', id=instance_uuid)
+            answer: dict[str, Any] = json.loads(found.answer)
+            member = db_groups.member_of(session, instance_uuid)
+            return answer | {
+                'project_id': found.project_id, 'at': found.updated_at,
+                'state': member.state if member is not None else None,
+                'host_now': member.host if member is not None else None}
+
+    def what_if(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer ``POST /v1/plans``.
+
+        :raises virtco.exception.Starting:
+        :raises virtco.exception.PlacementInfeasible:
+        """
+        if self._placer is None:
+            raise exception.Starting(why=self._startup.why())
+        from virtco.ask import whatif
+        hosts = [entry['host'] for entry in request['hosts']]
+        settings = self._settings.get()
+        unknown_bps = self._conf.placement.default_link_bps
+        return whatif.answer(
+            self._conf, request, settings,
+            dict.fromkeys(hosts, (unknown_bps, unknown_bps))
+            | self._state.payload_rates(
+                hosts, self._clock(), settings['order'] == snapshot.FAIR),
+            self._state.loads(None))

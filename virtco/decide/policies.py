@@ -1,0 +1,115 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Who sends when: the policies of all hosts by a snapshot. Pure."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+
+import numpy as np
+
+from virtco.know import snapshot as known
+from virtco.model import live
+from virtco import scheduling
+from virtco.scheduling import starvation
+from virtco.table import book
+from virtco.table import coflow_table
+from virtco.table import sheet
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Policies:
+    """:ivar of_host: the policy of each host that reports, unnumbered.
+    :ivar schedule: all coflows by rank.
+    :ivar next_check_s: no later than then a coflow has waited for theta.
+    """
+
+    of_host: Mapping[str, sheet.Sheet]
+    schedule: live.Schedule
+    next_check_s: float
+    told: book.Told
+
+    def minors(self) -> dict[str, coflow_table.Minors]:
+        """Of the hosts' classes, as they are taken now."""
+        return {layout.host: layout.minors
+                for layout in self.told.book.layouts
+                if layout.minors is not None}
+
+
+def compute(snapshot: known.Snapshot,
+            before: Policies | None = None) -> Policies:
+    """Order the coflows and turn the order into a policy per host.
+
+    :param before: of an earlier snapshot. A host whose policy would say the
+        same as there, up to ``rate_tolerance_fraction``, keeps it: the same
+        object. Everything else is as without it.
+    """
+    options = snapshot.options
+    coflows = () if options.is_fair else snapshot.coflows
+    schedule, next_check_s = _order(snapshot, coflows)
+    ranks = {coflow_id: rank for rank, coflow_id in enumerate(
+        [c.live.coflow_id for c in snapshot.coflows] if options.is_fair
+        else [c.coflow_id for c in schedule.coflows])}
+    told = before.told if before is not None else None
+    layouts = book.lay_out(
+        snapshot.hosts.links, [c.table for c in snapshot.coflows],
+        snapshot.minors, ranks, snapshot.now_s, options.minor_grace_s,
+        is_counted=options.is_fair,
+        protect=options.protect_receivers and not options.is_fair,
+        before=told.book if told is not None else None)
+    told = book.tell(
+        layouts, schedule,
+        {c.live.coflow_id: c.live.flows.remaining_bytes for c in coflows
+         if isinstance(c.live.flows, live.Flows)}, ranks,
+        book.Options(options.work_conserving, options.min_rate_fraction,
+                     options.policy_ttl_s),
+        options.rate_tolerance_fraction, told)
+    return Policies(told.sheets, schedule, next_check_s, told)
+
+
+def _order(snapshot: known.Snapshot, coflows: Sequence[known.Coflow]
+           ) -> tuple[live.Schedule, float]:
+    """Busy coflows first; the idle ones get what those leave, and last come
+    those that rest between two iterations: their classes are there so that
+    the next beginning is counted and served at once.
+
+    Rates are limits (``ceil = rate``), so bandwidth reserved for a coflow
+    that does not send yet, or pauses, would be lost.
+    """
+    options, now_s = snapshot.options, snapshot.now_s
+    ports: Sequence[live.Port] = live.Ports(
+        snapshot.hosts.names, snapshot.egress_bps, snapshot.ingress_bps)
+    tiers: tuple[list[live.LiveCoflow], ...] = ([], [], [])
+    for coflow in coflows:
+        tiers[2 if coflow.is_resting else
+              0 if coflow.is_busy(now_s, options.quiet_s) else 1].append(
+                  coflow.live)
+    found: list[live.CoflowSchedule] = []
+    for tier in filter(None, tiers):
+        made = scheduling.schedule(
+            tier, ports, policy=options.order, now_s=now_s,
+            theta_s=options.theta_s, fifo_plus_share=options.fifo_plus_share,
+            policing_beta=snapshot.policing_beta, in_debt=snapshot.in_debt,
+            size_factor=snapshot.size_factor)
+        ports = made.left
+        found += [dataclasses.replace(c, rank=c.rank + len(found))
+                  for c in made.coflows] if found else made.coflows
+    return (live.Schedule(now_s, tuple(found), ports),
+            starvation.next_check_s([*tiers[0], *tiers[1]], now_s,
+                                    options.theta_s))
+
+
+def none() -> Policies:
+    """What holds before anything is known."""
+    return compute(known.Snapshot(0.0, known.Options(), known.Hosts(),
+                                  np.zeros(0), np.zeros(0)))

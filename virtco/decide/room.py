@@ -1,0 +1,84 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The door of the room: policies for edge modules, and trains to send."""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+import time
+from typing import Any
+
+from oslo_config import cfg
+
+from virtco.decide import loop
+from virtco.decide import probes
+from virtco.decide import publisher
+from virtco.know import room
+from virtco import metrics
+from virtco.model import live
+from virtco.table import edge_policy
+
+FIRST_POLICY_S = 2.0
+
+
+class Decide:
+    def __init__(self, conf: cfg.ConfigOpts, know: room.Know,
+                 publisher: publisher.Publisher, counts: metrics.Metrics,
+                 clock: Callable[[], float] = time.time):
+        self._live = know.live
+        self._publisher = publisher
+        self.loop = loop.Loop(conf, know, publisher, counts, clock)
+        self.prober = probes.Prober(conf, know.rates, know.live.responders,
+                                    clock)
+        know.on_change.append(self.loop.notify)
+        know.on_report.append(self._reported)
+
+    def start(self) -> None:
+        self.loop.run_once()
+        self.loop.start()
+
+    def wake_waiting(self) -> None:
+        """Answer all who wait, and let none wait."""
+        self._publisher.close()
+        self.prober.close()
+
+    def stop(self) -> None:
+        self.loop.stop()
+
+    def is_alive(self) -> bool:
+        return self.loop.is_alive()
+
+    @property
+    def schedule(self) -> live.Schedule:
+        """The newest."""
+        return self.loop.policies.schedule
+
+    def _reported(self, host: str, report: Mapping[str, Any]) -> None:
+        self._publisher.overtake(host, report['applied_generation'])
+
+    def generations(self) -> dict[str, int]:
+        """Of the policy of each host that has one."""
+        return self._publisher.generations()
+
+    def policy_of(self, host: str) -> edge_policy.EdgePolicy | None:
+        return self._publisher.get(host)
+
+    def wait_for_policy(self, host: str, generation: int | None,
+                        wait_s: float, is_gone: Callable[[], bool]
+                        ) -> edge_policy.EdgePolicy | None:
+        """See :meth:`virtco.decide.publisher.Publisher.wait`."""
+        if generation is not None:
+            self._publisher.overtake(host, generation)
+        if self._publisher.get(host) is None and self._live.is_known(host):
+            # Its first report came in just now.
+            wait_s = max(wait_s, FIRST_POLICY_S)
+        return self._publisher.wait(host, generation, wait_s, is_gone)

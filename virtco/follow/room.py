@@ -1,0 +1,129 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The door of the room: what Nova did, and what follows from it."""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Set
+import logging
+import time
+from typing import Any
+
+from oslo_config import cfg
+
+from virtco.db import session as db_session
+from virtco import exception
+from virtco.follow import auditor
+from virtco.follow import notifications
+from virtco.follow import transitions
+from virtco import metrics
+from virtco import periodic
+
+LOG = logging.getLogger(__name__)
+
+#: Ended groups are purged each so many turns of the reaper.
+PURGE_EVERY = 100
+
+
+class Follow:
+    """:param changed: is told the ids of groups that changed.
+    :param waiting: of these VMs those whose host Nova has not confirmed.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
+                 counts: metrics.Metrics,
+                 changed: Callable[[Iterable[str]], None],
+                 waiting: Callable[[Set[str]], Set[str]],
+                 clock: Callable[[], float] = time.time):
+        self._conf = conf
+        self._database = database
+        self._metrics = counts
+        self._changed = changed
+        self._waiting = waiting
+        self._clock = clock
+        self._transitions = transitions.Transitions(conf, database, clock)
+        self._auditor: auditor.Auditor | None = None
+        self._reaper = periodic.Periodic(
+            'reap', conf.controller.reap_interval_s, self._turn, counts)
+        self._n_turns = 0
+
+    def start(self) -> None:
+        self._reaper.start()
+        self._auditor = auditor.start(self._conf, self._database, self.apply,
+                                      self._metrics)
+
+    def stop(self) -> None:
+        if self._auditor is not None:
+            self._auditor.stop()
+        self._reaper.stop()
+
+    def is_alive(self) -> bool:
+        return self._reaper.is_alive()
+
+    def notified(self, event_type: str, payload: Mapping[str, Any]) -> bool:
+        """Apply a versioned notification; whether it changed anything."""
+        change = notifications.change_of(event_type, payload)
+        if change is None:
+            return False
+        self._metrics.notifications.labels(event_type).inc()
+        return self.apply(change)
+
+    def apply(self, change: notifications.Change) -> bool:
+        if isinstance(change, notifications.Built):
+            changed = self._transitions.built(
+                change.instance_uuid, change.host, dict(change.flavor))
+        elif isinstance(change, notifications.Gone):
+            changed = self._transitions.gone(change.instance_uuid, change.why)
+        else:
+            changed = self._transitions.off_host(change.instance_uuid)
+        if changed is not None:
+            self._changed([changed])
+        return changed is not None
+
+    def release(self, instance_uuid: str) -> None:
+        """Nova gave the VM up.
+
+        :raises virtco.exception.NotFound: when it was never placed.
+        """
+        if not self.apply(notifications.Gone(instance_uuid)):
+            raise exception.NotFound(what='Placement', id=instance_uuid)
+
+    def reported(self, host: str, report: Mapping[str, Any]) -> None:
+        """Repair what notifications missed: a port shows where its VM is.
+
+        Only a VM that no host was known to run: during a migration two hosts
+        have its ports, and Nova's notification decides.
+        """
+        for uuid in self._waiting({port['vm'] for port in report['ports']}):
+            try:
+                self.apply(notifications.Built(uuid, host))
+            except exception.VirtcoException as error:
+                LOG.warning('Cannot note that %s runs on %s: %s', uuid, host,
+                            error)
+
+    def reap(self) -> None:
+        """Drop reservations whose time is over."""
+        expired = self._transitions.expire()
+        if expired:
+            LOG.info('%d reservations expired.', len(expired))
+            self._metrics.expired.inc(len(expired))
+            self._changed(expired)
+
+    def _turn(self) -> None:
+        self.reap()
+        if self._n_turns % PURGE_EVERY == 0:
+            transitions.purge(
+                self._database,
+                self._clock() - self._conf.controller.keep_retired_s)
+        self._n_turns += 1

@@ -1,0 +1,100 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The measured rates of pairs of hosts, and what they say of the hosts."""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+import dataclasses
+import threading
+from typing import Any
+from typing import TYPE_CHECKING
+
+from virtco.measure import hostrates
+
+if TYPE_CHECKING:
+    from virtco.db import models
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Estimate:
+    """Rates of the hosts by all measurements up to a version.
+
+    :ivar at_s: the ages are of that time.
+    """
+
+    version: int
+    at_s: float
+    hosts: Mapping[str, hostrates.HostRate]
+
+
+class Rates:
+    """The newest measurement per pair of hosts.
+
+    Between two measurements only the age of what they say changes.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pairs: dict[tuple[str, str], hostrates.PairRate] = {}
+        self._details: dict[tuple[str, str], dict[str, Any]] = {}
+        self._readings = hostrates.Readings()
+        self._version = 0
+        self._estimate = Estimate(-1, 0.0, {})
+
+    def load(self, stored: 'Iterable[models.Rate]') -> None:
+        with self._lock:
+            for row in stored:
+                self._put({'src': row.src, 'dst': row.dst,
+                           'rate_bps': row.rate_bps,
+                           'lower_bound': row.lower_bound, 'loss': row.loss,
+                           'rtt_s': row.rtt_s, 'method': row.method},
+                          row.measured_at)
+
+    def add(self, measurement: Mapping[str, Any], measured_s: float) -> None:
+        with self._lock:
+            self._put(measurement, measured_s)
+
+    def _put(self, measurement: Mapping[str, Any], measured_s: float) -> None:
+        pair = measurement['src'], measurement['dst']
+        self._pairs[pair] = hostrates.PairRate(
+            *pair, rate_bps=measurement['rate_bps'], measured_s=measured_s,
+            lower_bound=measurement.get('lower_bound', False))
+        self._details[pair] = {
+            name: measurement.get(name)
+            for name in ('lower_bound', 'loss', 'rtt_s', 'method')}
+        self._readings.add(self._pairs[pair])
+        self._version += 1
+
+    def age_s(self, now_s: float) -> dict[tuple[str, str], float]:
+        with self._lock:
+            return {pair: now_s - rate.measured_s
+                    for pair, rate in self._pairs.items()}
+
+    def pairs(self, now_s: float) -> list[dict[str, Any]]:
+        """Rows of ``GET /v1/rates``."""
+        with self._lock:
+            return [{'src': src, 'dst': dst, 'rate_bps': rate.rate_bps,
+                     'age_s': now_s - rate.measured_s,
+                     'confidence': hostrates.confidence(
+                         now_s - rate.measured_s)
+                     * (0.5 if rate.lower_bound else 1.0),
+                     **self._details[src, dst]}
+                    for (src, dst), rate in sorted(self._pairs.items())]
+
+    def estimate(self, now_s: float) -> Estimate:
+        """The same object until something is measured."""
+        with self._lock:
+            if self._estimate.version != self._version:
+                self._estimate = Estimate(self._version, now_s,
+                                          self._readings.estimate(now_s))
+            return self._estimate

@@ -1,0 +1,212 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The door of the room: what is true now, and who is told when it changes."""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+import threading
+import time
+from typing import Any
+from typing import Protocol
+
+from oslo_config import cfg
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from virtco.db import groups as db_groups
+from virtco.db import models
+from virtco.db import records
+from virtco.db import session as db_session
+from virtco import exception
+from virtco.know import coflows
+from virtco.know import live_state
+from virtco.know import projects
+from virtco.know import rates
+from virtco.know import settings
+from virtco.know import snapshot
+from virtco.know import uplinks
+from virtco import metrics
+from virtco import periodic
+from virtco.scheduling import endings
+
+#: Of more, all groups are read anew: databases limit the terms of a query.
+MOST_GROUPS = 500
+
+
+class Leases(Protocol):
+    """The generations that policies may have; they are kept with the hosts.
+    """
+
+    def load_leases(self, leases: Mapping[str, int]) -> None:
+        raise NotImplementedError
+
+    def leases_to_renew(self) -> dict[str, int]:
+        raise NotImplementedError
+
+    def renewed(self, leases: Mapping[str, int]) -> None:
+        raise NotImplementedError
+
+
+class Know:
+    """:ivar on_change: are called when something changed; True: at once.
+    :ivar on_report: are called with a host and its report.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
+                 counts: metrics.Metrics, leases: Leases,
+                 clock: Callable[[], float] = time.time):
+        self._conf = conf
+        self._database = database
+        self._leases = leases
+        self._clock = clock
+        self.rates = rates.Rates()
+        self.live = live_state.LiveState(rules_of(conf), self.rates)
+        self.settings = settings.Settings(conf, database, self.changed)
+        self.coflows = coflows.Coflows(conf, database, self.live,
+                                       self.invalidate, clock)
+        self.projects = projects.Projects(database, self.live,
+                                          self.invalidate)
+        self.on_change: list[Callable[[bool], None]] = []
+        self.on_report: list[Callable[[str, Mapping[str, Any]], None]] = []
+        self._lock = threading.Lock()
+        self._stale_all = True
+        self._stale: set[str] = set()
+        self._flusher = periodic.Periodic(
+            'flush', conf.controller.flush_interval_s, self.flush, counts)
+
+    def load(self) -> None:
+        """Take over what was known before the last stop."""
+        self.settings.load()
+        with self._database.reader() as session:
+            hosts = records.list_hosts(session)
+            self.rates.load(records.list_rates(session))
+            self.live.load_debts({
+                project.project_id: project.debt_bytes
+                for project in records.list_projects(session)})
+        self.live.load_hosts(hosts)
+        self._leases.load_leases(
+            {host.host: host.generation_lease for host in hosts})
+
+    def start(self) -> None:
+        self._flusher.start()
+
+    def stop(self) -> None:
+        self._flusher.stop()
+        self._flusher.attempt()
+
+    def is_alive(self) -> bool:
+        return self._flusher.is_alive()
+
+    def changed(self, urgent: bool = True) -> None:
+        for tell in self.on_change:
+            tell(urgent)
+
+    # Groups, as the database has them.
+
+    def invalidate(self, groups: Iterable[str] | None = None) -> None:
+        """These groups changed in the database; None: any may have."""
+        with self._lock:
+            if groups is None:
+                self._stale_all = True
+            else:
+                self._stale.update(groups)
+        self.changed()
+
+    def refresh(self) -> None:
+        """Read the groups again that changed; the others stay.
+
+        :raises virtco.exception.DatabaseUnavailable: and they are read later.
+        """
+        with self._lock:
+            groups, self._stale = self._stale, set()
+            everything = self._stale_all or len(groups) > MOST_GROUPS
+            self._stale_all = False
+        if not (everything or groups):
+            return
+        only = None if everything else groups
+        try:
+            with self._database.reader() as session:
+                self.live.load_groups(
+                    db_groups.living_members(session, only),
+                    db_groups.living_coflows(session, only), only)
+        except Exception:
+            with self._lock:
+                self._stale_all |= everything
+                self._stale |= groups
+            raise
+
+    # What edge modules say.
+
+    def report(self, host: str, report: dict[str, Any]) -> None:
+        urgent = self.live.intake(host, report, self._clock())
+        for tell in self.on_report:
+            tell(host, report)
+        self.changed(urgent)
+
+    def measured(self, measurement: Mapping[str, Any]) -> None:
+        now_s = self._clock()
+        self.rates.add(measurement, now_s)
+        self._database.retried(lambda session: records.save_rate(
+            session, src=measurement['src'], dst=measurement['dst'],
+            rate_bps=measurement['rate_bps'],
+            lower_bound=measurement.get('lower_bound', False),
+            loss=measurement.get('loss', 0.0),
+            rtt_s=measurement.get('rtt_s'),
+            method=measurement.get('method', ''), measured_at=now_s))
+        self.changed(False)
+
+    # What the database is to know.
+
+    def flush(self) -> None:
+        """Write what the counters say, and renew the generation leases."""
+        leases = self._leases.leases_to_renew()
+        unsaved = self.live.take_unsaved(leases)
+        if unsaved.is_empty():
+            return
+        for row in unsaved.hosts:
+            row['generation_lease'] = leases.get(row['host'], 0)
+
+        def save(session: orm.Session) -> None:
+            # In one go: the counters, and what is counted by them.
+            records.save_progress(session, unsaved.coflows, unsaved.hosts)
+            records.save_debts(session, unsaved.debts)
+
+        try:
+            self._database.retried(save)
+        except Exception:
+            self.live.not_saved(unsaved)
+            raise
+        self.live.saved(unsaved)
+        self._leases.renewed(leases)
+
+    def has_database(self) -> bool:
+        try:
+            with self._database.reader() as session:
+                session.execute(sa.select(models.Cluster.id))
+            return True
+        except exception.VirtcoException:
+            return False
+
+
+def rules_of(conf: cfg.ConfigOpts) -> live_state.Rules:
+    scheduler = conf.scheduler
+    return live_state.Rules(
+        scheduler.background_half_life_s, scheduler.wire_overhead_fraction,
+        endings.Rules(quiet_s=scheduler.quiet_s,
+                      done_fraction=scheduler.done_fraction),
+        uplinks.Rules(conf.placement.default_link_bps,
+                      conf.probe.tolerance_fraction, conf.probe.max_age_s),
+        snapshot.Share(scheduler.default_share,
+                       scheduler.max_background_fraction),
+        scheduler.max_debt_bytes)

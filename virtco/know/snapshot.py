@@ -1,0 +1,164 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the scheduler decides by: everything, as it was at one moment. Pure.
+
+Nothing in here changes any more. What did not change between two snapshots is
+the same object in both, so that :mod:`virtco.decide.policies` need not look
+at it again.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+import functools
+import math
+
+import numpy as np
+
+from virtco.model import live
+from virtco.table import coflow_table
+
+FAIR = 'fair'
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Options:
+    """The operator's choices; see ``[scheduler]``.
+
+    :ivar beta: below 0: the observed share of background traffic.
+    :ivar theta_s: inf: never.
+    """
+
+    order: str = 'mrtf'
+    work_conserving: bool = False
+    theta_s: float = math.inf
+    fifo_plus_share: float = 0.03
+    beta: float = -1.0
+    policing_tolerance: float = 0.5
+    quiet_s: float = 1.0
+    min_rate_fraction: float = 0.01
+    rate_tolerance_fraction: float = 0.03
+    policy_ttl_s: float = 60.0
+    minor_grace_s: float = 10.0
+    protect_receivers: bool = False
+
+    @property
+    def is_fair(self) -> bool:
+        """There are no classes: TCP shares."""
+        return self.order == FAIR
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Host:
+    """The uplink of one host.
+
+    :ivar link: of a host that reports, at the link's speed also where less
+        was measured: a wrong measurement must not become true by being
+        enforced. The coflows' rates keep to what was measured.
+    :ivar egress_bps: that it can carry; 0 for a host of which nothing is
+        known but that a VM runs there.
+    """
+
+    name: str
+    link: coflow_table.Link | None
+    egress_bps: float
+    ingress_bps: float
+
+
+class Hosts(tuple[Host, ...]):
+    """All hosts, by name."""
+
+    @functools.cached_property
+    def names(self) -> tuple[str, ...]:
+        return tuple(host.name for host in self)
+
+    @functools.cached_property
+    def number_of(self) -> Mapping[str, int]:
+        return {name: i for i, name in enumerate(self.names)}
+
+    @functools.cached_property
+    def links(self) -> tuple[coflow_table.Link, ...]:
+        """Of those that report."""
+        return tuple(host.link for host in self if host.link is not None)
+
+    @functools.cached_property
+    def egress_bps(self) -> np.ndarray:
+        return np.array([host.egress_bps for host in self], np.float64)
+
+    @functools.cached_property
+    def ingress_bps(self) -> np.ndarray:
+        return np.array([host.ingress_bps for host in self], np.float64)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Share:
+    """What coflows leave of an uplink to others; see ``[scheduler]``."""
+
+    default_share: float = 0.02
+    max_background_fraction: float = 0.5
+
+    def residual(self, hosts: Hosts, background_bps: np.ndarray,
+                 is_fair: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Egress and ingress of each host that coflows may use.
+
+        :param background_bps: observed at each egress, shape (n_hosts,).
+        """
+        most = 0.0 if is_fair else self.max_background_fraction
+        egress_bps = hosts.egress_bps
+        taken_bps = np.maximum(
+            np.minimum(background_bps, egress_bps * most),
+            egress_bps * self.default_share)
+        return (egress_bps - taken_bps,
+                hosts.ingress_bps * (1 - self.default_share))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Coflow:
+    """A coflow whose VMs run.
+
+    :ivar is_queued: some host has bytes of it waiting.
+    :ivar is_resting: between two iterations.
+    """
+
+    live: live.LiveCoflow
+    table: coflow_table.TableCoflow
+    moved_s: float | None = None
+    is_queued: bool = False
+    is_resting: bool = False
+
+    def is_busy(self, now_s: float, quiet_s: float) -> bool:
+        return self.is_queued or (self.moved_s is not None
+                                  and now_s - self.moved_s < quiet_s)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Snapshot:
+    """:ivar coflows: those that rest between two iterations last, so that a
+        pair of VMs that they share belongs to the others.
+    :ivar egress_bps: of each host, for coflows, shape (n_hosts,).
+    :ivar ingress_bps: likewise.
+    :ivar minors: of the hosts that have any.
+    :ivar size_factor: bytes on the wire to send for each that is left.
+    :ivar in_debt: ids of the coflows whose project owes.
+    """
+
+    now_s: float
+    options: Options
+    hosts: Hosts
+    egress_bps: np.ndarray
+    ingress_bps: np.ndarray
+    coflows: tuple[Coflow, ...] = ()
+    minors: Mapping[str, coflow_table.Minors] = dataclasses.field(
+        default_factory=dict)
+    size_factor: float = 1.0
+    policing_beta: float = math.inf
+    in_debt: frozenset[str] = frozenset()

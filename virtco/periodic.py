@@ -1,0 +1,65 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Work that comes again and again, on a thread of its own."""
+
+from collections.abc import Callable
+import logging
+import threading
+
+from virtco import exception
+from virtco import metrics
+
+LOG = logging.getLogger(__name__)
+STOP_S = 5.0
+
+
+class Periodic:
+    """Calls ``work`` each ``interval_s``; an error is logged and counted, and
+    the next turn comes all the same.
+    """
+
+    def __init__(self, name: str, interval_s: float,
+                 work: Callable[[], object], counts: metrics.Metrics):
+        self._name = name
+        self._interval_s = interval_s
+        self._work = work
+        self._counts = counts
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name=name,
+                                        daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(STOP_S)
+
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def _loop(self) -> None:
+        while not self._stop.wait(self._interval_s):
+            self.attempt()
+
+    def attempt(self) -> None:
+        """One turn."""
+        try:
+            self._work()
+        except exception.VirtcoException as error:
+            self._counts.flush_failures.inc()
+            LOG.warning('Could not %s: %s', self._name, error)
+        except Exception:
+            self._counts.loop_failures.labels(self._name).inc()
+            LOG.exception('Could not %s.', self._name)
