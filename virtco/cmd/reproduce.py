@@ -74,6 +74,8 @@ def add(actions: Any) -> None:
         '--trace', type=pathlib.Path, help=(
             'the published trace FB2010-1Hr-150-0.txt (default '
             f'${TRACE_VARIABLE})'))
+    reproduce.add_argument('--processes', type=arguments.count, default=1,
+                           help='to run side by side; the numbers stay')
     reproduce.add_argument('--output', type=arguments.directory, help=(
         'directory for the plots and tables (default virtco-sim-output; '
         'with --check none)'))
@@ -102,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
     records = _records(args, chosen)
     contexts = {figure.name: samples.Context(
         _seeds(args, records.get(figure.name)), args.shape, args.short,
-        trace, _track) for figure in chosen}
+        trace, args.processes, _track) for figure in chosen}
     _say_how_long(chosen, contexts, records)
     if args.output is None and not args.check:
         args.output = arguments.directory('virtco-sim-output')

@@ -63,7 +63,7 @@ def altered(path, change):
 
 def test_what_was_written_is_found_again(reproduce, recorded):
     code, out, err = reproduce('all', '--only', 'orchestra-table3,liars',
-                               '--check')
+                               '--check', '--processes', 2)
     assert (code, [line for line in err.splitlines()
                    if line.startswith('virtco-sim:')]) == (0, [])
     assert 'liars: 28 cells compared, 0 off' in out

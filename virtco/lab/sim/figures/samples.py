@@ -14,9 +14,12 @@
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import concurrent.futures
 import dataclasses
+import functools
 import pathlib
 import time
 from typing import Any
@@ -39,6 +42,7 @@ class Context:
     :ivar shape: of the Table 2 workloads where a figure takes only one.
     :ivar short: only the settings that a figure names for a quick check.
     :ivar trace: the published Facebook trace.
+    :ivar processes: that run jobs side by side; the numbers are the same.
     :ivar track: iterates over its first argument and shows progress.
     """
 
@@ -46,6 +50,7 @@ class Context:
     shape: str = 'medium'
     short: bool = False
     trace: pathlib.Path | None = None
+    processes: int = 1
     track: Callable[[Sequence[Any], str], Iterable[Any]] = _plain
 
 
@@ -123,11 +128,30 @@ class Figure:
         found = Samples(seeds)
         jobs = [(setting, seed) for setting in self.chosen(context)
                 for seed in seeds]
-        for setting, seed in context.track(jobs, self.name):
-            began_s = time.process_time()
-            numbers = self.run(setting, seed, context)
-            found.add(setting, numbers, time.process_time() - began_s)
+        results = self._results(jobs, dataclasses.replace(context,
+                                                          track=_plain))
+        for setting, _seed in context.track(jobs, self.name):
+            numbers, cpu_s = next(results)
+            found.add(setting, numbers, cpu_s)
         return found
+
+    def _results(self, jobs: Sequence[tuple[str, int]], context: Context
+                 ) -> Iterator[tuple[Found, float]]:
+        """What each job gives, and its CPU time."""
+        one = functools.partial(_timed, self.run, context)
+        if context.processes == 1:
+            yield from map(one, jobs)
+            return
+        with concurrent.futures.ProcessPoolExecutor(
+                context.processes) as pool:
+            yield from pool.map(one, jobs)
 
     def reproduce(self, context: Context) -> outcome.Outcome:
         return self.show(self.sample(context), context)
+
+
+def _timed(run: Callable[[str, int, Context], Found], context: Context,
+           job: tuple[str, int]) -> tuple[Found, float]:
+    began_s = time.process_time()
+    numbers = run(*job, context)
+    return numbers, time.process_time() - began_s
