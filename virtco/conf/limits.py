@@ -16,25 +16,32 @@ from typing import Any
 
 from oslo_config import cfg
 
+from virtco import hint_matrix
+
 GROUP = 'limits'
 
+#: The limits of one hint; ``virtco hint check`` goes by the same.
+HINT = hint_matrix.Limits()
+
 OPTS = [
-    cfg.IntOpt('max_vms_per_group', default=500, min=1, help="""
+    cfg.IntOpt('max_vms_per_group', default=HINT.max_vms, min=1, help="""
 Largest number of VMs, which is rows of the matrices, of one group.
 """),
-    cfg.IntOpt('max_flows_per_group', default=50_000, min=1, help="""
+    cfg.IntOpt('max_flows_per_group', default=HINT.max_flows, min=1, help="""
 Largest number of flows in all matrices of one group.
 """),
-    cfg.IntOpt('max_coflows_per_group', default=32, min=1, help="""
+    cfg.IntOpt('max_coflows_per_group', default=HINT.max_coflows,
+               min=1, help="""
 Largest number of named matrices of one group.
 """),
-    cfg.FloatOpt('max_bytes_per_flow', default=1e15, min=1, help="""
+    cfg.FloatOpt('max_bytes_per_flow', default=HINT.max_bytes_per_flow,
+                 min=1, help="""
 Largest size of one flow, in bytes.
 """),
-    cfg.FloatOpt('max_bytes_per_group', default=1e17, min=1, help="""
+    cfg.FloatOpt('max_bytes_per_group', default=HINT.max_bytes, min=1, help="""
 Largest size of all flows of one group together, in bytes.
 """),
-    cfg.IntOpt('max_text_bytes', default=114_688, min=64, help="""
+    cfg.IntOpt('max_text_bytes', default=HINT.max_text_bytes, min=64, help="""
 Longest text of one matrix, in bytes. Nova lets no more through.
 """),
     cfg.IntOpt('max_groups_per_project', default=100, min=1, help="""
