@@ -31,6 +31,11 @@ from virtco import units
 
 TM = 'virtco:tm'
 MAX_ITERATIONS = 10 ** 9
+#: Of the time of an iteration; 30 days.
+MAX_PERIOD_S = 30 * 86400.0
+MIN_PERIOD_S = 1e-3
+#: Keys of a named matrix that say how it recurs.
+RECURRENCE = ('iterations', 'period', 'compute')
 
 _SIZE_CHARS = 40
 _SHORT = reprlib.Repr()
@@ -100,6 +105,12 @@ def encode_matrix(coflows: tuple[coflow_model.Coflow, ...], name: str) -> str:
             entry['dst_port'] = coflow.dst_port
         if coflow.iterations != 1:
             entry['iterations'] = coflow.iterations
+        for key, time_s in (('period', coflow.period_s),
+                            ('compute', coflow.compute_s)):
+            if time_s is not None:
+                entry[key] = _plain(time_s)
+        if coflow.rank_hint:
+            entry['rank_hint'] = True
         entry['tm'] = {'n': coflow.n_vms,
                        'flows': [[f.src, f.dst, _plain(f.size_bytes)]
                                  for f in coflow.flows]}
@@ -135,7 +146,7 @@ class _Reader:
         for i, entry in enumerate(entries):
             field = f'{TM}[{i}]'
             _keys(field, entry, {'name', 'tm'},
-                  {'dst_port', 'iterations'})
+                  {'dst_port', *RECURRENCE, 'rank_hint'})
             name = as_name(f'{field}.name', entry['name'], self._limits)
             if name in coflows:
                 refuse(f'{field}.name', name, 'a name used once in the list')
@@ -147,17 +158,16 @@ class _Reader:
             port = entry.get('dst_port')
             if 'dst_port' in entry:
                 port = _count(f'{field}.dst_port', port, 65535)
-            iterations = _count(f'{field}.iterations',
-                                entry.get('iterations', 1), MAX_ITERATIONS,
-                                least=0)
-            coflows[name] = self.coflow(name, found, port, iterations)
+            coflows[name] = dataclasses.replace(
+                self.coflow(name, found, port), **_recurrence(field, entry),
+                rank_hint=_flag(f'{field}.rank_hint',
+                                entry.get('rank_hint', False)))
         return tuple(coflows.values())
 
     def coflow(self, name: str, found: _Matrix,
-               dst_port: int | None = None, iterations: int = 1
-               ) -> coflow_model.Coflow:
+               dst_port: int | None = None) -> coflow_model.Coflow:
         coflow = coflow_model.Coflow.from_flows(
-            name, found.n_vms, found.flows, dst_port, iterations)
+            name, found.n_vms, found.flows, dst_port)
         for flow in coflow.flows:  # entries of one pair have been added up
             self._size(f'{found.field}[{flow.src}][{flow.dst}]',
                        flow.size_bytes)
@@ -311,6 +321,50 @@ def _count(field: str, value: Any, most: int, least: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or (
             not least <= value <= most):
         refuse(field, value, f'a whole number between {least} and {most}')
+    return value
+
+
+def _recurrence(field: str, entry: dict[str, Any]) -> dict[str, Any]:
+    """Iterations, and the times of one, as fields of the coflow."""
+    iterations = _count(f'{field}.iterations', entry.get('iterations', 1),
+                        MAX_ITERATIONS, least=0)
+    times: dict[str, float | None] = {
+        key: _time(f'{field}.{key}', entry[key], least_s)
+        if key in entry else None
+        for key, least_s in (('period', MIN_PERIOD_S), ('compute', 0.0))}
+    for key, time_s in times.items():
+        if time_s is not None and iterations == 1:
+            refuse(f'{field}.{key}', entry[key],
+                   'only beside iterations other than 1')
+    period_s, compute_s = times['period'], times['compute']
+    if period_s is not None and compute_s is not None and (
+            compute_s > period_s):
+        refuse(f'{field}.compute', entry['compute'],
+               f'at most the period, {units.format_time(period_s)}')
+    return {'iterations': iterations, 'period_s': period_s,
+            'compute_s': compute_s}
+
+
+def _time(field: str, value: Any, least_s: float) -> float:
+    """Seconds, or text with a unit."""
+    time_s: Any = value
+    if isinstance(value, str):
+        try:
+            time_s = units.parse_time_s(
+                value if len(value) <= _SIZE_CHARS else '?')
+        except ValueError:
+            refuse(field, value, 'a number of seconds or text such as '
+                                 '"250ms" or "2min"')
+    if isinstance(time_s, bool) or not isinstance(time_s, (int, float)) or (
+            not least_s <= time_s <= MAX_PERIOD_S):
+        refuse(field, value, f'between {units.format_time(least_s)} and '
+                             f'{units.format_time(MAX_PERIOD_S)}')
+    return float(time_s)
+
+
+def _flag(field: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        refuse(field, value, 'true or false')
     return value
 
 

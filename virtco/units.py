@@ -32,6 +32,10 @@ _PREFIXES = {
 _TEXT = re.compile(r'\s*([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)\s*'
                    r'([KMGTP]i?)?([a-z/]*)\s*', re.IGNORECASE | re.ASCII)
 _SIZE_UNITS = {'', 'B'}
+_TIME = re.compile(r'\s*([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)\s*'
+                   r'(us|ms|s|min|h|)\s*', re.ASCII)
+_TIME_UNITS = {'us': 1e-6, 'ms': 1e-3, 's': 1.0, '': 1.0, 'min': 60.0,
+               'h': 3600.0}
 _RATE_UNITS = {'', 'bit', 'bits', 'bit/s', 'bps', 'b/s'}
 
 
@@ -91,6 +95,19 @@ def parse_rate_bps(text: str) -> float:
     return _value(text, 'rate', number, prefix)
 
 
+def parse_time_s(text: str) -> float:
+    """Read a time such as ``'250ms'``, ``'1.5 s'``, ``'2min'`` or ``'3'``.
+
+    :raises ValueError: when the text is not a non-negative finite time.
+    """
+    match = _TIME.fullmatch(text)
+    value = (float(match[1]) * _TIME_UNITS[match[2]] if match is not None
+             else math.inf)
+    if not math.isfinite(value):
+        raise ValueError(f'{text!r} is not a time')
+    return value
+
+
 def _parts(text: str, what: str) -> tuple[str, str, str]:
     """Number, prefix and unit."""
     match = _TEXT.fullmatch(text)
@@ -113,6 +130,13 @@ def format_size(size_bytes: float) -> str:
 
 def format_rate(rate_bps: float) -> str:
     return _format(rate_bps, 'bit/s')
+
+
+def format_time(time_s: float) -> str:
+    for unit in ('h', 'min', 's', 'ms'):
+        if time_s >= _TIME_UNITS[unit]:
+            return f'{time_s / _TIME_UNITS[unit]:.4g} {unit}'
+    return '0 s' if time_s <= 0 else f'{time_s / _TIME_UNITS["us"]:.4g} us'
 
 
 def _format(value: float, suffix: str) -> str:

@@ -65,3 +65,23 @@ def test_a_hint_says_what_to_write():
                      '{"n": 2, "flows": [[0, 1, "5Gb"]]}'}, {})
     assert "'5Gb'" in str(caught.value)
     assert 'bits or bytes? write 5GB' in str(caught.value)
+
+
+@pytest.mark.parametrize('text, time_s', [
+    ('250ms', 0.25), ('1.5 s', 1.5), ('2min', 120), ('3', 3), ('1e2us', 1e-4),
+    ('1h', 3600)])
+def test_times(text, time_s):
+    assert units.parse_time_s(text) == pytest.approx(time_s)
+
+
+@pytest.mark.parametrize('text', ['', 's', '-1s', '1 d', '1e400', 'nan'])
+def test_no_times(text):
+    with pytest.raises(ValueError):
+        units.parse_time_s(text)
+
+
+@pytest.mark.parametrize('time_s, text', [
+    (0, '0 s'), (0.00025, '250 us'), (0.25, '250 ms'), (1.5, '1.5 s'),
+    (120, '2 min'), (7200, '2 h')])
+def test_times_as_text(time_s, text):
+    assert units.format_time(time_s) == text

@@ -150,8 +150,10 @@ class Seats:
             state=states.CoflowState.PLANNED, n_vms=matrix.n_vms,
             n_flows=len(matrix.flows), size_bytes=matrix.size_bytes,
             dst_port=matrix.dst_port, iterations=matrix.iterations,
-            iteration=0, tm=codec.encode_flows(matrix), progress='[]',
-            sent_bytes=0.0, priority_class=given.priority_class,
+            period_s=matrix.period_s, compute_s=matrix.compute_s,
+            rank_hint=matrix.rank_hint, iteration=0,
+            tm=codec.encode_flows(matrix), progress='[]', sent_bytes=0.0,
+            priority_class=given.priority_class,
             weight=given.weight, why='', created_at=now_s)
             for i, matrix in enumerate(matrices)]
 
@@ -390,13 +392,19 @@ def _differences(hint: hints.Hint, coflows: Sequence[models.Coflow]
                  ) -> list[tuple[str, str]]:
     if not hint.coflows:
         return []
-    mine = [(c.name, c.n_vms, c.dst_port, c.iterations,
+    mine = [(c.name, c.n_vms, c.dst_port, *_recurrence(c),
              codec.encode_flows(c)) for c in hint.coflows]
-    first = [(c.name, c.n_vms, c.dst_port, c.iterations, json.dumps(
+    first = [(c.name, c.n_vms, c.dst_port, *_recurrence(c), json.dumps(
         json.loads(c.tm), separators=(',', ':'))) for c in coflows]
     if mine == first:
         return []
     return [('matrix_differs', 'the group keeps the matrix it began with')]
+
+
+def _recurrence(coflow: coflow_model.Coflow | models.Coflow
+                ) -> tuple[int, float | None, float | None, bool]:
+    return (coflow.iterations, coflow.period_s, coflow.compute_s,
+            coflow.rank_hint)
 
 
 def _save_figures(session: orm.Session, view: View,

@@ -28,7 +28,8 @@ def decode_coflow(stored: 'models.Coflow') -> coflow_model.Coflow:
         stored.name, stored.n_vms,
         tuple(coflow_model.Flow(src, dst, size_bytes)
               for src, dst, size_bytes in json.loads(stored.tm)),
-        stored.dst_port, stored.iterations)
+        stored.dst_port, stored.iterations, stored.period_s,
+        stored.compute_s, bool(stored.rank_hint))
 
 
 def finite(value: float | None) -> float | None:

@@ -101,6 +101,9 @@ class Coflow(Base):
 
     :ivar iterations: how often the matrix is sent, 0 = without end.
     :ivar iteration: the one that is or was under way, from 1; 0 before.
+    :ivar period_s: hinted seconds from one iteration's start to the next's.
+    :ivar compute_s: hinted seconds of an iteration without traffic.
+    :ivar rank_hint: whether the tenant wants an order of ranks proposed.
     """
 
     __tablename__ = 'coflows'
@@ -121,6 +124,10 @@ class Coflow(Base):
         sa.Integer, default=1, server_default='1')
     iteration: orm.Mapped[int] = orm.mapped_column(
         sa.Integer, default=0, server_default='0')
+    period_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    compute_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    rank_hint: orm.Mapped[bool] = orm.mapped_column(
+        sa.Boolean, default=False, server_default=sa.false())
     tm: orm.Mapped[str] = orm.mapped_column(LongText)
     progress: orm.Mapped[str] = orm.mapped_column(LongText, default='[]')
     sent_bytes: orm.Mapped[float] = orm.mapped_column(

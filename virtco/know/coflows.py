@@ -124,7 +124,8 @@ class Coflows:
             'remaining_bytes': 0.0 if over else max(
                 0.0, coflow.size_bytes - sent_bytes),
             'dst_port': coflow.dst_port, 'iteration': iteration,
-            'iterations': coflow.iterations,
+            'iterations': coflow.iterations, 'period_s': coflow.period_s,
+            'compute_s': coflow.compute_s, 'rank_hint': coflow.rank_hint,
             'priority_class': coflow.priority_class,
             'weight': coflow.weight, 'in_debt': in_debt,
             'rank': ranked.rank if ranked is not None else None,
@@ -151,14 +152,17 @@ class Coflows:
         coflows = (hint_matrix.parse_matrix_text(matrix, name, limits)
                    if isinstance(matrix, str)
                    else hint_matrix.parse_matrix(matrix, name, limits))
+        only = coflows[0] if len(coflows) == 1 else None
         coflow = models.Coflow(
             id=str(uuid.uuid4()), group_id=None, project_id=project_id,
             name=name, position=0, state=states.CoflowState.REGISTERED,
             n_vms=coflows[0].n_vms,
             n_flows=sum(len(c.flows) for c in coflows),
             size_bytes=sum(c.size_bytes for c in coflows), dst_port=None,
-            iterations=coflows[0].iterations if len(coflows) == 1 else 1,
-            iteration=0,
+            iterations=only.iterations if only else 1, iteration=0,
+            period_s=only.period_s if only else None,
+            compute_s=only.compute_s if only else None,
+            rank_hint=any(c.rank_hint for c in coflows),
             tm=hint_matrix.encode_matrix(coflows, name), progress='[]',
             sent_bytes=0.0, priority_class=0, weight=1.0, why='',
             created_at=self._clock())

@@ -12,7 +12,9 @@
 
 """Coflows: who sends how many bytes to whom."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from dataclasses import replace
 import math
 
 from virtco import exception
@@ -38,6 +40,11 @@ class Coflow:
     :ivar dst_port: TCP/UDP destination port by which the edge tells this
         coflow from another over the same pair of VMs; None matches all.
     :ivar iterations: how often the whole matrix is sent, 0 = without end.
+    :ivar period_s: seconds from the start of one iteration to the start of
+        the next, None = not said.
+    :ivar compute_s: seconds of an iteration in which nothing is sent, None =
+        not said.
+    :ivar rank_hint: whether the tenant wants an order of ranks proposed.
     """
 
     name: str
@@ -45,6 +52,9 @@ class Coflow:
     flows: tuple[Flow, ...]
     dst_port: int | None = None
     iterations: int = 1
+    period_s: float | None = None
+    compute_s: float | None = None
+    rank_hint: bool = False
 
     @classmethod
     def from_flows(cls, name: str, n_vms: int,
@@ -79,7 +89,9 @@ class Coflow:
 
     def scaled(self, factor: float) -> 'Coflow':
         """The same coflow with every size multiplied, e.g. by 1 + beta*."""
-        return Coflow(self.name, self.n_vms,
-                      tuple(Flow(f.src, f.dst, f.size_bytes * factor)
-                            for f in self.flows), self.dst_port,
-                      self.iterations)
+        return self.over(self.n_vms, (
+            Flow(f.src, f.dst, f.size_bytes * factor) for f in self.flows))
+
+    def over(self, n_vms: int, flows: Iterable[Flow]) -> 'Coflow':
+        """The same coflow with other flows, over a group of ``n_vms``."""
+        return replace(self, n_vms=n_vms, flows=tuple(flows))

@@ -360,3 +360,45 @@ def test_metadata_that_nova_cannot_hold_is_refused():
         {'pattern': 'all-to-all', 'n': 60, 'size': '1TB'}, 'a')
     with pytest.raises(exception.HintInvalid, match='128'):
         hints.encode_metadata(hints.Hint('a', (coflow,), None, None, 60))
+
+
+def recurring(**fields: Any) -> dict[str, Any]:
+    return tm([{'name': 'c', 'tm': [[0, 7], [0, 0]], **fields}])
+
+
+def test_times_of_an_iteration_are_read_and_written():
+    hint = hints.parse(recurring(iterations=0, period='800ms', compute=0.55,
+                                 rank_hint=True))
+    assert hint is not None
+    coflow, = hint.coflows
+    assert (coflow.iterations, coflow.period_s, coflow.compute_s,
+            coflow.rank_hint) == (0, 0.8, 0.55, True)
+    assert hints.parse(hints.encode(hint)) == hint
+
+
+def test_times_of_an_iteration_are_not_required():
+    hint = hints.parse(recurring(iterations=3))
+    assert hint is not None
+    assert (hint.coflows[0].period_s, hint.coflows[0].compute_s,
+            hint.coflows[0].rank_hint) == (None, None, False)
+
+
+@pytest.mark.parametrize('fields, field, limit', [
+    ({'period': 1}, 'period', 'beside iterations'),
+    ({'compute': 1, 'iterations': 1}, 'compute', 'beside iterations'),
+    ({'iterations': 2, 'period': 0.0009}, 'period', '1 ms and 720 h'),
+    ({'iterations': 2, 'period': '43201min'}, 'period', '1 ms and 720 h'),
+    ({'iterations': 2, 'period': '3 parsecs'}, 'period', '"250ms"'),
+    ({'iterations': 2, 'period': True}, 'period', '1 ms and 720 h'),
+    ({'iterations': 2, 'period': None}, 'period', '1 ms and 720 h'),
+    ({'iterations': 2, 'compute': -1}, 'compute', '0 s and 720 h'),
+    ({'iterations': 2, 'period': '1s', 'compute': '1001ms'}, 'compute',
+     'at most the period, 1 s'),
+    ({'rank_hint': 1}, 'rank_hint', 'true or false'),
+    ({'rank_hint': 'true'}, 'rank_hint', 'true or false'),
+])
+def test_times_of_an_iteration_that_are_refused(fields, field, limit):
+    with pytest.raises(exception.HintInvalid) as caught:
+        hints.parse(recurring(**fields))
+    assert f'virtco:tm[0].{field}:' in str(caught.value)
+    assert limit in str(caught.value)
