@@ -115,8 +115,8 @@ def _show(conf: cfg.ConfigOpts) -> int:
     policy = enforcer.policy
     print(show.policy_lines(enforcer))
     print(show.table(show.rows(
-        policy.classes if policy is not None else (), enforcer.ports or (),
-        before, after, time.monotonic() - start_s)))
+        policy, enforcer.ports or (), before, after,
+        time.monotonic() - start_s)))
     return 0
 
 

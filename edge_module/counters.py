@@ -38,6 +38,7 @@ class Kind(enum.StrEnum):
     PACKETS = 'packets'
     DROPS = 'drops'
     CONTROL = 'control'
+    LIMITED = 'limited'
     PAIR = 'pair'
     PAIR_PACKETS = 'pair packets'
 
@@ -67,7 +68,7 @@ def _part_of(minor: int) -> Part | None:
     """Of a leaf."""
     if minor == minors.HOST:
         return Part.HOST
-    if minors.is_port(minor):
+    if minors.is_port(minor) or minors.is_limited_port(minor):
         return Part.UNMANAGED
     return Part.CONTROL if minors.controlled_by(minor) else None
 
@@ -110,6 +111,8 @@ class Counters:
         self.totals: dict[Name, Total] = {}
         self.backlog_bytes: dict[str, int] = {}
         self.shared_backlog_bytes: dict[Part, int] = {}
+        self._limits: dict[int, str] = {}
+        self.limited_backlog_bytes: dict[int, int] = {}
         self._classes: dict[int, tuple[str, str | None]] = {}
         self._in_policy: set[int] = set()
         # Per class its bytes, its packets if it is a coflow's, its drops.
@@ -125,6 +128,12 @@ class Counters:
         """For JSON; the constructor reads it back."""
         return [[*name, total.base, total.last]
                 for name, total in self.totals.items()]
+
+    def name_limits(self, unmanaged: edge_policy.Unmanaged | None) -> None:
+        """Learn which host has which slot; see :meth:`limited`."""
+        limits = unmanaged.limits if unmanaged is not None else ()
+        self._limits = {limit.slot: limit.host for limit in limits}
+        self._of_class = None
 
     def name_classes(self, classes: Iterable[edge_policy.CoflowClass]
                      ) -> None:
@@ -146,6 +155,7 @@ class Counters:
         """
         self.backlog_bytes = {}
         self.shared_backlog_bytes = dict.fromkeys(Part, 0)
+        self.limited_backlog_bytes = {}
         if self._of_class is None or stats.keys() != self._of_class.keys():
             self._of_class = self._follow(stats.keys())
         for minor, seen in stats.items():
@@ -157,6 +167,11 @@ class Counters:
             part = _part_of(minor)
             if part is not None:
                 self.shared_backlog_bytes[part] += seen.backlog_bytes
+            slot = minors.limit_of(minor)
+            if slot is not None and minors.is_limited_port(minor):
+                self.limited_backlog_bytes[slot] = (
+                    self.limited_backlog_bytes.get(slot, 0)
+                    + seen.backlog_bytes)
             if minor in self._classes:
                 coflow_id, _ = self._classes[minor]
                 self.backlog_bytes[coflow_id] = (
@@ -176,6 +191,12 @@ class Counters:
                      and name.kind in _OF_COFLOWS]:
             del self.totals[name]
         self._fold(classes)
+        hosts = {str(minors.of_limit(slot)): host
+                 for slot, host in self._limits.items()}
+        for name in [name for name in self.totals
+                     if name.kind is Kind.LIMITED and name.target
+                     and hosts.get(name.where) != name.target]:
+            del self.totals[name]
         return {minor: self._totals_of(minor) for minor in classes}
 
     def _fold(self, classes: Set[int]) -> None:
@@ -191,6 +212,11 @@ class Counters:
         if minor == minors.LINK:
             return self._total(Name(Kind.UPLINK)), None, Total()
         where, part = str(minor), _part_of(minor)
+        slot = minors.limit_of(minor)
+        if slot is not None and part is None:
+            # Slots change hands, and their classes go on counting.
+            return (self._total(Name(Kind.LIMITED, '', self._limits.get(
+                slot, ''), where)), None, Total())
         if part is not None:
             coflow_id, _ = self._classes.get(
                 minors.controlled_by(minor) or 0, ('', None))
@@ -249,6 +275,14 @@ class Counters:
                        'drops': drops[part],
                        'backlog_bytes': self.shared_backlog_bytes.get(part, 0)
                        } for part in map(Part, drops)}
+
+    def limited(self) -> list[dict[str, Any]]:
+        """What went to limited destinations; None is all others."""
+        return [{'host': name.target or None, 'sent_bytes': total.value,
+                 'backlog_bytes': self.limited_backlog_bytes.get(
+                     minors.limit_of(int(name.where)) or 0, 0)}
+                for name, total in self.totals.items()
+                if name.kind is Kind.LIMITED]
 
     def coflows(self) -> list[dict[str, Any]]:
         """The ``coflows`` of a report."""

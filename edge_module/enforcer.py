@@ -115,8 +115,11 @@ class Enforcer:
         policy = self.policy
         if policy is None:
             return self.classifier.build_table((), self.ports or ())
-        return self.classifier.build_table(
+        table = self.classifier.build_table(
             policy.flows, self.ports or (), classify.control_of(policy))
+        if self.fair or not self.classifier.limits:
+            return table
+        return classify.limited(table, policy.unmanaged)
 
     def set_policy(self, policy: edge_policy.EdgePolicy, now_s: float,
                    fair: bool = False) -> None:
@@ -334,6 +337,11 @@ class Enforcer:
                     f'{want.control.get(minor)}'
                     for minor in sorted({*have.control, *want.control})
                     if have.control.get(minor) != want.control.get(minor)]
+        entries += [f'what {key} sends unmanaged is in another class'
+                    for mine, other in ((have.limits, want.limits),
+                                        (have.others, want.others))
+                    for key in sorted({*mine, *other})
+                    if mine.get(key) != other.get(key)]
         return Drift(tuple(classes), tuple(entries))
 
     def cleanup(self) -> list[str]:

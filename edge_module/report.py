@@ -27,6 +27,7 @@ from edge_module import enforcer as edge_enforcer
 from edge_module.qdisc import link_speed
 from edge_module import state
 from virtco import exception
+from virtco.table import edge_policy
 
 LOG = logging.getLogger(__name__)
 
@@ -62,6 +63,7 @@ class Reporter:
         self.counters = counters.Counters(saved.get('rows', ()))
         self._pairs: list[dict[str, Any]] = []
         self._pairs_due_s = 0.0
+        self._destinations: frozenset[str] = frozenset()
         self._helper_cpu_s = 0.0
         self._undelivered: str | None = None
         self._now = threading.Event()
@@ -99,6 +101,7 @@ class Reporter:
         try:
             with self.enforcer.lock:
                 self.counters.add_stats(self.enforcer.uplink.stats())
+                self._destinations = self.enforcer.classifier.destinations()
                 if now_s >= self._pairs_due_s:
                     self._read_pairs(now_s)
         except (exception.VirtcoException, OSError) as error:
@@ -118,6 +121,9 @@ class Reporter:
                 shared[counters.Part.HOST]['sent_bytes']
                 + shared[counters.Part.UNMANAGED]['sent_bytes']),
             'shared': shared,
+            'unmanaged': {
+                'macs': sorted(self._destinations)[:edge_policy.MAX_MACS],
+                'limited': self.counters.limited()},
             'cpu_s': round(time.process_time() + self._helper_cpu_s, 3)}
         return report | self._about()
 

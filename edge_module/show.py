@@ -37,16 +37,24 @@ class Row:
     drops: int
 
 
-def rows(classes: Iterable[edge_policy.CoflowClass],
+def rows(policy: edge_policy.EdgePolicy | None,
          ports: Iterable[classify.VmPort], before: htb.Snapshot,
          after: htb.Snapshot, elapsed_s: float) -> Iterator[Row]:
     """Rows of two readings of the kernel, in the order of the policy."""
     names = {minors.LINK: 'link', minors.HOST: 'host (default)',
              minors.SHARED: 'shared', minors.UNMANAGED: '  unmanaged'}
+    here = [port for port in ports if port.is_here]
     names.update((minors.of_port(port.ifindex), f'    from {port.dev}')
-                 for port in ports if port.is_here)
+                 for port in here)
+    limits = (policy.unmanaged.limits if policy is not None
+              and policy.unmanaged is not None else ())
+    for slot, host in ((0, 'others'), *((limit.slot, limit.host)
+                                        for limit in limits)):
+        names[minors.of_limit(slot)] = f'    to {host}'
+        names.update((minors.of_limited(slot, port.ifindex),
+                      f'      from {port.dev}') for port in here)
     names[minors.CONTROL] = '  control packets'
-    classes = tuple(classes)
+    classes = policy.classes if policy is not None else ()
     names.update((minors.of_control(coflow.minor),
                   f'    of {coflow.name or coflow.coflow_id}')
                  for coflow in classes)

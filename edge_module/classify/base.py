@@ -76,15 +76,36 @@ class Table:
     A packet of a port without a matching entry goes to the port's own class.
     One of a TCP flow that carries no data (SYN, FIN, RST, acknowledgement)
     goes to the class of its coflow's control packets: it never waits behind
-    data.
+    data. Unmanaged packets are moved to a class of ``limits`` by the Ethernet
+    address they go to.
 
     :ivar hooks: (device, ifindex) of each port.
     :ivar control: for classes of data those of their control packets.
+    :ivar limits: (device, Ethernet address) with the class.
+    :ivar others: by device the class of broadcasts, and of what goes to more
+        addresses than can be followed. Empty: no address is followed.
     """
 
     hooks: frozenset[tuple[str, int]] = frozenset()
     entries: Mapping[Key, int] = dataclasses.field(default_factory=dict)
     control: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    limits: Mapping[tuple[str, str], int] = dataclasses.field(
+        default_factory=dict)
+    others: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+
+def limited(table: Table, unmanaged: edge_policy.Unmanaged | None) -> Table:
+    """The same table with the limits of a policy, at all of its ports."""
+    if unmanaged is None:
+        return table
+    slots = dict.fromkeys(unmanaged.others_macs, 0) | {
+        mac: limit.slot for limit in unmanaged.limits for mac in limit.macs}
+    return dataclasses.replace(
+        table, limits={(dev, mac): minors.of_limited(slot, ifindex)
+                       for dev, ifindex in table.hooks
+                       for mac, slot in slots.items()},
+        others={dev: minors.of_limited(0, ifindex)
+                for dev, ifindex in table.hooks})
 
 
 def control_of(policy: edge_policy.EdgePolicy) -> dict[int, int]:
@@ -167,6 +188,13 @@ class Classifier(abc.ABC):
     @abc.abstractmethod
     def forget(self) -> None:
         """Read what is there before the next replace."""
+
+    #: Whether :attr:`Table.limits` have an effect.
+    limits = False
+
+    def destinations(self) -> frozenset[str]:
+        """Ethernet addresses to which unmanaged packets went of late."""
+        return frozenset()
 
     def was_lost(self, devices: Set[int], tables: bool) -> bool:
         """Whether something says that it is not there any more; cheap.

@@ -39,8 +39,38 @@ class _Standing:
     hooks: frozenset[tuple[str, int]] = frozenset()
     entries: Mapping[nft_text.Entry, int] = dataclasses.field(
         default_factory=dict)
-    control: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    maps: Mapping[str, Mapping[str, int]] = dataclasses.field(
+        default_factory=dict)
     rules: tuple[str, ...] = ()
+    follows: bool = False
+
+
+def _maps(table: base.Table) -> dict[str, dict[str, int]]:
+    """The small maps, with keys as nft writes them."""
+    ifindexes = dict(table.hooks)
+    return {
+        'control': {nft_text.classid(minor): control
+                    for minor, control in table.control.items()},
+        'to': {f'{ifindexes[dev]} . {mac}': minor
+               for (dev, mac), minor in table.limits.items()},
+        'others': {str(ifindexes[dev]): minor
+                   for dev, minor in table.others.items()}}
+
+
+def _from_maps(maps: Mapping[str, Mapping[str, int]],
+               names: Mapping[int, str]
+               ) -> tuple[dict[int, int], dict[tuple[str, str], int],
+                          dict[str, int]]:
+    def dev(ifindex: str) -> str:
+        return names.get(int(ifindex), f'({ifindex})')
+
+    to = {tuple(key.split(' . ')): minor
+          for key, minor in maps.get('to', {}).items()}
+    return ({nft_text.minor(key): control
+             for key, control in maps.get('control', {}).items()},
+            {(dev(ifindex), mac): minor
+             for (ifindex, mac), minor in to.items()},
+            {dev(key): minor for key, minor in maps.get('others', {}).items()})
 
 
 class NftClassifier(base.Classifier):
@@ -48,6 +78,7 @@ class NftClassifier(base.Classifier):
 
     name = 'nft'
     hook = nft_text.INGRESS
+    limits = True
 
     def __init__(self, kernel: protocol.Kernel):
         self.kernel = kernel
@@ -70,17 +101,22 @@ class NftClassifier(base.Classifier):
                  if have.entries.get(entry) != minor]
         gone = have.hooks - table.hooks
         new = table.hooks - have.hooks
-        control = list(nft_text.control_commands(
-            self.hook, have.control, table.control))
-        if not (stale or fresh or gone or new or control) and (
-                self.has_skeleton and rules == have.rules):
+        maps, follows = _maps(table), bool(table.others)
+        changed = [command for kind, wanted in maps.items()
+                   for command in nft_text.map_commands(
+                       self.hook, kind, have.maps.get(kind, {}), wanted)]
+        if not (stale or fresh or gone or new or changed) and (
+                self.has_skeleton and rules == have.rules
+                and follows == have.follows):
             return 0
         text = '' if self.has_skeleton else self._new_table()
-        text += ''.join(control)
+        text += ''.join(changed)
         text += ''.join(nft_text.element_commands(self.hook, 'delete', stale))
         text += ''.join(nft_text.element_commands(self.hook, 'add', fresh))
         if rules != have.rules:
             text += self.hook.set_rules(rules)
+        if follows != have.follows:
+            text += self.hook.set_unmanaged(follows)
         text += ''.join(map(nft_text.delete_port_chain, sorted(gone)))
         text += ''.join(nft_text.port_chain(self.hook, *port)
                         for port in sorted(new))
@@ -90,8 +126,7 @@ class NftClassifier(base.Classifier):
             self.known = None
             raise
         self.has_table = self.has_skeleton = True
-        self.known = _Standing(table.hooks, entries, dict(table.control),
-                               rules)
+        self.known = _Standing(table.hooks, entries, maps, rules, follows)
         return len(stale) + len(fresh) + len(gone) + len(new)
 
     def forget(self) -> None:
@@ -115,8 +150,8 @@ class NftClassifier(base.Classifier):
             self.has_skeleton = reader.is_whole
             if self.has_skeleton:
                 return _Standing(
-                    frozenset(reader.hooks), reader.entries, reader.control,
-                    tuple(reader.rules)), reader.counted
+                    frozenset(reader.hooks), reader.entries, reader.values,
+                    tuple(reader.rules), reader.follows), reader.counted
         return _Standing(), {}
 
     def dump(self) -> tuple[base.Table, dict[base.Key, base.Counted]]:
@@ -128,10 +163,18 @@ class NftClassifier(base.Classifier):
             return base.Key(names.get(entry.ifindex, f'({entry.ifindex})'),
                             *entry[1:])
 
-        return base.Table(found.hooks, {
-            key(entry): minor for entry, minor in found.entries.items()},
-            found.control), {
+        return base.Table(
+            found.hooks,
+            {key(entry): minor for entry, minor in found.entries.items()},
+            *_from_maps(found.maps, names)), {
             key(entry): seen for entry, seen in counted.items()}
+
+    def destinations(self) -> frozenset[str]:
+        if self.known is None or not self.known.follows:
+            return frozenset()
+        code, output, _ = self.kernel.nft_run(
+            f'list set {nft_text.TABLE} {self.hook.seen}')
+        return nft_listing.elements(output) if code == 0 else frozenset()
 
     def remove(self) -> bool:
         code, _, _ = self.kernel.nft_run(f'delete table {nft_text.TABLE}')
@@ -156,6 +199,7 @@ class NftEgressClassifier(NftClassifier):
 
     name = 'nft-egress'
     hook = nft_text.EGRESS
+    limits = False
 
     def __init__(self, kernel: protocol.Kernel, uplink_dev: str):
         super().__init__(kernel)

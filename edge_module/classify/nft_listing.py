@@ -11,6 +11,7 @@
 # under the License.
 """Reads the JSON listing of the table."""
 
+import json
 import socket
 from typing import Any
 
@@ -18,8 +19,11 @@ from edge_module.classify import base
 from edge_module.classify import nft_text
 
 
-def _minor(classid: str) -> int:
-    return int(classid.partition(':')[2], 16)
+def elements(listing: str) -> frozenset[str]:
+    """Of a listed set whose elements have a timeout."""
+    return frozenset(
+        item['elem']['val'] for shown in json.loads(listing)['nftables']
+        for item in shown.get('set', {}).get('elem', ()))
 
 
 class Reader:
@@ -31,7 +35,9 @@ class Reader:
         self.entries: dict[nft_text.Entry, int] = {}
         self.counted: dict[nft_text.Entry, base.Counted] = {}
         self.maps: dict[str, tuple[str, ...]] = {}
-        self.control: dict[int, int] = {}
+        self.sets: list[str] = []
+        self.values: dict[str, dict[str, int]] = {}
+        self.unmanaged: list[str] = []
         self.rules: list[str] = []
         self.control_rules: dict[str, list[str]] = {}
         self._ifindexes = {name: ifindex
@@ -44,10 +50,14 @@ class Reader:
                     (types,) if isinstance(types, str) else tuple(types))
         for item in objects:
             if 'map' in item and self.maps == hook.maps():
-                read = (self._read_control if item['map']['name']
-                        == hook.map_name('control') else self._read_element)
+                kind = item['map']['name'].removeprefix(hook.map_name(''))
                 for element, value in item['map'].get('elem', ()):
-                    read(element, value)
+                    if kind in ('control', 'to', 'others'):
+                        self._read_value(kind, element, value)
+                    else:
+                        self._read_element(element, value)
+            elif 'set' in item:
+                self.sets.append(item['set']['name'])
             elif 'chain' in item:
                 name = item['chain']['name']
                 if name.startswith(nft_text.PORT_CHAIN):
@@ -59,17 +69,36 @@ class Reader:
                 comment = item['rule'].get('comment', '')
                 if name == 'classify':
                     self.rules.append(comment)
+                elif name == 'unmanaged':
+                    self.unmanaged.append(comment)
                 elif name in nft_text.CONTROL:
                     self.control_rules.setdefault(name, []).append(comment)
 
     @property
+    def follows(self) -> bool:
+        return bool(self.unmanaged)
+
+    @property
     def is_whole(self) -> bool:
         """Whether all maps and fixed rules are as they should be."""
-        return self.maps == self._hook.maps() and self.control_rules == {
-            name: [name] for name in nft_text.CONTROL}
+        return (self.maps == self._hook.maps()
+                and self.sets == ([self._hook.seen] if self._hook.seen else [])
+                and self.unmanaged in ([], [*nft_text.UNMANAGED])
+                and self.control_rules == {
+                    name: [name] for name in nft_text.CONTROL})
 
-    def _read_control(self, element: str, value: str) -> None:
-        self.control[_minor(element)] = _minor(value)
+    def _ifindex(self, dev: str) -> int:
+        """Of a device, or the number that stands for one that is gone."""
+        return self._ifindexes.get(dev) or int(
+            dev if dev.isdecimal() else -1)
+
+    def _read_value(self, kind: str, element: Any, value: str) -> None:
+        if kind == 'to':
+            dev, mac = element['concat']
+            element = f'{self._ifindex(dev)} . {mac}'
+        elif kind == 'others':
+            element = str(self._ifindex(element))
+        self.values.setdefault(kind, {})[element] = nft_text.minor(value)
 
     def _read_element(self, element: Any, value: str) -> None:
         inner = element.get('elem', element)
@@ -80,14 +109,12 @@ class Reader:
         ifindex = 0
         if self._hook.with_dev:
             dev, *parts = parts
-            # The number of a device that is gone.
-            ifindex = self._ifindexes.get(dev) or int(
-                dev if dev.isdecimal() else -1)
+            ifindex = self._ifindex(dev)
         source, target, *port = parts
         # nft writes an IPv6 address as it likes best; compare in one form.
         entry = nft_text.Entry(ifindex, base.address(source),
                                base.address(target), port[1] if port else 0)
-        self.entries[entry] = _minor(value)
+        self.entries[entry] = nft_text.minor(value)
         counter = inner.get('counter', {'bytes': 0, 'packets': 0})
         before = self.counted.get(entry, base.Counted(0, 0))
         self.counted[entry] = base.Counted(

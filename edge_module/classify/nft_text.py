@@ -30,6 +30,9 @@ _KINDS = {(False, True): 'port4', (False, False): 'pair4',
 _PROTOCOLS = ('tcp', 'udp')
 # Chains with one rule each, commented alike, that tells control packets.
 CONTROL = ('control4', 'control6')
+# Rules of the chain of unmanaged packets, by what they look at.
+UNMANAGED = ('to', 'seen', 'others')
+_MOST_SEEN, _SEEN_S = 1024, 4
 # Of a TCP packet without data, with all options and a frame's header. Who
 # writes a short length into a long packet gets no long packet past the data.
 _CONTROL_BYTES = 140
@@ -71,7 +74,15 @@ class Hook:
             *dev, *(('ipv6_addr',) if is_ipv6 else ('ipv4_addr',)) * 2,
             *(('inet_proto', 'inet_service') if with_port else ()))
             for (is_ipv6, with_port), kind in _KINDS.items()} | {
-                self.map_name('control'): ('classid',)}
+                self.map_name('control'): ('classid',)} | (
+                    {self.map_name('to'): ('iface_index', 'ether_addr'),
+                     self.map_name('others'): ('iface_index',)}
+                    if self.with_dev else {})
+
+    @property
+    def seen(self) -> str | None:
+        """Name of the set of addresses that unmanaged packets go to."""
+        return self.map_name('seen') if self.with_dev else None
 
     def skeleton(self) -> str:
         """The table without ports, rules and entries."""
@@ -80,15 +91,20 @@ class Hook:
         # reading.
         return '\n'.join([f'add table {TABLE}', *(
             f'add map {TABLE} {name} {{ type {" . ".join(types)} : classid; '
-            f'{"counter; " if len(types) > 1 else ""}}}'
+            f'{"counter; " if len(types) > 2 else ""}}}'
             for name, types in self.maps().items()),
+            *([f'add set {TABLE} {self.seen} {{ type ether_addr; '
+               f'size {_MOST_SEEN}; timeout {_SEEN_S}s; '
+               'flags dynamic,timeout; }']
+              if self.seen else []),
             *(f'add chain {TABLE} {name}\nadd rule {TABLE} {name} '
               f'meta length <= {_CONTROL_BYTES} {condition} '
               'meta priority set meta priority map '
               f'@{self.map_name("control")} comment "{name}"'
               for name, condition in zip(CONTROL, (
                   _without_data4(), _without_data6()), strict=True)),
-            f'add chain {TABLE} classify']) + '\n'
+            f'add chain {TABLE} classify',
+            f'add chain {TABLE} unmanaged']) + '\n'
 
     def rules(self, entries: Iterable[Entry]) -> tuple[str, ...]:
         """Names of the rules: only maps that hold something are asked."""
@@ -100,6 +116,24 @@ class Hook:
         return '\n'.join([f'flush chain {TABLE} classify', *(
             f'add rule {TABLE} classify {self._rule(name)} comment "{name}"'
             for name in names)]) + '\n'
+
+    def set_unmanaged(self, follows: bool) -> str:
+        """Replace the rules for packets that no coflow has.
+
+        One that goes to a limited destination is known by its class's bytes,
+        others by the set; where this is full, nothing may pass by.
+        """
+        seen = f'@{self.seen}'
+        rules = {
+            'to': 'meta priority set iif . ether daddr map '
+                  f'@{self.map_name("to")} return',
+            'seen': 'ether daddr & 01:00:00:00:00:00 == 00:00:00:00:00:00 '
+                    f'add {seen} {{ ether daddr }} return',
+            'others': 'meta priority set iif map '
+                      f'@{self.map_name("others")}'}
+        return '\n'.join([f'flush chain {TABLE} unmanaged', *(
+            f'add rule {TABLE} unmanaged {rules[name]} comment "{name}"'
+            for name in (UNMANAGED if follows else ()))]) + '\n'
 
     def _rule(self, kind: str) -> str:
         dev = 'iif . ' if self.with_dev else ''
@@ -145,14 +179,18 @@ def classid(minor: int) -> str:
     return f'{wire.ROOT_MAJOR:x}:{minor:x}'
 
 
-def control_commands(hook: Hook, have: Mapping[int, int],
-                     wanted: Mapping[int, int]) -> Iterator[str]:
-    name = f'{TABLE} {hook.map_name("control")}'
-    stale = [classid(minor) for minor, control in have.items()
-             if wanted.get(minor) != control]
-    fresh = [f'{classid(minor)} : {classid(control)}'
-             for minor, control in wanted.items()
-             if have.get(minor) != control]
+def minor(text: str) -> int:
+    """The reverse of :func:`classid`."""
+    return int(text.partition(':')[2], 16)
+
+
+def map_commands(hook: Hook, kind: str, have: Mapping[str, int],
+                 wanted: Mapping[str, int]) -> Iterator[str]:
+    """Change a map from a key, as nft writes it, to a class."""
+    name = f'{TABLE} {hook.map_name(kind)}'
+    stale = [key for key, minor in have.items() if wanted.get(key) != minor]
+    fresh = [f'{key} : {classid(minor)}' for key, minor in wanted.items()
+             if have.get(key) != minor]
     for verb, elements in (('delete', stale), ('add', fresh)):
         if elements:
             yield f'{verb} element {name} {{ {", ".join(elements)} }}\n'
@@ -185,8 +223,11 @@ def delete_port_chain(port: tuple[str, int]) -> str:
 
 def port_chain(hook: Hook, dev: str, ifindex: int) -> str:
     chain = f'{TABLE} {_chain_name(dev, ifindex)}'
+    head = (f'add chain {chain} {{ type filter hook {hook.name} device '
+            f'"{dev}" priority 0; }}\n')
+    if not hook.with_dev:
+        return f'{head}add rule {chain} goto classify\n'
     # A packet that is in no map must not keep a priority that it brought.
-    rest = (f'meta priority set {classid(minors.of_port(ifindex))} '
-            if hook.with_dev else '')
-    return (f'add chain {chain} {{ type filter hook {hook.name} device '
-            f'"{dev}" priority 0; }}\nadd rule {chain} {rest}goto classify\n')
+    own = classid(minors.of_port(ifindex))
+    return (f'{head}add rule {chain} meta priority set {own} jump classify\n'
+            f'add rule {chain} meta priority {own} goto unmanaged\n')

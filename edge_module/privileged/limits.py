@@ -41,25 +41,30 @@ _NAME = r'[a-z0-9_]{1,32}'
 _DEV = r'[A-Za-z0-9][A-Za-z0-9_.-]{0,14}'
 _WORD = (r'(?:meta|priority|set|length|l4proto|ip6?|saddr|daddr|protocol|'
          r'nexthdr|frag-off|iif|th|dport|tcp|map|goto|control[46]|'
-         r'classify|'
+         r'classify|ether|return|add|==|0[01](?::00){5}|'
          r'@[a-z0-9_,]{1,40}|0x[0-9a-f]{1,8}|[0-9a-f]{1,5}(?::[0-9a-f]{1,4})?'
          r'|<=|&|\.|\{|\}),?')
 _TOKEN = re.compile(_WORD)
-_RULE = re.compile(rf'add rule {_TABLE} (?:classify|control[46]) ([^"]+) '
+_RULE = re.compile(rf'add rule {_TABLE} (?:classify|unmanaged|control[46]) '
+                   rf'([^"]+) '
                    rf'comment "{_NAME}"')
 _NFT = re.compile('|'.join((
     rf'(?:add|delete|list) table {_TABLE}',
     rf'add map {_TABLE} {_NAME} \{{ type [a-z0-9_ .]{{1,120}} : classid; '
     rf'(?:counter; )?\}}',
-    rf'add chain {_TABLE} (?:classify|control[46])',
-    rf'flush chain {_TABLE} classify',
+    rf'add set {_TABLE} ingress_seen \{{ type ether_addr; size \d{{1,5}}; '
+    r'timeout \d{1,3}s; flags dynamic,timeout; \}',
+    rf'list set {_TABLE} ingress_seen',
+    rf'add chain {_TABLE} (?:classify|unmanaged|control[46])',
+    rf'flush chain {_TABLE} (?:classify|unmanaged)',
     rf'(?:add|delete) element {_TABLE} {_NAME} '
     r'\{ [0-9a-fA-Ftcpud.: ,]+ \}',
     rf'add chain {_TABLE} dev_(?P<index>\d{{1,10}})_(?P<dev>{_DEV}) '
     r'\{ type filter hook (?:ingress|egress) device "(?P=dev)" priority 0; '
     r'\}',
     rf'add rule {_TABLE} dev_\d{{1,10}}_{_DEV} '
-    r'(?:meta priority set 1:7[0-9a-f]{3} )?goto classify',
+    r'(?:goto classify|meta priority set 1:7[0-9a-f]{3} jump classify|'
+    r'meta priority 1:7[0-9a-f]{3} goto unmanaged)',
     rf'delete chain {_TABLE} dev_\d{{1,10}}_{_DEV}')))
 _FLOW = re.compile(
     rf'(?:delete_strict cookie={openflow.COOKIE:#x}/-1,'

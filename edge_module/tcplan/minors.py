@@ -34,6 +34,10 @@ RESERVED = INNER | {HOST}
 # The number of these is a power of two.
 FIRST_PORT, N_PORTS = 0x7000, 0x1000
 _CONTROL_BIT = 0x8000
+# Of unmanaged traffic by destination host: 64 classes with a child per port.
+# The last child's number is none of the kernel's own.
+_FIRST_LIMIT, _LIMIT_BITS, _LIMIT_PORTS = 0xf000, 6, 62
+OTHERS = _FIRST_LIMIT
 
 
 def of_port(ifindex: int) -> int:
@@ -55,4 +59,30 @@ def of_control(coflow_minor: int) -> int:
 
 def controlled_by(minor: int) -> int | None:
     """The coflow's minor for that of its control packets; None for others."""
-    return minor ^ _CONTROL_BIT if minor & _CONTROL_BIT else None
+    if _CONTROL_BIT <= minor < _FIRST_LIMIT:
+        return minor ^ _CONTROL_BIT
+    return None
+
+
+def of_limit(slot: int) -> int:
+    """Class of all unmanaged traffic to one host; slot 0 is of the others."""
+    return _FIRST_LIMIT | slot << _LIMIT_BITS
+
+
+def of_limited(slot: int, ifindex: int) -> int:
+    """What a VM's port sends to it.
+
+    Ports whose indexes differ by a multiple of 62 share one.
+    """
+    return of_limit(slot) | 1 + ifindex % _LIMIT_PORTS
+
+
+def limit_of(minor: int) -> int | None:
+    """The slot to which a class belongs, None for others."""
+    if minor < _FIRST_LIMIT:
+        return None
+    return (minor - _FIRST_LIMIT) >> _LIMIT_BITS
+
+
+def is_limited_port(minor: int) -> bool:
+    return minor > _FIRST_LIMIT and minor & (1 << _LIMIT_BITS) - 1 > 0

@@ -108,6 +108,30 @@ def _port_class(minor: int, base: model.Tree) -> model.HtbClass:
         rate_bps=model.IDLE_RATE_BPS, prio=model.LOWEST_PRIO, burst_bytes=0)
 
 
+def _limit_classes(unmanaged: edge_policy.Unmanaged, base: model.Tree,
+                   settings: model.TreeSettings, ports: Iterable[int]
+                   ) -> Iterable[model.HtbClass]:
+    """A class per limited destination, in which all ports take turns."""
+    parent, default = base[minors.UNMANAGED], base[minors.HOST]
+    slots = {0: unmanaged.others_bps,
+             **{limit.slot: limit.rate_bps for limit in unmanaged.limits}}
+    for slot, rate_bps in slots.items():
+        ceil_bps = model.whole_bps(min(rate_bps, parent.ceil_bps))
+        yield dataclasses.replace(
+            parent, minor=minors.of_limit(slot), parent=minors.UNMANAGED,
+            rate_bps=model.IDLE_RATE_BPS, ceil_bps=ceil_bps)
+        for minor in sorted({minors.of_limited(slot, ifindex)
+                             for ifindex in ports}):
+            yield dataclasses.replace(
+                _port_class(minor, base), parent=minors.of_limit(slot),
+                ceil_bps=ceil_bps,
+                limit_bytes=min(default.limit_bytes or 0,
+                                model.leaf_limit_bytes(ceil_bps, settings)),
+                packet_bytes=min(
+                    default.packet_bytes or 0, model.leaf_packet_bytes(
+                        settings.whole_rate_bps, ceil_bps, settings)))
+
+
 def _control_class(coflow_minor: int, base: model.Tree,
                    settings: model.TreeSettings) -> model.HtbClass:
     """Control packets of a coflow: before all else, and never many."""
@@ -138,8 +162,13 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
     settings = settings.on_link(link_bps)
     base = base_tree(link_bps, policy.default_rate_bps, settings)
     tree = dict(base)
+    ports = tuple(ports)
     for minor in sorted({minors.of_port(ifindex) for ifindex in ports}):
         tree[minor] = _port_class(minor, base)
+    if policy.unmanaged is not None and not fair:
+        for item in _limit_classes(policy.unmanaged, base, settings,
+                                   sorted(set(ports))):
+            tree[item.minor] = item
     classes = _fair(policy.classes, link_bps) if fair else policy.classes
     scale = _scale(classes, link_bps - model.kept_bps(base), settings)
     last = 0

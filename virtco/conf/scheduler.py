@@ -105,6 +105,16 @@ Tell edge modules also which pairs they receive, so that those with ``[edge]
 protect_receiver`` can serve coflows first where they arrive. Policies become
 up to twice as long.
 """),
+    cfg.BoolOpt('limit_senders', default=True, help="""
+Limit what VMs send to hosts where coflows arrive and belongs to no coflow, at
+the hosts that send it: together they get what the coflows leave of the
+receiver's link. Edge modules tell to which Ethernet addresses their VMs send,
+so ports need their ``mac``. Nothing is limited with ``order = fair``.
+
+Related options:
+
+* ``default_share``, the least that is left to such traffic
+"""),
     cfg.FloatOpt('policy_ttl_s', default=60, min=1, max=86400, help="""
 How long an edge module holds on to a policy when the controller is away, in
 seconds, before it decays to fair sharing.

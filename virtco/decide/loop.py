@@ -119,6 +119,7 @@ class Loop:
         found = policies.compute(state.snapshot(options, now_s),
                                  self.policies)
         state.keep_minors(found.minors())
+        state.keep_limits(found.limits())
         self.policies = found
         self._metrics.policy_changes.inc(
             self._publisher.publish(found.of_host))
@@ -136,4 +137,6 @@ class Loop:
             min_rate_fraction=conf.min_rate_fraction,
             rate_tolerance_fraction=conf.rate_tolerance_fraction,
             policy_ttl_s=conf.policy_ttl_s, minor_grace_s=conf.minor_grace_s,
-            protect_receivers=conf.protect_receivers)
+            protect_receivers=conf.protect_receivers,
+            limit_senders=conf.limit_senders,
+            default_share=conf.default_share)

@@ -15,15 +15,18 @@
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import functools
 
 import numpy as np
 
+from virtco.decide import senders
 from virtco.know import snapshot as known
 from virtco.model import live
 from virtco import scheduling
 from virtco.scheduling import starvation
 from virtco.table import book
 from virtco.table import coflow_table
+from virtco.table import edge_policy
 from virtco.table import sheet
 
 
@@ -44,6 +47,11 @@ class Policies:
         return {layout.host: layout.minors
                 for layout in self.told.book.layouts
                 if layout.minors is not None}
+
+    def limits(self) -> dict[str, edge_policy.Unmanaged]:
+        """Of unmanaged traffic, for the hosts that have any."""
+        return {host: told.unmanaged for host, told in self.of_host.items()
+                if told.unmanaged is not None}
 
 
 def compute(snapshot: known.Snapshot,
@@ -73,7 +81,9 @@ def compute(snapshot: known.Snapshot,
          if isinstance(c.live.flows, live.Flows)}, ranks,
         book.Options(options.work_conserving, options.min_rate_fraction,
                      options.policy_ttl_s),
-        options.rate_tolerance_fraction, told)
+        options.rate_tolerance_fraction, told,
+        functools.partial(senders.limit, snapshot)
+        if options.limits_senders else None)
     return Policies(told.sheets, schedule, next_check_s, told)
 
 

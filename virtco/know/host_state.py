@@ -22,8 +22,10 @@ from typing import TYPE_CHECKING
 
 from virtco.know import byte_counters
 from virtco.know import pair_counters
+from virtco.know import towards
 from virtco.know import uplinks
 from virtco.table import coflow_table
+from virtco.table import edge_policy
 from virtco import units
 
 if TYPE_CHECKING:
@@ -66,6 +68,14 @@ class HostState:
         self.queued: Set[str] = frozenset()
         self.minors = coflow_table.NO_MINORS
         self.observed: dict[str, byte_counters.Average] = {}
+        self.towards = towards.Towards()
+        self.unmanaged: edge_policy.Unmanaged | None = None
+        self.macs: frozenset[str] = frozenset()
+
+    def learn_ports(self) -> None:
+        self.macs = frozenset(
+            port['mac'].lower() for port in self.report.get('ports', ())
+            if port.get('mac'))
 
     def observe(self, deltas: Iterable[byte_counters.Delta], elapsed_s: float,
                 background_bytes: float, now_s: float) -> None:
@@ -107,6 +117,7 @@ class HostState:
         self.first_seen = stored.first_seen
         self.last_report = stored.last_report
         self.report = json.loads(stored.report)
+        self.learn_ports()
         self.counters = byte_counters.HostCounters(
             self.report.pop('counters', None))
         minors = json.loads(stored.minors)

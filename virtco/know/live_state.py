@@ -38,12 +38,14 @@ from virtco.know import inflight
 from virtco.know import pair_counters
 from virtco.know import rates as measured_rates
 from virtco.know import snapshot as snapshots
+from virtco.know import towards
 from virtco.know import uplinks
 from virtco.model import snapshot as model
 from virtco.model import states
 from virtco.scheduling import endings
 from virtco.scheduling import policing
 from virtco.table import coflow_table
+from virtco.table import edge_policy
 
 if TYPE_CHECKING:
     from virtco.db import models
@@ -378,7 +380,9 @@ class LiveState:
             if elapsed_s > 0:
                 state.observe(deltas, elapsed_s, background_bytes, now_s)
             state.last_report = now_s
+            state.towards.update(report, state.unmanaged, elapsed_s, now_s)
             if new_ports:
+                state.learn_ports()
                 self._learn_addresses(host, report)
             urgent |= self._take_backlogs(state)
             for delta in deltas:
@@ -541,7 +545,9 @@ class LiveState:
                  if host.minors is not coflow_table.NO_MINORS},
                 self._rules.wire_factor * (1 + beta), self._debts.tolerance,
                 self._debts.behind({tracked.coflow_id: tracked.project_id
-                                    for tracked in in_turn}))
+                                    for tracked in in_turn}),
+                towards.senders(self._hosts, self._uplinks.links)
+                if options.limits_senders else {})
 
     def _shown(self, tracked: inflight.Tracked) -> snapshots.Coflow:
         return snapshots.Coflow(
@@ -563,6 +569,12 @@ class LiveState:
                 if self._hosts[name].minors is not some:
                     self._hosts[name].minors = some
                     self._unsaved_hosts.add(name)
+
+    def keep_limits(self, told: Mapping[str, edge_policy.Unmanaged]) -> None:
+        """Of these hosts' unmanaged traffic; by it their reports are read."""
+        with self._lock:
+            for name, some in told.items():
+                self._hosts[name].unmanaged = some
 
     # Debts.
 

@@ -26,6 +26,7 @@ import numpy as np
 
 from virtco.model import live
 from virtco.table import coflow_table
+from virtco.table import unmanaged
 
 FAIR = 'fair'
 
@@ -50,11 +51,17 @@ class Options:
     policy_ttl_s: float = 60.0
     minor_grace_s: float = 10.0
     protect_receivers: bool = False
+    limit_senders: bool = False
+    default_share: float = 0.02
 
     @property
     def is_fair(self) -> bool:
         """There are no classes: TCP shares."""
         return self.order == FAIR
+
+    @property
+    def limits_senders(self) -> bool:
+        return self.limit_senders and not self.is_fair
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -149,6 +156,7 @@ class Snapshot:
     :ivar minors: of the hosts that have any.
     :ivar size_factor: bytes on the wire to send for each that is left.
     :ivar in_debt: ids of the coflows whose project owes.
+    :ivar senders: the hosts that send unmanaged traffic to others.
     """
 
     now_s: float
@@ -162,3 +170,5 @@ class Snapshot:
     size_factor: float = 1.0
     policing_beta: float = math.inf
     in_debt: frozenset[str] = frozenset()
+    senders: Mapping[str, unmanaged.Sender] = dataclasses.field(
+        default_factory=dict)

@@ -18,6 +18,7 @@ arrays, are rated together and compared together; only hosts that may differ
 from what they were told get a sheet of their own.
 """
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -29,9 +30,12 @@ import numpy as np
 
 from virtco.model import live
 from virtco.table import coflow_table
+from virtco.table import edge_policy
 from virtco.table import sheet
+from virtco.table import unmanaged
 
 Sheets = Mapping[str, sheet.Sheet]
+Limit = Callable[['Book', np.ndarray], Mapping[str, edge_policy.Unmanaged]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -106,6 +110,19 @@ class Book:
         found: np.ndarray = start[self.coflow_of][self.class_of] + _joined(
             (some.places for some in self.layouts), np.int64)
         return found
+
+    @functools.cached_property
+    def peers(self) -> tuple[str, ...]:
+        """Hosts at which coflows arrive."""
+        return tuple(dict.fromkeys(peer for some in self.layouts
+                                   for peer in some.peers))
+
+    @functools.cached_property
+    def peer_of(self) -> np.ndarray:
+        """Of each child."""
+        number = {peer: i for i, peer in enumerate(self.peers)}
+        return np.array([number[peer] for some in self.layouts
+                         for peer in some.peers], np.int64)
 
     @functools.cached_property
     def egress_bps(self) -> np.ndarray:
@@ -202,7 +219,7 @@ class Told:
 def tell(book: Book, schedule: live.Schedule,
          remaining: Mapping[str, np.ndarray], ranks: Mapping[str, int],
          options: Options = Options(), tolerance: float = 0.0,
-         before: Told | None = None) -> Told:
+         before: Told | None = None, limit: Limit | None = None) -> Told:
     """A sheet per link.
 
     A host keeps the sheet it has, the same object, while the new one would
@@ -212,9 +229,12 @@ def tell(book: Book, schedule: live.Schedule,
         any, flows are only counted: all stay in the default class.
     :param remaining: per coflow, bytes left of each of its pairs.
     :param ranks: of the coflows, 0 is served first.
+    :param limit: makes limits of unmanaged traffic, by host, of a book and
+        its children's rates.
     """
     new = Numbers.of(book, schedule, remaining, ranks, options)
     told = _told(book, before)
+    limits = limit(book, new.child_bps) if limit is not None else {}
     sheets = dict(told.sheets)
     numbers = Numbers(told.numbers.prios.copy(),
                       told.numbers.class_bps.copy(),
@@ -225,14 +245,17 @@ def tell(book: Book, schedule: live.Schedule,
         if (old is not None and not far[i] and old.layout is layout
                 and old.link is link and not layout.rivals
                 and old.borrows == options.work_conserving
-                and old.ttl_s == options.ttl_s):
+                and old.ttl_s == options.ttl_s
+                and unmanaged.is_close(old.unmanaged, limits.get(link.host),
+                                       sheet.UNMANAGED_TOLERANCE)):
             continue
         classes = slice(book.class_ends[i], book.class_ends[i + 1])
         children = slice(book.child_ends[i], book.child_ends[i + 1])
         made = sheet.Sheet(
             layout, link, options.ttl_s, ranks, new.prios[classes].copy(),
             new.class_bps[classes].copy(), new.child_bps[children].copy(),
-            new.left_bytes[children].copy(), options.work_conserving)
+            new.left_bytes[children].copy(), options.work_conserving,
+            limits.get(link.host))
         if old is not None and old.is_close(made, tolerance):
             continue
         sheets[link.host] = made

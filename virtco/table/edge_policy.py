@@ -19,6 +19,7 @@ The standard library is all this module needs: the edge imports it.
 import dataclasses
 import ipaddress
 import math
+import re
 from typing import Any
 
 from virtco import exception
@@ -31,8 +32,12 @@ PRIOS = 8
 MAX_CLASSES = LAST_MINOR - FIRST_MINOR + 1
 MAX_FLOWS = 1_000_000
 MAX_TEXT = 255
+# Of destinations of unmanaged traffic; one more class is for all others.
+MAX_LIMITS = 63
+MAX_MACS = 1024
 MAX_RATE_BPS = 1e13
 MAX_TTL_S = 7 * 86400.0
+MAC = re.compile(r'[0-9a-f]{2}(?::[0-9a-f]{2}){5}')
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -97,6 +102,36 @@ class ReceivedPair:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class DestinationLimit:
+    """What all VMs here together may send unmanaged to one other host.
+
+    :ivar slot: number of its class, 1 to :data:`MAX_LIMITS`; stays while it
+        is limited.
+    :ivar macs: of the VMs there, as ``aa:bb:cc:dd:ee:ff``.
+    """
+
+    host: str
+    slot: int
+    rate_bps: float
+    macs: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unmanaged:
+    """Limits by which senders protect coflows where these arrive.
+
+    :ivar others_bps: limit of what goes to everybody at once (broadcast), and
+        to ``others_macs``.
+    :ivar others_macs: of VMs at hosts for which there is no limit of their
+        own left.
+    """
+
+    others_bps: float
+    others_macs: tuple[str, ...] = ()
+    limits: tuple[DestinationLimit, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class EdgePolicy:
     """Policy of one host.
 
@@ -104,6 +139,7 @@ class EdgePolicy:
     :ivar ttl_s: how long it holds without a controller.
     :ivar received: what a receiver that protects its coflows from other
         traffic must know; empty where none does.
+    :ivar unmanaged: None follows and limits nothing.
     """
 
     host: str
@@ -115,6 +151,7 @@ class EdgePolicy:
     classes: tuple[CoflowClass, ...] = ()
     flows: tuple[FlowEntry, ...] = ()
     received: tuple[ReceivedPair, ...] = ()
+    unmanaged: Unmanaged | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The document as JSON values."""
@@ -143,7 +180,8 @@ class EdgePolicy:
             flows=tuple(_read_flow(item) for item in top.items(
                 'flows', MAX_FLOWS)),
             received=tuple(_read_received(item) for item in top.items(
-                'received', MAX_FLOWS)))
+                'received', MAX_FLOWS)),
+            unmanaged=_read_unmanaged(top))
         _check_whole(policy)
         return policy
 
@@ -188,6 +226,21 @@ def _read_received(item: '_Reader') -> ReceivedPair:
     return pair
 
 
+def _read_unmanaged(top: '_Reader') -> Unmanaged | None:
+    if top.value.get('unmanaged') is None:
+        return None
+    item = _Reader('unmanaged', top.value['unmanaged'])
+    return Unmanaged(
+        others_bps=item.number('others_bps', 8.0, MAX_RATE_BPS),
+        others_macs=item.macs('others_macs'),
+        limits=tuple(DestinationLimit(
+            host=limit.text('host'),
+            slot=limit.integer('slot', 1, MAX_LIMITS),
+            rate_bps=limit.number('rate_bps', 8.0, MAX_RATE_BPS),
+            macs=limit.macs('macs'))
+            for limit in item.items('limits', MAX_LIMITS)))
+
+
 def _check_whole(policy: EdgePolicy) -> None:
     """What no single field shows: unique minors, flows that have a class."""
     used: set[int] = set()
@@ -199,6 +252,10 @@ def _check_whole(policy: EdgePolicy) -> None:
             _unused(used, destination.minor,
                     f'{path}.destinations[{index}].minor')
             leaves[destination.minor] = coflow.coflow_id
+    limits = policy.unmanaged.limits if policy.unmanaged else ()
+    slots: set[int] = set()
+    for position, limit in enumerate(limits):
+        _unused(slots, limit.slot, f'unmanaged.limits[{position}].slot')
     if policy.default_rate_bps > policy.egress_bps:
         raise exception.PolicyInvalid(
             field='default_rate_bps', value=policy.default_rate_bps,
@@ -280,6 +337,15 @@ class _Reader:
         except ValueError:
             self.fail(key, value, 'an IPv4 or IPv6 address')
             raise
+
+    def macs(self, key: str) -> tuple[str, ...]:
+        value = self.value.get(key, [])
+        if not isinstance(value, (list, tuple)) or len(value) > MAX_MACS:
+            self.fail(key, value, f'a list of at most {MAX_MACS} addresses')
+        for mac in value:
+            if not isinstance(mac, str) or not MAC.fullmatch(mac):
+                self.fail(key, mac, 'an Ethernet address in small letters')
+        return tuple(value)
 
     def optional_port(self, key: str) -> int | None:
         if self.value.get(key) is None:

@@ -26,7 +26,10 @@ import numpy as np
 
 from virtco.table import coflow_table
 from virtco.table import edge_policy
+from virtco.table import unmanaged as table_unmanaged
 
+# Rates of what senders want vary from report to report.
+UNMANAGED_TOLERANCE = 0.1
 LAST_PRIO = edge_policy.PRIOS - 1
 Coflows = tuple[coflow_table.TableCoflow, ...]
 
@@ -144,6 +147,7 @@ class Sheet:
     :ivar child_bps: rate of each child, shape (n_children,).
     :ivar left_bytes: of each child, shape (n_children,).
     :ivar borrows: whether classes may use the whole link.
+    :ivar unmanaged: limits of what belongs to no coflow, if any are kept.
     """
 
     layout: Layout
@@ -155,6 +159,7 @@ class Sheet:
     child_bps: np.ndarray
     left_bytes: np.ndarray
     borrows: bool = False
+    unmanaged: edge_policy.Unmanaged | None = None
 
     def ceil_bps(self, rate_bps: np.ndarray) -> np.ndarray:
         return (np.full(len(rate_bps), self.link.egress_bps) if self.borrows
@@ -176,7 +181,9 @@ class Sheet:
                 or not self.layout.says_same(new.layout)
                 or not _is_link_close(self.link, new.link, tolerance)
                 or not np.array_equal(self.prios, new.prios)
-                or self.winners() != new.winners()):
+                or self.winners() != new.winners()
+                or not table_unmanaged.is_close(
+                    self.unmanaged, new.unmanaged, UNMANAGED_TOLERANCE)):
             return False
         scale = new.class_bps[self.layout.class_of]
         return (_near(self.class_bps, new.class_bps, tolerance)
@@ -211,7 +218,7 @@ class Sheet:
             classes=tuple(classes[coflow_id] for coflow_id in order
                           if coflow_id in classes),
             flows=tuple(entries.values()),
-            received=tuple(self.layout.received()))
+            received=tuple(self.layout.received()), unmanaged=self.unmanaged)
 
     def _classes(self) -> list[edge_policy.CoflowClass]:
         layout = self.layout

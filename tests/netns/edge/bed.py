@@ -94,9 +94,12 @@ class Vm:
         run('ip', 'addr', 'add', f'fd00::{last:x}/64', 'dev', 'eth0',
             'nodad', netns=self.netns)
         self.ip6 = f'fd00::{last:x}'
+        shown, = json.loads(run('ip', '-j', 'link', 'show', 'dev', 'eth0',
+                                netns=self.netns))
+        self.mac = shown['address']
 
     def port(self):
-        return {'vm': self.uuid, 'dev': self.dev, 'mac': '',
+        return {'vm': self.uuid, 'dev': self.dev, 'mac': self.mac,
                 'ips': [self.ip, self.ip6]}
 
 

@@ -105,3 +105,15 @@ def send(vm, packet, count):
                 sock.send(frame)
 
     beds.in_netns(vm.netns, body_of_thread)
+
+
+def sweep(vm, count):
+    """One frame to each of so many addresses that nobody has."""
+    def body_of_thread():
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sock:
+            sock.bind(('eth0', 0))
+            for number in range(count):
+                sock.send(b'\x02\x01\0\0' + number.to_bytes(2, 'big')
+                          + b'\x02\0\0\0\0\x09\x88\xb5' + bytes(100))
+
+    beds.in_netns(vm.netns, body_of_thread)

@@ -28,6 +28,7 @@ class PolicyBuilder:
         self.classes = []
         self.flows = []
         self.received = []  # (source VM, destination VM)
+        self.unmanaged = None
 
     def coflow(self, name, rate_bps, pairs, *, ceil_bps=None, prio=0,
                ipv6=False, port=None, child_ceil=None):
@@ -58,6 +59,18 @@ class PolicyBuilder:
                 dst.ip6 if ipv6 else dst.ip, children[dst.host].minor, port))
         return self
 
+    def limit(self, rate_bps, vms, others_bps=2e6):
+        """Limit what is sent unmanaged to VMs of one host."""
+        slot = len(self.unmanaged.limits) + 1 if self.unmanaged else 1
+        before = self.unmanaged.limits if self.unmanaged else ()
+        made = ()
+        if vms:
+            made = edge_policy.DestinationLimit(
+                vms[0].host, slot, rate_bps, tuple(vm.mac for vm in vms)),
+        self.unmanaged = edge_policy.Unmanaged(others_bps, (),
+                                               (*before, *made))
+        return self
+
     def _next(self):
         self.minor += 1
         return self.minor - 1
@@ -68,5 +81,5 @@ class PolicyBuilder:
             self.egress_bps, self.default_bps, tuple(self.classes),
             tuple(self.flows), tuple(
                 edge_policy.ReceivedPair(src.ip, dst.ip)
-                for src, dst in self.received))
+                for src, dst in self.received), self.unmanaged)
         return edge_policy.EdgePolicy.from_dict(policy.to_dict())

@@ -19,7 +19,9 @@ from hypothesis import strategies as st
 from edge_module.classify import base as classify
 from edge_module import counters
 from edge_module.qdisc import wire
+from edge_module.tcplan import minors
 from tests.unit.edge import test_tcplan
+from virtco.table import edge_policy
 
 STATS = {1: wire.ClassStats(1000), 2: wire.ClassStats(100, 0, 4, 1),
          0x10: wire.ClassStats(900, 2), 0x11: wire.ClassStats(600, 1, 7, 2),
@@ -158,3 +160,29 @@ def test_total_is_the_sum_over_all_lives(lives):
             expected += increment
             total.update(raw)
     assert total.value == expected
+
+
+def test_limited_destinations_count_for_their_host():
+    seen = counters.Counters()
+
+    def limit(host):
+        seen.name_limits(edge_policy.Unmanaged(1e6, (), (
+            edge_policy.DestinationLimit(host, 3, 1e6, ()),)))
+
+    def count(sent):
+        inner, leaf = minors.of_limit(3), minors.of_limited(3, 7)
+        seen.add_stats({
+            inner: wire.ClassStats(sent, 1), leaf: wire.ClassStats(
+                sent, 1, 40, 2), minors.OTHERS: wire.ClassStats(9, 1)})
+
+    limit('h2')
+    count(500)
+    assert seen.limited() == [
+        {'host': 'h2', 'sent_bytes': 500, 'backlog_bytes': 40},
+        {'host': None, 'sent_bytes': 9, 'backlog_bytes': 0}]
+    assert seen.shared()['unmanaged'] == {
+        'sent_bytes': 0, 'drops': 2, 'backlog_bytes': 40}
+    # The slot is another host's now.
+    limit('h4')
+    count(600)
+    assert [row['host'] for row in seen.limited()] == [None, 'h4']

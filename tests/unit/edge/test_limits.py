@@ -61,7 +61,10 @@ def test_all_that_nft_is_asked_for_is_allowed(first, second):
     for found, hooks in ((first, {('tap1', 4), ('tap-2.x', 5)}),
                          (second, {('tap1', 4)})):
         control = {minor: minor | 0x8000 for minor in found.values()}
-        classifier.replace(base.Table(frozenset(hooks), found, control))
+        classifier.replace(base.Table(
+            frozenset(hooks), found, control,
+            {('tap1', 'fa:16:3e:00:00:01'): 0xf042}, {'tap1': 0xf002}))
+    classifier.destinations()
     egress = nft.NftEgressClassifier(kernel, 'lo')
     egress.replace(base.Table(frozenset({('lo', 1)}), {
         base.Key('', key.src_ip, key.dst_ip, key.dst_port): minor
@@ -86,7 +89,9 @@ def test_all_that_nft_is_asked_for_is_allowed(first, second):
     'add chain netdev virtco dev_1_lo { type filter hook ingress device '
     '"lo" priority 0; policy drop; }',
     'add rule netdev virtco classify ' + 'ip saddr, ' * 200 + '! comment "x"',
-    'define x = 1', '', 'add table netdev virtco\n\ninclude "x"'])
+    'list set netdev other x',
+    'add rule netdev virtco unmanaged drop comment "to"', 'define x = 1', '',
+    'add table netdev virtco\n\ninclude "x"'])
 def test_other_commands_of_nft_are_refused(command):
     with pytest.raises(PermissionError):
         LIMITS.check_nft(command)

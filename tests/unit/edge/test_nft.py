@@ -49,21 +49,27 @@ def _element(*parts, value='1:11', count=5):
 
 
 def _listing(elements=(), rules=(), devs=('dev_1_lo',), control=(),
-             control_rules=('control4', 'control6')):
-    found = {'ingress_pair4': elements, 'ingress_control': control}
+             control_rules=('control4', 'control6'), unmanaged=(), to=()):
+    found = {'ingress_pair4': elements, 'ingress_control': control,
+             'ingress_to': to, 'ingress_others': [['lo', '1:f002']]
+             if unmanaged else ()}
     return [*(_map(name, found.get(name, ()))
               for name in nft_text.INGRESS.maps()),
+            {'set': {'name': 'ingress_seen'}},
             *({'rule': {'chain': name, 'comment': name}}
               for name in control_rules),
+            *({'rule': {'chain': 'unmanaged', 'comment': name}}
+              for name in unmanaged),
             *({'chain': {'name': name}} for name in devs),
             *({'rule': {'chain': 'classify', 'comment': name}}
               for name in rules)]
 
 
-def _commands(*objects, entries=None, control=None):
+def _commands(*objects, entries=None, control=None, limits=None):
     kernel = _Kernel(*objects)
-    nft.NftClassifier(kernel).replace(base.Table(LO, entries or {},
-                                                 control or {}))
+    nft.NftClassifier(kernel).replace(base.Table(
+        LO, entries or {}, control or {}, limits or {},
+        {} if limits is None else {'lo': 0xf002}))
     return ''.join(kernel.commands)
 
 
@@ -81,7 +87,31 @@ def test_only_maps_that_hold_something_are_asked():
 def test_a_port_that_no_entry_matches_has_its_own_class():
     """Whatever priority a packet brought along."""
     text = _commands(*_listing(devs=()))
-    assert 'meta priority set 1:7001 goto classify' in text
+    assert 'meta priority set 1:7001 jump classify' in text
+
+
+MAC = 'fa:16:3e:00:00:01'
+FOLLOWING = ('to', 'seen', 'others')
+
+
+def test_unmanaged_packets_are_followed_where_there_are_limits():
+    limits = {('lo', MAC): 0xf042}
+    text = _commands(*_listing(), limits=limits)
+    assert f'ingress_to {{ 1 . {MAC} : 1:f042 }}' in text
+    assert 'ingress_others { 1 : 1:f002 }' in text
+    places = [text.index(f'comment "{name}"') for name in FOLLOWING]
+    assert places == sorted(places)
+    standing = _listing(unmanaged=FOLLOWING, to=[
+        [{'concat': ['lo', MAC]}, '1:f042']])
+    assert _commands(*standing, limits=limits) == ''
+    text = _commands(*standing)
+    assert 'flush chain netdev virtco unmanaged' in text
+    assert f'delete element netdev virtco ingress_to {{ 1 . {MAC} }}' in text
+
+
+def test_table_that_follows_by_half_is_replaced():
+    text = _commands(*_listing(unmanaged=('to', 'others')), limits={})
+    assert text.startswith('delete table') and 'comment "seen"' in text
 
 
 def test_control_packets_have_their_class():

@@ -33,16 +33,19 @@ DOCUMENT = {
     'flows': [{'coflow_id': 'c1', 'src_vm': 'v1', 'src_ip': '10.0.0.1',
                'dst_ip': '10.0.0.2', 'minor': 17, 'dst_port': None}],
     'received': [{'src_ip': '10.0.0.2', 'dst_ip': '10.0.0.1',
-                  'dst_port': None}]}
+                  'dst_port': None}],
+    'unmanaged': {'others_bps': 2e6, 'others_macs': ['fa:16:3e:00:00:09'],
+                  'limits': [{'host': 'h2', 'slot': 1, 'rate_bps': 4e7,
+                              'macs': ['fa:16:3e:00:00:01']}]}}
 
 
 def test_document_reads():
     policy = edge_policy.EdgePolicy.from_dict(DOCUMENT)
     assert policy.classes[0].destinations[0].host == 'h2'
-    assert policy.to_dict() == {**DOCUMENT, 'classes': tuple(
-        {**item, 'destinations': tuple(item['destinations'])}
-        for item in DOCUMENT['classes']), 'flows': tuple(DOCUMENT['flows']),
-        'received': tuple(DOCUMENT['received'])}
+    assert json.loads(json.dumps(policy.to_dict())) == DOCUMENT
+    old = {key: value for key, value in DOCUMENT.items()
+           if key != 'unmanaged'}
+    assert edge_policy.EdgePolicy.from_dict(old).unmanaged is None
 
 
 @given(test_tcplan.policies())
@@ -62,6 +65,14 @@ def _changed(path, value):
 
 @pytest.mark.parametrize('path, value, field', [
     (('host',), '', 'host'),
+    (('unmanaged', 'others_bps'), 0, 'unmanaged.others_bps'),
+    (('unmanaged', 'limits', 0, 'slot'), 64, 'unmanaged.limits[0].slot'),
+    (('unmanaged', 'limits'), DOCUMENT['unmanaged']['limits'] * 2,
+     'unmanaged.limits[1].slot'),
+    (('unmanaged', 'others_macs'), ['fa:16:3e:00:00'],
+     'unmanaged.others_macs'),
+    (('unmanaged', 'limits', 0, 'macs'), ['x; flush ruleset'],
+     'unmanaged.limits[0].macs'),
     (('host',), 7, 'host'),
     (('host',), 'x' * 300, 'host'),
     (('generation',), -1, 'generation'),

@@ -43,6 +43,13 @@ def coflow(minor, rate_bps, weights=(1.0,), ceil_bps=LINK_BPS, prio=0):
                                    ceil_bps, prio, children)
 
 
+def unmanaged(rates_bps, others_bps=1e6):
+    return edge_policy.Unmanaged(others_bps, (), tuple(
+        edge_policy.DestinationLimit(f'h{slot}', slot, rate_bps,
+                                     (f'fa:16:3e:00:00:{slot:02x}',))
+        for slot, rate_bps in rates_bps.items()))
+
+
 @st.composite
 def policies(draw):
     numbers = draw(st.lists(st.integers(0, 12), max_size=6, unique=True))
@@ -318,6 +325,34 @@ def test_super_packets_are_cut_on_a_slow_link(link_bps, cuts):
     tree = shape.build_tree(wanted, link_bps, settings, ports=[4])
     assert {tree[minor].packet_bytes for minor in (2, 0x11, 0x7004)} == {
         1564 if cuts else model.WHOLE_BYTES}
+
+
+def test_limited_destinations_share_what_unmanaged_traffic_has():
+    wanted = dataclasses.replace(
+        policy([coflow(0x10, 9e7)]), unmanaged=unmanaged({1: 3e7, 63: 1e12}))
+    tree = shape.build_tree(wanted, LINK_BPS, ports=[4, 66, 5])
+    bare = shape.build_tree(policy([coflow(0x10, 9e7)]), LINK_BPS,
+                            ports=[4, 66, 5])
+    for slot, ceil_bps in ((0, 1e6), (1, 3e7), (63, LINK_BPS)):
+        inner = tree[minors.of_limit(slot)]
+        leaves = [item for item in tree.values()
+                  if item.parent == inner.minor]
+        # Ports 4 and 66 meet in one class.
+        assert len(leaves) == 2 and inner.parent == minors.UNMANAGED
+        assert {item.ceil_bps for item in (inner, *leaves)} == {ceil_bps}
+        assert all(minors.limit_of(item.minor) == slot for item in leaves)
+    assert model.guaranteed_bps(tree) == model.guaranteed_bps(bare)
+    assert shape.build_tree(wanted, LINK_BPS, fair=True, ports=[4]
+                            ).keys().isdisjoint({minors.of_limit(1)})
+
+
+def test_minors_of_limits_are_of_nobody_else():
+    used = [minors.of_limit(slot) for slot in range(64)] + [
+        minors.of_limited(slot, ifindex)
+        for slot in range(64) for ifindex in range(62)]
+    assert len(set(used)) == 64 * 63 and max(used) < 0xffff
+    assert min(used) > minors.of_control(edge_policy.LAST_MINOR)
+    assert not any(map(minors.controlled_by, used))
 
 
 def test_class_under_another_parent_leaves_first():

@@ -19,6 +19,7 @@ LINK = common.body({
     'egress_bps': common.nullable(common.LINK_RATE),
     'ingress_bps': common.nullable(common.LINK_RATE),
 }, required=['egress_bps', 'ingress_bps'], extra=True)
+MAC = {'type': 'string', 'pattern': r'^[0-9a-f]{2}(:[0-9a-f]{2}){5}\Z'}
 PORT = common.body({
     'vm': common.ID, 'dev': common.NAME,
     'mac': {'type': 'string', 'maxLength': 32},
@@ -49,6 +50,13 @@ REPORT = common.body({
     'pairs': common.listed(PAIR, 100_000),
     'uplink_sent_bytes': common.BYTES,
     'default_sent_bytes': common.BYTES,
+    'unmanaged': common.body({
+        'macs': common.listed(MAC, 1024),
+        'limited': common.listed(common.body({
+            'host': common.nullable(common.HOST),
+            'sent_bytes': common.BYTES, 'backlog_bytes': common.BYTES,
+        }, required=['host', 'sent_bytes'], extra=True), 64),
+    }, required=[], extra=True),
     'health': common.TEXT,
     'error': common.nullable(common.TEXT),
     'cpu_s': common.AMOUNT,

@@ -1,0 +1,141 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Unmanaged traffic is limited where it is sent, for coflows elsewhere."""
+
+import contextlib
+import shutil
+import time
+
+import pytest
+
+from edge_module.tcplan import minors
+from tests.netns.edge import bed as beds
+from tests.netns.edge import floods
+from tests.netns.edge import frames
+from tests.netns.edge import policies
+
+LINK_BPS, COFLOW_BPS = 40e6, 30e6
+UNMANAGED_BPS = 0.95 * LINK_BPS - COFLOW_BPS
+GOODPUT = 1448 / 1538
+
+pytestmark = [
+    pytest.mark.netns,
+    pytest.mark.skipif(shutil.which('ethtool') is None,
+                       reason='ethtool is not installed')]
+real_time = pytest.mark.real_time(reason='measures rates under a flood')
+
+
+@pytest.fixture
+def site(make_bed, edge_of):
+    """A receiver behind a port without back-pressure, and two senders."""
+    bed = make_bed(3)
+    floods.count_like_ethernet(bed, 'h2', LINK_BPS)
+    member, sink, elsewhere = (bed.add_vm(f'h{n}') for n in (1, 2, 1))
+    hostile = [bed.add_vm('h3') for _ in range(3)]
+    edges = [edge_of(bed, host, link_bps=100e6) for host in ('h1', 'h3')]
+    for edge in edges:
+        edge.set_ports()
+    edges[0].set_policy(policies.PolicyBuilder('h1', 100e6).coflow(
+        'C1', COFLOW_BPS, [(member, sink, 1)], ceil_bps=COFLOW_BPS).build())
+    return bed, edges[1], member, sink, elsewhere, hostile
+
+
+def _limited(edge, sink, generation=2, rate_bps=UNMANAGED_BPS):
+    edge.set_policy(policies.PolicyBuilder('h3', 100e6, generation).limit(
+        rate_bps, [sink] if sink is not None else []).build())
+
+
+def _destinations(edge):
+    return beds.in_netns(edge.netns, edge.enforcer.classifier.destinations)
+
+
+def _spoofed(vm, sink):
+    """From other addresses, to others than the one that delivers it."""
+    return floods.raw(vm, [
+        frames.ipv4(f'10.77.9.{number}', f'10.88.9.{number}', frames.UDP,
+                    frames.udp(9) + bytes(900)) for number in range(8)],
+        sink.mac, LINK_BPS)
+
+
+@real_time
+@pytest.mark.parametrize('senders, spoofs', [(1, False), (3, False),
+                                             (3, True)])
+def test_a_coflow_has_its_rate_where_others_flood(site, senders, spoofs):
+    bed, edge, member, sink, elsewhere, hostile = site
+    _limited(edge, sink)
+    with contextlib.ExitStack() as stack:
+        for vm in hostile[:senders]:
+            stack.enter_context(
+                _spoofed(vm, sink) if spoofs else floods.udp(
+                    vm, sink.ip, 1442, 2 * LINK_BPS))
+        flow = beds.Flow(member, sink).start()
+        stack.callback(flow.close)
+        time.sleep(1)
+        before, from_s = edge.stats(), flow.now_s()
+        time.sleep(2.5)
+        rate_bps = flow.rate_bps(from_s, flow.now_s())
+        took_s, after = flow.now_s() - from_s, edge.stats()
+    assert rate_bps > 0.95 * COFLOW_BPS * GOODPUT
+    sent_bps = 8 / took_s * (
+        after[minors.of_limit(1)].sent_bytes
+        - before[minors.of_limit(1)].sent_bytes)
+    assert sent_bps == pytest.approx(UNMANAGED_BPS, rel=0.1)
+
+
+@real_time
+def test_other_destinations_are_not_limited(site):
+    bed, edge, member, sink, elsewhere, hostile = site
+    _limited(edge, sink, rate_bps=2e6)
+    limited, free = beds.measure([
+        beds.Flow(hostile[0], sink, 5001), beds.Flow(hostile[1], elsewhere)])
+    assert limited < 2e6 and free > 20e6
+
+
+def test_destinations_are_named_and_forgotten(site):
+    bed, edge, member, sink, elsewhere, hostile = site
+    _limited(edge, None)
+    assert _destinations(edge) == frozenset()
+    beds.Flow(hostile[0], sink, size_bytes=1000).close_now()
+    beds.wait_for(lambda: sink.mac in _destinations(edge), 5, 'the address')
+    beds.wait_for(lambda: sink.mac not in _destinations(edge), 10, 'its end')
+
+
+def test_more_addresses_than_are_followed_share_one_class(site):
+    """Broadcasts too."""
+    bed, edge, member, sink, elsewhere, hostile = site
+    _limited(edge, None)
+    others = beds.in_netns(edge.netns, edge.enforcer.desired_table).others[
+        hostile[0].dev]
+    before = edge.stats()[others].sent_packets
+    frames.send(hostile[0], (0x88B5, bytes(400)), 20)
+    beds.wait_for(lambda: edge.stats()[others].sent_packets >= before + 20, 5,
+                  'broadcasts')
+    frames.sweep(hostile[0], 1500)
+    assert len(_destinations(edge)) == 1024
+    beds.wait_for(lambda: edge.stats()[others].sent_packets >= before + 400,
+                  10, 'the rest')
+
+
+def test_restart_finds_the_limits_as_they_are(site, edge_of):
+    bed, edge, member, sink, elsewhere, hostile = site
+    _limited(edge, sink)
+    before = beds.run('nft', '-a', '-n', 'list', 'chain', 'netdev', 'virtco',
+                      'unmanaged', netns=bed.ns('h3'))
+    again = edge_of(bed, 'h3', link_bps=100e6)
+    again.set_ports()
+    _limited(again, sink)
+    assert not again.call('drift')
+    assert before == beds.run('nft', '-a', '-n', 'list', 'chain', 'netdev',
+                              'virtco', 'unmanaged', netns=bed.ns('h3'))
+    # Without a controller all share as they come.
+    again.set_policy(again.enforcer.policy, fair=True)
+    assert not again.call('drift').entries and not _destinations(again)

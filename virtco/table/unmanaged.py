@@ -1,0 +1,147 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Limits of unmanaged traffic towards hosts where coflows arrive. Pure.
+
+What does not belong to a coflow is limited where it is sent, by the host it
+goes to: there is nothing that a receiver could do about a sender that does not
+slow down (EyeQ, NSDI 2013; ElasticSwitch, SIGCOMM 2013). All senders together
+get what the coflows leave of a receiver's link, by max-min fairness: who wants
+less than an equal share leaves the rest to the others.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+import dataclasses
+import functools
+import math
+
+from virtco.table import edge_policy
+
+# A sender may grow by this before it is asked again.
+_GROWTH = 1.5
+# Of an equal share, at least: whoever begins must be heard of.
+_LEAST_SHARE = 0.125
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sender:
+    """What one host sends unmanaged.
+
+    :ivar egress_bps: speed of its uplink.
+    :ivar others_bps: the most that may go to everybody.
+    :ivar macs: by destination host, of the VMs there that it sends to.
+    :ivar sent_bps: rate to each limited destination of late, infinity where
+        packets wait; the key '' is of the others.
+    :ivar slots: of the destinations that are limited already.
+    """
+
+    egress_bps: float
+    others_bps: float
+    macs: Mapping[str, frozenset[str]]
+    sent_bps: Mapping[str, float]
+    slots: Mapping[str, int]
+
+
+def shares(total_bps: float, wanted_bps: Mapping[str, float]
+           ) -> dict[str, float]:
+    """Split a rate by max-min fairness; what nobody wants is split too.
+
+    :param wanted_bps: per sender; infinity for all it can get.
+    """
+    given: dict[str, float] = {}
+    left_bps = total_bps
+    for number, name in enumerate(sorted(wanted_bps, key=lambda key: (
+            wanted_bps[key], key))):
+        fair_bps = left_bps / (len(wanted_bps) - number)
+        given[name] = min(wanted_bps[name], fair_bps)
+        left_bps -= given[name]
+    return {name: rate_bps + left_bps / len(given)
+            for name, rate_bps in given.items()}
+
+
+@functools.lru_cache(maxsize=256)
+def nothing_limited(others_bps: float) -> edge_policy.Unmanaged:
+    """For a host that sends nothing, or nothing that matters."""
+    return edge_policy.Unmanaged(others_bps)
+
+
+def limits(left_bps: Mapping[str, float], senders: Mapping[str, Sender]
+           ) -> dict[str, edge_policy.Unmanaged]:
+    """What each sender is told.
+
+    :param left_bps: of the hosts where coflows arrive, what these leave of
+        the link.
+    """
+    rates: dict[str, dict[str, float]] = {name: {} for name in senders}
+    for host, total_bps in left_bps.items():
+        towards = {name: sender for name, sender in senders.items()
+                   if name != host and sender.macs.get(host)}
+        if not towards:
+            continue
+        least_bps = _LEAST_SHARE * total_bps / len(towards)
+        wanted_bps = {name: max(least_bps, _GROWTH * sender.sent_bps.get(
+            host, math.inf)) for name, sender in towards.items()}
+        for name, rate_bps in shares(total_bps, wanted_bps).items():
+            rates[name][host] = rate_bps
+    flooding = sum(math.isinf(sender.sent_bps.get('', 0.0))
+                   for sender in senders.values())
+    return {name: _of_sender(
+        sender, rates[name], bool(left_bps.keys() - {name}), flooding)
+        for name, sender in senders.items()}
+
+
+def _of_sender(sender: Sender, rates: Mapping[str, float],
+               is_needed: bool, flooding: int) -> edge_policy.Unmanaged:
+    slots = _slots(sender.slots, rates)
+    others = {mac for host in rates.keys() - slots.keys()
+              for mac in sender.macs[host]}
+    return edge_policy.Unmanaged(
+        sender.others_bps / max(1, flooding) if is_needed
+        else sender.egress_bps, _some(others),
+        tuple(edge_policy.DestinationLimit(host, slot, rates[host],
+                                           _some(sender.macs[host]))
+              for slot, host in sorted(
+                  (slot, host) for host, slot in slots.items())))
+
+
+def _some(macs: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(macs)[:edge_policy.MAX_MACS])
+
+
+def _slots(before: Mapping[str, int], wanted: Iterable[str]
+           ) -> dict[str, int]:
+    """A number for as many as there are; who has one keeps it."""
+    wanted = sorted(wanted)
+    kept = {host: before[host] for host in wanted if host in before}
+    free = iter(sorted(set(range(1, edge_policy.MAX_LIMITS + 1))
+                       - set(kept.values())))
+    new = dict(zip((host for host in wanted if host not in kept), free))
+    return kept | new
+
+
+def is_close(old: edge_policy.Unmanaged | None,
+             new: edge_policy.Unmanaged | None, tolerance: float) -> bool:
+    """Whether two say the same, up to small changes of rates."""
+    if old is new or old is None or new is None:
+        return old is new
+    return _names(old) == _names(new) and all(
+        abs(mine - other) <= tolerance * max(mine, other)
+        for mine, other in zip(_rates(old), _rates(new), strict=True))
+
+
+def _names(some: edge_policy.Unmanaged) -> object:
+    return some.others_macs, [(limit.host, limit.slot, limit.macs)
+                              for limit in some.limits]
+
+
+def _rates(some: edge_policy.Unmanaged) -> list[float]:
+    return [some.others_bps, *(limit.rate_bps for limit in some.limits)]
