@@ -33,8 +33,8 @@ NAMES = ('virtco-printed', 'lp-rounding', 'spread', 'min-cut', 'random',
          'round-robin', 'min-machines', 'choreo')
 #: Moves per node of the minimum cut.
 CUT_MOVES = 500
-#: A host without residual bandwidth keeps this share, so that the printed
-#: method can tell a full host from a dead one.
+#: A port without residual bandwidth keeps this share, so that the printed
+#: method can tell a full port from a dead one.
 LEAST_RESIDUAL = 1e-3
 
 
@@ -63,33 +63,34 @@ def residual(problem: snapshot.PlacementProblem
     Active coflows get MADD rates (bytes / CCT on what is left) in MRTF
     order, as VirtCO's Algorithm 1 line 5 hands them out.
     """
-    hosts = {host.name: [host.egress_bps, host.ingress_bps]
-             for host in problem.hosts}
-    loads = []
-    for active in problem.active:
-        rows = [(name, way, size) for way, entries in
-                enumerate((active.out_bytes, active.in_bytes))
-                for name, size in entries if name in hosts and size > 0]
-        loads.append((_alone_s(rows, hosts), rows))
-    left = {name: list(rates) for name, rates in hosts.items()}
-    for _alone, rows in sorted(loads, key=lambda item: item[0]):
-        seconds = _alone_s(rows, left)
-        if 0 < seconds < float('inf'):
-            for name, way, size in rows:
-                left[name][way] = max(0.0, left[name][way]
-                                      - 8 * size / seconds)
+    inst = instances.build(problem, reduce=False)
+    with np.errstate(divide='ignore'):
+        full = 1 / inst.s_per_byte
+    left, running = full.copy(), inst.running
+    for first, last in zip(running.start, running.start[1:]):
+        port, size_bytes = running.port[first:last], running.size_bytes[
+            first:last]
+        if len(port) and (left[port] > 0).all():
+            seconds = float((size_bytes / left[port]).max())
+            if seconds > 0:
+                left[port] = np.maximum(0.0, left[port]
+                                        - size_bytes / seconds)
+    share = np.divide(left, full, out=np.ones(len(full)),
+                      where=(full > 0) & (full < np.inf))
+    share = np.maximum(share, LEAST_RESIDUAL)
+    m, q = inst.n_hosts, inst.n_racks
     return dataclasses.replace(
         problem, active=(), hosts=tuple(
             dataclasses.replace(
-                host,
-                egress_bps=max(left[host.name][0],
-                               LEAST_RESIDUAL * host.egress_bps),
-                ingress_bps=max(left[host.name][1],
-                                LEAST_RESIDUAL * host.ingress_bps))
-            for host in problem.hosts))
-
-
-def _alone_s(rows: list[tuple[str, int, float]],
-             rates: dict[str, list[float]]) -> float:
-    return max((8 * size / rates[name][way] if rates[name][way] > 0
-                else float('inf') for name, way, size in rows), default=0.0)
+                host, egress_bps=host.egress_bps * out,
+                ingress_bps=host.ingress_bps * into)
+            for host, out, into in zip(problem.hosts, share.tolist(),
+                                       share[m:].tolist())),
+        racks=tuple(
+            dataclasses.replace(
+                rack, uplink_out_bps=rack.uplink_out_bps * out,
+                uplink_in_bps=rack.uplink_in_bps * into)
+            for rack, out, into in zip(
+                problem.racks, share[2 * m:2 * m + q].tolist(),
+                share[2 * m + q:2 * m + 2 * q].tolist()))
+        if q else problem.racks)

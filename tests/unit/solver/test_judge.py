@@ -126,13 +126,74 @@ def test_a_coarser_look_is_close_and_too_much_is_refused(monkeypatch):
 def test_bytes_without_pairs_are_matched():
     running = snapshot.ActiveCoflow(
         'a', (('h0', 3.0), ('h1', 2.0)), (('h2', 4.0), ('h3', 2.0)))
-    flows = judge._flows_of(running, {f'h{i}': i for i in range(4)}, 4)
-    out, into = np.zeros(9), np.zeros(10)
+    flows = judge._flows_of(running, {f'h{i}': i for i in range(4)})
+    out, into = np.zeros(5), np.zeros(5)
     for src, dst, size in flows:
         out[src] += size
         into[dst] += size
-    assert out.tolist() == [3, 2, 0, 0, 0, 0, 0, 0, 1]
-    assert into.tolist() == [0, 0, 0, 0, 0, 0, 4, 2, 0, 0]
+    assert out.tolist() == [3, 2, 0, 0, 1]
+    assert into.tolist() == [0, 0, 4, 2, 0]
+
+
+def racked(problem, uplink_bps, n_racks=2):
+    """The hosts in turn in racks of these uplinks."""
+    return dataclasses.replace(
+        problem, racks=tuple(cluster.Rack(f'r{i}', uplink_bps, uplink_bps)
+                             for i in range(n_racks)),
+        hosts=tuple(dataclasses.replace(host, rack=f'r{m % n_racks}')
+                    for m, host in enumerate(problem.hosts)))
+
+
+def judged_s(problem, assign):
+    inst = instances.build(problem, reduce=False)
+    return judge.Judge(inst, budgets.unlimited()).total_s(assign)
+
+
+@hypothesis.settings(max_examples=100, deadline=None)
+@hypothesis.given(test_ranking.busy_problems())
+def test_uplinks_that_never_limit_change_no_judgement(problem):
+    problem = with_pairs(problem)
+    try:
+        inst = instances.build(problem, reduce=False)
+        assign = feasible.any_placement(inst, 0, budgets.unlimited())
+    except exception.PlacementInfeasible:
+        hypothesis.reject()
+    assert judged_s(racked(problem, 1e15), assign) == pytest.approx(
+        judged_s(problem, assign), rel=1e-9, abs=1e-12)
+
+
+def test_a_running_coflow_holds_its_racks_uplink():
+    """Both coflows need all of an uplink of 1 Gbit/s, one after another."""
+    hosts = tuple(cluster.Host(f'h{m}', (1.0,), 1e9, 1e9) for m in range(4))
+    own = coflow.Coflow.from_flows('own', 2, [(0, 1, 125e6)])
+    problem = racked(snapshot.PlacementProblem(
+        hosts, tuple(cluster.Vm(f'v{j}', (1.0,)) for j in range(2)), (own,),
+        active=(snapshot.ActiveCoflow(
+            'a', (('h0', 125e6),), (('h1', 125e6),),
+            (('h0', 'h1', 125e6),)),)), 1e9)
+    across, inside = np.array([2, 3]), np.array([1, 3])
+    assert judged_s(problem, across) == pytest.approx(3.0)
+    assert judged_s(problem, inside) == pytest.approx(2.0)
+    inst = instances.build(problem, reduce=False)
+    assert inst.running.dense()[0, 8:].tolist() == [125e6, 0, 0, 125e6]
+
+
+@hypothesis.settings(max_examples=100, deadline=None)
+@hypothesis.given(test_ranking.busy_problems())
+def test_running_coflows_load_uplinks_as_they_load_hosts(problem):
+    """A rack of one host sends and receives what its host does."""
+    problem = with_pairs(problem)
+    alone = dataclasses.replace(
+        problem, racks=tuple(cluster.Rack(host.name, 1e9, 1e9)
+                             for host in problem.hosts),
+        hosts=tuple(dataclasses.replace(host, rack=host.name)
+                    for host in problem.hosts))
+    try:
+        inst = instances.build(alone, reduce=False)
+    except exception.PlacementInfeasible:
+        hypothesis.reject()
+    rows, m = inst.running.dense(), len(problem.hosts)
+    assert rows[:, :2 * m] == pytest.approx(rows[:, 2 * m:])
 
 
 def test_the_best_schedule_wins_and_the_first_on_a_tie():
@@ -149,9 +210,9 @@ def test_the_best_schedule_wins_and_the_first_on_a_tie():
 def test_online_is_judged_only_where_it_can_be():
     problem = busy_cloud()
     assert portfolio.applies(problem, ONLINE)
+    assert portfolio.applies(racked(problem, 1e9), ONLINE)
     for other in (dataclasses.replace(problem, active=()),
-                  dataclasses.replace(problem, racks=(
-                      cluster.Rack('r', 1e9, 1e9),))):
+                  dataclasses.replace(problem, pair_rate_bps={})):
         assert not portfolio.applies(other, ONLINE)
     assert not portfolio.applies(problem, snapshot.Objective.JOINT)
 

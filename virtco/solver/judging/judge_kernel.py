@@ -12,12 +12,20 @@
 
 """Compiled: the schedule that known coflows will get, as a fluid.
 
+A flow takes a path of ports, all of them at its rate. Paths are of one
+length; a port without a limit fills up the shorter ones.
+
 The scheduler's rules (:mod:`virtco.scheduling`): minimum remaining CCT
-first, MADD in that order, then each flow in order takes what both of its
-ports have left; rates are set anew when a flow ends.
+first, MADD in that order, then each flow in order takes what all of
+its ports have left; rates are set anew when a flow ends.
 """
 
 import cython
+
+if cython.compiled:
+    from cython.cimports.virtco.scheduling.kernels import sort
+else:
+    from virtco.scheduling.kernels import sort
 
 #: A port with less than this fraction of its rate left counts as full.
 FULL = cython.declare(cython.double, 1e-9)
@@ -26,40 +34,42 @@ ENDED = cython.declare(cython.double, 1e-12)
 INFINITE = cython.declare(cython.double, float('inf'))
 
 
-def total_s(start: cython.longlong[::1], src: cython.longlong[::1],
-            dst: cython.longlong[::1], left: cython.double[::1],
-            rate_of: cython.double[::1], grain_s: cython.double,
-            most: cython.double, stop: cython.longlong[::1],
-            order: cython.longlong[::1], alone_s: cython.double[::1],
+def total_s(start: cython.longlong[::1], path: cython.longlong[:, ::1],
+            left: cython.double[::1], rate_of: cython.double[::1],
+            grain_s: cython.double, most: cython.double,
+            stop: cython.longlong[::1], order: cython.longlong[::1],
+            level: cython.longlong[::1], alone_s: cython.double[::1],
             rate: cython.double[::1], load: cython.double[::1],
             room: cython.double[::1], work: cython.double[::1]) -> float:
     """Sum of the coflows' remaining CCTs; -1 when it takes too long.
 
     :param start: flows of coflow c are start[c] to start[c + 1] - 1.
-    :param src: egress port of each flow; ``dst`` its ingress port.
-    :param left: bytes of each flow; changed, as all that follow ``most``.
+    :param path: ports of each flow, shape (F, L); changed, as all that
+        follow ``most``.
+    :param left: bytes of each flow; changed.
     :param rate_of: bytes per second of each port.
     :param grain_s: rates are not set anew sooner than this.
     :param most: looks at a flow that may be taken.
     :param stop: scratch, shape (C,), as ``order`` and ``alone_s``.
+    :param level: zeros, shape (C,): all coflows are of one class.
     :param rate: scratch, shape (F,).
     :param load: scratch, zeros, shape (P,); ``room`` as well.
     :param work: the looks taken are added here, shape (1,).
     """
     with cython.nogil:
-        result = run(start, src, dst, left, rate_of, grain_s, most, stop,
-                     order, alone_s, rate, load, room, work)
+        result = run(start, path, left, rate_of, grain_s, most, stop, order,
+                     level, alone_s, rate, load, room, work)
     return result
 
 
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def run(start: cython.longlong[::1], src: cython.longlong[::1],
-        dst: cython.longlong[::1], left: cython.double[::1],
-        rate_of: cython.double[::1], grain_s: cython.double,
-        most: cython.double, stop: cython.longlong[::1],
-        order: cython.longlong[::1], alone_s: cython.double[::1],
+def run(start: cython.longlong[::1], path: cython.longlong[:, ::1],
+        left: cython.double[::1], rate_of: cython.double[::1],
+        grain_s: cython.double, most: cython.double,
+        stop: cython.longlong[::1], order: cython.longlong[::1],
+        level: cython.longlong[::1], alone_s: cython.double[::1],
         rate: cython.double[::1], load: cython.double[::1],
         room: cython.double[::1], work: cython.double[::1]) -> cython.double:
     i: cython.Py_ssize_t
@@ -79,24 +89,23 @@ def run(start: cython.longlong[::1], src: cython.longlong[::1],
     while n_live > 0:
         for i in range(n_live):
             c = order[i]
-            alone_s[c] = slowest(start[c], stop[c], src, dst, left, load,
-                                 rate_of)
+            alone_s[c] = slowest_s(start[c], stop[c], path, left, load,
+                                   rate_of, rate_of)
             looks += stop[c] - start[c]
             work[0] += stop[c] - start[c]
         if looks > most:
             return -1.0
-        sort(order, n_live, alone_s)
+        sort(order, n_live, level, alone_s)
         for i in range(room.shape[0]):
             room[i] = rate_of[i]
         for i in range(n_live):
             c = order[i]
-            madd(start[c], stop[c], src, dst, left, load, room, rate_of,
-                 rate)
+            madd(start[c], stop[c], path, left, load, room, rate_of, rate)
         dt_s = INFINITE
         for i in range(n_live):
             c = order[i]
             for f in range(start[c], stop[c]):
-                fill(f, src[f], dst[f], room, rate_of, rate)
+                fill(f, path, room, rate_of, rate)
                 if rate[f] > 0.0:
                     dt_s = min(dt_s, left[f] / rate[f])
         if dt_s == INFINITE:
@@ -106,7 +115,7 @@ def run(start: cython.longlong[::1], src: cython.longlong[::1],
         kept = 0
         for i in range(n_live):
             c = order[i]
-            stop[c] = move(start[c], stop[c], src, dst, left, rate, dt_s)
+            stop[c] = move(start[c], stop[c], path, left, rate, dt_s)
             if stop[c] > start[c]:
                 order[kept] = c
                 kept += 1
@@ -119,113 +128,88 @@ def run(start: cython.longlong[::1], src: cython.longlong[::1],
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def slowest(first: cython.Py_ssize_t, last: cython.Py_ssize_t,
-            src: cython.longlong[::1], dst: cython.longlong[::1],
-            left: cython.double[::1], load: cython.double[::1],
-            rate_of: cython.double[::1]) -> cython.double:
-    """Time of a coflow alone on its slowest port."""
+def slowest_s(first: cython.Py_ssize_t, last: cython.Py_ssize_t,
+              path: cython.longlong[:, ::1], left: cython.double[::1],
+              load: cython.double[::1], room: cython.double[::1],
+              rate_of: cython.double[::1]) -> cython.double:
+    """Time of a coflow on the slowest of its ports, with the room there."""
     f: cython.Py_ssize_t
     i: cython.Py_ssize_t
     p: cython.longlong
     worst: cython.double = 0.0
     for f in range(first, last):
-        load[src[f]] += left[f]
-        load[dst[f]] += left[f]
+        for i in range(path.shape[1]):
+            load[path[f, i]] += left[f]
     for f in range(first, last):
-        for i in range(2):
-            p = dst[f] if i else src[f]
-            if rate_of[p] <= 0.0:
+        for i in range(path.shape[1]):
+            p = path[f, i]
+            if room[p] <= FULL * rate_of[p]:
                 worst = INFINITE
-            elif load[p] > worst * rate_of[p]:
-                worst = load[p] / rate_of[p]
+            elif load[p] > worst * room[p]:
+                worst = load[p] / room[p]
     for f in range(first, last):
-        load[src[f]] = 0.0
-        load[dst[f]] = 0.0
+        for i in range(path.shape[1]):
+            load[path[f, i]] = 0.0
     return worst
 
 
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def sort(order: cython.longlong[::1], n: cython.Py_ssize_t,
-         key: cython.double[::1]) -> cython.void:
-    """By rising key, then number; nearly sorted already, as a rule."""
-    i: cython.Py_ssize_t
-    j: cython.Py_ssize_t
-    c: cython.longlong
-    for i in range(1, n):
-        c = order[i]
-        j = i
-        while j > 0 and (key[order[j - 1]] > key[c] or (
-                key[order[j - 1]] == key[c] and order[j - 1] > c)):
-            order[j] = order[j - 1]
-            j -= 1
-        order[j] = c
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
 def madd(first: cython.Py_ssize_t, last: cython.Py_ssize_t,
-         src: cython.longlong[::1], dst: cython.longlong[::1],
-         left: cython.double[::1], load: cython.double[::1],
-         room: cython.double[::1], rate_of: cython.double[::1],
-         rate: cython.double[::1]) -> cython.void:
+         path: cython.longlong[:, ::1], left: cython.double[::1],
+         load: cython.double[::1], room: cython.double[::1],
+         rate_of: cython.double[::1], rate: cython.double[::1]
+         ) -> cython.void:
     """All flows of a coflow end together; none where a port is full."""
     f: cython.Py_ssize_t
     i: cython.Py_ssize_t
     p: cython.longlong
-    gamma: cython.double = 0.0
+    gamma: cython.double = slowest_s(first, last, path, left, load, room,
+                                     rate_of)
     for f in range(first, last):
-        load[src[f]] += left[f]
-        load[dst[f]] += left[f]
-    for f in range(first, last):
-        for i in range(2):
-            p = dst[f] if i else src[f]
-            if room[p] <= FULL * rate_of[p]:
-                gamma = INFINITE
-            elif load[p] > gamma * room[p]:
-                gamma = load[p] / room[p]
-    for f in range(first, last):
-        load[src[f]] = 0.0
-        load[dst[f]] = 0.0
         rate[f] = left[f] / gamma if gamma < INFINITE else 0.0
-    for f in range(first, last):
-        room[src[f]] = max(0.0, room[src[f]] - rate[f])
-        room[dst[f]] = max(0.0, room[dst[f]] - rate[f])
+        for i in range(path.shape[1]):
+            p = path[f, i]
+            room[p] = max(0.0, room[p] - rate[f])
 
 
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def fill(f: cython.Py_ssize_t, p: cython.longlong, q: cython.longlong,
+def fill(f: cython.Py_ssize_t, path: cython.longlong[:, ::1],
          room: cython.double[::1], rate_of: cython.double[::1],
          rate: cython.double[::1]) -> cython.void:
-    """Give a flow what both of its ports have left."""
-    more: cython.double
-    if room[p] > FULL * rate_of[p] and room[q] > FULL * rate_of[q]:
-        more = min(room[p], room[q])
-        rate[f] += more
-        room[p] -= more
-        room[q] -= more
+    """Give a flow what all of its ports have left."""
+    i: cython.Py_ssize_t
+    p: cython.longlong
+    more: cython.double = INFINITE
+    for i in range(path.shape[1]):
+        p = path[f, i]
+        if room[p] <= FULL * rate_of[p]:
+            return
+        more = min(more, room[p])
+    rate[f] += more
+    for i in range(path.shape[1]):
+        room[path[f, i]] -= more
 
 
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
 def move(first: cython.Py_ssize_t, last: cython.Py_ssize_t,
-         src: cython.longlong[::1], dst: cython.longlong[::1],
-         left: cython.double[::1], rate: cython.double[::1],
-         dt_s: cython.double) -> cython.Py_ssize_t:
+         path: cython.longlong[:, ::1], left: cython.double[::1],
+         rate: cython.double[::1], dt_s: cython.double) -> cython.Py_ssize_t:
     """Let time pass; keeps the flows that have not ended, in order."""
     f: cython.Py_ssize_t
+    i: cython.Py_ssize_t
     kept: cython.Py_ssize_t = first
     after: cython.double
     for f in range(first, last):
         after = left[f] - rate[f] * dt_s
         if after > ENDED * left[f]:
-            src[kept] = src[f]
-            dst[kept] = dst[f]
+            for i in range(path.shape[1]):
+                path[kept, i] = path[f, i]
             left[kept] = after
             kept += 1
     return kept

@@ -49,10 +49,9 @@ class Candidate:
 
 def applies(problem: snapshot.PlacementProblem,
             objective: snapshot.Objective) -> bool:
-    """Whether proposals can differ and be judged: hosts' ports only."""
+    """Whether proposals can differ and be judged: no pairs' rates."""
     return (objective == snapshot.Objective.ONLINE and bool(problem.active)
-            and bool(problem.coflows) and not problem.racks
-            and problem.pair_rate_bps is None)
+            and bool(problem.coflows) and problem.pair_rate_bps is None)
 
 
 def best(inst: instances.Instance, candidates: Iterable[Candidate],

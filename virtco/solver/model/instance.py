@@ -29,6 +29,7 @@ import functools
 import numpy as np
 
 from virtco import exception
+from virtco.model import cluster
 from virtco.model import snapshot
 from virtco.solver.model import loads
 from virtco.solver.model import reduction
@@ -159,18 +160,35 @@ def build(problem: snapshot.PlacementProblem, *,
     demand, free = _capacities(problem, index, node_vms, node_of_vm, fixed)
     allowed &= _fits_alone(demand, free)
     _check_hostless(problem, node_vms, allowed)
-    running = loads.read(problem.active, index)
-    hose = _hose_s_per_byte(problem)
-    running = running.ordered(np.argsort(running.isolated_s(hose),
-                                         kind='stable'))
+    fabric = _fabric_s_per_byte(problem)
+    running = _running(problem, index, fabric)
     if problem.pair_rate_bps is None and reduce and problem.hosts:
         keep = reduction.needed_hosts(
-            free, hose.reshape(2, -1), running.dense(), allowed, fixed,
+            free, fabric[:2 * len(index)].reshape(2, -1),
+            running.dense()[:, :2 * len(index)], allowed, fixed,
             _rack_ids(problem))
     else:
         keep = np.arange(len(problem.hosts))
     return _assemble(problem, keep, node_vms, node_of_vm, fixed, demand,
-                     free, allowed, running, hose)
+                     free, allowed, running, fabric)
+
+
+def _running(problem: snapshot.PlacementProblem, index: dict[str, int],
+             fabric: np.ndarray) -> loads.Loads:
+    """Loads of the running coflows, in order of their isolated CCTs."""
+    running = loads.read(problem.active, index)
+    if racks := _racks(problem):
+        running = running.with_more(loads.on_racks(problem.active, dict(zip(
+            index, _rack_ids(problem).tolist())), len(racks)))
+    return running.ordered(np.argsort(running.isolated_s(fabric),
+                                      kind='stable'))
+
+
+def _racks(problem: snapshot.PlacementProblem) -> tuple[cluster.Rack, ...]:
+    """The racks whose uplinks count: none where pairs alone do."""
+    if problem.pair_rate_bps is not None and not problem.hose_limits:
+        return ()
+    return problem.racks
 
 
 def _merge_affinity(problem: snapshot.PlacementProblem
@@ -308,9 +326,13 @@ def _seconds(rates_bps: list[float]) -> np.ndarray:
         return units.BITS_PER_BYTE / rates
 
 
-def _hose_s_per_byte(problem: snapshot.PlacementProblem) -> np.ndarray:
+def _fabric_s_per_byte(problem: snapshot.PlacementProblem) -> np.ndarray:
+    """Of all hosts' ports and the racks', numbered as in an instance."""
+    racks = _racks(problem)
     return _seconds([host.egress_bps for host in problem.hosts]
-                    + [host.ingress_bps for host in problem.hosts])
+                    + [host.ingress_bps for host in problem.hosts]
+                    + [rack.uplink_out_bps for rack in racks]
+                    + [rack.uplink_in_bps for rack in racks])
 
 
 def times_s(loads: np.ndarray, s_per_byte: np.ndarray) -> np.ndarray:
@@ -345,22 +367,22 @@ def _assemble(problem: snapshot.PlacementProblem, keep: np.ndarray,
               node_vms: tuple[tuple[int, ...], ...],
               node_of_vm: np.ndarray, fixed: np.ndarray,
               demand: np.ndarray, free: np.ndarray, allowed: np.ndarray,
-              running: loads.Loads, hose: np.ndarray) -> Instance:
+              running: loads.Loads, fabric: np.ndarray) -> Instance:
     m_all, m = len(problem.hosts), len(keep)
+    racks = _racks(problem)
     position = np.full(m_all + 1, -1, dtype=np.int64)
     position[keep] = np.arange(m)
-    kept_ports = np.concatenate([keep, keep + m_all])
-    port_position = np.full(2 * m_all, -1, dtype=np.int64)
-    port_position[kept_ports] = np.arange(2 * m)
+    kept_ports = np.concatenate([
+        keep, keep + m_all, np.arange(2 * m_all, len(fabric))])
+    port_position = np.full(len(fabric), -1, dtype=np.int64)
+    port_position[kept_ports] = np.arange(len(kept_ports))
     floor_s = np.zeros(len(running) + 1)
     if m < m_all:
-        dropped = np.where(port_position < 0, np.arange(2 * m_all), -1)
-        _ports_of, slowest_s = running.moved(dropped, 2 * m_all).prefix_tops(
-            hose, 1)
+        dropped = np.where(port_position < 0, np.arange(len(fabric)), -1)
+        _ports_of, slowest_s = running.moved(dropped, len(fabric)).prefix_tops(
+            fabric, 1)
         floor_s = slowest_s[:, 0]
-    ports = _ports(problem, keep, hose[kept_ports])
-    pipe_only = problem.pair_rate_bps is not None and not problem.hose_limits
-    racks = () if pipe_only else problem.racks
+    ports = _ports(problem, keep, fabric[kept_ports])
     return Instance(
         problem=problem, host_index=keep, node_vms=node_vms,
         node_of_vm=node_of_vm, fixed=position[fixed], demand=demand,
@@ -370,27 +392,21 @@ def _assemble(problem: snapshot.PlacementProblem, keep: np.ndarray,
                  else np.full(len(keep), -1, dtype=np.int64)),
         n_racks=len(racks), pipe=problem.pair_rate_bps is not None,
         running=running.moved(port_position, len(ports)),
-        active_cct_s=running.isolated_s(hose),
+        active_cct_s=running.isolated_s(fabric),
         floor_s=floor_s)
 
 
 def _ports(problem: snapshot.PlacementProblem, keep: np.ndarray,
-           hose: np.ndarray) -> np.ndarray:
+           fabric: np.ndarray) -> np.ndarray:
     """Seconds per byte of every port of the kept hosts."""
     pairs = problem.pair_rate_bps
     if pairs is None:
-        return np.concatenate([hose, _rack_seconds(problem)])
+        return fabric
     names = [problem.hosts[i].name for i in keep]
     hosts = [problem.hosts[i] for i in keep]
     rates = [pairs.get((a, b), min(hosts[i].egress_bps,
                                    hosts[j].ingress_bps))
              for i, a in enumerate(names) for j, b in enumerate(names)]
-    if problem.hose_limits:
-        return np.concatenate(
-            [hose, _rack_seconds(problem), _seconds(rates)])
-    return np.concatenate([np.zeros_like(hose), _seconds(rates)])
-
-
-def _rack_seconds(problem: snapshot.PlacementProblem) -> np.ndarray:
-    return _seconds([rack.uplink_out_bps for rack in problem.racks]
-                    + [rack.uplink_in_bps for rack in problem.racks])
+    if not problem.hose_limits:
+        fabric = np.zeros_like(fabric)
+    return np.concatenate([fabric, _seconds(rates)])

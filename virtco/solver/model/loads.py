@@ -16,6 +16,7 @@ Five hundred coflows on a thousand hosts are twenty thousand entries but a
 million cells.
 """
 
+from collections.abc import Iterable
 import dataclasses
 
 import numpy as np
@@ -82,6 +83,16 @@ class Loads:
         return Loads(_starts(counts), port[kept], self.size_bytes[kept],
                      n_ports)
 
+    def with_more(self, other: 'Loads') -> 'Loads':
+        """The same coflows with the other's ports behind their own."""
+        coflow = np.concatenate([self.coflow, other.coflow])
+        order = np.argsort(coflow, kind='stable')
+        return Loads(
+            self.start + other.start,
+            np.concatenate([self.port, other.port + self.n_ports])[order],
+            np.concatenate([self.size_bytes, other.size_bytes])[order],
+            self.n_ports + other.n_ports)
+
     def prefix_tops(self, s_per_byte: np.ndarray, width: int,
                     before: np.ndarray | None = None
                     ) -> tuple[np.ndarray, np.ndarray]:
@@ -123,6 +134,50 @@ def read(active: tuple[snapshot.ActiveCoflow, ...],
     n = loads_kernel.read(active, index, start, port, size_bytes, place)
     return Loads(start, port[:n].copy(), size_bytes[:n].copy(),
                  2 * len(index))
+
+
+def pairs_of(active: snapshot.ActiveCoflow
+             ) -> Iterable[tuple[str, str, float]]:
+    """Source host, destination host and bytes of a coflow's flows.
+
+    Where the pairs are not known, the hosts' bytes are matched in order. What
+    has no other end has the empty name there.
+    """
+    return active.pairs or _matched(active)
+
+
+def _matched(active: snapshot.ActiveCoflow
+             ) -> Iterable[tuple[str, str, float]]:
+    out, into = list(active.out_bytes), list(active.in_bytes)
+    while out or into:
+        src, left = out.pop() if out else ('', np.inf)
+        dst, room = into.pop() if into else ('', np.inf)
+        size_bytes = min(left, room)
+        yield src, dst, size_bytes
+        if left > size_bytes and src:
+            out.append((src, left - size_bytes))
+        if room > size_bytes and dst:
+            into.append((dst, room - size_bytes))
+
+
+def on_racks(active: Iterable[snapshot.ActiveCoflow], rack_of: dict[str, int],
+             n_racks: int) -> Loads:
+    """Loads on racks' uplinks, then on their downlinks.
+
+    :param rack_of: host name -> rack; no other host is in one of them.
+    """
+    rows = []
+    for coflow in active:
+        row = np.zeros(2 * n_racks)
+        for src, dst, size_bytes in pairs_of(coflow):
+            up, down = rack_of.get(src, -1), rack_of.get(dst, -1)
+            if up != down:
+                if up >= 0:
+                    row[up] += size_bytes
+                if down >= 0:
+                    row[n_racks + down] += size_bytes
+        rows.append(row)
+    return of_dense(np.array(rows).reshape(-1, 2 * n_racks))
 
 
 def of_dense(rows: np.ndarray) -> Loads:
