@@ -74,10 +74,13 @@ def members(session: orm.Session, group_id: str) -> list[models.Member]:
         .order_by(models.Member.row_index)))
 
 
-def member_of(session: orm.Session,
-              instance_uuid: str) -> models.Member | None:
-    return session.scalar(sa.select(models.Member).where(
-        models.Member.instance_uuid == instance_uuid))
+def member_of(session: orm.Session, instance_uuid: str,
+              lock: bool = False) -> models.Member | None:
+    """:param lock: no other transaction changes the row until this one ends.
+    """
+    query = sa.select(models.Member).where(
+        models.Member.instance_uuid == instance_uuid)
+    return session.scalar(query.with_for_update() if lock else query)
 
 
 def coflows(session: orm.Session, group_id: str) -> list[models.Coflow]:
@@ -179,6 +182,8 @@ def vacate(member: models.Member) -> None:
     member.display_name = ''
     member.state = states.MemberState.VACANT
     member.host = None
+    member.planned_host = None
+    member.event_at = None
     member.expires_at = None
 
 

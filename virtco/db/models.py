@@ -64,6 +64,7 @@ class Group(Base):
     created_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
     retired_at: orm.Mapped[float | None] = orm.mapped_column(
         sa.Double, index=True)
+    bottleneck: orm.Mapped[str | None] = orm.mapped_column(sa.String(520))
     cct_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     lower_bound_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     gap: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
@@ -73,7 +74,12 @@ class Group(Base):
 
 
 class Member(Base):
-    """One row of a group's matrices and the VM that fills it."""
+    """One row of a group's matrices and the VM that fills it.
+
+    :ivar planned_host: of the last plan; ``host`` may be another one once
+        Nova has built the VM.
+    :ivar event_at: when Nova sent the latest event that was applied.
+    """
 
     __tablename__ = 'members'
 
@@ -89,6 +95,8 @@ class Member(Base):
         sa.String(255), default='')
     state: orm.Mapped[str] = orm.mapped_column(sa.String(16))
     host: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
+    planned_host: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
+    event_at: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     expires_at: orm.Mapped[float | None] = orm.mapped_column(
         sa.Double, index=True)
     vcpus: orm.Mapped[float] = orm.mapped_column(sa.Double, default=0.0)
@@ -104,6 +112,11 @@ class Coflow(Base):
     :ivar period_s: hinted seconds from one iteration's start to the next's.
     :ivar compute_s: hinted seconds of an iteration without traffic.
     :ivar rank_hint: whether the tenant wants an order of ranks proposed.
+    :ivar cct_s: as planned.
+    :ivar first_byte_at: of the iteration under way or the last one, like the
+        three columns after it.
+    :ivar measured_cct_s: from the first byte to the last one so far.
+    :ivar measured_cct_error_s: the true value is at most so far away.
     """
 
     __tablename__ = 'coflows'
@@ -140,6 +153,11 @@ class Coflow(Base):
     created_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
     arrival: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     ended_at: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    first_byte_at: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    last_byte_at: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    measured_cct_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    measured_cct_error_s: orm.Mapped[float | None] = orm.mapped_column(
+        sa.Double)
 
     @hybrid.hybrid_property
     def is_live(self) -> bool:

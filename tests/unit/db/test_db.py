@@ -318,3 +318,28 @@ def test_what_began_before_there_were_iterations_is_the_first(tmp_path):
     assert [rows[state] for state in states] == [
         (0, 1), (0, 1), (1, 1), (1, 1), (1, 1)]
     found.dispose()
+
+
+def test_what_was_planned_is_kept(tmp_path):
+    """Of VMs that run, nobody knows any more where they were planned."""
+    found = db_session.Database(f'sqlite:///{tmp_path}/old.sqlite', 0.3)
+    migration.upgrade(found, '004')
+    with found.engine.begin() as connection:
+        connection.execute(sa.text(
+            'INSERT INTO groups (id, project_id, name, live_key, n_vms,'
+            " created_at, method, why) VALUES ('g', 'p', 'a', '', 4, 1, '',"
+            " '')"))
+        for i, state in enumerate(('vacant', 'planned', 'reserved',
+                                   'running')):
+            connection.execute(sa.text(
+                'INSERT INTO members (group_id, row_index, display_name,'
+                ' reservation_id, state, host, vcpus, memory_mb, disk_gb)'
+                " VALUES ('g', :i, '', '', :state, :host, 0, 0, 0)"),
+                {'i': i, 'state': state, 'host': f'h{i}' if i else None})
+    migration.upgrade(found)
+    with found.reader() as session:
+        assert [(m.planned_host, m.host, m.event_at)
+                for m in groups.members(session, 'g')] == [
+            (None, None, None), ('h1', 'h1', None), ('h2', 'h2', None),
+            (None, 'h3', None)]
+    found.dispose()
