@@ -39,9 +39,11 @@ class Endpoint:
         self._handled = handled
         self._requeue = requeue
 
-    def _take(self, event_type: str, payload: dict[str, Any]) -> Any:
+    def _take(self, event_type: str, payload: dict[str, Any],
+              metadata: dict[str, Any]) -> Any:
         try:
-            self._follow.notified(event_type, payload)
+            self._follow.notified(event_type, payload,
+                                  metadata.get('timestamp'))
         except exception.VirtcoException as error:
             # The database may be back when it comes again.
             LOG.warning('Notification %s is put back: %s', event_type, error)
@@ -52,12 +54,12 @@ class Endpoint:
         return self._handled
 
     def info(self, _context: Any, _publisher: str, event_type: str,
-             payload: dict[str, Any], _metadata: Any) -> Any:
-        return self._take(event_type, payload)
+             payload: dict[str, Any], metadata: dict[str, Any]) -> Any:
+        return self._take(event_type, payload, metadata)
 
     def error(self, _context: Any, _publisher: str, event_type: str,
-              payload: dict[str, Any], _metadata: Any) -> Any:
-        return self._take(event_type, payload)
+              payload: dict[str, Any], metadata: dict[str, Any]) -> Any:
+        return self._take(event_type, payload, metadata)
 
 
 def start(conf: cfg.ConfigOpts,

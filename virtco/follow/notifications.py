@@ -10,10 +10,16 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Nova's versioned notifications as changes of rows. Pure."""
+"""Nova's versioned notifications as changes of rows. Pure.
+
+The bus may deliver a notification late, twice, or after a later one. Of the
+events of an instance the latest by the time of sending wins, and a deletion
+always does: Nova never uses a uuid again.
+"""
 
 from collections.abc import Mapping
 import dataclasses
+import datetime
 from typing import Any
 from typing import TypeGuard
 
@@ -23,18 +29,25 @@ class Built:
     """The instance runs on ``host`` now.
 
     :ivar flavor: vcpus, memory_mb and disk_gb, empty when not told.
+    :ivar at_s: when it was sent; None where that is not known, and then it
+        counts as the latest.
     """
 
     instance_uuid: str
     host: str
     flavor: tuple[tuple[str, float], ...] = ()
+    at_s: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OffHost:
-    """The instance exists, but on no host (shelved)."""
+    """The instance exists, but on no host (shelved).
+
+    :ivar at_s: as of :class:`Built`.
+    """
 
     instance_uuid: str
+    at_s: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,11 +82,14 @@ OFF_HOST_EVENTS = frozenset({'instance.shelve_offload.end'})
 BUILD_ERROR = 'compute_task.build_instances.error'
 
 
-def change_of(event_type: str, payload: Mapping[str, Any]) -> Change | None:
+def change_of(event_type: str, payload: Mapping[str, Any],
+              timestamp: Any = None) -> Change | None:
     """What a notification means, None when it means nothing here.
 
     :param payload: as Nova sends it, ``nova_object.data`` and all. A payload
         without what is needed means nothing: Nova's versions may differ.
+    :param timestamp: of the message; without one the payload's
+        ``updated_at`` is taken, which counts whole seconds.
     """
     data = _data(payload)
     if event_type == BUILD_ERROR:
@@ -82,15 +98,18 @@ def change_of(event_type: str, payload: Mapping[str, Any]) -> Change | None:
     uuid = data.get('uuid')
     if not _is_id(uuid):
         return None
+    at_s = _seconds(timestamp)
+    if at_s is None:
+        at_s = _seconds(data.get('updated_at'))
     if event_type in HOST_EVENTS:
         host = data.get('host')
         if not isinstance(host, str) or not host:
             return None
-        return Built(uuid, host, _flavor(data))
+        return Built(uuid, host, _flavor(data), at_s)
     if event_type in GONE_EVENTS:
         return Gone(uuid)
     if event_type in OFF_HOST_EVENTS:
-        return OffHost(uuid)
+        return OffHost(uuid, at_s)
     return None
 
 
@@ -103,6 +122,19 @@ def _data(value: Any) -> Mapping[str, Any]:
 
 def _is_id(value: Any) -> TypeGuard[str]:
     return isinstance(value, str) and 0 < len(value) <= 36
+
+
+def _seconds(time: Any) -> float | None:
+    """Seconds since the epoch of a time in ISO 8601, in UTC unless it says
+    otherwise; None for anything else.
+    """
+    try:
+        found = datetime.datetime.fromisoformat(time)
+    except (TypeError, ValueError):
+        return None
+    if found.tzinfo is None:
+        found = found.replace(tzinfo=datetime.UTC)
+    return found.timestamp()
 
 
 def _flavor(data: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:

@@ -38,13 +38,14 @@ PURGE_EVERY = 100
 
 class Follow:
     """:param changed: is told the ids of groups that changed.
-    :param waiting: of these VMs those whose host Nova has not confirmed.
+    :param waiting: VMs that a host last reported, and that Nova has not
+        confirmed to run anywhere.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
                  counts: metrics.Metrics,
                  changed: Callable[[Iterable[str]], None],
-                 waiting: Callable[[Set[str]], Set[str]],
+                 waiting: Callable[[str], Set[str]],
                  clock: Callable[[], float] = time.time):
         self._conf = conf
         self._database = database
@@ -71,22 +72,20 @@ class Follow:
     def is_alive(self) -> bool:
         return self._reaper.is_alive()
 
-    def notified(self, event_type: str, payload: Mapping[str, Any]) -> bool:
-        """Apply a versioned notification; whether it changed anything."""
-        change = notifications.change_of(event_type, payload)
+    def notified(self, event_type: str, payload: Mapping[str, Any],
+                 timestamp: Any = None) -> bool:
+        """Apply a versioned notification; whether it changed anything.
+
+        :param timestamp: of the message.
+        """
+        change = notifications.change_of(event_type, payload, timestamp)
         if change is None:
             return False
         self._metrics.notifications.labels(event_type).inc()
         return self.apply(change)
 
     def apply(self, change: notifications.Change) -> bool:
-        if isinstance(change, notifications.Built):
-            changed = self._transitions.built(
-                change.instance_uuid, change.host, dict(change.flavor))
-        elif isinstance(change, notifications.Gone):
-            changed = self._transitions.gone(change.instance_uuid, change.why)
-        else:
-            changed = self._transitions.off_host(change.instance_uuid)
+        changed = self._transitions.apply(change)
         if changed is not None:
             self._changed([changed])
         return changed is not None
@@ -99,13 +98,13 @@ class Follow:
         if not self.apply(notifications.Gone(instance_uuid)):
             raise exception.NotFound(what='Placement', id=instance_uuid)
 
-    def reported(self, host: str, report: Mapping[str, Any]) -> None:
+    def reported(self, host: str, _report: Mapping[str, Any]) -> None:
         """Repair what notifications missed: a port shows where its VM is.
 
         Only a VM that no host was known to run: during a migration two hosts
         have its ports, and Nova's notification decides.
         """
-        for uuid in self._waiting({port['vm'] for port in report['ports']}):
+        for uuid in self._waiting(host):
             try:
                 self.apply(notifications.Built(uuid, host))
             except exception.VirtcoException as error:

@@ -24,6 +24,7 @@ from virtco.db import groups as db_groups
 from virtco.db import models
 from virtco.db import records
 from virtco.db import session as db_session
+from virtco.follow import notifications
 from virtco.model import states
 
 LOG = logging.getLogger(__name__)
@@ -32,8 +33,9 @@ LOG = logging.getLogger(__name__)
 class Transitions:
     """Commits, moves and releases; each is idempotent.
 
-    All return the id of the group in which something changed, or None, so
-    that the caller knows to compute the policies anew.
+    Events may come in any order: one that Nova sent before another that was
+    applied changes nothing. All return the id of the group in which something
+    changed, or None, so that the caller knows to compute the policies anew.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
@@ -42,20 +44,37 @@ class Transitions:
         self._database = database
         self._clock = clock
 
+    def apply(self, change: notifications.Change) -> str | None:
+        match change:
+            case notifications.Built():
+                return self.built(change.instance_uuid, change.host,
+                                  dict(change.flavor), change.at_s)
+            case notifications.OffHost():
+                return self.off_host(change.instance_uuid, change.at_s)
+            case notifications.Gone():
+                return self.gone(change.instance_uuid, change.why)
+
     def built(self, instance_uuid: str, host: str,
-              flavor: Mapping[str, float] | None = None) -> str | None:
-        """It runs on ``host``, whatever was planned: Nova has the word."""
+              flavor: Mapping[str, float] | None = None,
+              at_s: float | None = None) -> str | None:
+        """It runs on ``host``, whatever was planned: Nova has the word.
+
+        :param at_s: when Nova sent it; None counts as the latest.
+        """
         return self._database.retried(
             lambda session: self._built(session, instance_uuid, host,
-                                        flavor or {}))
+                                        flavor or {}, at_s))
 
     def _built(self, session: orm.Session, instance_uuid: str, host: str,
-               flavor: Mapping[str, float]) -> str | None:
-        member = db_groups.member_of(session, instance_uuid)
-        if member is None:
+               flavor: Mapping[str, float], at_s: float | None
+               ) -> str | None:
+        member = db_groups.member_of(session, instance_uuid, lock=True)
+        if member is None or _is_overtaken(member, at_s):
             return None
         if (member.state == states.MemberState.RUNNING
-                and member.host == host and not flavor):
+                and member.host == host
+                and all(getattr(member, name) == value
+                        for name, value in flavor.items())):
             return None
         if member.host != host:
             self._note_host(session, member, host)
@@ -78,7 +97,7 @@ class Transitions:
         self._note(session, member, kind, detail)
 
     def gone(self, instance_uuid: str, why: str = '') -> str | None:
-        """Its row is free; a group without VMs is over.
+        """Its row is free, whatever came after; a group without VMs is over.
 
         :param why: recorded as an event when it is given.
         """
@@ -98,15 +117,20 @@ class Transitions:
         db_groups.advance(session)
         return member.group_id
 
-    def off_host(self, instance_uuid: str) -> str | None:
-        """It exists but runs nowhere (shelved): its row waits for it."""
-        return self._database.retried(
-            lambda session: self._off_host(session, instance_uuid))
+    def off_host(self, instance_uuid: str,
+                 at_s: float | None = None) -> str | None:
+        """It exists but runs nowhere (shelved): its row waits for it.
 
-    def _off_host(self, session: orm.Session,
-                  instance_uuid: str) -> str | None:
-        member = db_groups.member_of(session, instance_uuid)
-        if member is None or member.host is None:
+        :param at_s: as of :meth:`built`.
+        """
+        return self._database.retried(
+            lambda session: self._off_host(session, instance_uuid, at_s))
+
+    def _off_host(self, session: orm.Session, instance_uuid: str,
+                  at_s: float | None) -> str | None:
+        member = db_groups.member_of(session, instance_uuid, lock=True)
+        if (member is None or _is_overtaken(member, at_s)
+                or member.host is None):
             return None
         member.state = states.MemberState.VACANT
         member.host = None
@@ -159,6 +183,16 @@ class Transitions:
             group_id=member.group_id,
             instance_uuid=member.instance_uuid or '', kind=kind,
             detail=detail[:4000], created_at=self._clock())
+
+
+def _is_overtaken(member: models.Member, at_s: float | None) -> bool:
+    """Whether an event later than this one was applied; else it is noted."""
+    if at_s is None:
+        return False
+    if member.event_at is not None and at_s < member.event_at:
+        return True
+    member.event_at = at_s
+    return False
 
 
 def purge(database: db_session.Database, before_s: float) -> dict[str, int]:

@@ -55,7 +55,10 @@ class View:
 
 
 class HostState:
-    """What it counted, measured and was given."""
+    """What it counted, measured and was given.
+
+    :ivar new_vms: with a port in the last report and none before it.
+    """
 
     def __init__(self, host: str, first_seen: float, half_life_s: float):
         self.host = host
@@ -65,6 +68,7 @@ class HostState:
         self.counters = byte_counters.HostCounters()
         self.pair_counters: pair_counters.PairCounters | None = None
         self.background = byte_counters.Average(half_life_s)
+        self.new_vms: Set[str] = frozenset()
         self.queued: Set[str] = frozenset()
         self.minors = coflow_table.NO_MINORS
         self.observed: dict[str, byte_counters.Average] = {}
@@ -96,6 +100,11 @@ class HostState:
     @property
     def link(self) -> dict[str, Any]:
         return self.report.get('link') or {}
+
+    @property
+    def vms(self) -> set[str]:
+        """With a port there."""
+        return {port['vm'] for port in self.report.get('ports', ())}
 
     def view(self, capacity: uplinks.Capacity) -> View:
         return View(self.host, capacity, self.last_report, self.report,

@@ -120,9 +120,9 @@ class LiveState:
         self._unsaved_hosts: set[str] = set()
         self._debts = debts.Debts(most_bytes=rules.max_debt_bytes)
         self._addresses: dict[str, tuple[str, tuple[str, ...]]] = {}
-        # VMs whose hosts Nova has not confirmed, and hosts that only they
-        # or their coflows name.
-        self._waiting: set[str] = set()
+        # VMs whose hosts Nova has not confirmed, and whether one is planned;
+        # hosts that only they or their coflows name.
+        self._waiting: dict[str, bool] = {}
         self._strangers: frozenset[str] = frozenset()
         self._owners: (
             dict[pair_counters.Key, pair_counters.Owner] | None) = None
@@ -176,7 +176,8 @@ class LiveState:
             everyone = [member for rows in self._groups.values()
                         for member in rows.values()]
             self._waiting = {
-                member.instance_uuid for member in everyone
+                member.instance_uuid: member.host is not None
+                for member in everyone
                 if member.instance_uuid and not member.running}
             self._note_strangers({member.host for member in everyone
                                   if member.host is not None
@@ -189,10 +190,17 @@ class LiveState:
             for tracked in self._coflows.values():
                 tracked.touch()
 
-    def waiting(self, vms: Set[str]) -> Set[str]:
-        """Of these VMs those whose host Nova has not confirmed."""
+    def waiting(self, host: str) -> Set[str]:
+        """VMs that the host last reported, and that Nova has not confirmed to
+        run anywhere.
+
+        The port of a VM that was shelved may outlive it for a moment. So
+        where no host is planned, only a port that is new counts.
+        """
         with self._lock:
-            return self._waiting & vms
+            state = self._hosts[host]
+            return {vm for vm in state.vms & self._waiting.keys()
+                    if self._waiting[vm] or vm in state.new_vms}
 
     # Hosts.
 
@@ -376,7 +384,8 @@ class LiveState:
                 self._changed_hosts.add(host)
             urgent = new_ports or new_link
             deltas, background_bytes = state.counters.update(report)
-            state.report = report
+            vms, state.report = state.vms, report
+            state.new_vms = state.vms - vms
             if elapsed_s > 0:
                 state.observe(deltas, elapsed_s, background_bytes, now_s)
             state.last_report = now_s

@@ -163,11 +163,12 @@ class Tenant:
         return found | {name: self.name(found.get(name))
                         for name in ('host', 'host_now')}
 
-    def notify(self, event_type, number, **data):
+    def notify(self, event_type, number, timestamp=None, **data):
         if data.get('host'):
             data['host'] = self.host(data['host'])
         return self.call('POST', '/v1/notifications', {
-            'event_type': event_type, 'payload': {'nova_object.data': {
+            'event_type': event_type, 'timestamp': timestamp,
+            'payload': {'nova_object.data': {
                 'uuid': self.instance(number)} | data}}, 202)['changed']
 
     def launch(self, n_vms, first=0, **changes):

@@ -285,3 +285,37 @@ def test_a_batch_of_eighteen_is_quick(tenant):
                           hosts=room)['host'] for n in range(18)]
     assert hosts == tenant.coflow()['hosts']
     assert watch.seconds() < 10
+
+
+def test_a_late_notification_changes_nothing(tenant):
+    tenant.place(0, num_instances=4)
+
+    def sent(event, second, **data):
+        return tenant.notify(f'instance.{event}.end', 0,
+                             f'2026-11-22 10:00:{second:02d}.25', **data)
+
+    assert sent('create', 1, host='h1')
+    assert sent('live_migration_post_dest', 9, host='h3')
+    assert not sent('live_migration_post_dest', 5, host='h2')
+    assert not sent('create', 1, host='h1')
+    assert not sent('shelve_offload', 7, host=None)
+    assert tenant.stored(0)['host_now'] == 'h3'
+    assert sent('delete', 2, host=None)
+    assert not sent('live_migration_post_dest', 12, host='h0')
+    assert tenant.coflow()['state'] == 'retired'
+
+
+def test_the_port_that_a_shelved_vm_left_does_not_bring_it_back(tenant):
+    hosts = tenant.launch(4)
+    edge = tenant.edges(hosts)[hosts[0]]
+    tenant.notify('instance.shelve_offload.end', 0, host=None)
+    edge.report()
+    assert tenant.coflow()['hosts'][0] is None
+    # It is gone in the next report, and back after an unshelve of which no
+    # notification came.
+    vms, edge.vms = edge.vms, []
+    edge.report()
+    edge.vms = vms
+    edge.report()
+    patience.wait_for(lambda: tenant.coflow()['hosts'][0] == hosts[0],
+                      'the VM is seen')

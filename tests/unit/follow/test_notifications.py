@@ -50,6 +50,19 @@ def test_the_flavor_comes_along():
                                    'disk_gb': 15}
 
 
+@pytest.mark.parametrize(('timestamp', 'updated_at', 'at_s'), [
+    ('1970-01-01 00:00:07.250000', '1970-01-01T00:00:05Z', 7.25),
+    (None, '1970-01-01T00:00:05Z', 5.0),
+    ('1970-01-01T02:00:07+02:00', None, 7.0),
+    ('yesterday', None, None), (7, [], None), (None, None, None)])
+@pytest.mark.parametrize('event_type', [
+    'instance.create.end', 'instance.shelve_offload.end'])
+def test_when_it_was_sent(event_type, timestamp, updated_at, at_s):
+    change = notifications.change_of(
+        event_type, instance(updated_at=updated_at), timestamp)
+    assert change.at_s == at_s
+
+
 def test_deletion_and_failed_builds_release():
     for event_type in notifications.GONE_EVENTS:
         assert notifications.change_of(

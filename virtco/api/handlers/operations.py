@@ -52,7 +52,8 @@ class Notifications:
         self._authorizer.require(request, service_rules.NOTIFY)
         body = media.read(request, schema.NOTIFICATION)
         changed = self._follow.notified(body['event_type'],
-                                        body['payload'])
+                                        body['payload'],
+                                        body.get('timestamp'))
         response.status = falcon.HTTP_202
         response.media = {'changed': changed}
 

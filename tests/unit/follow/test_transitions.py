@@ -1,0 +1,158 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Events of an instance, in whatever order they come."""
+
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+from oslo_config import cfg
+import pytest
+
+from virtco.conf import opts
+from virtco.db import groups
+from virtco.db import migration
+from virtco.db import models
+from virtco.db import session as db_session
+from virtco.follow import notifications
+from virtco.follow import transitions
+from virtco.model import states
+
+UUID = '178b0921-8f85-4257-88b6-2e743b5a975c'
+
+
+@pytest.fixture(scope='module')
+def database(tmp_path_factory):
+    found = db_session.Database(
+        f'sqlite:///{tmp_path_factory.mktemp("db")}/virtco.sqlite')
+    migration.upgrade(found)
+    yield found
+    found.dispose()
+
+
+@pytest.fixture(scope='module')
+def follow(database):
+    conf = cfg.ConfigOpts()
+    opts.register_opts(conf)
+    conf([])
+    return transitions.Transitions(conf, database, lambda: 1000.0)
+
+
+def begin(database):
+    """One VM that was given a host, and a sibling that keeps the group."""
+    with database.writer() as session:
+        for table in (models.Event, models.Member, models.Group):
+            session.query(table).delete()
+        session.add(models.Group(
+            id='g', project_id='p', name='a', live_key='', n_vms=2,
+            created_at=1.0, method='', why=''))
+        session.flush()
+        session.add_all([
+            models.Member(group_id='g', row_index=0, instance_uuid=UUID,
+                          state=states.MemberState.RESERVED, host='h0',
+                          planned_host='h0', expires_at=2000.0),
+            models.Member(group_id='g', row_index=1, instance_uuid='other',
+                          state=states.MemberState.RUNNING, host='h9')])
+
+
+def row(database):
+    with database.reader() as session:
+        found = groups.members(session, 'g')[0]
+        return found.instance_uuid, found.state, found.host
+
+
+def notification(kind, host, at_s):
+    """As Nova sends it, with the time of the message."""
+    return kind, {'nova_object.data': {
+        'uuid': UUID, 'host': host}}, f'2026-11-22 10:00:{at_s:02d}.5'
+
+
+def deliver(follow, messages):
+    for message in messages:
+        change = notifications.change_of(*message)
+        if change is not None:
+            follow.apply(change)
+
+
+def expected(messages):
+    """What Nova says after the last of them."""
+    if any(kind == 'instance.delete.end' for kind, *_ in messages):
+        return None, 'vacant', None
+    kind, payload, _ = messages[-1]
+    if kind == 'instance.shelve_offload.end':
+        return UUID, 'vacant', None
+    return UUID, 'running', payload['nova_object.data']['host']
+
+
+LIFE = st.lists(
+    st.tuples(st.sampled_from(sorted(notifications.HOST_EVENTS
+                                     | notifications.OFF_HOST_EVENTS)),
+              st.sampled_from(['h0', 'h1', 'h2'])),
+    min_size=1, max_size=8)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data(), LIFE, st.booleans())
+def test_the_later_event_wins_in_any_order(database, follow, data, life,
+                                           is_deleted):
+    messages = [notification(kind, host, at_s)
+                for at_s, (kind, host) in enumerate(life)]
+    if is_deleted:
+        messages.append(notification('instance.delete.end', None,
+                                     len(messages)))
+    repeated = data.draw(st.lists(st.sampled_from(messages), max_size=4))
+    arrived = data.draw(st.permutations(messages + repeated))
+    begin(database)
+    deliver(follow, arrived)
+    assert row(database) == expected(messages)
+
+
+def test_a_duplicate_changes_nothing(database, follow):
+    begin(database)
+    change = notifications.change_of(*notification(
+        'instance.create.end', 'h1', 3))
+    assert follow.apply(change) == 'g'
+    with database.reader() as session:
+        before = groups.generation(session)
+    assert follow.apply(change) is None
+    with database.reader() as session:
+        assert groups.generation(session) == before
+
+
+def test_of_the_same_host_the_time_still_counts(database, follow):
+    """There and back: the way there comes last."""
+    begin(database)
+    deliver(follow, [
+        notification('instance.create.end', 'h1', 1),
+        notification('instance.live_migration_post_dest.end', 'h1', 9),
+        notification('instance.live_migration_post_dest.end', 'h2', 5)])
+    assert row(database) == (UUID, 'running', 'h1')
+
+
+def test_without_a_time_the_last_word_counts(database, follow):
+    begin(database)
+    deliver(follow, [notification('instance.create.end', 'h1', 9)])
+    follow.built(UUID, 'h2')
+    assert row(database) == (UUID, 'running', 'h2')
+    deliver(follow, [notification('instance.rebuild.end', 'h1', 8)])
+    assert row(database) == (UUID, 'running', 'h2')
+
+
+def test_a_new_vm_in_the_row_begins_anew(database, follow):
+    begin(database)
+    deliver(follow, [notification('instance.create.end', 'h1', 50),
+                     notification('instance.delete.end', None, 51)])
+    with database.writer() as session:
+        found = groups.members(session, 'g')[0]
+        found.instance_uuid = UUID
+    deliver(follow, [notification('instance.create.end', 'h2', 1)])
+    assert row(database) == (UUID, 'running', 'h2')
