@@ -32,8 +32,9 @@ def stored(coflow_id='c', group_id='g', flows='[[0,1,100],[0,2,50],[1,2,25]]',
         'id': coflow_id, 'group_id': group_id, 'project_id': 'p',
         'name': coflow_id, 'state': states.CoflowState.ACTIVE, 'n_vms': 3,
         'tm': flows, 'progress': '[]', 'dst_port': None,
-        'iterations': 1, 'iteration': 1, 'priority_class': 0, 'weight': 1.0,
-        'arrival': 1.0, 'ended_at': None} | values)
+        'iterations': 1, 'iteration': 1, 'period_s': None,
+        'compute_s': None, 'rank_hint': None, 'priority_class': 0,
+        'weight': 1.0, 'arrival': 1.0, 'ended_at': None} | values)
 
 
 def report(sent=0, epoch='e', coflow_id='c', destinations=None,
