@@ -51,7 +51,6 @@ STAGES = (
     Stage('first carving', carvings.first, 0.5),
     Stage('quick search', annealing.quick, 0.4),
     Stage('bound', bounding.better, 0.15),
-    Stage('carving', carvings.at_bound, 0.15),
     Stage('local search', annealing.deepen, 0.5),
     Stage('set partition', proofs.solve, 0.85),
     Stage('all placements', bounding.exhaust, 0.5),

@@ -33,16 +33,15 @@ from virtco.solver.starts import sequence
 QUICK_MOVES = 500
 CUT_MOVES = 300
 #: Moves per node, and how often, from the best so far.
-DEEPER = ((1000, 3), (3000, 2))
+DEEPER = ((2000, 1), (6000, 2))
 #: Moves per node, and how many of the pool's best they are spent on.
 ROUNDS = ((500, 5), (1500, 3), (5000, 2))
 #: Part of what is left that set partition may take between rounds.
 PARTITION_SHARE = 0.3
 #: Proven ratio at which no more moves are made.
 CLOSE = 1e-3
-#: Temperature of a search from what is good already: one coflow, several.
-REHEAT = 0.1
-REHEAT_OF_MANY = 0.03
+#: Temperature of a search from what is good already.
+REHEAT = 0.03
 
 Found = tuple[states.Method, np.ndarray | None]
 
@@ -53,7 +52,7 @@ def quick(state: states.State, budget: budgets.Budget) -> None:
     for i, (method, start) in enumerate(_first_starts(state, budget)):
         if start is not None:
             state.offer(method, start)
-            state.anneal(start, moves, localsearch.HOT, 3 + i % 2, budget)
+            state.anneal(start, moves, _hot(state), _power(state, i), budget)
         if state.is_done(budget):
             return
 
@@ -63,7 +62,7 @@ def deepen(state: states.State, budget: budgets.Budget) -> None:
     for per_node, runs in DEEPER:
         for i in range(runs):
             state.anneal(state.starts(1)[0].assign, state.moves(per_node),
-                         _heat(state, 1), 4 - i % 2, budget)
+                         _heat(state, 1 + i), _power(state, 1 + i), budget)
             if state.is_done(budget):
                 return
 
@@ -95,7 +94,7 @@ def _round(state: states.State, per_node: int, breadth: int,
            budget: budgets.Budget) -> None:
     for i, start in enumerate(state.starts(breadth)):
         state.anneal(start.assign, state.moves(per_node), _heat(state, i),
-                     3 + i % 2, budget)
+                     _power(state, i), budget)
         if state.is_done(budget):
             return
     if not state.certify:
@@ -104,11 +103,20 @@ def _round(state: states.State, per_node: int, breadth: int,
         carvings.between(state, budget)
 
 
+def _hot(state: states.State) -> float:
+    return (localsearch.HOT if state.local.is_single()
+            else localsearch.HOT_OF_MANY)
+
+
 def _heat(state: states.State, rank: int) -> float:
-    """Start temperature for the pool's rank-th."""
-    if state.local.is_single():
-        return REHEAT if rank % 2 else localsearch.HOT
-    return localsearch.HOT if rank % 2 else REHEAT_OF_MANY
+    """Start temperature for the pool's rank-th: one keeps it, one does not."""
+    keeps = rank % 2 == (1 if state.local.is_single() else 0)
+    return REHEAT if keeps else _hot(state)
+
+
+def _power(state: states.State, rank: int) -> int:
+    """Of the norm, as a power of 2."""
+    return (5 if state.local.is_single() else 3) + rank % 2
 
 
 def _first_starts(state: states.State, budget: budgets.Budget

@@ -19,7 +19,8 @@ from virtco.solver.model import objectives
 from virtco.solver.stages import state as states
 from virtco.solver.starts import carving
 
-#: Carvings at the lower bound; a third as many between it and the best t.
+#: Carvings at the lower bound where hosts are many, one where they are few; a
+#: third as many between it and the best t.
 CARVINGS = 12
 CARVE_BETWEEN = (0.25, 0.6)
 
@@ -28,11 +29,6 @@ def first(state: states.State, budget: budgets.Budget) -> None:
     """In a roomy cloud that is often all it takes."""
     roomy = state.inst.n_hosts >= len(state.inst.movable)
     _carve(state, state.lower_s, CARVINGS if roomy else 1, budget)
-
-
-def at_bound(state: states.State, budget: budgets.Budget) -> None:
-    """Whether the bound can be reached."""
-    _carve(state, state.lower_s, CARVINGS, budget)
 
 
 def between(state: states.State, budget: budgets.Budget) -> None:

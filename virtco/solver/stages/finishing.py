@@ -42,7 +42,7 @@ def polish(state: states.State, budget: budgets.Budget) -> None:
     found = state.answer.assign
     if state.is_closed() and state.answer.value.ahead_s > 0:
         found, _value = state.local.anneal(
-            found, moves, hot=annealing.REHEAT_OF_MANY, budget=budget)
+            found, moves, hot=annealing.REHEAT, budget=budget)
     found = state.local.polish(found, moves, budget)
     value = state.evaluate(found)
     if states.key(value) <= states.key(state.answer.value):
