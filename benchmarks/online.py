@@ -13,7 +13,7 @@
 """Groups that come one after another: our default planner against others.
 
 ``python -m benchmarks.online [--cases 2,4,5,6,mix] [--columns TEXT]
-[--seeds A..B] [--jobs N] [--rows FILE] [--json]``
+[--seeds A..B] [--budget S] [--jobs N] [--rows FILE] [--json]``
 
 A case is VirtCO's test case of that number, or the demo's mix. Each planner
 sees the same groups on the same hosts and serves coflows in the order of
@@ -22,8 +22,9 @@ the seeds and, for every other planner, the difference in percent of that
 planner's mean with its 95 % interval (Student, over the pairs of a seed).
 Negative is ahead.
 
-One seed of all cases takes about five minutes of CPU time. FILE has a line
-for every run; those it has already are not run again.
+One seed of all cases takes about ten minutes of CPU time with a budget of
+0.25 s per group. FILE has a line for every run; those it has already are not
+run again.
 """
 
 import argparse
@@ -124,12 +125,13 @@ def columns(cases: Iterable[str]) -> list[Column]:
     return found
 
 
-def run(column: Column, scheme: str, seed: int) -> dict[str, Any]:
+def run(column: Column, scheme: str, seed: int,
+        budget_s: float = cloud.BUDGET_S) -> dict[str, Any]:
     """One simulation: mean CCT and the CPU seconds that it took."""
     hosts, its_groups = column.workload(seed)
     began_s = time.process_time()
     mean_s = cloud.simulate(hosts, its_groups, SCHEMES[scheme],
-                            seed=seed).mean_cct_s
+                            seed=seed, budget_s=budget_s).mean_cct_s
     return {'column': column.name, 'scheme': scheme, 'seed': seed,
             'mean_cct_s': mean_s, 'cpu_s': time.process_time() - began_s}
 
@@ -184,7 +186,8 @@ def _print(entries: Sequence[dict[str, Any]]) -> None:
               + f'{max(percent for percent, _ in cells):+14.1f}')
 
 
-def _seeds(text: str) -> range:
+def seeds_of(text: str) -> range:
+    """A..B, both included."""
     first, _, last = text.rpartition('..')
     return range(int(first or last), int(last) + 1)
 
@@ -197,8 +200,10 @@ def _options() -> argparse.Namespace:
                         type=lambda text: text.split(','))
     parser.add_argument('--columns', default='',
                         help='only those whose name has this')
-    parser.add_argument('--seeds', type=_seeds, default=range(16),
+    parser.add_argument('--seeds', type=seeds_of, default=range(16),
                         help='A..B, both included')
+    parser.add_argument('--budget', type=float, default=cloud.BUDGET_S,
+                        help='of each group, seconds by a counter of work')
     parser.add_argument('--jobs', type=int, default=1, help='processes')
     parser.add_argument('--rows', type=pathlib.Path,
                         help='keeps the runs, one line of JSON each')
@@ -222,7 +227,7 @@ def main() -> int:
             for column in chosen for scheme in SCHEMES
             if (column.name, scheme, seed) not in known]
     with concurrent.futures.ProcessPoolExecutor(options.jobs) as pool:
-        jobs = [pool.submit(run, *job) for job in todo]
+        jobs = [pool.submit(run, *job, options.budget) for job in todo]
         for number, job in enumerate(
                 concurrent.futures.as_completed(jobs), 1):
             rows.append(job.result())

@@ -12,11 +12,13 @@
 
 """The paired table of planners that place groups as they come."""
 
+import argparse
 import math
 
 import pytest
 
 from benchmarks import online
+from benchmarks import window
 
 
 def test_difference_is_paired_and_has_its_interval():
@@ -63,3 +65,14 @@ def test_a_run_is_repeatable():
     column = online.columns(['mix'])[0]
     first, again = (online.run(column, 'min-cut', 3) for _ in range(2))
     assert first['mean_cct_s'] == again['mean_cct_s'] > 0
+
+
+def test_a_window_plans_more_groups_at_once():
+    options = argparse.Namespace(
+        windows_ms=[100.0], apart_ms=20.0, budget=0.02, seeds=range(2))
+    alone, together = window.measure('sparse', options)
+    assert (alone['plans'], together['plans']) == (6, 1)
+    assert (alone['window_ms'], together['window_ms']) == (None, 100.0)
+    assert alone['saved_percent'] == 0
+    assert together['saved_percent'] == pytest.approx(
+        100 * (1 - together['response_s'] / alone['response_s']))

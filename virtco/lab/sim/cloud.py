@@ -81,55 +81,97 @@ class Result:
     def mean_cct_s(self) -> float:
         return float(np.mean([row.cct_s for row in self.coflows]))
 
+    @property
+    def mean_response_s(self) -> float:
+        """Mean time from a group's arrival to the end of a coflow."""
+        return float(np.mean([row.start_s - row.arrival_s + row.cct_s
+                              for row in self.coflows]))
+
 
 def simulate(hosts: Sequence[cluster.Host],
              groups: Sequence[group_model.Group], scheme: schemes.Scheme, *,
              seed: int = 0, config: simulation.Config | None = None,
-             leave: bool = True,
+             budget_s: float = BUDGET_S, leave: bool = True,
              on_plan: Callable[[], None] | None = None,
              on_planned: Callable[[], None] | None = None) -> Result:
     """Run groups through a datacentre.
 
     :param seed: of the planner.
     :param config: instead of the scheme's scheduling.
+    :param budget_s: of the planner for each group, by a counter of work.
     :param leave: a group's VMs go when its last coflow has ended.
     :param on_plan: called before groups are placed …
     :param on_planned: … and after (progress, timing).
     :raises virtco.exception.PlacementInfeasible: for a group that fits
         nowhere even when all others have gone.
     """
-    cloud = _Cloud(hosts, scheme, seed, config or scheme.config(), leave)
+    cloud = _Cloud(hosts, scheme, seed, config or scheme.config(), leave,
+                   budget_s)
     todo = collections.deque(sorted(groups, key=lambda g: g.arrival_s))
     waiting: collections.deque[group_model.Group] = collections.deque()
     while todo or waiting:
-        cloud.run(todo[0].arrival_s if todo else math.inf,
+        cloud.run(_next_s(todo, waiting, scheme.window_s, cloud.sim.now_s),
                   stop_at_end=bool(waiting))
         while todo and todo[0].arrival_s <= cloud.sim.now_s:
             waiting.append(todo.popleft())
-        while waiting:
-            batch = _batch(waiting, scheme.together)
+        while batch := _batch(waiting, scheme.window_s, cloud.sim.now_s):
             if on_plan is not None:
                 on_plan()
             try:
-                cloud.place(batch)
+                placed = _place(cloud, batch)
             except exception.PlacementInfeasible:
                 if not cloud.sim.n_live and not todo:
                     raise
                 break
             if on_planned is not None:
                 on_planned()
-            for _ in batch:
+            for _ in range(placed):
                 waiting.popleft()
     cloud.run(math.inf)
     return cloud.result(groups)
 
 
-def _batch(waiting: 'collections.deque[group_model.Group]', together: bool
+_Queue = collections.deque[group_model.Group]
+
+
+def _held_until_s(waiting: _Queue, window_s: float | None) -> float:
+    """When those that wait with the first one are placed."""
+    return waiting[0].arrival_s + (window_s or 0.0)
+
+
+def _next_s(todo: _Queue, waiting: _Queue, window_s: float | None,
+            now_s: float) -> float:
+    """When a group comes, or need no longer wait for others."""
+    next_s = todo[0].arrival_s if todo else math.inf
+    if waiting and _held_until_s(waiting, window_s) > now_s:
+        next_s = min(next_s, _held_until_s(waiting, window_s))
+    return next_s
+
+
+def _batch(waiting: _Queue, window_s: float | None, now_s: float
            ) -> list[group_model.Group]:
-    if not together:
+    """Who is placed now: the first that waits, and who came in its window."""
+    if not waiting or _held_until_s(waiting, window_s) > now_s:
+        return []
+    if window_s is None:
         return [waiting[0]]
     return [group for group in waiting
-            if group.arrival_s == waiting[0].arrival_s]
+            if group.arrival_s <= _held_until_s(waiting, window_s)]
+
+
+def _place(cloud: '_Cloud', batch: Sequence[group_model.Group]) -> int:
+    """How many of a batch were placed: all, or the first where not all fit.
+
+    :raises virtco.exception.PlacementInfeasible: when it does not fit either.
+    """
+    if len(batch) > 1:
+        try:
+            cloud.place(batch)
+            return len(batch)
+        except exception.PlacementInfeasible:
+            pass
+    cloud.place(batch[:1])
+    return 1
 
 
 @dataclasses.dataclass(slots=True)
@@ -144,12 +186,13 @@ class _Running:
 
 class _Cloud:
     def __init__(self, hosts: Sequence[cluster.Host], scheme: schemes.Scheme,
-                 seed: int, config: simulation.Config,
-                 leave: bool):
+                 seed: int, config: simulation.Config, leave: bool,
+                 budget_s: float):
         self.hosts = {host.name: host for host in hosts}
         self.index = {name: i for i, name in enumerate(self.hosts)}
         self.free = {host.name: np.array(host.free) for host in hosts}
         self.scheme, self.seed, self.leave = scheme, seed, leave
+        self.budget_s = budget_s
         self.sim = simulation.Simulation(np.array(
             [host.egress_bps for host in hosts]
             + [host.ingress_bps for host in hosts]), config)
@@ -194,7 +237,7 @@ class _Cloud:
         plan = planner.plan(
             problem, objective=self.scheme.objective,
             planner=self.scheme.planner, seed=self.seed,
-            budget_s=BUDGET_S * len(batch), clock=clock)
+            budget_s=self.budget_s * len(batch), clock=clock)
         self.planned_s.append(clock())
         return plan
 

@@ -31,7 +31,8 @@ class Scheme:
     :ivar planner: a name that :func:`virtco.solver.planner.plan` knows.
     :ivar policy: a scheduling policy.
     :ivar objective: what virtco's planner minimises.
-    :ivar together: groups that arrive at the same time are placed in one go.
+    :ivar window_s: groups that come within this of the first one that waits
+        are placed in one go, when it has passed; None: one after another.
     """
 
     name: str
@@ -39,7 +40,7 @@ class Scheme:
     planner: str
     policy: str
     objective: snapshot.Objective = snapshot.Objective.ONLINE
-    together: bool = False
+    window_s: float | None = None
 
     def config(self) -> simulation.Config:
         return simulation.Config(self.policy)
@@ -57,7 +58,7 @@ SCHEMES = {scheme.name: scheme for scheme in (
            snapshot.Objective.ISOLATED),
     Scheme('virtco', 'virtco (online)', 'virtco', 'mrtf'),
     Scheme('virtco-joint', 'virtco (batch)', 'virtco', 'mrtf',
-           snapshot.Objective.JOINT, together=True),
+           snapshot.Objective.JOINT, window_s=0.0),
 )}
 
 

@@ -10,6 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import dataclasses
 import json
 
 import numpy as np
@@ -65,6 +66,32 @@ def test_what_fits_nowhere_is_refused():
     with pytest.raises(exception.PlacementInfeasible):
         run(groups.equal_hosts(2, 1, 8e9),
             [pair('first', GB), pair('second', GB)], leave=False)
+
+
+def windowed(window_s):
+    return dataclasses.replace(schemes.get('virtco'), window_s=window_s)
+
+
+def test_groups_of_one_window_are_planned_together():
+    hosts = groups.equal_hosts(8, 1, 8e9)
+    its_groups = [pair('a', GB), pair('b', GB, 0.02), pair('c', GB, 0.06)]
+    result = cloud.simulate(hosts, its_groups, windowed(0.05))
+    assert [len(plan.hosts) for plan in result.plans] == [4, 2]
+    assert [row.start_s for row in result.coflows] == pytest.approx(
+        [0.05, 0.05, 0.11])
+    assert result.mean_response_s - result.mean_cct_s == pytest.approx(
+        (0.05 + 0.03 + 0.05) / 3)
+    apart = cloud.simulate(hosts, its_groups, windowed(None))
+    assert [len(plan.hosts) for plan in apart.plans] == [2, 2, 2]
+    assert apart.mean_response_s == pytest.approx(apart.mean_cct_s)
+
+
+def test_first_of_a_window_goes_alone_where_not_all_fit():
+    hosts = groups.equal_hosts(2, 1, 8e9)
+    result = cloud.simulate(hosts, [pair('a', GB), pair('b', GB, 0.02)],
+                            windowed(0.05))
+    assert [row.start_s for row in result.coflows] == pytest.approx(
+        [0.05, 1.05])
 
 
 def test_newcomer_sees_what_runs():
