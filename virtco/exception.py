@@ -39,6 +39,13 @@ class HintInvalid(Invalid):
     msg_fmt = 'Hint %(field)s: %(value)s is not acceptable: %(limit)s.'
 
 
+class InputInvalid(Invalid):
+    """A tenant's file or option; ``where`` is the file and the line."""
+
+    msg_fmt = ('%(where)s: %(field)s: %(value)s is not acceptable: '
+               '%(limit)s.')
+
+
 class PolicyInvalid(Invalid):
     msg_fmt = 'Policy %(field)s: %(value)s is not acceptable: %(limit)s.'
 

@@ -246,23 +246,8 @@ class _Reader:
 
     def _size(self, field: str, value: Any, most: float | None = None
               ) -> float:
-        most = self._limits.max_bytes_per_flow if most is None else most
-        limit = f'between 0 and {units.format_size(most)}'
-        size: Any = value
-        if isinstance(value, str):
-            try:  # bounded: a long run of spaces costs quadratic time
-                size = units.parse_size_bytes(
-                    value if len(value) <= _SIZE_CHARS else '')
-            except units.AmbiguousUnit as error:
-                refuse(field, value, error.advice)
-            except ValueError:
-                refuse(field, value, 'a number of bytes or text such as '
-                                     '"720MB" or "1.5 GiB"')
-        if isinstance(size, bool) or not isinstance(size, (int, float)):
-            refuse(field, value, limit)
-        if not 0 <= size <= most:
-            refuse(field, value, limit)
-        return float(size)
+        return _size(field, value, self._limits.max_bytes_per_flow
+                     if most is None else most)
 
     def _skew(self, field: str, value: Any) -> float:
         most = hint_patterns.MAX_SKEW
@@ -281,6 +266,33 @@ class _Reader:
             refuse(f'{field} bytes', units.format_size(self._bytes),
                    f'at most {units.format_size(self._limits.max_bytes)} '
                    f'in the group')
+
+
+def size_bytes(value: Any) -> float:
+    """A size as a matrix may hold it.
+
+    :raises virtco.exception.HintInvalid:
+    """
+    return _size('size', value, math.inf)
+
+
+def _size(field: str, value: Any, most: float) -> float:
+    limit = f'between 0 and {units.format_size(most)}'
+    size: Any = value
+    if isinstance(value, str):
+        try:  # bounded: a long run of spaces costs quadratic time
+            size = units.parse_size_bytes(
+                value if len(value) <= _SIZE_CHARS else '')
+        except units.AmbiguousUnit as error:
+            refuse(field, value, error.advice)
+        except ValueError:
+            refuse(field, value, 'a number of bytes or text such as '
+                                 '"720MB" or "1.5 GiB"')
+    if isinstance(size, bool) or not isinstance(size, (int, float)):
+        refuse(field, value, limit)
+    if not 0 <= size <= most:
+        refuse(field, value, limit)
+    return float(size)
 
 
 def refuse(field: str, value: Any, limit: str) -> NoReturn:

@@ -101,6 +101,11 @@ def parse(hints: Mapping[str, Any] | None,
     return Hint(name, coflows, index, tm_ref, n_vms)
 
 
+def text_of_matrix(hints: Mapping[str, Any]) -> str:
+    """The text of ``virtco:tm``, its pieces put together."""
+    return hint_matrix.as_text(TM, _joined(select(hints))[TM])
+
+
 def encode(hint: Hint) -> dict[str, str]:
     """Scheduler hints that :func:`parse` reads back as ``hint``."""
     values = {COFLOW: hint.coflow_name}

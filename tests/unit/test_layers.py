@@ -34,7 +34,8 @@ IMPURE_PACKAGES = {
 }
 PURE = [
     'virtco/units.py', 'virtco/hints.py', 'virtco/hint_matrix.py',
-    'virtco/hint_patterns.py', 'virtco/model',
+    'virtco/hint_patterns.py', 'virtco/hintkit/figures.py',
+    'virtco/hintkit/made.py', 'virtco/hintkit/screen.py', 'virtco/model',
     'virtco/scheduling', 'virtco/table', 'virtco/measure',
     'edge_module/tcplan',
 ]

@@ -34,6 +34,7 @@ SERVED = {
     'edge': ['edge_module.cmd', 'edge_module.conf'],
     'osc': ['virtco.osc.shell', 'virtco.osc.plugin', 'virtco.osc.coflow',
             'virtco.osc.operator'],
+    'hint': ['virtco.osc.shell', 'virtco.hintkit.commands'],
     'sim': ['virtco.cmd.sim', 'virtco.cmd.emulate'],
     'nova': ['virtco.lab.emulation.nova_stack'],
 }
@@ -146,7 +147,8 @@ def _pins(path):
 
 
 @pytest.mark.parametrize('path', PINS, ids=lambda path: path.stem)
-@pytest.mark.parametrize('extra', ['controller', 'edge', 'osc', 'sim'])
+@pytest.mark.parametrize('extra', ['controller', 'edge', 'osc', 'hint',
+                                   'sim'])
 def test_an_extra_is_allowed_by_the_pins(path, extra):
     pins = _pins(path)
     wanted = {**BASE, **EXTRAS[extra]}

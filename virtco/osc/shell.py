@@ -35,15 +35,18 @@ class ClientManager:
     @property
     def coflow(self) -> v1.Client:
         if self._client is None:
-            session = None
-            if self._options.os_auth_type not in (None, 'none'):
-                session = loading.load_session_from_argparse_arguments(
-                    self._options,
-                    auth=loading.load_auth_from_argparse_arguments(
-                        self._options))
-            self._client = v1.Client(self._options.controller_url, session,
-                                     self._options.http_timeout)
+            self._client = self.at(self._options.controller_url)
         return self._client
+
+    def at(self, url: str) -> v1.Client:
+        """A client of the controller at ``url``."""
+        session = None
+        if self._options.os_auth_type not in (None, 'none'):
+            session = loading.load_session_from_argparse_arguments(
+                self._options,
+                auth=loading.load_auth_from_argparse_arguments(
+                    self._options))
+        return v1.Client(url, session, self._options.http_timeout)
 
 
 class Shell(app.App):

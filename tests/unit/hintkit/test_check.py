@@ -1,0 +1,245 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``virtco hint check``: the screen, the ready line, and what it warns of."""
+
+import configparser
+import json
+import pathlib
+import shlex
+import subprocess
+import sys
+
+from hypothesis import given
+from hypothesis import strategies as st
+import pytest
+
+from tests.unit.hintkit import running
+from virtco.conf import limits as limits_conf
+from virtco import exception
+from virtco import hints
+
+ROOT = pathlib.Path(__file__).parents[3]
+PAIR = '[[0, "5GB"], ["1GB", 0]]'
+
+
+def facts(*argv, **kwargs):
+    return json.loads(running.hint(*argv, '--format', 'json', **kwargs))
+
+
+def ready(screen):
+    """The options at the end of a screen, as a shell would pass them."""
+    lines = screen.split('For openstack server create:\n')[1]
+    return shlex.split(lines.replace('\\\n', ''))
+
+
+def test_a_small_matrix_stands_there_as_numbers():
+    screen = running.hint('check', PAIR, '--name', 'sort')
+    assert 'Hint sort: 2 VMs, 2 flows, 6 GB' in screen
+    assert 'Sizes in GB' in screen
+    assert [line.split() for line in screen.splitlines()
+            if line.startswith('    ')][1:3] == [['0', '.', '5'],
+                                                 ['1', '1', '.']]
+    assert 'at least 40 s: VM 0 sends 5 GB.' in ' '.join(screen.split())
+
+
+def test_the_ready_line_is_read_by_the_controllers_parser():
+    screen = running.hint('check', PAIR, '--name', "my job's")
+    options = ready(screen)
+    assert options[:4] == ['--min', '2', '--max', '2']
+    values = dict(option.split('=', 1) for option in options[5::2])
+    hint = hints.parse(values)
+    assert hint.coflow_name == "my job's"
+    assert hint == hints.parse({'virtco:coflow': "my job's",
+                                'virtco:tm': PAIR})
+
+
+@given(n=st.integers(1, 90), data=st.data())
+def test_a_screen_has_80_columns(n, data):
+    flows = data.draw(st.lists(st.tuples(
+        st.integers(0, n - 1), st.integers(0, n - 1),
+        st.floats(0, 1e13)), max_size=40))
+    screen = running.hint(
+        'check', json.dumps({'n': n, 'flows': flows}),
+        '--vms', str(data.draw(st.integers(1, 1000))), '--all')
+    for line in screen.split('For openstack')[0].splitlines():
+        assert len(line) <= 80, line
+
+
+def test_rows_that_look_alike_share_a_line():
+    screen = running.hint('check', json.dumps(
+        {'pattern': 'shuffle', 'senders': 20, 'receivers': 20,
+         'size': '19GB'}))
+    assert f'    0-19 |{" " * 20}{"@" * 20}|' in screen
+    assert f'   20-39 |{" " * 40}|' in screen
+    assert any(line.split() == ['0-19', '950', 'MB', '20', '0', 'B', '0']
+               for line in screen.splitlines())
+
+
+def test_many_vms_are_shown_in_blocks():
+    screen = running.hint('check', '{"pattern": "ring", "n": 500, "size": 5}')
+    assert 'block of 8 by 8 VMs' in screen
+    assert ' 496-499 |' in screen
+
+
+@pytest.mark.parametrize('text, vms, warning', [
+    (PAIR, 1, 'The matrix has 2 rows, but there will be 1 VM: row 1 will'),
+    (PAIR, 4, 'The matrix has 2 rows for 4 VMs: the hint of VMs 2 to 3'),
+    ('[[0, 1, 0], [1, 0, 0], [0, 0, 0]]', 3, 'VM 2 neither sends'),
+    ('[[0, 0], [0, 0]]', 2, 'No VM sends anything.'),
+    ('[["3kB", 1], [0, 4]]', 2, '3.004 kB on the diagonal'),
+    ('[{"name": "a", "tm": [[0, 1], [1, 0]]},'
+     ' {"name": "b", "tm": [[0, 1], [0, 0]], "dst_port": 5}]', 2,
+     "Coflows 'a' and 'b' use the same pairs"),
+])
+def test_warnings(text, vms, warning):
+    found = facts('check', text, '--vms', str(vms))['warnings']
+    assert len(found) == 1 and found[0].startswith(warning)
+
+
+@pytest.mark.parametrize('text', [
+    PAIR, '[{"name": "a", "tm": [[0, 1], [0, 0]], "dst_port": 6},'
+    ' {"name": "b", "tm": [[0, 1], [0, 0]], "dst_port": 5}]'])
+def test_no_warning_without_a_cause(text):
+    assert facts('check', text, '--vms', '2')['warnings'] == []
+
+
+def test_the_limits_are_those_of_the_controller():
+    defaults = {option.name: option.default for option in limits_conf.OPTS}
+    assert defaults['max_vms_per_group'] == 500
+    found = {one['limit']: one['at_most'] for one in facts(
+        'check', PAIR)['limits']}
+    assert found['VMs'] == str(defaults['max_vms_per_group'])
+    assert found['Flows'] == f'{defaults["max_flows_per_group"]:,}'
+    with pytest.raises(exception.HintInvalid, match='between 1 and 500'):
+        running.hint('check', '{"n": 501, "flows": []}')
+
+
+def test_a_file_is_named_where_it_is_wrong(tmp_path):
+    path = tmp_path / 'tm.json'
+    path.write_text('[[0, "5Gb"],\n [0, 0]]')
+    with pytest.raises(exception.InputInvalid) as caught:
+        running.hint('check', str(path))
+    assert str(caught.value) == (
+        f"{path}: virtco:tm[0][1]: '5Gb' is not acceptable: bits or bytes? "
+        'write 5GB.')
+    path.write_text('[[0, 5],\n [0, ]]')
+    with pytest.raises(exception.InputInvalid, match='line 2 column 6'):
+        running.hint('check', str(path))
+    with pytest.raises(exception.InputInvalid, match='a file that exists'):
+        running.hint('check', str(tmp_path / 'other.json'))
+
+
+@pytest.mark.parametrize('argv, field', [
+    (['--vms', '0'], '--vms'), (['--rate', '1GB/s'], '--rate'),
+    (['--slots', 'x'], '--slots')])
+def test_options_that_are_refused(argv, field):
+    with pytest.raises(exception.InputInvalid,
+                       match=f'Command line: {field}:'):
+        running.hint('check', PAIR, *argv)
+
+
+def test_whole_hints_are_checked(tmp_path):
+    path = tmp_path / 'hints.json'
+    path.write_text(json.dumps({'virtco:coflow': 'a', 'virtco:tm': [[0, 1],
+                                                                    [0, 0]],
+                                'virtco:index': 1}))
+    assert facts('check', str(path))['hints']['virtco:index'] == '1'
+    path.write_text('{"virtco:cofow": "a"}')
+    with pytest.raises(exception.InputInvalid, match='a known key'):
+        running.hint('check', str(path))
+    joins = running.hint('check', '{"virtco:coflow": "a"}')
+    assert 'joins a group' in joins and ready(joins) == [
+        '--hint', 'virtco:coflow=a']
+
+
+def test_a_long_text_stays_in_its_file(tmp_path):
+    path = tmp_path / 'tm.json'
+    dense = json.dumps([[src * 1000 + dst for dst in range(40)]
+                        for src in range(40)])
+    path.write_text(dense)
+    assert f'--hint "virtco:tm=$(cat {path})"' in running.hint(
+        'check', str(path))
+    other = tmp_path / 'short.json'
+    assert f'--hint "virtco:tm=$(cat {other})"' in running.hint(
+        'check', dense, '--output', str(other))
+    same = [hints.parse({'virtco:coflow': 'a', 'virtco:tm': text})
+            for text in (dense, other.read_text().strip())]
+    assert same[0] == same[1]
+
+
+class Controller:
+    """Two hosts; the plan puts every VM onto the first one."""
+
+    def __init__(self, error=None):
+        self.error = error
+        self.asked = None
+
+    def hosts(self):
+        if self.error:
+            raise self.error
+        return [{'host': 'h1'}, {'host': 'h2'}]
+
+    def plan(self, request):
+        self.asked = request
+        return {'vms': [{'group': 'a', 'row': row, 'host': 'h1'}
+                        for row in (0, 1)], 'cct_s': 2.5,
+                'lower_bound_s': 2.0, 'bottleneck': 'h1 egress'}
+
+
+def test_what_if():
+    controller = Controller()
+    screen = running.hint('check', PAIR, '--controller', 'http://c',
+                          client=controller)
+    assert '2.5 s, at least 2 s; h1 egress decides.' in ' '.join(
+        screen.split())
+    assert screen.splitlines()[-1].split() == ['h1', '2', '0,', '1']
+    assert controller.asked['groups'][0]['tm'] == '[[0,"5GB"],["1GB",0]]'
+
+
+@pytest.mark.parametrize('client, words', [
+    (Controller(exception.Forbidden(what='x')), 'operators ask only'),
+    (Controller(exception.ControllerUnavailable(url='u', why='refused')),
+     'no answer. The virtco controller at u'),
+])
+def test_the_check_stands_without_a_what_if(client, words):
+    screen = running.hint('check', PAIR, '--controller', 'http://c',
+                          client=client)
+    assert words in screen and '--hint virtco:coflow=coflow' in screen
+
+
+def test_hints_need_neither_numpy_nor_openstacks_client():
+    code = '''if True:
+        import sys
+        for name in ('numpy', 'scipy', 'osc_lib', 'openstack',
+                     'openstackclient', 'sqlalchemy', 'falcon', 'rich'):
+            sys.modules[name] = None
+        from virtco.osc import shell
+        from virtco.hintkit import commands
+        print(commands.Check.__name__)
+    '''
+    done = subprocess.run([sys.executable, '-c', code], cwd=ROOT, text=True,
+                          capture_output=True)
+    assert (done.returncode, done.stdout) == (0, 'Check\n'), done.stderr
+
+
+def test_every_command_is_an_entry_point():
+    config = configparser.ConfigParser()
+    config.optionxform = str
+    config.read(ROOT / 'setup.cfg')
+    found = {}
+    for line in config['entry_points']['virtco.cli'].split('\n'):
+        name, _, target = line.partition(' = ')
+        if name.startswith('hint_'):
+            found[name.removeprefix('hint_')] = target
+    assert found == {name: f'{command.__module__}:{command.__name__}'
+                     for name, command in running.COMMANDS.items()}

@@ -1,0 +1,310 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Hints made from other things: samples, laws, and what is refused."""
+
+import gzip
+import json
+import pathlib
+import re
+import shlex
+
+from hypothesis import given
+from hypothesis import strategies as st
+import pytest
+
+from tests.unit.hintkit import running
+from virtco import exception
+from virtco import hint_matrix
+from virtco.hintkit import collectives
+from virtco.hintkit import made
+
+SAMPLES = pathlib.Path(__file__).parents[3] / 'examples' / 'hints'
+
+
+def facts(*argv):
+    return json.loads(running.hint(*argv, '--format', 'json'))
+
+
+def matrix(*argv):
+    """Bytes by (sender, receiver)."""
+    coflow, = hint_matrix.parse_matrix_text(
+        running.hint(*argv, '--format', 'tm'), 'a')
+    return {(f.src, f.dst): f.size_bytes for f in coflow.flows}
+
+
+def refused(*argv):
+    with pytest.raises((exception.InputInvalid,
+                        exception.HintInvalid)) as caught:
+        running.hint(*argv)
+    assert '\n' not in str(caught.value)
+    return str(caught.value)
+
+
+def test_every_line_of_the_samples_page_runs(monkeypatch):
+    monkeypatch.chdir(SAMPLES)
+    text = (SAMPLES / 'README.rst').read_text()
+    lines = [' '.join(line.split())
+             for line in re.findall('``virtco hint ([^`]*)``', text)]
+    assert {line.split()[0] for line in lines} == set(running.COMMANDS)
+    for line in lines:
+        screen = running.hint(*shlex.split(line))
+        assert 'For openstack server create:' in screen
+        assert ('Assumed:' in screen) == (not line.startswith(
+            ('check', 'from-pattern')))
+    named = set(re.findall('``([a-z_]+[.][a-z]+)``', text))
+    assert named == {path.name for path in SAMPLES.iterdir()} - {'README.rst'}
+
+
+@given(st.integers(1, 30), st.dictionaries(
+    st.tuples(st.integers(0, 29), st.integers(0, 29)),
+    st.integers(1, 10 ** 12), max_size=60))
+def test_the_shortest_form_says_the_same(n, flows):
+    flows = {pair: size for pair, size in flows.items()
+             if max(pair) < n and pair[0] != pair[1]}
+    coflow, = hint_matrix.parse_matrix(made.matrix_of(n, flows), 'a')
+    assert {(f.src, f.dst): f.size_bytes for f in coflow.flows} == flows
+    assert coflow.n_vms == n
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50),
+                          st.integers(0, 10 ** 9)), max_size=30),
+       st.integers(1, 9), st.booleans())
+def test_no_byte_is_lost_between_ranks_and_vms(flows, per_vm, cyclic):
+    found, inside = made.onto_vms(flows, per_vm, 7 if cyclic else None)
+    assert sum(found.values()) + inside == sum(size for *_, size in flows)
+    assert all(src != dst for src, dst in found)
+
+
+def test_patterns_may_recur():
+    found = facts('from-pattern', 'ring', '--n', '8', '--flow-size', '1GB',
+                  '--iterations', '0', '--period', '800ms', '--compute',
+                  '0.55s', '--rank-hint', '--name', 'train')
+    coflow, = found['coflows']
+    assert (coflow['name'], coflow['iterations'], coflow['period_s'],
+            coflow['compute_s'], coflow['rank_hint']) == (
+                'train', 0, 0.8, 0.55, True)
+    assert 'between 1 and 500' in refused(
+        'from-pattern', 'ring', '--n', '501', '--size', '1')
+    assert 'bits or bytes' in refused('from-pattern', 'ring', '--n', '3',
+                                      '--size', '1Gb')
+
+
+def test_mpi_ranks_on_vms():
+    path = str(SAMPLES / 'mpi_matrix.csv')
+    assert matrix('from-mpi', path)[0, 3] == 2 ** 20
+    by_two = matrix('from-mpi', path, '--ranks-per-vm', '2')
+    assert by_two == {(0, 1): 2 ** 26 + 2 ** 20, (1, 0): 2 ** 26 + 2 ** 20}
+    cyclic = matrix('from-mpi', path, '--ranks-per-vm', '2', '--cyclic')
+    assert cyclic[0, 1] == 3 * 2 ** 26 + 2 ** 20
+    triples = matrix('from-mpi', str(SAMPLES / 'mpi_triples.txt'),
+                     '--triples')
+    assert triples[0, 3] == 1024000
+
+
+@pytest.mark.parametrize('text, argv, words', [
+    ('0 1\n1', [], 'line 2: columns: 1 is not acceptable: 2 as in the first'),
+    ('0 1\n', [], 'line 1: rows: 1 is not acceptable: 2'),
+    ('0 1\n1 0\n1 0', [], 'line 3: rows: 3'),
+    ('# x\n0 many\n1 0', [], "line 2: column 2: 'many'"),
+    ('0 5Gb\n1 0', [], 'line 1: column 2'),
+    ('0 -1\n1 0', [], 'line 1: column 2'),
+    ('', [], 'rows: 0'),
+    ('0 1', ['--triples'], 'line 1: columns: 2'),
+    ('0 x 5', ['--triples'], "line 1: receiver: 'x'"),
+    ('0 20000 5', ['--triples'], 'between 0 and 19999'),
+    ('', ['--triples'], 'lines: 0'),
+    ('0 1\n1 0', ['--ranks-per-vm', '0'], '--ranks-per-vm'),
+])
+def test_mpi_that_is_refused(tmp_path, text, argv, words):
+    path = tmp_path / 'm.txt'
+    path.write_text(text)
+    assert words in refused('from-mpi', str(path), *argv)
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    path = tmp_path / 'm.txt'
+    assert 'No such file' in refused('from-mpi', str(path))
+    path.write_bytes(b'0 1\n\xff\xfe')
+    assert 'UTF-8 text' in refused('from-mpi', str(path))
+    packed = tmp_path / 'm.gz'
+    packed.write_bytes(b'no gzip')
+    assert 'a file that can be read' in refused('from-mpi', str(packed))
+    packed.write_bytes(gzip.compress(b'0 7\n0 0\n'))
+    assert matrix('from-mpi', str(packed)) == {(0, 1): 7}
+
+
+def test_spark_reads_come_from_those_who_wrote():
+    path = str(SAMPLES / 'spark_eventlog.json')
+    first = matrix('from-spark-eventlog', path, '--stage', '1')
+    # worker-1 read 200 MB; worker-2 and worker-3 had written 300 and 100 MB.
+    assert (first[1, 0], first[2, 0]) == (150e6, 50e6)
+    assert first[0, 1] / first[2, 1] == pytest.approx(6)
+    assert sum(size for (_src, dst), size in first.items()
+               if dst == 1) == pytest.approx(350e6, abs=2)
+    both = matrix('from-spark-eventlog', path)
+    assert sum(both.values()) == pytest.approx(700e6, abs=6)
+    assert both == matrix('from-spark-eventlog', path, '--by', 'executor')
+
+
+def event(**changes):
+    return {'Event': 'SparkListenerTaskEnd', 'Stage ID': 1,
+            'Task Info': {'Executor ID': '1', 'Host': 'a'},
+            'Task Metrics': {'Shuffle Read Metrics': {
+                'Remote Bytes Read': 5}}} | changes
+
+
+@pytest.mark.parametrize('lines, words', [
+    (['{"Event": 1}', '[1'], 'line 2: event'),
+    (['{"x": 1}'], 'line 1: event'),
+    ([event(**{'Task Info': 5})], 'line 1: Task Info: 5'),
+    ([event(**{'Stage ID': '1'})], "line 1: Stage ID: '1'"),
+    ([event(**{'Task Info': {'Host': 7}})], 'line 1: Host: 7'),
+    ([event(), event(**{'Task Metrics': {'Shuffle Write Metrics': {}}})],
+     'line 2: Shuffle Bytes Written: None'),
+    ([event(**{'Task Metrics': None})], 'events SparkListenerTaskEnd: 0'),
+    ([{'Event': 'SparkListenerLogStart'}], 'events SparkListenerTaskEnd: 0'),
+])
+def test_spark_that_is_refused(tmp_path, lines, words):
+    path = tmp_path / 'log'
+    path.write_text(''.join(
+        (line if isinstance(line, str) else json.dumps(line)) + '\n'
+        for line in lines))
+    assert words in refused('from-spark-eventlog', str(path))
+
+
+def test_spark_bytes_from_nobody_are_told(tmp_path):
+    path = tmp_path / 'log'
+    path.write_text(json.dumps(event()) + '\n{"Event": "Spa')
+    found = facts('from-spark-eventlog', str(path))
+    assert found['n_flows'] == 0
+    assert any('5 B read from nobody known' in one
+               for one in found['assumptions'])
+    assert 'a stage that read' in refused('from-spark-eventlog', str(path),
+                                          '--stage', '2')
+
+
+@given(st.integers(2, 70), st.floats(1, 1e12))
+def test_a_ring_all_reduce_sends_as_much_as_theory_says(n, size):
+    out, into = [0.0] * n, [0.0] * n
+    for src, dst, sent in collectives.RING['all_reduce'](range(n), size):
+        out[src] += sent
+        into[dst] += sent
+    assert out == into == pytest.approx([2 * (n - 1) / n * size] * n)
+
+
+@given(st.integers(2, 300))
+def test_both_trees_span_all_ranks_and_share_the_inner_ones(n):
+    inner = []
+    for parents in collectives.double_tree(n):
+        assert parents.count(None) == 1
+        for rank in range(n):
+            seen = set()
+            while parents[rank] is not None:
+                assert rank not in seen
+                seen.add(rank)
+                rank = parents[rank]
+        children = [parents.count(rank) for rank in range(n)]
+        assert max(children) <= 2
+        inner.append({rank for rank in range(n) if children[rank]})
+    assert len(inner[0] & inner[1]) <= 2  # of odd n, the roots' neighbours
+
+
+def test_the_tree_of_twelve_is_that_of_nccl():
+    first, second = collectives.double_tree(12)
+    assert first == [None, 2, 4, 2, 8, 6, 4, 6, 0, 10, 8, 10]
+    assert second[11] is None and second[3] == 11 and second[0] == 1
+
+
+@pytest.mark.parametrize('collective, total', [
+    ('all_reduce', 2 * 3), ('all_gather', 3), ('reduce_scatter', 3),
+    ('broadcast', 3), ('reduce', 3), ('all_to_all', 3)])
+def test_collectives_of_four_vms(collective, total):
+    found = matrix('from-nccl', collective, '--bytes', '4MB', '--world-size',
+                   '4')
+    assert sum(found.values()) == total * 4e6
+    tree = ('from-nccl', collective, '--bytes', '4MB', '--world-size', '4',
+            '--algorithm', 'tree')
+    if collective == 'all_reduce':
+        assert sum(matrix(*tree).values()) == total * 4e6
+    else:
+        assert 'NCCL uses a tree for all_reduce' in refused(*tree)
+
+
+def test_gpus_of_one_vm_do_not_use_the_network():
+    found = matrix('from-nccl', 'all_reduce', '--bytes', '16MB',
+                   '--world-size', '16', '--gpus-per-vm', '8')
+    assert found == {(0, 1): 30e6, (1, 0): 30e6}
+
+
+def test_torch_strategies():
+    size = ('--parameters', '1M', '--world-size', '4', '--dtype', 'fp16')
+    ddp = matrix('from-torch', 'ddp', *size)
+    assert set(ddp.values()) == {3e6}
+    fsdp = matrix('from-torch', 'fsdp', *size)
+    assert set(fsdp.values()) == {4.5e6}
+    assert '--parameters' in refused('from-torch', 'ddp', '--parameters',
+                                     'many', '--world-size', '4')
+
+
+def test_aicb_groups_cross_vms_where_their_ring_does():
+    path = str(SAMPLES / 'aicb_workload.csv')
+    found = facts('from-aicb', path, '--gpus-per-vm', '4')
+    assert 'dp 7.200 GB, pp 0.268 GB, tp 1.074 GB' in found['assumptions'][0]
+    # Two DP rings cross from VM 0 to 1 with 3/4 of 400 and of 200 MB; each
+    # of four ranks sends 16 MiB to the next stage.
+    assert matrix('from-aicb', path, '--gpus-per-vm', '4') == {
+        (0, 1): 900e6, (1, 0): 900e6, (2, 3): 900e6, (3, 2): 900e6,
+        (0, 2): 2 ** 26, (1, 3): 2 ** 26, (2, 0): 2 ** 26, (3, 1): 2 ** 26}
+    # With two ranks on a VM tensor parallelism stays inside of VMs.
+    tp = facts('from-aicb', path, '--gpus-per-vm', '1')['size_bytes']
+    two = facts('from-aicb', path, '--gpus-per-vm', '2')['size_bytes']
+    assert tp - two == pytest.approx(1.0737e9, rel=1e-3)
+
+
+HEADER = ('comm_type,comm_group,comm_group_size,msg_size,stage,dst,src,'
+          'additional,_elapsed_time,algbw,busbw,count\n')
+END = 'CommType.epoch_end,None,None,0,,None,None,,None,None,None,1\n'
+
+
+def operation(kind='all_reduce', group='dp_group', n=4, size=8, way=''):
+    return (f'CommType.{kind},CommGroup.{group},{n},{size},step,None,None,'
+            f'{way},None,None,None,1\n')
+
+
+def test_aicb_without_ranks_averages_its_iterations(tmp_path):
+    path = tmp_path / 'w.csv'
+    path.write_text(HEADER + operation(size=10 ** 9) + END + operation(
+        size=400) + END + operation(size=800) + END)
+    assert set(matrix('from-aicb', str(path), '--gpus-per-vm',
+                      '1').values()) == {900}
+
+
+@pytest.mark.parametrize('text, words', [
+    ('', 'header: None'),
+    (operation(), 'line 1: header'),
+    ('comm_type,x\n', 'line 1: header'),
+    (HEADER + operation('all_red'), "line 2: comm_type: 'CommType.all_red'"),
+    (HEADER + operation(group='xp_group'), 'line 2: comm_group'),
+    (HEADER + operation(n='x'), "line 2: comm_group_size: 'x'"),
+    (HEADER + operation() + operation(n=8), 'line 3: comm_group_size: 8'),
+    (HEADER + operation(size='x'), "line 2: msg_size: 'x'"),
+    (HEADER + operation('isend', 'pp_group', 2), 'line 2: additional'),
+    (HEADER + 'CommType.reduce,1\n', 'line 2: columns: 2'),
+    (HEADER + operation(), 'an iteration after'),
+    ('[rank]\n' + HEADER, 'line 1: ranks'),
+    ('[rank0 ~ rank6]\n' + HEADER + END + operation() + END, 'world size: 7'),
+])
+def test_aicb_that_is_refused(tmp_path, text, words):
+    path = tmp_path / 'w.csv'
+    path.write_text(text)
+    assert words in refused('from-aicb', str(path))

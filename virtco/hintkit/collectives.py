@@ -1,0 +1,169 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What NCCL's collectives send between ranks, ring or tree. Pure.
+
+Sizes are those of nccl-tests: the buffer that is reduced or broadcast, the
+whole output of an all-gather, the whole input of a reduce-scatter, and what
+one rank has for all others in an all-to-all.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+
+from virtco.hintkit import inputs
+from virtco.hintkit import made
+from virtco import units
+
+MAX_RANKS = 65_536
+#: An all-to-all has as many flows as pairs of ranks.
+MAX_PAIR_RANKS = 4_096
+
+Sends = Iterator[tuple[int, int, float]]
+
+
+def _ring(ranks: Sequence[int], each_bytes: float, steps: int) -> Sends:
+    """The first ``steps`` links of the ring."""
+    for k in range(steps):
+        yield ranks[k], ranks[(k + 1) % len(ranks)], each_bytes
+
+
+def _all_reduce(ranks: Sequence[int], size_bytes: float) -> Sends:
+    n = len(ranks)
+    return _ring(ranks, 2 * (n - 1) / n * size_bytes, n)
+
+
+def _gather_or_scatter(ranks: Sequence[int], size_bytes: float) -> Sends:
+    n = len(ranks)
+    return _ring(ranks, (n - 1) / n * size_bytes, n)
+
+
+def _chain(ranks: Sequence[int], size_bytes: float) -> Sends:
+    return _ring(ranks, size_bytes, len(ranks) - 1)
+
+
+def _chain_back(ranks: Sequence[int], size_bytes: float) -> Sends:
+    return _chain(ranks[::-1], size_bytes)
+
+
+def _all_to_all(ranks: Sequence[int], size_bytes: float) -> Sends:
+    each_bytes = size_bytes / len(ranks)
+    for src in ranks:
+        for dst in ranks:
+            if src != dst:
+                yield src, dst, each_bytes
+
+
+RING: dict[str, Callable[[Sequence[int], float], Sends]] = {
+    'all_reduce': _all_reduce, 'all_gather': _gather_or_scatter,
+    'reduce_scatter': _gather_or_scatter, 'broadcast': _chain,
+    'reduce': _chain_back, 'all_to_all': _all_to_all}
+
+
+def double_tree(n: int) -> list[list[int | None]]:
+    """The parents of each of ``n`` ranks in NCCL's two binary trees.
+
+    A leaf of one is an inner rank of the other (Sanders, Speck, Träff, 2009).
+    """
+    first: list[int | None] = [None]
+    for rank in range(1, n):
+        bit = rank & -rank
+        up = (rank ^ bit) | (bit << 1)
+        first.append(up if up < n else rank ^ bit)
+    second: list[int | None] = [None] * n
+    for rank, parent in enumerate(first):
+        if n % 2:  # shifted by one
+            second[(rank + 1) % n] = None if parent is None else (
+                parent + 1) % n
+        else:  # mirrored
+            second[n - 1 - rank] = None if parent is None else (
+                n - 1 - parent)
+    return [first, second]
+
+
+def tree_all_reduce(n: int, size_bytes: float) -> Sends:
+    """Half of the bytes through each tree, up to its root and down again."""
+    for parents in double_tree(n):
+        for rank, up in enumerate(parents):
+            if up is not None:
+                yield rank, up, size_bytes / 2
+                yield up, rank, size_bytes / 2
+
+
+def convert(calls: Sequence[tuple[str, float]], world_size: int,
+            gpus_per_vm: int, algorithm: str = 'ring') -> made.Made:
+    """The matrix of one iteration.
+
+    :param calls: collective and its bytes, each once per iteration.
+    :raises virtco.exception.InputInvalid:
+    """
+    n_vms = -(-world_size // gpus_per_vm)
+    flows: made.Flows = {}
+    inside_bytes = 0.0
+    for collective, size_bytes in calls:
+        if algorithm == 'tree' and collective != 'all_reduce':
+            inputs.refuse(inputs.OPTIONS, '--algorithm', algorithm,
+                          f'ring; NCCL uses a tree for all_reduce, not for '
+                          f'{collective}')
+        if collective == 'all_to_all' and world_size > MAX_PAIR_RANKS:
+            inputs.refuse(inputs.OPTIONS, '--world-size', world_size,
+                          f'at most {MAX_PAIR_RANKS} for all_to_all')
+        # NCCL's trees join VMs; inside of one there is a chain.
+        found, inside = (
+            made.onto_vms(tree_all_reduce(n_vms, size_bytes), 1)
+            if algorithm == 'tree' else
+            made.onto_vms(RING[collective](range(world_size), size_bytes),
+                          gpus_per_vm))
+        inside_bytes += inside
+        for pair, sent in found.items():
+            flows[pair] = flows.get(pair, 0.0) + sent
+    return made.Made(made.matrix_of(n_vms, flows), tuple([
+        'One iteration: ' + ', '.join(
+            f'{name} of {units.format_size(size)}' for name, size in calls)
+        + f' over {world_size} ranks.',
+        f'Rank r runs on VM r div {gpus_per_vm} ({n_vms} VMs).',
+        _way(calls, algorithm),
+        *([f'{units.format_size(inside_bytes)} stay inside of VMs and are '
+           'left out.'] if inside_bytes else ())]))
+
+
+def _way(calls: Sequence[tuple[str, float]], algorithm: str) -> str:
+    if algorithm == 'tree':
+        return ('NCCL takes its double binary tree over the VMs in order '
+                '(NCCL_ALGO=Tree).')
+    if all(name == 'all_to_all' for name, _size in calls):
+        return 'Every rank sends to every other one, in equal parts.'
+    return ('NCCL takes rings over the ranks in order (NCCL_ALGO=Ring); '
+            'several channels share the bytes.')
+
+
+#: Bytes of one parameter.
+DTYPES = {'fp64': 8, 'fp32': 4, 'tf32': 4, 'fp16': 2, 'bf16': 2, 'fp8': 1}
+#: What a strategy of torch.distributed sends in one iteration.
+STRATEGIES = {
+    'ddp': ('all_reduce',),
+    'fsdp': ('all_gather', 'all_gather', 'reduce_scatter'),
+    'zero2': ('reduce_scatter', 'all_gather')}
+
+
+def convert_torch(strategy: str, n_parameters: float, dtype: str,
+                  world_size: int, gpus_per_vm: int,
+                  algorithm: str = 'ring') -> made.Made:
+    """The matrix of one training step of PyTorch; see :func:`convert`."""
+    size_bytes = n_parameters * DTYPES[dtype]
+    found = convert([(name, size_bytes) for name in STRATEGIES[strategy]],
+                    world_size, gpus_per_vm, algorithm)
+    return made.Made(found.matrix, (
+        f'{strategy}: {n_parameters:,.0f} parameters of {DTYPES[dtype]} bytes '
+        f'({dtype}), gradients as wide as parameters, one step without '
+        'gradient accumulation.', *found.assumptions))

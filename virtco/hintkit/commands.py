@@ -1,0 +1,365 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The commands ``virtco hint …``."""
+
+import argparse
+import json
+from typing import Any
+
+from cliff import command
+
+from virtco import exception
+from virtco import hint_matrix
+from virtco import hint_patterns
+from virtco.hintkit import aicb
+from virtco.hintkit import collectives
+from virtco.hintkit import figures
+from virtco.hintkit import inputs
+from virtco.hintkit import made
+from virtco.hintkit import mpi
+from virtco.hintkit import screen
+from virtco.hintkit import spark
+from virtco.hintkit import whatif
+from virtco import hints
+
+MAX_VMS = 100_000
+
+
+class _Hint(command.Command):
+    """Makes a hint, checks it, and shows what was asked for."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument('--name', default='coflow', metavar='<name>',
+                            help='Value of virtco:coflow, default coflow')
+        parser.add_argument('--vms', metavar='<n>',
+                            help='Servers that will be created; warns where '
+                                 'the matrix has more or fewer rows')
+        parser.add_argument('--rate', default='1Gbit', metavar='<rate>',
+                            help='Of each VM, for the time it takes alone')
+        parser.add_argument('--all', action='store_true',
+                            help='Show the sums of all VMs')
+        parser.add_argument('--output', metavar='<file>',
+                            help='Write the text of virtco:tm there')
+        parser.add_argument('--format', default='text',
+                            choices=['text', 'json', 'tm', 'options'],
+                            help='text: all for a screen; json: all for a '
+                                 'program; tm: only the value of virtco:tm; '
+                                 'options: only those for the command line')
+        parser.add_argument('--controller', metavar='<url>',
+                            help='Ask this controller what it would do')
+        parser.add_argument('--slots', default='8', metavar='<n>',
+                            help='VMs that each host has room for, for '
+                                 '--controller; default 8')
+        return parser
+
+    def hint(self, args: Any) -> tuple[figures.Figures, tuple[str, ...],
+                                       str | None]:
+        """The hint, what was assumed, and the file that holds its text."""
+        raise NotImplementedError
+
+    def take_action(self, args: Any) -> None:
+        bounds = hint_matrix.Limits()
+        vms, slots = (
+            value and inputs.count(inputs.OPTIONS, field, value, 1, MAX_VMS)
+            for field, value in (('--vms', args.vms),
+                                 ('--slots', args.slots)))
+        rate_bps = inputs.rate_bps(inputs.OPTIONS, '--rate', args.rate)
+        found, assumptions, file = self.hint(args)
+        if args.output is not None:
+            inputs.write_text(args.output, found.text)
+            file = args.output
+        plan, asked = None, ''
+        if args.controller and found.hint.coflows:
+            app: Any = self.app
+            plan, asked = whatif.ask(
+                app.client_manager.at(args.controller), found, slots)
+        if args.format == 'text':
+            text = '\n\n'.join(filter(None, (screen.report(
+                found, bounds=bounds, n_vms=vms, rate_bps=rate_bps,
+                assumptions=assumptions, all_vms=args.all, file=file),
+                asked)))
+        elif args.format == 'json':
+            text = json.dumps(_facts(found, assumptions, vms, bounds)
+                              | {'what_if': plan}, indent=1)
+        elif args.format == 'tm':
+            text = found.text
+        else:
+            text = ' '.join(screen.options(found, file))
+        self.app.stdout.write(text + '\n')
+
+
+def _facts(found: figures.Figures, assumptions: tuple[str, ...],
+           n_vms: int | None, bounds: hint_matrix.Limits) -> dict[str, Any]:
+    return {
+        'hints': hints.encode(found.hint) | (
+            {hints.TM: found.text} if found.text else {}),
+        'n_vms': len(found.vms), 'n_flows': found.n_flows,
+        'size_bytes': found.size_bytes,
+        'coflows': [{
+            'name': c.name, 'n_flows': len(c.flows),
+            'size_bytes': c.size_bytes, 'dst_port': c.dst_port,
+            'iterations': c.iterations, 'period_s': c.period_s,
+            'compute_s': c.compute_s, 'rank_hint': c.rank_hint}
+            for c in found.hint.coflows],
+        'vms': [{'row': vm.vm, 'out_bytes': vm.out_bytes,
+                 'in_bytes': vm.in_bytes, 'n_to': vm.n_to,
+                 'n_from': vm.n_from} for vm in found.vms],
+        'limits': [{'limit': name, 'used': used, 'at_most': most}
+                   for name, used, most in figures.limits(found, bounds)],
+        'assumptions': list(assumptions),
+        'warnings': figures.warnings(found, n_vms)}
+
+
+def figures_of(values: dict[str, Any]) -> figures.Figures:
+    """Parse as the controller does, with its default limits.
+
+    :raises virtco.exception.HintInvalid:
+    """
+    hint = hints.parse(values)
+    if hint is None:
+        hint_matrix.refuse('', values, f'keys such as {hints.COFLOW}')
+    text, dropped_bytes = '', 0.0
+    if hint.coflows:
+        given = json.loads(hints.text_of_matrix(values))
+        text = made.shortest(hint.coflows, given,
+                             hints.encode(hint)[hints.TM])
+        if isinstance(given, list) and isinstance(given[0], list):
+            dropped_bytes = sum(hint_matrix.size_bytes(row[k])
+                                for k, row in enumerate(given))
+    return figures.Figures(hint, text, figures.sums(hint.coflows),
+                           dropped_bytes)
+
+
+def _located(values: dict[str, Any], file: str | None) -> figures.Figures:
+    """The figures; an error names the file."""
+    try:
+        return figures_of(values)
+    except exception.HintInvalid as error:
+        if file is None:
+            raise
+        raise exception.InputInvalid(where=file, **error.kwargs) from error
+
+
+class Check(_Hint):
+    """Check a hint, and show what it says
+
+    FILE or TEXT is a matrix as in virtco:tm, or a JSON object with the keys
+    virtco:coflow, virtco:tm, ...
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('hint', metavar='<file-or-text>',
+                            help='File (- is standard input), or JSON text')
+        return parser
+
+    def hint(self, args: Any) -> tuple[figures.Figures, tuple[str, ...],
+                                       str | None]:
+        text, file = inputs.text_of(args.hint,
+                                    hint_matrix.Limits().max_text_bytes)
+        try:
+            values = json.loads(text)
+        except ValueError:
+            values = None  # Its error is that of the controller, below.
+        except RecursionError:
+            values = None
+        if isinstance(values, dict) and any(
+                key.startswith(hints.PREFIX) for key in values):
+            found = {key: value if isinstance(value, (str, int))
+                     else json.dumps(value) for key, value in values.items()}
+            return _located(found, file), (), None
+        return _located({hints.COFLOW: args.name, hints.TM: text},
+                        file), (), file
+
+
+class _Maker(_Hint):
+    """Makes a matrix, which may recur."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('--iterations', metavar='<n>',
+                            help='How often it is sent; 0 is without end')
+        for name, meaning in (
+                ('period', 'From the start of one iteration to the next'),
+                ('compute', 'Part of it in which nothing is sent')):
+            parser.add_argument(f'--{name}', metavar='<time>',
+                                help=f'{meaning}, such as 800ms')
+        parser.add_argument('--rank-hint', action='store_true',
+                            help='Ask for an order of ranks')
+        return parser
+
+    def make(self, args: Any) -> made.Made:
+        raise NotImplementedError
+
+    def hint(self, args: Any) -> tuple[figures.Figures, tuple[str, ...],
+                                       str | None]:
+        found = self.make(args)
+        extra: dict[str, Any] = {
+            name: value for name, value in (
+                ('period', args.period), ('compute', args.compute))
+            if value is not None}
+        if args.iterations is not None:
+            extra['iterations'] = inputs.count(
+                inputs.OPTIONS, '--iterations', args.iterations, 0,
+                hint_matrix.MAX_ITERATIONS)
+        if args.rank_hint:
+            extra['rank_hint'] = True
+        matrix: Any = found.matrix
+        if extra:
+            matrix = [{'name': args.name, **extra, 'tm': matrix}]
+        return figures_of({hints.COFLOW: args.name,
+                           hints.TM: made.compact(matrix)}
+                          ), found.assumptions, None
+
+
+def _number(args: Any, option: str, most: int) -> int:
+    value = getattr(args, option.replace('-', '_'))
+    return inputs.count(inputs.OPTIONS, f'--{option}', value, 1, most)
+
+
+class FromPattern(_Maker):
+    """Make a hint from a named pattern"""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('pattern', choices=sorted(hint_patterns.SHAPES))
+        for name in ('n', 'senders', 'receivers'):
+            parser.add_argument(f'--{name}', metavar='<n>',
+                                help='As in the hint; see the user guide')
+        parser.add_argument('--size', metavar='<size>',
+                            help='Of all flows together, such as 19GB')
+        parser.add_argument('--flow-size', metavar='<size>',
+                            help='Of every flow, instead of --size')
+        parser.add_argument('--skew', type=float, metavar='<exponent>')
+        return parser
+
+    def make(self, args: Any) -> made.Made:
+        counts = {name: _number(args, name, MAX_VMS)
+                  for name in ('n', 'senders', 'receivers')
+                  if getattr(args, name) is not None}
+        others = {name: getattr(args, name)
+                  for name in ('size', 'flow_size', 'skew')
+                  if getattr(args, name) is not None}
+        return made.Made({'pattern': args.pattern, **counts, **others})
+
+
+class FromMpi(_Maker):
+    """Make a hint from a matrix of bytes between MPI ranks"""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('file', help='Text or CSV; - is standard input')
+        parser.add_argument('--triples', action='store_true',
+                            help='Lines are sender, receiver, bytes')
+        parser.add_argument('--ranks-per-vm', default='1', metavar='<n>')
+        parser.add_argument('--cyclic', action='store_true',
+                            help='Ranks go round the VMs (map-by node)')
+        return parser
+
+    def make(self, args: Any) -> made.Made:
+        return mpi.convert(args.file, args.triples,
+                           _number(args, 'ranks-per-vm', mpi.MAX_RANKS),
+                           args.cyclic)
+
+
+class FromSpark(_Maker):
+    """Make a hint from the event log of a Spark application"""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('file', nargs='+',
+                            help='Event log, plain or *.gz; several of a '
+                                 'rolling log')
+        parser.add_argument('--by', choices=['host', 'executor'],
+                            default='host', help='What is a VM')
+        parser.add_argument('--stage', action='append', default=[],
+                            metavar='<id>',
+                            help='Only the shuffle that this stage reads; '
+                                 'may be repeated')
+        return parser
+
+    def make(self, args: Any) -> made.Made:
+        return spark.convert(args.file, args.by, [
+            inputs.count(inputs.OPTIONS, '--stage', stage, 0, 10 ** 9)
+            for stage in args.stage])
+
+
+class _Collective(_Maker):
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('--world-size', required=True, metavar='<n>',
+                            help='Ranks, one for each GPU')
+        parser.add_argument('--gpus-per-vm', default='1', metavar='<n>')
+        parser.add_argument('--algorithm', choices=['ring', 'tree'],
+                            default='ring')
+        return parser
+
+    def ranks(self, args: Any) -> tuple[int, int]:
+        return (_number(args, 'world-size', collectives.MAX_RANKS),
+                _number(args, 'gpus-per-vm', collectives.MAX_RANKS))
+
+
+class FromNccl(_Collective):
+    """Make a hint from a collective of NCCL"""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('collective', choices=sorted(collectives.RING))
+        parser.add_argument('--bytes', required=True, metavar='<size>',
+                            help='Of the buffer in one iteration, as '
+                                 'nccl-tests counts it')
+        return parser
+
+    def make(self, args: Any) -> made.Made:
+        size = inputs.size_bytes(inputs.OPTIONS, '--bytes', args.bytes)
+        return collectives.convert([(args.collective, size)],
+                                   *self.ranks(args), args.algorithm)
+
+
+class FromTorch(_Collective):
+    """Make a hint from a model that PyTorch trains in parallel"""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('strategy', choices=sorted(
+            collectives.STRATEGIES))
+        parser.add_argument('--parameters', required=True, metavar='<n>',
+                            help='Of the model, such as 25.6M or 7B')
+        parser.add_argument('--dtype', choices=sorted(collectives.DTYPES),
+                            default='fp32', help='Of what is sent')
+        return parser
+
+    def make(self, args: Any) -> made.Made:
+        return collectives.convert_torch(
+            args.strategy, inputs.amount(inputs.OPTIONS, '--parameters',
+                                         args.parameters),
+            args.dtype, *self.ranks(args), args.algorithm)
+
+
+class FromAicb(_Maker):
+    """Make a hint from a training workload of AICB"""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('file', help='CSV as AICB writes it')
+        parser.add_argument('--gpus-per-vm', default='8', metavar='<n>')
+        parser.add_argument('--world-size', metavar='<n>',
+                            help='Ranks; default is what the file names')
+        return parser
+
+    def make(self, args: Any) -> made.Made:
+        return aicb.convert(
+            args.file, _number(args, 'gpus-per-vm', collectives.MAX_RANKS),
+            _number(args, 'world-size', collectives.MAX_RANKS)
+            if args.world_size is not None else None)

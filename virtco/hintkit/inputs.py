@@ -1,0 +1,150 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Reads what a tenant gives, and names file, line and field where it is wrong.
+"""
+
+from collections.abc import Iterator
+import gzip
+import math
+import pathlib
+import re
+import sys
+from typing import Any
+from typing import NoReturn
+
+from virtco import exception
+from virtco import hint_matrix
+from virtco import units
+
+#: Longest line of a file; an event of Spark's log is far below it.
+MAX_LINE_CHARS = 16 * 2 ** 20
+OPTIONS = 'Command line'
+
+_COUNT = re.compile(r'[0-9]{1,12}')
+_AMOUNT = re.compile(r'([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,3})?)'
+                     r'([KMBGT]?)', re.IGNORECASE)
+_AMOUNTS = {'': 1, 'K': 10 ** 3, 'M': 10 ** 6, 'B': 10 ** 9, 'G': 10 ** 9,
+            'T': 10 ** 12}
+
+
+def refuse(where: str, field: str, value: Any, limit: str) -> NoReturn:
+    """Raise InputInvalid.
+
+    :param where: the file with its line, or the command line.
+    """
+    raise exception.InputInvalid(where=where, field=field, limit=limit,
+                                 value=hint_matrix.shorten(value))
+
+
+def lines(path: str) -> Iterator[tuple[str, str]]:
+    """Each line of a file, after the place it stands at.
+
+    ``-`` is standard input; a name that ends in .gz is decompressed.
+
+    :raises virtco.exception.InputInvalid: it cannot be read, or is no text.
+    """
+    number = 0
+    try:
+        with _open(path) as file:
+            while line := file.readline(MAX_LINE_CHARS + 1):
+                number += 1
+                where = f'{path}, line {number}'
+                if len(line) > MAX_LINE_CHARS:
+                    refuse(where, 'line', line,
+                           f'at most {MAX_LINE_CHARS} characters')
+                yield where, line
+    except UnicodeDecodeError:
+        refuse(path, f'text after line {number}', 'bytes',
+               'UTF-8 text, or gzip in a file named *.gz')
+    except (OSError, EOFError) as error:
+        refuse(path, 'file', getattr(error, 'strerror', None) or str(error),
+               'a file that can be read')
+
+
+def _open(path: str) -> Any:
+    if path == '-':
+        return open(sys.stdin.fileno(), encoding='utf-8', closefd=False)
+    if path.endswith('.gz'):
+        return gzip.open(path, 'rt', encoding='utf-8')
+    return open(path, encoding='utf-8')
+
+
+def text_of(given: str, limit_bytes: int) -> tuple[str, str | None]:
+    """What was given as JSON text or as the name of a file; (text, file)."""
+    if given.lstrip()[:1] in ('[', '{'):
+        return given, None
+    path = given.removeprefix('@')
+    if path != '-' and not pathlib.Path(path).is_file():
+        refuse(OPTIONS, 'FILE or TEXT', given,
+               'a file that exists, or JSON that begins with [ or {')
+    found = []
+    left = 2 * limit_bytes  # room for what a compact form leaves out
+    for _where, line in lines(path):
+        found.append(line)
+        left -= len(line)
+        if left < 0:
+            refuse(path, 'text', line, f'at most {2 * limit_bytes} bytes')
+    return ''.join(found), path
+
+
+def write_text(path: str, text: str) -> None:
+    try:
+        pathlib.Path(path).write_text(text + '\n', encoding='utf-8')
+    except OSError as error:
+        refuse(path, 'file', error.strerror, 'a file that can be written')
+
+
+def count(where: str, field: str, value: str, least: int, most: int) -> int:
+    if not _COUNT.fullmatch(value) or not least <= int(value) <= most:
+        refuse(where, field, value,
+               f'a whole number between {least} and {most}')
+    return int(value)
+
+
+def size_bytes(where: str, field: str, value: str) -> float:
+    """A size with or without a unit, as in a hint."""
+    try:
+        found = units.parse_size_bytes(value[:40])
+    except units.AmbiguousUnit as error:
+        refuse(where, field, value, error.advice)
+    except ValueError:
+        refuse(where, field, value, 'a number of bytes or text such as '
+                                    '"720MB" or "1.5 GiB"')
+    most = hint_matrix.Limits().max_bytes
+    if found > most:
+        refuse(where, field, value, f'at most {units.format_size(most)}')
+    return found
+
+
+def rate_bps(where: str, field: str, value: str) -> float:
+    try:
+        found = units.parse_rate_bps(value[:40])
+    except units.AmbiguousUnit as error:
+        refuse(where, field, value, error.advice)
+    except ValueError:
+        found = 0.0
+    if not 1 <= found <= 1e15:
+        refuse(where, field, value, 'a rate such as "10Gbit", between 1 bit/s '
+                                    'and 1 Pbit/s')
+    return found
+
+
+def amount(where: str, field: str, value: str) -> float:
+    """A number such as ``25.6M`` or ``7B`` (10⁹)."""
+    match = _AMOUNT.fullmatch(value)
+    found = (float(match[1]) * _AMOUNTS[match[2].upper()] if match
+             else math.nan)
+    if not 1 <= found <= 1e15:
+        refuse(where, field, value,
+               'a number such as 25600000, 25.6M or 7B, between 1 and 1e15')
+    return found

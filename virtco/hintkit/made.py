@@ -1,0 +1,85 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A matrix made from something else, and the assumptions it was made on. Pure.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+import dataclasses
+import json
+from typing import Any
+
+from virtco.model import coflow as coflow_model
+
+#: (sender, receiver) -> bytes; ranks or VMs.
+Flows = dict[tuple[int, int], float]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Made:
+    """A matrix in a form of ``virtco:tm``, without a name.
+
+    :ivar assumptions: what the source did not say; one sentence each.
+    """
+
+    matrix: dict[str, Any] | list[Any]
+    assumptions: tuple[str, ...] = ()
+
+
+def compact(value: Any) -> str:
+    return json.dumps(value, separators=(',', ':'))
+
+
+def onto_vms(flows: Iterable[tuple[int, int, float]], ranks_per_vm: int,
+             cyclic_vms: int | None = None) -> tuple[Flows, float]:
+    """Flows between ranks as flows between VMs, and the bytes inside of VMs.
+
+    Ranks fill one VM after the other; with ``cyclic_vms`` they go round that
+    many VMs instead.
+    """
+    found: Flows = {}
+    inside_bytes = 0.0
+    for src, dst, size_bytes in flows:
+        pair = ((src // ranks_per_vm, dst // ranks_per_vm)
+                if cyclic_vms is None
+                else (src % cyclic_vms, dst % cyclic_vms))
+        if pair[0] == pair[1]:
+            inside_bytes += size_bytes
+        else:
+            found[pair] = found.get(pair, 0.0) + size_bytes
+    return found, inside_bytes
+
+
+def matrix_of(n_vms: int, flows: Mapping[tuple[int, int], float]
+              ) -> dict[str, Any] | list[Any]:
+    """The shortest form of whole bytes: a ring, sparse, or dense."""
+    whole = {pair: round(size_bytes)
+             for pair, size_bytes in sorted(flows.items())
+             if round(size_bytes) > 0}
+    if n_vms > 2 and len(set(whole.values())) == 1 and whole.keys() == {
+            (vm, (vm + 1) % n_vms) for vm in range(n_vms)}:
+        return {'pattern': 'ring', 'n': n_vms,
+                'flow_size': next(iter(whole.values()))}
+    sparse: dict[str, Any] = {'n': n_vms, 'flows': [
+        [src, dst, size] for (src, dst), size in whole.items()]}
+    if 2 * len(whole) < n_vms * n_vms // 4:
+        return sparse
+    dense: list[Any] = [[whole.get((src, dst), 0) for dst in range(n_vms)]
+                        for src in range(n_vms)]
+    return dense if len(compact(dense)) < len(compact(sparse)) else sparse
+
+
+def shortest(coflows: tuple[coflow_model.Coflow, ...], given: Any,
+             encoded: str) -> str:
+    """The shorter of the given form without its spaces, and ``encoded``."""
+    return min(compact(given), encoded, key=len) if coflows else ''

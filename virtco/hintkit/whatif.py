@@ -1,0 +1,84 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a controller would make of a hint: asks, reserves nothing."""
+
+from collections import Counter
+from typing import Any
+from typing import Protocol
+
+from virtco import exception
+from virtco.hintkit import figures
+from virtco.hintkit import screen
+from virtco import units
+
+#: A host's share of this demand is a slot; Nova alone knows what is free.
+SLOT = {'vcpus': 1, 'memory_mb': 1, 'disk_gb': 1}
+
+
+class Controller(Protocol):
+    """The part of :class:`virtco.client.v1.Client` that is asked."""
+
+    def hosts(self) -> list[dict[str, Any]]:
+        ...
+
+    def plan(self, request: dict[str, Any]) -> dict[str, Any]:
+        ...
+
+
+def ask(client: Controller, found: figures.Figures,
+        slots: int) -> tuple[dict[str, Any] | None, str]:
+    """The plan, and what to show; without a plan, why there is none.
+
+    :param slots: VMs that each of the controller's hosts has room for.
+    """
+    try:
+        hosts = client.hosts()
+        if len(found.vms) > slots * len(hosts):
+            return None, screen.wrap(
+                f'What-if: {len(found.vms)} VMs do not fit onto '
+                f'{len(hosts)} hosts with {slots} slots each (--slots).')
+        plan = client.plan({
+            'groups': [{'name': found.hint.coflow_name, 'tm': found.text,
+                        'flavor': SLOT}],
+            'hosts': [{'host': host['host'], 'free': {
+                key: value * slots for key, value in SLOT.items()}}
+                for host in hosts]})
+    except exception.Forbidden:
+        return None, screen.wrap(
+            'What-if: this controller lets operators ask only.')
+    except exception.VirtcoException as error:
+        return None, screen.wrap(f'What-if: no answer. {error}')
+    return plan, _shown(plan, len(hosts), slots)
+
+
+def _shown(plan: dict[str, Any], n_hosts: int, slots: int) -> str:
+    on = Counter(vm['host'] for vm in plan['vms'])
+    lines = [screen.wrap(
+        f'What-if, now, on the {n_hosts} hosts of the controller with {slots} '
+        f'slots each (--slots): {_time(plan["cct_s"])}, at least '
+        f'{_time(plan["lower_bound_s"])}; {plan["bottleneck"]} decides.')]
+    lines.append(screen.table(
+        ('Host', 'VMs', 'Rows'),
+        ((host[:40], str(count), _rows([
+            vm['row'] for vm in plan['vms'] if vm['host'] == host]))
+         for host, count in sorted(on.items()))))
+    return '\n'.join(lines)
+
+
+def _time(time_s: float | None) -> str:
+    return 'unknown' if time_s is None else units.format_time(time_s)
+
+
+def _rows(rows: list[int]) -> str:
+    text = ', '.join(map(str, sorted(rows)))
+    return text if len(text) <= 28 else text[:27] + '…'
