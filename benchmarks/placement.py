@@ -156,7 +156,7 @@ def _summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         'better_than_best_known': sum(
             r['t_s'] < r['best_known_s'] * (1 - CLOSE) for r in known),
         'with_best_known': len(ratios),
-        **{f'ratio_p{p}': _percentile(ratios, p) for p in (50, 90, 99)},
+        **{f'ratio_p{p}': percentile(ratios, p) for p in (50, 90, 99)},
         'ratio_max': max(ratios, default=None),
         'certified_1_percent': len(certified),
         'certified_share': len(certified) / len(rows),
@@ -166,14 +166,14 @@ def _summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         'certified_before_share': sum(
             r['relaxed'] == snapshot.Relaxed.CERTIFIED_BEFORE for r in rows
         ) / len(rows),
-        'gap_p50': _percentile(gaps, 50), 'gap_p99': _percentile(gaps, 99),
-        **{f'seconds_p{p}': _percentile(seconds, p) for p in (50, 99)},
+        'gap_p50': percentile(gaps, 50), 'gap_p99': percentile(gaps, 99),
+        **{f'seconds_p{p}': percentile(seconds, p) for p in (50, 99)},
         'seconds_max': max(seconds),
         'used_max': max((r['seconds'] / r['budget_s'] for r in rows
                          if r['budget_s']), default=None)}
 
 
-def _percentile(values: list[float], percent: int) -> float | None:
+def percentile(values: list[float], percent: int) -> float | None:
     """Nearest rank, so that one infinite value stays one."""
     if not values:
         return None
@@ -232,7 +232,7 @@ def _print_summary(summary: dict[str, Any]) -> None:
         print(f'{family:26}' + ''.join(_text(values[c], 9) for c in columns))
 
 
-def _seeds(text: str) -> range:
+def seeds(text: str) -> range:
     first, _dots, last = text.partition('..')
     return range(int(first), int(last or first) + 1)
 
@@ -251,7 +251,7 @@ def _options() -> argparse.Namespace:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument('--instances', type=pathlib.Path)
     source.add_argument('--family', choices=generator.HARD)
-    parser.add_argument('--seeds', type=_seeds, default=range(1),
+    parser.add_argument('--seeds', type=seeds, default=range(1),
                         help='of the family, A..B (default 0)')
     parser.add_argument('--budget', type=float, action='append',
                         help='seconds per instance (default 3); repeatable')

@@ -47,6 +47,9 @@ ONLINE_SHARE = 0.5
 #: VM or running coflow.
 BUILD_CALLS = 300
 BUILD_CELLS = 10
+#: Work to compare each two hosts that may not be needed, below which only the
+#: best ones are compared with.
+COMPARE_UNITS = 4.0
 #: Work to rank a host, for each coflow.
 RANK_UNITS = 100.0
 #: Part of the budget that a baseline's bound may take.
@@ -218,7 +221,8 @@ def _build(problem: snapshot.PlacementProblem, budget: budgets.Budget,
            reduce: bool = True) -> instances.Instance:
     budget.spend_numpy(BUILD_CALLS, BUILD_CELLS * len(problem.hosts)
                        * (len(problem.vms) + len(problem.active)))
-    return instances.build(problem, reduce=reduce)
+    thorough = budget.holds(COMPARE_UNITS * len(problem.hosts) ** 2)
+    return instances.build(problem, reduce=reduce, thorough=thorough)
 
 
 def _answer(inst: instances.Instance, objective: snapshot.Objective,

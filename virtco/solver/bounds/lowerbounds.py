@@ -41,7 +41,7 @@ LIMIT_GROWTH = 20
 SUM_ROUNDING = 1e-14
 #: Cells that are looked at to compare two hosts, and with how many others
 #: most are.
-COMPARE_CELLS = 50
+COMPARE_CELLS = 75
 COMPARED = 300
 #: Calls of numpy to prepare the kernel, and for each class, with its cells
 #: per node.
@@ -77,8 +77,10 @@ def anchored_sets(inst: instances.Instance, upper_s: float,
     """
     if upper_s <= 0 or not any(len(arcs[0]) for arcs in inst.arcs):
         return Bound(0.0, True)
-    budget.spend_numpy(0, COMPARE_CELLS * inst.n_hosts
-                       * min(inst.n_hosts, COMPARED))
+    compare = COMPARE_CELLS * inst.n_hosts * min(inst.n_hosts, COMPARED)
+    if not budget.holds(compare):
+        return Bound(0.0, False)
+    budget.spend_numpy(0, compare)
     finite_s = upper_s if math.isfinite(upper_s) else 1e300
     arrays, graph = prepare(
         inst, undominated(inst, hose_s_per_byte(inst)), budget)

@@ -141,10 +141,11 @@ class Instance:
 
 
 def build(problem: snapshot.PlacementProblem, *,
-          reduce: bool = True) -> Instance:
+          reduce: bool = True, thorough: bool = True) -> Instance:
     """Check a problem and turn it into arrays.
 
     :param reduce: drop the hosts that cannot be needed.
+    :param thorough: all of them, which takes a while for thousands.
     :raises virtco.exception.Invalid: for NaN, negative or dangling input.
     :raises virtco.exception.PlacementInfeasible: where a single VM or pin
         already shows that no placement exists.
@@ -166,7 +167,7 @@ def build(problem: snapshot.PlacementProblem, *,
         keep = reduction.needed_hosts(
             free, fabric[:2 * len(index)].reshape(2, -1),
             running.dense()[:, :2 * len(index)], allowed, fixed,
-            _rack_ids(problem))
+            _rack_ids(problem), thorough)
     else:
         keep = np.arange(len(problem.hosts))
     return _assemble(problem, keep, node_vms, node_of_vm, fixed, demand,

@@ -29,7 +29,8 @@ LEAD_COLUMNS = 4
 
 def needed_hosts(free: np.ndarray, s_per_byte: np.ndarray,
                  active_bytes: np.ndarray, allowed: np.ndarray,
-                 fixed: np.ndarray, rack_of: np.ndarray) -> np.ndarray:
+                 fixed: np.ndarray, rack_of: np.ndarray,
+                 thorough: bool = True) -> np.ndarray:
     """Indices of the hosts to keep, rising.
 
     :param free: capacity left, shape (M, R).
@@ -38,6 +39,7 @@ def needed_hosts(free: np.ndarray, s_per_byte: np.ndarray,
     :param allowed: shape (n, M).
     :param fixed: host of every pinned node, -1 for the others.
     :param rack_of: rack of every host, -1 for none.
+    :param thorough: compare every two hosts and not with the best ones only.
     """
     n_hosts = len(free)
     n_movable = int((fixed < 0).sum())
@@ -51,7 +53,8 @@ def needed_hosts(free: np.ndarray, s_per_byte: np.ndarray,
         rows, axis=0, return_inverse=True, return_counts=True)
     class_of = class_of.reshape(-1)
     dominators = _dominators(classes[:, :value.shape[1]],
-                             classes[:, value.shape[1]:], counts, n_movable)
+                             classes[:, value.shape[1]:], counts, n_movable,
+                             thorough)
     room = np.maximum(0, n_movable - dominators)
     rank = np.zeros(len(candidates), dtype=np.int64)
     by_class = np.argsort(class_of, kind='stable')
@@ -77,7 +80,7 @@ def _values(free: np.ndarray, s_per_byte: np.ndarray,
 
 
 def _dominators(value: np.ndarray, same: np.ndarray, counts: np.ndarray,
-                enough: int) -> np.ndarray:
+                enough: int, thorough: bool) -> np.ndarray:
     """Hosts of other classes at least as good; where ``enough``, or more.
 
     Most classes have enough among the few best. A class with enough is not
@@ -98,8 +101,9 @@ def _dominators(value: np.ndarray, same: np.ndarray, counts: np.ndarray,
     ranks = np.argsort(np.argsort(value[:, :LEAD_COLUMNS], axis=0), axis=0)
     best = np.argsort(-ranks.min(axis=1), kind='stable')[:LEAD]
     result = count(every, best)
-    rest = np.flatnonzero(result < enough)
-    result[rest] = count(rest, rest)
+    if thorough:
+        rest = np.flatnonzero(result < enough)
+        result[rest] = count(rest, rest)
     return result
 
 

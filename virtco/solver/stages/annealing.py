@@ -121,11 +121,14 @@ def _power(state: states.State, rank: int) -> int:
 
 def _first_starts(state: states.State, budget: budgets.Budget
                   ) -> Iterator[Found]:
-    best_fit = state.answer.assign
-    candidates.spend(state.inst, budget)
-    yield states.Method.SPREAD, candidates.spread(state.inst, state.rng)
-    yield states.Method.MIN_CUT, mincut.place(
-        state.inst, state.seed, budget, state.moves(CUT_MOVES))
+    best_fit, units = state.answer.assign, candidates.units(state.inst)
+    if budget.holds(units):
+        budget.spend(units)
+        yield states.Method.SPREAD, candidates.spread(state.inst, state.rng)
+    # Merging comes first.
+    if budget.holds(2 * units):
+        yield states.Method.MIN_CUT, mincut.place(
+            state.inst, state.seed, budget, state.moves(CUT_MOVES))
     yield states.Method.BEST_FIT, best_fit
 
 

@@ -33,10 +33,15 @@ PLACE_CALLS = 15
 PLACE_CELLS = 10
 
 
+def units(inst: instances.Instance) -> float:
+    """Work of one placement by a rule, node by node."""
+    return inst.n_nodes * (budgets.CALL_UNITS * PLACE_CALLS
+                           + budgets.CELL_UNITS * PLACE_CELLS * inst.n_hosts)
+
+
 def spend(inst: instances.Instance, budget: budgets.Budget) -> None:
-    """Charge one placement by a rule, node by node."""
-    budget.spend_numpy(PLACE_CALLS * inst.n_nodes,
-                       PLACE_CELLS * inst.n_nodes * inst.n_hosts)
+    """Charge one placement by a rule."""
+    budget.spend(units(inst))
 
 
 class Filler:
