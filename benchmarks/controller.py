@@ -77,6 +77,7 @@ class Cloud:
             self.report(host)
         for host in self._rng.sample(self.hosts, min(100, n_hosts // 2)):
             self.measure(host)
+        self.move_all()
         self.compute()
         controller_cmd.spare_libraries()
 
@@ -114,7 +115,7 @@ class Cloud:
             'ports': self._ports[host], 'coflows': [
                 {'coflow_id': name, 'sent_bytes': value}
                 for name, value in sent.items()],
-            'uplink_sent_bytes': sum(sent.values())}, time.time())
+            'uplink_sent_bytes': sum(sent.values())}, self._now_s)
 
     def move(self, names: list[str]) -> None:
         """A host of each coflow reports some of its bytes."""
@@ -148,7 +149,9 @@ class Cloud:
             'rate_bps': self._rng.uniform(0.95, 1) * LINK_BPS}, time.time())
 
     def compute(self) -> None:
-        self.rooms.decide.loop.publish(time.time())
+        """A moment after what happened: all coflows are busy."""
+        self._now_s += 0.01
+        self.rooms.decide.loop.publish(self._now_s)
 
     def generations(self) -> dict[str, int]:
         return self.rooms.decide.generations()

@@ -118,11 +118,12 @@ class Loop:
         changed = state.advance(now_s)
         found = policies.compute(state.snapshot(options, now_s),
                                  self.policies)
-        state.keep_minors(found.minors())
+        state.keep_minors(found.minors)
         state.keep_limits(found.limits())
         self.policies = found
         self._metrics.policy_changes.inc(
-            self._publisher.publish(found.of_host))
+            self._publisher.publish({host: found.of_host[host]
+                                     for host in found.changed}))
         return changed
 
     def options(self) -> snapshot.Options:

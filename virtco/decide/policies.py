@@ -33,25 +33,23 @@ from virtco.table import sheet
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Policies:
     """:ivar of_host: the policy of each host that reports, unnumbered.
+    :ivar changed: hosts whose policy is another object than before.
+    :ivar minors: as they are taken now, where that changed.
     :ivar schedule: all coflows by rank.
     :ivar next_check_s: no later than then a coflow has waited for theta.
     """
 
     of_host: Mapping[str, sheet.Sheet]
+    changed: tuple[str, ...]
+    minors: Mapping[str, coflow_table.Minors]
     schedule: live.Schedule
     next_check_s: float
     told: book.Told
 
-    def minors(self) -> dict[str, coflow_table.Minors]:
-        """Of the hosts' classes, as they are taken now."""
-        return {layout.host: layout.minors
-                for layout in self.told.book.layouts
-                if layout.minors is not None}
-
     def limits(self) -> dict[str, edge_policy.Unmanaged]:
-        """Of unmanaged traffic, for the hosts that have any."""
-        return {host: told.unmanaged for host, told in self.of_host.items()
-                if told.unmanaged is not None}
+        """Of unmanaged traffic, for the changed hosts that have any."""
+        return {host: told for host in self.changed
+                if (told := self.of_host[host].unmanaged) is not None}
 
 
 def compute(snapshot: known.Snapshot,
@@ -84,7 +82,8 @@ def compute(snapshot: known.Snapshot,
         options.rate_tolerance_fraction, told,
         functools.partial(senders.limit, snapshot)
         if options.limits_senders else None)
-    return Policies(told.sheets, schedule, next_check_s, told)
+    return Policies(told.sheets, told.changed, layouts.new_minors, schedule,
+                    next_check_s, told)
 
 
 def _order(snapshot: known.Snapshot, coflows: Sequence[known.Coflow]
@@ -110,10 +109,9 @@ def _order(snapshot: known.Snapshot, coflows: Sequence[known.Coflow]
             tier, ports, policy=options.order, now_s=now_s,
             theta_s=options.theta_s, fifo_plus_share=options.fifo_plus_share,
             policing_beta=snapshot.policing_beta, in_debt=snapshot.in_debt,
-            size_factor=snapshot.size_factor)
+            size_factor=snapshot.size_factor, first_rank=len(found))
         ports = made.left
-        found += [dataclasses.replace(c, rank=c.rank + len(found))
-                  for c in made.coflows] if found else made.coflows
+        found += made.coflows
     return (live.Schedule(now_s, tuple(found), ports),
             starvation.next_check_s([*tiers[0], *tiers[1]], now_s,
                                     options.theta_s))

@@ -58,6 +58,7 @@ class HostState:
     """What it counted, measured and was given.
 
     :ivar new_vms: with a port in the last report and none before it.
+    :ivar addressed: VMs whose addresses are known by it.
     """
 
     def __init__(self, host: str, first_seen: float, half_life_s: float):
@@ -70,6 +71,7 @@ class HostState:
         self.background = byte_counters.Average(half_life_s)
         self.new_vms: Set[str] = frozenset()
         self.queued: Set[str] = frozenset()
+        self.addressed: Set[str] = frozenset()
         self.minors = coflow_table.NO_MINORS
         self.observed: dict[str, byte_counters.Average] = {}
         self.towards = towards.Towards()

@@ -155,13 +155,14 @@ class Tracked:
 
     def touch(self) -> None:
         """Bytes, a queue or a state changed."""
-        self.__dict__.pop('load', None)
-        self.__dict__.pop('_live', None)
+        for name in ('load', '_live', 'shown'):
+            self.__dict__.pop(name, None)
         self.check_s = -math.inf
 
     def readdress(self) -> None:
         """One of its VMs has other addresses."""
-        self.__dict__.pop('table', None)
+        for name in ('table', 'shown'):
+            self.__dict__.pop(name, None)
 
     @functools.cached_property
     def route(self) -> Route:

@@ -18,6 +18,7 @@ clock, the callers say what time it is. The lock is nobody else's: others get
 values that do not change.
 """
 
+import collections
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -123,12 +124,16 @@ class LiveState:
         # VMs whose hosts Nova has not confirmed, and whether one is planned;
         # hosts that only they or their coflows name.
         self._waiting: dict[str, bool] = {}
+        self._group_of: dict[str, str] = {}
+        self._coflows_of: dict[str, list[inflight.Tracked]] = {}
         self._strangers: frozenset[str] = frozenset()
         self._owners: (
             dict[pair_counters.Key, pair_counters.Owner] | None) = None
         self._counts_pairs = False
+        self._minors: Mapping[str, coflow_table.Minors] = {}
         # The uplinks as last told, and those of which something changed.
         self._uplinks = snapshots.Hosts()
+        self._background_bps = np.zeros(0)
         self._capacities: dict[str, uplinks.Capacity] = {}
         self._changed_hosts: set[str] | None = None
         self._rates_version, self._rates_hold_until_s = -1, math.inf
@@ -175,6 +180,13 @@ class LiveState:
             self._owners = None
             everyone = [member for rows in self._groups.values()
                         for member in rows.values()]
+            self._group_of = {
+                member.instance_uuid: group_id
+                for group_id, rows in self._groups.items()
+                for member in rows.values() if member.instance_uuid}
+            self._coflows_of = collections.defaultdict(list)
+            for tracked in self._coflows.values():
+                self._coflows_of[tracked.group_id].append(tracked)
             self._waiting = {
                 member.instance_uuid: member.host is not None
                 for member in everyone
@@ -206,10 +218,13 @@ class LiveState:
 
     def load_hosts(self, hosts: 'Iterable[models.Host]') -> None:
         with self._lock:
+            minors = dict(self._minors)
             for stored in hosts:
                 state = self._host(stored.host, stored.first_seen)
                 state.load(stored)
+                minors[stored.host] = state.minors
                 self._learn_addresses(stored.host, state.report)
+            self._minors = minors
 
     def meet(self, hosts: Collection[str], now_s: float) -> None:
         """Nova has these hosts."""
@@ -227,8 +242,9 @@ class LiveState:
         return self._hosts[name]
 
     def _learn_addresses(self, host: str, report: Mapping[str, Any]) -> None:
-        before = {uuid: known for uuid, known in self._addresses.items()
-                  if known[0] == host}
+        before = {uuid: self._addresses[uuid]
+                  for uuid in self._hosts[host].addressed
+                  if self._addresses.get(uuid, ('',))[0] == host}
         found: dict[str, tuple[str, ...]] = {}
         for port in report.get('ports', ()):
             found[port['vm']] = (found.get(port['vm'], ())
@@ -240,15 +256,14 @@ class LiveState:
         for uuid in gone:
             del self._addresses[uuid]
         self._addresses |= after
+        self._hosts[host].addressed = after.keys()
         self._readdress(gone | changed)
 
     def _readdress(self, vms: Collection[str]) -> None:
         self._owners = None
-        groups = {group_id for group_id, rows in self._groups.items()
-                  if any(member.instance_uuid in vms
-                         for member in rows.values())}
-        for tracked in self._coflows.values():
-            if tracked.group_id in groups:
+        for group_id in {self._group_of[vm] for vm in vms
+                         if vm in self._group_of}:
+            for tracked in self._coflows_of.get(group_id, ()):
                 tracked.readdress()
 
     def views(self, now_s: float) -> list[host_state.View]:
@@ -316,6 +331,10 @@ class LiveState:
         self._changed_hosts = set()
         self._uplinks = snapshots.Hosts(
             known[name] for name in sorted(known))
+        hosts = self._hosts
+        self._background_bps = np.array([
+            hosts[name].background.value if name in hosts else 0.0
+            for name in self._uplinks.names], np.float64)
 
     def _uplink(self, name: str, estimate: measured_rates.Estimate,
                 now_s: float) -> snapshots.Host:
@@ -332,10 +351,8 @@ class LiveState:
         return snapshots.Host(name, link, found.egress_bps, found.ingress_bps)
 
     def _residual(self, is_fair: bool) -> tuple[np.ndarray, np.ndarray]:
-        hosts = self._hosts
-        return self._rules.share.residual(self._uplinks, np.array([
-            hosts[name].background.value if name in hosts else 0.0
-            for name in self._uplinks.names], np.float64), is_fair)
+        return self._rules.share.residual(
+            self._uplinks, self._background_bps, is_fair)
 
     def payload_rates(self, hosts: Iterable[str], now_s: float, is_fair: bool
                       ) -> dict[str, tuple[float, float]]:
@@ -388,6 +405,9 @@ class LiveState:
             state.new_vms = state.vms - vms
             if elapsed_s > 0:
                 state.observe(deltas, elapsed_s, background_bytes, now_s)
+                place = self._uplinks.number_of.get(host)
+                if place is not None:
+                    self._background_bps[place] = state.background.value
             state.last_report = now_s
             state.towards.update(report, state.unmanaged, elapsed_s, now_s)
             if new_ports:
@@ -550,34 +570,39 @@ class LiveState:
             return snapshots.Snapshot(
                 now_s, options, self._uplinks, egress_bps, ingress_bps,
                 tuple(map(self._shown, in_turn)),
-                {name: host.minors for name, host in self._hosts.items()
-                 if host.minors is not coflow_table.NO_MINORS},
+                self._minors,
                 self._rules.wire_factor * (1 + beta), self._debts.tolerance,
-                self._debts.behind({tracked.coflow_id: tracked.project_id
-                                    for tracked in in_turn}),
+                self._debts.behind({
+                    tracked.coflow_id: tracked.project_id
+                    for tracked in in_turn} if self._debts.all() else {}),
                 towards.senders(self._hosts, self._uplinks.links)
                 if options.limits_senders else {})
 
     def _shown(self, tracked: inflight.Tracked) -> snapshots.Coflow:
-        return snapshots.Coflow(
-            tracked.live(self._strangers, self._endings),
-            tracked.table_of(self._addresses), tracked.moved_s,
-            any(tracked.backlog_bytes.values()),
-            tracked.upcoming is not None)
+        shown: snapshots.Coflow | None = tracked.__dict__.get('shown')
+        if shown is None:
+            shown = tracked.__dict__['shown'] = snapshots.Coflow(
+                tracked.live(self._strangers, self._endings),
+                tracked.table_of(self._addresses), tracked.moved_s,
+                any(tracked.backlog_bytes.values()),
+                tracked.upcoming is not None)
+        return shown
 
     def _beta(self) -> float:
         """The share of traffic that is no coflow's."""
-        total = sum(link.egress_bps for link in self._uplinks.links)
-        low = sum(host.background.value for host in self._hosts.values())
-        return min(1.0, low / total) if total > 0 else 0.0
+        total_bps = self._uplinks.links_bps
+        low_bps = float(self._background_bps.sum())
+        return min(1.0, low_bps / total_bps) if total_bps > 0 else 0.0
 
     def keep_minors(self, minors: Mapping[str, coflow_table.Minors]) -> None:
         """What is assigned to these hosts' classes."""
+        if not minors:
+            return
         with self._lock:
             for name, some in minors.items():
-                if self._hosts[name].minors is not some:
-                    self._hosts[name].minors = some
-                    self._unsaved_hosts.add(name)
+                self._hosts[name].minors = some
+            self._minors = {**self._minors, **minors}
+            self._unsaved_hosts |= minors.keys()
 
     def keep_limits(self, told: Mapping[str, edge_policy.Unmanaged]) -> None:
         """Of these hosts' unmanaged traffic; by it their reports are read."""

@@ -98,6 +98,11 @@ class Hosts(tuple[Host, ...]):
         return tuple(host.link for host in self if host.link is not None)
 
     @functools.cached_property
+    def links_bps(self) -> float:
+        """Of all of them together."""
+        return sum(link.egress_bps for link in self.links)
+
+    @functools.cached_property
     def egress_bps(self) -> np.ndarray:
         return np.array([host.egress_bps for host in self], np.float64)
 

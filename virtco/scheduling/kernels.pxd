@@ -15,6 +15,7 @@ cdef class Rater:
     cdef long long[::1] extra_flow
     cdef readonly Py_ssize_t n_extra
     # Sets of ports, in words of 64: egress first, then ingress.
+    cdef bint has_sets
     cdef Py_ssize_t n_words
     cdef long long[::1] word
     cdef unsigned long long[::1] bit, all_open, open_ports, used_ports, had_ports

@@ -62,12 +62,18 @@ class Rater:
     Built once per fabric; the arrays are shared with those given.
     """
 
-    def __init__(self, fabric: Any, rates: Any) -> None:
+    def __init__(self, fabric: Any, rates: Any,
+                 has_sets: cython.bint = True) -> None:
         """Take a fabric's arrays.
 
         :param fabric: a :class:`virtco.scheduling.fabric.Fabric`.
         :param rates: a :class:`virtco.scheduling.fabric.Rates`, written to.
+        :param has_sets: lay out a set of ports for each coflow, which pays
+            for those who rate one fabric many times. BACKFILL_GREEDY needs
+            them. Without, the entries are looked through: of thousands of
+            hosts a coflow uses few.
         """
+        self.has_sets = has_sets
         self.cap, self.load = view(fabric.cap), view(fabric.load)
         self.base, self.scale = view(fabric.base), view(fabric.scale)
         self.weight, self.split = view(fabric.weight), view(fabric.split)
@@ -109,14 +115,18 @@ class Rater:
         for p in range(self.cap.shape[0]):
             if self.cap[p] > 0.0:
                 self.all_open[self.word[p]] |= self.bit[p]
+        if not self.has_sets:
+            n_coflows = n_entries = 0
         self.used_ports = no_sets(2 * n_words * n_coflows)
         self.had_ports = no_sets(2 * n_words * n_coflows)
         self.ports_before = view(np.zeros(2 * n_words * n_coflows, np.int32))
         self.row_at = view(np.full(n_entries, -1))
-        n_rows = fill_sets(self, n_coflows)
+        n_rows = fill_sets(self, n_coflows) if self.has_sets else 0
         self.row_alive = no_sets(n_rows * n_words)
         self.row_had = no_sets(n_rows * n_words)
         self.row_before = view(np.zeros(n_rows * n_words, np.int32))
+        if not self.has_sets:
+            return
         fill_rows(self)
         count_before(self.had_ports, 2 * n_words, self.ports_before)
         count_before(self.row_had, n_words, self.row_before)
@@ -240,8 +250,22 @@ def is_full(rater: Rater, p: cython.Py_ssize_t) -> cython.bint:
 @cython.nogil
 @cython.exceptval(check=False)
 @cython.inline
+def is_open(rater: Rater, p: cython.Py_ssize_t) -> cython.bint:
+    """Whether port p has a rate and is not full."""
+    return rater.open_ports[rater.word[p]] & rater.bit[p] != 0
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.inline
 def is_blocked(rater: Rater, c: cython.Py_ssize_t) -> cython.bint:
     """Whether a port that coflow c uses is full."""
+    if not rater.has_sets:
+        for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
+            if rater.alive[e] > 0 and not is_open(rater, rater.port[e]):
+                return True
+        return False
     at = 2 * c * rater.n_words
     for w in range(2 * rater.n_words):
         if rater.used_ports[at + w] & ~rater.open_ports[w] != 0:
@@ -255,6 +279,11 @@ def is_blocked(rater: Rater, c: cython.Py_ssize_t) -> cython.bint:
 @cython.inline
 def can_receive(rater: Rater, c: cython.Py_ssize_t) -> cython.bint:
     """Whether coflow c uses an ingress that is not full."""
+    if not rater.has_sets:
+        for e in range(rater.split[c], rater.entry_ptr[c + 1]):
+            if rater.alive[e] > 0 and is_open(rater, rater.port[e]):
+                return True
+        return False
     at = 2 * c * rater.n_words
     for w in range(rater.n_words, 2 * rater.n_words):
         if rater.used_ports[at + w] & rater.open_ports[w] != 0:
@@ -751,7 +780,7 @@ def fill_max_min(rater: Rater, n_open: cython.Py_ssize_t,
 def stop_all_at(rater: Rater, p: cython.Py_ssize_t, level: cython.double
                 ) -> cython.void:
     """Port p is full: its flows rise no further."""
-    for k in range(rater.start[p], rater.start[p + 1]):
+    for k in range(rater.start[p], rater.place[p]):
         i = rater.at_port[k]
         if rater.stopped[i]:
             continue
@@ -780,24 +809,30 @@ def stop_at(rater: Rater, p: cython.Py_ssize_t, weight: cython.double
 def sort_by_port(rater: Rater, n_open: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Count and weigh the open flows of each port, and list them by port.
 
-    Those of port p are rater.at_port[start[p]:start[p + 1]], as positions in
+    Those of port p are rater.at_port[start[p]:place[p]], as positions in
     rater.flows. Returns the number of ports with any, which rater.rising
-    lists.
+    lists. Only these are touched: one coflow uses few ports of a cloud.
     """
-    clear(rater)
+    for i in range(n_open):
+        f = rater.flows[i]
+        for end in range(2):
+            rater.count[rater.port[rater.dst[f] if end else rater.src[f]]] = 0
+    n_rising = 0
     for i in range(n_open):
         f = rater.flows[i]
         for end in range(2):
             p = rater.port[rater.dst[f] if end else rater.src[f]]
+            if rater.count[p] == 0:
+                rater.demand[p] = 0.0
+                rater.rising[n_rising] = p
+                n_rising += 1
             rater.demand[p] += rater.rising_weight[i]
             rater.count[p] += 1
-    n_rising = 0
-    for p in range(rater.cap.shape[0]):
-        rater.start[p + 1] = rater.start[p] + rater.count[p]
-        rater.place[p] = rater.start[p]
-        if rater.count[p] > 0:
-            rater.rising[n_rising] = p
-            n_rising += 1
+    at = 0
+    for i in range(n_rising):
+        p = rater.rising[i]
+        rater.start[p] = rater.place[p] = at
+        at += rater.count[p]
     for i in range(n_open):
         f = rater.flows[i]
         for end in range(2):

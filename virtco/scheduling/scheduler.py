@@ -44,7 +44,8 @@ def schedule(coflows: Sequence[live.LiveCoflow],
              fifo_plus_share: float = 0.03,
              policing_beta: float = math.inf,
              in_debt: Collection[str] = (),
-             size_factor: float = 1.0) -> live.Schedule:
+             size_factor: float = 1.0,
+             first_rank: int = 0) -> live.Schedule:
     """Rank every coflow and give every host pair of it a rate.
 
     :param coflows: what is unfinished; ids must be unique.
@@ -59,6 +60,7 @@ def schedule(coflows: Sequence[live.LiveCoflow],
     :param in_debt: ids of coflows that still pay for an earlier overrun;
         they go before those that are in the midst of one.
     :param size_factor: bytes to send for each that is left.
+    :param first_rank: of the coflow that is served first.
     :returns: all coflows by rank; every flow that has bytes left has a rate,
         possibly 0. Rates of a port never exceed it; none is idle that a flow
         could use.
@@ -76,13 +78,15 @@ def schedule(coflows: Sequence[live.LiveCoflow],
     n_coflows = len(coflows)
     alone_s = np.zeros(n_coflows)
     rates = fabric_model.no_rates(fabric)
-    rater = kernels.Rater(fabric, rates)
+    # The controller hands nothing over greedily, and rates a fabric once.
+    rater = kernels.Rater(fabric, rates, False)
     kernels.bottlenecks(rater, alone_s)
-    lifted = np.array([n_left > 0 and starvation.is_starving(
-        coflow, now_s, theta_s) for coflow, n_left in zip(
-            coflows, np.diff(fabric.flow_ptr).tolist())], bool)
-    demoted = np.array([_offence(coflow, policing_beta, in_debt)
-                        for coflow in coflows], np.int64)
+    lifted = np.zeros(n_coflows, bool)
+    if theta_s < math.inf:
+        lifted = np.array([n_left > 0 and starvation.is_starving(
+            coflow, now_s, theta_s) for coflow, n_left in zip(
+                coflows, np.diff(fabric.flow_ptr).tolist())], bool)
+    demoted = _offences(coflows, policing_beta, in_debt)
     order = _order(coflows, index, chosen, fabric, alone_s, lifted,
                    demoted, rater)
     kernels.allocate(
@@ -98,7 +102,8 @@ def schedule(coflows: Sequence[live.LiveCoflow],
                             predicted_end_s, flow_rates[c], starving)
         for rank, (c, remaining_cct_s, predicted_end_s, starving)
         in enumerate(zip(order.tolist(), alone_s[order].tolist(),
-                         ends_s[order].tolist(), lifted[order].tolist()))),
+                         ends_s[order].tolist(), lifted[order].tolist()),
+                     first_rank)),
         live.Ports(ports.hosts, *rates.residual.reshape(2, -1)))
 
 
@@ -235,12 +240,19 @@ def _ports(coflows: Sequence[live.LiveCoflow], pairs: Sequence[live.Pairs],
     return found[:, 0], found[:, 1]
 
 
-def _offence(coflow: live.LiveCoflow, policing_beta: float,
-             in_debt: Collection[str]) -> int:
-    allowed_bytes = coflow.claimed_bytes * (1 + policing_beta)
-    if coflow.claimed_bytes > 0 and coflow.sent_bytes > allowed_bytes:
-        return 2
-    return 1 if coflow.coflow_id in in_debt else 0
+def _offences(coflows: Sequence[live.LiveCoflow], policing_beta: float,
+              in_debt: Collection[str]) -> np.ndarray:
+    """2 of a coflow that overruns its claim, 1 of one in debt, else 0."""
+    found = np.zeros(len(coflows), np.int64)
+    if in_debt:
+        found[[i for i, coflow in enumerate(coflows)
+               if coflow.coflow_id in in_debt]] = 1
+    if policing_beta < math.inf:
+        sent, claimed = np.array(
+            [(coflow.sent_bytes, coflow.claimed_bytes) for coflow in coflows],
+            np.float64).reshape(-1, 2).T
+        found[(claimed > 0) & (sent > claimed * (1 + policing_beta))] = 2
+    return found
 
 
 def _order(coflows: Sequence[live.LiveCoflow], index: dict[str, int],

@@ -57,11 +57,26 @@ class Book:
     """The layout of each link's host, and all their classes and children.
 
     :ivar coflows: of which all of them are.
+    :ivar new_minors: of the hosts where they are others than was given.
     """
 
     links: Sequence[coflow_table.Link]
     layouts: tuple[sheet.Layout, ...]
     coflows: tuple[coflow_table.TableCoflow, ...]
+    new_minors: Mapping[str, coflow_table.Minors] = dataclasses.field(
+        default_factory=dict)
+
+    def holds(self, minors: Mapping[str, coflow_table.Minors],
+              is_counted: bool, protect: bool) -> bool:
+        """Whether its layouts would be made again while its coflows stay."""
+        asked = id(minors), is_counted, protect
+        known = self.__dict__.get('_holds')
+        if known is None or known[0] != asked or known[1] is not minors:
+            found = all(_holds(layout, minors, is_counted, protect)
+                        for layout in self.layouts)
+            known = self.__dict__['_holds'] = asked, minors, found
+        is_held: bool = known[2]
+        return is_held
 
     @functools.cached_property
     def n_classes(self) -> np.ndarray:
@@ -207,13 +222,21 @@ class Numbers:
 class Told:
     """What all hosts were told last.
 
+    :ivar changed: hosts that were told something new.
     :ivar numbers: of the sheets, laid out as in the book; NaN where a host's
         sheet has another layout.
+    :ivar is_other: whether more than numbers tells a host's sheet from a new
+        one, or may do so.
+    :ivar has_limits: some host has limits of unmanaged traffic.
     """
 
     book: Book
+    options: Options
     sheets: Sheets
+    changed: tuple[str, ...]
     numbers: Numbers
+    is_other: np.ndarray
+    has_limits: bool = False
 
 
 def tell(book: Book, schedule: live.Schedule,
@@ -233,22 +256,22 @@ def tell(book: Book, schedule: live.Schedule,
         its children's rates.
     """
     new = Numbers.of(book, schedule, remaining, ranks, options)
-    told = _told(book, before)
+    told = _told(book, options, before)
     limits = limit(book, new.child_bps) if limit is not None else {}
     sheets = dict(told.sheets)
     numbers = Numbers(told.numbers.prios.copy(),
                       told.numbers.class_bps.copy(),
                       told.numbers.child_bps.copy(), new.left_bytes)
+    is_other = told.is_other.copy()
     far = new.far(told.numbers, book, tolerance, options.work_conserving)
-    for i, (link, layout) in enumerate(zip(book.links, book.layouts)):
-        old = sheets.get(link.host)
-        if (old is not None and not far[i] and old.layout is layout
-                and old.link is link and not layout.rivals
-                and old.borrows == options.work_conserving
-                and old.ttl_s == options.ttl_s
-                and unmanaged.is_close(old.unmanaged, limits.get(link.host),
-                                       sheet.UNMANAGED_TOLERANCE)):
-            continue
+    if limits or told.has_limits:
+        is_other |= np.array([not unmanaged.is_close(
+            sheets[link.host].unmanaged if link.host in sheets else None,
+            limits.get(link.host), sheet.UNMANAGED_TOLERANCE)
+            for link in book.links], np.bool_)
+    changed = []
+    for i in np.flatnonzero(far | is_other).tolist():
+        link, layout = book.links[i], book.layouts[i]
         classes = slice(book.class_ends[i], book.class_ends[i + 1])
         children = slice(book.child_ends[i], book.child_ends[i + 1])
         made = sheet.Sheet(
@@ -256,37 +279,49 @@ def tell(book: Book, schedule: live.Schedule,
             new.class_bps[classes].copy(), new.child_bps[children].copy(),
             new.left_bytes[children].copy(), options.work_conserving,
             limits.get(link.host))
-        if old is not None and old.is_close(made, tolerance):
+        old = sheets.get(link.host)
+        if (is_other[i] and old is not None
+                and old.is_close(made, tolerance)):
             continue
+        changed.append(link.host)
         sheets[link.host] = made
         numbers.prios[classes] = made.prios
         numbers.class_bps[classes] = made.class_bps
         numbers.child_bps[children] = made.child_bps
-    return Told(book, sheets, numbers)
+        is_other[i] = bool(layout.rivals)
+    return Told(book, options, sheets, tuple(changed), numbers, is_other,
+                bool(limits))
 
 
-def _told(book: Book, before: Told | None) -> Told:
+def _told(book: Book, options: Options, before: Told | None) -> Told:
     """What was told before, as the book has it."""
-    if before is not None and before.book is book:
+    if before is not None and before.book is book and (
+            before.options == options):
         return before
     hosts = {link.host for link in book.links}
     sheets = {host: made for host, made in (
         before.sheets.items() if before is not None else ()) if host in hosts}
-    rows = [(layout, made if made is not None and made.layout is layout
-             else None) for layout, made in zip(
-                 book.layouts, (sheets.get(link.host)
-                                for link in book.links))]
+    olds = [sheets.get(link.host) for link in book.links]
+    known = [old if old is not None and old.layout is layout else None
+             for old, layout in zip(olds, book.layouts)]
 
     def joined(name: str, counts: Iterable[int]) -> np.ndarray:
         return _joined(
-            getattr(made, name) if made is not None else np.full(n, np.nan)
-            for (_, made), n in zip(rows, counts))
+            getattr(old, name) if old is not None else np.full(n, np.nan)
+            for old, n in zip(known, counts))
 
     n_children = [len(layout.peers) for layout in book.layouts]
-    return Told(book, sheets, Numbers(
-        joined('prios', book.n_classes.tolist()),
-        joined('class_bps', book.n_classes.tolist()),
-        joined('child_bps', n_children), np.zeros(0)))
+    return Told(
+        book, options, sheets, (), Numbers(
+            joined('prios', book.n_classes.tolist()),
+            joined('class_bps', book.n_classes.tolist()),
+            joined('child_bps', n_children), np.zeros(0)),
+        np.array([old is None or old.link is not link
+                  or bool(old.layout.rivals)
+                  or old.borrows != options.work_conserving
+                  or old.ttl_s != options.ttl_s
+                  for old, link in zip(known, book.links)], bool),
+        before is not None and before.has_limits)
 
 
 def _joined(arrays: Iterable[np.ndarray], dtype: type = np.float64
@@ -311,18 +346,17 @@ def lay_out(links: Sequence[coflow_table.Link],
     :param protect: hosts are told what arrives at them.
     """
     ordered = tuple(sorted(coflows, key=lambda coflow: coflow.coflow_id))
-    known = {} if before is None else {
-        layout.host: layout for layout in before.layouts}
     if before is not None and _same(ordered, before.coflows):
-        if before.links is links and all(_holds(
-                known[link.host], minors, is_counted, protect)
-                for link in links):
+        if before.links is links and before.holds(minors, is_counted,
+                                                  protect):
             return before
         ordered = before.coflows
+    known = {} if before is None else {
+        layout.host: layout for layout in before.layouts}
     changed = _touched(ordered, () if before is None else before.coflows)
     senders = coflow_table.by_sender(ordered)
     receivers = coflow_table.by_receiver(ordered) if protect else {}
-    layouts = []
+    layouts: list[sheet.Layout] = []
     for link in links:
         host = link.host
         layout = known.get(host)
@@ -334,7 +368,10 @@ def lay_out(links: Sequence[coflow_table.Link],
                     host, coflow_table.NO_MINORS),
                 ranks, now_s, grace_s, protect)
         layouts.append(layout)
-    return Book(links, tuple(layouts), ordered)
+    return Book(links, tuple(layouts), ordered, {
+        layout.host: layout.minors for layout in layouts
+        if layout.minors is not None and layout.minors is not minors.get(
+            layout.host, coflow_table.NO_MINORS)})
 
 
 def _same(some: Sequence[object], others: Sequence[object]) -> bool:

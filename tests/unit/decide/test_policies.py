@@ -85,7 +85,7 @@ def test_under_fair_nothing_has_a_class():
     (entry,) = documents(found)['h0'].flows
     assert documents(found)['h0'].classes == ()
     assert entry.coflow_id == 'a'
-    assert found.minors() == {}
+    assert found.minors == {}
 
 
 def test_the_next_check_is_when_somebody_has_waited_for_theta():
@@ -100,7 +100,7 @@ def test_a_class_keeps_its_minor_while_others_come_and_go():
     first = policies.compute(at(coflow('b', {PAIR: 2e9})))
     both = policies.compute(at(
         coflow('a', {PAIR: 1e9}), coflow('b', {PAIR: 2e9}),
-        minors=first.minors()), first)
+        minors=first.minors), first)
     minor = {c.coflow_id: c.minor for c in documents(both)['h0'].classes}
     assert minor['b'] == documents(first)['h0'].classes[0].minor
     assert minor['a'] != minor['b']
@@ -139,7 +139,7 @@ def test_what_is_kept_from_before_is_as_good_as_new(steps):
         seen = at(*coflows, minors=minors, **options)
         after = policies.compute(seen, before)
         fresh = policies.compute(dataclasses.replace(
-            seen, minors=minors | after.minors()))
+            seen, minors=minors | after.minors))
         tolerance = options['rate_tolerance_fraction']
         assert after.of_host.keys() == fresh.of_host.keys()
         for host, policy in after.of_host.items():
@@ -151,4 +151,4 @@ def test_what_is_kept_from_before_is_as_good_as_new(steps):
         # A pure function: asked again, it says the same.
         again = policies.compute(seen, before)
         assert documents(again) == documents(after)
-        before, minors = after, minors | after.minors()
+        before, minors = after, minors | after.minors
