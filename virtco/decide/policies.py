@@ -82,7 +82,9 @@ def compute(snapshot: known.Snapshot,
         options.rate_tolerance_fraction, told,
         functools.partial(senders.limit, snapshot)
         if options.limits_senders else None)
-    return Policies(told.sheets, told.changed, layouts.new_minors, schedule,
+    is_kept = before is not None and before.told.book is layouts
+    return Policies(told.sheets, told.changed,
+                    {} if is_kept else layouts.new_minors, schedule,
                     next_check_s, told)
 
 

@@ -320,18 +320,22 @@ class LiveState:
             self._changed_hosts = None
         elif self._changed_hosts is not None and not self._changed_hosts:
             return
-        known = {host.name: host for host in self._uplinks}
+        before = {host.name: host for host in self._uplinks}
+        known = dict(before)
         if self._changed_hosts is None:
             self._changed_hosts = set(self._hosts)
-            known = {}
+            known = {name: snapshots.Host(name, None, 0.0, 0.0)
+                     for name in self._strangers}
         for name in self._changed_hosts:
             known[name] = self._uplink(name, estimate, now_s)
-        for name in self._strangers:
-            known[name] = snapshots.Host(name, None, 0.0, 0.0)
         self._changed_hosts = set()
-        self._uplinks = snapshots.Hosts(
-            known[name] for name in sorted(known))
+        if known == before:
+            return
         hosts = self._hosts
+        # What says the same stays the same object.
+        self._uplinks = snapshots.Hosts(
+            before[name] if before.get(name) == known[name] else known[name]
+            for name in sorted(known))
         self._background_bps = np.array([
             hosts[name].background.value if name in hosts else 0.0
             for name in self._uplinks.names], np.float64)

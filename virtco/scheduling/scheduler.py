@@ -248,9 +248,8 @@ def _offences(coflows: Sequence[live.LiveCoflow], policing_beta: float,
         found[[i for i, coflow in enumerate(coflows)
                if coflow.coflow_id in in_debt]] = 1
     if policing_beta < math.inf:
-        sent, claimed = np.array(
-            [(coflow.sent_bytes, coflow.claimed_bytes) for coflow in coflows],
-            np.float64).reshape(-1, 2).T
+        sent = np.array([coflow.sent_bytes for coflow in coflows])
+        claimed = np.array([coflow.claimed_bytes for coflow in coflows])
         found[(claimed > 0) & (sent > claimed * (1 + policing_beta))] = 2
     return found
 
