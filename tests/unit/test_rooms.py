@@ -25,10 +25,12 @@ ROOMS = {'ask', 'know', 'decide', 'follow'}
 # Pure, although they stand beside what is not.
 PURE_IN_ROOMS = [
     'virtco.ask.neutral', 'virtco.ask.problem', 'virtco.db.codec',
-    'virtco.decide.policies', 'virtco.follow.comparison',
+    'virtco.decide.policies', 'virtco.decide.senders',
+    'virtco.follow.comparison',
     'virtco.follow.notifications', 'virtco.know.byte_counters',
     'virtco.know.debts', 'virtco.know.host_state', 'virtco.know.inflight',
     'virtco.know.pair_counters', 'virtco.know.snapshot',
+    'virtco.know.towards',
     'virtco.know.uplinks']
 
 
