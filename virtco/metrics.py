@@ -80,6 +80,16 @@ class Metrics:
         self.coflow_ends = prometheus_client.Counter(
             'virtco_coflow_ends', 'Coflows that were done.',
             registry=self.registry)
+        self.coflow_cct_seconds = prometheus_client.Histogram(
+            'virtco_coflow_cct_seconds',
+            'Measured CCT of coflows that were done.',
+            buckets=(.1, .3, 1, 3, 10, 30, 100, 300, 1000, 3000, 10_000),
+            registry=self.registry)
+        self.coflow_cct_ratio = prometheus_client.Histogram(
+            'virtco_coflow_cct_ratio',
+            'Measured over planned CCT of coflows that were done.',
+            buckets=(.5, .8, .9, 1, 1.1, 1.25, 1.5, 2, 3, 5, 10),
+            registry=self.registry)
         self.debts = prometheus_client.Gauge(
             'virtco_project_debt_bytes',
             'What a project owes for sending more than it claimed.',

@@ -192,6 +192,9 @@ def retire(session: orm.Session, group: models.Group, now_s: float) -> None:
     group.live_key = group.id
     group.retired_at = now_s
     for coflow in coflows(session, group.id):
+        if coflow.state != states.CoflowState.DONE:
+            # It was not sent to the end.
+            coflow.measured_cct_s = coflow.measured_cct_error_s = None
         coflow.state = states.CoflowState.RETIRED
         coflow.ended_at = coflow.ended_at or now_s
     for member in members(session, group.id):

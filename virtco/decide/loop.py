@@ -108,7 +108,19 @@ class Loop:
             LOG.info('Coflow %s (%s) is %s, iteration %d.', coflow.coflow_id,
                      coflow.name, coflow.state, coflow.iteration)
             if coflow.state == states.CoflowState.DONE:
-                self._metrics.coflow_ends.inc()
+                self._note_end(coflow)
+
+    def _note_end(self, coflow: live_state.Status) -> None:
+        self._metrics.coflow_ends.inc()
+        span, planned_s = coflow.span, coflow.planned_cct_s
+        if span is None:  # all of it stayed within hosts
+            return
+        LOG.info('Coflow %s took %.3f s, plus or minus %.3f s; planned: %s.',
+                 coflow.coflow_id, span.cct_s, span.cct_error_s,
+                 f'{planned_s:.3f} s' if planned_s is not None else 'unknown')
+        self._metrics.coflow_cct_seconds.observe(span.cct_s)
+        if planned_s:
+            self._metrics.coflow_cct_ratio.observe(span.cct_s / planned_s)
 
     def publish(self, now_s: float) -> list[live_state.Status]:
         """By what is known; the coflows whose state changed."""

@@ -20,6 +20,54 @@ from typing import Any
 import numpy as np
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Span:
+    """From the first byte to the last one, as exactly as reports tell.
+
+    A byte moved after the last report of its host that does not count it.
+
+    :ivar first_s: the first byte moved between these two times.
+    :ivar last_s: likewise the last one.
+    """
+
+    first_s: tuple[float, float]
+    last_s: tuple[float, float]
+
+    @classmethod
+    def load(cls, first_byte_s: float, last_byte_s: float,
+             cct_error_s: float) -> 'Span':
+        """The inverse of the properties, but that both errors are the same.
+        """
+        error_s = (cct_error_s if first_byte_s == last_byte_s
+                   else cct_error_s / 2)
+        return cls((first_byte_s - error_s, first_byte_s + error_s),
+                   (last_byte_s - error_s, last_byte_s + error_s))
+
+    @property
+    def first_byte_s(self) -> float:
+        return sum(self.first_s) / 2
+
+    @property
+    def last_byte_s(self) -> float:
+        return sum(self.last_s) / 2
+
+    @property
+    def cct_s(self) -> float:
+        """The middle of what is possible."""
+        return sum(self._bounds_s) / 2
+
+    @property
+    def cct_error_s(self) -> float:
+        """The true CCT is at most so far from ``cct_s``."""
+        least_s, most_s = self._bounds_s
+        return (most_s - least_s) / 2
+
+    @property
+    def _bounds_s(self) -> tuple[float, float]:
+        return (max(0.0, self.last_s[0] - self.first_s[1]),
+                self.last_s[1] - self.first_s[0])
+
+
 class CoflowProgress:
     """Payload bytes sent per flow of one coflow.
 
@@ -30,6 +78,7 @@ class CoflowProgress:
     :ivar sizes_bytes: array of shape (n_flows,).
     :ivar sent_bytes: array of shape (n_flows,), of what the hint names.
     :ivar excess_bytes: sent beyond it.
+    :ivar span: when; None before the first byte.
     """
 
     def __init__(self, sizes_bytes: Sequence[float] | np.ndarray,
@@ -39,6 +88,7 @@ class CoflowProgress:
         known = min(len(sent_bytes), len(sizes_bytes))
         self.sent_bytes[:known] = sent_bytes[:known]
         self.excess_bytes = 0.0
+        self.span: Span | None = None
 
     @property
     def all_bytes(self) -> float:
@@ -56,6 +106,20 @@ class CoflowProgress:
         if total > 0:
             self.sent_bytes[flows] += left * (used / total)
         self.excess_bytes += payload_bytes - used
+
+    def moved(self, between_s: tuple[float, float], is_first: bool) -> None:
+        """Bytes moved between these two times.
+
+        :param is_first: what moved before them was noise.
+        """
+        if is_first or self.span is None:
+            self.span = Span(between_s, between_s)
+            return
+        # Hosts report by turns: of one that is late, the bytes may be older.
+        (since_s, now_s), first_s, last_s = (
+            between_s, self.span.first_s, self.span.last_s)
+        self.span = Span((min(first_s[0], since_s), first_s[1]),
+                         (max(last_s[0], since_s), max(last_s[1], now_s)))
 
     def complete(self, flows: np.ndarray) -> None:
         """Take flows that no uplink sees (same host) as sent."""

@@ -114,6 +114,10 @@ class Coflows:
         over = state in (states.CoflowState.DONE, states.CoflowState.RETIRED)
         if over:
             ranked = None
+        measured = (live_state.measured(status.span)
+                    if status is not None and coflow.is_live else
+                    {name: getattr(coflow, name)
+                     for name in live_state.measured(None)})
         return {
             'id': coflow.id, 'name': coflow.name,
             'group': coflow.group_id,
@@ -132,6 +136,11 @@ class Coflows:
             'rate_bps': sum(r.rate_bps for r in ranked.flow_rates)
             if ranked is not None else 0.0,
             'cct_s': coflow.cct_s,
+            'measured_cct_s': measured['measured_cct_s'] if over else None,
+            'measured_cct_error_s': measured['measured_cct_error_s']
+            if over else None,
+            'first_byte': measured['first_byte_at'],
+            'last_byte': measured['last_byte_at'],
             'lower_bound_s': group.lower_bound_s if group else None,
             'gap': group.gap if group else None,
             'arrival': arrival or coflow.arrival,
@@ -182,6 +191,8 @@ class Coflows:
         """Declare it done, or set its class or weight."""
         status = self._state.status(coflow_id)
         iteration = status.iteration if status is not None else 0
+        measured = (live_state.measured(status.span)
+                    if status is not None else {})
 
         def save(session: orm.Session) -> None:
             coflow = session.get(models.Coflow, coflow_id)
@@ -189,6 +200,8 @@ class Coflows:
                 raise exception.NotFound(what='Coflow', id=coflow_id)
             if 'state' in values:
                 self._declare_done(coflow, iteration)
+                for name, value in measured.items():
+                    setattr(coflow, name, value)
             if 'priority_class' in values:
                 coflow.priority_class = values['priority_class']
             if 'weight' in values:

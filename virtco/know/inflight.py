@@ -111,6 +111,7 @@ class Tracked:
     :ivar iteration: the one that is or was under way, from 1; 0 before.
     :ivar upcoming: of the next iteration, while the coflow rests between two;
         the last one is done then.
+    :ivar planned_cct_s: of the last plan; None where there is none.
     :ivar moved_s: when its counters last moved, None = never.
     :ivar backlog_bytes: waiting at each host's class, as last reported.
     :ivar was_placed: all its VMs ran at some time; what is missing since
@@ -130,6 +131,7 @@ class Tracked:
     upcoming: byte_counters.CoflowProgress | None = None
     priority_class: int = 0
     weight: float = 1.0
+    planned_cct_s: float | None = None
     arrival_s: float | None = None
     ended_s: float | None = None
     moved_s: float | None = None
@@ -307,6 +309,19 @@ class Tracked:
         return float(max(0, n_ended) * self.model.flows[flow].size_bytes
                      + self.counting.sent_bytes[flow])
 
+    def credited(self, new_bytes: float, since_s: float, now_s: float,
+                 rules: endings.Rules) -> None:
+        """Bytes that moved between these two times were counted."""
+        counting = self.counting
+        silent_s = now_s - self.moved_s if self.moved_s is not None else 0.0
+        counting.moved((since_s, now_s), silent_s >= rules.pause_s
+                       and endings.is_noise(self.model.size_bytes,
+                                            counting.all_bytes - new_bytes,
+                                            rules))
+        self.moved_s = now_s
+        self.is_dirty = True
+        self.touch()
+
     def cross_remaining(self, progress: byte_counters.CoflowProgress | None
                         = None) -> float:
         """Bytes left between hosts."""
@@ -328,6 +343,9 @@ class Tracked:
     def end(self, now_s: float) -> None:
         self.state = states.CoflowState.DONE
         self.ended_s = now_s
+        if not self.route.is_complete:
+            # The flows of a deleted VM were not sent to their end.
+            self.progress.span = None
         self.is_dirty = True
         self.touch()
 
@@ -394,7 +412,12 @@ def load(stored: 'models.Coflow') -> Tracked:
             json.loads(stored.progress)),
         iteration=stored.iteration, priority_class=stored.priority_class,
         weight=stored.weight, arrival_s=stored.arrival,
-        ended_s=stored.ended_at)
+        planned_cct_s=stored.cct_s, ended_s=stored.ended_at)
+    if (stored.first_byte_at is not None and stored.last_byte_at is not None
+            and stored.measured_cct_error_s is not None):
+        tracked.progress.span = byte_counters.Span.load(
+            stored.first_byte_at, stored.last_byte_at,
+            stored.measured_cct_error_s)
     if tracked.state == states.CoflowState.DONE:
         tracked.rest()
     return tracked

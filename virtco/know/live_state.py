@@ -71,7 +71,10 @@ class Rules:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Status:
-    """How far a coflow is."""
+    """How far a coflow is.
+
+    :ivar span: of the iteration that is or was under way.
+    """
 
     coflow_id: str
     name: str
@@ -80,6 +83,8 @@ class Status:
     sent_bytes: float
     arrival_s: float | None
     ended_s: float | None
+    planned_cct_s: float | None
+    span: byte_counters.Span | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -173,6 +178,7 @@ class LiveState:
                     tracked.priority_class = stored.priority_class
                     tracked.weight = stored.weight
                     tracked.touch()
+                tracked.planned_cct_s = stored.cct_s
                 tracked.place(self._groups.get(tracked.group_id, {}))
                 self._coflows[stored.id] = tracked
             for coflow_id in known.keys() - self._coflows.keys():
@@ -395,9 +401,9 @@ class LiveState:
         with self._lock:
             state = self._host(host, now_s)
             self._unsaved_hosts.add(host)
-            elapsed_s = (now_s - state.last_report
-                         if state.last_report is not None
-                         and state.counters.epoch == report['epoch'] else 0.0)
+            since_s = (state.last_report if state.last_report is not None
+                       and state.counters.epoch == report['epoch'] else now_s)
+            elapsed_s = now_s - since_s
             new_ports = state.report.get('ports') != report['ports']
             new_link = (state.report.get('link') != report['link']
                         or state.last_report is None)
@@ -419,8 +425,8 @@ class LiveState:
                 self._learn_addresses(host, report)
             urgent |= self._take_backlogs(state)
             for delta in deltas:
-                urgent |= self._credit(host, delta, now_s)
-            return self._credit_pairs(state, now_s) or urgent
+                urgent |= self._credit(host, delta, since_s, now_s)
+            return self._credit_pairs(state, since_s, now_s) or urgent
 
     def _take_backlogs(self, state: host_state.HostState) -> bool:
         """True when a coflow may have ended, now that its queue is empty."""
@@ -441,7 +447,7 @@ class LiveState:
         return drained
 
     def _credit(self, host: str, delta: byte_counters.Delta,
-                now_s: float) -> bool:
+                since_s: float, now_s: float) -> bool:
         """Credit one delta; True when the coflow starts or may have ended."""
         tracked = self._coflows.get(delta.coflow_id)
         if tracked is None:
@@ -449,16 +455,14 @@ class LiveState:
         flows = tracked.route.flows(host, delta.dst_host)
         new_bytes = delta.wire_bytes / self._rules.wire_factor
         tracked.counting.credit(flows, new_bytes)
-        return self._moved(tracked, new_bytes, now_s)
+        return self._moved(tracked, new_bytes, since_s, now_s)
 
     def _moved(self, tracked: inflight.Tracked, new_bytes: float,
-               now_s: float) -> bool:
+               since_s: float, now_s: float) -> bool:
         """True when the coflow starts, goes on, or may have ended."""
         started = (tracked.moved_s is None
                    or now_s - tracked.moved_s >= self._endings.quiet_s)
-        tracked.moved_s = now_s
-        tracked.is_dirty = True
-        tracked.touch()
+        tracked.credited(new_bytes, since_s, now_s, self._endings)
         if tracked.upcoming is not None:
             return tracked.begins_anew(now_s, self._endings)
         self._debts.charge(tracked.project_id, policing.Report(
@@ -467,7 +471,7 @@ class LiveState:
         return started or tracked.is_all_sent(self._endings)
 
     def _credit_pairs(self, state: host_state.HostState,
-                      now_s: float) -> bool:
+                      since_s: float, now_s: float) -> bool:
         """True when a coflow that has no class starts or may have ended."""
         if not self._counts_pairs:
             state.pair_counters = None
@@ -477,7 +481,7 @@ class LiveState:
         if self._owners is None:
             self._owners = pair_counters.find_owners(self._in_turn(),
                                                      self._addresses)
-        return any([self._moved(tracked, new_bytes, now_s)
+        return any([self._moved(tracked, new_bytes, since_s, now_s)
                     for tracked, new_bytes in state.pair_counters.credit(
                         state.report, self._owners,
                         self._rules.wire_factor)])
@@ -672,7 +676,8 @@ def _status(tracked: inflight.Tracked) -> Status:
     return Status(tracked.coflow_id, tracked.name, tracked.state,
                   tracked.iteration,
                   float(tracked.progress.sent_bytes.sum()),
-                  tracked.arrival_s, tracked.ended_s)
+                  tracked.arrival_s, tracked.ended_s, tracked.planned_cct_s,
+                  tracked.progress.span)
 
 
 def _columns(tracked: inflight.Tracked) -> dict[str, Any]:
@@ -681,4 +686,14 @@ def _columns(tracked: inflight.Tracked) -> dict[str, Any]:
             'iteration': tracked.iteration,
             'progress': json.dumps(sent_bytes.round().tolist()),
             'sent_bytes': float(sent_bytes.sum()),
-            'arrival': tracked.arrival_s, 'ended_at': tracked.ended_s}
+            'arrival': tracked.arrival_s, 'ended_at': tracked.ended_s,
+            **measured(tracked.progress.span)}
+
+
+def measured(span: byte_counters.Span | None) -> dict[str, float | None]:
+    """As columns of a coflow."""
+    values = ((None,) * 4 if span is None else
+              (span.first_byte_s, span.last_byte_s, span.cct_s,
+               span.cct_error_s))
+    return dict(zip(('first_byte_at', 'last_byte_at', 'measured_cct_s',
+                     'measured_cct_error_s'), values, strict=True))

@@ -31,10 +31,11 @@ class ListCoflows(base.Lister):
     """
 
     shown = ['id', 'name', 'state', 'n_vms', 'size_bytes',
-             'remaining_bytes', 'rank', 'rate_bps', 'cct_s', 'gap', 'hosts',
-             'warnings']
+             'remaining_bytes', 'rank', 'rate_bps', 'cct_s',
+             'measured_cct_s', 'gap', 'hosts', 'warnings']
     more = ['group_name', 'project_id', 'n_flows', 'iteration',
-            'iterations', 'sent_bytes', 'lower_bound_s', 'arrival',
+            'iterations', 'sent_bytes', 'lower_bound_s',
+            'measured_cct_error_s', 'arrival', 'first_byte', 'last_byte',
             'ended', 'predicted_end', 'why']
 
     def get_parser(self, prog_name: str) -> Any:

@@ -83,11 +83,13 @@ KINDS: dict[str, Any] = {
     'link_egress_bps': Rate, 'link_ingress_bps': Rate,
     'measured_egress_bps': Rate, 'measured_ingress_bps': Rate,
     'ceil_bps': Rate, 'cct_s': Seconds, 'lower_bound_s': Seconds,
+    'measured_cct_s': Seconds, 'measured_cct_error_s': Seconds,
     'objective_s': Seconds, 'age_s': Seconds, 'measured_age_s': Seconds,
     'rtt_s': Seconds, 'period_s': Seconds, 'compute_s': Seconds,
     'gap': Percent, 'confidence': Percent,
     'loss': Percent, 'arrival': Time, 'ended': Time, 'at': Time,
-    'predicted_end': Time, 'last_report': Time, 'hosts': Names,
+    'first_byte': Time, 'last_byte': Time, 'predicted_end': Time,
+    'last_report': Time, 'hosts': Names,
     'coflows': Names, 'vms': Names, 'members': Lines, 'events': Lines,
 }
 

@@ -64,6 +64,14 @@ def has_ended(size_bytes: float, left_bytes: float, silent_s: float | None,
             and left_bytes <= (1 - rules.done_fraction) * size_bytes)
 
 
+def is_noise(size_bytes: float, sent_bytes: float, rules: Rules) -> bool:
+    """Whether so few bytes (ARP, keep-alives) are no beginning, when silence
+    follows them.
+    """
+    return sent_bytes < min(rules.start_bytes,
+                            (1 - rules.done_fraction) * size_bytes)
+
+
 def begins_anew(size_bytes: float, new_bytes: float, rested_s: float,
                 rules: Rules) -> bool:
     """Whether the bytes after an end are the next iteration's.

@@ -103,3 +103,35 @@ def test_average_halves_in_its_half_life():
     average.add(100, 0)
     assert average.add(0, 5) == pytest.approx(50)
     assert average.add(0, 10) == pytest.approx(25)
+
+
+@given(st.lists(st.tuples(
+    st.floats(0, 5), st.floats(0.1, 3),
+    st.lists(st.floats(5, 60), min_size=1, max_size=6)), min_size=1,
+    max_size=4))
+def test_the_measured_cct_is_as_near_as_it_says(hosts):
+    """Hosts that report at times of their own, and when their bytes move."""
+    reports = sorted(
+        (now_s, now_s - interval_s)
+        for start_s, interval_s, moves_s in hosts
+        for now_s in {start_s + interval_s * np.ceil(
+            (at_s - start_s) / interval_s) for at_s in moves_s})
+    progress = byte_counters.CoflowProgress([1.0])
+    for now_s, since_s in reports:
+        progress.moved((since_s, now_s), is_first=False)
+    span = progress.span
+    moves_s = [at_s for _, _, moves_s in hosts for at_s in moves_s]
+    true_s = max(moves_s) - min(moves_s)
+    assert abs(span.cct_s - true_s) <= span.cct_error_s + 1e-9
+    assert span.first_byte_s <= span.last_byte_s + 1e-9
+    assert span.cct_error_s <= max(interval_s for _, interval_s, _ in hosts
+                                   ) + 1e-9
+
+
+@pytest.mark.parametrize(('first_s', 'last_s'), [
+    ((1.0, 2.0), (7.0, 8.0)), ((1.0, 2.0), (1.0, 2.0)),
+    ((3.0, 3.0), (3.0, 3.0))])
+def test_a_span_is_read_as_it_was_written(first_s, last_s):
+    span = byte_counters.Span(first_s, last_s)
+    assert byte_counters.Span.load(span.first_byte_s, span.last_byte_s,
+                                   span.cct_error_s) == span

@@ -34,7 +34,9 @@ def stored(coflow_id='c', group_id='g', flows='[[0,1,100],[0,2,50],[1,2,25]]',
         'tm': flows, 'progress': '[]', 'dst_port': None,
         'iterations': 1, 'iteration': 1, 'period_s': None,
         'compute_s': None, 'rank_hint': None, 'priority_class': 0,
-        'weight': 1.0, 'arrival': 1.0, 'ended_at': None} | values)
+        'weight': 1.0, 'arrival': 1.0, 'ended_at': None, 'cct_s': None,
+        'first_byte_at': None, 'last_byte_at': None,
+        'measured_cct_error_s': None} | values)
 
 
 def report(sent=0, epoch='e', coflow_id='c', destinations=None,
@@ -521,3 +523,62 @@ def test_only_whose_address_changed_gets_other_entries():
     assert tables[0]['c2'] is tables[1]['c2']
     state.intake('h0', report(ports=ports('10.0.0.2')[1:]), 2.0)
     assert addresses({'c': table(state)}) == {()}
+
+
+def span(state):
+    return state.status('c').span
+
+
+def test_the_cct_is_from_the_first_byte_to_the_last():
+    state = recurring(iterations=1)
+    state.intake('h0', report(0), 10.0)
+    assert span(state) is None
+    for now_s, count in ((11.0, 0), (12.0, 400_000), (13.0, 800_000),
+                         (14.0, 800_000), (15.0, 1_000_000)):
+        state.intake('h0', report(count), now_s)
+    advance(state, 15.0)
+    found = span(state)
+    assert (found.first_s, found.last_s) == ((11.0, 12.0), (14.0, 15.0))
+    assert (found.cct_s, found.cct_error_s) == (3.0, 1.0)
+
+
+def test_noise_before_a_coflow_is_not_part_of_it():
+    state = recurring(iterations=1)
+    state.intake('h0', report(0), 1.0)
+    state.intake('h0', report(300), 2.0)
+    state.intake('h0', report(300_300), 50.0)
+    state.intake('h0', report(600_300), 51.0)
+    assert span(state).first_s == (2.0, 50.0)
+    # But a pause within it is.
+    state.intake('h0', report(1_000_000), 90.0)
+    assert span(state).first_s == (2.0, 50.0)
+
+
+def test_each_iteration_is_measured():
+    state = recurring()
+    state.intake('h0', report(0), 1.0)
+    for now_s, count in ((2.0, 500_000), (3.0, 1_000_000)):
+        state.intake('h0', report(count), now_s)
+    advance(state, 3.0)
+    assert span(state).cct_s == 1.0
+    for now_s, count in ((20.0, 1_000_000), (21.0, 1_100_000),
+                         (24.0, 1_100_000), (25.0, 2_000_000)):
+        state.intake('h0', report(count), now_s)
+        advance(state, now_s)
+    assert shown(state) == (states.CoflowState.DONE, 2)
+    assert span(state).cct_s == 4.0
+
+
+def test_what_was_measured_survives_a_restart():
+    state = recurring(iterations=1)
+    state.intake('h0', report(0), 1.0)
+    state.intake('h0', report(500_000), 2.0)
+    (row,) = state.take_unsaved().coflows
+    again = recurring(iterations=1, **{
+        name: row[name] for name in (
+            'progress', 'first_byte_at', 'last_byte_at',
+            'measured_cct_error_s')})
+    assert span(again) == span(state)
+    again.intake('h0', report(0, epoch='f'), 6.0)
+    again.intake('h0', report(500_000, epoch='f'), 7.0)
+    assert span(again).cct_s == 5.0

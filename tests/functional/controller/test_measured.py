@@ -1,0 +1,111 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""What happened stands beside what was planned."""
+
+import signal
+import sqlite3
+import time
+
+import pytest
+
+from tests.functional.controller import harness
+
+PAIR = '{"n": 2, "flows": [[0, 1, "100MB"]]}'
+SIZE = 100e6
+WIRE = 1.05
+
+
+@pytest.fixture
+def controller(tmp_path):
+    with harness.running(tmp_path) as found:
+        yield found
+
+
+def launch(tenant):
+    hosts = tenant.launch(2, hosts={'h0': 1, 'h1': 1}, matrix=PAIR)
+    edge = tenant.edges(hosts)[hosts[0]]
+    harness.wait_for(lambda: edge.policy()['classes'])
+    return edge
+
+
+def send(tenant, edge, fraction):
+    edge.count(tenant.coflow()['id'], fraction * SIZE * WIRE)
+    edge.report()
+
+
+def test_the_measured_cct_stands_beside_the_planned_one(controller):
+    tenant = controller.tenant()
+    edge = launch(tenant)
+    coflow = tenant.coflow()
+    assert coflow['cct_s'] > 0
+    assert [coflow[name] for name in (
+        'measured_cct_s', 'measured_cct_error_s', 'first_byte',
+        'last_byte')] == [None] * 4
+    started_s = time.time()
+    send(tenant, edge, 0.3)
+    harness.wait_for(lambda: tenant.coflow()['first_byte'])
+    assert tenant.coflow()['measured_cct_s'] is None
+    # Killed half-way: the first byte is remembered.
+    harness.wait_for(lambda: stored(controller)['first_byte_at'])
+    controller.stop(signal.SIGKILL)
+    controller.start()
+    harness.wait_for(lambda: edge.policy()['classes'])
+    send(tenant, edge, 0.7)
+    harness.wait_for(lambda: tenant.coflow()['state'] == 'done')
+    ended_s = time.time()
+    coflow = tenant.coflow()
+    measured_s = coflow['measured_cct_s']
+    assert 0 < measured_s - coflow['measured_cct_error_s'] + 1e-6
+    assert measured_s - coflow['measured_cct_error_s'] <= ended_s - started_s
+    assert coflow['first_byte'] < coflow['last_byte'] <= ended_s
+    metrics = controller.metrics()
+    assert metrics['virtco_coflow_cct_seconds_count'] == 1
+    assert metrics['virtco_coflow_cct_seconds_sum'] == pytest.approx(
+        measured_s)
+    assert metrics['virtco_coflow_cct_ratio_sum'] == pytest.approx(
+        measured_s / coflow['cct_s'])
+    assert f'took {measured_s:.3f} s' in controller.log_text()
+    # It outlives the servers.
+    harness.wait_for(lambda: stored(controller)['state'] == 'done')
+    for number in range(2):
+        tenant.notify('instance.delete.end', number, host=None)
+    harness.wait_for(lambda: tenant.coflow()['state'] == 'retired')
+    assert tenant.coflow()['measured_cct_s'] == pytest.approx(measured_s)
+
+
+def test_what_was_not_sent_to_the_end_has_no_cct(controller):
+    tenant = controller.tenant()
+    send(tenant, launch(tenant), 0.5)
+    harness.wait_for(lambda: stored(controller)['first_byte_at'])
+    for number in range(2):
+        tenant.notify('instance.delete.end', number, host=None)
+    harness.wait_for(lambda: tenant.coflow()['state'] == 'retired')
+    coflow = tenant.coflow()
+    assert coflow['measured_cct_s'] is None
+    assert controller.metrics()['virtco_coflow_cct_seconds_count'] == 0
+
+
+def test_a_declared_end_keeps_what_was_measured(controller):
+    tenant = controller.tenant()
+    edge = launch(tenant)
+    send(tenant, edge, 0.2)
+    send(tenant, edge, 0.2)
+    done = tenant.call('PATCH', f'/v1/coflows/{tenant.coflow()["id"]}',
+                       {'state': 'done'})
+    assert 0 < done['measured_cct_s'] == tenant.coflow()['measured_cct_s']
+
+
+def stored(controller):
+    """The one coflow as the database has it."""
+    with sqlite3.connect(controller.database) as connection:
+        connection.row_factory = sqlite3.Row
+        return dict(connection.execute('SELECT * FROM coflows').fetchone())
