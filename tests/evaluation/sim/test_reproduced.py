@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """The documentation's tables come out of the present code.
 
 Planning is counted in operations, so that on one platform the numbers are the

@@ -103,10 +103,12 @@ class Saving:
     half: float
 
     def __str__(self) -> str:
+        # Plus 0: not -0.0.
+        mean, low, high = (round(value, 1) + 0.0 for value in (
+            self.percent, self.percent - self.half, self.percent + self.half))
         if not math.isfinite(self.half):
-            return f'{self.percent:.1f}'
-        return (f'{self.percent:.1f} [{self.percent - self.half:.1f}, '
-                f'{self.percent + self.half:.1f}]')
+            return f'{mean:.1f}'
+        return f'{mean:.1f} [{low:.1f}, {high:.1f}]'
 
 
 def spread(values: Sequence[float]) -> tuple[float, float]:
