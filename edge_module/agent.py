@@ -23,7 +23,6 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from edge_module.classify import base as classify
-from edge_module import client as edge_client
 from edge_module import enforcer as edge_enforcer
 from edge_module import kernel_events
 from edge_module.ports import base as ports_base
@@ -31,6 +30,7 @@ from edge_module.probe import service as probe_service
 from edge_module import pull
 from edge_module import report
 from edge_module import state
+from edge_module import stream
 from edge_module import supervise
 from virtco import exception
 from virtco import systemd
@@ -65,16 +65,22 @@ class Agent:
         self._stop = threading.Event()
         self._watch = kernel_watch or kernel_events.KernelWatch()
         files = state.StateDir(conf.edge.state_dir)
+        self._link = stream.Link(conf, lambda: self.applied_generation,
+                                 self._stop)
         self.policies = pull.PolicySource(conf, enforcer, files, self._stop,
-                                          self._apply, self._refuse)
+                                          self._apply, self._refuse,
+                                          self._link.client)
         self.reporter = report.Reporter(conf, enforcer, files, self._stop,
-                                        self._about, self._failed)
+                                        self._about, self._failed,
+                                        self._link.client)
         self._watcher = ports_base.PortWatcher(port_source, self._on_ports)
         self._threads = [
             supervise.Supervised(name, work, self._stop, self.reporter.wake)
             for name, work in (('policy', self.policies.pull),
                                ('report', self.reporter.report),
-                               ('ports', self._watcher.follow))]
+                               ('ports', self._watcher.follow),
+                               ('stream', self._link.run))
+            if name != 'stream' or conf.edge.use_stream]
 
     def run(self) -> bool:
         """Enforce until told to stop.
@@ -130,7 +136,7 @@ class Agent:
             return
         try:
             self.probe = probe_service.ProbeService(
-                self.conf, edge_client.EdgeClient(self.conf),
+                self.conf, self._link.client(),
                 self.conf.edge.host)
             self.probe.start()
         except OSError as error:

@@ -135,6 +135,15 @@ class EdgeClient:
                 url=self.url, why=str(error)) from error
         return 200 <= answer.status < 300
 
+    def get_distributor(self) -> dict[str, Any]:
+        """Where its distributor listens.
+
+        :raises virtco.exception.NotFound: it has none.
+        """
+        answer = self._call('GET', '/v1/distributor', 0.0)
+        found: dict[str, Any] = self._decode(answer.content)
+        return found
+
     def get_probe(self, wait_s: float) -> dict[str, Any] | None:
         """The next packet train to send, or None."""
         answer = self._call('GET', f'{self._host}/probes', wait_s,

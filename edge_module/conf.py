@@ -159,6 +159,12 @@ it would take more than a hundredth of a core.
     cfg.FloatOpt('poll_wait_s', default=30, min=0, max=600, help="""
 How long the controller may hold a request for the next policy, in seconds.
 """),
+    cfg.BoolOpt('use_stream', default=True, help="""
+Hold one connection to the controller's distributor, over which policies come
+and reports go, when the controller has one. Otherwise, and as long as none can
+be made, the module polls ``controller_url``. TLS uses the certificates of
+``[controller_auth]``.
+"""),
     cfg.FloatOpt('http_timeout_s', default=5, min=0.1, max=120, help="""
 How long to wait for an answer of the controller, in seconds, beyond what it
 was asked to wait.

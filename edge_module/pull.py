@@ -19,9 +19,9 @@ from typing import Any
 from oslo_config import cfg
 from oslo_log import log as logging
 
-from edge_module import client as edge_client
 from edge_module import enforcer as edge_enforcer
 from edge_module import state
+from edge_module import stream
 from virtco import exception
 from virtco.table import edge_policy
 
@@ -44,7 +44,8 @@ class PolicySource:
     def __init__(self, conf: cfg.ConfigOpts,
                  enforcer: edge_enforcer.Enforcer, files: state.StateDir,
                  stop: threading.Event, apply: Apply,
-                 refuse: Callable[[str], None]):
+                 refuse: Callable[[str], None],
+                 connect: Callable[[], stream.Client]):
         self.conf = conf
         self.enforcer = enforcer
         self.controller_up: bool | None = None
@@ -52,6 +53,7 @@ class PolicySource:
         self._stop = stop
         self._apply = apply
         self._refuse = refuse
+        self._connect = connect
         self._renewed_s = time.monotonic()
         self._saved: tuple[Any, ...] | None = None
 
@@ -81,7 +83,7 @@ class PolicySource:
 
     def pull(self) -> None:
         """Ask until told to stop."""
-        client = edge_client.EdgeClient(self.conf)
+        client = self._connect()
         etag: str | None = None
         backoff_s = _FIRST_BACKOFF_S
         while not self._stop.is_set():
@@ -101,6 +103,7 @@ class PolicySource:
             if answer is not None:
                 etag = answer[0]
                 self._take(answer[1])
+                client.policy_taken(answer[1])
             elif self.enforcer.fair and self.enforcer.policy is not None:
                 LOG.info('The controller is back: order and rates again')
                 self._apply(self.enforcer.policy, False)
@@ -108,6 +111,8 @@ class PolicySource:
     def _poll_wait_s(self) -> float:
         """Short enough to renew a policy in its time to live."""
         policy = self.enforcer.policy
+        if policy is not None and self.enforcer.fair:
+            return 0.0  # it is renewed by any answer
         wait_s: float = self.conf.edge.poll_wait_s
         return wait_s if policy is None else min(wait_s, policy.ttl_s / 3)
 

@@ -21,11 +21,11 @@ import uuid
 from oslo_config import cfg
 from oslo_log import log as logging
 
-from edge_module import client as edge_client
 from edge_module import counters
 from edge_module import enforcer as edge_enforcer
 from edge_module.qdisc import link_speed
 from edge_module import state
+from edge_module import stream
 from virtco import exception
 from virtco.table import edge_policy
 
@@ -46,7 +46,8 @@ class Reporter:
                  enforcer: edge_enforcer.Enforcer, files: state.StateDir,
                  stop: threading.Event,
                  about: Callable[[], dict[str, Any]],
-                 failed: Callable[[Exception], None]):
+                 failed: Callable[[Exception], None],
+                 connect: Callable[[], stream.Client]):
         self.conf = conf
         self.enforcer = enforcer
         self.last_report: dict[str, Any] = {}
@@ -55,6 +56,7 @@ class Reporter:
         self._stop = stop
         self._about = about
         self._failed = failed
+        self._connect = connect
         saved = files.load('counters') or {}
         # Counters go on where they stood, but for those of another boot.
         if saved.get('boot_id') != self.boot_id:
@@ -74,7 +76,7 @@ class Reporter:
 
     def report(self) -> None:
         """Report until told to stop."""
-        client = edge_client.EdgeClient(self.conf)
+        client = self._connect()
         while not self._stop.is_set():
             started_s = time.monotonic()
             self._now.clear()

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Wires the four rooms together, and owns nothing else."""
+"""Wires the rooms together, and owns nothing else."""
 
 from collections.abc import Callable
 import dataclasses
@@ -23,6 +23,7 @@ from virtco.db import migration
 from virtco.db import session as db_session
 from virtco.decide import publisher
 from virtco.decide import room as decide_room
+from virtco.distribute import room as distribute_room
 from virtco.follow import room as follow_room
 from virtco.know import room as know_room
 from virtco import metrics
@@ -34,6 +35,7 @@ class App:
     """:ivar ask: where should this VM go?
     :ivar know: what is true now?
     :ivar decide: who sends when?
+    :ivar distribute: how do edge modules hear of it?
     :ivar follow: what did Nova do?
     """
 
@@ -42,6 +44,7 @@ class App:
     starting: startup.Startup
     know: know_room.Know
     decide: decide_room.Decide
+    distribute: distribute_room.Distribute
     follow: follow_room.Follow
     ask: ask_room.Ask
 
@@ -55,12 +58,14 @@ class App:
         policies = publisher.Publisher()
         know = know_room.Know(conf, database, counts, policies, clock)
         decide = decide_room.Decide(conf, know, policies, counts, clock)
+        distribute = distribute_room.Distribute(conf, know, decide, counts)
         follow = follow_room.Follow(conf, database, counts, know.invalidate,
                                     know.live.waiting, clock)
         ask = ask_room.Ask(conf, database, know.live, know.settings, counts,
                            starting, know.invalidate, clock)
         know.on_report += [follow.reported, ask.use]
-        return cls(database, counts, starting, know, decide, follow, ask)
+        return cls(database, counts, starting, know, decide, distribute,
+                   follow, ask)
 
     def start(self, auto_sync: bool) -> None:
         """Bring up the database, the state of before and the threads.
@@ -76,8 +81,10 @@ class App:
         self.decide.start()
         self.know.start()
         self.follow.start()
+        self.distribute.start()
 
     def stop(self) -> None:
+        self.distribute.stop()
         self.decide.stop()
         self.follow.stop()
         self.know.stop()

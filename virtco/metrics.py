@@ -71,6 +71,22 @@ class Metrics:
             'virtco_generation_lag',
             'Generations between the published and the applied policy.',
             ['host'], registry=self.registry)
+        self.connections = prometheus_client.Gauge(
+            'virtco_edge_connections',
+            'Edge modules that are connected to the distributor.',
+            registry=self.registry)
+        self.refused_connections = prometheus_client.Counter(
+            'virtco_edge_connections_refused',
+            'Connections that the distributor did not accept or closed.',
+            ['reason'], registry=self.registry)
+        self.policies_sent = prometheus_client.Counter(
+            'virtco_policies_sent',
+            'Policy documents that the distributor sent.',
+            registry=self.registry)
+        self.intake_failures = prometheus_client.Counter(
+            'virtco_intake_failures',
+            'Reports and measurements that could not be taken in.',
+            registry=self.registry)
         self.report_age = prometheus_client.Gauge(
             'virtco_report_age_seconds', 'Age of a host\'s last report.',
             ['host'], registry=self.registry)

@@ -21,11 +21,12 @@ ROOT, PURE = layers.ROOT, layers.PURE
 _sources, _imports, _loaded_by = (layers._sources, layers._imports,
                                   layers._loaded_by)
 
-ROOMS = {'ask', 'know', 'decide', 'follow'}
+ROOMS = {'ask', 'know', 'decide', 'distribute', 'follow'}
 # Pure, although they stand beside what is not.
 PURE_IN_ROOMS = [
     'virtco.ask.neutral', 'virtco.ask.problem', 'virtco.db.codec',
     'virtco.decide.policies', 'virtco.decide.senders',
+    'virtco.distribute.deltas', 'virtco.distribute.session',
     'virtco.follow.comparison',
     'virtco.follow.notifications', 'virtco.know.byte_counters',
     'virtco.know.debts', 'virtco.know.host_state', 'virtco.know.inflight',

@@ -29,6 +29,7 @@ def document(rooms: app.App) -> tuple[bool, dict[str, Any]]:
     parts = {'planner': rooms.ask.is_alive(),
              'scheduler': rooms.decide.is_alive(),
              'keeper': rooms.know.is_alive() and rooms.follow.is_alive(),
+             'distributor': rooms.distribute.is_alive(),
              'database': rooms.know.has_database()}
     return all(parts.values()), {
         'status': 'ok' if all(parts.values()) else 'failing',

@@ -49,6 +49,15 @@ def _loads(text: str) -> Any:
     return value
 
 
+def loads_bytes(body: bytes) -> Any:
+    """:raises virtco.exception.Invalid:"""
+    try:
+        return _loads(body.decode())
+    except ValueError as error:
+        raise exception.Invalid(field='body', value=repr(body[:SHOWN_CHARS]),
+                                limit='JSON in UTF-8') from error
+
+
 def json_handler() -> falcon.media.JSONHandler:
     return falcon.media.JSONHandler(
         loads=_loads,
@@ -61,10 +70,20 @@ def read(request: falcon.Request, schema: dict[str, Any]) -> Any:
     :raises virtco.exception.Invalid: naming field, value and limit.
     """
     media = request.get_media()
-    error = _first_error(media, schema)
-    if error is not None:
-        raise exception.Invalid(**_fields(error))
+    checker(schema)(media)
     return media
+
+
+def checker(schema: dict[str, Any]) -> Callable[[Any], None]:
+    """What raises Invalid for a body that does not keep to the schema."""
+    text = json.dumps(schema)
+
+    def check(body: Any) -> None:
+        error = _first_error(body, text)
+        if error is not None:
+            raise exception.Invalid(**_fields(error))
+
+    return check
 
 
 def check(field: str, value: Any, schema: dict[str, Any]) -> None:
@@ -72,17 +91,17 @@ def check(field: str, value: Any, schema: dict[str, Any]) -> None:
 
     :raises virtco.exception.Invalid: naming field, value and limit.
     """
-    error = _first_error(value, schema)
+    error = _first_error(value, json.dumps(schema))
     if error is not None:
         raise exception.Invalid(**_fields(error) | {'field': field})
 
 
-def _first_error(value: Any, schema: dict[str, Any]
+def _first_error(value: Any, schema: str
                  ) -> jsonschema.ValidationError | None:
     """What is valid is found so by compiled code, twenty times as fast; what
     is not is worth the time that a good message takes.
     """
-    is_valid, validator = _compiled(json.dumps(schema))
+    is_valid, validator = _compiled(schema)
     try:
         is_valid(value)
     except fastjsonschema.JsonSchemaValueException:

@@ -89,6 +89,13 @@ class Prober:
                     return None
                 self._changed.wait(min(left, POLL_S))
 
+    def senders(self) -> set[str]:
+        """Hosts whose train nobody fetched yet."""
+        with self._changed:
+            self._plan_round()
+            return {host for host, train in self._round.items()
+                    if not train.fetched}
+
     def _targets(self, now_s: float) -> Mapping[str, Target]:
         return self._responders(now_s, STALE_REPORT_S, self._conf.only_idle)
 

@@ -13,6 +13,7 @@
 """Numbers the policy documents and hands them to those who wait for them."""
 
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Mapping
 import threading
 import time
@@ -53,6 +54,8 @@ class Publisher:
         self._leases: dict[str, int] = {}
         self._next: dict[str, int] = {}
         self._closed = False
+        #: Are called with the hosts that have a new policy.
+        self.on_publish: list[Callable[[Collection[str]], None]] = []
 
     def close(self) -> None:
         """Let nobody wait any more."""
@@ -87,7 +90,12 @@ class Publisher:
                 for host in changed:
                     self._put(host, policies[host])
                 self._changed.notify_all()
+            self._tell(changed)
         return len(changed)
+
+    def _tell(self, hosts: Collection[str]) -> None:
+        for tell in self.on_publish:
+            tell(hosts)
 
     def _put(self, host: str, sheet: table_sheet.Sheet) -> None:
         generation = self._next.get(host, 1)
@@ -100,10 +108,15 @@ class Publisher:
         """
         with self._changed:
             issue = self._issues.get(host)
-            if issue is not None and generation > issue.generation:
+            if issue is None:
+                # Its first policy is to be another than the one it has.
+                self._next[host] = max(self._next.get(host, 1),
+                                       generation + 1)
+            elif generation > issue.generation:
                 self._next[host] = generation + 1
                 self._put(host, issue.sheet)
                 self._changed.notify_all()
+                self._tell([host])
 
     def get(self, host: str) -> edge_policy.EdgePolicy | None:
         with self._changed:

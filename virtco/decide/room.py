@@ -13,6 +13,7 @@
 """The door of the room: policies for edge modules, and trains to send."""
 
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Mapping
 import time
 from typing import Any
@@ -68,6 +69,15 @@ class Decide:
     def generations(self) -> dict[str, int]:
         """Of the policy of each host that has one."""
         return self._publisher.generations()
+
+    @property
+    def on_publish(self) -> list[Callable[[Collection[str]], None]]:
+        """Are called with the hosts that have a new policy."""
+        return self._publisher.on_publish
+
+    def overtake(self, host: str, generation: int) -> None:
+        """See :meth:`virtco.decide.publisher.Publisher.overtake`."""
+        self._publisher.overtake(host, generation)
 
     def policy_of(self, host: str) -> edge_policy.EdgePolicy | None:
         return self._publisher.get(host)

@@ -43,7 +43,8 @@ class ControllerProcess:
         self.config = self.home / 'virtco.conf'
         self.log = self.home / 'log'
         self.database = self.home / 'virtco.sqlite'
-        self.options = {'api': {'port': 0}, 'controller': {
+        self.options = {'api': {'port': 0}, 'distributor': {'port': 0},
+                        'controller': {
             'state_dir': self.home, 'flush_interval_s': 0.1,
             'reap_interval_s': 0.2, 'db_timeout_s': 2},
             # Patient, because the machine that runs the tests may be busy.

@@ -92,6 +92,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             owner.stopped.wait(10)
             self._answer(204, b'')
             return
+        if self.path == '/v1/distributor':
+            self._answer(404, b'')
+            return
         known = self.headers.get('If-None-Match')
         wait_s = float(self.headers['Prefer'].partition('=')[2])
         deadline = time.monotonic() + wait_s

@@ -64,6 +64,24 @@ def test_an_edge_that_is_ahead_is_overtaken():
     assert found.get('h0').generation == 43
 
 
+def test_a_first_policy_is_another_than_the_one_an_edge_has():
+    found = publisher.Publisher()
+    found.overtake('h0', 7)
+    found.publish({'h0': a_sheet()})
+    assert found.get('h0').generation == 8
+
+
+def test_who_listens_hears_of_the_hosts_that_changed():
+    found, heard = publisher.Publisher(), []
+    found.on_publish.append(lambda hosts: heard.append(list(hosts)))
+    kept = a_sheet()
+    found.publish({'h0': kept, 'h1': a_sheet('h1')})
+    found.publish({'h0': kept, 'h1': a_sheet('h1', 5e7)})
+    found.publish({'h0': kept})
+    found.overtake('h0', 7)
+    assert heard == [['h0', 'h1'], ['h1'], ['h0']]
+
+
 def test_who_waits_is_woken_by_news_for_its_host_only():
     found = publisher.Publisher()
     found.publish({'h0': a_sheet(), 'h1': a_sheet('h1')})

@@ -164,6 +164,20 @@ class Probes:
             response.media = train
 
 
+class Distributor:
+    def __init__(self, rooms: app.App, authorizer: context.Authorizer):
+        self._distribute = rooms.distribute
+        self._authorizer = authorizer
+
+    def on_get(self, request: falcon.Request,
+               response: falcon.Response) -> None:
+        self._authorizer.require(request, service_rules.EDGE)
+        found = self._distribute.document()
+        if found is None:
+            raise exception.NotFound(what='Service', id='distributor')
+        response.media = found
+
+
 class Measurements:
     def __init__(self, rooms: app.App, authorizer: context.Authorizer):
         self._know = rooms.know

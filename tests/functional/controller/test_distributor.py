@@ -1,0 +1,329 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Policies down and reports up by one connection, with a real controller.
+
+The edge's end is :mod:`edge_module.stream`, or a bare socket for what an edge
+module does not do.
+"""
+
+import contextlib
+import signal
+import socket
+import subprocess
+import threading
+
+from oslo_config import cfg
+import pytest
+
+from edge_module import conf as edge_conf
+from edge_module import stream
+from tests.functional.controller import harness
+from virtco.distribute import frames
+
+LINK = {'dev': 'uplink0', 'egress_bps': 1e8, 'ingress_bps': 1e8}
+PAIR = '[[0, "10MB"], [0, 0]]'
+
+
+def report(ports=(), sent_bytes=None, generation=0):
+    return {
+        'boot_id': 'b', 'epoch': 'e', 'applied_generation': generation,
+        'link': LINK, 'ports': list(ports), 'pairs': [],
+        'coflows': [{'coflow_id': name, 'sent_bytes': value}
+                    for name, value in (sent_bytes or {}).items()],
+        'uplink_sent_bytes': sum((sent_bytes or {}).values()),
+        'default_sent_bytes': 0, 'health': 'ok', 'error': None}
+
+
+class Edge:
+    """The threads of an agent that talk to the controller, without a kernel.
+    """
+
+    def __init__(self, url, host, **options):
+        conf = cfg.ConfigOpts()
+        edge_conf.register_opts(conf)
+        conf([], project='virtco')
+        conf.set_override('host', host, 'edge')
+        conf.set_override('controller_url', url, 'edge')
+        for name, value in options.items():
+            conf.set_override(name, value, edge_conf.AUTH)
+        self.host = host
+        self.generation = 0
+        self.stop = threading.Event()
+        self.link = stream.Link(conf, lambda: self.generation, self.stop)
+        self.client = self.link.client()
+        self._thread = threading.Thread(target=self.link.run, daemon=True)
+        self._thread.start()
+
+    def policy(self, check=lambda policy: True):
+        """The next policy that passes, acknowledged."""
+        etag = stream.etag_of(self.generation) if self.generation else None
+
+        def look():
+            nonlocal etag
+            with contextlib.suppress(Exception):
+                found = self.client.get_policy(etag, 1.0)
+                if found is not None:
+                    etag = found[0]
+                    self.generation = found[1]['generation']
+                    self.client.policy_taken(found[1])
+                    return found[1] if check(found[1]) else None
+            return None
+
+        return harness.wait_for(look, 'the policy')
+
+    def report(self, *args, **kwargs):
+        self.client.put_report(report(*args, generation=self.generation,
+                                      **kwargs))
+
+    def close(self):
+        self.stop.set()
+        self.link.say_taken(self.generation)  # it may wait
+        self._thread.join(10)
+
+
+@pytest.fixture
+def connect(request):
+    def make(url, host, **options):
+        edge = Edge(url, host, **options)
+        request.addfinalizer(edge.close)
+        return edge
+    return make
+
+
+def shown(controller, host):
+    return controller.call('GET', f'/v1/hosts/{host}', status=None)
+
+
+def is_up(edge):
+    return edge.link.is_used()
+
+
+def counted(controller, name):
+    return controller.metrics().get(name, 0.0)
+
+
+def test_a_coflow_over_the_connection(make, connect):
+    controller = make()
+    tenant = controller.tenant()
+    hosts = tenant.launch(2, matrix=PAIR, hosts={'h0': 1, 'h1': 1})
+    edges = {}
+    for row, host in enumerate(hosts):
+        edges[host] = edge = connect(controller.url, tenant.host(host))
+        harness.wait_for(lambda edge=edge: is_up(edge), 'the connection')
+        edge.ports = [{'vm': tenant.instance(row), 'dev': f'tap{row}',
+                       'mac': '02:00:00:00:00:01', 'ips': [f'10.1.0.{row}']}]
+        edge.report(edge.ports)
+    sender = edges[hosts[0]]
+    policy = sender.policy(lambda found: found['flows'])
+    (one,) = policy['classes']
+    for sent_bytes in (4e6, 11e6):
+        sender.report(sender.ports, {one['coflow_id']: sent_bytes})
+        harness.wait_for(lambda sent_bytes=sent_bytes: tenant.coflow()[
+            'sent_bytes'] >= sent_bytes * 0.9, 'the report')
+    assert sender.policy(lambda found: not found['classes'])
+    assert tenant.coflow()['state'] == 'done'
+    sender.report(sender.ports, {one['coflow_id']: 11e6})
+    harness.wait_for(lambda: shown(controller, sender.host)[
+        'applied_generation'] == sender.generation, 'the applied generation')
+    assert counted(controller, 'virtco_edge_connections') == 2
+
+
+def test_it_comes_back_after_a_kill(make, connect):
+    first = make()
+    url, port = first.url, first.call('GET', '/v1/distributor')['port']
+    edge = connect(url, 'h1')
+    harness.wait_for(lambda: is_up(edge), 'the connection')
+    edge.report()
+    before = edge.policy()['generation']
+    first.stop(signal.SIGKILL)
+    harness.wait_for(lambda: not edge.link._is_up, 'the end')
+    second = make({'api': {'port': int(url.rpartition(':')[2])},
+                   'distributor': {'port': port}})
+    after = edge.policy(lambda found: found['generation'] > before)
+    assert after['host'] == 'h1'
+    harness.wait_for(lambda: is_up(edge), 'the connection')
+    edge.report()
+    harness.wait_for(lambda: shown(second, 'h1')['applied_generation']
+                     == after['generation'], 'the report')
+
+
+def test_without_a_distributor_it_polls(make, connect):
+    controller = make({'distributor': {'enabled': 'false'}})
+    controller.call('GET', '/v1/distributor', status=404)
+    edge = connect(controller.url, 'h1')
+    harness.wait_for(lambda: edge.link._polls, 'the end of hope')
+    edge.report()
+    assert edge.policy()['host'] == 'h1'
+    assert not is_up(edge)
+
+
+def test_a_taken_port_is_no_end(make, connect):
+    with socket.create_server(('127.0.0.1', 0)) as taken:
+        controller = make({'distributor': {'port': taken.getsockname()[1]}})
+    assert 'Edge modules poll' in controller.log_text()
+    edge = connect(controller.url, 'h1')
+    harness.wait_for(lambda: edge.link._polls, 'the end of hope')
+    edge.report()
+    assert edge.policy()['host'] == 'h1'
+
+
+class Bare:
+    """A socket that speaks the protocol as badly as a test wants."""
+
+    def __init__(self, port, **fields):
+        self.sock = socket.create_connection(('127.0.0.1', port), timeout=30)
+        self._reader = frames.Reader(1 << 28)
+        self._messages = []
+        if fields:
+            self.say('hello', **({'versions': [1, 1], 'generation': 0}
+                                 | fields))
+
+    def say(self, kind, **fields):
+        self.sock.sendall(frames.pack(kind, **fields))
+
+    def hear(self):
+        """The next message; None at the end of the connection."""
+        while not self._messages:
+            try:
+                data = self.sock.recv(1 << 16)
+            except ConnectionResetError:
+                data = b''
+            if not data:
+                return None
+            self._messages += map(frames.unpack, self._reader.feed(data))
+        return self._messages.pop(0)
+
+    def hear_all(self):
+        return list(iter(self.hear, None))
+
+
+@pytest.fixture
+def port(shared):
+    return shared.call('GET', '/v1/distributor')['port']
+
+
+def test_an_edge_speaks_for_its_own_host_only(shared, port):
+    bare = Bare(port, host='a.bare')
+    assert bare.hear()['type'] == 'welcome'
+    bare.say('measurement', measurement={
+        'probe_id': 'p', 'src': 'b.bare', 'dst': 'a.bare', 'rate_bps': 1e9})
+    assert 'b.bare' in bare.hear()['why']
+    assert bare.hear() is None
+
+
+@pytest.mark.parametrize('data, why', [
+    (b'GET / HTTP/1.1\r\n\r\n', 'at most 4194304 bytes'),
+    (frames.pack('heartbeat'), 'one of hello'),
+    (frames.frame(b'[' * 70_000), 'nested'),
+    (frames.frame(b'{"type": "hello", "host": NaN}'), 'NaN'),
+    (frames.pack('hello', versions=[9, 9], host='h'), 'from 1 to 1')])
+def test_what_breaks_the_protocol_ends_it(port, data, why):
+    bare = Bare(port)
+    bare.sock.sendall(data)
+    refused = bare.hear()
+    assert refused['type'] == 'refused'
+    assert why in refused['why']
+    assert bare.hear() is None
+
+
+def test_a_later_connection_takes_the_place_of_one_before(port):
+    first = Bare(port, host='twice.bare')
+    assert first.hear()['type'] == 'welcome'
+    second = Bare(port, host='twice.bare')
+    assert second.hear()['type'] == 'welcome'
+    assert 'another connection' in first.hear()['why']
+    second.say('heartbeat')
+    assert 'alive' in {second.hear()['type'], second.hear()['type']}
+
+
+def test_half_open_connections_change_nothing(make, connect):
+    controller = make({'distributor': {
+        'hello_timeout_s': 1, 'max_connections_per_address': 300}})
+    port = controller.call('GET', '/v1/distributor')['port']
+    with contextlib.ExitStack() as stack:
+        halves = [stack.enter_context(socket.create_connection(
+            ('127.0.0.1', port), timeout=30)) for _ in range(290)]
+        halves[0].sendall(b'\0\0')
+        edge = connect(controller.url, 'h1')
+        harness.wait_for(lambda: is_up(edge), 'the connection')
+        edge.report()
+        assert edge.policy()['host'] == 'h1'
+        for half in halves:
+            while half.recv(4096):
+                pass
+
+
+def test_connections_of_one_address_are_limited(make):
+    controller = make({'distributor': {'max_connections_per_address': 3}})
+    port = controller.call('GET', '/v1/distributor')['port']
+    bares = [Bare(port, host=f'h{number}') for number in range(3)]
+    assert [bare.hear()['type'] for bare in bares] == ['welcome'] * 3
+    with socket.create_connection(('127.0.0.1', port), timeout=30) as more:
+        assert more.recv(1) == b''
+    bares[0].sock.close()
+
+    def is_free():
+        bare = Bare(port, host='h3')
+        with contextlib.suppress(OSError):
+            return bare.hear()
+
+    harness.wait_for(is_free, 'a place')
+
+
+def _certificates(home):
+    """A CA, a server's certificate and two edges', by name."""
+    def openssl(*args):
+        subprocess.run(['openssl', *args], check=True, capture_output=True,
+                       cwd=home)
+
+    curve = ('-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1',
+             '-nodes')
+    openssl('req', '-x509', *curve, '-keyout', 'ca.key', '-out', 'ca.pem',
+            '-subj', '/CN=test CA', '-days', '2')
+    for name in ('127.0.0.1', 'h1', 'h2'):
+        kind = 'IP' if name[0].isdigit() else 'DNS'
+        (home / 'ext').write_text(f'subjectAltName={kind}:{name}\n')
+        openssl('req', *curve, '-keyout', f'{name}.key', '-out',
+                f'{name}.csr', '-subj', f'/CN={name}')
+        openssl('x509', '-req', '-in', f'{name}.csr', '-CA', 'ca.pem',
+                '-CAkey', 'ca.key', '-CAcreateserial', '-out', f'{name}.pem',
+                '-days', '2', '-extfile', 'ext')
+
+
+def test_certificates_say_for_whom_an_edge_speaks(make, connect, tmp_path):
+    _certificates(tmp_path)
+    controller = make({'distributor': {
+        'cert_file': tmp_path / '127.0.0.1.pem',
+        'key_file': tmp_path / '127.0.0.1.key',
+        'client_ca_file': tmp_path / 'ca.pem'}})
+
+    def edge(host, certificate):
+        return connect(controller.url, host, cafile=str(tmp_path / 'ca.pem'),
+                       certfile=str(tmp_path / f'{certificate}.pem'),
+                       keyfile=str(tmp_path / f'{certificate}.key'))
+
+    good, bad = edge('h1', 'h1'), edge('h1', 'h2')
+    harness.wait_for(lambda: is_up(good), 'the connection')
+    good.report()
+    assert good.policy()['host'] == 'h1'
+    harness.wait_for(lambda: bad.link._polls, 'a refusal')
+    assert not is_up(bad)
+    assert 'h1 with this certificate' in controller.log_text()
+
+
+def test_a_certificate_that_is_none_is_an_error_of_the_start(make, tmp_path):
+    path = tmp_path / 'none.pem'
+    path.write_text('this is no certificate')
+    process = make({'distributor': {'cert_file': path}}, wait=False)
+    assert process.wait_end() == 1
+    assert '[distributor] cert_file' in process.log_text()

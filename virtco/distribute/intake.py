@@ -1,0 +1,92 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Hands what edges say to those who know, on a thread of its own.
+
+Counters are cumulative, so the newest report of a host stands for all before
+it: what waits is bounded by the number of hosts.
+"""
+
+import collections
+from collections.abc import Callable
+import logging
+import threading
+from typing import Any
+
+LOG = logging.getLogger(__name__)
+
+MOST_MEASUREMENTS = 10_000
+
+
+class Intake:
+    """
+    :param report: takes a host and its report.
+    :param measured: takes a measurement.
+    :param failed: is called when one of them raises.
+    """
+
+    def __init__(self, report: Callable[[str, dict[str, Any]], None],
+                 measured: Callable[[dict[str, Any]], None],
+                 failed: Callable[[], None] = lambda: None):
+        self._report = report
+        self._measured = measured
+        self._failed = failed
+        self._reports: dict[str, dict[str, Any]] = {}
+        self._measurements: collections.deque[dict[str, Any]] = (
+            collections.deque(maxlen=MOST_MEASUREMENTS))
+        self._there_is_some = threading.Condition()
+        self._is_ending = False
+        self._thread = threading.Thread(target=self._run, name='intake',
+                                        daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """What arrived is still handed over."""
+        with self._there_is_some:
+            self._is_ending = True
+            self._there_is_some.notify()
+        self._thread.join(5)
+
+    def add_report(self, host: str, report: dict[str, Any]) -> None:
+        with self._there_is_some:
+            self._reports[host] = report
+            self._there_is_some.notify()
+
+    def add_measurement(self, measurement: dict[str, Any]) -> None:
+        with self._there_is_some:
+            self._measurements.append(measurement)
+            self._there_is_some.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._there_is_some:
+                while not (self._reports or self._measurements):
+                    if self._is_ending:
+                        return
+                    self._there_is_some.wait()
+                reports, self._reports = self._reports, {}
+                measurements = list(self._measurements)
+                self._measurements.clear()
+            for host, report in reports.items():
+                self._attempt(self._report, host, report)
+            for measurement in measurements:
+                self._attempt(self._measured, measurement)
+
+    def _attempt(self, work: Callable[..., None], *args: Any) -> None:
+        try:
+            work(*args)
+        except Exception as error:
+            # The next report makes up for it.
+            LOG.warning('Cannot take in what an edge said: %s', error)
+            self._failed()
