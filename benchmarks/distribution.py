@@ -1,0 +1,254 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""How fast policies reach every edge module, and what that takes.
+
+``python -m benchmarks.distribution [--hosts 1000] [--changed M] [--tls]
+[--reports] [--json]``; policies of about 3 kB, all different, over the real
+protocol on loopback. The edges are emulated by another process.
+
+``median_ms``, ``p99_ms`` and ``last_ms`` from the publishing of computed
+policies to an edge's acknowledgement, each the median of several rounds;
+``rss_bytes`` of the process that distributes; ``idle_core`` its CPU time per
+second while nothing happens but heartbeats; ``connect_s`` until all edges
+have connected, and ``connect_core`` what that took; with ``--reports``
+``reports_core`` its CPU time per second while one in twenty of the edges has
+20 coflows that send, and reports each second what changed, and the others send
+a heartbeat each 10 s. ``edges_core`` is the other process's share meanwhile.
+"""
+
+import argparse
+from collections.abc import Callable
+import contextlib
+import dataclasses
+import json
+import pathlib
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+import psutil
+
+from virtco import app
+from virtco.cmd import controller as controller_cmd
+from virtco.db import migration
+from virtco.decide import publisher
+from virtco.distribute import codec
+from virtco.distribute import connection
+from virtco.distribute import server
+from virtco.distribute import session
+from virtco.table import edge_policy
+
+ROUNDS = 5
+PATIENCE_S = 60.0
+
+
+def policy_of(host: str, seed: int) -> edge_policy.EdgePolicy:
+    """About 3 kB that no other host has."""
+    rnd = random.Random(f'{host} {seed}')
+    classes, flows = [], []
+    for number in range(4):
+        coflow_id = f'{rnd.getrandbits(128):032x}'
+        minor = 0x10 + 8 * number
+        rate_bps = rnd.uniform(1e6, 1e9)
+        classes.append(edge_policy.CoflowClass(
+            coflow_id, f'coflow-{number}', minor, rate_bps, rate_bps, number,
+            tuple(edge_policy.Destination(
+                f'host-{rnd.randrange(10_000)}', minor + 1 + child, 0.5,
+                rate_bps / 2, rate_bps / 2) for child in range(2))))
+        flows += [edge_policy.FlowEntry(
+            coflow_id, f'{rnd.getrandbits(128):032x}',
+            f'10.{number}.0.{child + 1}', f'10.{number}.1.{child + 1}',
+            minor + 1 + child) for child in range(2)]
+    return edge_policy.EdgePolicy(
+        host, 0, 60.0, 1e10, 1e10, 1e8, tuple(classes), tuple(flows))
+
+
+@dataclasses.dataclass(frozen=True)
+class Computed:
+    """A computed policy, of which the publisher asks the document."""
+
+    document: edge_policy.EdgePolicy
+
+    def policy(self, generation: int) -> edge_policy.EdgePolicy:
+        return dataclasses.replace(self.document, generation=generation)
+
+
+class Observed(server.Distributor):
+    """Notes when which policy was acknowledged."""
+
+    acked_s: dict[str, float]
+
+    def heard(self, connection: connection.Connection,
+              event: session.Event) -> None:
+        if isinstance(event, session.Ack) and connection.host is not None:
+            self.acked_s[connection.host] = time.perf_counter()
+        super().heard(connection, event)
+
+    def n_open(self) -> int:
+        return len(self._open)
+
+
+class Bench:
+    """One process that distributes and one that is the edges."""
+
+    def __init__(self, home: pathlib.Path, n_hosts: int, tls: bool,
+                 reports: bool):
+        self.hosts = [f'host-{number}' for number in range(n_hosts)]
+        config = home / 'virtco.conf'
+        config.write_text(
+            f'[controller]\nstate_dir = {home}\n[distributor]\nport = 0\n'
+            f'max_connections_per_address = {2 * n_hosts + 64}\n'
+            f'max_connections = {2 * n_hosts + 64}\n'
+            + ('heartbeat_s = 10\n' if reports else '')
+            + (certificate(home) if tls else ''))
+        conf = controller_cmd.make_conf(['--config-file', str(config)])
+        self.rooms = app.App.of(conf)
+        migration.upgrade(self.rooms.database)
+        self.rooms.know.load()
+        self.publisher = publisher.Publisher()
+        self.distributor = Observed(
+            conf, server.Doors(
+                policy=self.publisher.get, overtake=self.publisher.overtake,
+                n_hosts=lambda: n_hosts, report=self.rooms.know.report,
+                measured=self.rooms.know.measured, trains=lambda hosts: {}),
+            self.rooms.metrics,
+            server.tls_context(conf.distributor))
+        self.distributor.acked_s = {}
+        self.publisher.on_publish.append(self.distributor.published)
+        self.computed = {host: Computed(policy_of(host, 0))
+                         for host in self.hosts}
+        self.publisher.publish(self.computed)  # type: ignore[arg-type]
+        if reports:
+            self.rooms.decide.start()
+            self.rooms.know.start()
+        self.distributor.start()
+        controller_cmd.spare_libraries()
+        self.edges = subprocess.Popen(
+            [sys.executable, '-m', 'benchmarks.emulated_edges',
+             str(self.distributor.port), str(n_hosts),
+             *(['--tls'] if tls else []),
+             *(['--reports'] if reports else [])])
+
+    def wait(self, done: Callable[[], bool], what: str) -> None:
+        deadline_s = time.monotonic() + PATIENCE_S
+        while not done():
+            if time.monotonic() > deadline_s or self.edges.poll() is not None:
+                raise SystemExit(f'{what} did not happen')
+            time.sleep(0.001)
+
+    def connect(self) -> dict[str, float]:
+        began_s, began_cpu_s = time.perf_counter(), time.process_time()
+        n_hosts = len(self.hosts)
+        self.wait(lambda: (self.distributor.n_open() == n_hosts and
+                           len(self.distributor.acked_s) == n_hosts),
+                  'connecting')
+        took_s = time.perf_counter() - began_s
+        return {'connect_s': took_s, 'connect_core': (
+            time.process_time() - began_cpu_s) / took_s}
+
+    def round(self, n_changed: int, seed: int) -> dict[str, float]:
+        changed = random.Random(seed).sample(self.hosts, n_changed)
+        computed = {host: Computed(policy_of(host, seed)) for host in changed}
+        acked_s = self.distributor.acked_s = {}
+        began_s = time.perf_counter()
+        self.publisher.publish(computed)  # type: ignore[arg-type]
+        while len(acked_s) < n_changed:
+            if time.perf_counter() - began_s > PATIENCE_S:
+                raise SystemExit('an acknowledgement did not come')
+            time.sleep(0.0005 if n_changed < 100 else 0.02)
+        took_ms = sorted(1e3 * (at_s - began_s) for at_s in acked_s.values())
+        return {'median_ms': statistics.median(took_ms),
+                'p99_ms': took_ms[int(0.99 * (n_changed - 1))],
+                'last_ms': took_ms[-1]}
+
+    def core(self, seconds: float) -> tuple[float, float]:
+        """CPU time per second of this process and of the edges."""
+        other = psutil.Process(self.edges.pid)
+
+        def now_s() -> tuple[float, float, float]:
+            times = other.cpu_times()
+            return (time.perf_counter(), time.process_time(),
+                    times.user + times.system)
+
+        before = now_s()
+        time.sleep(seconds)
+        wall_s, here_s, there_s = (
+            after - at for after, at in zip(now_s(), before))
+        return here_s / wall_s, there_s / wall_s
+
+    def close(self) -> None:
+        self.edges.terminate()
+        self.edges.wait()
+        self.distributor.stop()
+        self.rooms.decide.stop()
+        self.rooms.know.stop()
+        self.rooms.database.dispose()
+
+
+def certificate(home: pathlib.Path) -> str:
+    """Options that name a certificate of this machine's own."""
+    path = home / 'server.pem'
+    subprocess.run(
+        ['openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt',
+         'ec_paramgen_curve:prime256v1', '-nodes', '-keyout', str(path),
+         '-out', str(home / 'cert.pem'), '-subj', '/CN=localhost', '-days',
+         '2'], check=True, capture_output=True)
+    with path.open('a') as file:
+        file.write((home / 'cert.pem').read_text())
+    return f'cert_file = {path}\n'
+
+
+def measure(args: argparse.Namespace) -> dict[str, Any]:
+    n_changed = args.changed or args.hosts
+    with tempfile.TemporaryDirectory() as home, contextlib.closing(Bench(
+            pathlib.Path(home), args.hosts, args.tls, args.reports)) as bench:
+        found: dict[str, Any] = {
+            'hosts': args.hosts, 'changed': n_changed,
+            'policy_bytes': len(codec.policy_frame(0, policy_of('h', 1))),
+            **bench.connect()}
+        rounds = [bench.round(n_changed, seed)
+                  for seed in range(1, 1 + ROUNDS)]
+        found |= {name: statistics.median(one[name] for one in rounds)
+                  for name in rounds[0]}
+        found['best_last_ms'] = min(one['last_ms'] for one in rounds)
+        name = 'reports_core' if args.reports else 'idle_core'
+        found[name], found['edges_core'] = bench.core(args.seconds)
+        found['rss_bytes'] = psutil.Process().memory_info().rss
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
+    parser.add_argument('--hosts', type=int, default=1000)
+    parser.add_argument('--changed', type=int,
+                        help='of how many hosts; all when it is not given')
+    parser.add_argument('--tls', action='store_true')
+    parser.add_argument('--reports', action='store_true')
+    parser.add_argument('--seconds', type=float, default=20.0,
+                        help='how long CPU time is measured')
+    parser.add_argument('--json', action='store_true')
+    args = parser.parse_args()
+    found = measure(args)
+    if args.json:
+        print(json.dumps(found))
+    else:
+        for name, value in found.items():
+            print(f'{name:15} {value:g}')
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,145 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Many edge modules in one process, as far as their connections go.
+
+``python -m benchmarks.emulated_edges PORT HOSTS [--tls] [--reports]`` connects
+to a distributor on loopback as host-0, host-1, …, acknowledges every policy
+and sends heartbeats; with ``--reports`` one in twenty has 20 coflows that
+send, and tells each second what changed.
+"""
+
+import argparse
+import asyncio
+import random
+import re
+import resource
+import ssl
+from typing import Any
+
+from virtco.distribute import frames
+
+try:
+    import uvloop
+except ImportError:
+    uvloop = None  # type: ignore[assignment]
+
+N_COFLOWS = 20
+ONE_SENDS_OF = 20
+AT_ONCE = 64
+_GENERATION = re.compile(rb'"generation":(\d+)')
+_HEARTBEAT = frames.pack('heartbeat')
+
+
+def coflows(sent_bytes: int) -> list[dict[str, Any]]:
+    return [{'coflow_id': f'c{number}', 'sent_bytes': sent_bytes,
+             'sent_packets': sent_bytes // 1500, 'drops': 0,
+             'backlog_bytes': 0, 'control_bytes': 0,
+             'destinations': [{'host': 'h2', 'sent_bytes': sent_bytes}]}
+            for number in range(N_COFLOWS)]
+
+
+def report(sending: bool) -> dict[str, Any]:
+    return {'boot_id': 'b', 'epoch': 'e', 'applied_generation': 1,
+            'link': {'dev': 'eth0', 'egress_bps': 1e10, 'ingress_bps': 1e10},
+            'ports': [], 'coflows': coflows(0) if sending else [],
+            'pairs': [], 'uplink_sent_bytes': 0, 'default_sent_bytes': 0,
+            'health': 'ok', 'error': None, 'cpu_s': 0.1}
+
+
+class Edge(asyncio.Protocol):
+    def __init__(self, number: int, reports: bool):
+        self._host = f'host-{number}'
+        self._reports = reports
+        self._sends = reports and number % ONE_SENDS_OF == 0
+        self._sent_bytes = 0
+        self._reader = frames.Reader(1 << 28)
+        self._loop = asyncio.get_running_loop()
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        transport.write(frames.pack(
+            'hello', versions=[frames.OLDEST, frames.NEWEST],
+            host=self._host, epoch=0, generation=0))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+
+    def data_received(self, data: bytes) -> None:
+        for payload in self._reader.feed(data):
+            if payload.startswith(b'{"type":"policy"'):
+                found = _GENERATION.search(payload)
+                assert found is not None
+                self._transport.write(frames.frame(
+                    b'{"type":"ack","epoch":0,"generation":%s}'
+                    % found.group(1)))
+            elif payload.startswith(b'{"type":"welcome"'):
+                self._welcomed(frames.unpack(payload))
+            elif payload.startswith(b'{"type":"refused"'):
+                raise SystemExit(payload.decode())
+
+    def _welcomed(self, message: dict[str, Any]) -> None:
+        if self._reports:
+            self._transport.write(frames.pack('report',
+                                              report=report(self._sends)))
+        self._heartbeat_s = message['heartbeat_s']
+        self._loop.call_later(random.random() * self._heartbeat_s, self._beat)
+        if self._sends:
+            self._loop.call_later(random.random(), self._tell)
+
+    def _beat(self) -> None:
+        if self._transport is not None:
+            self._transport.write(_HEARTBEAT)
+            self._loop.call_later(self._heartbeat_s, self._beat)
+
+    def _tell(self) -> None:
+        self._sent_bytes += 1_000_000
+        if self._transport is not None:
+            self._transport.write(frames.pack(
+                'delta', set={'uplink_sent_bytes': 20 * self._sent_bytes},
+                rows={'coflows': {'set': coflows(self._sent_bytes)}}))
+            self._loop.call_later(1.0, self._tell)
+
+
+async def run(port: int, n_hosts: int, tls: bool, reports: bool) -> None:
+    context = None
+    if tls:
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    loop = asyncio.get_running_loop()
+    for start in range(0, n_hosts, AT_ONCE):
+        await asyncio.gather(*(loop.create_connection(
+            lambda number=number: Edge(number, reports),
+            '127.0.0.1', port, ssl=context)
+            for number in range(start, min(n_hosts, start + AT_ONCE))))
+    await loop.create_future()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
+    parser.add_argument('port', type=int)
+    parser.add_argument('hosts', type=int)
+    parser.add_argument('--tls', action='store_true')
+    parser.add_argument('--reports', action='store_true')
+    args = parser.parse_args()
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    work = run(args.port, args.hosts, args.tls, args.reports)
+    if uvloop is not None:
+        uvloop.run(work)
+    else:
+        asyncio.run(work)
+
+
+if __name__ == '__main__':
+    main()
