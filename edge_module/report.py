@@ -101,11 +101,7 @@ class Reporter:
     def make(self, now_s: float) -> dict[str, Any]:
         """The report as the controller wants it; reads the kernel."""
         try:
-            with self.enforcer.lock:
-                self.counters.add_stats(self.enforcer.uplink.stats())
-                self._destinations = self.enforcer.classifier.destinations()
-                if now_s >= self._pairs_due_s:
-                    self._read_pairs(now_s)
+            self._read(now_s)
         except (exception.VirtcoException, OSError) as error:
             # The controller is to hear of it, with the counters as they were.
             self._failed(error)
@@ -128,6 +124,21 @@ class Reporter:
                 'limited': self.counters.limited()},
             'cpu_s': round(time.process_time() + self._helper_cpu_s, 3)}
         return report | self._about()
+
+    def _read(self, now_s: float) -> None:
+        """Read the counters, unless the kernel is changed for so long that
+        the report would be late.
+        """
+        lock = self.enforcer.lock
+        if not lock.acquire(timeout=self.conf.edge.report_interval_s):
+            return
+        try:
+            self.counters.add_stats(self.enforcer.uplink.stats())
+            self._destinations = self.enforcer.classifier.destinations()
+            if now_s >= self._pairs_due_s:
+                self._read_pairs(now_s)
+        finally:
+            lock.release()
 
     def _read_pairs(self, now_s: float) -> None:
         """Many pairs are read less often: a percent of the time at most."""

@@ -1,0 +1,70 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Reports, whatever the rest of the module does meanwhile."""
+
+import threading
+import types
+
+from oslo_config import cfg
+import pytest
+
+from edge_module import conf as edge_conf
+from edge_module.qdisc import wire
+from edge_module import report
+from edge_module import state
+from edge_module.tcplan import minors
+
+
+@pytest.fixture
+def reporter(tmp_path):
+    conf = cfg.ConfigOpts()
+    edge_conf.register_opts(conf)
+    conf([])
+    conf.set_override('report_interval_s', 0.05, 'edge')
+    enforcer = types.SimpleNamespace(
+        lock=threading.RLock(), link_bps=1e9, ports=(),
+        uplink=types.SimpleNamespace(
+            dev='uplink0', stats=lambda: {
+                minors.LINK: wire.ClassStats(sent_bytes=700)},
+            kernel=types.SimpleNamespace(cpu_s=lambda: 0.0)),
+        classifier=types.SimpleNamespace(
+            counted=dict, destinations=lambda: frozenset({'b', 'a'})))
+    return report.Reporter(
+        conf, enforcer, state.StateDir(tmp_path), threading.Event(),
+        lambda: {'health': 'ok'}, lambda error: pytest.fail(str(error)))
+
+
+def test_it_says_what_the_kernel_counted(reporter):
+    made = reporter.make(0.0)
+    assert made['uplink_sent_bytes'] == 700 and made['health'] == 'ok'
+    assert made['unmanaged']['macs'] == ['a', 'b']
+
+
+def test_it_goes_on_while_thousands_of_classes_are_made(reporter):
+    holds, ends = threading.Event(), threading.Event()
+
+    def apply():
+        with reporter.enforcer.lock:
+            holds.set()
+            ends.wait(60)
+
+    thread = threading.Thread(target=apply)
+    thread.start()
+    holds.wait(60)
+    try:
+        made = reporter.make(0.0)
+        assert made['uplink_sent_bytes'] == 0 and made['health'] == 'ok'
+    finally:
+        ends.set()
+        thread.join()
+    assert reporter.make(0.0)['uplink_sent_bytes'] == 700
