@@ -26,6 +26,8 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[2]
 PINS = sorted((ROOT / 'tests' / 'fixtures' / 'constraints').glob('*.txt'))
 OWN = ('virtco', 'nova_filters', 'edge_module')
+#: Distributions that are not called as their modules are.
+NAMED = {'yaml': 'PyYAML'}
 #: What each extra serves, with all that these modules import.
 SERVED = {
     'controller': ['virtco.cmd.controller', 'virtco.cmd.manage',
@@ -84,7 +86,8 @@ def _source(module):
 
 
 def _of_others(names):
-    tops = {name.partition('.')[0] for name in names}
+    tops = {NAMED.get(top, top) for top in (
+        name.partition('.')[0] for name in names)}
     return {utils.canonicalize_name(top) for top in tops
             - set(sys.stdlib_module_names) - {*OWN, 'tests', 'benchmarks'}}
 

@@ -82,7 +82,7 @@ class Client:
             response = self._adapter.request(path, method, **kwargs)
         except ks_exceptions.ClientException as error:
             raise exception.ControllerUnavailable(
-                url=self.url, why=str(error)) from error
+                url=self.url, why=_reason(error)) from error
         if response.status_code == 204 or not response.content:
             return None
         try:
@@ -189,6 +189,17 @@ class Client:
 
     def health(self) -> dict[str, Any]:
         return self._dict('GET', '/health')
+
+
+def _reason(error: BaseException) -> str:
+    """What the operating system said, if it began there: one short line."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno is not None and (
+                cause.strerror):
+            return cause.strerror.lower()
+        cause = cause.__cause__ or cause.__context__
+    return str(error)
 
 
 def _quote(part: str) -> str:

@@ -279,7 +279,7 @@ class FromSpark(_Maker):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument('file', nargs='+',
-                            help='Event log, plain or *.gz; several of a '
+                            help='Event log, plain or .gz; several of a '
                                  'rolling log')
         parser.add_argument('--by', choices=['host', 'executor'],
                             default='host', help='What is a VM')

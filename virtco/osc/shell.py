@@ -60,8 +60,10 @@ class Shell(app.App):
     def build_option_parser(self, description: str | None,
                             version: str | None,
                             argparse_kwargs: Any = None) -> Any:
-        parser = super().build_option_parser(description, version,
-                                             argparse_kwargs)
+        # Or hint check --controller would be --controller-url cut short.
+        parser = super().build_option_parser(
+            description, version,
+            {**(argparse_kwargs or {}), 'allow_abbrev': False})
         parser.add_argument(
             '--controller-url', metavar='<url>',
             default=os.environ.get('VIRTCO_URL', v1.DEFAULT_URL),

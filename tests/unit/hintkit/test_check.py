@@ -27,6 +27,7 @@ from tests.unit.hintkit import running
 from virtco.conf import limits as limits_conf
 from virtco import exception
 from virtco import hints
+from virtco.osc import shell
 
 ROOT = pathlib.Path(__file__).parents[3]
 PAIR = '[[0, "5GB"], ["1GB", 0]]'
@@ -215,6 +216,13 @@ def test_the_check_stands_without_a_what_if(client, words):
     screen = running.hint('check', PAIR, '--controller', 'http://c',
                           client=client)
     assert words in screen and '--hint virtco:coflow=coflow' in screen
+
+
+def test_the_program_leaves_the_option_to_the_command():
+    argv = ['hint', 'check', PAIR, '--controller', 'http://c']
+    parser = shell.Shell().build_option_parser('', '')
+    options, rest = parser.parse_known_args(argv)
+    assert rest == argv and options.controller_url != 'http://c'
 
 
 def test_hints_need_neither_numpy_nor_openstacks_client():
