@@ -45,6 +45,10 @@ from virtco.solver.partition import master
 TREE_LIMITS = (300, 3000, 30000)
 #: What counts as nothing in the linear program.
 EPS = 1e-7
+#: Tried first, so much below the best: local search is mostly near it already.
+#: On 25 hard instances of 18 x 40 at 1 s it certified 76 instead of 72 %, and
+#: p90 of the ratio fell from 1.014 to 1.005; at 1.01 and 1.06 it did not help.
+FIRST = 1.03
 #: From this ratio on the next t is just below the best, not between.
 NEAR = 1.01
 JUST_BELOW = 5e-9
@@ -85,7 +89,16 @@ class Partition:
         :param judge: takes a placement, returns its true time.
         :returns: the new lower bound.
         """
-        failed_s, t_s = lower_s, max(lower_s, LEAST * upper_s)
+        failed_s, t_s = lower_s, max(lower_s, upper_s / FIRST)
+        if t_s > lower_s:
+            verdict, assign = self.decide(self.within_s(t_s))
+            if verdict is Verdict.REFUTED:
+                failed_s = lower_s = t_s
+            elif assign is not None:
+                upper_s = min(upper_s, judge(assign))
+        t_s = max(lower_s, LEAST * upper_s)
+        if lower_s * FIRST * (1 + JUST_BELOW) >= upper_s:
+            t_s = upper_s * (1 - JUST_BELOW)
         while (failed_s < upper_s * (1 - 2 * JUST_BELOW)
                and self.budget.in_time()):
             verdict, assign = self.decide(self.within_s(t_s))
