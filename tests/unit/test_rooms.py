@@ -21,14 +21,15 @@ ROOT, PURE = layers.ROOT, layers.PURE
 _sources, _imports, _loaded_by = (layers._sources, layers._imports,
                                   layers._loaded_by)
 
-ROOMS = {'ask', 'know', 'decide', 'distribute', 'follow'}
+ROOMS = {'ask', 'know', 'decide', 'follow'}
 # Pure, although they stand beside what is not.
 PURE_IN_ROOMS = [
     'virtco.ask.neutral', 'virtco.ask.problem', 'virtco.db.codec',
     'virtco.decide.policies', 'virtco.decide.senders',
     'virtco.distribute.deltas', 'virtco.distribute.session',
     'virtco.follow.comparison',
-    'virtco.follow.notifications', 'virtco.know.byte_counters',
+    'virtco.follow.notifications', 'virtco.hintkit.collectives',
+    'virtco.know.byte_counters',
     'virtco.know.debts', 'virtco.know.host_state', 'virtco.know.inflight',
     'virtco.know.pair_counters', 'virtco.know.snapshot',
     'virtco.know.towards',
@@ -77,7 +78,7 @@ PRIVATE = {'lock', '_lock', '_coflows', '_groups', '_hosts', '_ended',
 
 def test_nobody_holds_the_whole():
     """The rooms do not know each other's doors but know's, and only the API
-    and the commands hold all of them.
+    and the commands hold all of them. The distributor is a door like the API.
     """
     for path in _sources(['virtco']):
         parts = path.relative_to(ROOT / 'virtco').parts
