@@ -328,6 +328,18 @@ class Tracked:
         left_bytes = (progress or self.progress).remaining_bytes()
         return float(left_bytes[self.route.pair_of >= 0].sum())
 
+    def _away_remaining(self) -> float:
+        """Bytes left to or from VMs that are on no host for now (shelved)."""
+        away = {index for index, member in self.members.items()
+                if member.instance_uuid
+                and not (member.running and member.host)}
+        if not away:
+            return 0.0
+        left_bytes = self.progress.remaining_bytes()
+        return float(sum(left_bytes[i] for i, flow
+                         in enumerate(self.model.flows)
+                         if flow.src in away or flow.dst in away))
+
     # Its life.
 
     def begin(self, now_s: float) -> None:
@@ -385,7 +397,8 @@ class Tracked:
         if any(self.backlog_bytes.values()):
             return False
         return endings.has_ended(
-            self.model.size_bytes, self.cross_remaining(),
+            self.model.size_bytes,
+            self.cross_remaining() + self._away_remaining(),
             None if self.moved_s is None else now_s - self.moved_s, rules)
 
     def rest_until(self, now_s: float, rules: endings.Rules) -> None:

@@ -525,6 +525,20 @@ def test_only_whose_address_changed_gets_other_entries():
     assert addresses({'c': table(state)}) == {()}
 
 
+def test_flows_of_a_shelved_vm_wait_for_it():
+    state = recurring(iterations=1)
+    state.intake('h0', report(10), 1.0)
+    assert advance(state, 1.0) == []
+    away = member('g', 0, None, states.MemberState.VACANT)
+    state.load_groups([away, member('g', 1, 'h1')],
+                      [stored(flows='[[0,1,1000000]]')])
+    assert advance(state, 60.0) == []
+    away.instance_uuid = None
+    state.load_groups([away, member('g', 1, 'h1')],
+                      [stored(flows='[[0,1,1000000]]')])
+    assert advance(state, 61.0) == [states.CoflowState.DONE]
+
+
 def span(state):
     return state.status('c').span
 
