@@ -96,6 +96,10 @@ class Metrics:
         self.coflow_ends = prometheus_client.Counter(
             'virtco_coflow_ends', 'Coflows that were done.',
             registry=self.registry)
+        self.running_vms = prometheus_client.Gauge(
+            'virtco_running_vms',
+            'VMs of groups on the host that was planned, on another one, or '
+            'without a plan (none).', ['host'], registry=self.registry)
         self.coflow_cct_seconds = prometheus_client.Histogram(
             'virtco_coflow_cct_seconds',
             'Measured CCT of coflows that were done.',

@@ -27,6 +27,7 @@ PURE_IN_ROOMS = [
     'virtco.ask.neutral', 'virtco.ask.problem', 'virtco.db.codec',
     'virtco.decide.policies', 'virtco.decide.senders',
     'virtco.distribute.deltas', 'virtco.distribute.session',
+    'virtco.decide.waiting',
     'virtco.follow.comparison',
     'virtco.follow.notifications', 'virtco.hintkit.collectives',
     'virtco.know.byte_counters',

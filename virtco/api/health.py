@@ -17,6 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from virtco import app
+from virtco.db import groups as db_groups
 from virtco.db import models
 from virtco import exception
 from virtco.model import states
@@ -54,7 +55,10 @@ def gauge(rooms: app.App, now_s: float) -> None:
             found = {state: count for state, count in session.execute(
                 sa.select(models.Coflow.state, sa.func.count())
                 .group_by(models.Coflow.state))}
+            placed = db_groups.running_by_plan(session)
     except exception.DatabaseUnavailable:
         return
     for state in states.CoflowState:
         counts.coflows.labels(state).set(found.get(state, 0))
+    for where, count in placed.items():
+        counts.running_vms.labels(where).set(count)

@@ -10,10 +10,12 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Hosts as the API shows them."""
+"""Hosts, and what coflows wait for, as the API shows them."""
 
 from typing import Any
 
+from virtco.db import codec
+from virtco.decide import waiting as waits
 from virtco.know import host_state
 from virtco.table import edge_policy
 
@@ -53,3 +55,12 @@ def classes(seen: host_state.View,
         'backlog_bytes': backlogs.get(c.coflow_id),
         'destinations': [d.host for d in c.destinations],
     } for c in (policy.classes if policy else ())]
+
+
+def waiting(found: waits.Waiting | None) -> dict[str, Any]:
+    """Of a coflow; None for one that has nothing to send between hosts."""
+    return {
+        'bottleneck': {'host': found.host, 'direction': found.direction,
+                       'busy_s': codec.finite(found.busy_s)}
+        if found is not None else None,
+        'n_before': found.n_before if found is not None else None}

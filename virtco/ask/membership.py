@@ -237,6 +237,8 @@ class Seats:
             self.note(session, request, kind, detail, view.group.name,
                       view.group.id)
         if mode is Mode.ADVICE:
+            self._advise(session, view.member,
+                         placed[view.member.row_index])
             return
         if mode is Mode.PLAN:
             if not view.is_new:
@@ -305,7 +307,16 @@ class Seats:
                     and index != view.member.row_index):
                 yield member, {'state': states.MemberState.PLANNED,
                                'host': placed[index],
+                               'planned_host': placed[index],
                                'expires_at': expires_at, **demand}
+
+    def _advise(self, session: orm.Session, member: models.Member,
+                host: str) -> None:
+        """A VM that runs is to move there; Nova has the word."""
+        session.execute(sa.update(models.Member).where(
+            models.Member.instance_uuid == member.instance_uuid,
+            models.Member.state == states.MemberState.RUNNING).values(
+                planned_host=host))
 
     def _seat(self, session: orm.Session, request: Mapping[str, Any],
               member: models.Member, host: str, mode: Mode) -> None:
@@ -320,7 +331,7 @@ class Seats:
             instance_uuid=request['instance_uuid'],
             display_name=(request.get('display_name') or '')[:255],
             reservation_id=(request.get('reservation_id') or '')[:255],
-            state=states.MemberState.RESERVED, host=host,
+            state=states.MemberState.RESERVED, host=host, planned_host=host,
             expires_at=self._expiry(),
             **dict(zip(problem_builder.RESOURCES,
                        problem_builder.demand_of(request['flavor']),
@@ -416,7 +427,7 @@ def _save_figures(session: orm.Session, view: View,
             lower_bound_s=codec.finite(plan.lower_bound_s),
             gap=codec.finite(plan.gap),
             objective_s=codec.finite(plan.objective_s),
-            method=plan.method[:255],
+            method=plan.method[:255], bottleneck=plan.bottleneck[:520],
             why='; '.join([f'bottleneck: {plan.bottleneck}', *plan.notes])))
     planned = [c for c in view.coflows if c.is_live]
     for coflow, cct_s in zip(planned, plan.coflow_cct_s):

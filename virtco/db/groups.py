@@ -101,6 +101,34 @@ def hosts_by_group(session: orm.Session, group_ids: Collection[str]
     return hosts
 
 
+def elsewhere_by_group(session: orm.Session, group_ids: Collection[str]
+                       ) -> dict[str, int]:
+    """VMs that run on another host than was planned, per group."""
+    return {group_id: count for group_id, count in session.execute(
+        sa.select(models.Member.group_id, sa.func.count())
+        .where(models.Member.group_id.in_(group_ids),
+               models.Member.state == states.MemberState.RUNNING,
+               models.Member.host != models.Member.planned_host)
+        .group_by(models.Member.group_id))}
+
+
+def running_by_plan(session: orm.Session) -> dict[str, int]:
+    """VMs of groups that run where they were planned, elsewhere, or without
+    a plan.
+    """
+    found = dict.fromkeys(('planned', 'other', 'none'), 0)
+    for planned_host, is_there, count in session.execute(
+            sa.select(models.Member.planned_host.is_not(None),
+                      models.Member.host == models.Member.planned_host,
+                      sa.func.count())
+            .where(models.Member.state == states.MemberState.RUNNING)
+            .group_by(models.Member.planned_host.is_not(None),
+                      models.Member.host == models.Member.planned_host)):
+        found['none' if not planned_host else
+              'planned' if is_there else 'other'] += count
+    return found
+
+
 def living_members(session: orm.Session,
                    only: Collection[str] | None = None
                    ) -> list[models.Member]:

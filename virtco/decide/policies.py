@@ -37,6 +37,7 @@ class Policies:
     :ivar minors: as they are taken now, where that changed.
     :ivar schedule: all coflows by rank.
     :ivar next_check_s: no later than then a coflow has waited for theta.
+    :ivar snapshot: what all this is by.
     """
 
     of_host: Mapping[str, sheet.Sheet]
@@ -45,6 +46,7 @@ class Policies:
     schedule: live.Schedule
     next_check_s: float
     told: book.Told
+    snapshot: known.Snapshot
 
     def limits(self) -> dict[str, edge_policy.Unmanaged]:
         """Of unmanaged traffic, for the changed hosts that have any."""
@@ -85,7 +87,7 @@ def compute(snapshot: known.Snapshot,
     is_kept = before is not None and before.told.book is layouts
     return Policies(told.sheets, told.changed,
                     {} if is_kept else layouts.new_minors, schedule,
-                    next_check_s, told)
+                    next_check_s, told, snapshot)
 
 
 def _order(snapshot: known.Snapshot, coflows: Sequence[known.Coflow]

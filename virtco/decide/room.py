@@ -23,6 +23,7 @@ from oslo_config import cfg
 from virtco.decide import loop
 from virtco.decide import probes
 from virtco.decide import publisher
+from virtco.decide import waiting
 from virtco.know import room
 from virtco import metrics
 from virtco.model import live
@@ -62,6 +63,11 @@ class Decide:
     def schedule(self) -> live.Schedule:
         """The newest."""
         return self.loop.policies.schedule
+
+    def waiting(self) -> dict[str, waiting.Waiting]:
+        """By the newest schedule, where each coflow waits."""
+        policies = self.loop.policies
+        return waiting.find(policies.schedule, policies.snapshot)
 
     def _reported(self, host: str, report: Mapping[str, Any]) -> None:
         self._publisher.overtake(host, report['applied_generation'])

@@ -84,6 +84,7 @@ class Coflows:
         group_ids = {c.group_id for c in coflows if c.group_id}
         groups = db_groups.by_id(session, group_ids)
         hosts = db_groups.hosts_by_group(session, group_ids)
+        elsewhere = db_groups.elsewhere_by_group(session, group_ids)
         warnings = records.count_events(session)
         ranked = {c.coflow_id: c for c in schedule.coflows}
         debts = self._state.debts()
@@ -91,6 +92,7 @@ class Coflows:
             coflow, group, ranked.get(coflow.id),
             coflow.project_id in debts) | {
                 'hosts': hosts.get(coflow.group_id or '', []),
+                'n_elsewhere': elsewhere.get(coflow.group_id or '', 0),
                 'warnings': warnings.get(
                     (coflow.project_id, group.name), 0) if group else 0}
                 for coflow in coflows
@@ -143,6 +145,8 @@ class Coflows:
             'last_byte': measured['last_byte_at'],
             'lower_bound_s': group.lower_bound_s if group else None,
             'gap': group.gap if group else None,
+            'planned_bottleneck': _bottleneck(
+                group.bottleneck if group else None),
             'arrival': arrival or coflow.arrival,
             'ended': ended_s,
             'predicted_end': codec.finite(ranked.predicted_end_s)
@@ -252,7 +256,19 @@ class Coflows:
 def _member(row: models.Member) -> dict[str, Any]:
     return {'row': row.row_index, 'instance_uuid': row.instance_uuid,
             'display_name': row.display_name, 'state': row.state,
-            'host': row.host, 'expires_at': row.expires_at}
+            'host': row.host, 'planned_host': row.planned_host,
+            'expires_at': row.expires_at}
+
+
+def _bottleneck(text: str | None) -> dict[str, str] | None:
+    """The port that decides the plan, of what the planner calls it."""
+    port, _, direction = (text or '').rpartition(' ')
+    if port:
+        level = 'rack' if direction in ('up', 'down') else 'host'
+        return {'level': level, 'port': port, 'direction': direction}
+    if '->' in (text or ''):
+        return {'level': 'pair', 'port': direction, 'direction': 'egress'}
+    return None
 
 
 def _event(row: models.Event) -> dict[str, Any]:

@@ -36,7 +36,8 @@ class ListCoflows(base.Lister):
     more = ['group_name', 'project_id', 'n_flows', 'iteration',
             'iterations', 'sent_bytes', 'lower_bound_s',
             'measured_cct_error_s', 'arrival', 'first_byte', 'last_byte',
-            'ended', 'predicted_end', 'why']
+            'ended', 'predicted_end', 'n_elsewhere', 'bottleneck', 'n_before',
+            'planned_bottleneck', 'why']
 
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)

@@ -68,6 +68,14 @@ class Lines(columns.FormattableColumn):
             for entry in self._value or ())
 
 
+class Fields(columns.FormattableColumn):
+    """A dict, in one line."""
+
+    def human_readable(self) -> str:
+        return ' '.join(str(value) for value in (self._value or {}).values()
+                        if value is not None)
+
+
 class Plain(columns.FormattableColumn):
     """Anything else; what is not known leaves an empty cell."""
 
@@ -90,7 +98,9 @@ KINDS: dict[str, Any] = {
     'loss': Percent, 'arrival': Time, 'ended': Time, 'at': Time,
     'first_byte': Time, 'last_byte': Time, 'predicted_end': Time,
     'last_report': Time, 'hosts': Names,
-    'coflows': Names, 'vms': Names, 'members': Lines, 'events': Lines,
+    'bottleneck': Fields, 'planned_bottleneck': Fields,
+    'waits_for': Names, 'coflows': Names, 'vms': Names, 'members': Lines,
+    'events': Lines,
 }
 
 

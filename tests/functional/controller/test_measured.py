@@ -104,6 +104,66 @@ def test_a_declared_end_keeps_what_was_measured(controller):
     assert 0 < done['measured_cct_s'] == tenant.coflow()['measured_cct_s']
 
 
+def shown(tenant, name='a'):
+    return tenant.call('GET', f'/v1/coflows/{tenant.coflow(name)["id"]}')
+
+
+def test_what_nova_chose_stands_beside_the_plan(controller):
+    tenant = controller.tenant()
+    planned = [tenant.place(n, launch_index=n, num_instances=2, slots=1,
+                            matrix=PAIR)['host'] for n in range(2)]
+    other = next(h for h in ('h0', 'h1', 'h2', 'h3') if h not in planned)
+
+    def rows():
+        return [(tenant.name(m['planned_host']), tenant.name(m['host']))
+                for m in shown(tenant)['members']]
+
+    def running():
+        metrics = controller.metrics()
+        return [metrics['virtco_running_vms{host="%s"}' % where]
+                for where in ('planned', 'other', 'none')]
+
+    assert rows() == list(zip(planned, planned))
+    tenant.notify('instance.create.end', 0, host=planned[0])
+    tenant.notify('instance.create.end', 1, host=other)
+    assert rows() == [(planned[0], planned[0]), (planned[1], other)]
+    assert tenant.coflow()['n_elsewhere'] == 1
+    assert running() == [1, 1, 0]
+    # A move is planned, too.
+    port = tenant.coflow()['planned_bottleneck']
+    assert (port['level'], tenant.name(port['port'])) in [
+        ('host', host) for host in planned]
+    answer = tenant.place(1, matrix=PAIR, hosts={'h2': 1, 'h3': 1})
+    assert rows()[1] == (answer['host'], other)
+    tenant.notify('instance.live_migration_post_dest.end', 1,
+                  host=answer['host'])
+    assert tenant.coflow()['n_elsewhere'] == 0
+    assert running() == [2, 0, 0]
+
+
+def test_the_bottleneck_and_those_before_are_data(controller):
+    tenant = controller.tenant()
+    for i, (name, size) in enumerate((('long', '2GB'), ('short', '1GB'))):
+        for row in range(2):
+            tenant.place(10 * i + row, name, num_instances=2, launch_index=row,
+                         hosts={'h0': 2, 'h1': 2}, matrix=(
+                             '{"n": 2, "flows": [[0, 1, "%s"]]}' % size))
+        for row in range(2):
+            tenant.notify('instance.create.end', 10 * i + row,
+                          host=f'h{row}')
+    for host in ('h0', 'h1'):
+        harness.Edge(tenant, host).report()
+    found = harness.wait_for(
+        lambda: all(c['bottleneck'] for c in tenant.coflows())
+        and {c['name']: c for c in tenant.coflows()})
+    assert (found['short']['n_before'], found['long']['n_before']) == (0, 1)
+    long = shown(tenant, 'long')
+    assert long['waits_for'] == [found['short']['id']]
+    assert long['bottleneck']['direction'] in ('egress', 'ingress')
+    assert long['bottleneck']['busy_s'] == pytest.approx(
+        3 * found['short']['bottleneck']['busy_s'], rel=1e-3)
+
+
 def stored(controller):
     """The one coflow as the database has it."""
     with sqlite3.connect(controller.database) as connection:

@@ -21,6 +21,7 @@ from virtco.api import media
 from virtco.api.policies import coflow as rules
 from virtco.api.policies import operator as operator_rules
 from virtco.api.schemas import coflow as schema
+from virtco.api import views
 from virtco import app
 from virtco import exception
 from virtco.model import states
@@ -43,8 +44,10 @@ class Coflows:
             raise exception.Invalid(
                 field='state', value=state,
                 limit='one of ' + ', '.join(states.CoflowState))
+        waiting = self._decide.waiting()
         response.media = {'coflows': [
-            _seen(self._authorizer, request, coflow)
+            _seen(self._authorizer, request,
+                  coflow | views.waiting(waiting.get(coflow['id'])))
             for coflow in self._coflows.find(
                 self._decide.schedule, project_id, state)]}
 
@@ -74,12 +77,18 @@ class Coflow:
         self._authorizer.require(request, rule, {
             'project_id': self._coflows.project_of(coflow_id)})
 
+    def _shown(self, request: falcon.Request, coflow_id: str
+               ) -> dict[str, Any]:
+        shown = self._coflows.show(coflow_id, self._decide.schedule)
+        found = self._decide.waiting().get(coflow_id)
+        shown |= views.waiting(found)
+        shown['waits_for'] = found.waits_for if found is not None else ()
+        return _seen(self._authorizer, request, shown)
+
     def on_get(self, request: falcon.Request, response: falcon.Response,
                coflow_id: str) -> None:
         self._require(request, rules.SHOW, coflow_id)
-        response.media = _seen(self._authorizer, request,
-                               self._coflows.show(
-                                   coflow_id, self._decide.schedule))
+        response.media = self._shown(request, coflow_id)
 
     def on_patch(self, request: falcon.Request, response: falcon.Response,
                  coflow_id: str) -> None:
@@ -89,9 +98,7 @@ class Coflow:
         if body.keys() & {'priority_class', 'weight'}:
             self._require(request, rules.PRIORITIZE, coflow_id)
         self._coflows.change(coflow_id, body)
-        response.media = _seen(self._authorizer, request,
-                               self._coflows.show(
-                                   coflow_id, self._decide.schedule))
+        response.media = self._shown(request, coflow_id)
 
     def on_delete(self, request: falcon.Request, response: falcon.Response,
                   coflow_id: str) -> None:
@@ -130,9 +137,13 @@ def _seen(authorizer: context.Authorizer, request: falcon.Request,
     """What the caller may know: hypervisors are the operators' business."""
     if authorizer.may(request, operator_rules.HOSTS):
         return coflow
-    seen = coflow | {'hosts': [], 'why': ''}
+    seen = coflow | {'hosts': [], 'why': '', 'bottleneck': None,
+                     'planned_bottleneck': None}
+    if 'waits_for' in coflow:
+        # Coflows of others have no names.
+        seen['waits_for'] = []
     if 'members' in coflow:
-        seen['members'] = [member | {'host': None}
+        seen['members'] = [member | {'host': None, 'planned_host': None}
                            for member in coflow['members']]
     if 'events' in coflow:
         seen['events'] = _about_hints(coflow['events'])

@@ -1,0 +1,97 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Where a coflow waits, and for whom."""
+
+import dataclasses
+import math
+
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from tests.unit.decide import test_policies as given_by
+from virtco.decide import policies
+from virtco.decide import waiting
+
+NAMES = given_by.NAMES
+RATE_BPS = 0.98 * given_by.LINK_BPS
+
+
+def coflow(name, flows):
+    return given_by.coflow(name, flows, moved_s=100.0)
+
+
+def find(*coflows, **options):
+    snapshot = given_by.at(*coflows, **options)
+    return waiting.find(policies.compute(snapshot).schedule, snapshot)
+
+
+def test_two_coflows_meet_at_one_port():
+    found = find(coflow('long', {('h0', 'h1'): 2e9}),
+                 coflow('short', {('h2', 'h1'): 1e9, ('h2', 'h3'): 1.0}),
+                 coflow('apart', {('h3', 'h2'): 9e9}))
+    assert (found['long'].host, found['long'].direction) == ('h1', 'ingress')
+    assert found['long'].waits_for == ('short',)
+    assert found['long'].busy_s == pytest.approx(8 * 3e9 / RATE_BPS)
+    assert (found['short'].host, found['short'].waits_for) == ('h2', ())
+    assert found['apart'].n_before == 0
+
+
+def test_what_has_nothing_left_waits_for_nobody():
+    assert find(coflow('a', {('h0', 'h1'): 0.0})) == {}
+    assert find(coflow('a', {('h0', 'h1'): 1e9}), order='fair') == {}
+
+
+def test_a_port_without_capacity_is_the_bottleneck():
+    snapshot = given_by.at(coflow('a', {('h0', 'h1'): 1.0,
+                                        ('h2', 'h3'): 9e9}))
+    schedule = policies.compute(snapshot).schedule
+    none_bps = np.array([0.0, 1, 1, 1]) * RATE_BPS
+    found = waiting.find(schedule, dataclasses.replace(
+        snapshot, egress_bps=none_bps))['a']
+    assert (found.host, found.direction, found.busy_s) == (
+        'h0', 'egress', math.inf)
+
+
+FLOWS = st.dictionaries(
+    st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES)).filter(
+        lambda pair: pair[0] != pair[1]), st.floats(1.0, 1e10),
+    min_size=1, max_size=4)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(FLOWS, min_size=1, max_size=5))
+def test_whom_it_waits_for(flows):
+    """All that rank before it and have bytes at its port, and no others; and
+    nothing can be served there any sooner.
+    """
+    coflows = {f'c{i}': some for i, some in enumerate(flows)}
+    snapshot = given_by.at(*(coflow(name, some)
+                             for name, some in coflows.items()))
+    schedule = policies.compute(snapshot).schedule
+    found = waiting.find(schedule, snapshot)
+    order = [c.coflow_id for c in schedule.coflows]
+    for rank, name in enumerate(order):
+        one = found[name]
+        side = 0 if one.direction == 'egress' else 1
+        there = {other: sum(size_bytes for pair, size_bytes
+                            in coflows[other].items()
+                            if pair[side] == one.host)
+                 for other in order[:rank + 1]}
+        assert one.waits_for == tuple(
+            other for other in order[:rank] if there[other])
+        assert there[name] > 0
+        assert one.busy_s == pytest.approx(
+            8 * sum(there.values()) / RATE_BPS)
