@@ -35,7 +35,7 @@ SERVED = {
                    'virtco.api.policies'],
     'edge': ['edge_module.cmd', 'edge_module.conf'],
     'osc': ['virtco.osc.shell', 'virtco.osc.plugin', 'virtco.osc.coflow',
-            'virtco.osc.operator'],
+            'virtco.osc.operator', 'virtco.osc.top'],
     'hint': ['virtco.osc.shell', 'virtco.hintkit.commands'],
     'sim': ['virtco.cmd.sim', 'virtco.cmd.emulate'],
     'nova': ['virtco.lab.emulation.nova_stack'],

@@ -1,0 +1,38 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``virtco top`` shows what a real controller answers."""
+
+import io
+
+from rich import console
+
+from tests.functional.controller import test_policies as policies
+from virtco.client import v1
+from virtco.osc import overview
+from virtco.osc import top
+
+
+def test_a_look(make):
+    controller = make()
+    tenant = controller.tenant()
+    hosts, _edges = policies.one_pair(tenant)
+    seen = top.ask(v1.Client(controller.url), tenant.project)
+    out = io.StringIO()
+    console.Console(file=out, width=80).print(overview.screen(seen))
+    found = {line.split()[0]: line.split() for line in
+             out.getvalue().splitlines() if line.strip()}
+    assert found['a'][:3] == ['a', '0', 'active']
+    for host in set(hosts):
+        cut = tenant.host(host)[:11] + '…'
+        assert found[cut][-1] == 'ok', out.getvalue()
+    assert all('classes' in host for host in seen.hosts)

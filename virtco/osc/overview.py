@@ -1,0 +1,223 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The tables of ``virtco top``, made from the API's answers. Pure."""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+from typing import Any
+
+from rich import console
+from rich import table
+from rich import text
+
+from virtco import units
+
+#: States that are shown unless another one is asked for.
+SHOWN = ('planned', 'active', 'done')
+SORTS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
+    'order': lambda c: (c['rank'] is None, c['rank'] or 0),
+    'left': lambda c: -c['remaining_bytes'],
+    'rate': lambda c: -c['rate_bps'],
+    'end': lambda c: (c['predicted_end'] is None, c['predicted_end'] or 0.0),
+    'name': lambda c: c['name'],
+}
+_BAR_CELLS = 5
+_STALE_S = 10.0
+_WIDTHS = {'Coflow': 14, 'Host': 12, 'Waits For': 10, 'Health': 10}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Seen:
+    """Answers of the controller at one moment.
+
+    :ivar hosts: with their ``classes`` where they were asked for; None: the
+        caller may not know of hosts.
+    :ivar now_s: of the same clock as the controller's times.
+    """
+
+    coflows: Sequence[Mapping[str, Any]]
+    hosts: Sequence[Mapping[str, Any]] | None
+    now_s: float
+    url: str
+
+
+def screen(seen: Seen, *, sort: str = 'order', words: str = '',
+           state: str | None = None, n_rows: int = 20) -> console.Group:
+    """Both tables.
+
+    :param words: only coflows and hosts that have it in a name.
+    :param n_rows: most rows of each table.
+    """
+    coflows = sorted(
+        (c for c in seen.coflows
+         if (c['state'] == state if state else c['state'] in SHOWN)
+         and _has(words, c['name'], c['group_name'], c['project_id'],
+                  *c['hosts'])),
+        key=lambda c: (SORTS[sort](c), c['name']))
+    parts: list[console.RenderableType] = [
+        f'{len(coflows)} coflows at {seen.url}, by {sort}',
+        _coflows(coflows[:n_rows], seen.now_s), '']
+    if seen.hosts is None:
+        parts.append('Hosts are shown to operators only.')
+    else:
+        hosts = [h for h in seen.hosts if _has(words, h['host'],
+                                               *_names(h, seen.coflows))]
+        parts += [f'{len(hosts)} hosts',
+                  _hosts(hosts[:n_rows], arrivals(seen.hosts), seen.now_s)]
+        coflows += hosts if len(hosts) > n_rows else []
+    if len(coflows) > n_rows:
+        parts.append(f'At most {n_rows} rows are shown (--rows).')
+    return console.Group(*parts)
+
+
+def _has(words: str, *names: str | None) -> bool:
+    return not words or any(words in name for name in names if name)
+
+
+def _names(host: Mapping[str, Any],
+           coflows: Sequence[Mapping[str, Any]]) -> list[str]:
+    on = set(host['coflows'])
+    return [c['name'] for c in coflows if c['id'] in on]
+
+
+def _table(*headers: str) -> table.Table:
+    """Names are cut short, so that numbers fit into 80 columns."""
+    found = table.Table(box=None, pad_edge=False, padding=(0, 2, 0, 0),
+                        header_style='underline')
+    for header in headers:
+        found.add_column(
+            header, no_wrap=True, overflow='ellipsis',
+            max_width=_WIDTHS.get(header),
+            justify='left' if header in _WIDTHS else 'right')
+    return found
+
+
+def _coflows(coflows: Sequence[Mapping[str, Any]],
+             now_s: float) -> table.Table:
+    found = _table('Coflow', '#', 'State', 'Left', 'Rate', 'Ends In',
+                   'CCT', 'Waits For')
+    for c in coflows:
+        end_s = c['predicted_end']
+        found.add_row(
+            text.Text(c['name']),
+            '' if c['rank'] is None else str(c['rank']), c['state'],
+            short(c['remaining_bytes'], 'B'),
+            short(c['rate_bps'], 'b/s') if c['rate_bps'] else '',
+            '' if end_s is None else _time(max(0.0, end_s - now_s)),
+            _cct(c), text.Text(_waits(c)),
+            style='bold' if c['state'] == 'active' else 'dim'
+            if c['state'] == 'done' else '')
+    return found
+
+
+def _cct(coflow: Mapping[str, Any]) -> str:
+    """As planned, and as measured once it is over."""
+    planned = _time(coflow['cct_s'])
+    measured = _time(coflow.get('measured_cct_s'))
+    return f'{planned}→{measured}' if measured else planned
+
+
+def _waits(coflow: Mapping[str, Any]) -> str:
+    """Coflows before it where it waits, or how many there are."""
+    if coflow.get('waits_for'):
+        return ', '.join(coflow['waits_for'])
+    if not coflow.get('n_before'):
+        return ''
+    port = coflow.get('bottleneck')
+    return (f'{coflow["n_before"]} at {port["host"]}' if port else
+            str(coflow['n_before']))
+
+
+def arrivals(hosts: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Estimated bit/s into each host: what is observed of each class, in
+    equal parts to its destinations.
+    """
+    found: dict[str, float] = {}
+    for host in hosts:
+        for one in host.get('classes', ()):
+            n_destinations = len(one['destinations'])
+            for dst in one['destinations']:
+                found[dst] = found.get(dst, 0.0) + (
+                    one['observed_bps'] or 0.0) / n_destinations
+    return found
+
+
+def _hosts(hosts: Sequence[Mapping[str, Any]], into: Mapping[str, float],
+           now_s: float) -> table.Table:
+    found = _table('Host', 'Egress', 'Ingress*', 'Other', 'Measured', 'Lag',
+                   'Report', 'Health')
+    for host in hosts:
+        background_bps = host['background_bps'] or 0.0
+        out_bps = background_bps + sum(
+            one['observed_bps'] or 0.0 for one in host.get('classes', ()))
+        known = 'classes' in host
+        age_s = (None if host['last_report'] is None
+                 else now_s - host['last_report'])
+        lag = (None if host['generation'] is None
+               else host['generation'] - (host['applied_generation'] or 0))
+        found.add_row(
+            text.Text(host['host']),
+            _bar(out_bps if known else None, host['egress_bps']),
+            _bar(into.get(host['host'], 0.0) if known else None,
+                 host['ingress_bps']),
+            short(background_bps, 'b/s'), _measured(host),
+            '' if lag is None else text.Text(
+                str(lag), style='yellow' if lag > 0 else ''),
+            '' if age_s is None else text.Text(
+                _time(max(0.0, age_s)),
+                style='yellow' if age_s > _STALE_S else ''),
+            _health(host))
+    found.caption = '* estimated. Measured: of the nominal egress rate.'
+    found.caption_justify = 'left'
+    return found
+
+
+def _bar(used_bps: float | None, most_bps: float | None) -> text.Text:
+    if used_bps is None or not most_bps:
+        return text.Text('?')
+    share = used_bps / most_bps
+    n_full = min(_BAR_CELLS, round(share * _BAR_CELLS))
+    return text.Text(
+        '█' * n_full + '░' * (_BAR_CELLS - n_full) + f'{100 * share:3.0f}%',
+        style='red' if share > 1.02 else '')
+
+
+def _measured(host: Mapping[str, Any]) -> str:
+    measured, nominal = host['measured_egress_bps'], host['link_egress_bps']
+    if not measured:
+        return '-'
+    return (short(measured, 'b/s') if not nominal
+            else f'{100 * measured / nominal:.0f}%')
+
+
+def _health(host: Mapping[str, Any]) -> text.Text:
+    if host['health'] is None:
+        return text.Text('no report', style='yellow')
+    if host['health'] == 'ok' and not host['error']:
+        return text.Text('ok', style='green')
+    return text.Text(host['error'] or host['health'], style='red')
+
+
+def short(value: float, unit: str) -> str:
+    """Three digits, so that a table keeps to 80 columns."""
+    for prefix, scale in (('P', 1e15), ('T', 1e12), ('G', 1e9), ('M', 1e6),
+                          ('k', 1e3)):
+        if value >= 0.9995 * scale:
+            return f'{value / scale:.3g} {prefix}{unit}'
+    return f'{value:.3g} {unit}'
+
+
+def _time(time_s: float | None) -> str:
+    return '' if time_s is None else units.format_time(float(f'{time_s:.2g}'))

@@ -1,0 +1,103 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``virtco top``: what is sent now, in serving order, and by which hosts."""
+
+import time
+from typing import Any
+
+from osc_lib.command import command
+from osc_lib import exceptions as osc_exceptions
+from rich import console
+from rich import live
+
+from virtco.client import v1
+from virtco import exception
+from virtco.osc import base
+from virtco.osc import overview
+
+#: Hosts whose classes are asked for, one call each.
+MOST_HOSTS = 64
+
+
+class Top(command.Command):
+    """Watch coflows in serving order, and hosts
+
+    Ctrl-C ends it.
+    """
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('--once', action='store_true',
+                            help='Print it once')
+        parser.add_argument('--interval', type=float, default=2.0,
+                            metavar='<seconds>',
+                            help='Between two looks, at least 0.5; default 2')
+        parser.add_argument('--project', metavar='<project>',
+                            help='Only coflows of this project id')
+        parser.add_argument('--state', metavar='<state>',
+                            help='Only coflows in this state')
+        parser.add_argument('--filter', default='', metavar='<text>',
+                            help='Only what has this text in a name of the '
+                                 'coflow, its group, project or hosts')
+        parser.add_argument('--sort', choices=list(overview.SORTS),
+                            default='order',
+                            help='order: as they are served (default)')
+        parser.add_argument('--rows', type=int, default=20, metavar='<n>',
+                            help='Most rows of each table, default 20')
+        return parser
+
+    def take_action(self, args: Any) -> None:
+        if args.interval < 0.5 or args.rows < 1:
+            raise osc_exceptions.CommandError(
+                f'--interval {args.interval:g}: at least 0.5'
+                if args.interval < 0.5 else f'--rows {args.rows}: at least 1')
+        client = base.client_of(self.app)
+        screen = console.Console(file=self.app.stdout, highlight=False)
+        if args.once:
+            screen.print(_look(client, args))
+            return
+        with live.Live(_look(client, args), console=screen, screen=True,
+                       auto_refresh=False) as shown:
+            try:
+                while True:
+                    time.sleep(args.interval)
+                    shown.update(_again(client, args), refresh=True)
+            except KeyboardInterrupt:
+                return
+
+
+def _again(client: v1.Client, args: Any) -> console.RenderableType:
+    """An outage shows as a line, and goes with the next answer."""
+    try:
+        return _look(client, args)
+    except exception.VirtcoException as error:
+        return console.Group(f'{error}', '', f'Next look in '
+                             f'{args.interval:g} s.')
+
+
+def _look(client: v1.Client, args: Any) -> console.Group:
+    return overview.screen(
+        ask(client, args.project), sort=args.sort, words=args.filter,
+        state=args.state, n_rows=args.rows)
+
+
+def ask(client: v1.Client, project_id: str | None) -> overview.Seen:
+    """One look at a controller."""
+    coflows = client.coflows(project_id)
+    try:
+        hosts: list[dict[str, Any]] | None = client.hosts()
+    except exception.Forbidden:
+        hosts = None
+    if hosts is not None and len(hosts) <= MOST_HOSTS:
+        hosts = [client.host(host['host']) for host in hosts]
+    return overview.Seen(coflows, hosts, time.time(), client.url)
