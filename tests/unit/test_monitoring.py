@@ -1,0 +1,124 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Alert rules and dashboards ask for metrics and labels that exist."""
+
+import json
+import pathlib
+import re
+import types
+
+import pytest
+import yaml
+
+from edge_module import metrics as edge_metrics
+from virtco import metrics
+
+ETC = pathlib.Path(__file__).parents[2] / 'etc' / 'virtco'
+ALERTS = ETC / 'prometheus' / 'alerts.yaml'
+DASHBOARD = ETC / 'grafana' / 'virtco.json'
+#: Labels that Prometheus or a histogram adds.
+ADDED = {'instance', 'job', 'le'}
+
+
+def exported():
+    """Labels of each series, by its name."""
+    found = {}
+    controller = metrics.Metrics()
+    for collector in controller.registry._collector_to_names:
+        labels = set(collector._labelnames)
+        for family in collector.describe():
+            for suffix in {'counter': ['_total'], 'gauge': [''],
+                           'histogram': ['_bucket', '_sum', '_count']}[
+                               family.type]:
+                found[family.name + suffix] = labels
+    coflow = {'coflow_id': 'c', 'sent_packets': 1, 'drops': 0,
+              'backlog_bytes': 0,
+              'destinations': [{'host': 'h', 'sent_bytes': 1}]}
+    shared = {'sent_bytes': 0, 'drops': 0, 'backlog_bytes': 0}
+    one = types.SimpleNamespace(coflow_id='c', name='n', rate_bps=1.0)
+    agent = types.SimpleNamespace(
+        controller_up=True, enforcer=types.SimpleNamespace(
+            fair=False, policy=types.SimpleNamespace(classes=[one])),
+        last_report={'health': 'ok', 'applied_generation': 1, 'ports': [],
+                     'cpu_s': 1.0, 'uplink_sent_bytes': 1,
+                     'default_sent_bytes': 1, 'shared': {'host': shared},
+                     'coflows': [coflow]})
+    for family in edge_metrics.EdgeCollector(agent).collect():
+        for sample in family.samples:
+            found[sample.name] = set(sample.labels)
+    return found
+
+
+EXPORTED = exported()
+
+
+def rules():
+    return [rule for group in yaml.safe_load(ALERTS.read_text())['groups']
+            for rule in group['rules']]
+
+
+def panels():
+    return json.loads(DASHBOARD.read_text())['panels']
+
+
+def check(expression, shown=''):
+    """Names, and the labels that are grouped by or shown."""
+    names = set(re.findall(r'\bvirtco_\w+', expression))
+    assert names and names <= set(EXPORTED), names - set(EXPORTED)
+    labels = ADDED.union(*(EXPORTED[name] for name in names))
+    grouped = [label.strip() for group in re.findall(r'by \(([^)]*)\)',
+                                                     expression)
+               for label in group.split(',')]
+    assert set(grouped) <= labels, expression
+    kept = set(grouped) or labels
+    assert set(re.findall(r'(?:labels\.|{{)(\w+)', shown)) <= kept, shown
+    for name in names:
+        if re.search(rf'(?:rate|increase)\({name}\b', expression):
+            assert name.endswith(('_total', '_bucket'))
+        else:
+            assert not name.endswith('_total'), name
+
+
+def test_the_exported_names_are_those_of_prometheus():
+    assert 'virtco_placements_total' in EXPORTED
+    assert EXPORTED['virtco_edge_coflow_sent_bytes_total'] == {
+        'coflow', 'destination'}
+    with pytest.raises(AssertionError):
+        check('rate(virtco_placement_total[5m])')
+    with pytest.raises(AssertionError):
+        check('sum by (host) (rate(virtco_placements_total[5m]))')
+    with pytest.raises(AssertionError):
+        check('virtco_coflows', '{{host}}')
+
+
+@pytest.mark.parametrize('rule', rules(), ids=lambda rule: rule['alert'])
+def test_alerts(rule):
+    check(rule['expr'], rule['annotations']['summary'])
+    assert rule['annotations']['runbook'].strip().endswith('.')
+    assert rule['labels']['severity'] in ('info', 'warning', 'critical')
+
+
+def test_alerts_have_names_of_their_own():
+    names = [rule['alert'] for rule in rules()]
+    assert len(names) == len(set(names)) > 10
+
+
+@pytest.mark.parametrize('panel', panels(), ids=lambda panel: panel['title'])
+def test_panels(panel):
+    for target in panel['targets']:
+        check(target['expr'], target['legendFormat'])
+
+
+def test_panels_do_not_lie_on_each_other():
+    places = {(p['gridPos']['x'], p['gridPos']['y']) for p in panels()}
+    assert len(places) == len({p['id'] for p in panels()}) == len(panels())
