@@ -60,9 +60,10 @@ class Front:
         found = _PLACEMENT.fullmatch(path)
         if found and environ['REQUEST_METHOD'] == 'PUT':
             try:
+                asked = json.load(environ['wsgi.input'])
                 return '200 OK', neutral.answer(
-                    {**json.load(environ['wsgi.input']),
-                     'instance_uuid': found.group(1)}, why)
+                    found.group(1),
+                    [offer['host'] for offer in asked['hosts']], why)
             except (ValueError, TypeError, KeyError, RecursionError):
                 pass  # the API will say what is wrong with it
         return _UNAVAILABLE, {'error': {

@@ -22,6 +22,7 @@ import falcon
 import fastjsonschema
 import jsonschema
 from jsonschema import exceptions as schema_exceptions
+import msgspec
 
 from virtco import exception
 
@@ -37,9 +38,7 @@ def _loads(text: str) -> Any:
     try:
         value = json.loads(text, parse_constant=_refuse_constant)
     except RecursionError:
-        raise exception.Invalid(field='body', value='deep nesting',
-                                limit='JSON that is less deeply nested'
-                                ) from None
+        raise _too_deep() from None
     # Databases take neither lone surrogates nor NUL.
     if '\\u' in text:
         flat = json.dumps(value, ensure_ascii=False)
@@ -84,6 +83,48 @@ def checker(schema: dict[str, Any]) -> Callable[[Any], None]:
             raise exception.Invalid(**_fields(error))
 
     return check
+
+
+def decode(request: falcon.Request, kind: Any) -> Any:
+    """The body as a value of that type.
+
+    :raises virtco.exception.Invalid: naming field, value and limit.
+    """
+    if not (request.content_type or '').startswith(falcon.MEDIA_JSON):
+        request.get_media()  # which says what is wrong
+    raw = request.bounded_stream.read()
+    if not raw:
+        raise falcon.MediaNotFoundError('JSON')
+    try:
+        if b'\\u' in raw:
+            _loads(raw.decode())
+        return _decoder(kind).decode(raw)
+    except msgspec.ValidationError as error:
+        first = schema_exceptions.best_match(
+            _validator(kind).iter_errors(_loads(raw.decode())))
+        raise exception.Invalid(**(
+            _fields(first) if first is not None else
+            {'field': 'body', 'value': '…', 'limit': str(error)})) from None
+    except RecursionError:
+        raise _too_deep() from None
+    except ValueError as error:
+        raise falcon.MediaMalformedError('JSON') from error
+
+
+@functools.cache
+def _decoder(kind: Any) -> 'msgspec.json.Decoder[Any]':
+    return msgspec.json.Decoder(kind)
+
+
+@functools.cache
+def _validator(kind: Any) -> jsonschema.Draft202012Validator:
+    """By the schema that is derived from the type."""
+    return jsonschema.Draft202012Validator(msgspec.json.schema(kind))
+
+
+def _too_deep() -> exception.Invalid:
+    return exception.Invalid(field='body', value='deep nesting',
+                             limit='JSON that is less deeply nested')
 
 
 def check(field: str, value: Any, schema: dict[str, Any]) -> None:

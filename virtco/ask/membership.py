@@ -28,6 +28,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from virtco.ask import problem as problem_builder
+from virtco.ask import request as requests
 from virtco.db import codec
 from virtco.db import groups as db_groups
 from virtco.db import models
@@ -93,7 +94,7 @@ class Seats:
         self._clock = clock
         self.limits = limits_of(conf)
 
-    def view(self, session: orm.Session, request: Mapping[str, Any],
+    def view(self, session: orm.Session, request: requests.Placement,
              hint: hints.Hint) -> View:
         """Read all that a placement needs, and choose the row.
 
@@ -101,11 +102,11 @@ class Seats:
             bound of the project, …
         """
         generation = db_groups.generation(session)
-        member = db_groups.member_of(session, request['instance_uuid'])
+        member = db_groups.member_of(session, request.instance_uuid)
         if member is not None:
             group = db_groups.get(session, member.group_id)
         else:
-            group = db_groups.find(session, request['project_id'],
+            group = db_groups.find(session, request.project_id,
                                    hint.coflow_name)
         is_new = group is None
         notes: list[tuple[str, str]] = []
@@ -133,15 +134,15 @@ class Seats:
                 session, group_id, self._expiry() - NOVA_BOOKS_S)
             if m.host is not None)
 
-    def _new_group(self, session: orm.Session, request: Mapping[str, Any],
+    def _new_group(self, session: orm.Session, request: requests.Placement,
                    hint: hints.Hint
                    ) -> tuple[models.Group, list[models.Coflow]]:
         matrices = self._matrices(session, request, hint)
-        self._check_project(session, request['project_id'], matrices)
-        given = records.project(session, request['project_id'])
+        self._check_project(session, request.project_id, matrices)
+        given = records.project(session, request.project_id)
         now_s = self._clock()
         group = models.Group(
-            id=str(uuid.uuid4()), project_id=request['project_id'],
+            id=str(uuid.uuid4()), project_id=request.project_id,
             name=hint.coflow_name, live_key='', n_vms=matrices[0].n_vms,
             created_at=now_s, method='', why='')
         return group, [models.Coflow(
@@ -157,7 +158,7 @@ class Seats:
             weight=given.weight, why='', created_at=now_s)
             for i, matrix in enumerate(matrices)]
 
-    def _matrices(self, session: orm.Session, request: Mapping[str, Any],
+    def _matrices(self, session: orm.Session, request: requests.Placement,
                   hint: hints.Hint) -> tuple[coflow_model.Coflow, ...]:
         if hint.coflows:
             return hint.coflows
@@ -167,7 +168,7 @@ class Seats:
                 limit=f'the name of a living group, or {hints.TM} beside it')
         found = session.get(models.Coflow, hint.tm_ref)
         if (found is None or found.group_id is not None
-                or found.project_id != request['project_id']):
+                or found.project_id != request.project_id):
             raise exception.HintInvalid(
                 field=hints.TM_REF, value=repr(hint.tm_ref),
                 limit='the id of a matrix registered in this project')
@@ -196,14 +197,14 @@ class Seats:
                     value=shown(value),
                     limit=f'at most {shown(most)} in living groups')
 
-    def batch_rows(self, request: Mapping[str, Any],
+    def batch_rows(self, request: requests.Placement,
                    members: Sequence[models.Member],
                    member: models.Member) -> frozenset[int]:
         """Rows that the VMs of this request have or will take."""
-        key = request.get('reservation_id')
+        key = request.reservation_id
         known = {m.row_index for m in members
                  if key and m.reservation_id == key} | {member.row_index}
-        n_missing = max(0, request.get('num_instances', 1) - len(known))
+        n_missing = max(0, request.num_instances - len(known))
         start = member.row_index
         free = sorted((m.row_index for m in members
                        if m.instance_uuid is None
@@ -211,7 +212,7 @@ class Seats:
                       key=lambda i: (i < start, i))
         return frozenset(known | set(free[:n_missing]))
 
-    def commit(self, session: orm.Session, request: Mapping[str, Any],
+    def commit(self, session: orm.Session, request: requests.Placement,
                view: View, plan: snapshot.Plan, rows: Sequence[int],
                mode: Mode, free: Mapping[str, problem_builder.Vector]
                ) -> None:
@@ -248,7 +249,7 @@ class Seats:
                    placed[view.member.row_index], mode)
 
     def _advance_checked(self, session: orm.Session,
-                         request: Mapping[str, Any], view: View,
+                         request: requests.Placement, view: View,
                          placed: Mapping[int, str],
                          free: Mapping[str, problem_builder.Vector]) -> None:
         """Commit on the generation of the snapshot, or on a later one in
@@ -261,7 +262,7 @@ class Seats:
             if not self._still_valid(session, request, view, placed, free):
                 raise
 
-    def _still_valid(self, session: orm.Session, request: Mapping[str, Any],
+    def _still_valid(self, session: orm.Session, request: requests.Placement,
                      view: View, placed: Mapping[int, str],
                      free: Mapping[str, problem_builder.Vector]) -> bool:
         if not view.is_new and _rows_of(view.members) != _rows_of(
@@ -270,7 +271,7 @@ class Seats:
         held = self._held(session, view.group.id)
         if held == view.held:
             return True
-        demand = problem_builder.demand_of(request['flavor'])
+        demand = request.flavor.vector
         wanted = problem_builder.sum_by_host(
             (placed[m.row_index], demand) for m in view.members
             if m.instance_uuid is None and m.row_index in placed)
@@ -279,13 +280,13 @@ class Seats:
             if host in held else free[host])
             for host, need in wanted.items() if host in free)
 
-    def _plan_others(self, session: orm.Session, request: Mapping[str, Any],
+    def _plan_others(self, session: orm.Session, request: requests.Placement,
                      view: View, placed: Mapping[int, str]) -> None:
         for member, values in self._plans(request, view, placed):
             session.execute(_row(view.group.id, member.row_index).values(
                 **values))
 
-    def _plan_new(self, request: Mapping[str, Any], view: View,
+    def _plan_new(self, request: requests.Placement, view: View,
                   placed: Mapping[int, str]) -> None:
         """Of a group that is yet to be written: in one statement with it.
         """
@@ -293,12 +294,12 @@ class Seats:
             for name, value in values.items():
                 setattr(member, name, value)
 
-    def _plans(self, request: Mapping[str, Any], view: View,
+    def _plans(self, request: requests.Placement, view: View,
                placed: Mapping[int, str]
                ) -> Iterator[tuple[models.Member, dict[str, Any]]]:
         """Rows that no VM has yet, and what is planned for them."""
         demand = dict(zip(problem_builder.RESOURCES,
-                          problem_builder.demand_of(request['flavor']),
+                          request.flavor.vector,
                           strict=True))
         expires_at = self._expiry()
         for member in view.members:
@@ -318,23 +319,23 @@ class Seats:
             models.Member.state == states.MemberState.RUNNING).values(
                 planned_host=host))
 
-    def _seat(self, session: orm.Session, request: Mapping[str, Any],
+    def _seat(self, session: orm.Session, request: requests.Placement,
               member: models.Member, host: str, mode: Mode) -> None:
         change = sa.update(models.Member).where(
             models.Member.group_id == member.group_id,
             models.Member.row_index == member.row_index,
             models.Member.instance_uuid.is_(None)
-            | (models.Member.instance_uuid == request['instance_uuid']))
+            | (models.Member.instance_uuid == request.instance_uuid))
         if mode is Mode.ASSIGN:
             change = change.where(models.Member.host == host)
         done = session.execute(change.values(
-            instance_uuid=request['instance_uuid'],
-            display_name=(request.get('display_name') or '')[:255],
-            reservation_id=(request.get('reservation_id') or '')[:255],
+            instance_uuid=request.instance_uuid,
+            display_name=(request.display_name or '')[:255],
+            reservation_id=(request.reservation_id or '')[:255],
             state=states.MemberState.RESERVED, host=host, planned_host=host,
             expires_at=self._expiry(),
             **dict(zip(problem_builder.RESOURCES,
-                       problem_builder.demand_of(request['flavor']),
+                       request.flavor.vector,
                        strict=True))))
         if done.rowcount == 0:  # type: ignore[attr-defined]
             raise exception.Conflict(what='row', id=member.row_index)
@@ -343,13 +344,13 @@ class Seats:
         return self._clock() + float(
             self._conf.placement.reservation_ttl_s)
 
-    def note(self, session: orm.Session, request: Mapping[str, Any],
+    def note(self, session: orm.Session, request: requests.Placement,
              kind: str, detail: str, group_name: str,
              group_id: str | None) -> None:
         records.add_event(
             session, keep=self._conf.limits.max_events_per_project,
-            project_id=request['project_id'], group_name=group_name,
-            group_id=group_id, instance_uuid=request['instance_uuid'],
+            project_id=request.project_id, group_name=group_name,
+            group_id=group_id, instance_uuid=request.instance_uuid,
             kind=kind, detail=detail, created_at=self._clock())
 
 
@@ -374,7 +375,7 @@ def _vacant(group_id: str, index: int) -> models.Member:
 
 
 def _choose_row(members: Sequence[models.Member],
-                request: Mapping[str, Any], hint: hints.Hint,
+                request: requests.Placement, hint: hints.Hint,
                 notes: list[tuple[str, str]]) -> models.Member:
     """The asked row, or the next one that no VM has."""
     n_vms = len(members)
@@ -383,7 +384,7 @@ def _choose_row(members: Sequence[models.Member],
                                     limit=f'between 0 and {n_vms - 1}')
     wanted = hint.index
     if wanted is None:
-        wanted = request.get('launch_index', 0) % n_vms
+        wanted = (request.launch_index or 0) % n_vms
     used = db_groups.used_rows(members)
     for step in range(n_vms):
         index = (wanted + step) % n_vms
@@ -391,7 +392,7 @@ def _choose_row(members: Sequence[models.Member],
             continue
         if step and hint.index is not None:
             detail = f'row {wanted} has a VM already, this one got {index}'
-            LOG.info('Instance %s: %s', request['instance_uuid'], detail)
+            LOG.info('Instance %s: %s', request.instance_uuid, detail)
             notes.append(('index_taken', detail))
         return members[index]
     raise exception.HintInvalid(

@@ -12,17 +12,17 @@
 
 """The answer that leaves Nova's own order as it is. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any
 
 
-def answer(request: Mapping[str, Any], why: str,
+def answer(instance_uuid: str, hosts: Iterable[str], why: str,
            status: str = 'neutral') -> dict[str, Any]:
     """An answer without an opinion: Nova's own order stands."""
-    return {'instance_uuid': request['instance_uuid'], 'status': status,
+    return {'instance_uuid': instance_uuid, 'status': status,
             'host': None, 'why': why, 'group': None,
-            'hosts': [{'host': entry['host'], 'rank': i, 'feasible': True,
+            'hosts': [{'host': host, 'rank': i, 'feasible': True,
                        'cct_s': None, 'objective_s': None, 'why': why}
-                      for i, entry in enumerate(request['hosts'])],
+                      for i, host in enumerate(hosts)],
             'cct_s': None, 'lower_bound_s': None, 'gap': None,
             'method': None}

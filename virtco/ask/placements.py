@@ -14,14 +14,16 @@
 
 from collections.abc import Callable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import hashlib
-import json
 import logging
 import math
+import threading
 import time
 from typing import Any
 import zlib
 
+import msgspec
 from oslo_config import cfg
 from sqlalchemy import orm
 import tenacity
@@ -30,6 +32,7 @@ from virtco.ask import deadline as deadlines
 from virtco.ask import membership
 from virtco.ask import neutral
 from virtco.ask import problem as problem_builder
+from virtco.ask import request as requests
 from virtco.db import codec
 from virtco.db import groups as db_groups
 from virtco.db import models
@@ -46,6 +49,8 @@ from virtco.model import states
 from virtco.solver import planner
 
 LOG = logging.getLogger(__name__)
+
+MOST_RANKINGS = 256
 
 # The problem, the row of each of its VMs, and where they go.
 Solution = tuple[snapshot.PlacementProblem, tuple[int, ...], snapshot.Plan]
@@ -71,9 +76,10 @@ class Placer:
         self._state = state
         self._pace = pace
         self._clock = clock
+        self._rankings = Rankings()
         self._seats = membership.Seats(conf, clock)
 
-    def place(self, request: Mapping[str, Any],
+    def place(self, request: requests.Placement,
               deadline: deadlines.Deadline) -> dict[str, Any]:
         """Answer ``PUT /v1/placements/{instance_uuid}``.
 
@@ -94,14 +100,15 @@ class Placer:
                 return self._attempt(request, fingerprint, deadline)
         raise AssertionError('unreachable')
 
-    def _attempt(self, request: Mapping[str, Any], fingerprint: str,
+    def _attempt(self, request: requests.Placement, fingerprint: str,
                  deadline: deadlines.Deadline) -> dict[str, Any]:
         deadline.enter('read')
         try:
-            hint = hints.parse(request['hints'], request['metadata'],
+            hint = hints.parse(request.hints, request.metadata,
                                self._seats.limits)
             if hint is None:
-                return neutral.answer(request, 'no hint')
+                return neutral.answer(request.instance_uuid,
+                                      request.host_names(), 'no hint')
             with self._database.reader() as session:
                 stored = self._stored(session, request, fingerprint)
                 if stored is not None:
@@ -111,47 +118,58 @@ class Placer:
             return self._ignored(request, fingerprint, error, deadline)
         return self._planned(request, fingerprint, view, deadline)
 
-    def _stored(self, session: orm.Session, request: Mapping[str, Any],
+    def _stored(self, session: orm.Session, request: requests.Placement,
                 fingerprint: str) -> dict[str, Any] | None:
         """The answer to the very same question, while it still holds."""
-        found = records.placement(session, request['instance_uuid'])
+        found = records.placement(session, request.instance_uuid)
         if found is None or found.fingerprint != fingerprint:
             return None
-        answer: dict[str, Any] = json.loads(found.answer)
+        answer: dict[str, Any] = msgspec.json.decode(found.answer)
         if answer['status'] == 'planned':
             member = db_groups.member_of(session, found.instance_uuid)
             if member is None or member.host != answer['host']:
                 return None
         return answer
 
-    def _planned(self, request: Mapping[str, Any], fingerprint: str,
+    def _planned(self, request: requests.Placement, fingerprint: str,
                  view: membership.View, deadline: deadlines.Deadline
                  ) -> dict[str, Any]:
-        question = self._question(request, view)
-        mode = _mode(question, view.member)
-        if mode is membership.Mode.ASSIGN or _stays(question, view.member):
-            solution: Solution | None = self._as_planned(question, view)
+        mode = _mode(request, view.member)
+        if mode is membership.Mode.ASSIGN:
+            rows: Sequence[int] = (view.member.row_index,)
+            plan = self._plan_of(view.group, (view.member.host or '',))
+            answer = _answer(request, view, plan, self._alternates(
+                request, view.group.id), plan.hosts[0])
         else:
-            deadline.enter('solve')
-            solution = self._solve(question, view, mode, deadline)
-        if solution is None:
-            return neutral.answer(request, 'no valid placement: ' + '; '.join(
-                detail for _kind, detail in view.notes))
-        problem, rows, plan = solution
-        position = rows.index(view.member.row_index)
-        deadline.enter('rank')
-        ranked = planner.rank_hosts(
-            problem, plan, position,
-            budget_s=self._budget_s(deadline, 'commit'))
-        answer = _answer(request, view, plan, ranked, plan.hosts[position])
-        if mode is membership.Mode.PLAN:
-            # Nova may lack the time to ask again for each VM of a batch.
-            answer['rows'] = {str(row): host
-                              for row, host in zip(rows, plan.hosts)}
+            question = self._question(request, view)
+            if _stays(question, view.member):
+                solution: Solution | None = self._as_planned(question, view)
+            else:
+                deadline.enter('solve')
+                solution = self._solve(question, view, mode, deadline)
+            if solution is None:
+                return neutral.answer(
+                    request.instance_uuid, request.host_names(),
+                    'no valid placement: ' + '; '.join(
+                        detail for _kind, detail in view.notes))
+            problem, rows, plan = solution
+            position = rows.index(view.member.row_index)
+            deadline.enter('rank')
+            ranked = planner.rank_hosts(
+                problem, plan, position,
+                budget_s=self._budget_s(deadline, 'commit'))
+            answer = _answer(request, view, plan, ranked,
+                             plan.hosts[position])
+            self._rankings.put(view.group.id, tuple(
+                found.host for found in ranked if found.feasible))
+            if mode is membership.Mode.PLAN:
+                # Nova may lack the time to ask again for each VM of a batch.
+                answer['rows'] = {str(row): host
+                                  for row, host in zip(rows, plan.hosts)}
         deadline.enter('commit')
         with self._database.writer() as session:
-            self._seats.commit(session, request, view, plan, rows, mode,
-                               question.free)
+            self._seats.commit(session, request, view, plan, rows, mode, {
+                offer.host: offer.free.vector for offer in request.hosts})
             _remember(session, request, fingerprint, answer, view.group.id,
                       self._clock())
             session.flush()
@@ -164,12 +182,12 @@ class Placer:
                             deadline.left_s()
                             - self._pace.expected_s(*later)))
 
-    def _question(self, request: Mapping[str, Any],
+    def _question(self, request: requests.Placement,
                   view: membership.View) -> problem_builder.Question:
         rows = tuple(self._row(request, view, member)
                      for member in view.members)
-        free = {entry['host']: problem_builder.demand_of(entry['free'])
-                for entry in request['hosts']}
+        free = {entry.host: entry.free.vector
+                for entry in request.hosts}
         hosts = free.keys() | {row.host for row in rows if row.host}
         now_s = self._clock()
         self._state.meet(hosts, now_s)
@@ -184,15 +202,15 @@ class Placer:
             loads=self._state.loads(view.group.id), held=view.held,
             batch=self._seats.batch_rows(request, view.members,
                                          view.member),
-            server_group=request.get('server_group'))
+            server_group=request.server_group)
 
-    def _row(self, request: Mapping[str, Any], view: membership.View,
+    def _row(self, request: requests.Placement, view: membership.View,
              member: models.Member) -> problem_builder.Row:
         own = member is view.member
         has_vm = member.instance_uuid is not None and not own
         return problem_builder.Row(
             index=member.row_index,
-            demand=(problem_builder.demand_of(request['flavor'])
+            demand=(request.flavor.vector
                     if own or not has_vm else
                     (member.vcpus, member.memory_mb, member.disk_gb)),
             host=member.host, instance_uuid=member.instance_uuid,
@@ -200,17 +218,20 @@ class Placer:
             in_nova=(member.state == states.MemberState.RUNNING
                      or (has_vm and bool(member.reservation_id)
                          and member.reservation_id
-                         == request.get('reservation_id'))))
+                         == request.reservation_id)))
 
     def _as_planned(self, question: problem_builder.Question,
                     view: membership.View) -> Solution:
         problem, rows = problem_builder.build(question, keep_planned=True,
                                               respect_held=False)
         by_row = {m.row_index: m.host for m in view.members}
-        group = view.group
-        hosts = tuple(by_row[row] or by_row[question.row] or ''
-                      for row in rows)
-        return problem, rows, snapshot.Plan(
+        return problem, rows, self._plan_of(view.group, tuple(
+            by_row[row] or by_row[question.row] or '' for row in rows))
+
+    def _plan_of(self, group: models.Group, hosts: tuple[str, ...]
+                 ) -> snapshot.Plan:
+        """The plan by which the group was placed, as far as it is stored."""
+        return snapshot.Plan(
             hosts=hosts, cct_s=_number(group.cct_s),
             coflow_cct_s=(), objective=snapshot.Objective(
                 self._settings['objective']),
@@ -218,6 +239,18 @@ class Placer:
             lower_bound_s=_number(group.lower_bound_s),
             gap=_number(group.gap),
             method=snapshot.Method.of_record(group.method))
+
+    def _alternates(self, request: requests.Placement, group_id: str
+                    ) -> tuple[snapshot.RankedHost, ...]:
+        """The other hosts, in the order in which they suited the first of
+        the group: a member whose host is planned waits for no ranking.
+        """
+        offered = dict.fromkeys(request.host_names())
+        order = [host for host in self._rankings.get(group_id)
+                 if host in offered]
+        return tuple(
+            snapshot.RankedHost(host, True, math.inf, math.inf, 'as planned')
+            for host in dict.fromkeys(order) | offered)
 
     def _solve(self, question: problem_builder.Question,
                view: membership.View, mode: membership.Mode,
@@ -253,21 +286,22 @@ class Placer:
             return problem, rows, plan
         return None
 
-    def _ignored(self, request: Mapping[str, Any], fingerprint: str,
+    def _ignored(self, request: requests.Placement, fingerprint: str,
                  error: exception.HintInvalid, deadline: deadlines.Deadline
                  ) -> dict[str, Any]:
         deadline.enter('commit')
-        answer = neutral.answer(request, str(error), status='ignored')
+        answer = neutral.answer(request.instance_uuid, request.host_names(),
+                                str(error), status='ignored')
         with self._database.writer() as session:
             stored = self._stored(session, request, fingerprint)
             if stored is not None:
                 return stored
             self._metrics.ignored_hints.inc()
-            LOG.warning('Instance %s: %s', request['instance_uuid'], error)
-            name = hints.select(request['hints'] | request['metadata']).get(
+            LOG.warning('Instance %s: %s', request.instance_uuid, error)
+            name = hints.select(request.hints | request.metadata).get(
                 hints.COFLOW)
             name = name[:255] if isinstance(name, str) else ''
-            group = db_groups.find(session, request['project_id'], name)
+            group = db_groups.find(session, request.project_id, name)
             answer['group'] = group.id if group is not None else None
             self._seats.note(session, request, 'hint_ignored', str(error),
                              name, answer['group'])
@@ -278,13 +312,36 @@ class Placer:
         return answer
 
 
-def _mode(question: problem_builder.Question,
+class Rankings:
+    """The last groups' hosts, best first; what is not there any more only
+    makes alternates come in Nova's order.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._hosts: dict[str, tuple[str, ...]] = {}
+
+    def put(self, group_id: str, hosts: tuple[str, ...]) -> None:
+        with self._lock:
+            self._hosts.pop(group_id, None)
+            self._hosts[group_id] = hosts
+            if len(self._hosts) > MOST_RANKINGS:
+                del self._hosts[next(iter(self._hosts))]
+
+    def get(self, group_id: str) -> tuple[str, ...]:
+        with self._lock:
+            return self._hosts.get(group_id, ())
+
+
+def _mode(request: requests.Placement,
           member: models.Member) -> membership.Mode:
     if member.state in (states.MemberState.RESERVED,
                         states.MemberState.RUNNING):
         return membership.Mode.ADVICE
-    if member.state == states.MemberState.PLANNED and _fits(question,
-                                                            member.host):
+    if member.state == states.MemberState.PLANNED and any(
+            offer.host == member.host and problem_builder.fits(
+                request.flavor.vector, offer.free.vector)
+            for offer in request.hosts):
         return membership.Mode.ASSIGN
     return membership.Mode.PLAN
 
@@ -296,18 +353,11 @@ def _stays(question: problem_builder.Question,
             and member.host in question.free)
 
 
-def _fits(question: problem_builder.Question, host: str | None) -> bool:
-    demand = next(row.demand for row in question.rows
-                  if row.index == question.row)
-    return host is not None and host in question.free and (
-        problem_builder.fits(demand, question.free[host]))
-
-
-def _answer(request: Mapping[str, Any], view: membership.View,
+def _answer(request: requests.Placement, view: membership.View,
             plan: snapshot.Plan, ranked: tuple[snapshot.RankedHost, ...],
             chosen: str) -> dict[str, Any]:
     finite = codec.finite
-    offered = {entry['host'] for entry in request['hosts']}
+    offered = {entry.host for entry in request.hosts}
     order = sorted((r for r in ranked if r.host in offered),
                    key=lambda r: r.host != chosen)
     listed = {r.host for r in order}
@@ -317,7 +367,7 @@ def _answer(request: Mapping[str, Any], view: membership.View,
     own = next((r for r in order if r.host == chosen), None)
     notes = [detail for _kind, detail in view.notes]
     return {
-        'instance_uuid': request['instance_uuid'], 'status': 'planned',
+        'instance_uuid': request.instance_uuid, 'status': 'planned',
         'host': chosen, 'group': view.group.id,
         'group_name': view.group.name, 'row': view.member.row_index,
         'why': '; '.join([own.why if own else 'as planned', *notes]),
@@ -339,16 +389,17 @@ def _number(value: float | None) -> float:
     return math.inf if value is None else value
 
 
-def _fingerprint(request: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(
-        request, sort_keys=True).encode()).hexdigest()
+def _fingerprint(request: requests.Placement) -> str:
+    return hashlib.sha256(msgspec.json.encode(msgspec.structs.replace(
+        request, unplanned_passes=0))).hexdigest()
 
 
-def _remember(session: orm.Session, request: Mapping[str, Any],
+def _remember(session: orm.Session, request: requests.Placement,
               fingerprint: str, answer: Mapping[str, Any],
               group_id: str | None, now_s: float) -> None:
     session.merge(models.Placement(
-        instance_uuid=request['instance_uuid'],
-        project_id=request['project_id'], group_id=group_id,
-        fingerprint=fingerprint, answer=json.dumps(answer),
+        instance_uuid=request.instance_uuid,
+        project_id=request.project_id, group_id=group_id,
+        fingerprint=fingerprint,
+        answer=msgspec.json.encode(answer).decode(),
         updated_at=now_s))

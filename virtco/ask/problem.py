@@ -16,8 +16,8 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
-from typing import Any
 
+from virtco.ask import request as requests
 from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco.model import snapshot
@@ -64,7 +64,7 @@ class Question:
     loads: tuple[snapshot.ActiveCoflow, ...] = ()
     held: Mapping[str, Vector] = dataclasses.field(default_factory=dict)
     batch: frozenset[int] = frozenset()
-    server_group: Mapping[str, Any] | None = None
+    server_group: requests.ServerGroup | None = None
 
 
 def demand_of(values: Mapping[str, float]) -> Vector:
@@ -164,7 +164,7 @@ def _known_loads(loads: Sequence[snapshot.ActiveCoflow],
                  ) -> tuple[snapshot.ActiveCoflow, ...]:
     """Loads on the hosts of the problem; the others change nothing in it."""
     return tuple(
-        snapshot.ActiveCoflow(
+        load if _is_among(load, hosts) else snapshot.ActiveCoflow(
             load.coflow_id,
             tuple((h, b) for h, b in load.out_bytes if h in hosts),
             tuple((h, b) for h, b in load.in_bytes if h in hosts),
@@ -173,12 +173,18 @@ def _known_loads(loads: Sequence[snapshot.ActiveCoflow],
         for load in loads)
 
 
+def _is_among(load: snapshot.ActiveCoflow,
+              hosts: Mapping[str, Vector]) -> bool:
+    return (hosts.keys() >= {host for host, _ in load.out_bytes}
+            and hosts.keys() >= {host for host, _ in load.in_bytes})
+
+
 def _server_group(question: Question, position: Mapping[int, int]
                   ) -> snapshot.ServerGroup | None:
     group = question.server_group
     if group is None:
         return None
-    uuids = set(group.get('members') or ())
+    uuids = set(group.members)
     members = {row.index for row in question.rows
                if row.instance_uuid in uuids}
     # A batch is in its server group as a whole; the uuids of those that were
@@ -188,8 +194,8 @@ def _server_group(question: Question, position: Mapping[int, int]
                    if row.index in members and row.fixed
                    and row.index != question.row}
     return snapshot.ServerGroup(
-        policy=snapshot.GroupPolicy(group['policy']),
+        policy=snapshot.GroupPolicy(group.policy),
         members=tuple(sorted(position[i] for i in members
                              if i in position)),
-        taken_hosts=frozenset(group.get('hosts') or ()) - fixed_hosts,
-        max_per_host=group.get('max_per_host') or 1)
+        taken_hosts=frozenset(group.hosts) - fixed_hosts,
+        max_per_host=group.max_per_host or 1)

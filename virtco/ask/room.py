@@ -27,6 +27,7 @@ from oslo_config import cfg
 
 from virtco.ask import deadline as deadlines
 from virtco.ask import neutral
+from virtco.ask import request as requests
 from virtco.db import groups as db_groups
 from virtco.db import records
 from virtco.db import session as db_session
@@ -106,20 +107,16 @@ class Ask:
             threading.Thread(target=planner.load_libraries,
                              name='libraries', daemon=True).start()
 
-    def place(self, request: Mapping[str, Any], n_unplanned: int = 0
-              ) -> dict[str, Any]:
-        """Answer within ``[placement] deadline_s``, whatever happens.
-
-        :param n_unplanned: passes of Nova without a plan before this one.
-        """
-        self._metrics.nova_unplanned.inc(n_unplanned)
+    def place(self, request: requests.Placement) -> dict[str, Any]:
+        """Answer within ``[placement] deadline_s``, whatever happens."""
+        self._metrics.nova_unplanned.inc(request.unplanned_passes)
         with self._metrics.placement_seconds.time():
             answer = self._place(request)
         self.use()
         self._metrics.placements.labels(answer['status']).inc()
         return answer
 
-    def _place(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _place(self, request: requests.Placement) -> dict[str, Any]:
         if self._placer is None:
             return self._no_opinion(request, 'starting',
                                     self._startup.why() or 'no planner')
@@ -133,14 +130,14 @@ class Ask:
         except exception.Conflict as error:
             return self._no_opinion(request, 'conflict', str(error))
         except Exception as error:
-            LOG.exception('No placement for %s.', request['instance_uuid'])
+            LOG.exception('No placement for %s.', request.instance_uuid)
             return self._no_opinion(request, 'error', repr(error))
         if answer['status'] == 'planned':
             self._changed([answer['group']])
         return answer
 
     def _in_time(self, placer: 'placements.Placer',
-                 request: Mapping[str, Any]) -> dict[str, Any]:
+                 request: requests.Placement) -> dict[str, Any]:
         """:raises virtco.exception.TooLate: with nothing committed."""
         deadline = deadlines.Deadline(self._conf.placement.deadline_s)
         self._pace.admit(deadline)
@@ -154,7 +151,7 @@ class Ask:
                 raise deadline.too_late() from None
         return future.result(db_session.PATIENCE_S)
 
-    def _work(self, placer: 'placements.Placer', request: Mapping[str, Any],
+    def _work(self, placer: 'placements.Placer', request: requests.Placement,
               deadline: deadlines.Deadline) -> dict[str, Any]:
         started_s = time.thread_time()
         try:
@@ -164,12 +161,13 @@ class Ask:
             for phase, spent_s in deadline.spent_s().items():
                 self._metrics.phase_seconds.labels(phase).observe(spent_s)
 
-    def _no_opinion(self, request: Mapping[str, Any], reason: str,
+    def _no_opinion(self, request: requests.Placement, reason: str,
                     why: str) -> dict[str, Any]:
         self._metrics.placement_failures.labels(reason).inc()
         LOG.warning('No opinion on instance %s: %s',
-                    request['instance_uuid'], why)
-        return neutral.answer(request, why)
+                    request.instance_uuid, why)
+        return neutral.answer(request.instance_uuid, request.host_names(),
+                              why)
 
     def placement(self, instance_uuid: str) -> dict[str, Any]:
         with self._database.reader() as session:

@@ -14,6 +14,7 @@
 import pytest
 
 from virtco.ask import problem
+from virtco.ask import request
 from virtco.model import coflow
 from virtco.model import snapshot
 
@@ -112,8 +113,8 @@ def test_a_server_group_over_known_and_coming_rows(policy):
     found, _order = problem.build(question(
         [*rows(None, None), fixed], {'a': room(2), 'b': room(2)},
         batch=frozenset({0, 1}),
-        server_group={'policy': policy, 'members': ['i0', 'i2', 'other'],
-                      'hosts': ['b', 'z'], 'max_per_host': 2}))
+        server_group=request.ServerGroup(
+            policy, ['i0', 'i2', 'other'], ['b', 'z'], 2)))
     (group,) = found.server_groups
     assert group.members == (0, 1, 2)
     # Row 2 accounts for b; somebody unknown is on z.

@@ -13,6 +13,7 @@
 """``/v1/placements`` and ``/v1/plans``."""
 
 import falcon
+import msgspec
 
 from virtco.api import context
 from virtco.api import media
@@ -22,6 +23,7 @@ from virtco.api.policies import service as service_rules
 from virtco.api.schemas import common
 from virtco.api.schemas import placement as schema
 from virtco import app
+from virtco.ask import request as requests
 
 
 class Placement:
@@ -34,19 +36,11 @@ class Placement:
                instance_uuid: str) -> None:
         self._authorizer.require(request, service_rules.PLACE)
         media.check('instance_uuid', instance_uuid, common.ID)
-        body = media.read(request, schema.PLACEMENT)
-        asked = {name: body.get(name) for name in
-                 ('user_id', 'display_name', 'reservation_id',
-                  'server_group')}
-        asked |= {'instance_uuid': instance_uuid,
-                  'project_id': body['project_id'],
-                  'launch_index': body.get('launch_index') or 0,
-                  'num_instances': body.get('num_instances', 1),
-                  'hints': body['hints'],
-                  'metadata': body.get('metadata', {}),
-                  'flavor': body['flavor'], 'hosts': body['hosts']}
-        response.media = self._ask.place(
-            asked, body.get('unplanned_passes', 0))
+        asked: requests.Placement = media.decode(request,
+                                                 requests.Placement)
+        response.content_type = falcon.MEDIA_JSON
+        response.data = msgspec.json.encode(self._ask.place(
+            msgspec.structs.replace(asked, instance_uuid=instance_uuid)))
 
     def on_get(self, request: falcon.Request, response: falcon.Response,
                instance_uuid: str) -> None:

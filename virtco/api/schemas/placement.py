@@ -15,40 +15,6 @@
 from virtco.api.schemas import common
 from virtco.conf import placement as placement_conf
 
-# Hints and metadata are a tenant's: virtco.hints judges what is in them.
-TENANT_TEXT = {'type': 'object', 'maxProperties': 1024,
-               'additionalProperties': {
-                   'anyOf': [{'type': 'string'},
-                             {'type': 'array', 'maxItems': 16,
-                              'items': {'type': 'string'}}]}}
-SERVER_GROUP = common.body({
-    'policy': {'enum': ['affinity', 'anti-affinity', 'soft-affinity',
-                        'soft-anti-affinity']},
-    'members': common.listed(common.ID),
-    'hosts': common.listed(common.HOST),
-    'max_per_host': common.nullable(
-        {'type': 'integer', 'minimum': 1, 'maximum': 10_000}),
-}, required=['policy'])
-OFFER = common.body({'host': common.HOST, 'node': common.NAME,
-                     'free': common.RESOURCES},
-                    required=['host', 'free'])
-
-PLACEMENT = common.body({
-    'project_id': common.NAME,
-    'user_id': common.nullable(common.NAME),
-    'display_name': common.nullable({'type': 'string', 'maxLength': 4096}),
-    'reservation_id': common.nullable(
-        {'type': 'string', 'maxLength': 255}),
-    'launch_index': common.nullable(common.COUNT),
-    'num_instances': {'type': 'integer', 'minimum': 1, 'maximum': 100_000},
-    'hints': TENANT_TEXT,
-    'metadata': TENANT_TEXT,
-    'flavor': common.RESOURCES,
-    'server_group': common.nullable(SERVER_GROUP),
-    'hosts': common.listed(OFFER) | {'minItems': 1},
-    'unplanned_passes': common.COUNT,
-}, required=['project_id', 'hints', 'flavor', 'hosts'], extra=True)
-
 PLAN = common.body({
     'groups': common.listed(common.body({
         'name': common.NAME, 'tm': common.MATRIX,

@@ -1,0 +1,85 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What Nova asks, as one frozen value; its schema is derived from it."""
+
+from typing import Annotated
+
+import msgspec
+
+Text = Annotated[str, msgspec.Meta(max_length=255)]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+Id = Annotated[str, msgspec.Meta(
+    min_length=1, max_length=36, pattern=r'^[A-Za-z0-9._:-]+\Z')]
+Host = Annotated[str, msgspec.Meta(
+    min_length=1, max_length=255, pattern=r'^[A-Za-z0-9._:@-]+\Z')]
+Amount = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2 ** 31 - 1)]
+# Hints and metadata are a tenant's: virtco.hints judges what is in them.
+TenantText = Annotated[
+    dict[str, str | Annotated[list[str], msgspec.Meta(max_length=16)]],
+    msgspec.Meta(max_length=1024)]
+
+
+class Resources(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of a VM, or what is left on a host."""
+
+    vcpus: Amount
+    memory_mb: Amount
+    disk_gb: Amount
+
+    @property
+    def vector(self) -> tuple[float, float, float]:
+        return self.vcpus, self.memory_mb, self.disk_gb
+
+
+class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A candidate host of Nova's."""
+
+    host: Host
+    free: Resources
+    node: Name = ''
+
+
+class ServerGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    policy: Annotated[str, msgspec.Meta(
+        pattern='^(soft-)?(anti-)?affinity\\Z')]
+    members: Annotated[list[Id], msgspec.Meta(max_length=10_000)] = []
+    hosts: Annotated[list[Host], msgspec.Meta(max_length=10_000)] = []
+    max_per_host: Annotated[
+        int, msgspec.Meta(ge=1, le=10_000)] | None = None
+
+
+class Placement(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of ``PUT /v1/placements/{instance_uuid}``.
+
+    :ivar instance_uuid: of the path.
+    :ivar unplanned_passes: of Nova before this one.
+    """
+
+    project_id: Name
+    hints: TenantText
+    flavor: Resources
+    hosts: Annotated[list[Offer], msgspec.Meta(min_length=1,
+                                               max_length=10_000)]
+    metadata: TenantText = {}
+    user_id: Name | None = None
+    display_name: Annotated[str, msgspec.Meta(max_length=4096)] | None = None
+    reservation_id: Text | None = None
+    launch_index: Count | None = None
+    num_instances: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 1
+    server_group: ServerGroup | None = None
+    unplanned_passes: Count = 0
+    instance_uuid: str = ''
+
+    def host_names(self) -> list[str]:
+        return [offer.host for offer in self.hosts]
