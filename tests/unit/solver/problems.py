@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
+from virtco.solver.model import loads
 
 BITS = 8
 
@@ -79,11 +80,12 @@ def isolated_s(problem, placement):
 
 def online_s(problem, placement):
     """Sum of prefix CCTs, and what coflows to come will wait."""
-    running = [_running_load(active) for active in problem.active]
+    running = [_running_load(problem, active) for active in problem.active]
     running = [load for load in running if load]
     rates = _rates(problem)
     alone = dataclasses.replace(problem, coflows=(), active=tuple(
-        active for active in problem.active if _running_load(active)))
+        active for active in problem.active
+        if _running_load(problem, active)))
     mean_s = joint_s(alone, ()) / len(running) if running else 0.0
     if not 0 < mean_s < math.inf:
         return joint_s(problem, placement)
@@ -92,7 +94,7 @@ def online_s(problem, placement):
         for c in problem.coflows for f in c.flows])
     ahead_s = 0.0
     for port, size in own.items():
-        if port not in rates or not size:
+        if port[1] not in ('out', 'in') or not size:
             continue
         own_s = slowest_s({port: size}, rate)
         backlog_s = sum(slowest_s({port: load[port]}, rates)
@@ -103,12 +105,24 @@ def online_s(problem, placement):
 
 
 def _rates(problem):
-    return {(host.name, way): rate for host in problem.hosts for way, rate
-            in (('out', host.egress_bps), ('in', host.ingress_bps))}
+    rates = {(host.name, way): rate for host in problem.hosts for way, rate
+             in (('out', host.egress_bps), ('in', host.ingress_bps))}
+    for rack in problem.racks:
+        rates[rack.name, 'up'] = rack.uplink_out_bps
+        rates[rack.name, 'down'] = rack.uplink_in_bps
+    return rates
 
 
-def _running_load(active):
+def _running_load(problem, active):
     load = {}
+    rack_of = {host.name: host.rack for host in problem.hosts}
+    pipes_only = problem.pair_rate_bps is not None and not problem.hose_limits
+    if problem.racks and not pipes_only:
+        for src, dst, size in loads.pairs_of(active):
+            up, down = rack_of.get(src), rack_of.get(dst)
+            for port, end in (('up', up), ('down', down)):
+                if up != down and end is not None and size > 0:
+                    load[end, port] = load.get((end, port), 0.0) + size
     for way, entries in (('out', active.out_bytes), ('in', active.in_bytes)):
         for name, size in entries:
             if size > 0:
@@ -118,20 +132,20 @@ def _running_load(active):
 
 def joint_s(problem, placement):
     """Sum of prefix CCTs in MRTF order, active coflows first on a tie."""
-    loads = []
+    all_loads = []
     rates = _rates(problem)
     for active in problem.active:
-        loads.append(_running_load(active))
+        all_loads.append(_running_load(problem, active))
     for own in problem.coflows:
         load, rate = times_s(problem, placement, [
             (f.src, f.dst, f.size_bytes) for f in own.flows])
         rates.update(rate)
-        loads.append(load)
-    order = sorted(range(len(loads)),
-                   key=lambda i: (slowest_s(loads[i], rates), i))
+        all_loads.append(load)
+    order = sorted(range(len(all_loads)),
+                   key=lambda i: (slowest_s(all_loads[i], rates), i))
     total, result = {}, 0.0
     for i in order:
-        for port, size in loads[i].items():
+        for port, size in all_loads[i].items():
             total[port] = total.get(port, 0.0) + size
         result += slowest_s(total, rates)
     return result

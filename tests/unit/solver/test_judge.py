@@ -31,6 +31,7 @@ from virtco.solver import budget as budgets
 from virtco.solver.judging import judge
 from virtco.solver.judging import portfolio
 from virtco.solver.model import instance as instances
+from virtco.solver.model import objectives
 from virtco.solver import planner
 from virtco.solver.starts import feasible
 
@@ -229,3 +230,18 @@ def test_online_is_never_behind_its_rivals_proposals():
 
     printed = planner.plan(problem, planner='virtco-printed', seed=1)
     assert total_s(plan.hosts) <= total_s(printed.hosts) * (1 + 1e-9)
+
+
+@hypothesis.settings(max_examples=60, deadline=None)
+@hypothesis.given(test_ranking.busy_problems())
+def test_running_coflows_on_uplinks_cost_what_a_plain_reading_says(problem):
+    if problem.pair_rate_bps is not None:
+        problem = dataclasses.replace(problem, pair_rate_bps=None)
+    try:
+        inst = instances.build(problem, reduce=False)
+        assign = feasible.any_placement(inst, 0, budgets.unlimited())
+    except exception.PlacementInfeasible:
+        hypothesis.reject()
+    assert test_ranking.close(
+        objectives.evaluate(inst, assign, ONLINE).objective_s,
+        problems.online_s(problem, inst.to_hosts(assign)))
