@@ -12,6 +12,8 @@
 
 """``virtco``: the operator's command line."""
 
+from collections.abc import Container
+from importlib import metadata
 import os
 import sys
 from typing import Any
@@ -21,6 +23,7 @@ from cliff import commandmanager
 from keystoneauth1 import loading
 
 from virtco.client import v1
+from virtco.cmd import entry
 from virtco import exception
 from virtco import version
 
@@ -84,11 +87,30 @@ class Shell(app.App):
 
     def run_subcommand(self, argv: list[str]) -> int:
         """Errors of the controller end in one line and exit code 1."""
+        missing = _missing(argv, self.command_manager.commands)
+        if missing is not None:
+            self.stderr.write(f'virtco {" ".join(argv)}: {missing}\n')
+            return 1
         try:
             return super().run_subcommand(argv)
         except exception.VirtcoException as error:
             self.stderr.write(f'{error}\n')
             return 1
+
+
+def _missing(argv: list[str], loaded: Container[str]) -> str | None:
+    """What to install for a command that could not be loaded.
+
+    The extra ``hint`` brings what ``virtco hint`` needs, and no more.
+    """
+    for found in metadata.entry_points(group='virtco.cli'):
+        words = found.name.split('_')
+        if argv[:len(words)] == words and ' '.join(words) not in loaded:
+            try:
+                found.load()
+            except ModuleNotFoundError as error:
+                return entry.missing(error, 'osc')
+    return None
 
 
 def main(argv: list[str] | None = None) -> int:

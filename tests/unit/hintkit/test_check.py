@@ -240,6 +240,21 @@ def test_hints_need_neither_numpy_nor_openstacks_client():
     assert (done.returncode, done.stdout) == (0, 'Check\n'), done.stderr
 
 
+def test_a_command_that_needs_more_says_what_to_install():
+    code = """if True:
+        import sys
+        sys.modules['osc_lib'] = None
+        from virtco.osc import shell
+        sys.exit(shell.main(['coflow', 'list']))
+    """
+    done = subprocess.run([sys.executable, '-c', code], cwd=ROOT, text=True,
+                          capture_output=True)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        'virtco coflow list: the Python package osc_lib is not installed, '
+        "pip install 'virtco[osc]' does it")
+
+
 def test_every_command_is_an_entry_point():
     config = configparser.ConfigParser()
     config.optionxform = str

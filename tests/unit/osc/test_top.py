@@ -1,0 +1,82 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``virtco top`` looks again, and outlasts an outage."""
+
+import io
+import types
+
+from osc_lib import exceptions as osc_exceptions
+import pytest
+
+from tests.unit.osc import test_overview as looks
+from virtco import exception
+from virtco.osc import top
+
+
+class Client:
+    """Answers, then an outage, then answers again."""
+
+    url = 'http://c'
+
+    def __init__(self, outages=()):
+        self.looks = 0
+        self.outages = outages
+
+    def coflows(self, project_id=None):
+        self.looks += 1
+        if self.looks in self.outages:
+            raise exception.ControllerUnavailable(url=self.url, why='refused')
+        return [looks.coflow(f'look-{self.looks}')]
+
+    def hosts(self):
+        raise exception.Forbidden(what='hosts')
+
+
+def run(client, *argv):
+    app = types.SimpleNamespace(
+        stdout=io.StringIO(), client_manager=types.SimpleNamespace(
+            coflow=client))
+    command = top.Top(app, None)
+    command.take_action(command.get_parser('top').parse_args(list(argv)))
+    return app.stdout.getvalue()
+
+
+def test_once():
+    client = Client()
+    screen = run(client, '--once')
+    assert 'look-1' in screen and 'operators only' in screen
+    assert client.looks == 1
+
+
+def test_again_until_it_is_stopped(monkeypatch):
+    slept = []
+
+    def sleep(seconds):
+        slept.append(seconds)
+        if len(slept) == 4:
+            raise KeyboardInterrupt
+    monkeypatch.setattr(top.time, 'sleep', sleep)
+    client = Client(outages=[2])
+    run(client, '--interval', '3')
+    assert client.looks == 4 and slept == [3.0] * 4
+
+
+def test_the_first_look_tells_of_an_outage_by_its_error():
+    with pytest.raises(exception.ControllerUnavailable):
+        run(Client(outages=[1]))
+
+
+@pytest.mark.parametrize('argv', [('--interval', '0.1'), ('--rows', '0')])
+def test_options_that_are_refused(argv):
+    with pytest.raises(osc_exceptions.CommandError, match=argv[0]):
+        run(Client(), *argv)
