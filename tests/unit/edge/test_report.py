@@ -41,7 +41,8 @@ def reporter(tmp_path):
             counted=dict, destinations=lambda: frozenset({'b', 'a'})))
     return report.Reporter(
         conf, enforcer, state.StateDir(tmp_path), threading.Event(),
-        lambda: {'health': 'ok'}, lambda error: pytest.fail(str(error)))
+        lambda: {'health': 'ok'}, lambda error: pytest.fail(str(error)),
+        lambda: pytest.fail('nothing is delivered here'))
 
 
 def test_it_says_what_the_kernel_counted(reporter):
