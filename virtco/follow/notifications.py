@@ -79,17 +79,20 @@ GONE_EVENTS = frozenset({
     'instance.soft_delete.end',
 })
 OFF_HOST_EVENTS = frozenset({'instance.shelve_offload.end'})
+REBUILD_END = 'instance.rebuild.end'
 BUILD_ERROR = 'compute_task.build_instances.error'
 
 
 def change_of(event_type: str, payload: Mapping[str, Any],
-              timestamp: Any = None) -> Change | None:
+              timestamp: Any = None, publisher: Any = None
+              ) -> Change | None:
     """What a notification means, None when it means nothing here.
 
     :param payload: as Nova sends it, ``nova_object.data`` and all. A payload
         without what is needed means nothing: Nova's versions may differ.
     :param timestamp: of the message; without one the payload's
         ``updated_at`` is taken, which counts whole seconds.
+    :param publisher: of the message, ``nova-compute:HOST``.
     """
     data = _data(payload)
     if event_type == BUILD_ERROR:
@@ -103,6 +106,10 @@ def change_of(event_type: str, payload: Mapping[str, Any],
         at_s = _seconds(data.get('updated_at'))
     if event_type in HOST_EVENTS:
         host = data.get('host')
+        if event_type == REBUILD_END and isinstance(publisher, str):
+            # An evacuation is a rebuild on the new host, and the payload is
+            # made before the instance is that host's.
+            host = publisher.partition(':')[2] or host
         if not isinstance(host, str) or not host:
             return None
         return Built(uuid, host, _flavor(data), at_s)

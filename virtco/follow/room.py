@@ -73,12 +73,13 @@ class Follow:
         return self._reaper.is_alive()
 
     def notified(self, event_type: str, payload: Mapping[str, Any],
-                 timestamp: Any = None) -> bool:
+                 timestamp: Any = None, publisher: Any = None) -> bool:
         """Apply a versioned notification; whether it changed anything.
 
-        :param timestamp: of the message.
+        :param timestamp: of the message, as its publisher.
         """
-        change = notifications.change_of(event_type, payload, timestamp)
+        change = notifications.change_of(event_type, payload, timestamp,
+                                         publisher)
         if change is None:
             return False
         self._metrics.notifications.labels(event_type).inc()

@@ -63,6 +63,16 @@ def test_when_it_was_sent(event_type, timestamp, updated_at, at_s):
     assert change.at_s == at_s
 
 
+@pytest.mark.parametrize(('event_type', 'publisher', 'host'), [
+    ('instance.rebuild.end', 'nova-compute:h7', 'h7'),
+    ('instance.rebuild.end', 'nova-compute:', 'h1'),
+    ('instance.rebuild.end', None, 'h1'),
+    ('instance.create.end', 'nova-compute:h7', 'h1')])
+def test_an_evacuation_is_told_by_its_new_host(event_type, publisher, host):
+    assert notifications.change_of(event_type, instance(), None,
+                                   publisher).host == host
+
+
 def test_deletion_and_failed_builds_release():
     for event_type in notifications.GONE_EVENTS:
         assert notifications.change_of(

@@ -53,7 +53,8 @@ class Notifications:
         body = media.read(request, schema.NOTIFICATION)
         changed = self._follow.notified(body['event_type'],
                                         body['payload'],
-                                        body.get('timestamp'))
+                                        body.get('timestamp'),
+                                        body.get('publisher_id'))
         response.status = falcon.HTTP_202
         response.media = {'changed': changed}
 
