@@ -39,11 +39,11 @@ class Endpoint:
         self._handled = handled
         self._requeue = requeue
 
-    def _take(self, event_type: str, payload: dict[str, Any],
-              metadata: dict[str, Any]) -> Any:
+    def _take(self, publisher: str, event_type: str,
+              payload: dict[str, Any], metadata: dict[str, Any]) -> Any:
         try:
             self._follow.notified(event_type, payload,
-                                  metadata.get('timestamp'))
+                                  metadata.get('timestamp'), publisher)
         except exception.VirtcoException as error:
             # The database may be back when it comes again.
             LOG.warning('Notification %s is put back: %s', event_type, error)
@@ -53,19 +53,38 @@ class Endpoint:
             LOG.exception('Notification %s cannot be used.', event_type)
         return self._handled
 
-    def info(self, _context: Any, _publisher: str, event_type: str,
+    def info(self, _context: Any, publisher: str, event_type: str,
              payload: dict[str, Any], metadata: dict[str, Any]) -> Any:
-        return self._take(event_type, payload, metadata)
+        return self._take(publisher, event_type, payload, metadata)
 
-    def error(self, _context: Any, _publisher: str, event_type: str,
+    def error(self, _context: Any, publisher: str, event_type: str,
               payload: dict[str, Any], metadata: dict[str, Any]) -> Any:
-        return self._take(event_type, payload, metadata)
+        return self._take(publisher, event_type, payload, metadata)
+
+
+class Listener:
+    """One listener per message bus; each cell of Nova may have its own."""
+
+    def __init__(self, found: list[Any]):
+        self._found = found
+
+    def start(self) -> None:
+        for one in self._found:
+            one.start()
+
+    def stop(self) -> None:
+        for one in self._found:
+            one.stop()
 
 
 def start(conf: cfg.ConfigOpts,
-          follow: 'room.Follow') -> Any | None:
-    """Start listening; the listener, or None without a ``transport_url``."""
-    if not conf.notifications.transport_url:
+          follow: 'room.Follow') -> Listener | None:
+    """Start listening; None where no message bus is configured.
+
+    :raises virtco.exception.Invalid: for a URL that is none.
+    """
+    urls = urls_of(conf)
+    if not urls:
         return None
     # Only those who listen pay for these imports. Threads must be chosen
     # before anything of oslo.service runs, and eventlet, which nothing here
@@ -76,23 +95,41 @@ def start(conf: cfg.ConfigOpts,
     with contextlib.suppress(ValueError):
         backend.init_backend(backend.BackendType.THREADING)
     import oslo_messaging
-    try:
-        transport = oslo_messaging.get_notification_transport(
-            conf, url=conf.notifications.transport_url)
-    except oslo_messaging.MessagingException as error:
-        raise exception.Invalid(
-            field='[notifications] transport_url',
-            value=conf.notifications.transport_url.partition(':')[0],
-            limit=str(error)) from error
     targets = [oslo_messaging.Target(topic=topic,
                                      exchange=conf.notifications.exchange)
                for topic in conf.notifications.topics]
     endpoint = Endpoint(follow,
                         oslo_messaging.NotificationResult.HANDLED,
                         oslo_messaging.NotificationResult.REQUEUE)
-    found = oslo_messaging.get_notification_listener(
+    found = Listener([oslo_messaging.get_notification_listener(
         transport, targets, [endpoint], executor='threading',
         allow_requeue=True, pool=conf.notifications.pool)
+        for transport in _transports(conf, urls)])
     found.start()
-    LOG.info('Listening to Nova\'s notifications.')
+    LOG.info('Listening to Nova\'s notifications on %d message buses.',
+             len(urls))
+    return found
+
+
+def urls_of(conf: cfg.ConfigOpts) -> list[str]:
+    """Of all cells, each once."""
+    options = conf.notifications
+    return list(dict.fromkeys(filter(
+        None, [options.transport_url, *options.transport_urls])))
+
+
+def _transports(conf: cfg.ConfigOpts, urls: list[str]) -> list[Any]:
+    """:raises virtco.exception.Invalid: for a URL that is none."""
+    import oslo_messaging
+    found = []
+    for url in urls:
+        try:
+            found.append(oslo_messaging.get_notification_transport(
+                conf, url=url))
+        except oslo_messaging.MessagingException as error:
+            name = ('transport_url' if url == conf.notifications.transport_url
+                    else 'transport_urls')
+            raise exception.Invalid(
+                field=f'[notifications] {name}',
+                value=url.partition(':')[0], limit=str(error)) from error
     return found

@@ -11,6 +11,7 @@
 # under the License.
 """Nova's notifications over a real message bus."""
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -23,24 +24,34 @@ from tests.functional.controller import test_faults as faults
 
 
 @pytest.fixture(scope='module')
-def bus(tmp_path_factory):
+def buses(tmp_path_factory):
+    """One per cell."""
     if rabbit.is_missing():
         pytest.skip('RabbitMQ (Debian package rabbitmq-server) is missing')
-    found = rabbit.Rabbit(tmp_path_factory.mktemp('rabbit'))
-    try:
-        yield found.start()
-    finally:
-        found.stop()
+    with contextlib.ExitStack() as stack:
+        found = []
+        for name in ('cell0', 'cell1'):
+            one = rabbit.Rabbit(tmp_path_factory.mktemp(name))
+            stack.callback(one.stop)
+            found.append(one.start())
+        yield found
 
 
 @pytest.fixture
-def notify(bus):
-    """Sends as nova-compute does, from a process of its own: it needs
-    oslo.messaging, which must not be loaded before Nova's test modules.
+def notify_of(buses):
+    """Makes what sends to a bus as nova-compute does, from a process of its
+    own: it needs oslo.messaging, which must not be loaded before Nova's test
+    modules.
     """
+    with contextlib.ExitStack() as stack:
+        yield lambda cell: stack.enter_context(sending(buses[cell].url))
+
+
+@contextlib.contextmanager
+def sending(url):
     sender = subprocess.Popen(
-        [sys.executable, '-m', 'tests.functional.controller.sender',
-         bus.url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        [sys.executable, '-m', 'tests.functional.controller.sender', url],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def send(event_type, uuid, priority='info', **data):
         sender.stdin.write(json.dumps([priority, event_type, {
@@ -55,10 +66,18 @@ def notify(bus):
     sender.wait(30)
 
 
+@pytest.fixture
+def notify(notify_of):
+    return notify_of(0)
+
+
 @pytest.fixture(scope='module')
-def controller(bus, tmp_path_factory):
+def controller(buses, tmp_path_factory):
     with harness.running(tmp_path_factory.mktemp('listener'), {
-            'notifications': {'transport_url': bus.url},
+            'notifications': {
+                'transport_url': buses[0].url,
+                'transport_urls': '\ntransport_urls = '.join(
+                    bus.url for bus in buses)},
             'placement': {'deadline_s': 50},
             'controller': {'db_timeout_s': 2}}) as found:
         yield found
@@ -106,3 +125,37 @@ def test_it_comes_again_when_the_database_is_locked(controller, notify):
                host=tenant.host(host))
         harness.wait_for(lambda: 'is put back' in controller.log_text())
     harness.wait_for(lambda: tenant.stored(0)['state'] == 'running')
+
+
+def test_each_cell_has_a_bus_of_its_own(controller, notify_of):
+    """Also of one VM that moves from one cell to the other."""
+    tenant = controller.tenant()
+    cells = [notify_of(0), notify_of(1)]
+    for number in range(2):
+        tenant.place(number, num_instances=2)
+        cells[number]('instance.create.end', tenant.instance(number),
+                      host=tenant.host(f'h{number}'))
+    for number in range(2):
+        harness.wait_for(
+            lambda: tenant.stored(number)['host_now'] == f'h{number}')
+    cells[1]('instance.resize_finish.end', tenant.instance(0),
+             host=tenant.host('h3'))
+    harness.wait_for(lambda: tenant.stored(0)['host_now'] == 'h3')
+    cells[1]('instance.delete.end', tenant.instance(0), host=None)
+    cells[1]('instance.delete.end', tenant.instance(1), host=None)
+    harness.wait_for(lambda: tenant.coflow()['state'] == 'retired')
+
+
+def test_ceilometers_format_is_not_listened_to(controller, buses):
+    """With notification_format = both Nova sends each event twice: the
+    unversioned one goes to another topic, for Ceilometer.
+    """
+    tenant = controller.tenant()
+    tenant.place(0)
+    with sending(buses[0].url) as send:
+        send('compute.instance.create.end', tenant.instance(0),
+             host=tenant.host('h1'))
+        send('instance.create.end', tenant.instance(0),
+             host=tenant.host('h2'))
+    harness.wait_for(lambda: tenant.stored(0)['host_now'] == 'h2')
+    assert 'cannot be used' not in controller.log_text()
