@@ -46,7 +46,7 @@ def test_who_calls_itself_pure_is_known_here():
     found = {path.relative_to(ROOT).with_suffix('').as_posix().replace(
         '/', '.') for path in _sources(['virtco']) if _says_it_is_pure(path)}
     core = {name.removesuffix('.py').replace('/', '.')
-            for name in [*PURE, 'virtco/solver', 'virtco/hintkit']}
+            for name in [*PURE, 'virtco/solver', 'virtco/osc']}
     assert {name for name in found if not any(
         name == some or name.startswith(f'{some}.')
         for some in core)} == set(PURE_IN_ROOMS)

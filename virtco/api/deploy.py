@@ -24,12 +24,14 @@ from oslo_middleware import request_id
 from virtco.api import errors
 from virtco.api import media
 from virtco.api import routes
+from virtco.api import versions
 from virtco import app
 
 Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
-# Load balancers and Prometheus carry no tokens.
-OPEN_PATHS = ('/health', '/metrics')
+# Load balancers and Prometheus carry no tokens, nor do those who look for the
+# versions.
+OPEN_PATHS = ('/', '/v1', '/health', '/metrics')
 
 
 def application(conf: cfg.ConfigOpts,
@@ -37,7 +39,7 @@ def application(conf: cfg.ConfigOpts,
     """The API, inside out: falcon, then the token check, then what every
     request gets.
     """
-    app = falcon.App()
+    app = falcon.App(middleware=[versions.Negotiation()])
     handler = media.json_handler()
     for options in (app.req_options, app.resp_options):
         options.media_handlers[falcon.MEDIA_JSON] = handler

@@ -23,33 +23,46 @@ from virtco.api.handlers import hosts
 from virtco.api.handlers import operations
 from virtco.api.handlers import placements
 from virtco.api.handlers import projects
+from virtco.api import versions
 from virtco import app
+
+
+#: Of each path; doc/source/api is made from it.
+RESOURCES: dict[str, type] = {
+    '/': versions.Versions,
+    '/v1': versions.Versions,
+    '/v1/placements/{instance_uuid}': placements.Placement,
+    '/v1/plans': placements.Plans,
+    '/v1/coflows': coflows.Coflows,
+    '/v1/coflows/{coflow_id}': coflows.Coflow,
+    '/v1/projects': projects.Projects,
+    '/v1/projects/{project_id}': projects.Project,
+    '/v1/events': coflows.Events,
+    '/v1/hosts': hosts.Hosts,
+    '/v1/hosts/{host}': hosts.Hosts,
+    '/v1/hosts/{host}/policy': hosts.Policy,
+    '/v1/hosts/{host}/report': hosts.Report,
+    '/v1/hosts/{host}/probes': hosts.Probes,
+    '/v1/distributor': hosts.Distributor,
+    '/v1/measurements': hosts.Measurements,
+    '/v1/rates': hosts.Rates,
+    '/v1/settings': operations.Settings,
+    '/v1/notifications': operations.Notifications,
+    '/health': operations.Health,
+    '/metrics': operations.Metrics,
+}
 
 
 def add(app: 'falcon.App[Any, Any]', conf: cfg.ConfigOpts,
         rooms: app.App) -> None:
-    authorizer = context.Authorizer(conf)
+    both = rooms, context.Authorizer(conf)
     waiting = hosts.Waiting(conf)
-    both = (rooms, authorizer)
-    for path, resource in {
-        '/v1/placements/{instance_uuid}': placements.Placement(*both),
-        '/v1/plans': placements.Plans(*both),
-        '/v1/coflows': coflows.Coflows(*both),
-        '/v1/coflows/{coflow_id}': coflows.Coflow(*both),
-        '/v1/projects': projects.Projects(*both),
-        '/v1/projects/{project_id}': projects.Project(*both),
-        '/v1/events': coflows.Events(*both),
-        '/v1/hosts': hosts.Hosts(*both),
-        '/v1/hosts/{host}': hosts.Hosts(*both),
-        '/v1/hosts/{host}/policy': hosts.Policy(*both, waiting),
-        '/v1/hosts/{host}/report': hosts.Report(*both),
-        '/v1/hosts/{host}/probes': hosts.Probes(*both, waiting),
-        '/v1/distributor': hosts.Distributor(*both),
-        '/v1/measurements': hosts.Measurements(*both),
-        '/v1/rates': hosts.Rates(*both),
-        '/v1/settings': operations.Settings(*both),
-        '/v1/notifications': operations.Notifications(*both),
-        '/health': operations.Health(rooms),
-        '/metrics': operations.Metrics(rooms),
-    }.items():
-        app.add_route(path, resource)
+    for path, resource in RESOURCES.items():
+        given: tuple[Any, ...] = both
+        if resource is versions.Versions:
+            given = (path == '/',)
+        elif resource in (operations.Health, operations.Metrics):
+            given = (rooms,)
+        elif resource in (hosts.Policy, hosts.Probes):
+            given = (*both, waiting)
+        app.add_route(path, resource(*given))

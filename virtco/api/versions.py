@@ -1,0 +1,68 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Versions of the API in the manner of placement: a header asks for one.
+
+``OpenStack-API-Version: virtco 1.0``; without it the lowest is served, and
+``latest`` is the highest.
+"""
+
+import re
+from typing import Any
+
+import falcon
+
+#: Each with what it brought, oldest first.
+VERSIONS = [
+    '1.0',  # The first one.
+]
+HEADER = 'OpenStack-API-Version'
+SERVICE = 'virtco'
+_ASKED = re.compile(rf'(?:^|,)\s*{SERVICE}\s+(latest|\d+\.\d+)\s*(?:,|$)')
+
+
+def document() -> dict[str, Any]:
+    return {'id': 'v1.0', 'min_version': VERSIONS[0],
+            'max_version': VERSIONS[-1], 'status': 'CURRENT',
+            'links': [{'rel': 'self', 'href': '/v1'}]}
+
+
+class Versions:
+    """``GET /``: all major versions, ``GET /v1``: this one."""
+
+    def __init__(self, is_root: bool):
+        self._is_root = is_root
+
+    def on_get(self, _request: falcon.Request,
+               response: falcon.Response) -> None:
+        response.media = ({'versions': [document()]} if self._is_root
+                          else {'version': document()})
+
+
+class Negotiation:
+    """Refuses versions that are not served, and says which one is."""
+
+    def process_request(self, request: falcon.Request,
+                        _response: falcon.Response) -> None:
+        asked = request.get_header(HEADER)
+        found = _ASKED.search(asked) if asked else None
+        if found and found.group(1) not in ('latest', *VERSIONS):
+            raise falcon.HTTPNotAcceptable(
+                title='Version not served', description=(
+                    f'{HEADER}: {found.group(1)[:20]} must be between '
+                    f'{VERSIONS[0]} and {VERSIONS[-1]}, or latest'))
+
+    def process_response(self, _request: falcon.Request,
+                         response: falcon.Response, _resource: Any,
+                         _succeeded: bool) -> None:
+        response.set_header(HEADER, f'{SERVICE} {VERSIONS[0]}')
+        response.append_header('Vary', HEADER)
