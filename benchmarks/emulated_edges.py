@@ -88,9 +88,8 @@ class Edge(asyncio.Protocol):
                 raise SystemExit(payload.decode())
 
     def _welcomed(self, message: dict[str, Any]) -> None:
-        if self._reports:
-            self._transport.write(frames.pack('report',
-                                              report=report(self._sends)))
+        self._transport.write(frames.pack('report',
+                                          report=report(self._sends)))
         self._heartbeat_s = message['heartbeat_s']
         self._loop.call_later(random.random() * self._heartbeat_s, self._beat)
         if self._sends:

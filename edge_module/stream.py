@@ -331,6 +331,8 @@ class _Outbox:
         self._report: dict[str, Any] | None = None
         self._told: dict[str, Any] | None = None
         self._told_s = 0.0
+        self._seen: dict[str, Any] | None = None
+        self._was_moving = False
         self._beat_s = 0.0
         self._ack: tuple[int, int] | None = None
         self._measurements: list[dict[str, Any]] = []
@@ -408,14 +410,21 @@ class _Outbox:
         if report is None:
             return None
         if told is None or told.keys() - report.keys():
-            self._told, self._told_s = report, now_s
+            self._told = self._seen = report
+            self._told_s, self._was_moving = now_s, False
             return frames.pack('report', report=report)
         delta = deltas.diff(told, report)
-        if not delta or not (is_due or deltas.is_urgent(
-                told, delta, now_s - self._told_s)):
+        is_moving = bool(delta) and deltas.is_urgent(
+            told, delta, now_s - self._told_s)
+        # That it moves no more is told at once as well.
+        if report is self._seen or not (
+                is_due or is_moving or self._was_moving):
             return None
+        self._seen, self._was_moving = report, is_moving
         self._told, self._told_s = report, now_s
-        return frames.pack('delta', **delta)
+        if delta:
+            return frames.pack('delta', **delta)
+        return None if is_due else frames.pack('heartbeat')
 
 
 class Client:

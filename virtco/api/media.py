@@ -34,9 +34,12 @@ def _refuse_constant(text: str) -> NoReturn:
                             limit='JSON without NaN or Infinity')
 
 
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
 def _loads(text: str) -> Any:
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = _DECODER.decode(text)
     except RecursionError:
         raise _too_deep() from None
     # Databases take neither lone surrogates nor NUL.

@@ -18,6 +18,7 @@ it: what waits is bounded by the number of hosts.
 
 import collections
 from collections.abc import Callable
+from collections.abc import Iterable
 import logging
 import threading
 from typing import Any
@@ -30,16 +31,20 @@ MOST_MEASUREMENTS = 10_000
 class Intake:
     """
     :param report: takes a host and its report.
+    :param heard: takes hosts whose last report still holds.
     :param measured: takes a measurement.
     :param failed: is called when one of them raises.
     """
 
     def __init__(self, report: Callable[[str, dict[str, Any]], None],
+                 heard: Callable[[set[str]], None],
                  measured: Callable[[dict[str, Any]], None],
                  failed: Callable[[], None] = lambda: None):
         self._report = report
+        self._heard = heard
         self._measured = measured
         self._failed = failed
+        self._hosts: set[str] = set()
         self._reports: dict[str, dict[str, Any]] = {}
         self._measurements: collections.deque[dict[str, Any]] = (
             collections.deque(maxlen=MOST_MEASUREMENTS))
@@ -63,6 +68,11 @@ class Intake:
             self._reports[host] = report
             self._there_is_some.notify()
 
+    def add_heard(self, hosts: Iterable[str]) -> None:
+        with self._there_is_some:
+            self._hosts.update(hosts)
+            self._there_is_some.notify()
+
     def add_measurement(self, measurement: dict[str, Any]) -> None:
         with self._there_is_some:
             self._measurements.append(measurement)
@@ -71,15 +81,19 @@ class Intake:
     def _run(self) -> None:
         while True:
             with self._there_is_some:
-                while not (self._reports or self._measurements):
+                while not (self._reports or self._hosts
+                           or self._measurements):
                     if self._is_ending:
                         return
                     self._there_is_some.wait()
                 reports, self._reports = self._reports, {}
+                hosts, self._hosts = self._hosts, set()
                 measurements = list(self._measurements)
                 self._measurements.clear()
             for host, report in reports.items():
                 self._attempt(self._report, host, report)
+            if hosts:
+                self._attempt(self._heard, hosts)
             for measurement in measurements:
                 self._attempt(self._measured, measurement)
 

@@ -91,8 +91,8 @@ class Distribute:
         return server.Doors(
             policy=decide.policy_of, overtake=decide.overtake,
             n_hosts=lambda: len(decide.generations()),
-            report=self._know.report, measured=self._measured,
-            trains=self._trains)
+            report=self._know.report, heard=self._know.heard,
+            measured=self._measured, trains=self._trains)
 
     def _measured(self, measurement: dict[str, Any]) -> None:
         self._decide.prober.done(measurement['probe_id'])

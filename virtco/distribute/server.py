@@ -50,7 +50,7 @@ AT_ONCE = 128
 #: Heartbeats that may fail to come.
 MISSED = 3
 LOG_INTERVAL_S = 10.0
-PROBE_INTERVAL_S = 1.0
+TURN_S = 1.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,6 +61,7 @@ class Doors:
     :ivar overtake: numbers a host's policy above the generation it has.
     :ivar n_hosts: how many may connect.
     :ivar report: takes a host and its report.
+    :ivar heard: takes hosts whose last report still holds.
     :ivar measured: takes a measurement.
     :ivar trains: of these hosts those that are to measure now, and what.
     """
@@ -69,6 +70,7 @@ class Doors:
     overtake: Callable[[str, int], None]
     n_hosts: Callable[[], int]
     report: Callable[[str, dict[str, Any]], None]
+    heard: Callable[[set[str]], None]
     measured: Callable[[dict[str, Any]], None]
     trains: Callable[[Iterable[str]], dict[str, dict[str, Any]]]
 
@@ -88,15 +90,16 @@ class Distributor:
         self.hello_s: float = options.hello_timeout_s
         self.most_bytes: int = options.max_frame_bytes
         self.heartbeat_s = min(options.heartbeat_s,
-                               conf.scheduler.policy_ttl_s / 4)
+                               conf.scheduler.policy_ttl_s / 3)
         self.clock = time.monotonic
         self._doors = doors
         self._counts = counts
-        self._intake = intake.Intake(doors.report, doors.measured,
+        self._intake = intake.Intake(doors.report, doors.heard, doors.measured,
                                      counts.intake_failures.inc)
         self._open: dict[str, connection.Connection] = {}
         self._all: set[connection.Connection] = set()
         self._per_address: collections.Counter[str] = collections.Counter()
+        self._heard: set[str] = set()
         self._due: dict[str, None] = {}
         self._is_sending = False
         self._last_log_s = -LOG_INTERVAL_S
@@ -137,7 +140,7 @@ class Distributor:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         tasks = [self._loop.create_task(work()) for work in
-                 (self._accept, self._watch, self._hand_out_trains)]
+                 (self._accept, self._watch, self._turn)]
         try:
             self._loop.run_forever()
         finally:
@@ -281,15 +284,22 @@ class Distributor:
         host = connection.host
         assert host is not None
         match event:
-            case session.Report() if event.report is not None:
-                self._intake.add_report(host, event.report)
+            case session.Report(report=dict() as report, is_new=True):
+                self._intake.add_report(host, report)
+            case session.Report(report=dict()):
+                self._heard.add(host)
             case session.Measured():
                 self._intake.add_measurement(event.measurement)
 
-    async def _hand_out_trains(self) -> None:
-        """Rounds begin by time, so somebody has to look."""
+    async def _turn(self) -> None:
+        """Rounds begin by time, so somebody has to look; and heartbeats are
+        told all at once.
+        """
         while True:
-            await asyncio.sleep(PROBE_INTERVAL_S * random.uniform(0.9, 1.1))
+            await asyncio.sleep(TURN_S * random.uniform(0.9, 1.1))
+            if self._heard:
+                heard, self._heard = self._heard, set()
+                self._intake.add_heard(heard)
             if not self._open:
                 continue
             trains = await self._loop.run_in_executor(

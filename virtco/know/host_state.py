@@ -99,6 +99,15 @@ class HostState:
                 wire_bytes / elapsed_s), now_s)
         self.observed = kept
 
+    def heard(self, now_s: float) -> None:
+        """Nothing was sent since the last report."""
+        if self.last_report is None:
+            return
+        elapsed_s = now_s - self.last_report
+        if elapsed_s > 0 and (self.observed or self.background.value):
+            self.observe((), elapsed_s, 0.0, now_s)
+        self.last_report = now_s
+
     @property
     def link(self) -> dict[str, Any]:
         return self.report.get('link') or {}

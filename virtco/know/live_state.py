@@ -428,6 +428,12 @@ class LiveState:
                 urgent |= self._credit(host, delta, since_s, now_s)
             return self._credit_pairs(state, since_s, now_s) or urgent
 
+    def heard(self, hosts: Collection[str], now_s: float) -> None:
+        """What these reported last still holds."""
+        with self._lock:
+            for name in hosts & self._hosts.keys():
+                self._hosts[name].heard(now_s)
+
     def _take_backlogs(self, state: host_state.HostState) -> bool:
         """True when a coflow may have ended, now that its queue is empty."""
         host = state.host

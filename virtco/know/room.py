@@ -13,6 +13,7 @@
 """The door of the room: what is true now, and who is told when it changes."""
 
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 import threading
@@ -153,6 +154,10 @@ class Know:
         for tell in self.on_report:
             tell(host, report)
         self.changed(urgent)
+
+    def heard(self, hosts: Collection[str]) -> None:
+        """What these reported last still holds."""
+        self.live.heard(hosts, self._clock())
 
     def measured(self, measurement: Mapping[str, Any]) -> None:
         now_s = self._clock()

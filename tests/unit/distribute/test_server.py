@@ -45,12 +45,14 @@ class Site:
         self.policy = LARGE
         self.reports = []
         self.overtaken = []
+        self.heard = set()
         self.counts = metrics.Metrics()
         self.server = server.Distributor(conf, server.Doors(
             policy=lambda host: self.policy if host == 'h1' else None,
             overtake=lambda *args: self.overtaken.append(args),
             n_hosts=lambda: 5000,
             report=lambda *args: self.reports.append(args),
+            heard=self.heard.update,
             measured=lambda measurement: None,
             trains=lambda hosts: {host: {'probe_id': host}
                                   for host in hosts}), self.counts)
@@ -103,7 +105,7 @@ def test_it_sends_what_the_edge_does_not_have(start):
     with connect(site, generation=0) as sock:
         found = messages(sock)
         assert next(found) == {
-            'type': 'welcome', 'version': 1, 'epoch': 0, 'heartbeat_s': 15.0,
+            'type': 'welcome', 'version': 1, 'epoch': 0, 'heartbeat_s': 20.0,
             'spread_s': 5.0, 'most_bytes': frames.MOST_BYTES}
         message = next_of(found, 'policy')
         assert edge_policy.EdgePolicy.from_dict(message['policy']) == LARGE
@@ -143,6 +145,8 @@ def test_reports_are_handed_on_and_trains_handed_out(start):
         patience.wait_for(lambda: site.reports, 'the report')
         sock.sendall(frames.pack('delta', set={'uplink_sent_bytes': 7}))
         patience.wait_for(lambda: len(site.reports) > 1, 'the delta')
+        sock.sendall(frames.pack('heartbeat'))
+        patience.wait_for(lambda: site.heard == {'h2'}, 'the heartbeat')
         sock.sendall(frames.pack('delta', rows={'coflows': {
             'gone': [['nothing']]}}))
         found = messages(sock)

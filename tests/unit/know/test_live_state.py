@@ -596,3 +596,17 @@ def test_what_was_measured_survives_a_restart():
     again.intake('h0', report(0, epoch='f'), 6.0)
     again.intake('h0', report(500_000, epoch='f'), 7.0)
     assert span(again).cct_s == 5.0
+
+
+def test_a_heartbeat_says_that_nothing_was_sent_since(state):
+    state.intake('h0', report(0, uplink=0), 1.0)
+    state.intake('h0', report(50, uplink=1050), 2.0)
+    busy = state.view('h0', 2.0)
+    state.heard({'h0', 'nobody'}, 12.0)
+    quiet = state.view('h0', 12.0)
+    assert quiet.last_report_s == 12.0
+    assert quiet.observed_bps['c'] < busy.observed_bps['c'] / 100
+    assert quiet.background_bps < busy.background_bps / 2
+    state.intake('h0', report(150, uplink=1150), 13.0)
+    assert sent(state) == pytest.approx([100, 50, 0])
+    assert not state.is_known('nobody')

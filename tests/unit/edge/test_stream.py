@@ -1,0 +1,110 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What is said, and when, of the reports that an edge module makes."""
+
+import pytest
+
+from edge_module import stream
+from virtco.distribute import frames
+from virtco import exception
+
+REPORT = {'link': {'egress_bps': 8e6}, 'applied_generation': 1,
+          'uplink_sent_bytes': 0, 'cpu_s': 1.0, 'health': 'ok',
+          'coflows': [], 'pairs': []}
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(stream.time, 'monotonic', lambda: now[0])
+    return now
+
+
+@pytest.fixture
+def outbox(clock):
+    found = stream._Outbox()
+    found.restart({'heartbeat_s': 10, 'most_bytes': 2000})
+    yield found
+    found.wake_end.close()
+    found._wake.close()
+
+
+def said(outbox):
+    reader = frames.Reader()
+    return [frames.unpack(payload) for frame in outbox.take(0.0)
+            for payload in reader.feed(frame)]
+
+
+def test_the_first_report_is_whole(outbox):
+    assert said(outbox) == []
+    outbox.put_report(REPORT)
+    assert said(outbox) == [{'type': 'report', 'report': REPORT}]
+    assert said(outbox) == []
+
+
+def test_what_matters_is_said_at_once_and_its_end_as_well(outbox, clock):
+    outbox.put_report(REPORT)
+    said(outbox)
+    rows = [{'coflow_id': 'c', 'sent_bytes': 1}]
+    clock[0] += 1
+    outbox.put_report(REPORT | {'coflows': rows, 'cpu_s': 2.0})
+    assert said(outbox) == [{'type': 'delta', 'set': {'cpu_s': 2.0},
+                             'rows': {'coflows': {'set': rows}}}]
+    clock[0] += 1
+    outbox.put_report(REPORT | {'coflows': rows, 'cpu_s': 2.0})
+    assert said(outbox) == [{'type': 'heartbeat'}]
+    clock[0] += 1
+    outbox.put_report(REPORT | {'coflows': rows, 'cpu_s': 3.0})
+    assert said(outbox) == []
+
+
+def test_the_rest_waits_for_the_heartbeat(outbox, clock):
+    outbox.put_report(REPORT)
+    said(outbox)
+    clock[0] += 9
+    outbox.put_report(REPORT | {'cpu_s': 2.0})
+    assert said(outbox) == []
+    assert outbox.pause_s() == 1.0
+    clock[0] += 1
+    outbox.put_report(REPORT | {'cpu_s': 3.0})
+    assert said(outbox) == [{'type': 'delta', 'set': {'cpu_s': 3.0}},
+                            {'type': 'heartbeat'}]
+    clock[0] += 10
+    assert said(outbox) == [{'type': 'heartbeat'}]
+
+
+@pytest.mark.parametrize('happens', [
+    lambda outbox: outbox.resend(),
+    lambda outbox: outbox.restart({'heartbeat_s': 10, 'most_bytes': 2000}),
+    lambda outbox: outbox.put_report(
+        {name: value for name, value in REPORT.items() if name != 'cpu_s'})])
+def test_a_report_is_whole_again(outbox, happens):
+    outbox.put_report(REPORT)
+    said(outbox)
+    happens(outbox)
+    assert [message['type'] for message in said(outbox)] == ['report']
+
+
+def test_the_newest_of_what_waits_is_said(outbox):
+    for generation in (1, 2, 3):
+        outbox.put_ack(0, generation)
+        outbox.put_report(REPORT | {'applied_generation': generation})
+    ack, report = said(outbox)
+    assert ack == {'type': 'ack', 'epoch': 0, 'generation': 3}
+    assert report['report']['applied_generation'] == 3
+
+
+def test_a_report_above_the_limit_is_not_sent(outbox):
+    outbox.put_report(REPORT | {'error': 'x' * 2000})
+    with pytest.raises(exception.Invalid, match='at most 2000 bytes'):
+        said(outbox)
