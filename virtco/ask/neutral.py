@@ -17,12 +17,16 @@ from typing import Any
 
 
 def answer(instance_uuid: str, hosts: Iterable[str], why: str,
-           status: str = 'neutral') -> dict[str, Any]:
-    """An answer without an opinion: Nova's own order stands."""
+           status: str = 'neutral', slow_phase: str | None = None
+           ) -> dict[str, Any]:
+    """An answer without an opinion: Nova's own order stands.
+
+    :param slow_phase: what took most of the time, when it ran out.
+    """
     return {'instance_uuid': instance_uuid, 'status': status,
             'host': None, 'why': why, 'group': None,
             'hosts': [{'host': host, 'rank': i, 'feasible': True,
                        'cct_s': None, 'objective_s': None, 'why': why}
                       for i, host in enumerate(hosts)],
             'cct_s': None, 'lower_bound_s': None, 'gap': None,
-            'method': None}
+            'method': None, 'slow_phase': slow_phase}

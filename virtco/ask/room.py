@@ -123,8 +123,9 @@ class Ask:
         try:
             answer = self._in_time(self._placer, request)
         except exception.TooLate as error:
-            self._metrics.late_placements.labels(error.kwargs['phase']).inc()
-            return self._no_opinion(request, 'deadline', str(error))
+            phase = error.kwargs['phase']
+            self._metrics.late_placements.labels(phase).inc()
+            return self._no_opinion(request, 'deadline', str(error), phase)
         except exception.DatabaseUnavailable as error:
             return self._no_opinion(request, 'database', str(error))
         except exception.Conflict as error:
@@ -162,12 +163,13 @@ class Ask:
                 self._metrics.phase_seconds.labels(phase).observe(spent_s)
 
     def _no_opinion(self, request: requests.Placement, reason: str,
-                    why: str) -> dict[str, Any]:
+                    why: str, slow_phase: str | None = None
+                    ) -> dict[str, Any]:
         self._metrics.placement_failures.labels(reason).inc()
         LOG.warning('No opinion on instance %s: %s',
                     request.instance_uuid, why)
         return neutral.answer(request.instance_uuid, request.host_names(),
-                              why)
+                              why, slow_phase=slow_phase)
 
     def placement(self, instance_uuid: str) -> dict[str, Any]:
         with self._database.reader() as session:

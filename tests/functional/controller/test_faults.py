@@ -299,6 +299,7 @@ def test_what_is_answered_late_is_not_committed(make):
     with locked(controller.database):
         answer = tenant.place(10, 'late', status='neutral')
         assert answer['why'].startswith('no plan in time: commit took')
+        assert answer['slow_phase'] == 'commit'
     harness.wait_for(lambda: controller.metrics()[
         'virtco_placements_under_way'] == 0)
     metrics = controller.metrics()
