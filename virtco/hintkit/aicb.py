@@ -81,6 +81,7 @@ def convert(path: str, gpus_per_vm: int = 8,
     sections = [(section.ranks, section.per_iteration())
                 for section in file.sections]
     size = {group: file.sizes.get(group, 1) for group in GROUPS}
+    size['pp_group'] = max(size['pp_group'], len(sections))
     known = max((max(ranks) + 1 for ranks, _sums in sections if ranks),
                 default=size['tp_group'] * size['dp_group']
                 * size['pp_group'])
@@ -244,7 +245,9 @@ def _operation(where: str, text: str, file: _File) -> None:
                       'one of ' + ', '.join(GROUPS))
     n_members = inputs.count(where, 'comm_group_size', cells[2], 1,
                              collectives.MAX_RANKS)
-    if file.sizes.setdefault(group, n_members) != n_members:
+    # AICB writes a size of 1 beside isend.
+    if kind != 'isend' and (
+            file.sizes.setdefault(group, n_members) != n_members):
         inputs.refuse(where, 'comm_group_size', n_members,
                       f'{file.sizes[group]}, as before in {group}')
     size_bytes = inputs.size_bytes(where, 'msg_size', cells[3])
