@@ -34,13 +34,13 @@ import random
 import statistics
 import tempfile
 import time
-import types
 from typing import Any
 
 from virtco import app
 from virtco.cmd import controller as controller_cmd
 from virtco.db import codec
 from virtco.db import migration
+from virtco.db import models
 from virtco.model import coflow as coflow_model
 from virtco.model import states
 
@@ -96,10 +96,10 @@ class Cloud:
         for row, host in enumerate(at):
             self._ports[host].append({'vm': f'{i}-{row}', 'ips': [
                 f'10.{i // 250}.{i % 250}.{row}']})
-        return [types.SimpleNamespace(
+        return [models.Member(
             group_id=f'g{i}', row_index=row, instance_uuid=f'{i}-{row}',
             host=host, state=states.MemberState.RUNNING)
-            for row, host in enumerate(at)], types.SimpleNamespace(
+            for row, host in enumerate(at)], models.Coflow(
                 id=f'c{i}', group_id=f'g{i}', project_id=f'p{i % 20}',
                 name='c', state=states.CoflowState.ACTIVE,
                 n_vms=self._n_vms, tm=codec.encode_flows(model),
