@@ -42,7 +42,8 @@ def limit(snapshot: known.Snapshot, layouts: book.Book,
         _left_bps(snapshot, promised), snapshot.senders)
     return {link.host: told[link.host] if link.host in told
             else unmanaged.nothing_limited(
-                link.default_rate_bps if promised.keys() - {link.host}
+                link.default_rate_bps
+                if len(promised) > (link.host in promised)
                 else link.egress_bps) for link in layouts.links}
 
 

@@ -95,7 +95,7 @@ def limits(left_bps: Mapping[str, float], senders: Mapping[str, Sender]
     flooding = sum(math.isinf(sender.sent_bps.get('', 0.0))
                    for sender in senders.values())
     return {name: _of_sender(
-        sender, rates[name], bool(left_bps.keys() - {name}), flooding)
+        sender, rates[name], len(left_bps) > (name in left_bps), flooding)
         for name, sender in senders.items()}
 
 
