@@ -99,7 +99,7 @@ class PolicySource:
                 continue
             self._controller_is(True)
             backoff_s = _FIRST_BACKOFF_S
-            self._renewed_s = time.monotonic()
+            self._renewed_s = client.heard_s()
             if answer is not None:
                 etag = answer[0]
                 self._take(answer[1])

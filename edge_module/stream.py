@@ -219,6 +219,10 @@ class Link:
                 raise self._unavailable('there is no connection')
             return self._is_up
 
+    def heard_s(self) -> float | None:
+        """When the distributor last said something; None without one."""
+        return self._heard_s if self._is_up else None
+
     def wait_policy(self, have: str | None, wait_s: float
                     ) -> tuple[str, Any] | None:
         """The newest policy; None when it is still the one with this ETag.
@@ -439,8 +443,14 @@ class Client:
     def get_policy(self, etag: str | None, wait_s: float
                    ) -> tuple[str | None, Any] | None:
         if self._link.is_used():
-            return self._link.wait_policy(etag, wait_s)
+            # Waiting costs nothing here, and tells when it was renewed.
+            return self._link.wait_policy(etag, wait_s / 2)
         return self._rest.get_policy(etag, wait_s)
+
+    def heard_s(self) -> float:
+        """When the controller last said something, after it just answered."""
+        heard_s = self._link.heard_s()
+        return time.monotonic() if heard_s is None else heard_s
 
     def policy_taken(self, document: Any) -> None:
         """It is applied, or refused for good."""

@@ -66,9 +66,9 @@ whom it speaks, in seconds; each.
     cfg.IntOpt('max_frame_bytes', default=4 * 1024 * 1024, min=1024, help="""
 Largest message of an edge module, in bytes.
 """),
-    cfg.FloatOpt('heartbeat_s', default=20, min=0.2, max=600, help="""
+    cfg.FloatOpt('heartbeat_s', default=30, min=0.2, max=600, help="""
 Time after which an edge module with nothing to report says that it is there,
-in seconds; no more than a third of ``[scheduler] policy_ttl_s``. After three
+in seconds; no more than half of ``[scheduler] policy_ttl_s``. After three
 times as long a connection is closed.
 """),
     cfg.FloatOpt('resync_rate', default=1000, min=1, max=1e6, help="""

@@ -90,7 +90,7 @@ class Distributor:
         self.hello_s: float = options.hello_timeout_s
         self.most_bytes: int = options.max_frame_bytes
         self.heartbeat_s = min(options.heartbeat_s,
-                               conf.scheduler.policy_ttl_s / 3)
+                               conf.scheduler.policy_ttl_s / 2)
         self.clock = time.monotonic
         self._doors = doors
         self._counts = counts

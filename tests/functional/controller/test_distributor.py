@@ -157,6 +157,23 @@ def test_it_comes_back_after_a_kill(make, connect):
                      == after['generation'], 'the report')
 
 
+def test_a_controller_that_stands_still_renews_nothing(make, connect):
+    controller = make({'scheduler': {'policy_ttl_s': 1}})
+    edge = connect(controller.url, 'h1')
+    harness.wait_for(lambda: is_up(edge), 'the connection')
+    edge.report()
+    edge.policy()
+    first_s = edge.client.heard_s()
+    harness.wait_for(lambda: edge.client.heard_s() > first_s + 1,
+                     'heartbeats')
+    controller.process.send_signal(signal.SIGSTOP)
+    try:
+        harness.wait_for(lambda: edge.link.heard_s() is None, 'its end')
+    finally:
+        controller.process.send_signal(signal.SIGCONT)
+    harness.wait_for(lambda: is_up(edge), 'the connection')
+
+
 def test_without_a_distributor_it_polls(make, connect):
     controller = make({'distributor': {'enabled': 'false'}})
     controller.call('GET', '/v1/distributor', status=404)

@@ -105,7 +105,7 @@ def test_it_sends_what_the_edge_does_not_have(start):
     with connect(site, generation=0) as sock:
         found = messages(sock)
         assert next(found) == {
-            'type': 'welcome', 'version': 1, 'epoch': 0, 'heartbeat_s': 20.0,
+            'type': 'welcome', 'version': 1, 'epoch': 0, 'heartbeat_s': 30.0,
             'spread_s': 5.0, 'most_bytes': frames.MOST_BYTES}
         message = next_of(found, 'policy')
         assert edge_policy.EdgePolicy.from_dict(message['policy']) == LARGE
