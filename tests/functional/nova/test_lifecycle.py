@@ -81,7 +81,7 @@ class LifecycleTest(nova_cloud.Cloud):
                 for member in found['members']}
 
     def table(self):
-        """Host -> (addresses and destination) of its policy's flows."""
+        """Host -> addresses and destinations of its policy."""
         found = {}
         for host in self.hypervisors:
             policy = requests.get(
@@ -89,10 +89,12 @@ class LifecycleTest(nova_cloud.Cloud):
                 timeout=test_controller.DEADLINE_S).json()
             if policy['classes']:
                 (one,) = policy['classes']
-                (flow,) = policy['flows']
-                found[host] = (flow['src_ip'], flow['dst_ip'], [
-                    destination['host']
-                    for destination in one['destinations']])
+                # Flows follow when the ports' addresses were reported.
+                found[host] = [
+                    (flow['src_ip'], flow['dst_ip'])
+                    for flow in policy['flows']], [
+                    destination['host'] for destination
+                    in one['destinations']]
         return found
 
     def demand(self, server):
@@ -114,7 +116,7 @@ class LifecycleTest(nova_cloud.Cloud):
                     else ('vacant', None))
         members = {server.uuid: says(server) for server in (src, dst)}
         self.controller.wait_for(lambda: self.members() == members, members)
-        table = ({src.host: ('10.0.0.0', '10.0.0.1', [dst.host])}
+        table = ({src.host: ([('10.0.0.0', '10.0.0.1')], [dst.host])}
                  if src.host and dst.host else {})
 
         def told():
