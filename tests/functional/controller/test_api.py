@@ -189,7 +189,7 @@ def test_releasing_a_placement(tenant):
 def test_health_and_metrics(shared, tenant):
     assert shared.call('GET', '/health')['parts'] == {
         'planner': True, 'scheduler': True, 'keeper': True,
-        'database': True}
+        'distributor': True, 'database': True}
     before = shared.metrics()
     tenant.place(0)
     metrics = shared.metrics()
