@@ -10,27 +10,15 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Policies as frames, by msgspec where it is installed: ten times as fast."""
+"""Policies as frames; msgspec writes dataclasses ten times as fast as json."""
 
-import json
-from typing import Any
+import msgspec
 
 from virtco.distribute import frames
 from virtco.table import edge_policy
-
-try:
-    import msgspec
-except ImportError:  # there is no wheel for every platform
-    msgspec = None  # type: ignore[assignment]
-
-
-def _encode(value: Any) -> bytes:
-    if msgspec is None:
-        return json.dumps(value.to_dict(), separators=(',', ':')).encode()
-    return msgspec.json.encode(value)
 
 
 def policy_frame(epoch: int, policy: edge_policy.EdgePolicy) -> bytes:
     return frames.frame(b'{"type":"policy","epoch":%d,"generation":%d,'
                         b'"policy":%s}' % (epoch, policy.generation,
-                                           _encode(policy)))
+                                           msgspec.json.encode(policy)))

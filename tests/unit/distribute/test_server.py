@@ -164,10 +164,7 @@ def test_who_is_silent_is_let_go(start):
                       'the end')
 
 
-@pytest.mark.parametrize('with_msgspec', [True, False])
-def test_a_policy_is_the_same_by_either_encoder(monkeypatch, with_msgspec):
-    if not with_msgspec:
-        monkeypatch.setattr(codec, 'msgspec', None)
+def test_a_policy_comes_out_as_it_went_in():
     (payload,) = frames.Reader().feed(codec.policy_frame(3, LARGE))
     message = frames.unpack(payload)
     assert (message['epoch'], message['generation']) == (3, 1)
