@@ -131,7 +131,8 @@ def test_a_coflow_over_the_connection(make, connect):
         harness.wait_for(lambda sent_bytes=sent_bytes: tenant.coflow()[
             'sent_bytes'] >= sent_bytes * 0.9, 'the report')
     assert sender.policy(lambda found: not found['classes'])
-    assert tenant.coflow()['state'] == 'done'
+    # The database hears of the end after the edges.
+    harness.wait_for(lambda: tenant.coflow()['state'] == 'done', 'the end')
     sender.report(sender.ports, {one['coflow_id']: 11e6})
     harness.wait_for(lambda: shown(controller, sender.host)[
         'applied_generation'] == sender.generation, 'the applied generation')
