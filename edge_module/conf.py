@@ -179,7 +179,13 @@ seconds.
 """),
     cfg.FloatOpt('leaf_s', default=0.025, min=0.001, max=1, help="""
 Length of the queue of a class, in seconds at its highest rate. Queues are
-sized to the next power of two, and hold at least 128 KiB.
+sized to the next power of two, and hold at least ``leaf_min_bytes``.
+"""),
+    cfg.IntOpt('leaf_min_bytes', default=128 * 1024, min=16 * 1024,
+               max=64 * 1024 * 1024, help="""
+Least length of the queue of a class, in bytes. A coflow that waits for its
+turn keeps so much; what its VMs send beyond it is dropped. Where many flows
+share a slow link, the sum of their windows is more than the default.
 """),
     cfg.HostAddressOpt('metrics_address', default='127.0.0.1', help="""
 Address the metrics are served on.

@@ -134,6 +134,7 @@ class Parts:
             rate_bps, rate_bps * options.default_share, retired=retired,
             settings=model.TreeSettings(
                 leaf_s=options.leaf_s,
+                min_leaf_bytes=options.leaf_min_bytes,
                 link_packet_s=options.super_packet_s,
                 overhead_bytes=options.wire_overhead_bytes,
                 frame_min_bytes=options.wire_frame_min_bytes),

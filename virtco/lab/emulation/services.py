@@ -72,7 +72,7 @@ def start_edge(fabric: fabric_module.Fabric, host: str, rate_bps: float,
                  'state_dir': state / f'edge-{host}',
                  'report_interval_s': _report_interval_s(fabric),
                  # A queue holds the windows of all its flows, at any rate.
-                 'leaf_s': 1.0},
+                 'leaf_s': 1.0, 'leaf_min_bytes': 8 * 2 ** 20},
         'probe': {'enabled': True, 'address': hypervisor.address,
                   'port': _PROBE_PORT},
     })
