@@ -50,6 +50,7 @@ class Intake:
             collections.deque(maxlen=MOST_MEASUREMENTS))
         self._there_is_some = threading.Condition()
         self._is_ending = False
+        self._n_lost = 0
         self._thread = threading.Thread(target=self._run, name='intake',
                                         daemon=True)
 
@@ -86,21 +87,34 @@ class Intake:
                     if self._is_ending:
                         return
                     self._there_is_some.wait()
-                reports, self._reports = self._reports, {}
-                hosts, self._hosts = self._hosts, set()
-                measurements = list(self._measurements)
-                self._measurements.clear()
-            for host, report in reports.items():
-                self._attempt(self._report, host, report)
-            if hosts:
-                self._attempt(self._heard, hosts)
-            for measurement in measurements:
-                self._attempt(self._measured, measurement)
+            self._take()
+
+    def _take(self) -> None:
+        """Hand over what is there."""
+        with self._there_is_some:
+            reports, self._reports = self._reports, {}
+            hosts, self._hosts = self._hosts, set()
+            measurements = list(self._measurements)
+            self._measurements.clear()
+        for host, report in reports.items():
+            self._attempt(self._report, host, report)
+        if hosts:
+            self._attempt(self._heard, hosts)
+        for measurement in measurements:
+            self._attempt(self._measured, measurement)
 
     def _attempt(self, work: Callable[..., None], *args: Any) -> None:
         try:
             work(*args)
         except Exception as error:
-            # The next report makes up for it.
-            LOG.warning('Cannot take in what an edge said: %s', error)
+            # The next report makes up for it. A database that is away is
+            # one line, not one per report.
+            if not self._n_lost:
+                LOG.warning('Cannot take in what edges say: %s', error)
+            self._n_lost += 1
             self._failed()
+        else:
+            if self._n_lost:
+                LOG.info('What edges say is taken in again; %d reports or '
+                         'measurements were lost.', self._n_lost)
+            self._n_lost = 0
