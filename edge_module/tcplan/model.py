@@ -92,6 +92,8 @@ class TreeSettings:
         may borrow, but has no guarantee until that time is over.
     :ivar link_packet_s: so does every leaf of a link on which it takes longer:
         the host's packets would wait for it there. 0: none does.
+    :ivar turn_s: longest turn among coflows that share a priority, as a time
+        at the speed of the link.
     :ivar frame_bytes: longest frame of the uplink; None never cuts.
     :ivar overhead_bytes: see :class:`HtbClass`, as the next one.
     """
@@ -101,6 +103,8 @@ class TreeSettings:
     max_leaf_bytes: int = 64 * 1024 * 1024
     min_quantum_bytes: int = 64 * 1024
     max_quantum_bytes: int = 1024 * 1024
+    turn_s: float = 0.1
+    max_turn_bytes: int = 64 * 1024 * 1024
     floor_bps: int = 8000
     super_packet_s: float = 0.1
     owed_s: float = 0.5

@@ -13,10 +13,12 @@
 
 from collections.abc import Iterable
 import dataclasses
+import math
 
 from edge_module.tcplan import minors
 from edge_module.tcplan import model
 from virtco.table import edge_policy
+from virtco import units
 
 LAST_COFLOW_PRIO = HOST_PRIO = model.LOWEST_PRIO - 1
 # Parts of what a policy guarantees to all that is not a coflow's data.
@@ -174,28 +176,33 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
     last = 0
     for coflow in classes:
         is_last = coflow.prio >= LAST_COFLOW_PRIO
-        first_quantum = _first_quantum(last if is_last else None, settings)
+        turn_bytes = _turn_bytes(last if is_last else None, link_bps,
+                                 settings)
         last += is_last
         for htb_class in _coflow_classes(coflow, link_bps, scale, settings,
-                                         first_quantum):
+                                         turn_bytes):
             tree[htb_class.minor] = _on_wire(htb_class, settings)
         control = _control_class(coflow.minor, base, settings)
         tree[control.minor] = control
     return tree
 
 
-def _first_quantum(position: int | None, settings: model.TreeSettings) -> int:
-    """The least quantum of a coflow's leaves.
+def _turn_bytes(position: int | None, link_bps: float,
+                settings: model.TreeSettings) -> int:
+    """What a coflow may send of the link's unused rate in one turn.
 
-    The kernel knows no order among the coflows of the last priority; their
-    turns are as much longer as they come earlier there.
+    The kernel knows no order among the coflows of the last priority. Each of
+    their turns is a quarter of the one before, so that the first of them that
+    has something to send gets most of what is left.
 
-    :param position: among those of the last priority; None for the others.
+    :param position: among those of the last priority; None for the others,
+        which need no turns.
     """
     if position is None:
-        return settings.min_quantum_bytes
-    return max(settings.min_quantum_bytes,
-               settings.max_quantum_bytes >> min(position + 2, 60))
+        return 0
+    longest = min(settings.max_turn_bytes,
+                  units.bps_to_bytes_per_s(link_bps) * settings.turn_s)
+    return max(1, int(longest) >> min(2 * position, 60))
 
 
 def _fair(classes: tuple[edge_policy.CoflowClass, ...], link_bps: float
@@ -224,7 +231,7 @@ def _scale(classes: Iterable[edge_policy.CoflowClass], room_bps: float,
 
 def _coflow_classes(coflow: edge_policy.CoflowClass, link_bps: float,
                     scale: float, settings: model.TreeSettings,
-                    least_quantum: int) -> Iterable[model.HtbClass]:
+                    turn_bytes: int) -> Iterable[model.HtbClass]:
     prio = min(coflow.prio, LAST_COFLOW_PRIO)
     child_rates = [
         model.whole_bps(max(settings.floor_bps, child.rate_bps) * scale)
@@ -240,17 +247,34 @@ def _coflow_classes(coflow: edge_policy.CoflowClass, link_bps: float,
     yield model.HtbClass(
         coflow.minor, minors.LINK, rate, ceil,
         0 if coflow.destinations else prio, settings.min_quantum_bytes
-        if coflow.destinations else least_quantum, *leaf)
+        if coflow.destinations else _quantum(turn_bytes, leaf[1], settings),
+        *leaf)
     weights = [child.weight for child in coflow.destinations
                if child.weight > 0]
     least = min(weights, default=1.0)
+    least_turn = math.ceil(turn_bytes * least / max(1.0, sum(weights)))
     for child, child_rate in zip(coflow.destinations, child_rates,
                                  strict=True):
         child_ceil = max(child_rate,
                          model.whole_bps(min(child.ceil_bps, ceil)))
-        quantum = min(settings.max_quantum_bytes, int(
-            least_quantum * max(1.0, child.weight / least)))
+        packet_bytes = model.leaf_packet_bytes(child_rate, child_ceil,
+                                               settings)
+        quantum = min(
+            max(settings.max_quantum_bytes, turn_bytes),
+            int(_quantum(least_turn, packet_bytes, settings)
+                * max(1.0, child.weight / least)))
         yield model.HtbClass(
             child.minor, coflow.minor, child_rate, child_ceil, prio, quantum,
-            model.leaf_limit_bytes(child_ceil, settings),
-            model.leaf_packet_bytes(child_rate, child_ceil, settings))
+            model.leaf_limit_bytes(child_ceil, settings), packet_bytes)
+
+
+def _quantum(turn_bytes: int, packet_bytes: int | None,
+             settings: model.TreeSettings) -> int:
+    """Of a leaf with this turn; no less than a packet.
+
+    :param turn_bytes: 0 where order is kept without turns.
+    """
+    least = settings.min_quantum_bytes
+    if turn_bytes and packet_bytes is not None:
+        least = min(least, packet_bytes)
+    return max(least, turn_bytes)

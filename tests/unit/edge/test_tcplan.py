@@ -198,8 +198,22 @@ def test_coflows_of_the_last_priority_have_turns_in_their_order():
     leaves = [tree[0x11 + 16 * rank] for rank in range(20)]
     assert [leaf.prio for leaf in leaves] == [0, 1, 2, 3, 4, 5] + 14 * [6]
     quanta = [leaf.quantum_bytes for leaf in leaves[6:]]
-    assert quanta == sorted(quanta, reverse=True)
-    assert quanta[0] == 4 * quanta[-1]
+    assert quanta == [1_250_000, 312_500, 78_125] + 11 * [64 * 1024]
+
+
+def test_turns_are_as_short_as_packets_where_these_are_cut():
+    settings = model.TreeSettings(frame_bytes=1564, link_packet_s=0.004)
+    tree = shape.build_tree(policy([
+        coflow(0x10 + 16 * rank, 1e6, (3, 1), prio=7) for rank in range(20)]),
+        40e6, settings)
+    turns = [tree[0x12 + 16 * rank].quantum_bytes for rank in range(20)]
+    assert turns == [125_000, 31_250, 7813, 1953] + 16 * [1564]
+    assert all(tree[0x11 + 16 * rank].quantum_bytes == 3 * turn
+               for rank, turn in enumerate(turns))
+    # No turn is longer than the kernel and the others can bear.
+    fast = shape.build_tree(policy([coflow(0x10, 1e9, prio=7)],
+                                   egress_bps=400e9), 400e9)
+    assert fast[0x11].quantum_bytes == settings.max_turn_bytes
 
 
 def test_bytes_are_counted_as_the_wire_does():

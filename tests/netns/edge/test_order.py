@@ -1,0 +1,100 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""The order of many coflows, as real TCP meets it."""
+
+import contextlib
+import time
+
+import pytest
+
+from edge_module.tcplan import model
+from tests.netns.edge import bed as beds
+from tests.netns.edge import policies
+
+LINK_BPS = 40e6
+GOODPUT = 1448 / 1514
+WAITING_BPS = 8000
+COFLOWS, IDLE = 20, 7
+# As the agent has it by default: on this link every leaf cuts.
+SETTINGS = model.TreeSettings(link_packet_s=0.004)
+
+pytestmark = [
+    pytest.mark.netns,
+    pytest.mark.real_time(reason='measures the rate of TCP transfers')]
+
+
+def _ranked(senders, sink, rate_bps):
+    """A policy in which every coflow may have the whole link."""
+    builder = policies.PolicyBuilder('h1', LINK_BPS)
+    for rank in range(COFLOWS):
+        sender = senders[rank % len(senders)]
+        builder.coflow(f'C{rank}', rate_bps, [(sender, sink, 1)],
+                       prio=min(rank, 7), port=5000 + rank)
+    return builder.build()
+
+
+def test_the_eighth_has_its_turn_while_seven_are_idle(make_bed, edge_of):
+    """All guarantees are equal, so the order alone decides about the rest."""
+    bed = make_bed(2)
+    edge = edge_of(bed, 'h1', link_bps=LINK_BPS, settings=SETTINGS)
+    members, stranger, sink = (bed.add_vm('h1'), bed.add_vm('h1')), (
+        bed.add_vm('h1')), bed.add_vm('h2')
+    edge.set_ports()
+    edge.set_policy(_ranked(members, sink, 0.2e6))
+    flows = [beds.Flow(members[rank % 2], sink, 5000 + rank)
+             for rank in range(IDLE, COFLOWS)]
+    *rates, unmanaged = beds.measure(
+        [*flows, beds.Flow(stranger, sink, 6000)], 3.0, 4.0)
+    left_bps = LINK_BPS * GOODPUT - (COFLOWS - IDLE - 1) * 0.2e6
+    assert sum(rates) + unmanaged == pytest.approx(LINK_BPS * GOODPUT,
+                                                   rel=0.06)
+    assert rates[0] > 0.5 * left_bps, rates
+    assert rates[0] > 2 * rates[1] > 2 * rates[2], rates
+    assert unmanaged < 0.02 * LINK_BPS
+
+
+def test_connections_open_at_once_in_any_rank(make_bed, edge_of):
+    """Coflows that wait at 8 kbit/s, each behind a queue of its own data."""
+    bed = make_bed(2)
+    edge = edge_of(bed, 'h1', link_bps=LINK_BPS, settings=SETTINGS)
+    members, sink = (bed.add_vm('h1'), bed.add_vm('h1')), bed.add_vm('h2')
+    edge.set_ports()
+    edge.set_policy(_ranked(members, sink, WAITING_BPS))
+    ranks = (0, 1, 6, 7, 12, 19)
+    idle_s = max(_opened_s(members[rank % 2], sink, rank) for rank in ranks)
+    with contextlib.ExitStack() as stack:
+        for rank in ranks:
+            flow = beds.Flow(members[rank % 2], sink, 5000 + rank).start()
+            stack.callback(flow.close)
+        for rank in ranks[1:]:
+            minor = _minor(rank)
+            beds.wait_for(lambda: edge.stats()[minor].backlog_bytes > 13_000,
+                          10, f'a queue of rank {rank}')
+        for rank in ranks:
+            took_s = sorted(_opened_s(members[rank % 2], sink, rank)
+                            for _ in range(5))
+            # The first connects meet a machine that is busy with others.
+            assert took_s[2] <= 0.05 + idle_s, (rank, took_s)
+            assert took_s[-1] < 1, (rank, took_s)
+
+
+def _minor(rank):
+    """Class of a coflow's only destination; see ``PolicyBuilder``."""
+    return 0x11 + 2 * rank
+
+
+def _opened_s(sender, sink, rank):
+    started_s = time.monotonic()
+    flow = beds.Flow(sender, sink, 5000 + rank)
+    took_s = time.monotonic() - started_s
+    flow.close_now()
+    return took_s
