@@ -23,8 +23,8 @@ planner's mean with its 95 % interval (Student, over the pairs of a seed).
 Negative is ahead.
 
 One seed of all cases takes about ten minutes of CPU time with a budget of
-0.25 s per group. FILE has a line for every run; those it has already are not
-run again.
+0.25 s per group. FILE has a line for every run; those it has already with this
+budget are not run again, so a run can be ended and taken up at any time.
 """
 
 import argparse
@@ -133,7 +133,8 @@ def run(column: Column, scheme: str, seed: int,
     mean_s = cloud.simulate(hosts, its_groups, SCHEMES[scheme],
                             seed=seed, budget_s=budget_s).mean_cct_s
     return {'column': column.name, 'scheme': scheme, 'seed': seed,
-            'mean_cct_s': mean_s, 'cpu_s': time.process_time() - began_s}
+            'budget_s': budget_s, 'mean_cct_s': mean_s,
+            'cpu_s': time.process_time() - began_s}
 
 
 def compare(ours_s: Sequence[float], theirs_s: Sequence[float]
@@ -220,8 +221,9 @@ def main() -> int:
               if options.columns in column.name]
     rows: list[dict[str, Any]] = []
     if options.rows and options.rows.exists():
-        rows = [json.loads(line) for line
-                in options.rows.read_text().splitlines()]
+        rows = [row for row in map(
+            json.loads, options.rows.read_text().splitlines())
+            if row.get('budget_s') == options.budget]
     known = {(row['column'], row['scheme'], row['seed']) for row in rows}
     todo = [(column, scheme, seed) for seed in options.seeds
             for column in chosen for scheme in SCHEMES

@@ -53,7 +53,7 @@ def run(shape: str, background: bool, seed: int, apart_s: float,
         dataclasses.replace(schemes.get('virtco'), window_s=window_s),
         seed=seed, budget_s=budget_s)
     return {'response_s': result.mean_response_s,
-            'plans': len(result.plans),
+            'plans': len(result.planned_s),
             'cpu_s': time.process_time() - began_s}
 
 

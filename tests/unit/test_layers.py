@@ -40,12 +40,14 @@ PURE = [
     'edge_module/tcplan',
 ]
 # The planner takes a clock as an argument; monotonic is only its default.
-ALLOWED = {('virtco/solver/planner.py', 'time')}
+ALLOWED = {('virtco/solver/planner.py', 'time'),
+           ('virtco/solver/together.py', 'time')}
 
 # Rooms and modules of the planner; each imports only what stands before it.
 SOLVER_ORDER = [
     'budget', 'model', 'bounds', 'starts', 'moves', 'partition', 'judging',
     'exact', 'targets', 'baselines', 'stages', 'search', 'planner',
+    'together',
 ]
 
 LABORATORY_COMMANDS = {'virtco/cmd/emulate.py', 'virtco/cmd/present.py',

@@ -201,13 +201,7 @@ def rank_hosts(problem: snapshot.PlacementProblem, plan: snapshot.Plan,
                                 limit=f'below {len(problem.vms)}')
     budget = budgets.Budget(budgets.clock_of(clock), budget_s)
     inst = _build(problem, budget, reduce=False)
-    names = {host.name: i for i, host in enumerate(problem.hosts)}
-    if len(plan.hosts) != len(problem.vms) or not set(plan.hosts) <= set(
-            names):
-        raise exception.Invalid(field='plan.hosts', value=plan.hosts,
-                                limit='one known host per VM')
-    assign = np.array([names[plan.hosts[vms[0]]] for vms in inst.node_vms],
-                      dtype=np.int64)
+    assign = _assignment(inst, plan)
 
     def in_time() -> bool:
         budget.spend(RANK_UNITS * ranking.CHUNK_HOSTS
@@ -215,6 +209,34 @@ def rank_hosts(problem: snapshot.PlacementProblem, plan: snapshot.Plan,
         return budget.in_time()
 
     return ranking.rank(inst, plan.objective, assign, vm_index, in_time)
+
+
+def evaluate(problem: snapshot.PlacementProblem, plan: snapshot.Plan,
+             budget: budgets.Budget) -> snapshot.Plan:
+    """The figures of a placement in this problem, found in whatever other.
+
+    :raises virtco.exception.Invalid: for a plan of other VMs or hosts.
+    """
+    inst = _build(problem, budget, reduce=False)
+    assign = _assignment(inst, plan)
+    value = objectives.evaluate(inst, assign, plan.objective)
+    lower_s = lowerbounds.anchored_sets(
+        inst, value.cct_s, budget.slice(BOUND_SHARE)).lower_s
+    return _answer(inst, plan.objective, states.Outcome(
+        assign, value, plan.method, lower_s=lower_s, moves=plan.iterations,
+        notes=plan.notes, relaxed=plan.relaxed))
+
+
+def _assignment(inst: instances.Instance, plan: snapshot.Plan) -> np.ndarray:
+    """Host per node."""
+    problem = inst.problem
+    names = {host.name: i for i, host in enumerate(problem.hosts)}
+    if len(plan.hosts) != len(problem.vms) or not set(plan.hosts) <= set(
+            names):
+        raise exception.Invalid(field='plan.hosts', value=plan.hosts,
+                                limit='one known host per VM')
+    return np.array([names[plan.hosts[vms[0]]] for vms in inst.node_vms],
+                    dtype=np.int64)
 
 
 def _build(problem: snapshot.PlacementProblem, budget: budgets.Budget,

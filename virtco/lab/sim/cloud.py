@@ -32,7 +32,7 @@ from virtco.model import coflow as coflow_model
 from virtco.model import snapshot
 from virtco.scheduling import fabric as fabric_model
 from virtco.solver import budget
-from virtco.solver import planner
+from virtco.solver import together
 from virtco import units
 
 #: Seconds of a counter of work (:mod:`virtco.solver.budget`), so that a plan
@@ -68,7 +68,8 @@ class CoflowResult:
 class Result:
     """A run: coflows in order of their groups, and where the VMs were.
 
-    :ivar planned_s: what each plan took, by the counter of work.
+    :ivar plans: one per group.
+    :ivar planned_s: what each planning took, by the counter of work.
     """
 
     coflows: tuple[CoflowResult, ...]
@@ -211,35 +212,25 @@ class _Cloud:
                     self.free[host] += demand
 
     def place(self, batch: Sequence[group_model.Group]) -> None:
-        plan = self._plan(batch)
-        self.plans.append(plan)
-        hosts, predicted_s = list(plan.hosts), list(plan.coflow_cct_s)
-        for group in batch:
-            n_vms, n_coflows = len(group.vm_demands), len(group.coflows)
-            self._start(group, tuple(hosts[:n_vms]),
-                        tuple(predicted_s[:n_coflows]))
-            del hosts[:n_vms], predicted_s[:n_coflows]
+        for group, plan in zip(batch, self._plan(batch), strict=True):
+            self.plans.append(plan)
+            self._start(group, plan.hosts, plan.coflow_cct_s)
 
-    def _plan(self, batch: Sequence[group_model.Group]) -> snapshot.Plan:
-        coflows = []
-        vms: list[cluster.Vm] = []
-        for group in batch:
-            n_all = sum(len(other.vm_demands) for other in batch)
-            coflows += [_shifted(group, coflow, len(vms), n_all)
-                        for coflow in group.coflows]
-            vms += group.vms
-        problem = snapshot.PlacementProblem(
-            hosts=tuple(dataclasses.replace(
-                host, free=tuple(self.free[name].tolist()))
-                for name, host in self.hosts.items()),
-            vms=tuple(vms), coflows=tuple(coflows), active=self._active())
+    def _plan(self, batch: Sequence[group_model.Group]
+              ) -> list[snapshot.Plan]:
+        hosts = tuple(dataclasses.replace(
+            host, free=tuple(self.free[name].tolist()))
+            for name, host in self.hosts.items())
+        active = self._active()
         clock = budget.Counter()
-        plan = planner.plan(
-            problem, objective=self.scheme.objective,
-            planner=self.scheme.planner, seed=self.seed,
+        parts = together.plan(
+            [snapshot.PlacementProblem(hosts, group.vms, group.coflows,
+                                       active=active) for group in batch],
+            objective=self.scheme.objective,
+            planner_name=self.scheme.planner, seed=self.seed,
             budget_s=self.budget_s * len(batch), clock=clock)
         self.planned_s.append(clock())
-        return plan
+        return [part.plan for part in parts]
 
     def _active(self) -> tuple[snapshot.ActiveCoflow, ...]:
         names = list(self.hosts)
@@ -304,13 +295,3 @@ def demand_of(coflow: coflow_model.Coflow, places: np.ndarray
         np.array([dst for _, dst in pairs], np.int64),
         np.array([total[pair] for pair in pairs]) * units.BITS_PER_BYTE,
         np.array([float(count[pair]) for pair in pairs]))
-
-
-def _shifted(group: group_model.Group, coflow: coflow_model.Coflow,
-             first: int, n_vms: int) -> coflow_model.Coflow:
-    """The coflow over the VMs of several groups, its own from ``first``."""
-    return coflow_model.Coflow(
-        f'{group.name}/{coflow.name}', n_vms,
-        tuple(coflow_model.Flow(flow.src + first, flow.dst + first,
-                                flow.size_bytes) for flow in coflow.flows),
-        coflow.dst_port)

@@ -1,0 +1,150 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import collections
+import dataclasses
+
+import hypothesis
+from hypothesis import strategies as st
+import pytest
+
+from virtco import exception
+from virtco.model import cluster
+from virtco.model import coflow as coflow_model
+from virtco.model import snapshot
+from virtco.solver import budget
+from virtco.solver import planner
+from virtco.solver import together
+
+GB = 1e9
+RATE_BPS = 8e9
+
+
+def hosts(*free, names='abcdefgh'):
+    return tuple(cluster.Host(name, (float(slots),), RATE_BPS, RATE_BPS)
+                 for name, slots in zip(names, free))
+
+
+def group(n_vms, flows, on, active=(), allowed=None):
+    return snapshot.PlacementProblem(
+        on, tuple(cluster.Vm(f'v{i}', (1.0,), allowed=allowed)
+                  for i in range(n_vms)),
+        (coflow_model.Coflow.from_flows('c', n_vms, flows),),
+        active=tuple(active))
+
+
+def plan(problems, **options):
+    return together.plan(problems, clock=budget.Counter(), budget_s=0.1,
+                         **options)
+
+
+def test_one_group_is_planned_as_ever():
+    alone = group(3, [(0, 1, GB), (2, 1, 2 * GB)], hosts(1, 1, 2))
+    part, = plan([alone])
+    assert part.problem is alone
+    assert part.plan == planner.plan(alone, clock=budget.Counter(),
+                                     budget_s=0.1)
+
+
+def test_groups_share_what_is_there():
+    """Either would take the only host that holds a group."""
+    room = hosts(2, 1, 1)
+    small, large = (group(2, [(0, 1, size)], room) for size in (GB, 5 * GB))
+    parts = plan([small, large])
+    assert parts[1].plan.hosts == ('a', 'a')
+    assert set(parts[0].plan.hosts) == {'b', 'c'}
+    assert [part.plan.cct_s for part in parts] == pytest.approx([1.0, 0.0])
+    # One after the other, the first takes it and the second pays.
+    assert plan([small])[0].plan.hosts == ('a', 'a')
+
+
+def test_figures_count_the_others():
+    """Both send from the one host to the other, the smaller one first."""
+    room = hosts(2, 2)
+    apart = [dataclasses.replace(
+        group(2, [(0, 1, size)], room), vms=tuple(
+            cluster.Vm(f'v{i}', (1.0,), allowed=frozenset(host))
+            for i, host in enumerate('ab'))) for size in (GB, 2 * GB)]
+    first, second = plan(apart)
+    assert first.plan.coflow_cct_s == pytest.approx((1.0,))
+    assert second.plan.coflow_cct_s == pytest.approx((3.0,))
+    assert second.plan.cct_s == pytest.approx(2.0)
+    assert second.plan.lower_bound_s <= second.plan.cct_s
+    assert [host.free for host in second.problem.hosts] == [(1.0,), (1.0,)]
+    assert [load.out_bytes for load in second.problem.active] == [
+        (('a', GB),)]
+
+
+def test_each_keeps_to_its_own_hosts_and_the_least_room():
+    one = group(2, [(0, 1, GB)], hosts(2, 2, names='ab'))
+    other = group(2, [(0, 1, GB)], hosts(1, 2, names='bc'))
+    for part, names in zip(plan([one, other]), ('ab', 'bc')):
+        assert set(part.plan.hosts) <= set(names)
+        assert {host.name for host in part.problem.hosts} == set(names)
+    joint = together.join([one, other])
+    assert {host.name: host.free for host in joint.hosts} == {
+        'a': (2.0,), 'b': (1.0,), 'c': (2.0,)}
+
+
+def test_what_runs_is_known_on_the_hosts_of_all():
+    def load(host):
+        return snapshot.ActiveCoflow('x', ((host, GB),), (),
+                                     ((host, 'z', GB),))
+
+    joint = together.join([
+        group(1, [], hosts(1, names='a'), [load('a')]),
+        group(1, [], hosts(1, names='b'), [load('b')])])
+    assert joint.active == (snapshot.ActiveCoflow(
+        'x', (('a', GB), ('b', GB)), (), (('a', 'z', GB), ('b', 'z', GB))),)
+
+
+def test_server_groups_keep_to_their_own():
+    apart = snapshot.ServerGroup(snapshot.GroupPolicy.ANTI_AFFINITY, (0, 1))
+    together_, spread = [dataclasses.replace(
+        group(2, [(0, 1, GB)], hosts(4, 4)), server_groups=groups)
+        for groups in ((), (apart,))]
+    parts = plan([together_, spread])
+    assert len(set(parts[0].plan.hosts)) == 1
+    assert set(parts[1].plan.hosts) == {'a', 'b'}
+
+
+def test_what_does_not_fit_together_is_refused():
+    alone = group(2, [(0, 1, GB)], hosts(2, 1))
+    assert plan([alone])
+    with pytest.raises(exception.PlacementInfeasible):
+        plan([alone, alone])
+
+
+@hypothesis.given(st.data())
+def test_no_host_is_over_booked(data):
+    free = data.draw(st.lists(st.integers(1, 4), min_size=2, max_size=5))
+    room = hosts(*free)
+    problems = []
+    for _ in range(data.draw(st.integers(2, 3))):
+        n_vms = data.draw(st.integers(1, 3))
+        flows = data.draw(st.lists(st.tuples(
+            st.integers(0, n_vms - 1), st.integers(0, n_vms - 1),
+            st.floats(1.0, GB)), max_size=4))
+        problems.append(group(n_vms, flows, room))
+    try:
+        parts = plan(problems)
+    except exception.PlacementInfeasible:
+        assert sum(free) < sum(len(p.vms) for p in problems)
+        return
+    used = collections.Counter(
+        host for part in parts for host in part.plan.hosts)
+    assert all(used[host.name] <= host.free[0] for host in room)
+    for problem, part in zip(problems, parts):
+        assert len(part.plan.hosts) == len(problem.vms)
+        # A certificate of each group by itself.
+        assert part.plan.lower_bound_s <= part.plan.cct_s * (1 + 1e-9)
+        assert all(load.coflow_id for load in part.problem.active)

@@ -1,0 +1,201 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Groups that wait together, planned in one problem. Pure.
+
+Each group comes with the problem that it would be alone. They are joined,
+planned at once, and each gets its part of the plan back, with the figures
+that it has beside the others.
+"""
+
+import collections
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Sequence
+import dataclasses
+import time
+
+from virtco.model import cluster
+from virtco.model import coflow as coflow_model
+from virtco.model import snapshot
+from virtco.solver import budget as budgets
+from virtco.solver import planner
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Part:
+    """One group's.
+
+    :ivar problem: as if the others had come just before: what they take is
+        gone and their coflows run.
+    """
+
+    problem: snapshot.PlacementProblem
+    plan: snapshot.Plan
+
+
+def plan(problems: Sequence[snapshot.PlacementProblem], *,
+         objective: snapshot.Objective = snapshot.Objective.ONLINE,
+         planner_name: str = 'virtco', seed: int = 0, budget_s: float = 1.0,
+         clock: Callable[[], float] = time.monotonic) -> tuple[Part, ...]:
+    """Place groups that wait together; one alone is planned as ever.
+
+    :param budget_s: for all of them.
+    :raises virtco.exception.PlacementInfeasible: when not all fit.
+    """
+    budget = budgets.Budget(budgets.clock_of(clock), budget_s)
+    found = planner.plan(
+        problems[0] if len(problems) == 1 else join(problems),
+        objective=objective, planner=planner_name, seed=seed,
+        budget_s=budget_s, clock=clock)
+    if len(problems) == 1:
+        return (Part(problems[0], found),)
+    hosts = _split(found.hosts, problems)
+    return tuple(
+        Part(own, planner.evaluate(own, dataclasses.replace(
+            found, hosts=placed), budget))
+        for own, placed in zip(_beside(problems, hosts), hosts,
+                               strict=True))
+
+
+def join(problems: Sequence[snapshot.PlacementProblem]
+         ) -> snapshot.PlacementProblem:
+    """The problem of all groups; hosts have the least that any was told.
+
+    VMs may go where they might alone. Racks and pairs' rates are those that
+    any of the problems knows.
+    """
+    n_vms = sum(len(problem.vms) for problem in problems)
+    vms: list[cluster.Vm] = []
+    coflows: list[coflow_model.Coflow] = []
+    server_groups: list[snapshot.ServerGroup] = []
+    for number, problem in enumerate(problems):
+        first = len(vms)
+        allowed = frozenset(host.name for host in problem.hosts
+                            ) - problem.excluded_hosts
+        coflows += [_shifted(coflow, f'{number}/', first, n_vms)
+                    for coflow in problem.coflows]
+        server_groups += [
+            dataclasses.replace(group, members=tuple(
+                first + member for member in group.members))
+            for group in problem.server_groups]
+        vms += [
+            vm if vm.pinned is not None else dataclasses.replace(
+                vm, name=f'{number}/{vm.name}', allowed=(
+                    allowed if vm.allowed is None else vm.allowed & allowed))
+            for vm in problem.vms]
+    rates: dict[tuple[str, str], float] = {}
+    for problem in problems:
+        rates |= problem.pair_rate_bps or {}
+    return dataclasses.replace(
+        problems[0], hosts=_hosts(problems), vms=tuple(vms),
+        coflows=tuple(coflows), active=_active(problems),
+        racks=tuple({rack.name: rack for problem in problems
+                     for rack in problem.racks}.values()),
+        server_groups=tuple(server_groups), pair_rate_bps=rates or None,
+        excluded_hosts=frozenset())
+
+
+def _hosts(problems: Sequence[snapshot.PlacementProblem]
+           ) -> tuple[cluster.Host, ...]:
+    found: dict[str, cluster.Host] = {}
+    for problem in problems:
+        for host in problem.hosts:
+            seen = found.get(host.name, host)
+            found[host.name] = dataclasses.replace(host, free=tuple(
+                map(min, host.free, seen.free)))
+    return tuple(found.values())
+
+
+def _active(problems: Sequence[snapshot.PlacementProblem]
+            ) -> tuple[snapshot.ActiveCoflow, ...]:
+    """What runs, on the hosts of all problems: each knows its own only."""
+    if all(problem.active == problems[0].active for problem in problems):
+        return problems[0].active
+    found: dict[str, snapshot.ActiveCoflow] = {}
+    for problem in problems:
+        for load in problem.active:
+            seen = found.get(load.coflow_id, load)
+            found[load.coflow_id] = snapshot.ActiveCoflow(
+                load.coflow_id,
+                tuple((dict(seen.out_bytes) | dict(load.out_bytes)).items()),
+                tuple((dict(seen.in_bytes) | dict(load.in_bytes)).items()),
+                tuple(dict.fromkeys((*seen.pairs, *load.pairs))))
+    return tuple(found.values())
+
+
+def _shifted(coflow: coflow_model.Coflow, prefix: str, first: int,
+             n_vms: int) -> coflow_model.Coflow:
+    """The coflow over the VMs of all groups, its own from ``first``."""
+    return dataclasses.replace(coflow.over(n_vms, (
+        coflow_model.Flow(flow.src + first, flow.dst + first,
+                          flow.size_bytes)
+        for flow in coflow.flows)), name=prefix + coflow.name)
+
+
+def _split(hosts: Sequence[str],
+           problems: Iterable[snapshot.PlacementProblem]
+           ) -> list[tuple[str, ...]]:
+    left = iter(hosts)
+    return [tuple(next(left) for _ in problem.vms) for problem in problems]
+
+
+def _beside(problems: Sequence[snapshot.PlacementProblem],
+            hosts: Sequence[tuple[str, ...]]
+            ) -> list[snapshot.PlacementProblem]:
+    """Each problem with the others in place."""
+    running = [[_placed(coflow, f'{number}/', placed)
+                for coflow in problem.coflows]
+               for number, (problem, placed) in enumerate(
+                   zip(problems, hosts, strict=True))]
+    found = []
+    for number, problem in enumerate(problems):
+        others = [k for k in range(len(problems)) if k != number]
+        taken: dict[str, list[tuple[float, ...]]] = (
+            collections.defaultdict(list))
+        for k in others:
+            for vm, host in zip(problems[k].vms, hosts[k], strict=True):
+                if vm.pinned is None:
+                    taken[host].append(vm.demand)
+        found.append(dataclasses.replace(
+            problem,
+            hosts=tuple(_less(host, taken[host.name])
+                        for host in problem.hosts),
+            active=problem.active + tuple(
+                load for k in others for load in running[k])))
+    return found
+
+
+def _less(host: cluster.Host,
+          demands: Iterable[tuple[float, ...]]) -> cluster.Host:
+    free = host.free
+    for demand in demands:
+        free = tuple(max(0.0, have - need)
+                     for have, need in zip(free, demand, strict=True))
+    return dataclasses.replace(host, free=free)
+
+
+def _placed(coflow: coflow_model.Coflow, prefix: str,
+            hosts: Sequence[str]) -> snapshot.ActiveCoflow:
+    """A coflow that runs between those hosts."""
+    pairs: dict[tuple[str, str], float] = collections.defaultdict(float)
+    out: dict[str, float] = collections.defaultdict(float)
+    into: dict[str, float] = collections.defaultdict(float)
+    for flow in coflow.flows:
+        src, dst = hosts[flow.src], hosts[flow.dst]
+        if src != dst:
+            pairs[src, dst] += flow.size_bytes
+            out[src] += flow.size_bytes
+            into[dst] += flow.size_bytes
+    return snapshot.ActiveCoflow(
+        prefix + coflow.name, tuple(out.items()), tuple(into.items()),
+        tuple((*pair, size_bytes) for pair, size_bytes in pairs.items()))
