@@ -12,7 +12,7 @@
 
 """Sphinx configuration."""
 
-import logging
+import importlib.metadata
 import pathlib
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -20,27 +20,23 @@ if (ROOT / '.git').exists():
     # An sdist carries the notes in this cache because it has no history; what
     # a build of one leaves in a clone is out of date with the next note.
     (ROOT / 'releasenotes/notes/reno.cache').unlink(missing_ok=True)
-else:
-    # The theme shows the commit, and warns where there is none.
-    logging.getLogger('sphinx.openstackdocstheme.ext').addFilter(
-        lambda record: 'gitsha' not in record.msg)
 
 project = 'virtco'
 copyright = 'virtco developers'
 author = 'virtco developers'
+release = importlib.metadata.version('virtco')
+version = '.'.join(release.split('.')[:3])
 
 extensions = [
-    'openstackdocstheme',
-    'sphinx.ext.autodoc',
-    'sphinx.ext.mathjax',
     'cliff.sphinxext',
     'oslo_config.sphinxext',
     'oslo_policy.sphinxext',
     'reno.sphinxext',
+    # Sets mathjax_path to a MathJax of its own: pages need no network.
+    'sphinx-mathjax-offline',
+    'sphinx.ext.autodoc',
+    'sphinx.ext.mathjax',
 ]
 
-html_theme = 'openstackdocs'
-openstackdocs_auto_name = False
-openstackdocs_auto_version = False
-openstackdocs_use_storyboard = False
-pygments_style = 'native'
+html_theme = 'furo'
+html_title = f'virtco {version}'

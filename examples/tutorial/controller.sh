@@ -1,0 +1,14 @@
+: "${LAB:?names the directory of the laboratory}"
+# One controller, in the switch's namespace, with SQLite and no accounts.
+mkdir -p "$LAB"
+cat > "$LAB/virtco.conf" <<EOF
+[api]
+host = 192.168.79.1
+[distributor]
+host = 192.168.79.1
+[controller]
+state_dir = $LAB
+EOF
+ip netns exec vt-switch virtco-controller --config-file "$LAB/virtco.conf" \
+    > "$LAB/controller.log" 2>&1 &
+echo $! > "$LAB/controller.pid"
