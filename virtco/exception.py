@@ -50,6 +50,10 @@ class PolicyInvalid(Invalid):
     msg_fmt = 'Policy %(field)s: %(value)s is not acceptable: %(limit)s.'
 
 
+class TopologyInvalid(Invalid):
+    msg_fmt = 'Topology %(field)s: %(value)s is not acceptable: %(limit)s.'
+
+
 class PlacementInfeasible(VirtcoException):
     """No placement satisfies the hard constraints."""
 

@@ -36,7 +36,8 @@ PURE = [
     'virtco/units.py', 'virtco/hints.py', 'virtco/hint_matrix.py',
     'virtco/hint_patterns.py', 'virtco/hintkit/figures.py',
     'virtco/hintkit/made.py', 'virtco/hintkit/screen.py', 'virtco/model',
-    'virtco/scheduling', 'virtco/table', 'virtco/measure',
+    'virtco/scheduling', 'virtco/table', 'virtco/topology',
+    'virtco/measure',
     'edge_module/tcplan',
 ]
 # The planner takes a clock as an argument; monotonic is only its default.

@@ -1,0 +1,284 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Every format: import(export(t)) = t, and errors that name the place."""
+
+import dataclasses
+import json
+
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+import pytest
+
+from tests.unit.topology import made
+from virtco import exception
+from virtco.topology import formats
+from virtco.topology import hostlist
+from virtco.topology import laws
+from virtco.topology import tree
+
+NO_RATES = st.just(tree.NOT_GIVEN)
+SPEEDS = st.one_of(NO_RATES, made.RATES.map(lambda r: tree.Uplink(r, r)))
+
+
+def again(topology, name, **kwargs):
+    return formats.read(formats.write(topology, name).text, 'file', name,
+                        **kwargs).topology
+
+
+@settings(max_examples=30)
+@given(made.topologies())
+def test_plain_yaml_keeps_everything(topology):
+    assert again(topology, formats.YAML) == topology
+
+
+@settings(max_examples=30)
+@given(made.topologies(uplinks=NO_RATES, levels=False))
+def test_slurm_yaml_keeps_all_planes(topology):
+    assert again(topology, formats.SLURM_YAML) == topology
+
+
+@settings(max_examples=30)
+@given(made.topologies(planes=1, uplinks=SPEEDS, levels=False))
+def test_slurm_conf_keeps_one_plane_and_its_speeds(topology):
+    assert again(topology, formats.SLURM_CONF,
+                 plane=topology.planes[0].name) == topology
+
+
+@settings(max_examples=30)
+@given(made.topologies(planes=1, uplinks=NO_RATES, levels=False,
+                       empty=False))
+def test_topograph_keeps_one_plane(topology):
+    plane, = topology.planes
+    found = again(topology, formats.TOPOGRAPH, plane=plane.name)
+    assert found == topology
+
+
+@settings(max_examples=30)
+@given(made.topologies())
+def test_what_a_format_cannot_say_is_told(topology):
+    rates = any(node.uplink.is_given() for plane in topology.planes
+                for node in plane.walk())
+    notices = formats.write(topology, formats.SLURM_YAML).notices
+    assert not rates or any('tells no rates' in text for text in notices)
+    assert not any(p.levels for p in topology.planes) or any(
+        'names no levels' in text for text in notices)
+
+
+@settings(max_examples=30)
+@given(made.topologies(), st.sampled_from(formats.NAMES))
+def test_the_format_is_found_out(topology, name):
+    topology = tree.Topology(topology.planes[:1])
+    if name == formats.TOPOGRAPH or any(topology.planes[0].walk()):
+        assert formats.detect(formats.write(topology, name).text) == name
+
+
+@given(st.lists(made.NAMES, unique=True, max_size=30))
+def test_host_lists_keep_hosts_and_order(hosts):
+    assert hostlist.expand(hostlist.compress(hosts), 30) == tuple(hosts)
+
+
+@given(st.lists(st.integers(0, 300), unique=True), st.integers(0, 4))
+def test_numbered_hosts_keep_their_zeros(numbers, width):
+    hosts = tuple(f'node{number:0{width}d}' for number in numbers)
+    assert hostlist.expand(hostlist.compress(hosts), 400) == hosts
+
+
+def test_ranges_are_short():
+    hosts = [f'node{i:04d}' for i in range(1, 848)]
+    assert hostlist.compress(hosts) == 'node[0001-0847]'
+    assert hostlist.expand('r[1-2]n[08-10],x', 9) == (
+        'r1n08', 'r1n09', 'r1n10', 'r2n08', 'r2n09', 'r2n10', 'x')
+
+
+@pytest.mark.parametrize('text', [
+    'n[1-3', 'n1-3]', 'n[3-1]', 'n[a-b]', 'n[[1-2]]', 'n[]', 'n 1',
+    'n[0-999999999]', 'a[0-99999]b[0-99999]'])
+def test_bad_host_lists_are_refused_at_once(text):
+    with pytest.raises(ValueError):
+        hostlist.expand(text, 1000)
+
+
+TWO_LEAVES = '''
+- topology: fabric
+  tree:
+    switches:
+    - switch: core
+      children: leaf[1-2]
+    - switch: leaf1
+      nodes: n[1-4]
+    - switch: leaf2
+      nodes: n[5-8]
+'''
+PLAIN = '''
+planes:
+- name: front-end
+  levels:
+  - {name: rack, oversubscription: 4}
+  nodes:
+  - name: rack1
+    hosts: n[1-4]
+    uplink: 10Gbit
+  - name: rack2
+    uplink: {up: 10Gbit, down: 5Gbit}
+    hosts:
+    - n[5-7]
+    - n8
+'''
+CONF = '''
+# two leaves
+SwitchName=leaf1 Nodes=n[1-4] LinkSpeed=10Gbit
+SwitchName=leaf2 Nodes=n[5-8]
+SwitchName=core Switches=leaf[1-2]
+'''
+GRAPH = '''{"instances": [
+\t{"id": "n1", "network_layers": ["leaf1", "core"], "labels": {}},
+ {"id": "n2", "network_layers": ["leaf2", "core"]},
+ {"id": "n3", "network_layers": ["core"]}
+]}'''
+
+
+@pytest.mark.parametrize('text, old, new, line, told', [
+    (TWO_LEAVES, 'n[5-8]', 'n[4-8]', 9, 'node leaf2: hosts: \'n4\''),
+    (TWO_LEAVES, 'leaf[1-2]', 'leaf[1-3]', 5, 'switch core: children: '
+                                              '\'leaf3\''),
+    (TWO_LEAVES, 'nodes: n[5-8]', 'children: leaf1', 9, 'below core'),
+    (TWO_LEAVES, 'nodes: n[5-8]', 'children: leaf2', 9, 'leaf2'),
+    (TWO_LEAVES, 'switch: leaf2', 'switch: leaf1', 9, '\'leaf1\''),
+    (TWO_LEAVES, 'switch: leaf2', 'switch: "leaf 2"', 9, '\'leaf 2\''),
+    (TWO_LEAVES, 'nodes: n[5-8]', 'nodes: n[5-', 10, 'leaf2: nodes'),
+    (TWO_LEAVES, 'tree:', 'ring:', 3, '\'ring\''),
+    (TWO_LEAVES, 'children: leaf[1-2]', 'children: [leaf1]', 6,
+     'switch core'),
+    (TWO_LEAVES, 'n[5-8]', '&a n[5-8]\n      x: *a', 11, 'aliases'),
+    (TWO_LEAVES, '- switch: leaf2', '- switch: leaf2\n      switch: leaf3',
+     10, 'each once'),
+    (TWO_LEAVES, '    switches:', '   switches:\n - x', 5, 'YAML'),
+    (PLAIN, 'n[5-7]', 'n[4-7]', 12, 'rack2: hosts: \'n4\''),
+    (PLAIN, '- n8', '- n7', 12, 'rack2: hosts: \'n7\''),
+    (PLAIN, '10Gbit', '10GB', 9, 'node rack1: uplink: \'10GB\''),
+    (PLAIN, 'down: 5Gbit', 'down: -5', 11, 'node rack2: uplink down'),
+    (PLAIN, 'down: 5Gbit', 'left: 5Gbit', 11, 'node rack2: uplink'),
+    (PLAIN, 'oversubscription: 4', 'oversubscription: none', 5,
+     'level rack: oversubscription'),
+    (PLAIN, 'oversubscription: 4', 'oversubscription: .inf', 5,
+     'level rack: oversubscription'),
+    (PLAIN, 'name: rack2', 'name: rack1', 10, '\'rack1\''),
+    (PLAIN, 'name: front-end', 'name: front-end\n  colour: red', 4,
+     '\'colour\''),
+    (CONF, 'Nodes=n[5-8]', 'Nodes=n[4-8]', 4, 'node leaf2: hosts: \'n4\''),
+    (CONF, 'Nodes=n[5-8]', 'Nodes=n[5-8] Colour=red', 4, '\'Colour=red\''),
+    (CONF, 'leaf[1-2]', 'leaf[1-3]', 5, '\'leaf3\''),
+    (CONF, 'SwitchName=leaf2 ', '', 4, 'SwitchName'),
+    (GRAPH, '"n3"', '"n2"', 4, 'instance 3: \'n2\''),
+    (GRAPH, '["leaf2", "core"]', '["leaf1", "cor"]', 3, 'leaf1 is below'),
+    (GRAPH, '["leaf2", "core"]', '"leaf1"', 3, 'instance n2'),
+    (GRAPH, '["leaf2", "core"]', '["core", "core"]', 3, 'each switch once'),
+    (GRAPH, '["core"]', '["core" "x"]', 4, 'JSON'),
+    (GRAPH, '"n3"', '["n3"]', 4, 'instance 3'),
+])
+def test_errors_name_line_and_node(text, old, new, line, told):
+    assert text.count(old) in (1, 2)
+    with pytest.raises(exception.InputInvalid) as error:
+        formats.read(text.replace(old, new, 1), 'net.yaml')
+    assert str(error.value).startswith(f'net.yaml, line {line}: ')
+    assert told in str(error.value)
+    assert '\n' not in str(error.value)
+
+
+def test_slurm_files_of_the_manual():
+    found = formats.read(TWO_LEAVES, 'f').topology
+    assert found == formats.read(
+        TWO_LEAVES.replace('nodes: n[1-4]', 'nodes: n1,n[2-4]'), 'f').topology
+    plane, = found.planes
+    assert plane.level_names() == ('rack', 'pod')
+    assert list(plane.hosts()) == [f'n{i}' for i in range(1, 9)]
+    conf = formats.read(CONF, 'f', plane='fabric').topology.planes[0]
+    assert [n.name for n in conf.walk()] == [n.name for n in plane.walk()]
+    assert next(n for n in conf.walk() if n.name == 'leaf1'
+                ).uplink.up_bps == 10e9
+
+
+def test_blocks_are_leaves_and_flat_says_nothing():
+    found = formats.read(
+        '- topology: a\n  block:\n    block_sizes: [4, 16]\n    blocks:\n'
+        '    - {block: b1, nodes: "n[01-04]"}\n'
+        '    - {block: b2, nodes: "n[05-08]"}\n'
+        '- {topology: b, flat: true}\n', 'f')
+    assert [n.name for n in found.topology.planes[0].roots] == ['b1', 'b2']
+    assert found.notices == ('topology b is flat and was left out',)
+
+
+def test_topograph_domains_are_a_plane():
+    graph = json.loads(GRAPH)
+    for i, instance in enumerate(graph['instances']):
+        instance['labels'] = {
+            'accelerator.topograph.run/domain': 'nvl1',
+            'accelerator.topograph.run/sub-domain': f'nvl1.{i // 2}'}
+    graph['instances'].append({'id': 'n9', 'network_layers': []})
+    read = formats.read(json.dumps(graph), 'f')
+    front, accelerator = read.topology.planes
+    assert front.depth() == 2
+    assert front.roots[0].hosts == ('n3',)
+    assert accelerator.level_names() == ('sub-domain', 'domain')
+    assert [n.hosts for n in accelerator.walk()] == [
+        (), ('n1', 'n2'), ('n3',)]
+    assert read.notices == ('instance n9 has no network layers',)
+    written = json.loads(formats.write(read.topology,
+                                       formats.TOPOGRAPH).text)['instances']
+    assert sorted(written, key=lambda i: i['id']) == graph['instances'][:3]
+
+
+def test_levels_can_be_named_and_one_plane_renamed():
+    topology = formats.read(TWO_LEAVES, 'f', plane='front-end').topology
+    named = formats.renamed(topology, ('leaf', 'core'))
+    assert named.planes[0].name == 'front-end'
+    assert named.planes[0].level_names() == ('leaf', 'core')
+    with pytest.raises(exception.TopologyInvalid, match='no other level'):
+        formats.renamed(topology, ('leaf', 'leaf'))
+
+
+def test_files_are_bounded():
+    deep = 'planes:\n- name: p\n  nodes:\n'
+    for i in range(laws.MAX_DEPTH + 1):
+        deep += '  ' * i + f'  - name: s{i}\n' + '  ' * i + '    nodes:\n'
+    with pytest.raises(exception.InputInvalid, match='at most 16 levels'):
+        formats.read(deep, 'f')
+    for text in ('[' * 5000, '{"a":' * 5000):
+        with pytest.raises(exception.InputInvalid):
+            formats.read(text, 'f')
+    with pytest.raises(exception.InputInvalid, match='characters'):
+        formats.read(' ' * (2 ** 24 + 1), 'f')
+    with pytest.raises(exception.InputInvalid, match='more than 100000'):
+        formats.read('SwitchName=a Nodes=n[1-100001]', 'f')
+
+
+@given(st.text(max_size=200), st.sampled_from(formats.NAMES))
+def test_any_text_ends_in_a_topology_or_one_line(text, name):
+    try:
+        read = formats.read(text, 'f', name)
+    except exception.InputInvalid as error:
+        assert '\n' not in str(error)
+    else:
+        laws.check(read.topology)
+
+
+@settings(max_examples=30)
+@given(made.topologies())
+def test_what_is_read_keeps_the_laws(topology):
+    assert laws.check(topology) is topology
+    plane = topology.planes[0]
+    root = plane.roots[0]
+    twice = dataclasses.replace(plane, roots=(*plane.roots, root))
+    with pytest.raises(exception.TopologyInvalid):
+        laws.check(tree.Topology((twice,)))

@@ -1,0 +1,68 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What reading and writing a file gives. Pure."""
+
+from collections.abc import Callable
+import dataclasses
+
+from virtco.topology.formats import document
+from virtco.topology import laws
+from virtco.topology import tree
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Read:
+    """:ivar notices: what the file says and the topology does not."""
+
+    topology: tree.Topology
+    notices: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Written:
+    """:ivar notices: what the topology says and the file cannot."""
+
+    text: str
+    notices: tuple[str, ...] = ()
+
+
+def at_lines(found: document.Document,
+             load: Callable[[], tuple[tree.Topology, tuple[str, ...]]]
+             ) -> Read:
+    """What ``load`` makes of the document.
+
+    :raises virtco.exception.TopologyInvalid: with the line.
+    """
+    try:
+        return Read(*load())
+    except document.Unreadable:
+        raise
+    except laws.Wrong as error:
+        error.line = found.line(error.path)
+        raise
+
+
+def lost(topology: tree.Topology, name: str, *, rates: bool = False,
+         levels: bool = False) -> tuple[str, ...]:
+    """What a format of that name leaves out of a topology."""
+    found = []
+    uplinks = [node.uplink for plane in topology.planes
+               for node in plane.walk()]
+    uplinks += [level.uplink for plane in topology.planes
+                for level in plane.levels]
+    given = sum(uplink.is_given() for uplink in uplinks)
+    if rates and given:
+        found.append(f'{name} tells no rates: {given} uplinks are without')
+    if levels and any(plane.levels for plane in topology.planes):
+        found.append(f'{name} names no levels: their names are left out')
+    return tuple(found)

@@ -1,0 +1,135 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Slurm's topology.conf(5): lines of SwitchName, Switches, Nodes. Pure.
+
+``LinkSpeed`` has no unit in Slurm; it counts as a rate where it has one, such
+as ``LinkSpeed=100Gbit``. BlockName lines become leaves.
+"""
+
+import re
+
+from virtco.topology.formats import document
+from virtco.topology.formats import plain
+from virtco.topology.formats import result
+from virtco.topology.formats import switches
+from virtco.topology import hostlist
+from virtco.topology import laws
+from virtco.topology import tree
+from virtco import units
+
+_PAIR = re.compile(r'\s*([A-Za-z]+)=(\S+)\s*', re.ASCII)
+_KEYS = {'switchname': 'SwitchName', 'switches': 'Switches',
+         'nodes': 'Nodes', 'linkspeed': 'LinkSpeed',
+         'blockname': 'BlockName', 'blocksizes': 'BlockSizes'}
+
+
+def read(text: str, plane: str = tree.FRONT_END) -> result.Read:
+    """:param plane: name of the plane that is described.
+    :raises virtco.exception.TopologyInvalid: with the line.
+    """
+    found, notices = [], []
+    line_of: dict[document.Path, int] = {}
+    if len(text) > document.MAX_BYTES:
+        raise document.Unreadable(None, f'{len(text)} characters',
+                                  f'at most {document.MAX_BYTES}')
+    try:
+        for number, line in enumerate(text.splitlines(), 1):
+            path = (number,)
+            line_of[path] = number
+            pairs = _pairs(line.partition('#')[0], path)
+            if not pairs or set(pairs) == {'BlockSizes'}:
+                continue
+            switch, notice = _switch(pairs, path)
+            found.append(switch)
+            notices += notice
+        roots = switches.grown(plane, found)
+    except laws.Wrong as error:
+        error.line = line_of.get(error.path)
+        raise
+    return result.Read(tree.Topology((tree.Plane(plane, (), roots),)),
+                       tuple(notices))
+
+
+def _pairs(line: str, path: document.Path) -> dict[str, str]:
+    found: dict[str, str] = {}
+    end = 0
+    for match in _PAIR.finditer(line):
+        key = _KEYS.get(match[1].lower())
+        if match.start() != end or key is None or key in found:
+            break
+        found[key] = match[2]
+        end = match.end()
+    if line[end:].strip():
+        raise laws.Wrong(path, 'line', line[end:].strip(),
+                         'one of ' + ', '.join(_KEYS.values())
+                         + ', each once and with =')
+    return found
+
+
+def _switch(pairs: dict[str, str], path: document.Path
+            ) -> tuple[switches.Switch, list[str]]:
+    name = laws.name(pairs.get('SwitchName') or pairs.get('BlockName'),
+                     path, 'SwitchName')
+    speed = pairs.get('LinkSpeed')
+    uplink, notices = tree.NOT_GIVEN, []
+    if speed is not None:
+        try:
+            if speed.isdecimal():
+                raise ValueError(speed)
+            rate_bps = units.parse_rate_bps(speed[:40])
+            if not 0 < rate_bps <= laws.MAX_RATE_BPS:
+                raise ValueError(speed)
+            uplink = tree.Uplink(rate_bps, rate_bps)
+        except ValueError:
+            notices.append(f'switch {name}: LinkSpeed={speed[:40]} is no '
+                           'rate with a unit and was left out')
+    return switches.Switch(
+        name,
+        switches.expanded(pairs.get('Nodes'), path,
+                          f'switch {name}: Nodes'),
+        switches.expanded(pairs.get('Switches'), path,
+                          f'switch {name}: Switches'), path, uplink), notices
+
+
+def write(topology: tree.Topology) -> result.Written:
+    """:raises virtco.exception.TopologyInvalid: for several planes."""
+    if len(topology.planes) != 1:
+        raise laws.Wrong((), 'planes', len(topology.planes),
+                         'one plane in a topology.conf')
+    plane, = topology.planes
+    lines = []
+    left_out = False
+    for node in plane.walk():
+        words = [f'SwitchName={node.name}']
+        if node.children:
+            words.append('Switches=' + hostlist.compress(
+                child.name for child in node.children))
+        if node.hosts:
+            words.append('Nodes=' + hostlist.compress(node.hosts))
+        if _has_speed(node.uplink):
+            assert node.uplink.up_bps is not None
+            written = plain.written_rate(node.uplink.up_bps)
+            words.append('LinkSpeed=' + (
+                written if isinstance(written, str) else f'{written!r}bit'))
+        left_out |= node.uplink.is_given() and not _has_speed(node.uplink)
+        lines.append(' '.join(words) + '\n')
+    return result.Written(
+        ''.join(lines),
+        result.lost(topology, 'topology.conf', levels=True,
+                    rates=left_out or any(level.uplink.is_given()
+                                          for level in plane.levels)))
+
+
+def _has_speed(uplink: tree.Uplink) -> bool:
+    return (uplink.up_bps is not None and uplink.up_bps == uplink.down_bps
+            and uplink.oversubscription is None)

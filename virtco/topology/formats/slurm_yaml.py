@@ -1,0 +1,115 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Slurm's topology.yaml(5): a plane per topology of type tree. Pure.
+
+It knows neither rates nor names of levels. A block topology becomes leaves
+without anything above them; a flat one says nothing and is left out.
+"""
+
+from typing import Any
+
+from virtco.topology.formats import document
+from virtco.topology.formats import result
+from virtco.topology.formats import switches
+from virtco.topology import hostlist
+from virtco.topology import laws
+from virtco.topology import tree
+
+KEYS = ('topology', 'cluster_default', 'tree', 'block', 'flat')
+
+
+def read(text: str) -> result.Read:
+    """:raises virtco.exception.TopologyInvalid:"""
+    found = document.from_yaml(text)
+    return result.at_lines(found, lambda: _load(found.value))
+
+
+def _load(value: Any) -> tuple[tree.Topology, tuple[str, ...]]:
+    if not isinstance(value, list):
+        raise laws.Wrong((), 'document', value, 'a list of topologies')
+    if len(value) > laws.MAX_PLANES:
+        raise laws.Wrong((), 'topologies', len(value),
+                         f'at most {laws.MAX_PLANES}')
+    planes: dict[str, tree.Plane] = {}
+    notices = []
+    for i, item in enumerate(value):
+        found = document.mapping(item, (i,), 'topology', KEYS)
+        name = laws.name(found.get('topology'), (i, 'topology'), 'topology')
+        if name in planes:
+            raise laws.Wrong((i, 'topology'), 'topology', name,
+                             'a name that no other topology has')
+        kinds = [kind for kind in KEYS[2:] if kind in found]
+        if len(kinds) != 1:
+            raise laws.Wrong((i,), f'topology {name}', ', '.join(kinds),
+                             'exactly one of tree, block and flat')
+        if kinds == ['flat']:
+            notices.append(f'topology {name} is flat and was left out')
+            continue
+        roots = (_tree(found['tree'], (i, 'tree'), name)
+                 if kinds == ['tree'] else
+                 _blocks(found['block'], (i, 'block'), name))
+        planes[name] = tree.Plane(name, (), roots)
+    return tree.Topology(tuple(planes.values())), tuple(notices)
+
+
+def _tree(value: Any, path: document.Path, name: str
+          ) -> tuple[tree.Node, ...]:
+    found = document.mapping(value, path, f'topology {name}: tree',
+                             ('switches',))
+    return switches.grown(name, [
+        _switch(item, (*path, 'switches', i), 'switch',
+                ('switch', 'children', 'nodes'))
+        for i, item in enumerate(document.sequence(
+            found.get('switches'), (*path, 'switches'),
+            f'topology {name}: switches'))])
+
+
+def _blocks(value: Any, path: document.Path, name: str
+            ) -> tuple[tree.Node, ...]:
+    found = document.mapping(value, path, f'topology {name}: block',
+                             ('block_sizes', 'blocks'))
+    return switches.grown(name, [
+        _switch(item, (*path, 'blocks', i), 'block', ('block', 'nodes'))
+        for i, item in enumerate(document.sequence(
+            found.get('blocks'), (*path, 'blocks'),
+            f'topology {name}: blocks'))])
+
+
+def _switch(value: Any, path: document.Path, kind: str,
+            keys: tuple[str, ...]) -> switches.Switch:
+    found = document.mapping(value, path, kind, keys)
+    name = laws.name(found.get(kind), (*path, kind), kind)
+    return switches.Switch(
+        name,
+        switches.expanded(found.get('nodes'), (*path, 'nodes'),
+                          f'{kind} {name}: nodes'),
+        switches.expanded(found.get('children'), (*path, 'children'),
+                          f'{kind} {name}: children'), path)
+
+
+def write(topology: tree.Topology) -> result.Written:
+    return result.Written(document.to_yaml([
+        {'topology': plane.name, 'cluster_default': i == 0,
+         'tree': {'switches': [_written(node) for node in plane.walk()]}}
+        for i, plane in enumerate(topology.planes)]),
+        result.lost(topology, 'topology.yaml', rates=True, levels=True))
+
+
+def _written(node: tree.Node) -> dict[str, str]:
+    found = {'switch': node.name}
+    if node.children:
+        found['children'] = hostlist.compress(
+            child.name for child in node.children)
+    if node.hosts:
+        found['nodes'] = hostlist.compress(node.hosts)
+    return found

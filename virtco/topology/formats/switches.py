@@ -1,0 +1,99 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Trees out of lists of switches that name their children. Pure."""
+
+from collections.abc import Sequence
+import dataclasses
+
+from virtco.topology.formats import document
+from virtco.topology import hostlist
+from virtco.topology import laws
+from virtco.topology import tree
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Switch:
+    """:ivar path: where it stands, for errors."""
+
+    name: str
+    hosts: tuple[str, ...]
+    children: tuple[str, ...]
+    path: document.Path
+    uplink: tree.Uplink = tree.NOT_GIVEN
+
+
+def expanded(text: object, path: document.Path, field: str
+             ) -> tuple[str, ...]:
+    """The names of a host list.
+
+    :raises virtco.exception.TopologyInvalid:
+    """
+    if text is None:
+        return ()
+    if not isinstance(text, str):
+        raise laws.Wrong(path, field, text, 'a host list')
+    try:
+        found = hostlist.expand(text, laws.MAX_HOSTS)
+    except ValueError as error:
+        raise laws.Wrong(path, field, text, f'a host list ({error})'
+                         ) from None
+    return tuple(laws.name(name, path, field) for name in found)
+
+
+def grown(plane: str, switches: Sequence[Switch]) -> tuple[tree.Node, ...]:
+    """The roots, with all that hangs below them.
+
+    :raises virtco.exception.TopologyInvalid:
+    """
+    by_name: dict[str, Switch] = {}
+    parent_of: dict[str, str] = {}
+    for switch in switches:
+        if switch.name in by_name:
+            raise laws.Wrong(switch.path, f'plane {plane}, switch',
+                             switch.name, 'a name that no other switch has')
+        by_name[switch.name] = switch
+    for switch in switches:
+        for child in switch.children:
+            _adopt(plane, switch, child, by_name, parent_of)
+    census = laws.Census(plane)
+    grown_up: set[str] = set()
+
+    def node(switch: Switch, depth: int) -> tree.Node:
+        grown_up.add(switch.name)
+        census.node(switch.name, depth, switch.path)
+        census.hosts(switch.hosts, switch.name, switch.path)
+        return tree.Node(switch.name, switch.hosts,
+                         tuple(node(by_name[child], depth + 1)
+                               for child in switch.children), switch.uplink)
+
+    roots = tuple(node(switch, 0) for switch in switches
+                  if switch.name not in parent_of)
+    for switch in switches:
+        if switch.name not in grown_up:
+            raise laws.Wrong(switch.path, f'plane {plane}, switch',
+                             switch.name,
+                             'a switch that is not below itself')
+    return roots
+
+
+def _adopt(plane: str, switch: Switch, child: str,
+           by_name: dict[str, Switch], parent_of: dict[str, str]) -> None:
+    field = f'plane {plane}, switch {switch.name}: children'
+    if child not in by_name:
+        raise laws.Wrong(switch.path, field, child,
+                         'a switch that the file describes')
+    if child in parent_of:
+        raise laws.Wrong(switch.path, field, child,
+                         'a switch with one parent, it is below '
+                         f'{parent_of[child]} already')
+    parent_of[child] = switch.name

@@ -1,0 +1,169 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""JSON of NVIDIA topograph's graph engine. Pure.
+
+Each instance tells the switches above it, the nearest first. Its labels may
+tell the accelerators' domain (such as one NVLink switch's), which becomes a
+plane of its own.
+"""
+
+import json
+from typing import Any
+
+from virtco.topology.formats import document
+from virtco.topology.formats import result
+from virtco.topology.formats import switches
+from virtco.topology import laws
+from virtco.topology import tree
+
+ACCELERATOR = 'accelerator'
+DOMAIN = 'accelerator.topograph.run/domain'
+SUB_DOMAIN = 'accelerator.topograph.run/sub-domain'
+#: Levels of the accelerators' plane.
+_DOMAINS = (tree.Level('sub-domain'), tree.Level('domain'))
+#: The switch of instances whose place topograph could not find out.
+NO_TOPOLOGY = 'no-topology'
+
+
+def read(text: str, plane: str = tree.FRONT_END) -> result.Read:
+    """:param plane: name of the plane of the network layers.
+    :raises virtco.exception.TopologyInvalid: with the line.
+    """
+    found = document.from_json(text)
+    return result.at_lines(found, lambda: _load(found.value, plane))
+
+
+class _Branches:
+    """Collects paths from hosts to roots as switches."""
+
+    def __init__(self, plane: str):
+        self._plane = plane
+        self._hosts: dict[str, list[str]] = {}
+        self._children: dict[str, list[str]] = {}
+        self._parent: dict[str, str] = {}
+        self._path: dict[str, document.Path] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._hosts)
+
+    def add(self, host: str, layers: list[str],
+            path: document.Path) -> None:
+        for switch in layers:
+            self._hosts.setdefault(switch, [])
+            self._children.setdefault(switch, [])
+            self._path.setdefault(switch, path)
+        self._hosts[layers[0]].append(host)
+        for child, parent in zip(layers, layers[1:], strict=False):
+            before = self._parent.get(child)
+            if before is None:
+                self._parent[child] = parent
+                self._children[parent].append(child)
+            elif before != parent:
+                raise laws.Wrong(
+                    path, f'instance {host}, switch {child}', parent,
+                    f'one parent per switch, {child} is below {before} '
+                    'already')
+
+    def plane(self, levels: tuple[tree.Level, ...] = ()) -> tree.Plane:
+        return tree.Plane(self._plane, levels, switches.grown(
+            self._plane,
+            [switches.Switch(name, tuple(hosts),
+                             tuple(self._children[name]), self._path[name])
+             for name, hosts in self._hosts.items()]))
+
+
+def _load(value: Any, plane: str
+          ) -> tuple[tree.Topology, tuple[str, ...]]:
+    if not isinstance(value, dict) or not isinstance(
+            value.get('instances'), list):
+        raise laws.Wrong((), 'document', value, 'an object with instances')
+    network, domains = _Branches(plane), _Branches(ACCELERATOR)
+    seen: set[str] = set()
+    without = []
+    for i, item in enumerate(value['instances']):
+        path = ('instances', i)
+        if not isinstance(item, dict):
+            raise laws.Wrong(path, f'instance {i + 1}', item, 'an object')
+        host = laws.name(item.get('id'), (*path, 'id'), f'instance {i + 1}')
+        if host in seen:
+            raise laws.Wrong((*path, 'id'), f'instance {i + 1}', host,
+                             'an id that no other instance has')
+        seen.add(host)
+        layers = _layers(item.get('network_layers'),
+                         (*path, 'network_layers'), host)
+        if layers:
+            network.add(host, layers, path)
+        else:
+            without.append(host)
+        labels = item.get('labels')
+        if isinstance(labels, dict) and labels.get(DOMAIN):
+            domains.add(host, _layers(
+                [labels.get(SUB_DOMAIN) or '', labels[DOMAIN]],
+                (*path, 'labels'), host), path)
+    planes = [network.plane()] if network else []
+    if domains and plane != ACCELERATOR:
+        planes.append(domains.plane(_DOMAINS))
+    return tree.Topology(tuple(planes)), tuple(
+        f'instance {host} has no network layers' for host in without[:20])
+
+
+def _layers(value: Any, path: document.Path, host: str) -> list[str]:
+    if value is None:
+        return []
+    if not isinstance(value, list) or len(value) > laws.MAX_DEPTH:
+        raise laws.Wrong(path, f'instance {host}: network_layers', value,
+                         f'a list of at most {laws.MAX_DEPTH} switches')
+    found = [laws.name(layer, path, f'instance {host}: network_layers')
+             for layer in value if layer != '']
+    if found[:1] == [NO_TOPOLOGY]:
+        return []
+    if len(set(found)) < len(found):
+        raise laws.Wrong(path, f'instance {host}: network_layers', value,
+                         'each switch once')
+    return found
+
+
+def write(topology: tree.Topology) -> result.Written:
+    """:raises virtco.exception.TopologyInvalid: for several networks."""
+    networks = [plane for plane in topology.planes
+                if plane.name != ACCELERATOR]
+    if len(networks) > 1:
+        raise laws.Wrong((), 'planes', len(networks),
+                         'one plane beside the accelerators\'')
+    instances: dict[str, dict[str, Any]] = {}
+    for plane in networks:
+        for root in plane.roots:
+            _collect(root, (), instances)
+    domains = topology.plane(ACCELERATOR)
+    for root in domains.roots if domains is not None else ():
+        inner: dict[str, dict[str, Any]] = {}
+        _collect(root, (), inner)
+        for host, found in inner.items():
+            layers = found['network_layers']
+            labels = {DOMAIN: layers[-1]}
+            if len(layers) > 1:
+                labels[SUB_DOMAIN] = layers[0]
+            instances.setdefault(host, {'id': host})['labels'] = labels
+    return result.Written(
+        json.dumps({'instances': list(instances.values())}, indent=1) + '\n',
+        result.lost(topology, 'topograph\'s graph', rates=True, levels=any(
+            plane.levels for plane in networks)))
+
+
+def _collect(node: tree.Node, above: tuple[str, ...],
+             instances: dict[str, dict[str, Any]]) -> None:
+    layers = (node.name, *above)
+    for host in node.hosts:
+        instances[host] = {'id': host, 'network_layers': list(layers)}
+    for child in node.children:
+        _collect(child, layers, instances)

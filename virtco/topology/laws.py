@@ -1,0 +1,133 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Bounds and laws of a topology. Pure."""
+
+import collections
+import re
+from typing import Any
+
+from virtco import exception
+from virtco.topology import tree
+
+MAX_PLANES = 16
+MAX_DEPTH = 16
+MAX_NODES = 50_000
+MAX_HOSTS = 100_000
+MAX_RATE_BPS = 1e15
+MAX_OVERSUBSCRIPTION = 1e6
+
+NAME = re.compile(r'[A-Za-z0-9._:@-]{1,255}')
+
+
+class Wrong(exception.TopologyInvalid):
+    """:ivar path: keys and indices of the wrong value in its document.
+    :ivar line: of the file, from 1; None where it is not known.
+    """
+
+    line: int | None = None
+
+    def __init__(self, path: tuple[Any, ...], field: str, value: Any,
+                 limit: str):
+        self.path = path
+        shown = repr(value)
+        super().__init__(field=field, limit=limit,
+                         value=shown if len(shown) <= 80
+                         else shown[:79] + '…')
+
+
+def name(value: Any, path: tuple[Any, ...], field: str) -> str:
+    """:raises virtco.exception.TopologyInvalid:"""
+    if not isinstance(value, str) or not NAME.fullmatch(value):
+        raise Wrong(path, field, value,
+                    'a name of at most 255 letters, digits or . _ : @ -')
+    return value
+
+
+class Census:
+    """Counts the nodes and hosts of one plane while it is read."""
+
+    def __init__(self, plane: str) -> None:
+        self._plane = plane
+        self._nodes: set[str] = set()
+        self._leaf_of: dict[str, str] = {}
+
+    def node(self, name: str, depth: int, path: tuple[Any, ...]) -> None:
+        """:param depth: of the node below its root, which has 0."""
+        if depth >= MAX_DEPTH:
+            raise Wrong(path, f'plane {self._plane}, node {name}',
+                        f'depth {depth + 1}', f'at most {MAX_DEPTH} levels')
+        if name in self._nodes:
+            raise Wrong(path, f'plane {self._plane}, node', name,
+                        'a name that no other node of the plane has')
+        if len(self._nodes) >= MAX_NODES:
+            raise Wrong(path, f'plane {self._plane}, node {name}',
+                        'one more node', f'at most {MAX_NODES} per plane')
+        self._nodes.add(name)
+
+    def host(self, host: str, node: str, path: tuple[Any, ...]) -> None:
+        before = self._leaf_of.setdefault(host, node)
+        if len(self._leaf_of) > MAX_HOSTS:
+            raise Wrong(path, f'plane {self._plane}, node {node}: hosts',
+                        'one more host', f'at most {MAX_HOSTS} per plane')
+        if before != node:
+            raise Wrong(path, f'plane {self._plane}, node {node}: hosts',
+                        host, 'a host that no other node has, node '
+                              f'{before} has it')
+
+    def hosts(self, hosts: tuple[str, ...], node: str,
+              path: tuple[Any, ...]) -> None:
+        if len(set(hosts)) < len(hosts):
+            (twice, _count), = collections.Counter(hosts).most_common(1)
+            raise Wrong(path, f'plane {self._plane}, node {node}: hosts',
+                        twice, 'each host once')
+        for host in hosts:
+            self.host(host, node, path)
+
+
+def check_levels(plane: tree.Plane, path: tuple[Any, ...]) -> None:
+    """:raises virtco.exception.TopologyInvalid:"""
+    names = plane.level_names()
+    if len(names) > MAX_DEPTH:
+        raise Wrong(path, f'plane {plane.name}: levels', f'{len(names)}',
+                    f'at most {MAX_DEPTH} levels')
+    for i, found in enumerate(names):
+        if found in names[:i]:
+            raise Wrong(path, f'plane {plane.name}: levels', found,
+                        'a name that no other level of the plane has')
+
+
+def check(topology: tree.Topology) -> tree.Topology:
+    """The same topology, where it keeps every law.
+
+    :raises virtco.exception.TopologyInvalid:
+    """
+    if len(topology.planes) > MAX_PLANES:
+        raise Wrong((), 'planes', len(topology.planes),
+                    f'at most {MAX_PLANES}')
+    for plane in topology.planes:
+        name(plane.name, (), 'plane')
+        check_levels(plane, ())
+        census = Census(plane.name)
+        for root in plane.roots:
+            _check_node(root, 0, census)
+    return topology
+
+
+def _check_node(node: tree.Node, depth: int, census: Census) -> None:
+    name(node.name, (), 'node')
+    census.node(node.name, depth, ())
+    for host in node.hosts:
+        name(host, (), f'node {node.name}: host')
+    census.hosts(node.hosts, node.name, ())
+    for child in node.children:
+        _check_node(child, depth + 1, census)

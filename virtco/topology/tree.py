@@ -1,0 +1,138 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The network as trees: planes of switches, their uplinks and hosts. Pure.
+
+A plane is one network, such as the front-end, the storage or the RDMA
+network. Its switches form a tree of any depth with unequal leaves. The level
+of a switch is its height: 0 where it has hosts alone, else one more than the
+highest switch below it. So the switch next to a host is of level 0 ("rack")
+in short and in long branches alike.
+"""
+
+from collections.abc import Iterator
+import dataclasses
+
+#: Names of the lowest levels where a file tells none.
+LEVEL_NAMES = ('rack', 'pod', 'zone')
+#: The plane that carries the tenants' coflows, where a file tells none.
+FRONT_END = 'front-end'
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Uplink:
+    """What a switch has towards its parent, all its cables together.
+
+    :ivar up_bps: towards the parent; None = not given.
+    :ivar down_bps: from the parent; None = not given.
+    :ivar oversubscription: what may come from below over ``up_bps``, where
+        no rate is given: 4 for 4:1.
+    """
+
+    up_bps: float | None = None
+    down_bps: float | None = None
+    oversubscription: float | None = None
+
+    def is_given(self) -> bool:
+        return self != NOT_GIVEN
+
+
+NOT_GIVEN = Uplink()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Level:
+    """:ivar uplink: of the level's switches that tell none themselves."""
+
+    name: str
+    uplink: Uplink = NOT_GIVEN
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Node:
+    """A switch, or what stands for several: a rack, a pod."""
+
+    name: str
+    hosts: tuple[str, ...] = ()
+    children: tuple['Node', ...] = ()
+    uplink: Uplink = NOT_GIVEN
+
+    def height(self) -> int:
+        return (1 + max(child.height() for child in self.children)
+                if self.children else 0)
+
+    def walk(self) -> Iterator['Node']:
+        """This node and all below, parents before children."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+    def all_hosts(self) -> Iterator[str]:
+        for node in self.walk():
+            yield from node.hosts
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plane:
+    """One network.
+
+    :ivar levels: from the hosts upwards; levels above the last are named by
+        default.
+    :ivar roots: several are joined by a core that limits nothing.
+    """
+
+    name: str = FRONT_END
+    levels: tuple[Level, ...] = ()
+    roots: tuple[Node, ...] = ()
+
+    def walk(self) -> Iterator[Node]:
+        for root in self.roots:
+            yield from root.walk()
+
+    def hosts(self) -> Iterator[str]:
+        for root in self.roots:
+            yield from root.all_hosts()
+
+    def depth(self) -> int:
+        """How many levels there are."""
+        return max((1 + root.height() for root in self.roots), default=0)
+
+    def level(self, height: int) -> Level:
+        return (self.levels[height] if height < len(self.levels)
+                else Level(default_level_name(height)))
+
+    def level_names(self) -> tuple[str, ...]:
+        return tuple(self.level(height).name
+                     for height in range(max(self.depth(),
+                                             len(self.levels))))
+
+
+def default_level_name(height: int) -> str:
+    return (LEVEL_NAMES[height] if height < len(LEVEL_NAMES)
+            else f'tier-{height + 1}')
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Topology:
+    """:ivar planes: of different names."""
+
+    planes: tuple[Plane, ...] = ()
+
+    def plane(self, name: str) -> Plane | None:
+        return next((plane for plane in self.planes if plane.name == name),
+                    None)
+
+    def replaced(self, planes: tuple[Plane, ...]) -> 'Topology':
+        """With these planes; those of other names stay."""
+        new = {plane.name: plane for plane in planes}
+        kept = tuple(new.pop(plane.name, plane) for plane in self.planes)
+        return Topology(kept + tuple(new.values()))
