@@ -30,14 +30,32 @@ def client_of(app: Any) -> v1.Client:
     return client
 
 
+def _heads(args: Any, names: list[str]) -> list[str]:
+    """Titles in tables, elsewhere the API's names.
+
+    ``--column`` takes either.
+    """
+    heads = {name: columns.title(name) if args.formatter == 'table' else name
+             for name in names}
+    either = {columns.title(name).lower(): head
+              for name, head in heads.items()} | heads
+    args.columns = [either.get(wanted, either.get(wanted.lower(), wanted))
+                    for wanted in args.columns]
+    return list(heads.values())
+
+
 class Lister(command.Lister):
-    """Shows ``shown`` of each entry; ``--long`` adds ``more``."""
+    """Shows ``shown`` of each entry; ``--long`` adds ``more``.
+
+    What is shown fits a terminal of 80 columns.
+    """
 
     shown: list[str] = []
     more: list[str] = []
 
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)
+        parser.set_defaults(fit_width=True)
         if self.more:
             parser.add_argument('--long', action='store_true',
                                 help='Show more columns')
@@ -47,14 +65,21 @@ class Lister(command.Lister):
         raise NotImplementedError
 
     def take_action(self, args: Any) -> tuple[list[str], list[Any]]:
-        names = self.shown + (self.more if getattr(args, 'long', False)
-                              else [])
-        return names, [columns.row(names, entry)
-                       for entry in self.entries(args)]
+        # Programs get all, and so does who names columns.
+        is_long = (args.formatter != 'table' or args.columns
+                   or getattr(args, 'long', False))
+        names = self.shown + (self.more if is_long else [])
+        return _heads(args, names), [columns.row(names, entry)
+                                     for entry in self.entries(args)]
 
 
 class ShowOne(command.ShowOne):
     """Shows every field of one thing."""
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        parser.set_defaults(fit_width=True)
+        return parser
 
     def entry(self, args: Any) -> dict[str, Any]:
         raise NotImplementedError
@@ -62,7 +87,7 @@ class ShowOne(command.ShowOne):
     def take_action(self, args: Any) -> tuple[list[str], tuple[Any, ...]]:
         entry = self.entry(args)
         names = list(entry)
-        return names, columns.row(names, entry)
+        return _heads(args, names), columns.row(names, entry)
 
 
 def find_coflow(client: v1.Client, name_or_id: str) -> str:

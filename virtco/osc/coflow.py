@@ -21,7 +21,7 @@ from osc_lib import exceptions as osc_exceptions
 
 from virtco.osc import base
 
-STATES = ['registered', 'planned', 'active', 'done', 'retired']
+STATES = ['registered', 'planned', 'active', 'done', 'retired', 'ignored']
 
 
 class ListCoflows(base.Lister):
@@ -30,11 +30,11 @@ class ListCoflows(base.Lister):
     A hint that could not be used appears with state "ignored" and the reason.
     """
 
-    shown = ['id', 'name', 'state', 'n_vms', 'size_bytes',
-             'remaining_bytes', 'rank', 'rate_bps', 'cct_s',
-             'measured_cct_s', 'gap', 'hosts', 'warnings']
-    more = ['group_name', 'project_id', 'n_flows', 'iteration',
-            'iterations', 'sent_bytes', 'lower_bound_s',
+    shown = ['name', 'state', 'remaining_bytes', 'rank', 'rate_bps', 'cct_s',
+             'measured_cct_s']
+    more = ['id', 'group_name', 'project_id', 'n_vms', 'n_flows', 'hosts',
+            'iteration', 'iterations', 'size_bytes', 'sent_bytes', 'gap',
+            'lower_bound_s', 'warnings',
             'measured_cct_error_s', 'arrival', 'first_byte', 'last_byte',
             'ended', 'predicted_end', 'n_elsewhere', 'bottleneck', 'n_before',
             'planned_bottleneck', 'why']
@@ -51,20 +51,25 @@ class ListCoflows(base.Lister):
 
     def entries(self, args: Any) -> list[dict[str, Any]]:
         client = base.client_of(self.app)
-        found = client.coflows(args.project, args.state)
-        if args.state is not None:
-            return found
-        if not args.all:
-            found = [c for c in found if c['state'] != 'retired']
-        known = {(c['project_id'], c['group_name']) for c in found}
-        ignored = [e for e in client.events(args.project)
-                   if e['kind'] == 'hint_ignored'
-                   and (e['project_id'], e['group_name']) not in known]
-        return found + [{
-            'id': event['instance_uuid'], 'name': event['group_name'],
-            'state': 'ignored', 'project_id': event['project_id'],
-            'warnings': event['detail'], 'why': event['detail'],
-            'arrival': event['at']} for event in reversed(ignored)]
+        if args.state not in (None, 'ignored'):
+            return client.coflows(args.project, args.state)
+        found = [c for c in client.coflows(args.project)
+                 if args.all or c['state'] != 'retired']
+        ignored = _ignored(client.events(args.project), found)
+        return ignored if args.state else found + ignored
+
+
+def _ignored(events: list[dict[str, Any]],
+             coflows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows for hints that made no coflow, the oldest first."""
+    known = {(c['project_id'], c['group_name']) for c in coflows}
+    return [{
+        'id': event['instance_uuid'], 'name': event['group_name'],
+        'state': 'ignored', 'project_id': event['project_id'],
+        'warnings': event['detail'], 'why': event['detail'],
+        'arrival': event['at']} for event in reversed(events)
+        if event['kind'] == 'hint_ignored'
+        and (event['project_id'], event['group_name']) not in known]
 
 
 class ShowCoflow(base.ShowOne):
@@ -197,8 +202,8 @@ class DeleteCoflow(command.Command):
 class ListEvents(base.Lister):
     """List what happened: ignored hints, other hosts, expiries"""
 
-    shown = ['at', 'kind', 'group_name', 'instance_uuid', 'detail']
-    more = ['project_id', 'group']
+    shown = ['at', 'kind', 'group_name', 'detail']
+    more = ['instance_uuid', 'project_id', 'group']
 
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)

@@ -10,9 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Numbers for people in tables, as they are in JSON."""
+"""Titles and units for people in tables; plain numbers in all else."""
 
 import datetime
+import re
 from typing import Any
 
 from cliff import columns
@@ -32,7 +33,7 @@ class Rate(columns.FormattableColumn):
 
 class Seconds(columns.FormattableColumn):
     def human_readable(self) -> str:
-        return '' if self._value is None else f'{self._value:.3f}'
+        return '' if self._value is None else units.format_time(self._value)
 
 
 class Percent(columns.FormattableColumn):
@@ -63,7 +64,8 @@ class Lines(columns.FormattableColumn):
 
     def human_readable(self) -> str:
         return '\n'.join(
-            ', '.join(f'{key} {value}' for key, value in entry.items()
+            ', '.join(f'{key} {cell(key, value).human_readable()}'
+                      for key, value in entry.items()
                       if value not in (None, ''))
             for entry in self._value or ())
 
@@ -102,6 +104,25 @@ KINDS: dict[str, Any] = {
     'waits_for': Names, 'coflows': Names, 'vms': Names, 'members': Lines,
     'events': Lines,
 }
+
+
+#: Titles of fields in tables, where the name without its unit is no title.
+TITLES = {
+    'n_vms': 'VMs', 'n_flows': 'Flows', 'n_coflows': 'Coflows', 'rank': '#',
+    'n_elsewhere': 'Elsewhere', 'n_before': 'Before', 'cct_s': 'CCT',
+    'measured_cct_s': 'Measured', 'measured_cct_error_s': 'Measured Within',
+    'remaining_bytes': 'Left', 'sent_bytes': 'Sent', 'id': 'ID',
+    'rate_source': 'Source', 'group_name': 'Group', 'rtt_s': 'RTT',
+    'src': 'From', 'dst': 'To', 'prio': 'Prio', 'lower_bound_s': 'At Least',
+    'lower_bound': 'At Least', 'instance_uuid': 'Instance',
+    'project_id': 'Project', 'group': 'Group ID', 'dst_port': 'Port',
+}
+_UNIT = re.compile('_(bps|bytes|s)$')
+
+
+def title(name: str) -> str:
+    """Heading of a field: ``size_bytes`` is "Size"."""
+    return TITLES.get(name) or _UNIT.sub('', name).replace('_', ' ').title()
 
 
 def cell(name: str, value: Any) -> Any:

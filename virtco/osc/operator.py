@@ -23,10 +23,10 @@ from virtco.osc import columns
 class ListHosts(base.Lister):
     """List hypervisors and their uplinks"""
 
-    shown = ['host', 'egress_bps', 'ingress_bps', 'rate_source',
-             'measured_age_s', 'generation', 'applied_generation',
-             'last_report', 'n_coflows', 'health']
-    more = ['measured_egress_bps', 'measured_ingress_bps',
+    shown = ['host', 'egress_bps', 'ingress_bps', 'rate_source', 'n_coflows',
+             'health']
+    more = ['generation', 'applied_generation', 'last_report',
+            'measured_age_s', 'measured_egress_bps', 'measured_ingress_bps',
             'link_egress_bps', 'link_ingress_bps', 'background_bps',
             'error']
 
@@ -52,8 +52,8 @@ class ShowHost(base.ShowOne):
 class ShowEdge(base.Lister):
     """Show the classes of a hypervisor: allocated and observed rates"""
 
-    shown = ['coflow_id', 'name', 'minor', 'prio', 'rate_bps',
-             'observed_bps', 'ceil_bps', 'backlog_bytes', 'destinations']
+    shown = ['name', 'prio', 'rate_bps', 'observed_bps', 'backlog_bytes']
+    more = ['coflow_id', 'minor', 'ceil_bps', 'destinations']
 
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)
@@ -68,7 +68,8 @@ class ShowEdge(base.Lister):
 class ExplainPlacement(base.Lister):
     """Explain where an instance was placed, and what the others offered"""
 
-    shown = ['rank', 'host', 'feasible', 'cct_s', 'objective_s', 'why']
+    shown = ['rank', 'host', 'cct_s', 'why']
+    more = ['feasible', 'objective_s']
 
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)
@@ -94,7 +95,7 @@ def _summary(found: dict[str, Any]) -> str:
                  for name in ('cct_s', 'lower_bound_s', 'gap')}
         lines.append(
             f'Group {found.get("group_name")}, row {found.get("row")}: '
-            f'CCT {shown["cct_s"]} s, at least {shown["lower_bound_s"]} s, '
+            f'CCT {shown["cct_s"]}, at least {shown["lower_bound_s"]}, '
             f'gap {shown["gap"] or "unknown"}, by {found["method"]}')
     return '\n'.join(lines) + '\n'
 
@@ -102,8 +103,8 @@ def _summary(found: dict[str, Any]) -> str:
 class ListRates(base.Lister):
     """List the measured rates between hypervisors"""
 
-    shown = ['src', 'dst', 'rate_bps', 'age_s', 'confidence', 'lower_bound',
-             'loss', 'rtt_s', 'method']
+    shown = ['src', 'dst', 'rate_bps', 'age_s', 'confidence', 'rtt_s']
+    more = ['lower_bound', 'loss', 'method']
 
     def entries(self, args: Any) -> list[dict[str, Any]]:
         return base.client_of(self.app).rates()

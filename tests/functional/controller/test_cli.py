@@ -47,6 +47,14 @@ def test_coflows_in_tables_and_json(run, show, tenant):
     assert code == 0
     assert '10 MB' in out
     assert 'ignored' in out
+    assert max(map(len, out.splitlines())) <= 80
+    _code, out, _err = run('coflow', 'list', '--project', tenant.project,
+                           '-c', 'size_bytes', '-c', 'Name')
+    assert [word for word in out.splitlines()[1].split() if word != '|'] == [
+        'Name', 'Size']
+    assert [entry['name'] for entry in show(
+        'coflow', 'list', '--project', tenant.project, '--state', 'ignored'
+    )] == ['broken']
     entries = show('coflow', 'list', '--project', tenant.project, '--long')
     assert [(e['name'], e['state']) for e in entries] == [
         ('a', 'active'), ('broken', 'ignored')]
@@ -99,6 +107,7 @@ def test_hosts_and_their_edges(run, show, tenant):
     assert entry['observed_bps'] > 0
     code, out, _err = run('host', 'list')
     assert '100 Mbit/s' in out
+    assert max(map(len, out.splitlines())) <= 80
     assert show('host', 'show', sender.name)['vms'] == [tenant.instance(0)]
 
 
