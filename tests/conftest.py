@@ -18,6 +18,8 @@ import pathlib
 import hypothesis
 import pytest
 
+from tests import databases as real_databases
+
 # Machines are noisy: an example that took long is no failure.
 hypothesis.settings.register_profile(
     'virtco', deadline=None,
@@ -29,6 +31,14 @@ hypothesis.settings.load_profile('virtco')
 # rates and delays suffer when the machine stands still for a moment. What is
 # broken is broken each time. No other test is tried again.
 _RERUNS = {'netns': 2, 'kernel': 1}
+
+
+@pytest.fixture(scope='session')
+def databases():
+    """Real database servers, which end with the tests of this process."""
+    found = real_databases.Databases()
+    yield found
+    found.stop()
 
 
 def pytest_collection_modifyitems(items):

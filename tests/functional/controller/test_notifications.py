@@ -19,22 +19,18 @@ import sys
 import pytest
 
 from tests.functional.controller import harness
-from tests.functional.controller import rabbit
 from tests.functional.controller import test_faults as faults
+from virtco.lab import services
 
 
 @pytest.fixture(scope='module')
-def buses(tmp_path_factory):
+def buses():
     """One per cell."""
-    if rabbit.is_missing():
+    if services.RabbitMQ.is_missing():
         pytest.skip('RabbitMQ (Debian package rabbitmq-server) is missing')
     with contextlib.ExitStack() as stack:
-        found = []
-        for name in ('cell0', 'cell1'):
-            one = rabbit.Rabbit(tmp_path_factory.mktemp(name))
-            stack.callback(one.stop)
-            found.append(one.start())
-        yield found
+        yield [stack.enter_context(services.RabbitMQ())
+               for _cell in range(2)]
 
 
 @pytest.fixture

@@ -1,0 +1,67 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Real databases for tests: one server per kind and process of tests."""
+
+import contextlib
+import itertools
+import os
+
+import pytest
+
+from virtco.lab import services
+
+SERVERS = {'mariadb': services.MariaDB, 'postgresql': services.PostgreSQL}
+KINDS = ('sqlite', *SERVERS)
+
+_numbers = itertools.count()
+
+
+class Databases:
+    """Fresh databases of any kind; a server starts when it is needed."""
+
+    def __init__(self):
+        self._stack = contextlib.ExitStack()
+        self._servers = {}
+
+    def server(self, kind):
+        if kind not in self._servers:
+            made = SERVERS[kind]()
+            if made.is_missing():
+                assert not os.environ.get('CI'), f'{made.package} is missing'
+                pytest.skip(f'Debian package {made.package} is missing')
+            self._servers[kind] = self._stack.enter_context(made)
+        return self._servers[kind]
+
+    def make(self, kind, home):
+        """URL of an empty database.
+
+        :param home: directory, for SQLite.
+        """
+        name = f'virtco{next(_numbers)}'
+        if kind == 'sqlite':
+            return f'sqlite:///{home}/{name}.sqlite'
+        return self.server(kind).create_database(name)
+
+    def make_current(self, kind, home):
+        """URL of a database with today's schema."""
+        # Nova's test modules want to be imported before SQLAlchemy.
+        from virtco.db import migration
+        from virtco.db import session as db_session
+        connection = self.make(kind, home)
+        database = db_session.Database(connection, 5)
+        migration.upgrade(database)
+        database.dispose()
+        return connection
+
+    def stop(self):
+        self._stack.close()

@@ -1,0 +1,103 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""The database layer and a controller on MariaDB and PostgreSQL.
+
+The same tests as on SQLite, which run in their own files.
+"""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests import databases as real_databases
+from tests.functional.controller import harness
+from tests.functional.controller import test_placements as placements
+from tests.unit.db import test_db
+from virtco.db import migration
+from virtco.db import models
+from virtco.db import session as db_session
+
+KINDS = tuple(real_databases.SERVERS)
+
+# Found by pytest as tests of this module, with this module's fixtures.
+for module, names in (
+        (test_db, (
+            'the_migrations_make_what_the_models_say',
+            'upgrading_twice_changes_nothing',
+            'the_generation_stands_or_it_is_a_conflict',
+            'a_name_is_unique_among_the_living',
+            'retiring_ends_coflows_and_frees_rows',
+            'what_others_hold_is_what_nova_does_not_know',
+            'usage_counts_the_living_of_a_project',
+            'events_are_bounded_per_project',
+            'purging_keeps_what_lives',
+            'conflicts_are_tried_again',
+            'what_was_read_stays_readable',
+            'what_may_send_once_more_is_live')),
+        (placements, (
+            'a_batch_gets_the_plan_of_its_first',
+            'the_same_question_gets_the_same_answer',
+            'a_group_of_separate_requests',
+            'explicit_rows_and_a_taken_one',
+            'nova_has_the_last_word',
+            'moves_and_deletes_follow_nova',
+            'a_failed_build_releases',
+            'a_group_leaves_room_for_what_others_reserved',
+            'a_registered_matrix_by_reference'))):
+    globals().update({f'test_{name}': getattr(module, f'test_{name}')
+                      for name in names})
+
+
+@pytest.fixture(scope='module', params=KINDS)
+def migrated(request, databases, tmp_path_factory):
+    found = db_session.Database(databases.make_current(
+        request.param, tmp_path_factory.mktemp(request.param)), 5)
+    yield found
+    found.dispose()
+
+
+@pytest.fixture
+def database(migrated):
+    with migrated.writer() as session:
+        for table in reversed(models.Base.metadata.sorted_tables):
+            session.execute(table.delete())
+        session.add(models.Cluster(id=1, generation=1))
+    return migrated
+
+
+@pytest.fixture(scope='module', params=KINDS)
+def controller(request, databases, tmp_path_factory):
+    home = tmp_path_factory.mktemp(request.param)
+    connection = databases.make_current(request.param, home)
+    with harness.running(
+            home, {'database': {'connection': connection}}) as found:
+        yield found
+
+
+@pytest.fixture
+def tenant(controller):
+    return controller.tenant()
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_the_schema_is_made_by_hand(kind, databases, tmp_path):
+    config = tmp_path / 'virtco.conf'
+    config.write_text('[database]\nconnection = '
+                      f'{databases.make(kind, tmp_path)}\n')
+    for command in ('sync', 'version'):
+        done = subprocess.run(
+            [sys.executable, '-m', 'virtco.cmd.manage', '--config-file',
+             str(config), 'db', command], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    assert done.stdout == (f'database {migration.head()}, '
+                           f'code {migration.head()}\n')

@@ -1,0 +1,57 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Services of the machine's packages, started privately."""
+
+import pathlib
+
+import psutil
+import pytest
+
+from virtco.lab import services
+
+CLASSES = (services.Etcd, services.MariaDB, services.PostgreSQL,
+           services.Redis)
+
+
+@pytest.mark.parametrize('service', CLASSES,
+                         ids=lambda service: service.__name__)
+def test_a_service_starts_dies_and_starts_again(service):
+    if service.is_missing():
+        pytest.skip(f'Debian package {service.package} is missing')
+    with service() as running:
+        assert running.is_up()
+        home, pid = running.home, running.process.pid
+        if isinstance(running, services.SqlService):
+            running.create_database('a')
+        running.kill()
+        assert not running.is_up()
+        running.start()
+        assert running.process.pid != pid
+        if isinstance(running, services.SqlService):
+            running.create_database('b')
+        children = psutil.Process(running.process.pid).children(True)
+    assert not home.exists()
+    assert not [one for one in children if one.is_running()]
+
+
+def test_what_does_not_start_says_why(tmp_path):
+    if services.Redis.is_missing():
+        pytest.skip('Debian package redis-server is missing')
+    with services.Redis(tmp_path / 'first') as first:
+        second = services.Redis(tmp_path / 'second', first.port)
+        second.is_up = lambda: False  # the first one answers for it
+        with pytest.raises(services.ServiceFailed) as error:
+            second.start()
+    assert 'Redis of package redis-server ended with status 1' in str(
+        error.value)
+    assert 'Address already in use' in str(error.value)
+    assert pathlib.Path(second.home).exists()
