@@ -86,8 +86,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument('--seeds', type=online.seeds_of, default=range(16),
                         help='A..B, both included')
     parser.add_argument('--apart-ms', type=float, default=20.0)
-    parser.add_argument('--windows-ms', default=[40.0, 100.0], type=lambda
-                        text: [float(part) for part in text.split(',')])
+    parser.add_argument('--windows-ms', default=[20.0, 50.0, 100.0],
+                        type=lambda text: [float(part)
+                                           for part in text.split(',')])
     parser.add_argument('--budget', type=float, default=0.25,
                         help='of each group, seconds by a counter of work')
     parser.add_argument('--json', action='store_true')

@@ -48,6 +48,10 @@ class Metrics:
             'virtco_plans', 'Plans of groups, by what became of the linear '
             'relaxation: solved and rounded, certified before, no time, not '
             'applicable.', ['relaxation'], registry=self.registry)
+        self.window_groups = prometheus_client.Counter(
+            'virtco_window_groups', 'New groups that waited for others, by '
+            'what came of it: planned together, alone as no other came, late, '
+            'refused together, failed.', ['outcome'], registry=self.registry)
         self.plan_conflicts = prometheus_client.Counter(
             'virtco_plan_conflicts',
             'Plans made anew because another was committed meanwhile.',

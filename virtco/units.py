@@ -58,6 +58,10 @@ def bps_to_bytes_per_s(rate_bps: float) -> float:
     return rate_bps / BITS_PER_BYTE
 
 
+def ms_to_s(time_ms: float) -> float:
+    return time_ms / 1e3
+
+
 def transfer_time_s(size_bytes: float, rate_bps: float) -> float:
     """Seconds to move size_bytes at rate_bps; 0/0 = 0 and x/0 = inf."""
     if size_bytes <= 0:

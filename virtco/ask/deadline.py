@@ -20,7 +20,7 @@ import time
 from virtco import exception
 
 #: Of a placement, in turn.
-PHASES = ('queue', 'read', 'solve', 'rank', 'commit')
+PHASES = ('queue', 'read', 'hold', 'solve', 'rank', 'commit')
 #: What a phase took counts half after this time, so that load is forgotten.
 HALF_LIFE_S = 5.0
 _WEIGHT = 0.3

@@ -33,6 +33,7 @@ from virtco.ask import membership
 from virtco.ask import neutral
 from virtco.ask import problem as problem_builder
 from virtco.ask import request as requests
+from virtco.ask import window
 from virtco.db import codec
 from virtco.db import groups as db_groups
 from virtco.db import models
@@ -78,6 +79,7 @@ class Placer:
         self._clock = clock
         self._rankings = Rankings()
         self._seats = membership.Seats(conf, clock)
+        self._window = window.Window(conf, settings, metrics, pace)
 
     def place(self, request: requests.Placement,
               deadline: deadlines.Deadline) -> dict[str, Any]:
@@ -87,6 +89,13 @@ class Placer:
         :raises virtco.exception.DatabaseUnavailable:
         :raises virtco.exception.Conflict: after too many attempts.
         """
+        try:
+            return self._attempts(request, deadline)
+        finally:
+            self._window.leave(deadline)
+
+    def _attempts(self, request: requests.Placement,
+                  deadline: deadlines.Deadline) -> dict[str, Any]:
         fingerprint = _fingerprint(request)
         for attempt in tenacity.Retrying(
                 retry=tenacity.retry_if_exception_type(exception.Conflict),
@@ -145,8 +154,8 @@ class Placer:
             if _stays(question, view.member):
                 solution: Solution | None = self._as_planned(question, view)
             else:
-                deadline.enter('solve')
-                solution = self._solve(question, view, mode, deadline)
+                solution = (self._together(question, view, mode, deadline)
+                            or self._solve(question, view, mode, deadline))
             if solution is None:
                 return neutral.answer(
                     request.instance_uuid, request.host_names(),
@@ -252,6 +261,17 @@ class Placer:
             snapshot.RankedHost(host, True, math.inf, math.inf, 'as planned')
             for host in dict.fromkeys(order) | offered)
 
+    def _together(self, question: problem_builder.Question,
+                  view: membership.View, mode: membership.Mode,
+                  deadline: deadlines.Deadline) -> Solution | None:
+        """A new group's part of a plan with others that ask now."""
+        if not view.is_new or mode is not membership.Mode.PLAN:
+            return None
+        problem, rows = problem_builder.build(question)
+        part = self._window.plan((view.group.project_id, view.group.name),
+                                 problem, deadline)
+        return None if part is None else (part.problem, rows, part.plan)
+
     def _solve(self, question: problem_builder.Question,
                view: membership.View, mode: membership.Mode,
                deadline: deadlines.Deadline) -> Solution | None:
@@ -260,6 +280,7 @@ class Placer:
         :raises virtco.exception.TooLate: when what comes after it would not
             be in time.
         """
+        deadline.enter('solve')
         keep = mode is membership.Mode.ADVICE
         tries: list[dict[str, bool]] = [
             {'keep_planned': keep},

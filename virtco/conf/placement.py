@@ -57,6 +57,12 @@ opinion when the plan is not ready.
 Nova gives up on the controller after its own ``[virtco] timeout_ms``, so this
 should be shorter.
 """),
+    cfg.FloatOpt('window_ms', default=0, min=0, max=100, help="""
+A new group waits so long for others that ask, in milliseconds, and all are
+planned together; 0 plans each at once. Every new group's answer comes later
+by this, and ``deadline_s`` counts it. Groups whose requests reach the same
+controller process are planned together.
+"""),
     cfg.IntOpt('workers', default=8, min=1, max=256, help="""
 Placements worked on at the same time; more are answered without an opinion.
 """),

@@ -319,3 +319,64 @@ def test_the_port_that_a_shelved_vm_left_does_not_bring_it_back(tenant):
     edge.report()
     patience.wait_for(lambda: tenant.coflow()['hosts'][0] == hosts[0],
                       'the VM is seen')
+
+
+def _together(tenant, pool, first, room):
+    """Two new groups that ask at the same time; their answers."""
+    both = [pool.submit(tenant.place, first + number, f'g{first + number}',
+                        '[[0, "%dGB"], [0, 0]]' % size, num_instances=2,
+                        hosts=room)
+            for number, size in ((0, 1), (10, 9))]
+    return [one.result() for one in both]
+
+
+def test_new_groups_that_ask_at_once_are_planned_together(make):
+    """One host holds a whole group: the larger one gets it, whoever asks
+    first, and neither is told a slot of the other.
+    """
+    room = {'h0': 2, 'h1': 1, 'h2': 1}
+    controller = make({'placement': {'window_ms': 100}})
+    joint = 'virtco_window_groups_total{outcome="together"}'
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        def once():
+            # A busy machine may bring the second one late.
+            tenant = controller.tenant()
+            before = controller.metrics().get(joint, 0)
+            small, large = _together(tenant, pool, 0, room)
+            coflows = {c['name']: c for c in tenant.coflows()}
+            taken = [host for c in coflows.values() for host in c['hosts']]
+            assert sorted(taken) == ['h0', 'h0', 'h1', 'h2']
+            for answer in (small, large):
+                hosts = coflows[answer['group_name']]['hosts']
+                assert answer['host'] == hosts[answer['row']]
+                assert answer['cct_s'] == pytest.approx(
+                    coflows[answer['group_name']]['cct_s'])
+                assert answer['lower_bound_s'] <= answer['cct_s'] + 1e-9
+            if controller.metrics().get(joint, 0) - before < 2:
+                return False
+            assert set(coflows['g10']['hosts']) == {'h0'}
+            assert coflows['g0']['cct_s'] == pytest.approx(8.0, rel=0.2)
+            # Their second VMs go where the joint plan has them.
+            for first, name in ((0, 'g0'), (10, 'g10')):
+                told = tenant.place(first + 1, name, None, num_instances=2,
+                                    launch_index=1, hosts=room)
+                assert told['host'] == coflows[name]['hosts'][1]
+            return True
+
+        patience.wait_for(once, 'two groups in one window',
+                          log=controller.log)
+    assert 'Planned 2 groups together' in controller.log_text()
+    held = [value for name, value in controller.metrics().items()
+            if name.startswith('virtco_placement_phase_seconds_sum')
+            and 'hold' in name]
+    assert held[0] > 0
+
+
+def test_a_window_is_within_the_deadline(make):
+    """No time for both: planned at once."""
+    controller = make({'placement': {
+        'window_ms': 100, 'budget_s': 40, 'deadline_s': 50}})
+    assert controller.tenant().place(0, num_instances=4)['host']
+    metrics = controller.metrics()
+    assert not any(value for name, value in metrics.items()
+                   if name.startswith('virtco_window_groups'))

@@ -62,7 +62,8 @@ def test_the_slow_phase_is_named(clock):
     assert error.kwargs['phase'] == 'solve'
     assert str(error) == 'no plan in time: solve took 0.60 of 1 s'
     assert deadline.spent_s() == pytest.approx(
-        {'queue': 0, 'read': 0.1, 'solve': 0.6, 'rank': 0, 'commit': 0.4})
+        {'queue': 0, 'read': 0.1, 'hold': 0, 'solve': 0.6, 'rank': 0,
+         'commit': 0.4})
 
 
 def learned(clock, *spent_s, cpu_s=0.3):
