@@ -18,6 +18,7 @@ next start reads the kernel and goes on from there.
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Mapping
 import dataclasses
 import math
 import threading
@@ -31,9 +32,11 @@ from edge_module.qdisc import htb
 from edge_module.qdisc import receiver as edge_receiver
 from edge_module.qdisc import wire
 from edge_module.tcplan import holding
+from edge_module.tcplan import minors
 from edge_module.tcplan import model
 from edge_module.tcplan import shape
 from edge_module.tcplan import steps
+from edge_module.tcplan import turns
 from virtco import exception
 from virtco.table import edge_policy
 
@@ -90,6 +93,8 @@ class Enforcer:
         self._leaving: dict[int, float] = {}
         # Leaves that are held up, and the bytes after which they need not be.
         self._draining: dict[int, float] = {}
+        self._turns = turns.PortTurns(settings.overhead_bytes,
+                                      settings.frame_min_bytes)
 
     def desired_tree(self) -> model.Tree:
         settings = dataclasses.replace(
@@ -99,7 +104,8 @@ class Enforcer:
                                    settings)
         return shape.build_tree(
             self.policy, self.link_bps, settings, self.fair,
-            [port.ifindex for port in self.ports or () if port.is_here])
+            [port.ifindex for port in self.ports or () if port.is_here],
+            self._turns.turns)
 
     def _frame_bytes(self) -> int:
         """The longest frame that may come.
@@ -160,9 +166,9 @@ class Enforcer:
                 self.receiver.ensure(self.policy)
             self._let_leave(update.leave, now_s)
 
-    def _let_leave(self, minors: Iterable[int], now_s: float) -> None:
+    def _let_leave(self, leave: Iterable[int], now_s: float) -> None:
         self._leaving = {minor: self._leaving.get(minor, now_s + self.grace_s)
-                         for minor in minors}
+                         for minor in leave}
 
     def _shape(self) -> steps.Update:
         wanted = self.desired_tree()
@@ -266,6 +272,19 @@ class Enforcer:
                 self.default_rate_bps *= link_bps / self.link_bps
                 self.link_bps = link_bps
 
+    def observe(self, stats: Mapping[int, wire.ClassStats], now_s: float
+                ) -> None:
+        """Give ports that flood shorter turns; call it with each reading.
+
+        :raises virtco.exception.VirtcoException: when the kernel refuses.
+        """
+        counted = {minor: turns.Sent(seen.sent_bytes, seen.sent_packets,
+                                     seen.drops)
+                   for minor, seen in stats.items() if minors.has_turns(minor)}
+        with self.lock:
+            if self._turns.update(counted, now_s) and self.policy is not None:
+                self._let_leave(self._shape().leave, now_s)
+
     @property
     def is_waiting(self) -> bool:
         """Whether :meth:`collect` has something to do, now or later."""
@@ -314,7 +333,12 @@ class Enforcer:
         snapshot = self.uplink.snapshot()
         if snapshot.foreign is not None:
             return Drift(conflict=f'{self.uplink.dev} has {snapshot.foreign}')
-        update = steps.plan_update(snapshot.tree, self.desired_tree())
+        # How long turns are follows from counters, not from the policy.
+        desired = {minor: dataclasses.replace(
+            item, quantum_bytes=snapshot.tree[minor].quantum_bytes)
+            if minors.has_turns(minor) and minor in snapshot.tree else item
+            for minor, item in self.desired_tree().items()}
+        update = steps.plan_update(snapshot.tree, desired)
         classes = [f'missing class {item.minor:#x}'
                    for item in update.create]
         created = {item.minor for item in update.create}

@@ -133,7 +133,9 @@ class Reporter:
         if not lock.acquire(timeout=self.conf.edge.report_interval_s):
             return
         try:
-            self.counters.add_stats(self.enforcer.uplink.stats())
+            stats = self.enforcer.uplink.stats()
+            self.counters.add_stats(stats)
+            self.enforcer.observe(stats, now_s)
             self._destinations = self.enforcer.classifier.destinations()
             if now_s >= self._pairs_due_s:
                 self._read_pairs(now_s)

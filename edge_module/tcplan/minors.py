@@ -86,3 +86,8 @@ def limit_of(minor: int) -> int | None:
 
 def is_limited_port(minor: int) -> bool:
     return minor > _FIRST_LIMIT and minor & (1 << _LIMIT_BITS) - 1 > 0
+
+
+def has_turns(minor: int) -> bool:
+    """Whether a VM's port sends through it, in turn with other ports."""
+    return is_port(minor) or is_limited_port(minor)

@@ -12,8 +12,10 @@
 """What tree a policy asks for. Pure."""
 
 from collections.abc import Iterable
+from collections.abc import Mapping
 import dataclasses
 import math
+import types
 
 from edge_module.tcplan import minors
 from edge_module.tcplan import model
@@ -149,7 +151,9 @@ def _control_class(coflow_minor: int, base: model.Tree,
 
 def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
                settings: model.TreeSettings = model.TreeSettings(),
-               fair: bool = False, ports: Iterable[int] = ()) -> model.Tree:
+               fair: bool = False, ports: Iterable[int] = (),
+               turns: Mapping[int, float] = types.MappingProxyType({})
+               ) -> model.Tree:
     """The tree a policy asks for on a link.
 
     Guaranteed rates that do not fit beside what is kept for all else are
@@ -159,6 +163,8 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
     :param fair: ignore order and rates and share equally among coflows: what
         a policy decays to when no controller renews it.
     :param ports: indexes of the VM ports' devices.
+    :param turns: by minor of a port's class the part of a whole turn that it
+        has; see :mod:`edge_module.tcplan.turns`.
     """
     link_bps = min(link_bps, policy.egress_bps)
     settings = settings.on_link(link_bps)
@@ -171,6 +177,9 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
         for item in _limit_classes(policy.unmanaged, base, settings,
                                    sorted(set(ports))):
             tree[item.minor] = item
+    for minor in turns.keys() & tree.keys():
+        tree[minor] = dataclasses.replace(tree[minor], quantum_bytes=int(
+            tree[minor].quantum_bytes * turns[minor]))
     classes = _fair(policy.classes, link_bps) if fair else policy.classes
     scale = _scale(classes, link_bps - model.kept_bps(base), settings)
     last = 0

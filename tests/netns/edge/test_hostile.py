@@ -74,7 +74,10 @@ def test_nobody_starves_beside_a_flood(make_bed, edge_of, frame_bytes, whole):
                  beds.Flow(polite, sink, 5002).start()]
         requests = stack.enter_context(floods.Requests(
             bed, 'h1', 'h2', addresses['h1']))
+        time.sleep(0.5)
         before, start_s = edge.stats(), time.monotonic()
+        # As the agent's reporter does once per second.
+        edge.call('observe', edge.stats(), time.monotonic())
         managed, unmanaged = _rates(flows)
         after, took_s = edge.stats(), time.monotonic() - start_s
         busy_ms = floods.ping_ms(bed, 'h1', addresses['h2'], 100)
@@ -88,7 +91,8 @@ def test_nobody_starves_beside_a_flood(make_bed, edge_of, frame_bytes, whole):
     assert managed > 0.95 * COFLOW_BPS * GOODPUT
     sent = {minor: 8 * (after[minor].sent_bytes - before[minor].sent_bytes)
             / took_s for minor in (minors.UNMANAGED, minors.HOST)}
-    assert unmanaged > 0.4 * sent[minors.UNMANAGED] * GOODPUT
+    # The flood is busy for longer than its shorter turns are in force.
+    assert unmanaged > 0.48 * sent[minors.UNMANAGED] * GOODPUT
     assert sent[minors.UNMANAGED] > 10e6
     flooded = [item for minor, item in after.items() if minors.is_port(minor)]
     # A sender of small frames may be no faster than what is left.

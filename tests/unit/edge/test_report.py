@@ -33,6 +33,7 @@ def reporter(tmp_path):
     conf.set_override('report_interval_s', 0.05, 'edge')
     enforcer = types.SimpleNamespace(
         lock=threading.RLock(), link_bps=1e9, ports=(),
+        observe=lambda stats, now_s: None,
         uplink=types.SimpleNamespace(
             dev='uplink0', stats=lambda: {
                 minors.LINK: wire.ClassStats(sent_bytes=700)},

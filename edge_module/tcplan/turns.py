@@ -1,0 +1,93 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""How long the turns of VM ports are for what they send unmanaged. Pure.
+
+The kernel gives every port a turn of equal bytes. Two things make that unfair
+to a port that sends as TCP does: frames are longer on the wire than the kernel
+counts in a turn, most of all the shortest ones; and a port that floods always
+has something queued, where one that slows down for losses sometimes has not.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+from typing import NamedTuple
+
+#: Length of a flooding port's turns, as part of the others'.
+FLOOD_TURN = 0.75
+#: Who loses a larger part than this does not slow down for losses.
+_FLOOD_LOSS = 0.25
+# A sender that starts may lose as much for a moment.
+_LEAST_PACKETS = 200
+_FLOOD_S = 10.0
+# Turns change in these steps, so that few classes are changed.
+_STEPS = 16
+
+
+class Sent(NamedTuple):
+    """Counters of a port's class since it was created."""
+
+    sent_bytes: int
+    sent_packets: int
+    drops: int
+
+
+@dataclasses.dataclass(slots=True)
+class PortTurns:
+    """Follows the counters of the ports' classes.
+
+    :param overhead_bytes: what the wire adds to each frame.
+    :param frame_min_bytes: what the shortest frame takes on the wire.
+    :ivar turns: by minor, the part of a whole turn; 1 where nothing is named.
+    """
+
+    overhead_bytes: int = 0
+    frame_min_bytes: int = 0
+    turns: dict[int, float] = dataclasses.field(default_factory=dict)
+    _before: dict[int, Sent] = dataclasses.field(default_factory=dict)
+    _floods_until_s: dict[int, float] = dataclasses.field(
+        default_factory=dict)
+
+    def update(self, counted: Mapping[int, Sent], now_s: float) -> bool:
+        """Take in counters by minor; whether a turn changed.
+
+        :param now_s: any monotonic clock.
+        """
+        turns, before = {}, {}
+        for minor, now in counted.items():
+            base = self._before.get(minor, Sent(0, 0, 0))
+            if base.sent_packets > now.sent_packets:  # another class
+                base = Sent(0, 0, 0)
+            since = Sent(*(after - first for after, first
+                           in zip(now, base, strict=True)))
+            turn = self.turns.get(minor, 1.0)
+            if since.sent_packets + since.drops >= _LEAST_PACKETS:
+                base, turn = now, self._turn(minor, since, now_s)
+            before[minor] = base
+            if turn < 1:
+                turns[minor] = turn
+        self._floods_until_s = {
+            minor: until_s for minor, until_s in self._floods_until_s.items()
+            if minor in before and until_s > now_s}
+        changed = turns != self.turns
+        self.turns, self._before = turns, before
+        return changed
+
+    def _turn(self, minor: int, since: Sent, now_s: float) -> float:
+        if since.drops > _FLOOD_LOSS * (since.sent_packets + since.drops):
+            self._floods_until_s[minor] = now_s + _FLOOD_S
+        frame_bytes = since.sent_bytes / max(1, since.sent_packets)
+        on_wire = max(frame_bytes + self.overhead_bytes, self.frame_min_bytes,
+                      1.0)
+        part = min(1.0, frame_bytes / on_wire)
+        if self._floods_until_s.get(minor, now_s) > now_s:
+            part *= FLOOD_TURN
+        return max(1, round(_STEPS * part)) / _STEPS
