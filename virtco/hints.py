@@ -23,6 +23,7 @@ since Nova's scheduler loads this module.
 
 from collections.abc import Mapping
 import dataclasses
+import hashlib
 import re
 from typing import Any
 
@@ -64,6 +65,37 @@ class Hint:
     n_vms: int | None = None
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outline:
+    """A hint whose matrix was not read yet.
+
+    :ivar matrix_text: as the tenant wrote it, or None.
+    """
+
+    coflow_name: str
+    matrix_text: str | None = None
+    index: int | None = None
+    tm_ref: str | None = None
+
+    @property
+    def digest(self) -> str:
+        """Of the matrix; empty when the hint holds none."""
+        return ('' if self.matrix_text is None else hashlib.sha256(
+            self.matrix_text.encode('utf-8', 'replace')).hexdigest())
+
+    def read(self, limits: Limits = Limits()) -> Hint:
+        """:raises virtco.exception.HintInvalid:"""
+        if self.matrix_text is None:
+            return Hint(self.coflow_name, index=self.index,
+                        tm_ref=self.tm_ref)
+        coflows = hint_matrix.parse_matrix_text(
+            self.matrix_text, self.coflow_name, limits)
+        n_vms = coflows[0].n_vms
+        if self.index is not None:
+            _index(self.index, n_vms)
+        return Hint(self.coflow_name, coflows, self.index, n_vms=n_vms)
+
+
 def select(values: Mapping[str, Any] | None) -> dict[str, Any]:
     """The ``virtco:`` entries of a mapping, one-element lists unwrapped."""
     return {key: _unwrap(value) for key, value in (values or {}).items()
@@ -79,26 +111,33 @@ def parse(hints: Mapping[str, Any] | None,
     :returns: None when neither holds any ``virtco:`` key.
     :raises virtco.exception.HintInvalid: naming field, value and limit.
     """
+    found = outline(hints, metadata, limits)
+    return found.read(limits) if found is not None else None
+
+
+def outline(hints: Mapping[str, Any] | None,
+            metadata: Mapping[str, Any] | None = None,
+            limits: Limits = Limits()) -> Outline | None:
+    """Read all but the matrix, as :func:`parse`.
+
+    :raises virtco.exception.HintInvalid: naming field, value and limit.
+    """
     values = _merge(_checked(hints, 'scheduler hints'),
                     _checked(metadata, 'metadata'))
     if not values:
         return None
     name = hint_matrix.as_name(COFLOW, values.get(COFLOW), limits)
-    coflows: tuple[coflow_model.Coflow, ...] = ()
-    tm_ref = None
+    tm_ref = text = None
     if TM_REF in values:
         if TM in values:
             hint_matrix.refuse(TM_REF, values[TM_REF],
                                f'not together with {TM}')
         tm_ref = hint_matrix.as_name(TM_REF, values[TM_REF], limits)
     elif TM in values:
-        coflows = hint_matrix.parse_matrix_text(
-            hint_matrix.as_text(TM, values[TM]), name, limits)
-    n_vms = coflows[0].n_vms if coflows else None
-    index = None
-    if INDEX in values:
-        index = _index(values[INDEX], n_vms or limits.max_vms)
-    return Hint(name, coflows, index, tm_ref, n_vms)
+        text = hint_matrix.as_text(TM, values[TM])
+    index = (_index(values[INDEX], limits.max_vms) if INDEX in values
+             else None)
+    return Outline(name, text, index, tm_ref)
 
 
 def text_of_matrix(hints: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@
 
 """Answers from the first moment, while the API is still being loaded.
 
-It needs nothing but the standard library, so the port opens at once: Nova is
+It needs little but the standard library, so the port opens at once: Nova is
 answered neutrally rather than refused, and an edge is told to come back.
 """
 
@@ -22,7 +22,9 @@ import json
 import re
 from typing import Any
 
-from virtco.ask import neutral
+import msgspec
+
+from virtco.ask import answer
 from virtco import startup
 
 Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
@@ -46,13 +48,13 @@ class Front:
         if self._api is not None:
             return self._api(environ, start_response)
         status, document = self._answer(environ)
-        body = json.dumps(document).encode()
+        body = msgspec.json.encode(document)
         start_response(status, [('Content-Type', 'application/json'),
                                 ('Content-Length', str(len(body))),
                                 ('Retry-After', '1')])
         return [body]
 
-    def _answer(self, environ: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    def _answer(self, environ: dict[str, Any]) -> tuple[str, Any]:
         path = environ.get('PATH_INFO', '')
         if path == '/health':
             return _UNAVAILABLE, self._startup.document()
@@ -61,7 +63,7 @@ class Front:
         if found and environ['REQUEST_METHOD'] == 'PUT':
             try:
                 asked = json.load(environ['wsgi.input'])
-                return '200 OK', neutral.answer(
+                return '200 OK', answer.neutral(
                     found.group(1),
                     [offer['host'] for offer in asked['hosts']], why)
             except (ValueError, TypeError, KeyError, RecursionError):

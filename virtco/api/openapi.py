@@ -28,11 +28,12 @@ from virtco.api.schemas import coflow
 from virtco.api.schemas import host
 from virtco.api.schemas import placement
 from virtco.api import versions
+from virtco.ask import answer
 from virtco.ask import request
 from virtco.table import edge_policy
 
 #: Frozen values, whose schemas are derived from them.
-TYPES = [request.Placement, edge_policy.EdgePolicy]
+TYPES = [answer.Answer, request.Placement, edge_policy.EdgePolicy]
 BODIES: dict[tuple[str, str], Any] = {
     ('put', '/v1/placements/{instance_uuid}'): request.Placement,
     ('post', '/v1/plans'): placement.PLAN,
@@ -44,7 +45,9 @@ BODIES: dict[tuple[str, str], Any] = {
     ('patch', '/v1/settings'): coflow.SETTINGS,
     ('post', '/v1/notifications'): coflow.NOTIFICATION,
 }
-ANSWERS = {('get', '/v1/hosts/{host}/policy'): edge_policy.EdgePolicy}
+ANSWERS = {
+    ('put', '/v1/placements/{instance_uuid}'): answer.Answer,
+    ('get', '/v1/hosts/{host}/policy'): edge_policy.EdgePolicy}
 
 
 def document() -> dict[str, Any]:

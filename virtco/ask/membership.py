@@ -10,34 +10,28 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Which row of which group an instance gets, and the commit of a plan."""
+"""Which member of which group an instance is."""
 
 from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
-import enum
-import json
 import logging
-from typing import Any
 import uuid
 
 from oslo_config import cfg
-import sqlalchemy as sa
 from sqlalchemy import orm
 
 from virtco.ask import problem as problem_builder
 from virtco.ask import request as requests
 from virtco.db import codec
 from virtco.db import groups as db_groups
+from virtco.db import members as db_members
 from virtco.db import models
 from virtco.db import records
 from virtco import exception
 from virtco import hint_matrix
 from virtco import hints
 from virtco.model import coflow as coflow_model
-from virtco.model import snapshot
 from virtco.model import states
 from virtco import units
 
@@ -46,25 +40,18 @@ LOG = logging.getLogger(__name__)
 # A VM that was given its host this long ago is booked by the hypervisor and
 # no longer in the free capacity that Nova reports.
 NOVA_BOOKS_S = 10.0
-
-
-class Mode(enum.Enum):
-    """ADVICE: the instance has its host, the answer only ranks the others.
-    ASSIGN: it takes the host that is planned for its row. PLAN: the open
-    rows of the group are planned.
-    """
-
-    ADVICE = 'advice'
-    ASSIGN = 'assign'
-    PLAN = 'plan'
+# Kind and detail of events.
+Notes = Sequence[tuple[str, str]]
 
 
 @dataclasses.dataclass
 class View:
     """What one attempt saw of the database.
 
-    :ivar member: the row of the instance in question.
+    :ivar member: that the instance is, or becomes.
     :ivar is_new: the group does not exist yet.
+    :ivar matrices: of the coflows that are live.
+    :ivar keeps_matrix: the group's are those of the hint.
     :ivar notes: (kind, detail) of events to write down with the commit.
     """
 
@@ -75,7 +62,25 @@ class View:
     member: models.Member
     held: dict[str, problem_builder.Vector]
     is_new: bool
+    matrices: tuple[coflow_model.Coflow, ...]
+    keeps_matrix: bool
     notes: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+
+    @property
+    def is_advice(self) -> bool:
+        """The instance has its host, the answer only ranks the others."""
+        return self.member.state in (states.MemberState.RESERVED,
+                                     states.MemberState.RUNNING)
+
+    def planned(self) -> db_members.Planned | None:
+        """The member, if a host is planned for it."""
+        group, member = self.group, self.member
+        if member.state != states.MemberState.PLANNED or member.host is None:
+            return None
+        return db_members.Planned(
+            group.id, group.name, member.row_index, member.state,
+            member.host, group.cct_s, group.lower_bound_s, group.gap,
+            group.method, group.bottleneck)
 
 
 def limits_of(conf: cfg.ConfigOpts) -> hints.Limits:
@@ -88,7 +93,9 @@ def limits_of(conf: cfg.ConfigOpts) -> hints.Limits:
         max_text_bytes=conf.limits.max_text_bytes)
 
 
-class Seats:
+class Reader:
+    """Reads what a placement rests on."""
+
     def __init__(self, conf: cfg.ConfigOpts, clock: Callable[[], float]):
         self._conf = conf
         self._clock = clock
@@ -111,33 +118,40 @@ class Seats:
         is_new = group is None
         notes: list[tuple[str, str]] = []
         if group is None:
-            group, coflows = self._new_group(session, request, hint)
+            matrices = self._matrices(session, request, hint)
+            group, coflows = self._new_group(session, request, hint, matrices)
             members = [_vacant(group.id, i) for i in range(group.n_vms)]
         else:
             members = db_groups.members(session, group.id)
             coflows = db_groups.coflows(session, group.id)
-            notes += _differences(hint, coflows)
+            decoded = [codec.decode_coflow(coflow) for coflow in coflows]
+            notes += _differences(hint, decoded)
+            matrices = tuple(
+                matrix for matrix, coflow in zip(decoded, coflows)
+                if coflow.is_live)
+        keeps_matrix = not notes
         if member is None:
             member = _choose_row(members, request, hint, notes)
         else:
             member = next(m for m in members
                           if m.row_index == member.row_index)
         return View(generation, group, members, coflows, member,
-                    self._held(session, group.id), is_new, notes)
+                    self.held(session, group.id), is_new, matrices,
+                    keeps_matrix, notes)
 
-    def _held(self, session: orm.Session, group_id: str
-              ) -> dict[str, problem_builder.Vector]:
+    def held(self, session: orm.Session, group_id: str
+             ) -> dict[str, problem_builder.Vector]:
         """What other groups have reserved and Nova does not know yet."""
         return problem_builder.sum_by_host(
             (m.host, (m.vcpus, m.memory_mb, m.disk_gb))
             for m in db_groups.other_reservations(
-                session, group_id, self._expiry() - NOVA_BOOKS_S)
+                session, group_id, self.expiry_s() - NOVA_BOOKS_S)
             if m.host is not None)
 
     def _new_group(self, session: orm.Session, request: requests.Placement,
-                   hint: hints.Hint
+                   hint: hints.Hint,
+                   matrices: tuple[coflow_model.Coflow, ...]
                    ) -> tuple[models.Group, list[models.Coflow]]:
-        matrices = self._matrices(session, request, hint)
         self._check_project(session, request.project_id, matrices)
         given = records.project(session, request.project_id)
         now_s = self._clock()
@@ -197,174 +211,35 @@ class Seats:
                     value=shown(value),
                     limit=f'at most {shown(most)} in living groups')
 
-    def batch_rows(self, request: requests.Placement,
-                   members: Sequence[models.Member],
-                   member: models.Member) -> frozenset[int]:
-        """Rows that the VMs of this request have or will take."""
-        key = request.reservation_id
-        known = {m.row_index for m in members
-                 if key and m.reservation_id == key} | {member.row_index}
-        n_missing = max(0, request.num_instances - len(known))
-        start = member.row_index
-        free = sorted((m.row_index for m in members
-                       if m.instance_uuid is None
-                       and m.row_index not in known),
-                      key=lambda i: (i < start, i))
-        return frozenset(known | set(free[:n_missing]))
-
-    def commit(self, session: orm.Session, request: requests.Placement,
-               view: View, plan: snapshot.Plan, rows: Sequence[int],
-               mode: Mode, free: Mapping[str, problem_builder.Vector]
-               ) -> None:
-        """Write the plan down.
-
-        :raises virtco.exception.Conflict: when what it rests on is gone.
-        """
-        placed = dict(zip(rows, plan.hosts, strict=True))
-        # First of all: the row of the generation serialises the commits, and
-        # only what is read after it is what the others have committed.
-        if mode is Mode.PLAN:
-            self._advance_checked(session, request, view, placed, free)
-        elif mode is Mode.ASSIGN:
-            db_groups.advance(session)
-        if view.is_new:
-            if mode is Mode.PLAN:
-                self._plan_new(request, view, placed)
-            session.add(view.group)
-            session.flush()
-            session.add_all([*view.members, *view.coflows])
-            session.flush()
-        for kind, detail in view.notes:
-            self.note(session, request, kind, detail, view.group.name,
-                      view.group.id)
-        if mode is Mode.ADVICE:
-            self._advise(session, view.member,
-                         placed[view.member.row_index])
-            return
-        if mode is Mode.PLAN:
-            if not view.is_new:
-                self._plan_others(session, request, view, placed)
-            _save_figures(session, view, plan)
-        self._seat(session, request, view.member,
-                   placed[view.member.row_index], mode)
-
-    def _advance_checked(self, session: orm.Session,
-                         request: requests.Placement, view: View,
-                         placed: Mapping[int, str],
-                         free: Mapping[str, problem_builder.Vector]) -> None:
-        """Commit on the generation of the snapshot, or on a later one in
-        which the plan is as valid: same members, and still room for it.
-        """
-        try:
-            db_groups.advance(session, view.generation)
-        except exception.Conflict:
-            db_groups.advance(session)
-            if not self._still_valid(session, request, view, placed, free):
-                raise
-
-    def _still_valid(self, session: orm.Session, request: requests.Placement,
-                     view: View, placed: Mapping[int, str],
-                     free: Mapping[str, problem_builder.Vector]) -> bool:
-        if not view.is_new and _rows_of(view.members) != _rows_of(
-                db_groups.members(session, view.group.id)):
-            return False
-        held = self._held(session, view.group.id)
-        if held == view.held:
-            return True
-        demand = request.flavor.vector
-        wanted = problem_builder.sum_by_host(
-            (placed[m.row_index], demand) for m in view.members
-            if m.instance_uuid is None and m.row_index in placed)
-        return all(problem_builder.fits(
-            need, problem_builder.minus(free[host], held[host])
-            if host in held else free[host])
-            for host, need in wanted.items() if host in free)
-
-    def _plan_others(self, session: orm.Session, request: requests.Placement,
-                     view: View, placed: Mapping[int, str]) -> None:
-        for member, values in self._plans(request, view, placed):
-            session.execute(_row(view.group.id, member.row_index).values(
-                **values))
-
-    def _plan_new(self, request: requests.Placement, view: View,
-                  placed: Mapping[int, str]) -> None:
-        """Of a group that is yet to be written: in one statement with it.
-        """
-        for member, values in self._plans(request, view, placed):
-            for name, value in values.items():
-                setattr(member, name, value)
-
-    def _plans(self, request: requests.Placement, view: View,
-               placed: Mapping[int, str]
-               ) -> Iterator[tuple[models.Member, dict[str, Any]]]:
-        """Rows that no VM has yet, and what is planned for them."""
-        demand = dict(zip(problem_builder.RESOURCES,
-                          request.flavor.vector,
-                          strict=True))
-        expires_at = self._expiry()
-        for member in view.members:
-            index = member.row_index
-            if (member.instance_uuid is None and index in placed
-                    and index != view.member.row_index):
-                yield member, {'state': states.MemberState.PLANNED,
-                               'host': placed[index],
-                               'planned_host': placed[index],
-                               'expires_at': expires_at, **demand}
-
-    def _advise(self, session: orm.Session, member: models.Member,
-                host: str) -> None:
-        """A VM that runs is to move there; Nova has the word."""
-        session.execute(sa.update(models.Member).where(
-            models.Member.instance_uuid == member.instance_uuid,
-            models.Member.state == states.MemberState.RUNNING).values(
-                planned_host=host))
-
-    def _seat(self, session: orm.Session, request: requests.Placement,
-              member: models.Member, host: str, mode: Mode) -> None:
-        change = sa.update(models.Member).where(
-            models.Member.group_id == member.group_id,
-            models.Member.row_index == member.row_index,
-            models.Member.instance_uuid.is_(None)
-            | (models.Member.instance_uuid == request.instance_uuid))
-        if mode is Mode.ASSIGN:
-            change = change.where(models.Member.host == host)
-        done = session.execute(change.values(
-            instance_uuid=request.instance_uuid,
-            display_name=(request.display_name or '')[:255],
-            reservation_id=(request.reservation_id or '')[:255],
-            state=states.MemberState.RESERVED, host=host, planned_host=host,
-            expires_at=self._expiry(),
-            **dict(zip(problem_builder.RESOURCES,
-                       request.flavor.vector,
-                       strict=True))))
-        if done.rowcount == 0:  # type: ignore[attr-defined]
-            raise exception.Conflict(what='row', id=member.row_index)
-
-    def _expiry(self) -> float:
+    def expiry_s(self) -> float:
         return self._clock() + float(
             self._conf.placement.reservation_ttl_s)
 
     def note(self, session: orm.Session, request: requests.Placement,
-             kind: str, detail: str, group_name: str,
-             group_id: str | None) -> None:
-        records.add_event(
-            session, keep=self._conf.limits.max_events_per_project,
-            project_id=request.project_id, group_name=group_name,
-            group_id=group_id, instance_uuid=request.instance_uuid,
-            kind=kind, detail=detail, created_at=self._clock())
+             notes: Notes, group_name: str, group_id: str | None) -> None:
+        """Write events down."""
+        for kind, detail in notes:
+            records.add_event(
+                session, keep=self._conf.limits.max_events_per_project,
+                project_id=request.project_id, group_name=group_name,
+                group_id=group_id, instance_uuid=request.instance_uuid,
+                kind=kind, detail=detail, created_at=self._clock())
 
 
-def _row(group_id: str, index: int) -> sa.Update:
-    """Change of a row that has no VM (yet)."""
-    return sa.update(models.Member).where(
-        models.Member.group_id == group_id,
-        models.Member.row_index == index,
-        models.Member.instance_uuid.is_(None))
-
-
-def _rows_of(members: Sequence[models.Member]) -> list[tuple[Any, ...]]:
-    return [(m.row_index, m.instance_uuid, m.state, m.host)
-            for m in members]
+def batch_rows(request: requests.Placement,
+               members: Sequence[models.Member],
+               member: models.Member) -> frozenset[int]:
+    """Rows that the VMs of this request have or will take."""
+    key = request.reservation_id
+    known = {m.row_index for m in members
+             if key and m.reservation_id == key} | {member.row_index}
+    n_missing = max(0, request.num_instances - len(known))
+    start = member.row_index
+    free = sorted((m.row_index for m in members
+                   if m.instance_uuid is None
+                   and m.row_index not in known),
+                  key=lambda i: (i < start, i))
+    return frozenset(known | set(free[:n_missing]))
 
 
 def _vacant(group_id: str, index: int) -> models.Member:
@@ -400,37 +275,8 @@ def _choose_row(members: Sequence[models.Member],
         limit=f'a group with a free row; all {n_vms} have a VM')
 
 
-def _differences(hint: hints.Hint, coflows: Sequence[models.Coflow]
+def _differences(hint: hints.Hint, coflows: Sequence[coflow_model.Coflow]
                  ) -> list[tuple[str, str]]:
-    if not hint.coflows:
-        return []
-    mine = [(c.name, c.n_vms, c.dst_port, *_recurrence(c),
-             codec.encode_flows(c)) for c in hint.coflows]
-    first = [(c.name, c.n_vms, c.dst_port, *_recurrence(c), json.dumps(
-        json.loads(c.tm), separators=(',', ':'))) for c in coflows]
-    if mine == first:
+    if not hint.coflows or tuple(coflows) == hint.coflows:
         return []
     return [('matrix_differs', 'the group keeps the matrix it began with')]
-
-
-def _recurrence(coflow: coflow_model.Coflow | models.Coflow
-                ) -> tuple[int, float | None, float | None, bool]:
-    return (coflow.iterations, coflow.period_s, coflow.compute_s,
-            coflow.rank_hint)
-
-
-def _save_figures(session: orm.Session, view: View,
-                  plan: snapshot.Plan) -> None:
-    """The certificate of the plan, with the group and its coflows."""
-    session.execute(sa.update(models.Group).where(
-        models.Group.id == view.group.id).values(
-            cct_s=codec.finite(plan.cct_s),
-            lower_bound_s=codec.finite(plan.lower_bound_s),
-            gap=codec.finite(plan.gap),
-            objective_s=codec.finite(plan.objective_s),
-            method=plan.method[:255], bottleneck=plan.bottleneck[:520],
-            why='; '.join([f'bottleneck: {plan.bottleneck}', *plan.notes])))
-    planned = [c for c in view.coflows if c.is_live]
-    for coflow, cct_s in zip(planned, plan.coflow_cct_s):
-        session.execute(sa.update(models.Coflow).where(
-            models.Coflow.id == coflow.id).values(cct_s=codec.finite(cct_s)))

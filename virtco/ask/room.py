@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 
+from virtco.ask import answer as answers
 from virtco.ask import deadline as deadlines
-from virtco.ask import neutral
 from virtco.ask import request as requests
 from virtco.db import groups as db_groups
 from virtco.db import records
@@ -107,16 +107,16 @@ class Ask:
             threading.Thread(target=planner.load_libraries,
                              name='libraries', daemon=True).start()
 
-    def place(self, request: requests.Placement) -> dict[str, Any]:
+    def place(self, request: requests.Placement) -> answers.Answer:
         """Answer within ``[placement] deadline_s``, whatever happens."""
         self._metrics.nova_unplanned.inc(request.unplanned_passes)
         with self._metrics.placement_seconds.time():
             answer = self._place(request)
         self.use()
-        self._metrics.placements.labels(answer['status']).inc()
+        self._metrics.placements.labels(answer.status).inc()
         return answer
 
-    def _place(self, request: requests.Placement) -> dict[str, Any]:
+    def _place(self, request: requests.Placement) -> answers.Answer:
         if self._placer is None:
             return self._no_opinion(request, 'starting',
                                     self._startup.why() or 'no planner')
@@ -133,12 +133,12 @@ class Ask:
         except Exception as error:
             LOG.exception('No placement for %s.', request.instance_uuid)
             return self._no_opinion(request, 'error', repr(error))
-        if answer['status'] == 'planned':
-            self._changed([answer['group']])
+        if answer.status == 'planned' and answer.group is not None:
+            self._changed([answer.group])
         return answer
 
     def _in_time(self, placer: 'placements.Placer',
-                 request: requests.Placement) -> dict[str, Any]:
+                 request: requests.Placement) -> answers.Answer:
         """:raises virtco.exception.TooLate: with nothing committed."""
         deadline = deadlines.Deadline(self._conf.placement.deadline_s)
         self._pace.admit(deadline)
@@ -153,7 +153,7 @@ class Ask:
         return future.result(db_session.PATIENCE_S)
 
     def _work(self, placer: 'placements.Placer', request: requests.Placement,
-              deadline: deadlines.Deadline) -> dict[str, Any]:
+              deadline: deadlines.Deadline) -> answers.Answer:
         started_s = time.thread_time()
         try:
             return placer.place(request, deadline)
@@ -164,12 +164,12 @@ class Ask:
 
     def _no_opinion(self, request: requests.Placement, reason: str,
                     why: str, slow_phase: str | None = None
-                    ) -> dict[str, Any]:
+                    ) -> answers.Answer:
         self._metrics.placement_failures.labels(reason).inc()
         LOG.warning('No opinion on instance %s: %s',
                     request.instance_uuid, why)
-        return neutral.answer(request.instance_uuid, request.host_names(),
-                              why, slow_phase=slow_phase)
+        return answers.neutral(request.instance_uuid, request.host_names(),
+                               why, slow_phase=slow_phase)
 
     def placement(self, instance_uuid: str) -> dict[str, Any]:
         with self._database.reader() as session:

@@ -23,6 +23,7 @@ from virtco.api.policies import service as service_rules
 from virtco.api.schemas import common
 from virtco.api.schemas import placement as schema
 from virtco import app
+from virtco.ask import answer as answers
 from virtco.ask import request as requests
 
 
@@ -39,7 +40,7 @@ class Placement:
         asked: requests.Placement = media.decode(request,
                                                  requests.Placement)
         response.content_type = falcon.MEDIA_JSON
-        response.data = msgspec.json.encode(self._ask.place(
+        response.data = answers.ENCODER.encode(self._ask.place(
             msgspec.structs.replace(asked, instance_uuid=instance_uuid)))
 
     def on_get(self, request: falcon.Request, response: falcon.Response,

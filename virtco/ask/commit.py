@@ -1,0 +1,185 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Writes a plan down, if what it rests on still holds."""
+
+from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from virtco.ask import membership
+from virtco.ask import problem as problem_builder
+from virtco.ask import request as requests
+from virtco.db import codec
+from virtco.db import groups as db_groups
+from virtco.db import models
+from virtco import exception
+from virtco.model import snapshot
+from virtco.model import states
+
+
+class Commit:
+    """One attempt's, in the session of its transaction.
+
+    :param plan: with a host for each of ``rows``.
+    :param reads: by which the view was read.
+    """
+
+    def __init__(self, reads: membership.Reader, session: orm.Session,
+                 request: requests.Placement, view: membership.View,
+                 rows: Sequence[int], plan: snapshot.Plan):
+        self._reads = reads
+        self._session = session
+        self._request = request
+        self._view = view
+        self._plan = plan
+        self._placed = dict(zip(rows, plan.hosts, strict=True))
+        self._free = {offer.host: offer.free.vector
+                      for offer in request.hosts}
+        self._expires_at = reads.expiry_s()
+
+    def write(self) -> None:
+        """:raises virtco.exception.Conflict: when what it rests on is gone.
+        """
+        view, session = self._view, self._session
+        # First of all: the row of the generation serialises the commits, and
+        # only what is read after it is what the others have committed.
+        if not view.is_advice:
+            self._advance()
+        if view.is_new:
+            for member, values in self._plans():
+                for name, value in values.items():
+                    setattr(member, name, value)
+            session.add(view.group)
+            session.flush()
+            session.add_all([*view.members, *view.coflows])
+            session.flush()
+        self._reads.note(session, self._request, view.notes,
+                         view.group.name, view.group.id)
+        if view.is_advice:
+            self._advise()
+            return
+        if not view.is_new:
+            for member, values in self._plans():
+                session.execute(_vacant(member).values(**values))
+        _save_figures(session, view, self._plan)
+        self._take()
+
+    def _advance(self) -> None:
+        """Commit on the generation of the snapshot, or on a later one in
+        which the plan is as valid: same members, and still room for it.
+        """
+        try:
+            db_groups.advance(self._session, self._view.generation)
+        except exception.Conflict:
+            db_groups.advance(self._session)
+            if not self._still_valid():
+                raise
+
+    def _still_valid(self) -> bool:
+        view = self._view
+        if not view.is_new and _seen(view.members) != _seen(
+                db_groups.members(self._session, view.group.id)):
+            return False
+        held = self._reads.held(self._session, view.group.id)
+        if held == view.held:
+            return True
+        demand = self._request.flavor.vector
+        wanted = problem_builder.sum_by_host(
+            (self._placed[m.row_index], demand) for m in view.members
+            if m.instance_uuid is None and m.row_index in self._placed)
+        return all(problem_builder.fits(
+            need, problem_builder.minus(self._free[host], held[host])
+            if host in held else self._free[host])
+            for host, need in wanted.items() if host in self._free)
+
+    def _plans(self) -> Iterator[tuple[models.Member, dict[str, Any]]]:
+        """Members that no VM is yet, and what is planned for them."""
+        demand = _demand(self._request)
+        for member in self._view.members:
+            index = member.row_index
+            if (member.instance_uuid is None and index in self._placed
+                    and index != self._view.member.row_index):
+                host = self._placed[index]
+                yield member, {'state': states.MemberState.PLANNED,
+                               'host': host, 'planned_host': host,
+                               'expires_at': self._expires_at, **demand}
+
+    def _advise(self) -> None:
+        """A VM that runs is to move there; Nova has the word."""
+        member = self._view.member
+        self._session.execute(sa.update(models.Member).where(
+            models.Member.instance_uuid == member.instance_uuid,
+            models.Member.state == states.MemberState.RUNNING).values(
+                planned_host=self._placed[member.row_index]))
+
+    def _take(self) -> None:
+        """The instance becomes its member."""
+        request, member = self._request, self._view.member
+        host = self._placed[member.row_index]
+        done = self._session.execute(sa.update(models.Member).where(
+            models.Member.group_id == member.group_id,
+            models.Member.row_index == member.row_index,
+            models.Member.instance_uuid.is_(None)
+            | (models.Member.instance_uuid == request.instance_uuid)).values(
+                state=states.MemberState.RESERVED, host=host,
+                planned_host=host,
+                **taken_by(request, self._expires_at)))
+        if done.rowcount == 0:  # type: ignore[attr-defined]
+            raise exception.Conflict(what='member', id=member.row_index)
+
+
+def taken_by(request: requests.Placement,
+             expires_at: float) -> dict[str, Any]:
+    """Columns of the member that the instance becomes."""
+    return {'instance_uuid': request.instance_uuid,
+            'display_name': (request.display_name or '')[:255],
+            'reservation_id': (request.reservation_id or '')[:255],
+            'expires_at': expires_at, **_demand(request)}
+
+
+def _demand(request: requests.Placement) -> dict[str, float]:
+    return dict(zip(problem_builder.RESOURCES, request.flavor.vector,
+                    strict=True))
+
+
+def _vacant(member: models.Member) -> sa.Update:
+    """Change of a member that no VM is (yet)."""
+    return sa.update(models.Member).where(
+        models.Member.group_id == member.group_id,
+        models.Member.row_index == member.row_index,
+        models.Member.instance_uuid.is_(None))
+
+
+def _seen(members: Sequence[models.Member]) -> list[tuple[Any, ...]]:
+    return [(m.row_index, m.instance_uuid, m.state, m.host)
+            for m in members]
+
+
+def _save_figures(session: orm.Session, view: membership.View,
+                  plan: snapshot.Plan) -> None:
+    """The certificate of the plan, with the group and its coflows."""
+    session.execute(sa.update(models.Group).where(
+        models.Group.id == view.group.id).values(
+            cct_s=codec.finite(plan.cct_s),
+            lower_bound_s=codec.finite(plan.lower_bound_s),
+            gap=codec.finite(plan.gap),
+            objective_s=codec.finite(plan.objective_s),
+            method=plan.method[:255], bottleneck=plan.bottleneck[:520],
+            why='; '.join([f'bottleneck: {plan.bottleneck}', *plan.notes])))
+    planned = [c for c in view.coflows if c.is_live]
+    for coflow, cct_s in zip(planned, plan.coflow_cct_s):
+        session.execute(sa.update(models.Coflow).where(
+            models.Coflow.id == coflow.id).values(cct_s=codec.finite(cct_s)))

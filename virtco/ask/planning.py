@@ -1,0 +1,204 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""From what is known of a group and the cloud to a plan for it."""
+
+from collections.abc import Callable
+import logging
+import math
+import zlib
+
+from oslo_config import cfg
+
+from virtco.ask import deadline as deadlines
+from virtco.ask import membership
+from virtco.ask import problem as problem_builder
+from virtco.ask import request as requests
+from virtco.ask import window
+from virtco.db import models
+from virtco import exception
+from virtco.know import live_state
+from virtco.know import settings
+from virtco.know import snapshot as snapshots
+from virtco import metrics
+from virtco.model import snapshot
+from virtco.model import states
+from virtco.solver import planner
+
+LOG = logging.getLogger(__name__)
+
+# The problem, the row of each of its VMs, and where they go.
+Solution = tuple[snapshot.PlacementProblem, tuple[int, ...], snapshot.Plan]
+
+
+class Planning:
+    """:param state: tells rates, what other coflows have to move, and what is
+        left of those of a group.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, settings: settings.Settings,
+                 counts: metrics.Metrics, state: live_state.LiveState,
+                 pace: deadlines.Pace, clock: Callable[[], float]):
+        self._conf = conf
+        self._settings = settings
+        self._metrics = counts
+        self._state = state
+        self._pace = pace
+        self._clock = clock
+        self._window = window.Window(conf, settings, counts, pace)
+
+    def leave(self, deadline: deadlines.Deadline) -> None:
+        """The answer is there, or there will be none."""
+        self._window.leave(deadline)
+
+    def solution(self, request: requests.Placement, view: membership.View,
+                 deadline: deadlines.Deadline) -> Solution | None:
+        """The plan, or None when nothing is valid; the view's notes say why.
+
+        :raises virtco.exception.TooLate: when what comes after it would not
+            be in time.
+        """
+        question = self._question(request, view)
+        if _stays(question, view.member):
+            return self._as_planned(question, view)
+        return (self._together(question, view, deadline)
+                or self._solve(question, view, deadline))
+
+    def rank(self, solution: Solution, row: int,
+             deadline: deadlines.Deadline
+             ) -> tuple[snapshot.RankedHost, ...]:
+        """All hosts for one member, the others as planned."""
+        problem, rows, plan = solution
+        deadline.enter('rank')
+        return planner.rank_hosts(
+            problem, plan, rows.index(row),
+            budget_s=self._budget_s(deadline, 'commit'))
+
+    def _budget_s(self, deadline: deadlines.Deadline, *later: str) -> float:
+        """What a phase may take, so that there is time for later ones."""
+        return max(0.0, min(float(self._conf.placement.budget_s),
+                            deadline.left_s()
+                            - self._pace.expected_s(*later)))
+
+    def _question(self, request: requests.Placement,
+                  view: membership.View) -> problem_builder.Question:
+        rows = tuple(self._row(request, view, member)
+                     for member in view.members)
+        free = {entry.host: entry.free.vector
+                for entry in request.hosts}
+        hosts = free.keys() | {row.host for row in rows if row.host}
+        now_s = self._clock()
+        self._state.meet(hosts, now_s)
+        coflows = tuple(
+            matrix.scaled(self._state.remaining_fraction(coflow.id))
+            for matrix, coflow in zip(
+                view.matrices, (c for c in view.coflows if c.is_live)))
+        return problem_builder.Question(
+            row=view.member.row_index, rows=rows, coflows=coflows, free=free,
+            capacities=self._state.payload_rates(
+                hosts, now_s, self._settings['order'] == snapshots.FAIR),
+            loads=self._state.loads(view.group.id), held=view.held,
+            batch=membership.batch_rows(request, view.members, view.member),
+            server_group=request.server_group)
+
+    def _row(self, request: requests.Placement, view: membership.View,
+             member: models.Member) -> problem_builder.Row:
+        own = member is view.member
+        has_vm = member.instance_uuid is not None and not own
+        return problem_builder.Row(
+            index=member.row_index,
+            demand=(request.flavor.vector
+                    if own or not has_vm else
+                    (member.vcpus, member.memory_mb, member.disk_gb)),
+            host=member.host, instance_uuid=member.instance_uuid,
+            fixed=has_vm and member.host is not None,
+            in_nova=(member.state == states.MemberState.RUNNING
+                     or (has_vm and bool(member.reservation_id)
+                         and member.reservation_id
+                         == request.reservation_id)))
+
+    def _as_planned(self, question: problem_builder.Question,
+                    view: membership.View) -> Solution:
+        problem, rows = problem_builder.build(question, keep_planned=True,
+                                              respect_held=False)
+        by_row = {m.row_index: m.host for m in view.members}
+        return problem, rows, self._plan_of(view.group, tuple(
+            by_row[row] or by_row[question.row] or '' for row in rows))
+
+    def _plan_of(self, group: models.Group, hosts: tuple[str, ...]
+                 ) -> snapshot.Plan:
+        """The plan by which the group was placed, as far as it is stored."""
+        return snapshot.Plan(
+            hosts=hosts, cct_s=_number(group.cct_s),
+            coflow_cct_s=(), objective=snapshot.Objective(
+                self._settings['objective']),
+            objective_s=_number(group.objective_s),
+            lower_bound_s=_number(group.lower_bound_s),
+            gap=_number(group.gap),
+            method=snapshot.Method.of_record(group.method))
+
+    def _together(self, question: problem_builder.Question,
+                  view: membership.View, deadline: deadlines.Deadline
+                  ) -> Solution | None:
+        """A new group's part of a plan with others that ask now."""
+        if not view.is_new:
+            return None
+        problem, rows = problem_builder.build(question)
+        part = self._window.plan((view.group.project_id, view.group.name),
+                                 problem, deadline)
+        return None if part is None else (part.problem, rows, part.plan)
+
+    def _solve(self, question: problem_builder.Question,
+               view: membership.View, deadline: deadlines.Deadline
+               ) -> Solution | None:
+        """Plan the open rows; with less and less, until something fits."""
+        deadline.enter('solve')
+        keep = view.is_advice
+        tries: list[dict[str, bool]] = [
+            {'keep_planned': keep},
+            {'keep_planned': keep, 'respect_held': False},
+            {'respect_held': False, 'alone': True}]
+        for options in tries:
+            problem, rows = problem_builder.build(question, **options)
+            budget_s = self._budget_s(deadline, 'rank', 'commit')
+            if budget_s == 0:
+                raise deadline.too_late()
+            try:
+                with self._metrics.plan_seconds.time():
+                    plan = planner.plan(
+                        problem,
+                        objective=snapshot.Objective(
+                            self._settings['objective']),
+                        planner=self._settings['planner'],
+                        seed=zlib.crc32(view.group.id.encode()),
+                        budget_s=budget_s, on_incumbent=_log_progress)
+            except exception.PlacementInfeasible as error:
+                view.notes.append(('infeasible', str(error)))
+                continue
+            self._metrics.plans.labels(plan.relaxed).inc()
+            return problem, rows, plan
+        return None
+
+
+def _stays(question: problem_builder.Question,
+           member: models.Member) -> bool:
+    """Whether a VM that was told its host before is told the same again."""
+    return (member.state == states.MemberState.RESERVED
+            and member.host in question.free)
+
+
+def _log_progress(progress: snapshot.Progress) -> None:
+    LOG.debug('%s', progress)
+
+
+def _number(value: float | None) -> float:
+    return math.inf if value is None else value

@@ -1,0 +1,152 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A member on its planned host, in few statements that are built once.
+
+Most questions of Nova end here, and building a statement anew costs more than
+the database takes to run it.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from virtco.db import models
+from virtco import exception
+from virtco.model import states
+
+_TABLES = models.Base.metadata.tables
+_GROUPS, _MEMBERS = _TABLES['groups'].c, _TABLES['members'].c
+_PLACEMENTS = _TABLES['placements'].c
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Planned:
+    """A member that has a host and no VM, and the plan of its group."""
+
+    group_id: str
+    group_name: str
+    index: int
+    state: str
+    host: str
+    cct_s: float | None
+    lower_bound_s: float | None
+    gap: float | None
+    method: str
+    bottleneck: str | None
+
+
+_OWN = _TABLES['members'].alias()
+_VACANT = sa.select(
+    _GROUPS.id, _GROUPS.name, _MEMBERS.row_index, _MEMBERS.state,
+    _MEMBERS.host, _GROUPS.cct_s, _GROUPS.lower_bound_s, _GROUPS.gap,
+    _GROUPS.method, _GROUPS.bottleneck).where(
+        _GROUPS.project_id == sa.bindparam('project_id'),
+        _GROUPS.name == sa.bindparam('name'), _GROUPS.live_key == '',
+        _MEMBERS.group_id == _GROUPS.id, _MEMBERS.instance_uuid.is_(None),
+        ~sa.exists().where(
+            _OWN.c.instance_uuid == sa.bindparam('instance_uuid')))
+_AT = _VACANT.where(
+    _MEMBERS.row_index == sa.bindparam('number', type_=sa.Integer))
+# From the one that the number names on, and from the first after the last.
+_FROM = _VACANT.order_by(
+    sa.case((_MEMBERS.row_index >= sa.bindparam(
+        'number', type_=sa.Integer) % _GROUPS.n_vms, 0), else_=1),
+    _MEMBERS.row_index).limit(1)
+
+
+def next_planned(session: orm.Session, project_id: str, name: str,
+                 instance_uuid: str, index: int | None,
+                 launch_index: int) -> Planned | None:
+    """The member of a living group that a new instance would become.
+
+    None when there is none, when it has no planned host, or when the
+    instance is a member already.
+
+    :param index: of the member, if one is asked for.
+    """
+    found = session.connection().execute(_FROM if index is None else _AT, {
+        'project_id': project_id, 'name': name,
+        'instance_uuid': instance_uuid,
+        'number': launch_index if index is None else index}).first()
+    if found is None:
+        return None
+    return Planned(*found) if (
+        found.state == states.MemberState.PLANNED
+        and found.host is not None) else None
+
+
+_ADVANCE = sa.update(_TABLES['cluster']).values(
+    generation=_TABLES['cluster'].c.generation + 1)
+_TAKE = sa.update(_TABLES['members']).where(
+    _MEMBERS.group_id == sa.bindparam('of_group'),
+    _MEMBERS.row_index == sa.bindparam('of_index'),
+    _MEMBERS.host == sa.bindparam('on_host'),
+    _MEMBERS.instance_uuid.is_(None),
+    _MEMBERS.state == states.MemberState.PLANNED).values({
+        name: sa.bindparam(name) for name in (
+            'instance_uuid', 'display_name', 'reservation_id', 'expires_at',
+            'vcpus', 'memory_mb', 'disk_gb')} | {
+        'state': states.MemberState.RESERVED,
+        'planned_host': sa.bindparam('on_host')})
+
+
+def take(session: orm.Session, planned: Planned,
+         values: Mapping[str, Any]) -> None:
+    """The instance becomes that member, on its planned host.
+
+    :param values: columns of the member.
+    :raises virtco.exception.Conflict: when another one took it, or it has
+        another host by now.
+    """
+    connection = session.connection()
+    # Plans of the group that are under way must see it.
+    connection.execute(_ADVANCE)
+    done = connection.execute(_TAKE, {
+        'of_group': planned.group_id, 'of_index': planned.index,
+        'on_host': planned.host, **values})
+    if done.rowcount == 0:
+        raise exception.Conflict(what='member', id=planned.index)
+
+
+_FINGERPRINT = sa.select(_PLACEMENTS.fingerprint).where(
+    _PLACEMENTS.instance_uuid == sa.bindparam('instance_uuid'))
+_INSERT = sa.insert(_TABLES['placements'])
+_UPDATE = sa.update(_TABLES['placements']).where(
+    _PLACEMENTS.instance_uuid == sa.bindparam('of')).values({
+        name: sa.bindparam(name) for name in (
+            'project_id', 'group_id', 'fingerprint', 'answer', 'updated_at')})
+
+
+def fingerprint(session: orm.Session, instance_uuid: str) -> str | None:
+    """Of the last question about an instance."""
+    found: str | None = session.connection().execute(
+        _FINGERPRINT, {'instance_uuid': instance_uuid}).scalar()
+    return found
+
+
+def remember(session: orm.Session, instance_uuid: str, is_known: bool,
+             values: Mapping[str, Any]) -> None:
+    """Keep a question's fingerprint and its answer.
+
+    :param is_known: an earlier answer is replaced.
+    :param values: columns of the placement.
+    """
+    connection = session.connection()
+    if is_known:
+        done = connection.execute(_UPDATE, {'of': instance_uuid, **values})
+        if done.rowcount:
+            return
+    connection.execute(_INSERT, {'instance_uuid': instance_uuid, **values})
