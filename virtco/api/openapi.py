@@ -27,6 +27,7 @@ from virtco.api import routes
 from virtco.api.schemas import coflow
 from virtco.api.schemas import host
 from virtco.api.schemas import placement
+from virtco.api.schemas import topology
 from virtco.api import versions
 from virtco.ask import answer
 from virtco.ask import request
@@ -43,6 +44,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ('put', '/v1/hosts/{host}/report'): host.REPORT,
     ('post', '/v1/measurements'): host.MEASUREMENT,
     ('patch', '/v1/settings'): coflow.SETTINGS,
+    ('put', '/v1/topology'): topology.TOPOLOGY,
     ('post', '/v1/notifications'): coflow.NOTIFICATION,
 }
 ANSWERS = {

@@ -23,6 +23,7 @@ from virtco.api.handlers import hosts
 from virtco.api.handlers import operations
 from virtco.api.handlers import placements
 from virtco.api.handlers import projects
+from virtco.api.handlers import topology
 from virtco.api import versions
 from virtco import app
 
@@ -47,6 +48,8 @@ RESOURCES: dict[str, type] = {
     '/v1/measurements': hosts.Measurements,
     '/v1/rates': hosts.Rates,
     '/v1/settings': operations.Settings,
+    '/v1/topology': topology.Topology,
+    '/v1/topology/{plane}': topology.Plane,
     '/v1/notifications': operations.Notifications,
     '/health': operations.Health,
     '/metrics': operations.Metrics,

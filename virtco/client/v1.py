@@ -183,6 +183,25 @@ class Client:
     def change_settings(self, **values: str) -> dict[str, str]:
         return self._dict('PATCH', '/v1/settings', values)
 
+    def topology(self) -> dict[str, Any]:
+        return self._dict('GET', '/v1/topology')
+
+    def change_topology(self, planes: list[dict[str, Any]],
+                        generation: int | None = None,
+                        dry_run: bool = False) -> dict[str, Any]:
+        """Replace these planes; those of other names stay.
+
+        :param generation: refuse where the topology is not of that one.
+        :param dry_run: only say what would change.
+        """
+        body = {'planes': planes, 'dry_run': dry_run}
+        if generation is not None:
+            body['generation'] = generation
+        return self._dict('PUT', '/v1/topology', body)
+
+    def delete_plane(self, plane: str) -> None:
+        self.request('DELETE', f'/v1/topology/{_quote(plane)}')
+
     def notify(self, event_type: str, payload: Mapping[str, Any]) -> None:
         self.request('POST', '/v1/notifications', {
             'event_type': event_type, 'payload': payload})

@@ -273,3 +273,19 @@ class Setting(Base):
     name: orm.Mapped[str] = orm.mapped_column(
         sa.String(64), primary_key=True)
     value: orm.Mapped[str] = orm.mapped_column(sa.Text)
+
+
+class TopologyPlane(Base):
+    """One network's tree of switches.
+
+    :ivar document: JSON as :mod:`virtco.topology.formats.plain` reads it.
+    :ivar generation: above that of every plane before it.
+    """
+
+    __tablename__ = 'topology_planes'
+
+    name: orm.Mapped[str] = orm.mapped_column(
+        sa.String(255), primary_key=True)
+    document: orm.Mapped[str] = orm.mapped_column(LongText)
+    generation: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)
+    changed_at: orm.Mapped[float] = orm.mapped_column(sa.Double)

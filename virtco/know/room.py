@@ -36,6 +36,7 @@ from virtco.know import projects
 from virtco.know import rates
 from virtco.know import settings
 from virtco.know import snapshot
+from virtco.know import topology
 from virtco.know import uplinks
 from virtco import metrics
 from virtco import periodic
@@ -78,6 +79,7 @@ class Know:
                                        self.invalidate, clock)
         self.projects = projects.Projects(database, self.live,
                                           self.invalidate)
+        self.topology = topology.Topology(database, self.changed, clock)
         self.on_change: list[Callable[[bool], None]] = []
         self.on_report: list[Callable[[str, Mapping[str, Any]], None]] = []
         self._lock = threading.Lock()
@@ -89,6 +91,7 @@ class Know:
     def load(self) -> None:
         """Take over what was known before the last stop."""
         self.settings.load()
+        self.topology.refresh()
         with self._database.reader() as session:
             hosts = records.list_hosts(session)
             self.rates.load(records.list_rates(session))
@@ -175,6 +178,7 @@ class Know:
 
     def flush(self) -> None:
         """Write what the counters say, and renew the generation leases."""
+        self.topology.refresh()
         leases = self._leases.leases_to_renew()
         unsaved = self.live.take_unsaved(leases)
         if unsaved.is_empty():

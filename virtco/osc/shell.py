@@ -21,6 +21,7 @@ from typing import Any
 from cliff import app
 from cliff import commandmanager
 from keystoneauth1 import loading
+from keystoneauth1 import session as ks_session
 
 from virtco.client import v1
 from virtco.cmd import entry
@@ -43,13 +44,19 @@ class ClientManager:
 
     def at(self, url: str) -> v1.Client:
         """A client of the controller at ``url``."""
-        session = None
-        if self._options.os_auth_type not in (None, 'none'):
-            session = loading.load_session_from_argparse_arguments(
+        return v1.Client(url, self.session, self._options.http_timeout)
+
+    @property
+    def session(self) -> ks_session.Session | None:
+        """Of the cloud's user; None without authentication."""
+        if self._options.os_auth_type in (None, 'none'):
+            return None
+        found: ks_session.Session = (
+            loading.load_session_from_argparse_arguments(
                 self._options,
                 auth=loading.load_auth_from_argparse_arguments(
-                    self._options))
-        return v1.Client(url, session, self._options.http_timeout)
+                    self._options)))
+        return found
 
 
 class Shell(app.App):

@@ -20,6 +20,7 @@ HOSTS = 'virtco:hosts:get'
 RATES = 'virtco:rates:get'
 SETTINGS = 'virtco:settings'
 PLANS = 'virtco:plans:create'
+TOPOLOGY = 'virtco:topology'
 
 RULES = [
     policy.DocumentedRuleDefault(
@@ -33,6 +34,11 @@ RULES = [
         SETTINGS, base.ADMIN, 'Show and change run-time settings.',
         [{'method': 'GET', 'path': '/v1/settings'},
          {'method': 'PATCH', 'path': '/v1/settings'}]),
+    policy.DocumentedRuleDefault(
+        TOPOLOGY, base.ADMIN, 'Show and change the topology.',
+        [{'method': 'GET', 'path': '/v1/topology'},
+         {'method': 'PUT', 'path': '/v1/topology'},
+         {'method': 'DELETE', 'path': '/v1/topology/{plane}'}]),
     policy.DocumentedRuleDefault(
         PLANS, base.ADMIN, 'Ask what would be planned.',
         [{'method': 'POST', 'path': '/v1/plans'}]),

@@ -86,8 +86,8 @@ def _level(value: Any, path: document.Path, plane: str) -> tree.Level:
     found = document.mapping(value, path, f'plane {plane}: level', LEVEL_KEYS)
     name = laws.name(found.get('name'), (*path, 'name'),
                      f'plane {plane}: level')
-    return tree.Level(name, _uplink(found, path,
-                                    f'plane {plane}, level {name}'))
+    return tree.Level(name, uplink(found, path,
+                                   f'plane {plane}, level {name}'))
 
 
 def _node(value: Any, path: document.Path, depth: int,
@@ -104,7 +104,7 @@ def _node(value: Any, path: document.Path, depth: int,
         name, hosts,
         tuple(_node(item, (*path, 'nodes', i), depth + 1, census)
               for i, item in enumerate(children)),
-        _uplink(found, path, where))
+        uplink(found, path, where))
 
 
 def _hosts(value: Any, path: document.Path, where: str) -> tuple[str, ...]:
@@ -127,8 +127,11 @@ def _hosts(value: Any, path: document.Path, where: str) -> tuple[str, ...]:
     return tuple(hosts)
 
 
-def _uplink(found: dict[str, Any], path: document.Path,
-            where: str) -> tree.Uplink:
+def uplink(found: dict[str, Any], path: document.Path,
+           where: str) -> tree.Uplink:
+    """:param found: with ``uplink`` or ``oversubscription``, or neither.
+    :raises virtco.exception.TopologyInvalid:
+    """
     value = found.get('uplink')
     at = (*path, 'uplink')
     up = down = None

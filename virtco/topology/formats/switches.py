@@ -12,6 +12,7 @@
 
 """Trees out of lists of switches that name their children. Pure."""
 
+from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 
@@ -97,3 +98,49 @@ def _adopt(plane: str, switch: Switch, child: str,
                          'a switch with one parent, it is below '
                          f'{parent_of[child]} already')
     parent_of[child] = switch.name
+
+
+class Branches:
+    """Collects paths from hosts to roots as switches."""
+
+    def __init__(self, plane: str):
+        self._plane = plane
+        self._hosts: dict[str, list[str]] = {}
+        self._children: dict[str, list[str]] = {}
+        self._parent: dict[str, str] = {}
+        self._path: dict[str, document.Path] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._hosts)
+
+    def add(self, host: str, layers: Sequence[str],
+            path: document.Path) -> None:
+        """:param layers: the switches above the host, the nearest first.
+        :raises virtco.exception.TopologyInvalid: for a second parent.
+        """
+        for switch in layers:
+            self._hosts.setdefault(switch, [])
+            self._children.setdefault(switch, [])
+            self._path.setdefault(switch, path)
+        self._hosts[layers[0]].append(host)
+        for child, parent in zip(layers, layers[1:], strict=False):
+            before = self._parent.get(child)
+            if before is None:
+                self._parent[child] = parent
+                self._children[parent].append(child)
+            elif before != parent:
+                raise laws.Wrong(
+                    path, f'host {host}, switch {child}', parent,
+                    f'one parent per switch, {child} is below {before} '
+                    'already')
+
+    def plane(self, levels: tuple[tree.Level, ...] = (),
+              uplinks: Mapping[str, tree.Uplink] | None = None
+              ) -> tree.Plane:
+        """:raises virtco.exception.TopologyInvalid:"""
+        uplinks = uplinks or {}
+        return tree.Plane(self._plane, levels, grown(
+            self._plane,
+            [Switch(name, tuple(hosts), tuple(self._children[name]),
+                    self._path[name], uplinks.get(name, tree.NOT_GIVEN))
+             for name, hosts in self._hosts.items()]))

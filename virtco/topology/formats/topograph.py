@@ -43,51 +43,12 @@ def read(text: str, plane: str = tree.FRONT_END) -> result.Read:
     return result.at_lines(found, lambda: _load(found.value, plane))
 
 
-class _Branches:
-    """Collects paths from hosts to roots as switches."""
-
-    def __init__(self, plane: str):
-        self._plane = plane
-        self._hosts: dict[str, list[str]] = {}
-        self._children: dict[str, list[str]] = {}
-        self._parent: dict[str, str] = {}
-        self._path: dict[str, document.Path] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._hosts)
-
-    def add(self, host: str, layers: list[str],
-            path: document.Path) -> None:
-        for switch in layers:
-            self._hosts.setdefault(switch, [])
-            self._children.setdefault(switch, [])
-            self._path.setdefault(switch, path)
-        self._hosts[layers[0]].append(host)
-        for child, parent in zip(layers, layers[1:], strict=False):
-            before = self._parent.get(child)
-            if before is None:
-                self._parent[child] = parent
-                self._children[parent].append(child)
-            elif before != parent:
-                raise laws.Wrong(
-                    path, f'instance {host}, switch {child}', parent,
-                    f'one parent per switch, {child} is below {before} '
-                    'already')
-
-    def plane(self, levels: tuple[tree.Level, ...] = ()) -> tree.Plane:
-        return tree.Plane(self._plane, levels, switches.grown(
-            self._plane,
-            [switches.Switch(name, tuple(hosts),
-                             tuple(self._children[name]), self._path[name])
-             for name, hosts in self._hosts.items()]))
-
-
 def _load(value: Any, plane: str
           ) -> tuple[tree.Topology, tuple[str, ...]]:
     if not isinstance(value, dict) or not isinstance(
             value.get('instances'), list):
         raise laws.Wrong((), 'document', value, 'an object with instances')
-    network, domains = _Branches(plane), _Branches(ACCELERATOR)
+    network, domains = switches.Branches(plane), switches.Branches(ACCELERATOR)
     seen: set[str] = set()
     without = []
     for i, item in enumerate(value['instances']):

@@ -1,0 +1,182 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``virtco topology …`` and ``/v1/topology`` against a real controller."""
+
+import json
+
+import pytest
+
+from tests.functional.controller import harness
+from virtco.client import v1
+from virtco import exception
+from virtco.osc import shell
+
+RACKS = '''
+planes:
+- name: front-end
+  nodes:
+  - name: core
+    nodes:
+    - {name: rack1, hosts: "n[1-4]", uplink: 10Gbit}
+    - {name: rack2, hosts: "n[5-8]", oversubscription: 4}
+'''
+
+
+@pytest.fixture(scope='module')
+def controller(tmp_path_factory):
+    """One without edges, whose topology changes."""
+    with harness.running(tmp_path_factory.mktemp('topology')) as found:
+        yield found
+
+
+@pytest.fixture
+def cli(controller, capsys):
+    """Commands against that controller, which begins without planes."""
+    def call(*argv, code=0):
+        found = shell.main(['--controller-url', controller.url, 'topology',
+                            *argv])
+        out, err = capsys.readouterr()
+        assert found == code, err
+        return out + err
+
+    call.controller = controller
+    yield call
+    client = v1.Client(controller.url)
+    for plane in client.topology()['planes']:
+        client.delete_plane(plane['name'])
+
+
+def test_import_is_a_dry_run_until_applied(cli, tmp_path):
+    path = tmp_path / 'racks.yaml'
+    path.write_text(RACKS)
+    assert 'There is no topology' in cli('show')
+    out = cli('import', str(path))
+    assert '+ host n5: below rack2' in out
+    assert '14 changes; --apply makes them.' in out
+    assert 'There is no topology' in cli('show')
+    assert '14 changes applied.' in cli('import', str(path), '--apply')
+    assert 'Nothing would change.' in cli('import', str(path))
+    path.write_text(RACKS.replace('n[5-8]', 'n[5-7]')
+                    .replace('n[1-4]', 'n[1-4],n8'))
+    assert '~ host n8: below rack2 -> below rack1' in cli('import',
+                                                          str(path))
+    shown = cli('show')
+    assert '├─ rack1 (rack) 10 Gbit/s 4 hosts: n[1-4]' in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_planes_are_kept_beside_each_other_and_through_a_restart(
+        cli, tmp_path):
+    path = tmp_path / 'racks.yaml'
+    path.write_text(RACKS)
+    cli('import', str(path), '--apply')
+    slurm = tmp_path / 'topology.yaml'
+    slurm.write_text('- topology: rdma\n  tree:\n    switches:\n'
+                     '    - {switch: rail1, nodes: "n[1-8]"}\n')
+    cli('import', str(slurm), '--apply', '--levels', 'rail')
+    cli.controller.stop()
+    cli.controller.options['api']['port'] = cli.controller.url.rpartition(
+        ':')[2]
+    cli.controller.start()
+    assert 'plane rdma: rail; 8 hosts' in cli('show')
+    exported = tmp_path / 'out'
+    for name in ('yaml', 'slurm-yaml'):
+        cli('export', str(exported), '--format', name)
+        again = cli('import', str(exported), *(
+            ['--levels', 'rail', '--plane', 'rdma'] if name != 'yaml'
+            else []), code=0 if name == 'yaml' else 1)
+        assert 'Nothing would change.' in again or 'left out' in again
+    for name in ('topograph', 'slurm-conf'):
+        cli('export', str(exported), '--format', name, '--plane',
+            'front-end')
+        # Rates are lost, and that is told.
+        assert '- uplink rack2: 4:1' in cli('import', str(exported))
+    cli('delete', 'rdma')
+    assert 'rdma' not in cli('show')
+    assert 'was not found' in cli('delete', 'rdma', code=1)
+
+
+def test_hosts_that_are_in_no_leaf_are_listed(cli, tmp_path):
+    edge = harness.Edge(cli.controller.tenant(), 'h0')
+    edge.report()
+    path = tmp_path / 'racks.yaml'
+    path.write_text(RACKS)
+    told = f'1 hosts are in no leaf of plane front-end: {edge.name}'
+    assert told in cli('import', str(path))
+    cli('import', str(path), '--apply')
+    assert told in cli('show')
+    path.write_text(RACKS.replace('n[5-8]', f'n5,{edge.name}'))
+    assert 'in no leaf' not in cli('import', str(path), '--apply')
+
+
+def test_a_wrong_file_changes_nothing(cli, tmp_path):
+    path = tmp_path / 'racks.yaml'
+    path.write_text(RACKS.replace('n[5-8]', 'n[4-8]'))
+    out = cli('import', str(path), '--apply', code=1)
+    assert f'{path}, line 8: plane front-end, node rack2' in out
+    assert 'There is no topology' in cli('show')
+    assert 'can be read' in cli('import', str(tmp_path / 'none'), code=1)
+    path.write_bytes(b'\xff\xfe')
+    assert 'UTF-8' in cli('import', str(path), code=1)
+    assert '--os-auth-type' in cli('import', '--from-nova', code=1)
+
+
+def test_the_api_reads_the_document_itself(cli):
+    client = v1.Client(cli.controller.url)
+    plane = {'name': 'front-end', 'nodes': [
+        {'name': 'r1', 'hosts': ['n1', 'n2'], 'uplink': 1e10}]}
+    found = client.change_topology([plane])
+    assert found['applied']
+    generation = found['generation']
+    with pytest.raises(exception.Conflict):
+        client.change_topology([plane], generation=generation + 1)
+    for nodes, told in (
+            ([{'name': 'r1', 'hosts': ['n1', 'n1']}], 'r1: hosts'),
+            ([{'name': 'r1', 'uplink': -1}], 'node r1: uplink'),
+            ([{'name': 'r1', 'uplink': True}], 'node r1: uplink'),
+            ([{'name': 'r1', 'x': 1}], 'node'),
+            ([{'name': 'r1', 'hosts': 'n[0-999999]'}], '100000')):
+        with pytest.raises(exception.Invalid) as error:
+            client.change_topology([plane | {'nodes': nodes}])
+        assert told in str(error.value)
+    assert client.topology()['generation'] == generation
+
+
+def test_a_picture(cli, tmp_path):
+    pytest.importorskip('matplotlib')
+    path = tmp_path / 'racks.yaml'
+    path.write_text(RACKS)
+    cli('import', str(path), '--apply')
+    picture = tmp_path / 'racks.png'
+    cli('show', '--plot', str(picture))
+    assert picture.read_bytes().startswith(b'\x89PNG')
+    assert '*.png' in cli('show', '--plot', str(tmp_path / 'a.txt'), code=1)
+
+
+def test_another_process_hears_of_it(cli, make, tmp_path):
+    other = make({'database': {
+        'connection': f'sqlite:///{cli.controller.database}'}}, 'other')
+    v1.Client(cli.controller.url).change_topology(
+        [{'name': 'front-end', 'nodes': [{'name': 'r1'}]}])
+    harness.wait_for(
+        lambda: v1.Client(other.url).topology()['planes'],
+        'the topology in the other process')
+
+
+def test_json_in_the_answer_is_what_is_sent(cli):
+    client = v1.Client(cli.controller.url)
+    plane = {'name': 'a', 'levels': [{'name': 'rack'}], 'nodes': [
+        {'name': 'r1', 'uplink': {'up': '10Gbit', 'down': '5Gbit'},
+         'hosts': 'n[1-2]'}]}
+    client.change_topology([plane])
+    assert json.loads(json.dumps(client.topology()['planes'])) == [plane]

@@ -1,0 +1,77 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What is asked of Nova and placement, against a server that answers so."""
+
+import http.server
+import json
+import threading
+from urllib import parse
+
+from keystoneauth1 import noauth
+from keystoneauth1 import session as ks_session
+import pytest
+
+from virtco import exception
+from virtco.osc import nova_facts
+from virtco.topology import nova
+
+ANSWERS = {
+    '/os-aggregates': {'aggregates': [
+        {'name': 'a', 'hosts': ['h1'], 'availability_zone': 'z1',
+         'metadata': {'virtco:rack': 'r1', 'availability_zone': 'z1'}}]},
+    '/traits?name=startswith:CUSTOM_RACK_': {'traits': ['CUSTOM_RACK_R2']},
+    '/traits?name=startswith:CUSTOM_ZONE_': {'traits': []},
+    '/resource_providers?required=CUSTOM_RACK_R2': {
+        'resource_providers': [{'uuid': 'u', 'name': 'h2'}]},
+}
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        found = ANSWERS.get(parse.unquote(self.path))
+        self.send_response(200 if found is not None else 404)
+        self.end_headers()
+        self.wfile.write(json.dumps(found).encode())
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def session():
+    server = http.server.HTTPServer(('127.0.0.1', 0), _Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield ks_session.Session(auth=noauth.NoAuth(
+        endpoint=f'http://127.0.0.1:{server.server_port}'))
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_aggregates_zones_and_traits(session):
+    facts = nova_facts.read(session, ('rack', 'zone'))
+    assert facts.aggregates == (nova.Aggregate(
+        'a', ('h1',), {'virtco:rack': 'r1', 'availability_zone': 'z1'},
+        'z1'),)
+    assert facts.traits == {'h2': ['CUSTOM_RACK_R2']}
+    read = nova.read(facts.aggregates, facts.traits, ('rack', 'zone'))
+    assert [root.name for root in read.topology.planes[0].roots] == [
+        'z1', 'R2']
+
+
+def test_a_nova_that_is_wrong_or_without_login(session):
+    with pytest.raises(exception.NovaUnavailable, match='NotFound'):
+        nova_facts.read(session, ('pod',))
+    with pytest.raises(exception.Invalid, match='keystone'):
+        nova_facts.read(None, ('rack',))

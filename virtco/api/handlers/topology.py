@@ -1,0 +1,82 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``/v1/topology``."""
+
+import dataclasses
+import time
+from typing import Any
+
+import falcon
+
+from virtco.api import context
+from virtco.api import media
+from virtco.api.policies import operator as rules
+from virtco.api.schemas import topology as schema
+from virtco import app
+from virtco.topology.formats import plain
+from virtco.topology import tree
+
+
+class Topology:
+    def __init__(self, rooms: app.App, authorizer: context.Authorizer):
+        self._know = rooms.know
+        self._authorizer = authorizer
+
+    def on_get(self, request: falcon.Request,
+               response: falcon.Response) -> None:
+        self._authorizer.require(request, rules.TOPOLOGY)
+        response.media = self._shown(self._know.topology.get())
+
+    def on_put(self, request: falcon.Request,
+               response: falcon.Response) -> None:
+        self._authorizer.require(request, rules.TOPOLOGY)
+        body = media.read(request, schema.TOPOLOGY)
+        known = self._know.topology
+        known.refresh()
+        planes = plain.load({'planes': body['planes']}).planes
+        changes = known.would_change(planes)
+        if not body.get('dry_run'):
+            known.replace(planes, body.get('generation'))
+        response.media = {
+            'changes': [dataclasses.asdict(change) for change in changes],
+            'applied': not body.get('dry_run'),
+            'generation': known.generation(),
+            'hosts_without_leaf': self._hosts_without_leaf(
+                known.get().replaced(planes))}
+
+    def _shown(self, topology: tree.Topology) -> dict[str, Any]:
+        return {**plain.dump(topology),
+                'generation': self._know.topology.generation(),
+                'hosts_without_leaf': self._hosts_without_leaf(topology)}
+
+    def _hosts_without_leaf(self, topology: tree.Topology
+                            ) -> dict[str, list[str]]:
+        """By plane: hosts with an edge module that it does not have."""
+        hosts = [seen.host for seen in self._know.live.views(time.time())]
+        found = {}
+        for plane in topology.planes:
+            known = set(plane.hosts())
+            found[plane.name] = [host for host in hosts if host not in known]
+        return found
+
+
+class Plane:
+    def __init__(self, rooms: app.App, authorizer: context.Authorizer):
+        self._topology = rooms.know.topology
+        self._authorizer = authorizer
+
+    def on_delete(self, request: falcon.Request, response: falcon.Response,
+                  plane: str) -> None:
+        self._authorizer.require(request, rules.TOPOLOGY)
+        self._topology.delete(plane)
+        response.status = falcon.HTTP_204

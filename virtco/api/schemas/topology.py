@@ -1,0 +1,27 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Bodies of topologies; :mod:`virtco.topology.formats.plain` reads on."""
+
+from virtco.api.schemas import common
+
+#: Nodes are checked while they are read: errors tell which one is wrong.
+PLANE = common.body({
+    'name': common.HOST,
+    'levels': common.listed({'type': 'object'}, 16),
+    'nodes': common.listed({'type': 'object'}, 50_000),
+}, required=['name'])
+TOPOLOGY = common.body({
+    'planes': common.listed(PLANE, 16),
+    'generation': common.GENERATION,
+    'dry_run': {'type': 'boolean'},
+}, required=['planes'])

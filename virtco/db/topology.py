@@ -1,0 +1,52 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Planes of the topology in the database."""
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from virtco.db import models
+
+#: Differs whenever a plane was added, replaced or removed.
+Signature = tuple[int, int, float]
+
+
+def signature(session: orm.Session) -> Signature:
+    plane = models.TopologyPlane
+    count, generation, changed_at = session.execute(sa.select(
+        sa.func.count(), sa.func.max(plane.generation),
+        sa.func.max(plane.changed_at))).one()
+    return count, generation or 0, changed_at or 0.0
+
+
+def list_planes(session: orm.Session) -> list[models.TopologyPlane]:
+    return list(session.scalars(sa.select(models.TopologyPlane).order_by(
+        models.TopologyPlane.name)))
+
+
+def save_planes(session: orm.Session, documents: dict[str, str],
+                now_s: float) -> None:
+    """:param documents: by the name of the plane."""
+    generation = signature(session)[1] + 1
+    for name, document in documents.items():
+        session.merge(models.TopologyPlane(
+            name=name, document=document, generation=generation,
+            changed_at=now_s))
+
+
+def delete_plane(session: orm.Session, name: str) -> bool:
+    """Whether there was one."""
+    found = session.get(models.TopologyPlane, name)
+    if found is not None:
+        session.delete(found)
+    return found is not None

@@ -1,0 +1,100 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The topology as the database has it, and changes of it."""
+
+from collections.abc import Callable
+import json
+import threading
+import time
+
+from sqlalchemy import orm
+
+from virtco.db import session as db_session
+from virtco.db import topology as db_topology
+from virtco import exception
+from virtco.topology import comparison
+from virtco.topology.formats import plain
+from virtco.topology import tree
+
+
+class Topology:
+    """:param changed: is called when the topology is another one."""
+
+    def __init__(self, database: db_session.Database,
+                 changed: Callable[[], None] = lambda: None,
+                 clock: Callable[[], float] = time.time):
+        self._database = database
+        self._changed = changed
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._signature: db_topology.Signature | None = None
+        self._topology = tree.Topology()
+
+    def get(self) -> tree.Topology:
+        return self._topology
+
+    def generation(self) -> int:
+        """Of the plane that changed last; 0 without planes."""
+        return self._signature[1] if self._signature else 0
+
+    def refresh(self) -> None:
+        """Read it again where somebody changed it.
+
+        :raises virtco.exception.DatabaseUnavailable:
+        """
+        with self._lock, self._database.reader() as session:
+            found = db_topology.signature(session)
+            if found == self._signature:
+                return
+            planes = [plain.load_plane(json.loads(row.document))
+                      for row in db_topology.list_planes(session)]
+            is_first, self._signature = self._signature is None, found
+            self._topology = tree.Topology(tuple(planes))
+        if planes or not is_first:
+            self._changed()
+
+    def would_change(self, planes: tuple[tree.Plane, ...]
+                     ) -> tuple[comparison.Change, ...]:
+        return comparison.changes(self._topology, tree.Topology(planes))
+
+    def replace(self, planes: tuple[tree.Plane, ...],
+                generation: int | None = None) -> None:
+        """Keep these planes; those of other names stay.
+
+        :param generation: that the caller saw; None = any.
+        :raises virtco.exception.Conflict: somebody changed it meanwhile.
+        """
+        documents = {plane.name: json.dumps(plain.dump_plane(plane))
+                     for plane in planes}
+
+        def save(session: orm.Session) -> None:
+            if generation not in (None, db_topology.signature(session)[1]):
+                raise _Overtaken()
+            db_topology.save_planes(session, documents, self._clock())
+
+        try:
+            self._database.retried(save)
+        except _Overtaken:
+            raise exception.Conflict(what='The topology', id='') from None
+        self.refresh()
+
+    def delete(self, name: str) -> None:
+        """:raises virtco.exception.NotFound:"""
+        if not self._database.retried(
+                lambda session: db_topology.delete_plane(session, name)):
+            raise exception.NotFound(what='Plane', id=name)
+        self.refresh()
+
+
+class _Overtaken(exception.VirtcoException):
+    """Unlike a conflict in the database, trying again does not help."""

@@ -1,0 +1,241 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``topology import``, ``export``, ``show`` and ``delete``."""
+
+import importlib
+import pathlib
+import sys
+from typing import Any
+
+from osc_lib.command import command
+from osc_lib import exceptions as osc_exceptions
+
+from virtco.cmd import entry
+from virtco import exception
+from virtco.osc import base
+from virtco.osc import nova_facts
+from virtco.topology import comparison
+from virtco.topology import drawing
+from virtco.topology import formats
+from virtco.topology.formats import document
+from virtco.topology.formats import plain
+from virtco.topology.formats import result
+from virtco.topology import laws
+from virtco.topology import nova
+from virtco.topology import tree
+
+#: Changes and hosts beyond these are counted, not listed.
+MAX_LISTED = 200
+
+
+class Import(command.Command):
+    """Replace planes of the topology by those of a file or of Nova
+
+    Without --apply it only prints what would change.
+    """
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        source = parser.add_mutually_exclusive_group(required=True)
+        source.add_argument('file', nargs='?', metavar='FILE',
+                            help='The file; - is standard input')
+        source.add_argument(
+            '--from-nova', action='store_true',
+            help='Read metadata of aggregates (virtco:rack=NAME), '
+                 'availability zones and provider traits '
+                 '(CUSTOM_RACK_NAME)')
+        parser.add_argument('--format', choices=formats.NAMES,
+                            help='Default: found out by the text')
+        parser.add_argument('--plane', metavar='<name>',
+                            help='Name of the plane where there is one, '
+                                 f'default {tree.FRONT_END}')
+        parser.add_argument(
+            '--levels', metavar='<names>',
+            help='Names of the levels from the hosts upwards, such as '
+                 'rack,pod,zone')
+        parser.add_argument('--apply', action='store_true',
+                            help='Change the topology')
+        return parser
+
+    def take_action(self, args: Any) -> None:
+        read = self._read(args)
+        for notice in read.notices:
+            self.app.stderr.write(f'Notice: {notice}.\n')
+        planes = plain.dump(read.topology)['planes']
+        if not planes:
+            raise osc_exceptions.CommandError('There is nothing to import.')
+        found = base.client_of(self.app).change_topology(
+            planes, dry_run=not args.apply)
+        self._print(found, args.apply)
+
+    def _read(self, args: Any) -> result.Read:
+        levels = _names(args.levels)
+        if args.from_nova:
+            facts = nova_facts.read(self.app.client_manager.session,
+                                    levels or tree.LEVEL_NAMES)
+            return nova.read(facts.aggregates, facts.traits,
+                             levels or tree.LEVEL_NAMES,
+                             args.plane or tree.FRONT_END)
+        found = formats.read(_text(args.file), args.file, args.format,
+                             args.plane)
+        if levels:
+            found = result.Read(formats.renamed(found.topology, levels),
+                                found.notices)
+        return found
+
+    def _print(self, found: dict[str, Any], applied: bool) -> None:
+        changes = [comparison.Change(**change)
+                   for change in found['changes']]
+        out = self.app.stdout.write
+        plane = None
+        for change in changes[:MAX_LISTED]:
+            if change.plane != plane:
+                plane = change.plane
+                out(f'plane {plane}\n')
+            out(f'  {change}\n')
+        if len(changes) > MAX_LISTED:
+            out(f'  … and {len(changes) - MAX_LISTED} more\n')
+        for name, hosts in found['hosts_without_leaf'].items():
+            _tell_missing(out, name, hosts)
+        if applied:
+            out(f'{len(changes)} changes applied.\n')
+        elif changes:
+            out(f'{len(changes)} changes; --apply makes them.\n')
+        else:
+            out('Nothing would change.\n')
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(',')) if text else ()
+
+
+def _text(path: str) -> str:
+    """:raises virtco.exception.InputInvalid:"""
+    try:
+        with (open(sys.stdin.fileno(), encoding='utf-8', closefd=False)
+              if path == '-' else open(path, encoding='utf-8')) as file:
+            return file.read(document.MAX_BYTES + 1)
+    except UnicodeDecodeError:
+        raise exception.InputInvalid(
+            where=path, field='text', value='bytes', limit='UTF-8'
+        ) from None
+    except OSError as error:
+        raise exception.InputInvalid(
+            where=path, field='file', value=error.strerror,
+            limit='a file that can be read') from None
+
+
+def _tell_missing(out: Any, plane: str, hosts: list[str]) -> None:
+    if hosts:
+        shown = ', '.join(hosts[:MAX_LISTED])
+        more = (f' and {len(hosts) - MAX_LISTED} more'
+                if len(hosts) > MAX_LISTED else '')
+        out(f'{len(hosts)} hosts are in no leaf of plane {plane}: '
+            f'{shown}{more}\n')
+
+
+def _chosen(found: dict[str, Any], plane: str | None) -> tree.Topology:
+    """The topology of an answer, or one plane of it."""
+    topology = plain.load({'planes': found['planes']})
+    if plane is None:
+        return topology
+    one = topology.plane(plane)
+    if one is None:
+        raise osc_exceptions.CommandError(f'There is no plane {plane!r}.')
+    return tree.Topology((one,))
+
+
+class Export(command.Command):
+    """Write the topology to a file or to standard output"""
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('file', nargs='?', default='-', metavar='FILE')
+        parser.add_argument('--format', choices=formats.NAMES,
+                            default=formats.YAML)
+        parser.add_argument('--plane', metavar='<name>',
+                            help='Only this one')
+        return parser
+
+    def take_action(self, args: Any) -> None:
+        topology = _chosen(base.client_of(self.app).topology(), args.plane)
+        written = formats.write(topology, args.format)
+        for notice in written.notices:
+            self.app.stderr.write(f'Notice: {notice}.\n')
+        if args.file == '-':
+            self.app.stdout.write(written.text)
+            return
+        try:
+            pathlib.Path(args.file).write_text(written.text,
+                                               encoding='utf-8')
+        except OSError as error:
+            raise exception.InputInvalid(
+                where=args.file, field='file', value=error.strerror,
+                limit='a file that can be written') from None
+
+
+class Show(command.Command):
+    """Draw the topology as text, or as a picture with --plot"""
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('--plane', metavar='<name>',
+                            help='Only this one')
+        parser.add_argument('--plot', metavar='FILE',
+                            help='Draw one plane into a PNG, SVG or PDF')
+        return parser
+
+    def take_action(self, args: Any) -> None:
+        found = base.client_of(self.app).topology()
+        topology = _chosen(found, args.plane)
+        if args.plot is not None:
+            _plot(topology, args.plot)
+            return
+        out = self.app.stdout.write
+        if not topology.planes:
+            out('There is no topology: every host is on one switch that '
+                'limits nothing.\n')
+        for plane in topology.planes:
+            for line in drawing.plane(plane):
+                out(line + '\n')
+            _tell_missing(out, plane.name,
+                          found['hosts_without_leaf'][plane.name])
+
+
+def _plot(topology: tree.Topology, path: str) -> None:
+    if not topology.planes:
+        raise osc_exceptions.CommandError('There is nothing to draw.')
+    plane = topology.plane(tree.FRONT_END) or topology.planes[0]
+    try:
+        importlib.import_module('virtco.topology.plot').save(plane, path)
+    except ModuleNotFoundError as error:
+        raise osc_exceptions.CommandError(
+            entry.missing(error, 'plot')) from None
+    except (OSError, ValueError) as error:
+        raise exception.InputInvalid(
+            where=path, field='file', value=str(error)[:80],
+            limit='a file *.png, *.svg or *.pdf that can be written'
+        ) from None
+
+
+class Delete(command.Command):
+    """Delete a plane of the topology"""
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('plane')
+        return parser
+
+    def take_action(self, args: Any) -> None:
+        laws.name(args.plane, (), 'plane')
+        base.client_of(self.app).delete_plane(args.plane)

@@ -1,0 +1,95 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A plane as text for a terminal. Pure."""
+
+from collections.abc import Iterator
+
+from virtco.topology import hostlist
+from virtco.topology import tree
+from virtco import units
+
+WIDTH = 80
+#: A list of hosts takes at most this many lines.
+MAX_HOST_LINES = 3
+
+
+def uplink(found: tree.Uplink) -> str:
+    """``100 Gbit/s``, ``up 100 Gbit/s, down 50 Gbit/s``, ``4:1`` or ''."""
+    parts = []
+    if found.up_bps is not None and found.up_bps == found.down_bps:
+        parts.append(units.format_rate(found.up_bps))
+    else:
+        parts += [f'{way} {units.format_rate(rate_bps)}'
+                  for way, rate_bps in (('up', found.up_bps),
+                                        ('down', found.down_bps))
+                  if rate_bps is not None]
+    if found.oversubscription is not None:
+        parts.append(f'{found.oversubscription:g}:1')
+    return ', '.join(parts)
+
+
+def plane(found: tree.Plane, width: int = WIDTH) -> Iterator[str]:
+    """Lines of at most ``width`` characters."""
+    levels = ' < '.join(found.level_names()) or 'no levels'
+    n_hosts = sum(1 for _host in found.hosts())
+    yield from _wrapped(f'plane {found.name}: {levels}; {n_hosts} hosts',
+                        '', '  ', width)
+    for level in found.levels:
+        if level.uplink.is_given():
+            yield from _wrapped(f'level {level.name}: uplink '
+                                f'{uplink(level.uplink)}', '  ', '    ',
+                                width)
+    for root in found.roots:
+        yield from _node(found, root, '', '', width)
+
+
+def _node(plane: tree.Plane, node: tree.Node, first: str, rest: str,
+          width: int) -> Iterator[str]:
+    """:param first: what stands before the node's own line.
+    :param rest: what stands before the lines below it.
+    """
+    height = node.height()
+    words = [node.name, f'({plane.level(height).name})']
+    if node.uplink.is_given():
+        words.append(uplink(node.uplink))
+    n_hosts = sum(1 for _host in node.all_hosts())
+    words.append(f'{n_hosts} hosts')
+    if node.hosts and not node.children:
+        words[-1] += ': ' + hostlist.compress(node.hosts)
+    inner = rest + ('│ ' if node.children else '  ')
+    yield from _wrapped(' '.join(words), first, inner + '  ', width)
+    if node.hosts and node.children:
+        yield from _wrapped('here: ' + hostlist.compress(node.hosts),
+                            inner + '  ', inner + '    ', width)
+    for child in node.children:
+        last = child is node.children[-1]
+        yield from _node(plane, child, rest + ('└─ ' if last else '├─ '),
+                         rest + ('   ' if last else '│  '), width)
+
+
+def _wrapped(text: str, first: str, rest: str, width: int) -> Iterator[str]:
+    """Breaks at blanks and commas, else anywhere; long ends become …"""
+    lead, lines = first, 0
+    while text:
+        room = max(8, width - len(lead))
+        if len(text) <= room:
+            yield (lead + text)[:width]
+            return
+        lines += 1
+        if lines == MAX_HOST_LINES:
+            yield (lead + text[:room - 1])[:width - 1] + '…'
+            return
+        cut = max(text.rfind(' ', 0, room), text.rfind(',', 0, room)) + 1
+        cut = cut or room
+        yield (lead + text[:cut].rstrip())[:width]
+        text, lead = text[cut:].lstrip(), rest

@@ -1,0 +1,124 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Topology from what Nova and placement know. Pure.
+
+An aggregate's metadata ``virtco:rack=r1`` puts its hosts below the rack r1,
+likewise for every level that is asked for; ``virtco:rack_uplink=100Gbit``
+tells the rack's uplink. A provider trait ``CUSTOM_RACK_R1`` does the same for
+one host. The availability zone stands for the level ``zone``.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+import dataclasses
+
+from virtco.topology.formats import plain
+from virtco.topology.formats import result
+from virtco.topology.formats import switches
+from virtco.topology import laws
+from virtco.topology import tree
+
+PREFIX = 'virtco:'
+UPLINK = '_uplink'
+ZONE = 'zone'
+#: Of hosts that Nova's default puts into no zone of their own.
+DEFAULT_ZONE = 'nova'
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Aggregate:
+    name: str
+    hosts: tuple[str, ...]
+    metadata: Mapping[str, str]
+    zone: str | None = None
+
+
+def trait_prefix(level: str) -> str:
+    """Of the traits that name a node of this level."""
+    return 'CUSTOM_' + ''.join(
+        c if c.isascii() and c.isalnum() else '_'
+        for c in level.upper()) + '_'
+
+
+def read(aggregates: Iterable[Aggregate],
+         traits: Mapping[str, Iterable[str]], levels: tuple[str, ...],
+         plane: str = tree.FRONT_END) -> result.Read:
+    """:param traits: host -> traits of its provider.
+    :param levels: from the hosts upwards.
+    :raises virtco.exception.TopologyInvalid: naming aggregate and host.
+    """
+    found = _Facts(levels)
+    for aggregate in aggregates:
+        found.add_aggregate(aggregate)
+    for host, names in traits.items():
+        found.add_traits(host, names)
+    return found.read(plane)
+
+
+class _Facts:
+    def __init__(self, levels: tuple[str, ...]):
+        self._levels = levels
+        self._node_of: dict[str, dict[str, str]] = {}
+        self._said: dict[tuple[str, str], str] = {}
+        self._uplinks: dict[str, tree.Uplink] = {}
+
+    def _add(self, host: str, level: str, node: str, who: str) -> None:
+        levels = self._node_of.setdefault(
+            laws.name(host, (), f'{who}: host'), {})
+        laws.name(node, (), f'{who}: {level}')
+        before = levels.setdefault(level, node)
+        if before != node:
+            raise laws.Wrong(
+                (), f'{who}: host {host}: {level}', node,
+                f'one {level} per host, {self._said[host, level]} says '
+                f'{before}')
+        self._said.setdefault((host, level), who)
+
+    def add_aggregate(self, aggregate: Aggregate) -> None:
+        who = f'aggregate {aggregate.name}'
+        nodes = {level: aggregate.metadata.get(PREFIX + level)
+                 for level in self._levels}
+        if ZONE in nodes and aggregate.zone not in (None, DEFAULT_ZONE):
+            nodes[ZONE] = nodes[ZONE] or aggregate.zone
+        for level, node in nodes.items():
+            if not node:
+                continue
+            for host in aggregate.hosts:
+                self._add(host, level, node, who)
+            text = aggregate.metadata.get(PREFIX + level + UPLINK)
+            if text is not None:
+                self._uplinks[node] = plain.uplink({'uplink': text}, (), who)
+
+    def add_traits(self, host: str, names: Iterable[str]) -> None:
+        for level in self._levels:
+            prefix = trait_prefix(level)
+            for name in names:
+                if name.startswith(prefix) and name != prefix:
+                    self._add(host, level, name[len(prefix):],
+                              f'trait {name}')
+
+    def read(self, plane: str) -> result.Read:
+        branches = switches.Branches(plane)
+        for host, levels in sorted(self._node_of.items()):
+            layers = [levels[level] for level in self._levels
+                      if level in levels]
+            if len(set(layers)) < len(layers):
+                raise laws.Wrong((), f'host {host}', ', '.join(layers),
+                                 'a name of its own for each level')
+            branches.add(host, layers, ())
+        if not branches:
+            return result.Read(tree.Topology(), (
+                'no aggregate and no trait names any of '
+                + ', '.join(self._levels),))
+        return result.Read(tree.Topology((branches.plane(
+            tuple(map(tree.Level, self._levels)), self._uplinks),)))
