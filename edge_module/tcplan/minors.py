@@ -34,6 +34,9 @@ RESERVED = INNER | {HOST}
 # The number of these is a power of two.
 FIRST_PORT, N_PORTS = 0x7000, 0x1000
 _CONTROL_BIT = 0x8000
+# Coflows with a class of their own for control packets, and classes that all
+# others share: the kernel looks at every class when one is made.
+_OWN_CONTROL, _SHARED_CONTROL = 1024, 15
 # Of unmanaged traffic by destination host: 64 classes with a child per port.
 # The last child's number is none of the kernel's own.
 _FIRST_LIMIT, _LIMIT_BITS, _LIMIT_PORTS = 0xf000, 6, 62
@@ -53,12 +56,21 @@ def is_port(minor: int) -> bool:
 
 
 def of_control(coflow_minor: int) -> int:
-    """Class of a coflow's control packets, from the minor of its class."""
+    """Class of a coflow's control packets, from the minor of its class.
+
+    The controller gives out the lowest minors first: coflows share one only
+    where more than a thousand minors are in use.
+    """
+    if coflow_minor >= edge_policy.FIRST_MINOR + _OWN_CONTROL:
+        return _CONTROL_BIT | 1 + coflow_minor % _SHARED_CONTROL
     return _CONTROL_BIT | coflow_minor
 
 
 def controlled_by(minor: int) -> int | None:
-    """The coflow's minor for that of its control packets; None for others."""
+    """The coflow's minor for that of its control packets; None for others.
+
+    That of a class that coflows share is no coflow's.
+    """
     if _CONTROL_BIT <= minor < _FIRST_LIMIT:
         return minor ^ _CONTROL_BIT
     return None

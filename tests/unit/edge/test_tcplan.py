@@ -369,6 +369,19 @@ def test_minors_of_limits_are_of_nobody_else():
     assert not any(map(minors.controlled_by, used))
 
 
+def test_control_packets_of_many_coflows_share_few_classes():
+    every = range(edge_policy.FIRST_MINOR, edge_policy.LAST_MINOR + 1)
+    places = {minor: minors.of_control(minor) for minor in every}
+    own = [minor for minor in every
+           if minors.controlled_by(places[minor]) == minor]
+    assert own == list(every[:1024])
+    shared = {places[minor] for minor in every[1024:]}
+    assert len(shared) == 15 and not shared & {places[own_minor]
+                                               for own_minor in own}
+    assert all(minors.controlled_by(place) for place in shared)
+    assert {minors.controlled_by(place) for place in shared}.isdisjoint(every)
+
+
 def test_class_under_another_parent_leaves_first():
     old = shape.build_tree(policy([coflow(0x10, 50e6, (1, 1))]), LINK_BPS)
     moved = dict(old)
