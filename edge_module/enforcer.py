@@ -20,39 +20,26 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
-import math
 import threading
 
 from oslo_log import log as logging
 
 from edge_module.classify import base as classify
+from edge_module import drift
 from edge_module import kernel_events
 from edge_module.qdisc import agreement
 from edge_module.qdisc import htb
 from edge_module.qdisc import receiver as edge_receiver
+from edge_module.qdisc import tree as edge_tree
 from edge_module.qdisc import wire
-from edge_module.tcplan import holding
 from edge_module.tcplan import minors
 from edge_module.tcplan import model
 from edge_module.tcplan import shape
-from edge_module.tcplan import steps
 from edge_module.tcplan import turns
 from virtco import exception
 from virtco.table import edge_policy
 
 LOG = logging.getLogger(__name__)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Drift:
-    """How the kernel differs from what it should hold."""
-
-    classes: tuple[str, ...] = ()
-    entries: tuple[str, ...] = ()
-    conflict: str | None = None
-
-    def __bool__(self) -> bool:
-        return bool(self.classes or self.entries or self.conflict)
 
 
 class Enforcer:
@@ -74,7 +61,6 @@ class Enforcer:
                  grace_s: float = 5.0,
                  speed_bps: Callable[[], float] | None = None,
                  step: Callable[[str], None] = lambda name: None):
-        self.uplink = uplink
         self.classifier = classifier
         self.link_bps = link_bps
         self.default_rate_bps = default_rate_bps
@@ -86,26 +72,32 @@ class Enforcer:
         self.speed_bps = speed_bps or (lambda: self.link_bps)
         self._seen_link: tuple[object, ...] = ()
         self.step = step
+        self.tree = edge_tree.TreeKeeper(uplink, lambda name: self.step(name))
+        self._made = shape.Made()
         self.policy: edge_policy.EdgePolicy | None = None
         self.fair = False
         self.ports: tuple[classify.VmPort, ...] | None = None
         self.lock = threading.RLock()
-        self._leaving: dict[int, float] = {}
-        # Leaves that are held up, and the bytes after which they need not be.
-        self._draining: dict[int, float] = {}
         self._turns = turns.PortTurns(settings.overhead_bytes,
                                       settings.frame_min_bytes)
 
+    @property
+    def uplink(self) -> htb.Uplink:
+        return self.tree.uplink
+
     def desired_tree(self) -> model.Tree:
-        settings = dataclasses.replace(
-            self.settings, frame_bytes=self._frame_bytes())
+        settings = self._settings_now()
         if self.policy is None:
             return shape.base_tree(self.link_bps, self.default_rate_bps,
                                    settings)
         return shape.build_tree(
             self.policy, self.link_bps, settings, self.fair,
             [port.ifindex for port in self.ports or () if port.is_here],
-            self._turns.turns)
+            self._turns.turns, self._made)
+
+    def _settings_now(self) -> model.TreeSettings:
+        return dataclasses.replace(self.settings,
+                                   frame_bytes=self._frame_bytes())
 
     def _frame_bytes(self) -> int:
         """The longest frame that may come.
@@ -137,12 +129,23 @@ class Enforcer:
         """
         with self.lock:
             self.policy, self.fair = policy, fair
-            self.reconcile(now_s)
+            self._follow(now_s)
 
     def set_ports(self, ports: Iterable[classify.VmPort], now_s: float
                   ) -> None:
         with self.lock:
             self.ports = tuple(ports)
+            self._follow(now_s)
+
+    def _follow(self, now_s: float) -> None:
+        """Change what is to be another one than it was."""
+        is_known = self.tree.is_known
+        try:
+            self._make_so(now_s)
+        except exception.KernelRefused:
+            if not is_known:
+                raise
+            # Others may have changed it, and it was not heard of yet.
             self.reconcile(now_s)
 
     def reconcile(self, now_s: float) -> None:
@@ -155,77 +158,27 @@ class Enforcer:
             uplink; nothing is changed.
         """
         with self.lock:
-            self.guard.ensure()
-            update = self._shape()
-            if self.policy is not None and self.ports is not None:
-                self.step('classify')
-                self.classifier.replace(self.desired_table())
-                self._retire()
-            if self.policy is not None and self.receiver is not None:
-                self.step('receive')
-                self.receiver.ensure(self.policy)
-            self._let_leave(update.leave, now_s)
+            self.tree.forget()
+            self._make_so(now_s)
 
-    def _let_leave(self, leave: Iterable[int], now_s: float) -> None:
-        self._leaving = {minor: self._leaving.get(minor, now_s + self.grace_s)
-                         for minor in leave}
+    def _make_so(self, now_s: float) -> None:
+        self.guard.ensure()
+        leave = self._shape()
+        if self.policy is not None and self.ports is not None:
+            self.step('classify')
+            self.classifier.replace(self.desired_table())
+            self._retire()
+        if self.policy is not None and self.receiver is not None:
+            self.step('receive')
+            self.receiver.ensure(self.policy)
+        self.tree.let_leave(leave, now_s + self.grace_s)
 
-    def _shape(self) -> steps.Update:
+    def _shape(self) -> tuple[int, ...]:
+        """Which classes leave."""
         wanted = self.desired_tree()
-        snapshot = self._own_snapshot()
-        desired = (wanted | snapshot.tree if self.policy is None
-                   else self._held_up(wanted, snapshot))
-        update = steps.plan_update(snapshot.tree, desired)
-        tree = dict(snapshot.tree)
-        for name, classes in (('create', update.create),
-                              ('lower', update.lower),
-                              ('raise', update.raise_)):
-            if classes:
-                self.step(name)
-                self.uplink.set_classes(classes, tree)
-                tree.update((item.minor, item) for item in classes)
-        return update
-
-    def _held_up(self, desired: model.Tree, snapshot: htb.Snapshot
-                 ) -> model.Tree:
-        """Let leaves that leave or slow down first send what they queued.
-
-        At a trickle a super-packet would hold the class for seconds, also
-        when it rises again meanwhile, or comes back.
-        """
-        draining = {}
-        for minor, have in snapshot.tree.items():
-            stats = snapshot.stats[minor]
-            until = self._held_until(have, desired.get(minor), stats)
-            if stats.sent_bytes < until:
-                draining[minor] = until
-        self._draining = draining
-        return holding.hold(desired, snapshot.tree, draining, self.settings)
-
-    def _held_until(self, have: model.HtbClass,
-                    wanted: model.HtbClass | None, stats: wire.ClassStats
-                    ) -> float:
-        """Bytes that a leaf must have sent; infinity: that is not known yet.
-
-        One that leaves may get packets until the classification is another
-        one. One that slows down may get whole ones until it cuts them.
-        """
-        before = self._draining.get(have.minor, 0.0)
-        if have.limit_bytes is None or not model.is_data(have.minor):
-            return 0.0
-        if wanted is None:
-            may_send = (stats.backlog_bytes > 0 if before
-                        else have.minor not in self._leaving)
-            # One that is idle already can keep nothing.
-            return (math.inf if may_send
-                    and have.rate_bps > model.IDLE_RATE_BPS else 0.0)
-        if wanted.packet_bytes in (None, model.WHOLE_BYTES):
-            return 0.0
-        if have.packet_bytes == model.WHOLE_BYTES:
-            return math.inf if stats.backlog_bytes else 0.0
-        if math.isinf(before):
-            return stats.sent_bytes + stats.backlog_bytes
-        return before
+        if self.policy is None:
+            return self.tree.add(wanted).leave
+        return self.tree.change(wanted, self._settings_now()).leave
 
     def _retire(self) -> None:
         while self.retired:
@@ -263,6 +216,7 @@ class Enforcer:
         """Trust nothing remembered: the next reconcile reads it all."""
         with self.lock:
             self.classifier.forget()
+            self.tree.forget()
             self._seen_link = self._link()
             if self._seen_link:
                 link_bps = self.speed_bps()
@@ -283,12 +237,12 @@ class Enforcer:
                    for minor, seen in stats.items() if minors.has_turns(minor)}
         with self.lock:
             if self._turns.update(counted, now_s) and self.policy is not None:
-                self._let_leave(self._shape().leave, now_s)
+                self.tree.let_leave(self._shape(), now_s + self.grace_s)
 
     @property
     def is_waiting(self) -> bool:
         """Whether :meth:`collect` has something to do, now or later."""
-        return bool(self._draining or self._leaving)
+        return self.tree.is_waiting
 
     def collect(self, now_s: float) -> None:
         """Do what had to wait; call it a few times a second.
@@ -297,76 +251,26 @@ class Enforcer:
         up until their queue was sent get their rate.
         """
         with self.lock:
-            if self._draining:
-                self._let_leave(self._shape().leave, now_s)
-            if not any(now_s >= due for due in self._leaving.values()):
-                return
-            tree = self._own_snapshot().tree
-            update = steps.plan_update(tree, self.desired_tree())
-            due = {minor for minor in update.leave
-                   if now_s >= self._leaving.get(minor, now_s + self.grace_s)}
-            # A parent stays until all of its children go.
-            ready = [minor for minor in update.leave if minor in due
-                     and all(child.minor in due for child in tree.values()
-                             if child.parent == minor)]
-            self.step('delete')
-            self.uplink.delete_classes(ready)
-            for minor in ready:
-                del self._leaving[minor]
-            if any(minor in self.desired_tree() for minor in ready):
-                self.reconcile(now_s)
+            if self.tree.is_draining:
+                self.tree.let_leave(self._shape(), now_s + self.grace_s)
+            if self.tree.is_due(now_s):
+                wanted = self.desired_tree()
+                if wanted.keys() & self.tree.delete(wanted, now_s):
+                    self.reconcile(now_s)
 
-    def _own_snapshot(self) -> htb.Snapshot:
-        snapshot = self.uplink.snapshot()
-        if snapshot.foreign is not None:
-            raise exception.QdiscConflict(dev=self.uplink.dev,
-                                          qdisc=snapshot.foreign)
-        if not snapshot.present:
-            self.step('root')
-            LOG.info('Uplink %s gets its HTB', self.uplink.dev)
-            self.uplink.ensure_root()
-            snapshot = self.uplink.snapshot()
-        return snapshot
-
-    def drift(self) -> Drift:
+    def drift(self) -> drift.Drift:
         """Compare, and change nothing."""
         snapshot = self.uplink.snapshot()
         if snapshot.foreign is not None:
-            return Drift(conflict=f'{self.uplink.dev} has {snapshot.foreign}')
+            return drift.Drift(
+                conflict=f'{self.uplink.dev} has {snapshot.foreign}')
         # How long turns are follows from counters, not from the policy.
         desired = {minor: dataclasses.replace(
             item, quantum_bytes=snapshot.tree[minor].quantum_bytes)
             if minors.has_turns(minor) and minor in snapshot.tree else item
             for minor, item in self.desired_tree().items()}
-        update = steps.plan_update(snapshot.tree, desired)
-        classes = [f'missing class {item.minor:#x}'
-                   for item in update.create]
-        created = {item.minor for item in update.create}
-        classes += [f'class {item.minor:#x} should be {item}'
-                    for item in update.lower + update.raise_
-                    if item.minor not in created]
-        classes += [f'surplus class {minor:#x}' for minor in update.leave]
-        have, _ = self.classifier.dump()
-        want = self.desired_table()
-        entries = [f'port {dev} is not classified'
-                   for dev, _ in sorted(want.hooks - have.hooks)]
-        entries += [f'port {dev} is classified without need'
-                    for dev, _ in sorted(have.hooks - want.hooks)]
-        entries += [f'{key}: {have.entries.get(key)} instead of '
-                    f'{want.entries.get(key)}'
-                    for key in sorted({*have.entries, *want.entries})
-                    if have.entries.get(key) != want.entries.get(key)]
-        entries += [f'control packets of class {minor:#x}: '
-                    f'{have.control.get(minor)} instead of '
-                    f'{want.control.get(minor)}'
-                    for minor in sorted({*have.control, *want.control})
-                    if have.control.get(minor) != want.control.get(minor)]
-        entries += [f'what {key} sends unmanaged is in another class'
-                    for mine, other in ((have.limits, want.limits),
-                                        (have.others, want.others))
-                    for key in sorted({*mine, *other})
-                    if mine.get(key) != other.get(key)]
-        return Drift(tuple(classes), tuple(entries))
+        return drift.between(snapshot.tree, desired,
+                             self.classifier.dump()[0], self.desired_table())
 
     def cleanup(self) -> list[str]:
         """Remove all that this module made; what was removed."""

@@ -149,11 +149,24 @@ def _control_class(coflow_minor: int, base: model.Tree,
         packet_bytes=model.WHOLE_BYTES)
 
 
+@dataclasses.dataclass(slots=True)
+class Made:
+    """What the last tree was made of: the same coflow has the same classes.
+
+    Of ten thousand most are what they were; see :func:`build_tree`.
+    """
+
+    within: object = None
+    classes: dict[int, tuple[edge_policy.CoflowClass, int,
+                             tuple[model.HtbClass, ...]]] = dataclasses.field(
+                                 default_factory=dict)
+
+
 def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
                settings: model.TreeSettings = model.TreeSettings(),
                fair: bool = False, ports: Iterable[int] = (),
-               turns: Mapping[int, float] = types.MappingProxyType({})
-               ) -> model.Tree:
+               turns: Mapping[int, float] = types.MappingProxyType({}),
+               made: Made | None = None) -> model.Tree:
     """The tree a policy asks for on a link.
 
     Guaranteed rates that do not fit beside what is kept for all else are
@@ -165,6 +178,7 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
     :param ports: indexes of the VM ports' devices.
     :param turns: by minor of a port's class the part of a whole turn that it
         has; see :mod:`edge_module.tcplan.turns`.
+    :param made: of the tree before; it is brought up to this one.
     """
     link_bps = min(link_bps, policy.egress_bps)
     settings = settings.on_link(link_bps)
@@ -182,17 +196,24 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
             tree[minor].quantum_bytes * turns[minor]))
     classes = _fair(policy.classes, link_bps) if fair else policy.classes
     scale = _scale(classes, link_bps - model.kept_bps(base), settings)
+    made = made if made is not None else Made()
+    within = link_bps, scale, settings, base[minors.CONTROL]
+    before = made.classes if made.within == within else {}
+    made.within, made.classes = within, {}
     last = 0
     for coflow in classes:
         is_last = coflow.prio >= LAST_COFLOW_PRIO
         turn_bytes = _turn_bytes(last if is_last else None, link_bps,
                                  settings)
         last += is_last
-        for htb_class in _coflow_classes(coflow, link_bps, scale, settings,
-                                         turn_bytes):
-            tree[htb_class.minor] = _on_wire(htb_class, settings)
-        control = _control_class(coflow.minor, base, settings)
-        tree[control.minor] = control
+        known = before.get(coflow.minor)
+        if known is None or known[:2] != (coflow, turn_bytes):
+            known = coflow, turn_bytes, (
+                *(_on_wire(item, settings) for item in _coflow_classes(
+                    coflow, link_bps, scale, settings, turn_bytes)),
+                _control_class(coflow.minor, base, settings))
+        made.classes[coflow.minor] = known
+        tree.update((item.minor, item) for item in known[2])
     return tree
 
 

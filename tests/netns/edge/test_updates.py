@@ -100,7 +100,7 @@ def test_restart_touches_nothing_that_is_right(pair, edge_of):
             return kernel.nft_run(commands)
 
     again = edge_of(bed, 'h1')
-    again.enforcer.uplink = htb.Uplink(Recorder, 'uplink0')
+    again.enforcer.tree.uplink = htb.Uplink(Recorder, 'uplink0')
     again.enforcer.classifier.kernel = Recorder
     again.enforcer.policy = faults.before(a, b, c)
     again.set_ports()

@@ -1,0 +1,206 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Brings the HTB of an uplink to the tree that is wanted, step by step.
+
+What it read or made it remembers, until somebody says that it was changed by
+others, or the kernel refuses: ten thousand classes take as long to read as
+thousands of them to change.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+import logging
+import math
+
+from edge_module.qdisc import htb
+from edge_module.qdisc import wire
+from edge_module.tcplan import holding
+from edge_module.tcplan import model
+from edge_module.tcplan import steps
+from virtco import exception
+
+LOG = logging.getLogger(__name__)
+
+_NO_STATS = wire.ClassStats()
+
+
+class TreeKeeper:
+    """The tree of one uplink.
+
+    :param step: called with the name of each step before it is made.
+    """
+
+    def __init__(self, uplink: htb.Uplink, step: Callable[[str], None]):
+        self.uplink = uplink
+        self._step = step
+        # With the index of the device it was read from.
+        self._known: tuple[int, model.Tree] | None = None
+        # When classes without use are deleted.
+        self._leaving: dict[int, float] = {}
+        # Leaves that are held up, and the bytes after which they need not be.
+        self._draining: dict[int, float] = {}
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the next change reads nothing first."""
+        return self._known is not None
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether leaves are held up until they sent what they queued."""
+        return bool(self._draining)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something is left to do, now or later."""
+        return bool(self._draining or self._leaving)
+
+    def forget(self) -> None:
+        """Read the kernel before the next change."""
+        self._known = None
+
+    def add(self, wanted: model.Tree) -> steps.Update:
+        """Create what is missing; what stands stays as it is.
+
+        :raises virtco.exception.VirtcoException: as :meth:`change`.
+        """
+        return self._change(lambda tree, _: {**wanted, **tree}, {})
+
+    def change(self, wanted: model.Tree, settings: model.TreeSettings
+               ) -> steps.Update:
+        """Make it this tree, but for classes that leave.
+
+        :raises virtco.exception.QdiscConflict: when somebody else shapes the
+            uplink; nothing is changed.
+        :raises virtco.exception.VirtcoException: when the kernel refuses.
+        """
+        return self._change(lambda tree, draining: holding.hold(
+            wanted, tree, draining, settings), wanted)
+
+    def _change(self, desire: Callable[[model.Tree, dict[int, float]],
+                                       model.Tree], wanted: model.Tree
+                ) -> steps.Update:
+        tree = self._current()
+        self._draining = self._held_up(wanted, tree) if wanted else {}
+        update = steps.plan_update(tree, desire(tree, self._draining))
+        try:
+            for name, classes in (('create', update.create),
+                                  ('lower', update.lower),
+                                  ('raise', update.raise_)):
+                if classes:
+                    self._step(name)
+                    self.uplink.set_classes(classes, tree)
+                    tree.update((item.minor, item) for item in classes)
+        except exception.VirtcoException:
+            self.forget()
+            raise
+        return update
+
+    def _current(self) -> model.Tree:
+        ifindex = self.uplink.ifindex()
+        if self._known is None or self._known[0] != ifindex:
+            self._known = ifindex, self._read()
+        return self._known[1]
+
+    def _read(self) -> model.Tree:
+        snapshot = self.uplink.snapshot()
+        if snapshot.foreign is not None:
+            raise exception.QdiscConflict(dev=self.uplink.dev,
+                                          qdisc=snapshot.foreign)
+        if not snapshot.present:
+            self._step('root')
+            LOG.info('Uplink %s gets its HTB', self.uplink.dev)
+            self.uplink.ensure_root()
+            snapshot = self.uplink.snapshot()
+        return snapshot.tree
+
+    def _held_up(self, desired: model.Tree, tree: model.Tree
+                 ) -> dict[int, float]:
+        """Leaves that leave or slow down, and first send what they queued.
+
+        At a trickle a super-packet would hold the class for seconds, also
+        when it rises again meanwhile, or comes back.
+        """
+        asked = [have for minor, have in tree.items()
+                 if have.limit_bytes is not None
+                 and desired.get(minor) is not have and model.is_data(minor)
+                 and self._may_hold(have, desired.get(minor))]
+        if not asked:
+            return {}
+        stats = self.uplink.class_stats()
+        found = {}
+        for have in asked:
+            seen = stats.get(have.minor, _NO_STATS)
+            until = self._held_until(have, desired.get(have.minor), seen)
+            if seen.sent_bytes < until:
+                found[have.minor] = until
+        return found
+
+    def _may_hold(self, have: model.HtbClass, wanted: model.HtbClass | None
+                  ) -> bool:
+        """Whether a leaf leaves, or begins to cut what it may have queued."""
+        return wanted is None or (
+            wanted.packet_bytes not in (None, model.WHOLE_BYTES)
+            and (have.packet_bytes == model.WHOLE_BYTES
+                 or have.minor in self._draining))
+
+    def _held_until(self, have: model.HtbClass,
+                    wanted: model.HtbClass | None, stats: wire.ClassStats
+                    ) -> float:
+        """Bytes that a leaf must have sent; infinity: that is not known yet.
+
+        One that leaves may get packets until the classification is another
+        one. One that slows down may get whole ones until it cuts them.
+        """
+        before = self._draining.get(have.minor, 0.0)
+        if wanted is None:
+            may_send = (stats.backlog_bytes > 0 if before
+                        else have.minor not in self._leaving)
+            # One that is idle already can keep nothing.
+            return (math.inf if may_send
+                    and have.rate_bps > model.IDLE_RATE_BPS else 0.0)
+        if have.packet_bytes == model.WHOLE_BYTES:
+            return math.inf if stats.backlog_bytes else 0.0
+        if math.isinf(before):
+            return stats.sent_bytes + stats.backlog_bytes
+        return before
+
+    def let_leave(self, minors: Iterable[int], due_s: float) -> None:
+        """Delete these classes by then, unless they are to leave already."""
+        self._leaving = {minor: self._leaving.get(minor, due_s)
+                         for minor in minors}
+
+    def is_due(self, now_s: float) -> bool:
+        """Whether :meth:`delete` has something to do."""
+        return any(now_s >= due_s for due_s in self._leaving.values())
+
+    def delete(self, wanted: model.Tree, now_s: float) -> list[int]:
+        """Delete the classes whose time is over; which these were."""
+        tree = self._current()
+        update = steps.plan_update(tree, wanted)
+        due = {minor for minor in update.leave
+               if now_s >= self._leaving.get(minor, math.inf)}
+        # A parent stays until all of its children go.
+        staying = {item.parent for item in tree.values()
+                   if item.minor not in due}
+        ready = [minor for minor in update.leave
+                 if minor in due and minor not in staying]
+        self._step('delete')
+        try:
+            self.uplink.delete_classes(ready)
+        except exception.VirtcoException:
+            self.forget()
+            raise
+        for minor in ready:
+            del self._leaving[minor]
+            del tree[minor]
+        return ready
