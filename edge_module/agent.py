@@ -167,8 +167,7 @@ class Agent:
     # -- the kernel --------------------------------------------------------
 
     def _apply(self, policy: edge_policy.EdgePolicy, fair: bool) -> None:
-        self.reporter.counters.name_classes(policy.classes)
-        self.reporter.counters.name_limits(policy.unmanaged)
+        self.reporter.name(policy)
         try:
             self.enforcer.set_policy(policy, time.monotonic(), fair)
         except exception.VirtcoException as error:

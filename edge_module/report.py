@@ -63,6 +63,7 @@ class Reporter:
             saved = {}
         self.epoch: str = saved.get('epoch') or uuid.uuid4().hex
         self.counters = counters.Counters(saved.get('rows', ()))
+        self._counting = threading.Lock()
         self._pairs: list[dict[str, Any]] = []
         self._pairs_due_s = 0.0
         self._destinations: frozenset[str] = frozenset()
@@ -105,8 +106,12 @@ class Reporter:
         except (exception.VirtcoException, OSError) as error:
             # The controller is to hear of it, with the counters as they were.
             self._failed(error)
+        with self._counting:
+            return self._made() | self._about()
+
+    def _made(self) -> dict[str, Any]:
         shared = self.counters.shared()
-        report = {
+        return {
             'boot_id': self.boot_id, 'epoch': self.epoch,
             'link': self._link(),
             'ports': [{'vm': port.vm, 'dev': port.dev, 'mac': port.mac,
@@ -123,18 +128,24 @@ class Reporter:
                 'macs': sorted(self._destinations)[:edge_policy.MAX_MACS],
                 'limited': self.counters.limited()},
             'cpu_s': round(time.process_time() + self._helper_cpu_s, 3)}
-        return report | self._about()
+
+    def name(self, policy: edge_policy.EdgePolicy) -> None:
+        """Learn whose the classes of a policy are."""
+        with self._counting:
+            self.counters.name_classes(policy.classes)
+            self.counters.name_limits(policy.unmanaged)
 
     def _read(self, now_s: float) -> None:
-        """Read the counters, unless the kernel is changed for so long that
-        the report would be late.
+        """Read the counters; those of the classification not while it is
+        changed for so long that the report would be late.
         """
+        stats = self.enforcer.uplink.stats()
+        with self._counting:
+            self.counters.add_stats(stats)
         lock = self.enforcer.lock
-        if not lock.acquire(timeout=self.conf.edge.report_interval_s):
+        if not lock.acquire(timeout=self.conf.edge.report_interval_s / 2):
             return
         try:
-            stats = self.enforcer.uplink.stats()
-            self.counters.add_stats(stats)
             self.enforcer.observe(stats, now_s)
             self._destinations = self.enforcer.classifier.destinations()
             if now_s >= self._pairs_due_s:
@@ -145,8 +156,10 @@ class Reporter:
     def _read_pairs(self, now_s: float) -> None:
         """Many pairs are read less often: a percent of the time at most."""
         start_s = time.thread_time()
-        self.counters.add_pairs(self.enforcer.classifier.counted())
-        self._pairs = self.counters.pairs()
+        counted = self.enforcer.classifier.counted()
+        with self._counting:
+            self.counters.add_pairs(counted)
+            self._pairs = self.counters.pairs()
         self._helper_cpu_s = self.enforcer.uplink.kernel.cpu_s()
         cost_s = time.thread_time() - start_s
         self._pairs_due_s = now_s + max(self.conf.edge.pairs_interval_s,
@@ -158,7 +171,7 @@ class Reporter:
                 'ingress_bps': link_speed.ingress_bps(self.conf, egress_bps)}
 
     def save(self) -> None:
-        with self.enforcer.lock:
+        with self._counting:
             rows = self.counters.to_rows()
         self._files.save('counters', {
             'boot_id': self.boot_id, 'epoch': self.epoch, 'rows': rows})

@@ -65,8 +65,9 @@ def test_it_goes_on_while_thousands_of_classes_are_made(reporter):
     holds.wait(60)
     try:
         made = reporter.make(0.0)
-        assert made['uplink_sent_bytes'] == 0 and made['health'] == 'ok'
+        assert made['uplink_sent_bytes'] == 700 and made['health'] == 'ok'
+        assert made['unmanaged']['macs'] == []
     finally:
         ends.set()
         thread.join()
-    assert reporter.make(0.0)['uplink_sent_bytes'] == 700
+    assert reporter.make(0.0)['unmanaged']['macs'] == ['a', 'b']
