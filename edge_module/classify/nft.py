@@ -23,6 +23,7 @@ from collections.abc import Set
 import dataclasses
 import json
 import socket
+from typing import Any
 
 from edge_module.classify import base
 from edge_module.classify import nft_listing
@@ -71,6 +72,17 @@ def _from_maps(maps: Mapping[str, Mapping[str, int]],
             {(dev(ifindex), mac): minor
              for (ifindex, mac), minor in to.items()},
             {dev(key): minor for key, minor in maps.get('others', {}).items()})
+
+
+def _names() -> dict[int, str]:
+    """Of devices by index; 0 where a key names no port."""
+    return {0: '', **dict(socket.if_nameindex())}
+
+
+def _key(entry: nft_text.Entry, names: Mapping[int, str]) -> base.Key:
+    # An entry of a device that is gone belongs to no port.
+    return base.Key(names.get(entry.ifindex, f'({entry.ifindex})'),
+                    *entry[1:])
 
 
 class NftClassifier(base.Classifier):
@@ -156,18 +168,28 @@ class NftClassifier(base.Classifier):
 
     def dump(self) -> tuple[base.Table, dict[base.Key, base.Counted]]:
         found, counted = self._read()
-        names = {0: '', **dict(socket.if_nameindex())}
-
-        def key(entry: nft_text.Entry) -> base.Key:
-            # An entry of a device that is gone belongs to no port.
-            return base.Key(names.get(entry.ifindex, f'({entry.ifindex})'),
-                            *entry[1:])
-
+        names = _names()
         return base.Table(
             found.hooks,
-            {key(entry): minor for entry, minor in found.entries.items()},
+            {_key(entry, names): minor
+             for entry, minor in found.entries.items()},
             *_from_maps(found.maps, names)), {
-            key(entry): seen for entry, seen in counted.items()}
+            _key(entry, names): seen for entry, seen in counted.items()}
+
+    def counted(self) -> dict[base.Key, base.Counted]:
+        """From the maps alone: nftables 1.0.6 complains about our rules."""
+        if self.known is None:
+            return self.dump()[1]
+        objects: list[Any] = []
+        for kind in nft_text.kinds(self.known.rules):
+            code, output, _ = self.kernel.nft_run(
+                f'list map {nft_text.TABLE} {self.hook.map_name(kind)}')
+            if code:  # lost; the audit puts it right
+                return {}
+            objects += json.loads(output)['nftables']
+        names = _names()
+        return {_key(entry, names): seen for entry, seen
+                in nft_listing.Reader(self.hook, objects).counted.items()}
 
     def destinations(self) -> frozenset[str]:
         if self.known is None or not self.known.follows:

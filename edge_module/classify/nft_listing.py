@@ -49,8 +49,10 @@ class Reader:
                 self.maps[item['map']['name']] = (
                     (types,) if isinstance(types, str) else tuple(types))
         for item in objects:
-            if 'map' in item and self.maps == hook.maps():
+            if 'map' in item and self.maps.items() <= hook.maps().items():
                 kind = item['map']['name'].removeprefix(hook.map_name(''))
+                if kind in nft_text.FRAGMENTS:
+                    continue
                 for element, value in item['map'].get('elem', ()):
                     if kind in ('control', 'to', 'others'):
                         self._read_value(kind, element, value)

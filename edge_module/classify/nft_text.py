@@ -33,6 +33,9 @@ CONTROL = ('control4', 'control6')
 # Rules of the chain of unmanaged packets, by what they look at.
 UNMANAGED = ('to', 'seen', 'others')
 _MOST_SEEN, _SEEN_S = 1024, 4
+# Datagrams whose later fragments are awaited.
+FRAGMENTS = ('frag4', 'frag6')
+_MOST_FRAGMENTED, _FRAGMENTED_S = 4096, 2
 # Of a TCP packet without data, with all options and a frame's header. Who
 # writes a short length into a long packet gets no long packet past the data.
 _CONTROL_BYTES = 140
@@ -77,7 +80,21 @@ class Hook:
                 self.map_name('control'): ('classid',)} | (
                     {self.map_name('to'): ('iface_index', 'ether_addr'),
                      self.map_name('others'): ('iface_index',)}
-                    if self.with_dev else {})
+                    if self.with_dev else {}) | {
+                        self.map_name(kind): (*dev, *self._fragment(kind)[1])
+                        for kind in FRAGMENTS}
+
+    def _fragment(self, kind: str) -> tuple[str, tuple[str, ...]]:
+        """What tells one datagram's fragments from others, with types.
+
+        All of it fits into four registers: nftables 1.0.6 knows no longer
+        keys that a rule may add. So of an IPv6 address it is the last half.
+        """
+        dev = 'iif . ' if self.with_dev else ''
+        if kind == 'frag4':
+            return (f'{dev}ip saddr . ip daddr . ip id',
+                    ('ipv4_addr', 'ipv4_addr', 'integer'))
+        return f'{dev}@nh,256,64 . @nh,352,32', ('integer', 'integer')
 
     @property
     def seen(self) -> str | None:
@@ -92,7 +109,12 @@ class Hook:
         return '\n'.join([f'add table {TABLE}', *(
             f'add map {TABLE} {name} {{ type {" . ".join(types)} : classid; '
             f'{"counter; " if len(types) > 2 else ""}}}'
-            for name, types in self.maps().items()),
+            for name, types in self.maps().items()
+            if name not in map(self.map_name, FRAGMENTS)),
+            *(f'add map {TABLE} {self.map_name(kind)} {{ typeof '
+              f'{self._fragment(kind)[0]} : meta priority; '
+              f'size {_MOST_FRAGMENTED}; timeout {_FRAGMENTED_S}s; '
+              'flags dynamic,timeout; }' for kind in FRAGMENTS),
             *([f'add set {TABLE} {self.seen} {{ type ether_addr; '
                f'size {_MOST_SEEN}; timeout {_SEEN_S}s; '
                'flags dynamic,timeout; }']
@@ -109,7 +131,8 @@ class Hook:
     def rules(self, entries: Iterable[Entry]) -> tuple[str, ...]:
         """Names of the rules: only maps that hold something are asked."""
         used = {entry.kind for entry in entries}
-        return tuple(kind for kind in _KINDS.values() if kind in used)
+        return tuple(name for kind in _KINDS.values() if kind in used
+                     for name in (*_FRAGMENT_RULES.get(kind, ()), kind))
 
     def set_rules(self, names: Iterable[str]) -> str:
         """Replace the rules; a packet that hits meets no other of them."""
@@ -138,16 +161,35 @@ class Hook:
     def _rule(self, kind: str) -> str:
         dev = 'iif . ' if self.with_dev else ''
         ip = 'ip6' if kind.endswith('6') else 'ip'
-        port = condition = ''
+        port = condition = then = ''
+        if kind.startswith('later'):
+            name = f'frag{kind[-1]}'
+            return (f'{_LATER[ip]} meta priority set {self._fragment(name)[0]}'
+                    f' map @{self.map_name(name)} return')
+        if kind.startswith('first'):
+            # Later fragments carry no port: they follow this one.
+            name, kind = f'frag{kind[-1]}', f'port{kind[-1]}'
+            condition = f'{_FIRST[ip]} '
+            then = (f'update @{self.map_name(name)} '
+                    f'{{ {self._fragment(name)[0]} : meta priority }} ')
         if kind.startswith('port'):
             port = ' . meta l4proto . th dport'
-            if ip == 'ip':
+            if ip == 'ip' and not condition:
                 # Not every kernel keeps later fragments, which have no ports,
                 # from being asked for one.
                 condition = 'ip frag-off & 0x1fff 0 '
         return (f'{condition}meta priority set {dev}{ip} saddr . {ip} daddr'
-                f'{port} map @{self.map_name(kind)} '
+                f'{port} map @{self.map_name(kind)} {then}'
                 f'goto control{kind[-1]}')
+
+
+# Fragments are told apart where their header is the first one in IPv6.
+_FIRST = {'ip': 'ip frag-off & 0x3fff 0x2000',
+          'ip6': 'ip6 nexthdr 44 @nh,336,16 & 0xfff9 1'}
+_LATER = {'ip': 'ip frag-off & 0x1fff != 0',
+          'ip6': 'ip6 nexthdr 44 @nh,336,16 & 0xfff8 != 0'}
+_FRAGMENT_RULES = {'port4': ('later4', 'first4'),
+                   'port6': ('later6', 'first6')}
 
 
 def _without_data4() -> str:
@@ -169,6 +211,11 @@ def _without_data6() -> str:
     lengths = ', '.join(f'{4 * tcp} . {tcp << 4 | flag:#x}'
                         for tcp in range(5, 16) for flag in (0, 1))
     return f'ip6 nexthdr tcp ip6 length . @th,96,8 {{ {lengths} }}'
+
+
+def kinds(rules: Iterable[str]) -> list[str]:
+    """Of the maps that some rules ask."""
+    return [name for name in rules if name in _KINDS.values()]
 
 
 INGRESS = Hook('ingress', True)

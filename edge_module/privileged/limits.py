@@ -41,7 +41,7 @@ _NAME = r'[a-z0-9_]{1,32}'
 _DEV = r'[A-Za-z0-9][A-Za-z0-9_.-]{0,14}'
 _WORD = (r'(?:meta|priority|set|length|l4proto|ip6?|saddr|daddr|protocol|'
          r'nexthdr|frag-off|iif|th|dport|tcp|map|goto|control[46]|'
-         r'classify|ether|return|add|==|0[01](?::00){5}|'
+         r'classify|ether|return|add|update|id|==|!=|:|0[01](?::00){5}|'
          r'@[a-z0-9_,]{1,40}|0x[0-9a-f]{1,8}|[0-9a-f]{1,5}(?::[0-9a-f]{1,4})?'
          r'|<=|&|\.|\{|\}),?')
 _TOKEN = re.compile(_WORD)
@@ -55,6 +55,11 @@ _NFT = re.compile('|'.join((
     rf'add set {_TABLE} ingress_seen \{{ type ether_addr; size \d{{1,5}}; '
     r'timeout \d{1,3}s; flags dynamic,timeout; \}',
     rf'list set {_TABLE} ingress_seen',
+    rf'list map {_TABLE} (?:in|e)gress_(?:port|pair)[46]',
+    rf'add map {_TABLE} (?:in|e)gress_frag[46] \{{ typeof '
+    r'(?:iif \. )?(?:ip saddr \. ip daddr \. ip id|@nh,256,64 \. '
+    r'@nh,352,32) : meta priority; size \d{1,5}; timeout \d{1,3}s; '
+    r'flags dynamic,timeout; \}',
     rf'add chain {_TABLE} (?:classify|unmanaged|control[46])',
     rf'flush chain {_TABLE} (?:classify|unmanaged)',
     rf'(?:add|delete) element {_TABLE} {_NAME} '

@@ -21,6 +21,8 @@ import time
 from tests.netns.edge import bed as beds
 
 UDP, TCP, HOP_BY_HOP, FRAGMENT = 17, 6, 0, 44
+ROUTING, AUTHENTICATION, DESTINATION_OPTIONS = 43, 51, 60
+IN_IPV4, IN_IPV6, GRE, ESP = 4, 41, 47, 50
 PAYLOAD = bytes(400)
 
 
@@ -40,11 +42,11 @@ def segment(data=0, options=0):
                            b'\x01' * options + bytes(data))
 
 
-def ipv4(src, dst, protocol, body, fragment=0, options=b''):
+def ipv4(src, dst, protocol, body, fragment=0, options=b'', ident=7):
     words = 5 + len(options) // 4
     return 0x0800, struct.pack(
-        '!BBHHHBBH4s4s', 0x40 | words, 0, 4 * words + len(body), 7, fragment,
-        64, protocol, 0, ipaddress.ip_address(src).packed,
+        '!BBHHHBBH4s4s', 0x40 | words, 0, 4 * words + len(body), ident,
+        fragment, 64, protocol, 0, ipaddress.ip_address(src).packed,
         ipaddress.ip_address(dst).packed) + options + body
 
 
@@ -55,10 +57,23 @@ def ipv6(src, dst, protocol, body):
         ipaddress.ip_address(dst).packed) + body
 
 
-def tagged(packet):
+def extended(headers, protocol, body):
+    """(protocol, body) behind IPv6 extension headers of 8 bytes."""
+    for header in reversed(headers):
+        body = bytes([protocol, 0]) + bytes(6) + body
+        protocol = header
+    return protocol, body
+
+
+def fragment6(body, offset, ident=7):
+    """Of an IPv6 datagram, of which more is to come."""
+    return struct.pack('!BBHI', UDP, 0, offset << 3 | 1, ident) + body
+
+
+def tagged(packet, outer=0x8100):
     """In a VLAN."""
     ethertype, body = packet
-    return 0x8100, struct.pack('!HH', 5, ethertype) + body
+    return outer, struct.pack('!HH', 5, ethertype) + body
 
 
 @contextlib.contextmanager

@@ -13,7 +13,6 @@
 
 import contextlib
 import socket
-import struct
 
 import pytest
 
@@ -29,8 +28,7 @@ pytestmark = pytest.mark.netns
 
 
 def _send_udp(vm, dst_ip, count=40, priority=None, tos=None, port=9,
-              src_ip=None):
-    """Datagrams of 1000 bytes; True when they left."""
+              src_ip=None, size_bytes=1000):
     def send():
         family = socket.AF_INET6 if ':' in dst_ip else socket.AF_INET
         with socket.socket(family, socket.SOCK_DGRAM) as sock:
@@ -43,7 +41,7 @@ def _send_udp(vm, dst_ip, count=40, priority=None, tos=None, port=9,
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY,
                                 priority)
             for _ in range(count):
-                sock.sendto(bytes(1000), (dst_ip, port))
+                sock.sendto(bytes(size_bytes), (dst_ip, port))
     beds.in_netns(vm.netns, send)
 
 
@@ -125,6 +123,27 @@ def test_coflows_over_one_pair_by_port(pair):
     assert sent[C2] >= 40 * 1042 and sent[C1] < 2000
     sent = _sent(edge, lambda: _send_udp(a, b.ip, port=5003))
     assert sent[C1] >= 40 * 1042 and sent[C2] == 0
+
+
+@pytest.mark.parametrize('ipv6', [False, True])
+def test_fragments_follow_their_first(pair, ipv6):
+    """Datagrams of three fragments, of which only the first names a port."""
+    bed, edge = pair
+    a, b = bed.add_vm('h1'), bed.add_vm('h2')
+    edge.set_ports()
+    edge.set_policy(policies.PolicyBuilder('h1', LINK_BPS).coflow(
+        'C1', 5e6, [(a, b, 1)], port=5002, ipv6=ipv6).build())
+    _learn(a, b)
+    address = b.ip6 if ipv6 else b.ip
+    sent = _sent(edge, lambda: _send_udp(a, address, 20, port=5002,
+                                         size_bytes=4000))
+    assert sent[C1] >= 20 * 4000 and sent[3] < 2000
+    sent = _sent(edge, lambda: _send_udp(a, address, 20, port=5003,
+                                         size_bytes=4000))
+    assert sent[3] >= 20 * 4000 and sent[C1] < 2000
+    assert not edge.call('drift').entries
+    assert edge.counted() == beds.in_netns(
+        edge.netns, edge.enforcer.classifier.counted)
 
 
 def test_tenants_with_equal_addresses(pair):
@@ -222,8 +241,31 @@ FRAMES = {
         a.ip, b.ip, frames.UDP, frames.udp(5002), options=bytes(8))),
     'first fragment': (C2, lambda a, b: frames.ipv4(
         a.ip, b.ip, frames.UDP, frames.udp(5002), fragment=0x2000)),
-    'later fragment': (C1, lambda a, b: frames.ipv4(
-        a.ip, b.ip, frames.UDP, frames.udp(5002), fragment=0x0040)),
+    'later fragment': (C2, lambda a, b: frames.ipv4(
+        a.ip, b.ip, frames.UDP, frames.udp(5003), fragment=0x2040)),
+    'last fragment': (C2, lambda a, b: frames.ipv4(
+        a.ip, b.ip, frames.UDP, frames.udp(5003), fragment=0x0080)),
+    'fragment of another datagram': (C1, lambda a, b: frames.ipv4(
+        a.ip, b.ip, frames.UDP, frames.udp(5002), fragment=0x0040, ident=8)),
+    'fragment to another address': (3, lambda a, b: frames.ipv4(
+        a.ip, '10.77.9.9', frames.UDP, frames.udp(5002), fragment=0x0040)),
+    'gre': (C1, lambda a, b: frames.ipv4(
+        a.ip, b.ip, frames.GRE, bytes([0, 0, 8, 0]) + frames.ipv4(
+            '10.9.0.1', '10.9.0.2', frames.UDP, frames.udp(5002))[1])),
+    'ipip': (C1, lambda a, b: frames.ipv4(
+        a.ip, b.ip, frames.IN_IPV4, frames.ipv4(
+            '10.9.0.1', '10.9.0.2', frames.UDP, frames.udp(5002))[1])),
+    'ipv6 in ipv4': (C1, lambda a, b: frames.ipv4(
+        a.ip, b.ip, frames.IN_IPV6, frames.ipv6(
+            'fd09::1', 'fd09::2', frames.UDP, frames.udp(5002))[1])),
+    "the pair's own packet inside another pair's": (3, lambda a, b: (
+        frames.ipv4(a.ip, '10.77.9.9', frames.IN_IPV4, frames.ipv4(
+            a.ip, b.ip, frames.UDP, frames.udp(5002))[1]))),
+    'esp': (C1, lambda a, b: frames.ipv4(
+        a.ip, b.ip, frames.ESP, frames.udp(5002))),
+    'tagged twice': (3, lambda a, b: frames.tagged(frames.tagged(frames.ipv4(
+        a.ip, b.ip, frames.UDP, frames.udp(5002))), 0x88a8)),
+    'arp': (3, lambda a, b: (0x0806, bytes(46))),
     'no room for a port': (C1, lambda a, b: frames.ipv4(
         a.ip, b.ip, frames.UDP, b'')),
     'half a header': (3, lambda a, b: (
@@ -237,12 +279,35 @@ FRAMES = {
     'ipv6 hop by hop': (C2 + 4, lambda a, b: frames.ipv6(
         a.ip6, b.ip6, frames.HOP_BY_HOP,
         bytes([frames.UDP, 1]) + bytes(14) + frames.udp(5002))),
+    'ipv6 destination options, twice': (C2 + 4, lambda a, b: frames.ipv6(
+        a.ip6, b.ip6, *frames.extended(
+            2 * [frames.DESTINATION_OPTIONS], frames.UDP, frames.udp(5002)))),
+    'ipv6 routing header': (C2 + 4, lambda a, b: frames.ipv6(
+        a.ip6, b.ip6, *frames.extended(
+            [frames.HOP_BY_HOP, frames.ROUTING], frames.UDP,
+            frames.udp(5002)))),
+    'ipv6 authentication': (C1 + 4, lambda a, b: frames.ipv6(
+        a.ip6, b.ip6, *frames.extended(
+            [frames.AUTHENTICATION], frames.UDP, frames.udp(5002)))),
+    'ipv6 gre': (C1 + 4, lambda a, b: frames.ipv6(
+        a.ip6, b.ip6, frames.GRE, frames.udp(5002))),
     'ipv6 first fragment': (C2 + 4, lambda a, b: frames.ipv6(
         a.ip6, b.ip6, frames.FRAGMENT,
-        struct.pack('!BBHI', frames.UDP, 0, 1, 7) + frames.udp(5002))),
-    'ipv6 later fragment': (C1 + 4, lambda a, b: frames.ipv6(
+        frames.fragment6(frames.udp(5002), 0))),
+    'ipv6 later fragment': (C2 + 4, lambda a, b: frames.ipv6(
         a.ip6, b.ip6, frames.FRAGMENT,
-        struct.pack('!BBHI', frames.UDP, 0, 0x41, 7) + frames.udp(5002))),
+        frames.fragment6(frames.udp(5003), 8))),
+    'ipv6 fragment of another datagram': (C1 + 4, lambda a, b: frames.ipv6(
+        a.ip6, b.ip6, frames.FRAGMENT,
+        frames.fragment6(frames.udp(5002), 8, ident=8))),
+    'ipv6 first fragment behind options': (C2 + 4, lambda a, b: frames.ipv6(
+        a.ip6, b.ip6, *frames.extended(
+            [frames.HOP_BY_HOP], frames.FRAGMENT,
+            frames.fragment6(frames.udp(5002), 0, ident=9)))),
+    'ipv6 later fragment behind options': (C1 + 4, lambda a, b: frames.ipv6(
+        a.ip6, b.ip6, *frames.extended(
+            [frames.HOP_BY_HOP], frames.FRAGMENT,
+            frames.fragment6(frames.udp(5002), 8, ident=9)))),
     'ipv6 cut off': (3, lambda a, b: (
         0x86DD, frames.ipv6(a.ip6, b.ip6, frames.UDP, b'')[1][:30])),
     'neither': (3, lambda a, b: (0x88B5, bytes(400))),

@@ -84,6 +84,15 @@ def test_only_maps_that_hold_something_are_asked():
     assert places == sorted(places)
 
 
+def test_fragments_are_looked_for_where_ports_are():
+    text = _commands(*_listing(), entries={PAIR: 0x11})
+    assert '@ingress_frag' not in text
+    text = _commands(*_listing(), entries={PAIR: 0x11, PORT: 0x12})
+    places = [text.index(f'comment "{name}"')
+              for name in ('later4', 'first4', 'port4', 'pair4')]
+    assert places == sorted(places) and 'later6' not in text
+
+
 def test_a_port_that_no_entry_matches_has_its_own_class():
     """Whatever priority a packet brought along."""
     text = _commands(*_listing(devs=()))
