@@ -13,7 +13,8 @@
 """Read placement instances in the reference schema; judge placements.
 
 hosts: [{id, slots, egress, ingress, rack?}] (bytes/s); racks: optional
-[{id, uplink_out, uplink_in}]; vms: [{id, size, pinned?}]; flows: [{src, dst,
+[{id, uplink_out, uplink_in, parent?}], a parent is another one, so that they
+are a tree of any depth; vms: [{id, size, pinned?}]; flows: [{src, dst,
 bytes}]; slots and size are numbers, or lists of one per resource; pair_rate:
 optional {a: {b: rate}}, which replaces egress and ingress; status,
 best_known, lower_bound, placement. The judge shares no code with the solver.
@@ -54,7 +55,7 @@ def to_problem(instance: Instance) -> snapshot.PlacementProblem:
     return snapshot.PlacementProblem(
         hosts=tuple(cluster.Host(
             str(h['id']), vector(h['slots']), bps(h['egress']),
-            bps(h['ingress']), h.get('rack')) for h in instance['hosts']),
+            bps(h['ingress'])) for h in instance['hosts']),
         vms=tuple(cluster.Vm(
             str(v['id']), vector(v['size']), v.get('pinned'))
             for v in instance['vms']),
@@ -62,9 +63,12 @@ def to_problem(instance: Instance) -> snapshot.PlacementProblem:
             instance['name'], len(row),
             [(row[f['src']], row[f['dst']], f['bytes'])
              for f in instance['flows']]),),
-        racks=tuple(cluster.Rack(r['id'], bps(r['uplink_out']),
-                                 bps(r['uplink_in']))
-                    for r in instance.get('racks') or ()),
+        tree=cluster.Tree(
+            tuple(cluster.Subtree(r['id'], bps(r['uplink_out']),
+                                  bps(r['uplink_in']), r.get('parent'))
+                  for r in instance.get('racks') or ()),
+            {str(h['id']): h['rack'] for h in instance['hosts']
+             if h.get('rack') is not None and instance.get('racks')}),
         pair_rate_bps={(a, b): bps(rate) for a, row in pairs.items()
                        for b, rate in row.items()} if pairs else None,
         resources=('slots', 'memory_gb', 'disk_gb')[
@@ -105,13 +109,24 @@ def completion_time_s(instance: Instance, placement: dict[str, str]
         keys: list[tuple[str, ...]] = [('pair', a, b)]
         if not instance.get('pair_rate'):
             keys = [('egress', a), ('ingress', b)]
-            racks = hosts[a].get('rack'), hosts[b].get('rack')
-            if instance.get('racks') and racks[0] != racks[1]:
-                keys += [('uplink_out', racks[0]), ('uplink_in', racks[1])]
+            above_a, above_b = (_above(instance, hosts[h]) for h in (a, b))
+            keys += [('uplink_out', q) for q in above_a - above_b]
+            keys += [('uplink_in', q) for q in above_b - above_a]
         for key in keys:
             loads[key] = loads.get(key, 0) + flow['bytes']
     return max((_time(size, _rate(instance, hosts, key))
                 for key, size in loads.items()), default=0.0)
+
+
+def _above(instance: Instance, host: dict[str, Any]) -> set[str]:
+    """Every rack, pod, ... that a host is in."""
+    parents = {r['id']: r.get('parent') for r in instance.get('racks') or ()}
+    found: set[str] = set()
+    name = host.get('rack')
+    while name in parents and name not in found:
+        found.add(name)
+        name = parents[name]
+    return found
 
 
 def _rate(instance: Instance, hosts: dict[str, Any],
@@ -119,6 +134,6 @@ def _rate(instance: Instance, hosts: dict[str, Any],
     if key[0] == 'pair':
         return instance['pair_rate'][key[1]][key[2]]
     if key[0].startswith('uplink'):
-        racks = {r['id']: r for r in instance['racks']}
-        return racks[key[1]][key[0]] if key[1] in racks else math.inf
+        return next(r for r in instance['racks'] if r['id'] == key[1])[
+            key[0]]
     return hosts[key[1]][key[0]]

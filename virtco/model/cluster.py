@@ -10,9 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Hosts, racks and VMs as the planner sees them."""
+"""Hosts, the tree above them and VMs as the planner sees them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from dataclasses import field
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,23 +25,76 @@ class Host:
         (one-dimensional "slots", or vCPU, RAM, disk).
     :ivar egress_bps: B_e^m, rate towards the core.
     :ivar ingress_bps: B_in^m, rate from the core.
-    :ivar rack: name of a :class:`Rack` or None.
     """
 
     name: str
     free: tuple[float, ...]
     egress_bps: float
     ingress_bps: float
-    rack: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Rack:
-    """A rack whose uplink may be oversubscribed."""
+class Subtree:
+    """A part of the fabric below one uplink: a rack, a pod, a room.
+
+    Bytes between a host in it and one that is not pass its uplink.
+
+    :ivar uplink_out_bps: rate towards the core, inf for no limit.
+    :ivar uplink_in_bps: rate from the core.
+    :ivar parent: name of the subtree that it is part of, None for the core.
+    :ivar level: what operators call its level. Only they tell levels by
+        their names; the planner goes by the parents.
+    """
 
     name: str
     uplink_out_bps: float
     uplink_in_bps: float
+    parent: str | None = None
+    level: str = 'rack'
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """What is above the hosts: subtrees in subtrees, below the core.
+
+    It may have any depth, and hosts may be at any of it. Two racks of a pod,
+    a host in each, and a third host that is right below the core::
+
+        Tree((Subtree('p0', 4e10, 4e10, level='pod'),
+              Subtree('r0', 2e10, 2e10, 'p0'),
+              Subtree('r1', 2e10, 2e10, 'p0')),
+             {'h0': 'r0', 'h1': 'r1'})
+
+    :ivar subtrees: of all levels, in any order; their names differ.
+    :ivar leaf_of: host name -> name of the subtree right above it. A host
+        that is missing is right below the core. It may name hosts that are
+        not candidates: what running coflows send there passes uplinks, too.
+    """
+
+    subtrees: tuple[Subtree, ...] = ()
+    leaf_of: Mapping[str, str] = field(default_factory=dict)
+
+    def chains(self) -> dict[str, tuple[Subtree, ...]]:
+        """Subtree name -> the subtrees that it is in, core first, itself last.
+
+        :raises KeyError: for a parent that is not among the subtrees.
+        :raises ValueError: for subtrees that contain each other.
+        """
+        by_name = {one.name: one for one in self.subtrees}
+        found: dict[str, tuple[Subtree, ...]] = {}
+        for one in self.subtrees:
+            above: list[Subtree] = []
+            name: str | None = one.name
+            while name is not None and name not in found:
+                above.append(by_name[name])
+                if len(above) > len(by_name):
+                    raise ValueError(one.name)
+                name = above[-1].parent
+            chain = found[name] if name is not None else ()
+            for inner in reversed(above):
+                chain = (*chain, inner)
+                found[inner.name] = chain
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,15 +75,17 @@ class PlacementProblem:
     :ivar vms: the group's VMs; coflow rows index into them.
     :ivar coflows: the group's coflows (several may share the VMs, Fig. 1).
     :ivar active: coflows of other groups, with what they still have to move.
+    :ivar tree: the fabric above the hosts; empty where only hosts limit.
     :ivar pair_rate_bps: Choreo's pipe matrix R_mn by (host, host); when given
-        it replaces the hose rows, with ``hose_limits`` True both hold.
+        it replaces the rows of hosts and of the tree, with ``hose_limits``
+        True all hold.
     :ivar resources: names of the entries of the capacity vectors.
     """
 
     hosts: tuple[cluster.Host, ...]
     vms: tuple[cluster.Vm, ...]
     coflows: tuple[coflow_model.Coflow, ...]
-    racks: tuple[cluster.Rack, ...] = ()
+    tree: cluster.Tree = cluster.Tree()
     active: tuple[ActiveCoflow, ...] = ()
     server_groups: tuple[ServerGroup, ...] = ()
     pair_rate_bps: dict[tuple[str, str], float] | None = None

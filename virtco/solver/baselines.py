@@ -78,7 +78,10 @@ def residual(problem: snapshot.PlacementProblem
     share = np.divide(left, full, out=np.ones(len(full)),
                       where=(full > 0) & (full < np.inf))
     share = np.maximum(share, LEAST_RESIDUAL)
-    m, q = inst.n_hosts, inst.n_racks
+    m, q = inst.n_hosts, len(inst.uplinks)
+    up = dict(zip((one.name for one in inst.uplinks.subtrees),
+                  zip(share[2 * m:2 * m + q].tolist(),
+                      share[2 * m + q:].tolist())))
     return dataclasses.replace(
         problem, active=(), hosts=tuple(
             dataclasses.replace(
@@ -86,11 +89,9 @@ def residual(problem: snapshot.PlacementProblem
                 ingress_bps=host.ingress_bps * into)
             for host, out, into in zip(problem.hosts, share.tolist(),
                                        share[m:].tolist())),
-        racks=tuple(
+        tree=dataclasses.replace(problem.tree, subtrees=tuple(
             dataclasses.replace(
-                rack, uplink_out_bps=rack.uplink_out_bps * out,
-                uplink_in_bps=rack.uplink_in_bps * into)
-            for rack, out, into in zip(
-                problem.racks, share[2 * m:2 * m + q].tolist(),
-                share[2 * m + q:2 * m + 2 * q].tolist()))
-        if q else problem.racks)
+                one, uplink_out_bps=one.uplink_out_bps * out,
+                uplink_in_bps=one.uplink_in_bps * into)
+            for one in problem.tree.subtrees
+            for out, into in [up.get(one.name, (1.0, 1.0))])))

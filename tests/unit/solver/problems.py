@@ -22,6 +22,7 @@ from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
 from virtco.solver.model import loads
+from virtco.solver.model import uplinks
 
 BITS = 8
 
@@ -42,7 +43,6 @@ def fig_1_problem(**changes):
 def times_s(problem, placement, flows):
     """Time per port of flows (src VM, dst VM, bytes), a plain reading."""
     hosts = {host.name: host for host in problem.hosts}
-    racks = {rack.name: rack for rack in problem.racks}
     pairs = problem.pair_rate_bps
     hose = pairs is None or problem.hose_limits
     load, rate = {}, {}
@@ -54,17 +54,30 @@ def times_s(problem, placement, flows):
         if hose:
             ports += [((a, 'out'), hosts[a].egress_bps),
                       ((b, 'in'), hosts[b].ingress_bps)]
-            ra, rb = racks.get(hosts[a].rack), racks.get(hosts[b].rack)
-            if ra is not rb and ra is not None:
-                ports.append(((ra.name, 'up'), ra.uplink_out_bps))
-            if ra is not rb and rb is not None:
-                ports.append(((rb.name, 'down'), rb.uplink_in_bps))
+            ports += [((one, way), _rates(problem)[one, way])
+                      for one, way in _uplinks(problem.tree, a, b)]
         if pairs is not None:
             ports.append(((a, b), pairs[a, b]))
         for port, bps in ports:
             load[port] = load.get(port, 0.0) + size
             rate[port] = bps
     return load, rate
+
+
+def _above(tree, host):
+    """Names of all subtrees that a host is in."""
+    parents = {one.name: one.parent for one in tree.subtrees}
+    found, name = set(), tree.leaf_of.get(host)
+    while name is not None:
+        found.add(name)
+        name = parents[name]
+    return found
+
+
+def _uplinks(tree, a, b):
+    above_a, above_b = _above(tree, a), _above(tree, b)
+    return [*((one, 'up') for one in above_a - above_b),
+            *((one, 'down') for one in above_b - above_a)]
 
 
 def slowest_s(load, rate):
@@ -93,39 +106,41 @@ def online_s(problem, placement):
         (f.src, f.dst, f.size_bytes)
         for c in problem.coflows for f in c.flows])
     ahead_s = 0.0
+    hosts = {host.name for host in problem.hosts}
+    counted = {one.name for one in uplinks.of(problem).subtrees}
     for port, size in own.items():
-        if port[1] not in ('out', 'in') or not size:
+        if not size or port[1] in hosts or (
+                port[1] in ('up', 'down') and port[0] not in counted):
             continue
         own_s = slowest_s({port: size}, rate)
         backlog_s = sum(slowest_s({port: load[port]}, rates)
                         for load in running if port in load)
         ahead_s += own_s * (2 * backlog_s + own_s)
     return joint_s(problem, placement) + (
-        len(running) / mean_s / (4 * len(problem.hosts)) * ahead_s)
+        len(running) / mean_s / (4 * (len(hosts) + len(counted))) * ahead_s)
 
 
 def _rates(problem):
     rates = {(host.name, way): rate for host in problem.hosts for way, rate
              in (('out', host.egress_bps), ('in', host.ingress_bps))}
-    for rack in problem.racks:
-        rates[rack.name, 'up'] = rack.uplink_out_bps
-        rates[rack.name, 'down'] = rack.uplink_in_bps
+    for one in problem.tree.subtrees:
+        rates[one.name, 'up'] = one.uplink_out_bps
+        rates[one.name, 'down'] = one.uplink_in_bps
     return rates
 
 
 def _running_load(problem, active):
     load = {}
-    rack_of = {host.name: host.rack for host in problem.hosts}
+    names = {host.name for host in problem.hosts}
     pipes_only = problem.pair_rate_bps is not None and not problem.hose_limits
-    if problem.racks and not pipes_only:
+    if not pipes_only:
         for src, dst, size in loads.pairs_of(active):
-            up, down = rack_of.get(src), rack_of.get(dst)
-            for port, end in (('up', up), ('down', down)):
-                if up != down and end is not None and size > 0:
-                    load[end, port] = load.get((end, port), 0.0) + size
+            for port in _uplinks(problem.tree, src, dst):
+                if size > 0:
+                    load[port] = load.get(port, 0.0) + size
     for way, entries in (('out', active.out_bytes), ('in', active.in_bytes)):
         for name, size in entries:
-            if size > 0:
+            if size > 0 and name in names:
                 load[name, way] = load.get((name, way), 0.0) + size
     return load
 
@@ -197,20 +212,38 @@ def optimum(problem, cost):
                 if is_valid(problem, placement)), default=None)
 
 
+RATES = st.sampled_from((8e8, 4e8, 1e9, 2e8))
+
+
+@st.composite
+def trees(draw, names, rates=RATES):
+    """Up to three levels over hosts of these names, leaves at any depth."""
+    subtrees = []
+    for i in range(draw(st.integers(1, 5))):
+        parent = draw(st.sampled_from([None, *(
+            one for one in subtrees if one.level != '3')]))
+        subtrees.append(cluster.Subtree(
+            f's{i}', draw(rates), draw(rates), parent and parent.name,
+            str(1 + int(parent.level)) if parent else '1'))
+    leaves = st.sampled_from([None, *(one.name for one in subtrees)])
+    found = {name: draw(leaves) for name in names}
+    return cluster.Tree(tuple(draw(st.permutations(subtrees))), {
+        name: leaf for name, leaf in found.items() if leaf is not None})
+
+
 @st.composite
 def problems(draw, model='any', max_vms=5, extras=True):
     """2-4 hosts, 1-5 VMs, one or two resources, anything else at times."""
     n_hosts = draw(st.integers(2, 4 if max_vms < 6 else 3))
     n_vms = draw(st.integers(1, max_vms))
     resources = ('vcpus', 'ram')[:draw(st.integers(1, 2))]
-    model = draw(st.sampled_from(('hose', 'rack', 'pipe', 'both'))
+    model = draw(st.sampled_from(('hose', 'tree', 'pipe', 'both'))
                  if model == 'any' else st.just(model))
-    rates = st.sampled_from((8e8, 4e8, 1e9, 2e8))
-    racks = (cluster.Rack('r0', 3e8, 3e8), cluster.Rack('r1', 3e8, 5e8))
+    rates = RATES
     hosts = tuple(cluster.Host(
         f'h{m}', tuple(float(draw(st.integers(0, 5))) for _ in resources),
-        draw(rates), draw(st.sampled_from((8e8, 4e8, 1e9, 0.0))),
-        f'r{m % 2}' if model == 'rack' else None) for m in range(n_hosts))
+        draw(rates), draw(st.sampled_from((8e8, 4e8, 1e9, 0.0))))
+        for m in range(n_hosts))
     names = [host.name for host in hosts]
     vms = []
     for j in range(n_vms):
@@ -240,9 +273,10 @@ def problems(draw, model='any', max_vms=5, extras=True):
         ((draw(st.sampled_from(names)), draw(size)),))
         for i in range(draw(st.integers(0, 2)) if extras else 0))
     pairs = {(a, b): draw(rates) for a in names for b in names if a != b}
+    tree = draw(trees(names)) if model == 'tree' else cluster.Tree()
     return snapshot.PlacementProblem(
-        hosts, tuple(vms), coflows, racks if model == 'rack' else (),
-        active, groups, pairs if model in ('pipe', 'both') else None,
+        hosts, tuple(vms), coflows, tree, active, groups,
+        pairs if model in ('pipe', 'both') else None,
         model == 'both', resources,
         frozenset(names[-1:]) if extras and draw(st.integers(0, 4)) == 0
         else frozenset())

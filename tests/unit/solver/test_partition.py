@@ -110,7 +110,7 @@ def test_verdicts_are_true(problem, ratio):
         assert ratio < 1
     if verdict is setpartition.Verdict.FOUND:
         assert problems.is_valid(problem, inst.to_hosts(assign))
-        if problem.pair_rate_bps is None and not problem.racks:
+        if problem.pair_rate_bps is None and not problem.tree.subtrees:
             found_s = problems.isolated_s(problem, inst.to_hosts(assign))
             assert found_s <= best_s * ratio * (1 + 1e-8)
 

@@ -43,14 +43,13 @@ SIZES = st.integers(0, 30).map(lambda x: x * 1e7)
 @st.composite
 def busy_problems(draw):
     """Several own and running coflows over hosts, racks and pairs."""
-    model = draw(st.sampled_from(('hose', 'rack', 'pipe', 'both')))
+    model = draw(st.sampled_from(('hose', 'tree', 'pipe', 'both')))
     n_hosts, n_vms = draw(st.integers(1, 6)), draw(st.integers(1, 6))
-    racks = (cluster.Rack('r0', 3e8, draw(RATES)),
-             cluster.Rack('r1', draw(RATES), 5e8))
     hosts = tuple(cluster.Host(
-        f'h{m}', (float(draw(st.integers(2, 9))),), draw(RATES), draw(RATES),
-        draw(st.sampled_from(('r0', 'r1', None)))) for m in range(n_hosts))
+        f'h{m}', (float(draw(st.integers(2, 9))),), draw(RATES), draw(RATES))
+        for m in range(n_hosts))
     names = st.sampled_from([host.name for host in hosts])
+    beyond = st.sampled_from([*(host.name for host in hosts), 'x0', 'x1'])
     vms = tuple(cluster.Vm(f'v{j}', (1.0,), draw(
         st.one_of(st.none(), st.none(), st.none(), names)))
         for j in range(n_vms))
@@ -58,7 +57,7 @@ def busy_problems(draw):
     coflows = tuple(coflow.Coflow.from_flows(f'c{i}', n_vms, draw(
         st.lists(st.tuples(index, index, SIZES), max_size=8)))
         for i in range(draw(st.integers(1, 4))))
-    entries = st.lists(st.tuples(names, SIZES), max_size=4).map(tuple)
+    entries = st.lists(st.tuples(beyond, SIZES), max_size=4).map(tuple)
     active = tuple(
         snapshot.ActiveCoflow(f'a{i}', draw(entries), draw(entries))
         for i in range(draw(st.integers(0, 6))))
@@ -70,8 +69,10 @@ def busy_problems(draw):
     pairs = {pair: draw(RATES) for pair in itertools.permutations(
         [host.name for host in hosts], 2)}
     return snapshot.PlacementProblem(
-        hosts, vms, coflows, racks if model == 'rack' else (), active,
-        groups, pairs if model in ('pipe', 'both') else None,
+        hosts, vms, coflows, draw(problems.trees(
+            [*(host.name for host in hosts), 'x0', 'x1'], RATES))
+        if model == 'tree' else cluster.Tree(), active, groups,
+        pairs if model in ('pipe', 'both') else None,
         model == 'both')
 
 

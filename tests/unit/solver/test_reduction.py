@@ -20,13 +20,13 @@ import pytest
 from virtco.solver.model import reduction
 
 
-def plain(free, s_per_byte, active_bytes, allowed, fixed, rack_of):
+def plain(free, s_per_byte, active_bytes, allowed, fixed, above):
     """The rule of the module's docstring, host by host."""
     n_movable = int((fixed < 0).sum())
     pinned = set(fixed[fixed >= 0].tolist())
     n_hosts = len(free)
     good = np.vstack([free.T, -s_per_byte, -active_bytes.reshape(-1, n_hosts)])
-    alike = np.vstack([allowed, rack_of])
+    alike = np.vstack([allowed, above])
     kept = set(pinned)
     for m in set(range(n_hosts)) - pinned:
         before = 0
@@ -57,7 +57,7 @@ def test_needed_hosts_are_the_plain_rules(seed, lead, monkeypatch):
         draw.integers(1, 4, (n_hosts, 1)).astype(float),
         draw.integers(1, levels, (2, n_hosts)).astype(float),
         draw.integers(0, 2, (seed % 2, 2 * n_hosts)).astype(float), allowed,
-        fixed, draw.integers(0, 2, n_hosts) if seed % 5 == 0 else
-        np.full(n_hosts, -1))
+        fixed, draw.integers(0, 2, (2, n_hosts)) if seed % 5 == 0 else
+        np.zeros((0, n_hosts)))
     kept = reduction.needed_hosts(*arguments)
     assert kept.tolist() == plain(*arguments)

@@ -24,7 +24,7 @@ from virtco.model import snapshot
 from virtco.solver.model import validation
 
 HOST = cluster.Host('h', (2.0,), 8.0, 8.0)
-RACK = cluster.Rack('r', 8.0, 8.0)
+RACK = cluster.Subtree('r', 8.0, 8.0)
 
 
 def refused(**changes):
@@ -40,8 +40,10 @@ def hosts(**changes):
     return {'hosts': (dataclasses.replace(HOST, **changes),)}
 
 
-def racks(**changes):
-    return {'racks': (dataclasses.replace(RACK, **changes),)}
+def trees(*changes, leaf='r'):
+    """A rack, as changed, again and again."""
+    return {'tree': cluster.Tree(tuple(
+        dataclasses.replace(RACK, **one) for one in changes), {'h': leaf})}
 
 
 def vms(**changes):
@@ -61,8 +63,8 @@ def groups(*members):
 
 @pytest.mark.parametrize('changes', [
     {}, hosts(free=(-1.0,)), hosts(egress_bps=0.0, ingress_bps=math.inf),
-    racks(uplink_out_bps=0.0, uplink_in_bps=math.inf),
-    hosts(rack='r') | racks(), hosts(rack='r'), hosts() | racks(),
+    trees({'uplink_out_bps': 0.0, 'uplink_in_bps': math.inf}),
+    hosts() | trees({}), trees({'parent': 'p'}, {'name': 'p'}),
     vms(demand=(0.0,)), vms(pinned='h'), flows((0, 2, 0.0)),
     {'pair_rate_bps': {('h0', 'h1'): 0.0}}, groups(0, 2)])
 def test_what_makes_sense_is_taken(changes):
@@ -71,7 +73,7 @@ def test_what_makes_sense_is_taken(changes):
 
 @pytest.mark.parametrize('field, changes', [
     ('hosts', {'hosts': (HOST, HOST)}),
-    ('racks', {'racks': (RACK, RACK)}),
+    ('tree.subtrees', trees({}, {})),
     ('h.free', hosts(free=())),
     ('h.free', hosts(free=(1.0, 1.0))),
     ('h.free', hosts(free=(math.nan,))),
@@ -80,9 +82,12 @@ def test_what_makes_sense_is_taken(changes):
     ('h.egress_bps', hosts(egress_bps=math.nan)),
     ('h.ingress_bps', hosts(ingress_bps=-1e-9)),
     ('h.ingress_bps', hosts(ingress_bps=math.nan)),
-    ('h.rack', hosts(rack='elsewhere') | racks()),
-    ('r.uplink_out_bps', racks(uplink_out_bps=-1e-9)),
-    ('r.uplink_in_bps', racks(uplink_in_bps=math.nan)),
+    ('tree.leaf_of[h]', trees({}, leaf='elsewhere')),
+    ('r.parent', trees({'parent': 'elsewhere'})),
+    ('r.parent', trees({'parent': 'r'})),
+    ('r.parent', trees({'parent': 'p'}, {'name': 'p', 'parent': 'r'})),
+    ('r.uplink_out_bps', trees({'uplink_out_bps': -1e-9})),
+    ('r.uplink_in_bps', trees({'uplink_in_bps': math.nan})),
     ('v.demand', vms(demand=(-1e-9,))),
     ('v.demand', vms(demand=(math.inf,))),
     ('v.demand', vms(demand=(1.0, 1.0))),

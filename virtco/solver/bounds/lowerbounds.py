@@ -174,7 +174,7 @@ def hose_s_per_byte(inst: instances.Instance) -> np.ndarray:
     hose: np.ndarray = inst.s_per_byte[:2 * m].reshape(2, m).copy()
     if inst.pipe:
         with np.errstate(divide='ignore'):
-            rates = 1.0 / inst.s_per_byte[2 * m + 2 * inst.n_racks:]
+            rates = 1.0 / inst.s_per_byte[inst.n_fabric:]
             rates = rates.reshape(m, m).copy()
             np.fill_diagonal(rates, 0.0)
             hose = np.maximum(hose, 1.0 / np.array([rates.sum(axis=1),

@@ -18,9 +18,6 @@ way, so a partial placement that takes as long as the best full one is left.
 
 import cython
 
-PATH_PORTS = 5
-_PATH_PORTS = cython.declare(cython.Py_ssize_t, PATH_PORTS)
-
 
 @cython.dataclasses.dataclass(repr=False, eq=False)
 @cython.cclass
@@ -28,7 +25,7 @@ class Tree:
     """n nodes in placing order, M hosts, P ports, R resources.
 
     :ivar sent: bytes from node to node, n * n.
-    :ivar paths: ports between two hosts, -1 for none, M * M * PATH_PORTS.
+    :ivar paths: ports between two hosts, -1 for none, M * M * n_path.
     :ivar load: scratch of (n + 1) * P, 0 at first.
     :ivar hosts: scratch of n, all -1.
     :ivar best: receives the hosts of the best placement.
@@ -39,6 +36,7 @@ class Tree:
     n_hosts: cython.Py_ssize_t
     n_ports: cython.Py_ssize_t
     n_resources: cython.Py_ssize_t
+    n_path: cython.Py_ssize_t
     sent: cython.double[::1]
     paths: cython.Py_ssize_t[::1]
     s_per_byte: cython.double[::1]
@@ -80,8 +78,8 @@ def add(t: Tree, after: cython.Py_ssize_t, src: cython.Py_ssize_t,
         dst: cython.Py_ssize_t, size_bytes: cython.double) -> cython.void:
     if size_bytes <= 0:
         return
-    path = (src * t.n_hosts + dst) * _PATH_PORTS
-    for i in range(path, path + _PATH_PORTS):
+    path = (src * t.n_hosts + dst) * t.n_path
+    for i in range(path, path + t.n_path):
         port = t.paths[i]
         if port >= 0:
             t.load[after + port] += size_bytes

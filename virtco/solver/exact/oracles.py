@@ -34,8 +34,8 @@ def virtco_milp(problem: snapshot.PlacementProblem
     """VirtCO's problem (3), corrected: least t in seconds, host per VM.
 
     The equations of :mod:`virtco.solver.exact.relaxation` with binary x,
-    hosts not aggregated, racks added: with z_jk^q for "both in rack q", what
-    leaves and enters a rack has the same two rows.
+    hosts not aggregated, subtrees added: with z_jk^q for "both in subtree q",
+    what leaves and enters one has the same two rows.
 
     :raises virtco.exception.PlacementInfeasible: when there is none.
     """
@@ -59,17 +59,17 @@ def virtco_milp(problem: snapshot.PlacementProblem
         _add_port_rows(model, t, sent, inside[m], together[m],
                        inst.s_per_byte[m] / unit_s,
                        inst.s_per_byte[inst.n_hosts + m] / unit_s)
-    for q in range(inst.n_racks):
-        mine = [m for m in hosts if inst.rack_of[m] == q]
-        in_rack = {j: pulp.lpSum(x[j][m] for m in mine) for j in nodes}
+    for q in range(len(inst.uplinks)):
+        up = 2 * inst.n_hosts + q
+        mine = [m for m in hosts if up in inst.port_out[:, m]]
+        within = {j: pulp.lpSum(x[j][m] for m in mine) for j in nodes}
         both = pulp.LpVariable.dicts(f'r{q}', pairs, 0, 1)
         for j, k in pairs:
-            model += both[j, k] <= in_rack[j]
-            model += both[j, k] <= in_rack[k]
-        up = 2 * inst.n_hosts + q
-        _add_port_rows(model, t, sent, in_rack, both,
+            model += both[j, k] <= within[j]
+            model += both[j, k] <= within[k]
+        _add_port_rows(model, t, sent, within, both,
                        inst.s_per_byte[up] / unit_s,
-                       inst.s_per_byte[up + inst.n_racks] / unit_s)
+                       inst.s_per_byte[up + len(inst.uplinks)] / unit_s)
     return _solve(model, inst, x, t, unit_s)
 
 

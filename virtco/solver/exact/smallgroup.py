@@ -13,7 +13,7 @@
 """The exact placement of a small group.
 
 Subset dynamic programming where only hosts limit, exhaustive branch and
-bound where racks or pipes tie the hosts together.
+bound where trees or pipes tie the hosts together.
 """
 
 from collections.abc import Callable
@@ -44,9 +44,9 @@ MAX_JUDGED = 1000
 
 
 def applies(inst: instances.Instance) -> bool:
-    """Hose model only: racks and pipes tie the hosts together."""
+    """Hose model only: trees and pipes tie the hosts together."""
     n = len(inst.movable)
-    return (0 < n <= MAX_NODES and not inst.pipe and not inst.n_racks
+    return (0 < n <= MAX_NODES and not inst.pipe and not inst.uplinks
             and steps(inst) <= MAX_STEPS)
 
 
@@ -169,13 +169,15 @@ def enumerate_all(inst: instances.Instance, upper_s: float,
     hosts, best = np.full(n, -1, dtype=np.int64), np.zeros(n, dtype=np.int64)
     counts = np.zeros(1, dtype=np.int64)
     cutoff = upper_s * (1 - 1e-12) if np.isfinite(upper_s) else upper_s
+    paths = _paths(inst)
     tree = enumeration.Tree(**compiled.views(
         n=n, n_hosts=m, n_ports=ports, n_resources=inst.demand.shape[1],
-        sent=dense.ravel(), paths=_paths(inst), s_per_byte=inst.s_per_byte,
+        sent=dense.ravel(), paths=paths.ravel(), s_per_byte=inst.s_per_byte,
         demand=inst.demand[order].ravel(),
         allowed=inst.allowed[order].astype(np.uint8).ravel(),
-        free=free.ravel(), load=np.zeros((n + 1) * ports), hosts=hosts,
-        best=best, counts=counts))
+        n_path=paths.shape[2], free=free.ravel(),
+        load=np.zeros((n + 1) * ports), hosts=hosts, best=best,
+        counts=counts))
     visit_units = VISIT_UNITS + PORT_UNITS * ports
     least_s = enumeration.search(tree, cutoff, int(min(
         MAX_VISITS, budget.units() / visit_units)))
@@ -190,17 +192,13 @@ def enumerate_all(inst: instances.Instance, upper_s: float,
 
 
 def _paths(inst: instances.Instance) -> np.ndarray:
-    """Ports of every path, PATH_PORTS each."""
-    m, q = inst.n_hosts, inst.n_racks
-    paths = np.full((m, m, enumeration.PATH_PORTS), -1, dtype=np.int64)
-    for a in range(m):
-        for b in range(m):
-            up, down = inst.rack_of[a], inst.rack_of[b]
-            paths[a, b, :2] = a, m + b
-            if up != down and up >= 0:
-                paths[a, b, 2] = 2 * m + up
-            if up != down and down >= 0:
-                paths[a, b, 3] = 2 * m + q + down
-            if inst.pipe:
-                paths[a, b, 4] = 2 * m + 2 * q + a * m + b
-    return paths.ravel()
+    """Ports of every path, -1 for none; shape (M, M, X)."""
+    m = inst.n_hosts
+    ports = []
+    for port_out, behind in inst.ways():
+        up, down = np.meshgrid(port_out, port_out, indexing='ij')
+        ports += [np.where((up != down) & (up >= 0), up, -1),
+                  np.where((up != down) & (down >= 0), down + behind, -1)]
+    if inst.pipe:
+        ports.append(inst.n_fabric + np.arange(m * m).reshape(m, m))
+    return np.stack(ports, axis=-1)

@@ -17,8 +17,8 @@ Groups to come are not known; the best guess is more of the present one.
 *Copies* of it, as many as still fit, are put where a group without a traffic
 matrix would be: every VM sends every other the same, and each copy takes the
 largest rooms first, the least loaded of those. With s_m of its n VMs on host
-m and b bytes per pair, host m sends and receives s_m (n - s_m) b. The sum of
-the copies' prefix CCTs says what a placement leaves.
+m, or below an uplink, and b bytes per pair, s_m (n - s_m) b leave and enter.
+The sum of the copies' prefix CCTs says what a placement leaves.
 """
 
 from collections.abc import Callable
@@ -55,23 +55,36 @@ def copies_s(inst: instances.Instance, assign: np.ndarray) -> float:
     if n < 2 or not size_bytes:
         return 0.0
     room = _room(inst, assign, inst.demand[movable].mean(axis=0))
-    s_per_byte = inst.s_per_byte[:2 * m].reshape(2, m)
+    s_per_byte = inst.s_per_byte[:inst.n_fabric]
+    hose = slice(2 * m)
     total = (inst.active_bytes.sum(axis=0) + objectives.own_loads(
-        inst, assign).sum(axis=0))[:2 * m].reshape(2, m)
+        inst, assign).sum(axis=0))[:inst.n_fabric]
     waiting_s = 0.0
     for _ in range(MAX_COPIES):
         if room.sum() < n:
             break
-        busy_s = instances.times_s(total, s_per_byte).max(axis=0)
+        busy_s = instances.times_s(total[hose], s_per_byte[hose]).reshape(
+            2, m).max(axis=0)
         order = np.lexsort((busy_s, -room))
         taken = np.zeros(m)
         taken[order] = np.diff(np.minimum(np.cumsum(room[order]), n),
                                prepend=0.0)
-        total = total + taken * (n - taken) * size_bytes / (n * (n - 1))
+        on_port = _on_ports(inst, taken)
+        total = total + on_port * (n - on_port) * size_bytes / (n * (n - 1))
         waiting_s += float(instances.times_s(
-            total, s_per_byte)[:, taken > 0].max())
+            total, s_per_byte)[on_port > 0].max())
         room = room - taken
     return waiting_s
+
+
+def _on_ports(inst: instances.Instance, taken: np.ndarray) -> np.ndarray:
+    """VMs behind every port of the fabric; they are ``taken`` per host."""
+    result = np.zeros(inst.n_fabric)
+    for port_out, behind in inst.ways():
+        has = port_out >= 0
+        np.add.at(result, port_out[has], taken[has])
+        np.add.at(result, port_out[has] + behind, taken[has])
+    return result
 
 
 def _room(inst: instances.Instance, assign: np.ndarray, need: np.ndarray
@@ -126,7 +139,7 @@ def _exchanges(inst: instances.Instance, assign: np.ndarray, host: int
     used = np.zeros(m, dtype=bool)
     used[assign] = True
     kinds = np.column_stack([
-        np.where(used, np.arange(m), -1), inst.rack_of, inst.free,
+        np.where(used, np.arange(m), -1), inst.port_out[1:].T, inst.free,
         inst.s_per_byte[:2 * m].reshape(2, m).T,
         inst.active_bytes[:, :2 * m].reshape(-1, m).T])
     _, first = np.unique(kinds, axis=0, return_index=True)

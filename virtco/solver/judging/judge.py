@@ -38,7 +38,7 @@ FLOW_CELLS = 500
 FEWEST_EVENTS = 50
 #: Bytes per second of what is not a port of the problem.
 UNLIMITED = 1e300
-#: A host that is none of the problem's: its ports have no limit.
+#: A host that nobody knows: its ports have no limit.
 BEYOND = -1
 
 #: Source host, destination host, bytes.
@@ -48,7 +48,7 @@ Flow = tuple[int, int, float]
 class Judge:
     """Simulates the running coflows together with a placement's own.
 
-    It knows the ports of hosts and of racks, not of pairs.
+    It knows the ports of hosts and uplinks, not of pairs.
 
     :param inst: its hosts are those of the assignments; may be reduced, then
         running coflows have unlimited rates on the dropped hosts.
@@ -60,11 +60,18 @@ class Judge:
         self.inst = inst
         self.budget = budget
         index = {inst.host_name(h): h for h in range(inst.n_hosts)}
+        # Other hosts have no port here, but those in the tree have uplinks.
+        others = inst.uplinks.leaf_of.keys() - index.keys()
+        index.update((name, h) for h, name in enumerate(
+            sorted(others), start=inst.n_hosts))
+        above = inst.uplinks.above([*list(index)[inst.n_hosts:], ''])
+        self.port_out = np.hstack([inst.port_out, np.vstack([
+            np.full(above.shape[1], -1), np.where(
+                above >= 0, 2 * inst.n_hosts + above, -1)])])
         self.running = [_flows_of(active, index)
                         for active in inst.problem.active]
-        n_ports = 2 * (inst.n_hosts + inst.n_racks)
         with np.errstate(divide='ignore'):
-            self.rate_of = np.append(1 / inst.s_per_byte[:n_ports],
+            self.rate_of = np.append(1 / inst.s_per_byte[:inst.n_fabric],
                                      UNLIMITED)
 
     def total_s(self, assign: np.ndarray) -> float | None:
@@ -112,18 +119,15 @@ class Judge:
                            total.tolist()))
 
     def _paths(self, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
-        """Ports that flows between hosts pass, shape (F, 2 or 4)."""
-        m, q = self.inst.n_hosts, self.inst.n_racks
+        """Ports that flows between hosts pass, shape (F, 2 + 2L)."""
         open_port = len(self.rate_of) - 1
-        columns = [np.where(src >= 0, src, open_port),
-                   np.where(dst >= 0, m + dst, open_port)]
-        if q:
-            # The last entry is the rack of a host beyond.
-            rack_of = np.append(self.inst.rack_of, -1)
-            up, down = rack_of[src], rack_of[dst]
+        columns = []
+        for row, (_ports, behind) in zip(self.port_out, self.inst.ways(),
+                                         strict=True):
+            up, down = row[src], row[dst]
             columns += [
-                np.where((up != down) & (up >= 0), 2 * m + up, open_port),
-                np.where((up != down) & (down >= 0), 2 * m + q + down,
+                np.where((up != down) & (up >= 0), up, open_port),
+                np.where((up != down) & (down >= 0), down + behind,
                          open_port)]
         return np.column_stack(columns)
 

@@ -77,7 +77,7 @@ def best(inst: instances.Instance, candidates: Iterable[Candidate],
             break
         own_s = instances.times_s(
             objectives.own_loads(inst, candidate.assign).sum(axis=0),
-            inst.s_per_byte)[:2 * inst.n_hosts]
+            inst.s_per_byte)[:inst.n_fabric]
         total_s += AHEAD_WEIGHT * float(ahead.per_port_s(own_s).sum())
         if total_s < least_s:
             chosen, least_s = candidate, total_s

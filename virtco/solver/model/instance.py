@@ -16,23 +16,27 @@ VMs that an affinity group ties together become one *node*, an anti-affinity
 group becomes one more resource of which a host has ``max_per_host``, pinned
 VMs become terminals, and hosts that cannot be needed are dropped
 (:mod:`virtco.solver.model.reduction`). What remains is one model for hose,
-racks and Choreo's pipes: *ports*, each with a time per byte, that the bytes
+trees and Choreo's pipes: *ports*, each with a time per byte, that the bytes
 between two hosts pass.
 
-Ports are numbered egress of host m = m, ingress = M + m, rack uplink
-2M + q, rack downlink 2M + Q + q, pair (a, b) = 2M + 2Q + aM + b.
+Ports are numbered egress of host m = m, ingress = M + m, uplink of subtree q
+out = 2M + q, in = 2M + Q + q, pair (a, b) = 2M + 2Q + aM + b. All but pairs
+are the *fabric's*. Hosts and the subtrees of a tier cut traffic alike: what
+crosses between two of a *row* leaves one through its port out and enters the
+other through its port in.
 """
 
+from collections.abc import Iterator
 import dataclasses
 import functools
 
 import numpy as np
 
 from virtco import exception
-from virtco.model import cluster
 from virtco.model import snapshot
 from virtco.solver.model import loads
 from virtco.solver.model import reduction
+from virtco.solver.model import uplinks as trees
 from virtco.solver.model import validation
 from virtco import units
 
@@ -56,7 +60,10 @@ class Instance:
     :ivar allowed: shape (n, M), bool.
     :ivar arcs: per coflow (src nodes, dst nodes, bytes), merged.
     :ivar s_per_byte: shape (P,); inf for a port of no bandwidth.
-    :ivar rack_of: shape (M,), -1 for none.
+    :ivar uplinks: of the subtrees above the hosts, those that can decide.
+    :ivar port_out: the port out that every host's bytes pass when they leave
+        its host (row 0) and its subtree per tier, from the core down; -1 for
+        none; shape (1 + L, M).
     :ivar pipe: whether the pair ports exist.
     :ivar running: the running coflows in order of rising isolated CCT.
     :ivar active_cct_s: their isolated CCTs, shape (A,).
@@ -74,8 +81,8 @@ class Instance:
     allowed: np.ndarray
     arcs: tuple[tuple[np.ndarray, np.ndarray, np.ndarray], ...]
     s_per_byte: np.ndarray
-    rack_of: np.ndarray
-    n_racks: int
+    uplinks: trees.Uplinks
+    port_out: np.ndarray
     pipe: bool
     running: loads.Loads
     active_cct_s: np.ndarray
@@ -107,6 +114,16 @@ class Instance:
         return len(self.host_index)
 
     @property
+    def n_fabric(self) -> int:
+        """Ports of hosts and subtrees; pairs come behind them."""
+        return 2 * (self.n_hosts + len(self.uplinks))
+
+    def ways(self) -> Iterator[tuple[np.ndarray, int]]:
+        """Per row its ports out, and how far behind are those in."""
+        for i, row in enumerate(self.port_out):
+            yield row, len(self.uplinks) if i else self.n_hosts
+
+    @property
     def movable(self) -> np.ndarray:
         return np.flatnonzero(self.fixed < 0)
 
@@ -114,14 +131,14 @@ class Instance:
         return self.problem.hosts[int(self.host_index[host])].name
 
     def port_name(self, port: int) -> str:
-        m, q = self.n_hosts, self.n_racks
+        m, q = self.n_hosts, len(self.uplinks)
         if port < 2 * m:
             way = 'egress' if port < m else 'ingress'
             return f'{self.host_name(port % m)} {way}'
-        if port < 2 * m + 2 * q:
+        if port < self.n_fabric:
             way = 'up' if port < 2 * m + q else 'down'
-            return f'{self.problem.racks[(port - 2 * m) % q].name} {way}'
-        a, b = divmod(port - 2 * m - 2 * q, m)
+            return f'{self.uplinks.subtrees[(port - 2 * m) % q].name} {way}'
+        a, b = divmod(port - self.n_fabric, m)
         return f'{self.host_name(a)}->{self.host_name(b)}'
 
     def to_hosts(self, assign: np.ndarray) -> tuple[str, ...]:
@@ -161,35 +178,23 @@ def build(problem: snapshot.PlacementProblem, *,
     demand, free = _capacities(problem, index, node_vms, node_of_vm, fixed)
     allowed &= _fits_alone(demand, free)
     _check_hostless(problem, node_vms, allowed)
-    fabric = _fabric_s_per_byte(problem)
-    running = _running(problem, index, fabric)
+    uplinks = trees.of(problem)
+    above = uplinks.above(index)
+    fabric = _fabric_s_per_byte(problem, uplinks)
+    running = loads.read(problem.active, index)
+    if uplinks:
+        running = running.with_more(uplinks.running(problem.active))
+    running = running.ordered(np.argsort(running.isolated_s(fabric),
+                                         kind='stable'))
     if problem.pair_rate_bps is None and reduce and problem.hosts:
         keep = reduction.needed_hosts(
             free, fabric[:2 * len(index)].reshape(2, -1),
             running.dense()[:, :2 * len(index)], allowed, fixed,
-            _rack_ids(problem), thorough)
+            above, thorough)
     else:
         keep = np.arange(len(problem.hosts))
     return _assemble(problem, keep, node_vms, node_of_vm, fixed, demand,
-                     free, allowed, running, fabric)
-
-
-def _running(problem: snapshot.PlacementProblem, index: dict[str, int],
-             fabric: np.ndarray) -> loads.Loads:
-    """Loads of the running coflows, in order of their isolated CCTs."""
-    running = loads.read(problem.active, index)
-    if racks := _racks(problem):
-        running = running.with_more(loads.on_racks(problem.active, dict(zip(
-            index, _rack_ids(problem).tolist())), len(racks)))
-    return running.ordered(np.argsort(running.isolated_s(fabric),
-                                      kind='stable'))
-
-
-def _racks(problem: snapshot.PlacementProblem) -> tuple[cluster.Rack, ...]:
-    """The racks whose uplinks count: none where pairs alone do."""
-    if problem.pair_rate_bps is not None and not problem.hose_limits:
-        return ()
-    return problem.racks
+                     free, allowed, running, fabric, uplinks, above)
 
 
 def _merge_affinity(problem: snapshot.PlacementProblem
@@ -327,25 +332,19 @@ def _seconds(rates_bps: list[float]) -> np.ndarray:
         return units.BITS_PER_BYTE / rates
 
 
-def _fabric_s_per_byte(problem: snapshot.PlacementProblem) -> np.ndarray:
-    """Of all hosts' ports and the racks', numbered as in an instance."""
-    racks = _racks(problem)
+def _fabric_s_per_byte(problem: snapshot.PlacementProblem,
+                       uplinks: trees.Uplinks) -> np.ndarray:
+    """Of all hosts' ports and the uplinks, numbered as in an instance."""
     return _seconds([host.egress_bps for host in problem.hosts]
                     + [host.ingress_bps for host in problem.hosts]
-                    + [rack.uplink_out_bps for rack in racks]
-                    + [rack.uplink_in_bps for rack in racks])
+                    + [one.uplink_out_bps for one in uplinks.subtrees]
+                    + [one.uplink_in_bps for one in uplinks.subtrees])
 
 
 def times_s(loads: np.ndarray, s_per_byte: np.ndarray) -> np.ndarray:
     """loads * s_per_byte with 0 * inf = 0."""
     with np.errstate(invalid='ignore'):
         return np.where(loads > 0, loads * s_per_byte, 0.0)
-
-
-def _rack_ids(problem: snapshot.PlacementProblem) -> np.ndarray:
-    names = {rack.name: i for i, rack in enumerate(problem.racks)}
-    return np.array([names.get(host.rack or '', -1)
-                     for host in problem.hosts], dtype=np.int64)
 
 
 def _arcs(problem: snapshot.PlacementProblem, node_of_vm: np.ndarray
@@ -368,9 +367,9 @@ def _assemble(problem: snapshot.PlacementProblem, keep: np.ndarray,
               node_vms: tuple[tuple[int, ...], ...],
               node_of_vm: np.ndarray, fixed: np.ndarray,
               demand: np.ndarray, free: np.ndarray, allowed: np.ndarray,
-              running: loads.Loads, fabric: np.ndarray) -> Instance:
+              running: loads.Loads, fabric: np.ndarray,
+              uplinks: trees.Uplinks, above: np.ndarray) -> Instance:
     m_all, m = len(problem.hosts), len(keep)
-    racks = _racks(problem)
     position = np.full(m_all + 1, -1, dtype=np.int64)
     position[keep] = np.arange(m)
     kept_ports = np.concatenate([
@@ -389,9 +388,10 @@ def _assemble(problem: snapshot.PlacementProblem, keep: np.ndarray,
         node_of_vm=node_of_vm, fixed=position[fixed], demand=demand,
         free=free[keep], allowed=np.ascontiguousarray(allowed[:, keep]),
         arcs=_arcs(problem, node_of_vm), s_per_byte=ports,
-        rack_of=(_rack_ids(problem)[keep] if racks
-                 else np.full(len(keep), -1, dtype=np.int64)),
-        n_racks=len(racks), pipe=problem.pair_rate_bps is not None,
+        uplinks=uplinks, port_out=np.ascontiguousarray(np.vstack([
+            np.arange(m), np.where(above[:, keep] >= 0,
+                                   2 * m + above[:, keep], -1)])),
+        pipe=problem.pair_rate_bps is not None,
         running=running.moved(port_position, len(ports)),
         active_cct_s=running.isolated_s(fabric),
         floor_s=floor_s)

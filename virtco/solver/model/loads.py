@@ -160,26 +160,6 @@ def _matched(active: snapshot.ActiveCoflow
             into.append((dst, room - size_bytes))
 
 
-def on_racks(active: Iterable[snapshot.ActiveCoflow], rack_of: dict[str, int],
-             n_racks: int) -> Loads:
-    """Loads on racks' uplinks, then on their downlinks.
-
-    :param rack_of: host name -> rack; no other host is in one of them.
-    """
-    rows = []
-    for coflow in active:
-        row = np.zeros(2 * n_racks)
-        for src, dst, size_bytes in pairs_of(coflow):
-            up, down = rack_of.get(src, -1), rack_of.get(dst, -1)
-            if up != down:
-                if up >= 0:
-                    row[up] += size_bytes
-                if down >= 0:
-                    row[n_racks + down] += size_bytes
-        rows.append(row)
-    return of_dense(np.array(rows).reshape(-1, 2 * n_racks))
-
-
 def of_dense(rows: np.ndarray) -> Loads:
     """Of bytes per coflow and port, shape (A, P)."""
     coflow, port = np.nonzero(rows)

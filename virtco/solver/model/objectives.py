@@ -24,7 +24,7 @@ time of the own coflows together. 0/0 = 0, x/0 = inf.
 
 ONLINE also looks ahead to coflows that are not known yet. If the present is
 typical, they come at the rate at which the A running ones end, A / T with T
-their mean remaining CCT. One that comes waits at one of the fabric's 2M
+their mean remaining CCT. One that comes waits at one of the fabric's
 ports, any of them as far as anybody knows, until the backlog there is gone.
 A backlog of b seconds is worked off in b seconds, so it costs b^2 / 2 for
 each port and coflow per second. The own time x at a port raises that by
@@ -59,7 +59,7 @@ class Evaluation:
 
 def own_loads(inst: instances.Instance, assign: np.ndarray) -> np.ndarray:
     """Bytes per own coflow and port, shape (C, P)."""
-    m, q = inst.n_hosts, inst.n_racks
+    m = inst.n_hosts
     loads = np.zeros((len(inst.arcs), len(inst.s_per_byte)))
     for row, (src, dst, size_bytes) in zip(loads, inst.arcs, strict=True):
         a, b = assign[src], assign[dst]
@@ -67,14 +67,15 @@ def own_loads(inst: instances.Instance, assign: np.ndarray) -> np.ndarray:
         a, b, cut_bytes = a[cut], b[cut], size_bytes[cut]
         np.add.at(row, a, cut_bytes)
         np.add.at(row, m + b, cut_bytes)
-        if q:
-            up, down = inst.rack_of[a], inst.rack_of[b]
+        for port_out in inst.port_out[1:]:
+            up, down = port_out[a], port_out[b]
             leaves = (up != down) & (up >= 0)
-            np.add.at(row, 2 * m + up[leaves], cut_bytes[leaves])
+            np.add.at(row, up[leaves], cut_bytes[leaves])
             enters = (up != down) & (down >= 0)
-            np.add.at(row, 2 * m + q + down[enters], cut_bytes[enters])
+            np.add.at(row, len(inst.uplinks) + down[enters],
+                      cut_bytes[enters])
         if inst.pipe:
-            np.add.at(row, 2 * m + 2 * q + a * m + b, cut_bytes)
+            np.add.at(row, inst.n_fabric + a * m + b, cut_bytes)
     return loads
 
 
@@ -83,7 +84,7 @@ class Ahead:
     """What coflows to come wait for the own bytes.
 
     :ivar rate: coflows that come, per second and port, halved.
-    :ivar backlog_s: of the running coflows per host port, shape (2M,).
+    :ivar backlog_s: of the running coflows per port of the fabric.
     """
 
     rate: float
@@ -98,12 +99,12 @@ class Ahead:
         if objective == snapshot.Objective.ONLINE and (
                 0 < mean_s < np.inf):
             rate = len(ends_s) / mean_s / (
-                4 * len(inst.problem.hosts))
-        return cls(rate, inst.backlog_s[:2 * inst.n_hosts])
+                4 * (len(inst.problem.hosts) + len(inst.uplinks)))
+        return cls(rate, inst.backlog_s[:inst.n_fabric])
 
     def per_port_s(self, own_s: np.ndarray,
                    port: np.ndarray | slice = slice(None)) -> np.ndarray:
-        """((b + x)^2 - b^2) * rate for own times x on host ports."""
+        """((b + x)^2 - b^2) * rate for own times x on the fabric's ports."""
         with np.errstate(invalid='ignore'):
             return np.where(own_s > 0, self.rate * own_s * (
                 2 * self.backlog_s[port] + own_s), 0.0)
@@ -136,7 +137,7 @@ def evaluate(inst: instances.Instance, assign: np.ndarray,
     n_active = len(inst.active_bytes)
     ahead_s = 0.0
     if (ahead := Ahead.of(inst, objective)).rate:
-        ahead_s = float(ahead.per_port_s(times[:2 * inst.n_hosts]).sum())
+        ahead_s = float(ahead.per_port_s(times[:inst.n_fabric]).sum())
     if objective == snapshot.Objective.ISOLATED:
         objective_s = cct_s
     else:

@@ -14,7 +14,7 @@
 
 With n VMs to place, at most n hosts are used. If n other hosts are at least
 as good as host m in everything (capacity, egress, ingress, load of active
-coflows, who may use them, rack), then whatever is put on m can be put on
+coflows, who may use them, subtree), then whatever is put on m can be put on
 one of them that is empty, and no load, bound or objective grows. Hosts with
 pinned VMs are neither dropped nor counted.
 """
@@ -29,7 +29,7 @@ LEAD_COLUMNS = 4
 
 def needed_hosts(free: np.ndarray, s_per_byte: np.ndarray,
                  active_bytes: np.ndarray, allowed: np.ndarray,
-                 fixed: np.ndarray, rack_of: np.ndarray,
+                 fixed: np.ndarray, above: np.ndarray,
                  thorough: bool = True) -> np.ndarray:
     """Indices of the hosts to keep, rising.
 
@@ -38,7 +38,7 @@ def needed_hosts(free: np.ndarray, s_per_byte: np.ndarray,
     :param active_bytes: loads of active coflows, shape (A, 2M).
     :param allowed: shape (n, M).
     :param fixed: host of every pinned node, -1 for the others.
-    :param rack_of: rack of every host, -1 for none.
+    :param above: subtree of every host per tier, shape (L, M).
     :param thorough: compare every two hosts and not with the best ones only.
     """
     n_hosts = len(free)
@@ -46,7 +46,7 @@ def needed_hosts(free: np.ndarray, s_per_byte: np.ndarray,
     pinned_hosts = np.unique(fixed[fixed >= 0])
     if n_hosts <= n_movable + len(pinned_hosts):
         return np.arange(n_hosts)
-    value, same = _values(free, s_per_byte, active_bytes, allowed, rack_of)
+    value, same = _values(free, s_per_byte, active_bytes, allowed, above)
     candidates = np.setdiff1d(np.arange(n_hosts), pinned_hosts)
     rows = np.hstack([value[candidates], same[candidates]])
     classes, class_of, counts = np.unique(
@@ -66,7 +66,7 @@ def needed_hosts(free: np.ndarray, s_per_byte: np.ndarray,
 
 def _values(free: np.ndarray, s_per_byte: np.ndarray,
             active_bytes: np.ndarray, allowed: np.ndarray,
-            rack_of: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            above: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """What may only be larger, and what must be equal, per host."""
     n_hosts = len(free)
     loads = active_bytes.reshape(len(active_bytes), 2, n_hosts)
@@ -76,7 +76,7 @@ def _values(free: np.ndarray, s_per_byte: np.ndarray,
     seen: dict[bytes, int] = {}
     who = [seen.setdefault(column.tobytes(), len(seen))
            for column in np.packbits(allowed, axis=0).T]
-    return value, np.column_stack([rack_of, who]).astype(float)
+    return value, np.column_stack([above.T, who]).astype(float)
 
 
 def _dominators(value: np.ndarray, same: np.ndarray, counts: np.ndarray,

@@ -15,6 +15,7 @@
 import math
 
 from virtco import exception
+from virtco.model import cluster
 from virtco.model import snapshot
 
 
@@ -25,12 +26,11 @@ def check(problem: snapshot.PlacementProblem) -> None:
     """
     names = [host.name for host in problem.hosts]
     n_resources = len(problem.resources)
-    for field, values in (('hosts', names),
-                          ('racks', [rack.name for rack in problem.racks])):
+    for field, values in (('hosts', names), ('tree.subtrees', [
+            one.name for one in problem.tree.subtrees])):
         if len(set(values)) != len(values):
             raise exception.Invalid(field=field, value=len(values),
                                     limit='all names differ')
-    racks = {rack.name for rack in problem.racks}
     for host in problem.hosts:
         # One look at the usual host: there may be thousands.
         if not (len(host.free) == n_resources and host.egress_bps >= 0
@@ -39,18 +39,33 @@ def check(problem: snapshot.PlacementProblem) -> None:
             _check_vector(f'{host.name}.free', host.free, n_resources, None)
             _check_rate(f'{host.name}.egress_bps', host.egress_bps)
             _check_rate(f'{host.name}.ingress_bps', host.ingress_bps)
-        if racks and host.rack is not None and host.rack not in racks:
-            raise exception.Invalid(field=f'{host.name}.rack',
-                                    value=host.rack, limit='a known rack')
-    for rack in problem.racks:
-        _check_rate(f'{rack.name}.uplink_out_bps', rack.uplink_out_bps)
-        _check_rate(f'{rack.name}.uplink_in_bps', rack.uplink_in_bps)
+    _check_tree(problem.tree)
     for vm in problem.vms:
         _check_vector(f'{vm.name}.demand', vm.demand, n_resources, 0.0)
         if vm.pinned is not None and vm.pinned not in names:
             raise exception.Invalid(field=f'{vm.name}.pinned',
                                     value=vm.pinned, limit='a known host')
     _check_traffic(problem)
+
+
+def _check_tree(tree: cluster.Tree) -> None:
+    known = {one.name for one in tree.subtrees}
+    for one in tree.subtrees:
+        _check_rate(f'{one.name}.uplink_out_bps', one.uplink_out_bps)
+        _check_rate(f'{one.name}.uplink_in_bps', one.uplink_in_bps)
+        if one.parent is not None and one.parent not in known:
+            raise exception.Invalid(field=f'{one.name}.parent',
+                                    value=one.parent, limit='a known subtree')
+    try:
+        tree.chains()
+    except ValueError as error:
+        name = str(error)
+        raise exception.Invalid(field=f'{name}.parent', value=name,
+                                limit='not part of itself') from error
+    for host, leaf in tree.leaf_of.items():
+        if leaf not in known:
+            raise exception.Invalid(field=f'tree.leaf_of[{host}]', value=leaf,
+                                    limit='a known subtree')
 
 
 def _check_traffic(problem: snapshot.PlacementProblem) -> None:

@@ -52,6 +52,9 @@ SETTLE = cython.declare(cython.Py_ssize_t, 60)
 class Graph:
     """What a run reads; n nodes, M hosts, R resources, P ports, K levels.
 
+    :ivar n_rows: hosts, then the tiers of subtrees above them.
+    :ivar port_out: what a host's bytes leave a row's part by, -1 for none;
+        n_rows * M.
     :ivar floor_s: per level, what its maximum is at least.
     :ivar ceiling_s: per level, what no port may exceed by a move.
     :ivar price_s: what a byte on a port adds to the objective.
@@ -60,14 +63,15 @@ class Graph:
     n: cython.Py_ssize_t
     n_hosts: cython.Py_ssize_t
     n_resources: cython.Py_ssize_t
-    n_racks: cython.Py_ssize_t
+    n_uplinks: cython.Py_ssize_t
+    n_rows: cython.Py_ssize_t
     n_ports: cython.Py_ssize_t
     n_levels: cython.Py_ssize_t
     pipe: cython.Py_ssize_t
     movable: cython.Py_ssize_t[::1]
     demand: cython.double[::1]
     allowed: cython.uchar[::1]
-    rack_of: cython.Py_ssize_t[::1]
+    port_out: cython.Py_ssize_t[::1]
     adj_start: cython.Py_ssize_t[::1]
     adj_node: cython.Py_ssize_t[::1]
     adj_level: cython.Py_ssize_t[::1]
@@ -180,17 +184,21 @@ def add(g: Graph, s: State, port: cython.Py_ssize_t, level: cython.Py_ssize_t,
 def add_path(g: Graph, s: State, src: cython.Py_ssize_t,
              dst: cython.Py_ssize_t, level: cython.Py_ssize_t,
              size_bytes: cython.double) -> cython.void:
-    """Bytes on the ports of a path, without the hose ports."""
+    """Bytes on the ports of a path."""
     if src == dst:
         return
     m = g.n_hosts
-    if g.n_racks > 0 and g.rack_of[src] != g.rack_of[dst]:
-        if g.rack_of[src] >= 0:
-            add(g, s, 2 * m + g.rack_of[src], level, size_bytes)
-        if g.rack_of[dst] >= 0:
-            add(g, s, 2 * m + g.n_racks + g.rack_of[dst], level, size_bytes)
+    for row in range(g.n_rows):
+        up = g.port_out[row * m + src]
+        down = g.port_out[row * m + dst]
+        if up != down:
+            if up >= 0:
+                add(g, s, up, level, size_bytes)
+            if down >= 0:
+                add(g, s, down + (g.n_uplinks if row else m), level,
+                    size_bytes)
     if g.pipe:
-        add(g, s, 2 * m + 2 * g.n_racks + src * m + dst, level, size_bytes)
+        add(g, s, 2 * (m + g.n_uplinks) + src * m + dst, level, size_bytes)
 
 
 @cython.cfunc
@@ -200,84 +208,134 @@ def shift(g: Graph, s: State, node: cython.Py_ssize_t, b: cython.Py_ssize_t
           ) -> cython.void:
     """Move a node to host b in the loads only."""
     a = s.assign[node]
-    kk = g.n_levels
-    degree = g.adj_start[node + 1] - g.adj_start[node]
-    if kk == 1 and not (g.n_racks or g.pipe):
-        s.counts[3] += SHIFT + ARC * degree
-        shift_hose(g, s, node, a, b)
-        s.assign[node] = b
-        return
-    s.counts[3] += SHIFT + 4 * kk + 2 * ARC * degree
-    for k in range(4 * kk):
-        s.level_work[k] = 0.0
-    for e in range(g.adj_start[node], g.adj_start[node + 1]):
-        h = s.assign[g.adj_node[e]]
-        k = g.adj_level[e]
-        out = g.adj_out[e]
-        into = g.adj_in[e]
-        if h == a:
-            s.level_work[kk + k] += out
-            s.level_work[k] += into
+    first = g.adj_start[node]
+    last = g.adj_start[node + 1]
+    if g.pipe:
+        s.counts[3] += 2 * ARC * (last - first)
+        shift_pairs(g, s, node, a, b)
+    for row in range(g.n_rows):
+        if row and g.port_out[row * g.n_hosts + a] == g.port_out[
+                row * g.n_hosts + b]:
+            continue
+        if g.n_levels == 1:
+            s.counts[3] += ARC * (last - first) + (0 if row else SHIFT)
+            shift_row(g, s, row, first, last, a, b)
         else:
-            s.level_work[k] -= out
-            s.level_work[kk + k] -= into
-        if h == b:
-            s.level_work[3 * kk + k] -= out
-            s.level_work[2 * kk + k] -= into
-        else:
-            s.level_work[2 * kk + k] += out
-            s.level_work[3 * kk + k] += into
-        if g.n_racks > 0 or g.pipe:
-            if out > 0:
-                add_path(g, s, a, h, k, -out)
-                add_path(g, s, b, h, k, out)
-            if into > 0:
-                add_path(g, s, h, a, k, -into)
-                add_path(g, s, h, b, k, into)
-    for q in range(4):
-        port = (a if q < 2 else b) + (q & 1) * g.n_hosts
-        touch(g, s, port)
-        total = 0.0
-        for k in range(kk):
-            total += s.level_work[q * kk + k]
-            s.load[port * kk + k] += total
+            s.counts[3] += 4 * g.n_levels + ARC * (last - first) + (
+                0 if row else SHIFT)
+            shift_levels(g, s, row, first, last, a, b)
     s.assign[node] = b
 
 
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def shift_hose(g: Graph, s: State, node: cython.Py_ssize_t,
-               a: cython.Py_ssize_t, b: cython.Py_ssize_t) -> cython.void:
-    """The same where hosts' ports at one level are all there is."""
+def shift_row(g: Graph, s: State, row: cython.Py_ssize_t,
+              first: cython.Py_ssize_t, last: cython.Py_ssize_t,
+              a: cython.Py_ssize_t, b: cython.Py_ssize_t) -> cython.void:
+    """At one level, the ports of the two hosts, or of their subtrees."""
+    part = row * g.n_hosts
+    behind = g.n_uplinks if row else g.n_hosts
+    u = g.port_out[part + a]
+    v = g.port_out[part + b]
     out_a = 0.0
     in_a = 0.0
     out_b = 0.0
     in_b = 0.0
-    for e in range(g.adj_start[node], g.adj_start[node + 1]):
-        h = s.assign[g.adj_node[e]]
+    for e in range(first, last):
+        w = g.port_out[part + s.assign[g.adj_node[e]]]
         out = g.adj_out[e]
         into = g.adj_in[e]
-        if h == a:
+        if w == u:
             in_a += out
             out_a += into
         else:
             out_a -= out
             in_a -= into
-        if h == b:
+        if w == v:
             in_b -= out
             out_b -= into
         else:
             out_b += out
             in_b += into
-    touch(g, s, a)
-    s.load[a] += out_a
-    touch(g, s, g.n_hosts + a)
-    s.load[g.n_hosts + a] += in_a
-    touch(g, s, b)
-    s.load[b] += out_b
-    touch(g, s, g.n_hosts + b)
-    s.load[g.n_hosts + b] += in_b
+    if u >= 0:
+        touch(g, s, u)
+        s.load[u] += out_a
+        touch(g, s, u + behind)
+        s.load[u + behind] += in_a
+    if v >= 0:
+        touch(g, s, v)
+        s.load[v] += out_b
+        touch(g, s, v + behind)
+        s.load[v + behind] += in_b
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def shift_levels(g: Graph, s: State, row: cython.Py_ssize_t,
+                 first: cython.Py_ssize_t, last: cython.Py_ssize_t,
+                 a: cython.Py_ssize_t, b: cython.Py_ssize_t) -> cython.void:
+    """The same at several levels."""
+    kk = g.n_levels
+    part = row * g.n_hosts
+    behind = g.n_uplinks if row else g.n_hosts
+    u = g.port_out[part + a]
+    v = g.port_out[part + b]
+    for k in range(4 * kk):
+        s.level_work[k] = 0.0
+    for e in range(first, last):
+        w = g.port_out[part + s.assign[g.adj_node[e]]]
+        k = g.adj_level[e]
+        out = g.adj_out[e]
+        into = g.adj_in[e]
+        if w == u:
+            s.level_work[kk + k] += out
+            s.level_work[k] += into
+        else:
+            s.level_work[k] -= out
+            s.level_work[kk + k] -= into
+        if w == v:
+            s.level_work[3 * kk + k] -= out
+            s.level_work[2 * kk + k] -= into
+        else:
+            s.level_work[2 * kk + k] += out
+            s.level_work[3 * kk + k] += into
+    for q in range(4):
+        port = u if q < 2 else v
+        if port < 0:
+            continue
+        port += (q & 1) * behind
+        touch(g, s, port)
+        total = 0.0
+        for k in range(kk):
+            total += s.level_work[q * kk + k]
+            s.load[port * kk + k] += total
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def shift_pairs(g: Graph, s: State, node: cython.Py_ssize_t,
+                a: cython.Py_ssize_t, b: cython.Py_ssize_t) -> cython.void:
+    """On the pairs of hosts that a node's bytes pass."""
+    m = g.n_hosts
+    pairs = 2 * (m + g.n_uplinks)
+    for e in range(g.adj_start[node], g.adj_start[node + 1]):
+        h = s.assign[g.adj_node[e]]
+        k = g.adj_level[e]
+        out = g.adj_out[e]
+        into = g.adj_in[e]
+        if out > 0:
+            if h != a:
+                add(g, s, pairs + a * m + h, k, -out)
+            if h != b:
+                add(g, s, pairs + b * m + h, k, out)
+        if into > 0:
+            if h != a:
+                add(g, s, pairs + h * m + a, k, -into)
+            if h != b:
+                add(g, s, pairs + h * m + b, k, into)
 
 
 @cython.cfunc
@@ -473,8 +531,6 @@ def set_up(g: Graph, s: State, power: cython.Py_ssize_t) -> cython.void:
             out = g.adj_out[e]
             if h != a and out > 0:
                 k = g.adj_level[e]
-                add(g, s, a, k, out)
-                add(g, s, g.n_hosts + h, k, out)
                 add_path(g, s, a, h, k, out)
     for i in range(s.counts[0]):
         s.mark[s.touched[i]] = 0
@@ -566,8 +622,8 @@ def pick_node(g: Graph, s: State) -> cython.Py_ssize_t:
         host = -1
         if 0 <= port < 2 * m:
             host = port % m
-        elif port >= 2 * m + 2 * g.n_racks:
-            pair = port - 2 * m - 2 * g.n_racks
+        elif port >= 2 * (m + g.n_uplinks):
+            pair = port - 2 * (m + g.n_uplinks)
             host = pair // m if draw(s, 2) == 0 else pair % m
         if host >= 0 and s.n_members[host] > 0:
             return s.members[host * g.n + draw(s, s.n_members[host])]

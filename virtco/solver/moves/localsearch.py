@@ -145,12 +145,12 @@ class Searcher:
         """
         price_s = np.zeros(len(self.s_per_byte))
         if self.ahead.rate:
-            hose = slice(2 * self.inst.n_hosts)
+            fabric = slice(self.inst.n_fabric)
             own_s = objectives.own_loads(self.inst, assign).sum(axis=0)[
-                hose] * self.s_per_byte[hose]
+                fabric] * self.s_per_byte[fabric]
             usual_s = (own_s ** 2).sum() / max(own_s.sum(), 1e-300)
             backlog_s = np.minimum(self.ahead.backlog_s, DEAD_PORT_S)
-            price_s[hose] = self.s_per_byte[hose] * self.ahead.rate * (
+            price_s[fabric] = self.s_per_byte[fabric] * self.ahead.rate * (
                 2 * backlog_s + usual_s)
         return price_s
 
@@ -250,12 +250,13 @@ class Searcher:
         start, node, coflow, out, into = self.adjacency
         graph = self.kernel.Graph(**compiled.views(
             n=inst.n_nodes, n_hosts=inst.n_hosts,
-            n_resources=inst.demand.shape[1], n_racks=inst.n_racks,
+            n_resources=inst.demand.shape[1],
+            n_uplinks=len(inst.uplinks), n_rows=len(inst.port_out),
             n_ports=len(s_per_byte), n_levels=len(weight),
             pipe=int(inst.pipe), movable=self.movable,
             demand=inst.demand.ravel(),
             allowed=inst.allowed.astype(np.uint8).ravel(),
-            rack_of=inst.rack_of, adj_start=start, adj_node=node,
+            port_out=inst.port_out.ravel(), adj_start=start, adj_node=node,
             adj_level=level[coflow] if len(coflow) else coflow,
             adj_out=out, adj_in=into,
             s_per_byte=s_per_byte,

@@ -12,11 +12,11 @@
 
 """Compiled: one node tried on many hosts, by the ports that change.
 
-With the node *elsewhere* - on a host without any of its peers, in no rack -
+With the node *elsewhere* - on a host without any of its peers, in no subtree -
 all other ports carry what they carry wherever it goes. Going to host h
-changes the ports of h, of its rack and of the pairs (h, peer) alone. So a
-trial is a list of *slots*, a port and the bytes that each own coflow has
-there, beside tables that all trials share.
+changes the ports of h, its uplinks and the pairs (h, peer) alone. So a trial
+is a list of *slots*, a port and the bytes that each own coflow has there,
+beside tables that all trials share.
 
 Arrays of a trial: ``slot_port[t, i]``, -1 for none, and
 ``slot_bytes[t, c, i]``. The first ``n_base`` slots may carry less than
@@ -62,8 +62,9 @@ def slowest_other(top_port: cython.longlong[:, :, ::1],
 
 
 def fill_slots(first: cython.Py_ssize_t, last: cython.Py_ssize_t,
-               host: cython.longlong[::1], rack_of: cython.longlong[::1],
-               n_racks: cython.longlong, pipe: cython.bint,
+               host: cython.longlong[::1],
+               port_out: cython.longlong[:, ::1],
+               n_uplinks: cython.longlong, pipe: cython.bint,
                peer: cython.longlong[::1], out: cython.double[:, ::1],
                into: cython.double[:, ::1], absent: cython.double[:, ::1],
                slot_port: cython.longlong[:, ::1],
@@ -71,6 +72,7 @@ def fill_slots(first: cython.Py_ssize_t, last: cython.Py_ssize_t,
     """The slots of trials first to last - 1.
 
     :param host: the host of each trial.
+    :param port_out: per row, hosts first, and host; -1 for none.
     :param peer: hosts that the node exchanges bytes with, shape (S,).
     :param out: bytes to each of them per coflow, shape (C, S).
     :param into: bytes from each of them.
@@ -79,21 +81,21 @@ def fill_slots(first: cython.Py_ssize_t, last: cython.Py_ssize_t,
     t: cython.Py_ssize_t
     c: cython.Py_ssize_t
     i: cython.Py_ssize_t
-    n_base: cython.Py_ssize_t = 4 if n_racks else 2
-    m: cython.longlong = rack_of.shape[0]
-    pairs: cython.longlong = 2 * m + 2 * n_racks
+    d: cython.Py_ssize_t
+    n_rows: cython.Py_ssize_t = port_out.shape[0]
+    n_base: cython.Py_ssize_t = 2 * n_rows
+    m: cython.longlong = port_out.shape[1]
+    pairs: cython.longlong = 2 * (m + n_uplinks)
     h: cython.longlong
     b: cython.longlong
-    r: cython.longlong
     p: cython.longlong
     for t in range(first, last):
         h = host[t]
-        r = rack_of[h]
-        slot_port[t, 0] = h
-        slot_port[t, 1] = m + h
-        if n_racks:
-            slot_port[t, 2] = 2 * m + r if r >= 0 else -1
-            slot_port[t, 3] = 2 * m + n_racks + r if r >= 0 else -1
+        for d in range(n_rows):
+            p = port_out[d, h]
+            slot_port[t, 2 * d] = p
+            slot_port[t, 2 * d + 1] = (
+                -1 if p < 0 else p + (n_uplinks if d else m))
         if pipe:
             for i in range(peer.shape[0]):
                 b = peer[i]
@@ -109,11 +111,11 @@ def fill_slots(first: cython.Py_ssize_t, last: cython.Py_ssize_t,
                 b = peer[i]
                 if b == h:
                     continue
-                slot_bytes[t, c, 0] += out[c, i]
-                slot_bytes[t, c, 1] += into[c, i]
-                if n_racks and r >= 0 and rack_of[b] != r:
-                    slot_bytes[t, c, 2] += out[c, i]
-                    slot_bytes[t, c, 3] += into[c, i]
+                for d in range(n_rows):
+                    p = port_out[d, h]
+                    if p >= 0 and port_out[d, b] != p:
+                        slot_bytes[t, c, 2 * d] += out[c, i]
+                        slot_bytes[t, c, 2 * d + 1] += into[c, i]
                 if pipe:
                     slot_bytes[t, c, n_base + 2 * i] += out[c, i]
                     slot_bytes[t, c, n_base + 2 * i + 1] += into[c, i]

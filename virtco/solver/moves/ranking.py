@@ -97,7 +97,7 @@ def evaluate(inst: instances.Instance, objective: snapshot.Objective,
     :param hosts: those looked at first come first.
     """
     n_hosts, n_own = len(hosts), len(inst.arcs)
-    n_base = 4 if inst.n_racks else 2
+    n_base = 2 * len(inst.port_out)
     peers = _Peers.of(inst, assign, node)
     n_slots = n_base + (2 * len(peers.host) if inst.pipe else 0)
     slot_port = np.full((n_hosts, n_slots), -1, dtype=np.int64)
@@ -110,9 +110,9 @@ def evaluate(inst: instances.Instance, objective: snapshot.Objective,
     while seen < n_hosts and (not seen or in_time()):
         last = min(n_hosts, seen + CHUNK_HOSTS)
         rank_kernel.fill_slots(
-            seen, last, hosts, inst.rack_of, inst.n_racks, inst.pipe,
-            peers.host, peers.out, peers.into, peers.absent, slot_port,
-            slot_bytes)
+            seen, last, hosts, inst.port_out, len(inst.uplinks),
+            inst.pipe, peers.host, peers.out, peers.into, peers.absent,
+            slot_port, slot_bytes)
         rank_kernel.own_times(
             seen, last, n_base, inst.s_per_byte, slot_port, slot_bytes,
             *tops, own_s, port)
@@ -149,8 +149,7 @@ class _Peers:
     @classmethod
     def of(cls, inst: instances.Instance, assign: np.ndarray, node: int
            ) -> '_Peers':
-        m, q = inst.n_hosts, inst.n_racks
-        out, into = np.zeros((2, len(inst.arcs), m))
+        out, into = np.zeros((2, len(inst.arcs), inst.n_hosts))
         others = []
         for c, (src, dst, size_bytes) in enumerate(inst.arcs):
             sends, receives = src == node, dst == node
@@ -162,15 +161,13 @@ class _Peers:
             dataclasses.replace(inst, arcs=tuple(others)), assign)
         host = np.flatnonzero((out + into).sum(axis=0))
         elsewhere = absent.copy()
-        elsewhere[:, host] += into[:, host]
-        elsewhere[:, m + host] += out[:, host]
-        if q:
-            rack = inst.rack_of[host]
-            racked = host[rack >= 0]
-            rows = np.arange(len(inst.arcs))[:, None]
-            up = 2 * m + rack[rack >= 0]
-            np.add.at(elsewhere, (rows, up[None]), into[:, racked])
-            np.add.at(elsewhere, (rows, q + up[None]), out[:, racked])
+        rows = np.arange(len(inst.arcs))[:, None]
+        for port_out, behind in inst.ways():
+            up = port_out[host]
+            has = up >= 0
+            np.add.at(elsewhere, (rows, up[None, has]), into[:, host[has]])
+            np.add.at(elsewhere, (rows, behind + up[None, has]),
+                      out[:, host[has]])
         return cls(host, np.ascontiguousarray(out[:, host]),
                    np.ascontiguousarray(into[:, host]), absent, elsewhere)
 
@@ -195,17 +192,19 @@ def _ahead_s(inst: instances.Instance, objective: snapshot.Objective,
     ahead = objectives.Ahead.of(inst, objective)
     if not ahead.rate:
         return np.zeros(len(slot_port))
-    hose = slice(2 * inst.n_hosts)
+    fabric = slice(inst.n_fabric)
     times = ahead.per_port_s(
-        instances.times_s(elsewhere[hose], inst.s_per_byte[hose]))
-    own = slot_port[:, :2]
-    changed = ahead.per_port_s(
-        instances.times_s(slot_bytes[:, :, :2].sum(axis=1),
-                          inst.s_per_byte[own]), own)
+        instances.times_s(elsewhere[fabric], inst.s_per_byte[fabric]))
+    n_base = 2 * len(inst.port_out)
+    own = slot_port[:, :n_base]
+    has = own >= 0
+    changed = np.where(has, ahead.per_port_s(
+        instances.times_s(slot_bytes[:, :, :n_base].sum(axis=1),
+                          inst.s_per_byte[own]), own), 0.0)
     infinite = np.isinf(times)
     finite = np.where(infinite, 0.0, times)
-    total = finite.sum() - finite[own].sum(axis=1)
-    left = infinite.sum() - infinite[own].sum(axis=1)
+    total = finite.sum() - (finite[own] * has).sum(axis=1)
+    left = infinite.sum() - (infinite[own] & has).sum(axis=1)
     wait_s: np.ndarray = changed.sum(axis=1) + np.where(
         left > 0, math.inf, np.maximum(total, 0.0))
     return wait_s

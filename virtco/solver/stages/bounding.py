@@ -34,13 +34,13 @@ def better(state: states.State, budget: budgets.Budget) -> None:
 
 
 def exhaust(state: states.State, budget: budgets.Budget) -> None:
-    """A small group where racks or pipes tie the hosts together.
+    """A small group where trees or pipes tie the hosts together.
 
     The other bounds do not know of these.
     """
     inst = state.inst
     if not state.local.is_single() or not smallgroup.enumerable(inst) or not (
-            inst.n_racks or inst.pipe):
+            inst.uplinks or inst.pipe):
         return
     result = smallgroup.enumerate_all(inst, state.answer.value.objective_s,
                                       budget)

@@ -42,7 +42,7 @@ class _Paths:
         self.n_into = np.ones(m)
         self.pair = None
         if inst.pipe:
-            self.pair = rate[2 * m + 2 * inst.n_racks:].reshape(m, m)
+            self.pair = rate[inst.n_fabric:].reshape(m, m)
             self.n_pair = np.ones((m, m))
 
     def rates(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:

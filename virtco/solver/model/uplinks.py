@@ -1,0 +1,144 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The uplinks of a tree above the hosts, as arrays.
+
+Host a's bytes for host b pass the uplinks of all subtrees that hold a and
+not b, towards the core, and of all that hold b and not a, from it. Subtrees
+are nested, so with a row per *tier* - subtrees at the same depth - these are
+the tiers at which the two hosts differ.
+
+An uplink that carries all that is below it can send never takes longer than
+the slowest port below it. It is left out, exactly, and its children move up
+a tier. So a fabric without oversubscription costs nothing.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+import dataclasses
+import math
+
+import numpy as np
+
+from virtco.model import cluster
+from virtco.model import snapshot
+from virtco.solver.model import loads
+
+
+@dataclasses.dataclass(frozen=True)
+class Uplinks:
+    """The uplinks that count: Q of them in L tiers.
+
+    :ivar subtrees: theirs.
+    :ivar leaf_of: host name -> its row in ``chains``.
+    :ivar chains: the subtrees above a leaf, from the core down, -1 for none;
+        shape (X, L). The last row is that of hosts below the core.
+    """
+
+    subtrees: tuple[cluster.Subtree, ...] = ()
+    leaf_of: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    chains: np.ndarray = dataclasses.field(
+        default_factory=lambda: np.full((1, 0), -1, dtype=np.int64))
+
+    def __len__(self) -> int:
+        return len(self.subtrees)
+
+    @property
+    def n_tiers(self) -> int:
+        return int(self.chains.shape[1])
+
+    def above(self, names: Iterable[str]) -> np.ndarray:
+        """Subtree of every host per tier, -1 for none; shape (L, M)."""
+        rows = [self.leaf_of.get(name, -1) for name in names]
+        result: np.ndarray = self.chains[rows].T
+        return result
+
+    def running(self, active: Iterable[snapshot.ActiveCoflow]
+                ) -> loads.Loads:
+        """What running coflows load: uplinks out, then in."""
+        q = len(self)
+        rows = []
+        for coflow in active:
+            between: dict[tuple[int, int], float] = {}
+            for src, dst, size_bytes in loads.pairs_of(coflow):
+                pair = self.leaf_of.get(src, -1), self.leaf_of.get(dst, -1)
+                between[pair] = between.get(pair, 0.0) + size_bytes
+            row = np.zeros(2 * q)
+            for (a, b), size_bytes in between.items():
+                up, down = self.chains[a], self.chains[b]
+                apart = up != down
+                row[up[apart & (up >= 0)]] += size_bytes
+                row[q + down[apart & (down >= 0)]] += size_bytes
+            rows.append(row)
+        return loads.of_dense(np.array(rows).reshape(-1, 2 * q))
+
+
+def of(problem: snapshot.PlacementProblem) -> Uplinks:
+    """Those of a problem's tree that can decide; none where pairs alone do.
+
+    Bytes that a running coflow moves at a host which is not among the
+    problem's are seen on uplinks only, so uplinks above such a host count.
+    """
+    tree = problem.tree
+    if not tree.subtrees or (problem.pair_rate_bps is not None
+                             and not problem.hose_limits):
+        return Uplinks()
+    chains = tree.chains()
+    kept = _kept(problem, chains)
+    index = {one.name: i for i, one in enumerate(kept)}
+    counted = {name: [index[one.name] for one in chain if one.name in index]
+               for name, chain in chains.items()}
+    n_tiers = max(map(len, counted.values()), default=0)
+    rows = {name: i for i, name in enumerate(chains)}
+    table = np.full((len(rows) + 1, n_tiers), -1, dtype=np.int64)
+    for name, row in rows.items():
+        table[row, :len(counted[name])] = counted[name]
+    return Uplinks(kept, {host: rows[leaf] for host, leaf
+                          in tree.leaf_of.items()}, table)
+
+
+def _kept(problem: snapshot.PlacementProblem,
+          chains: Mapping[str, tuple[cluster.Subtree, ...]]
+          ) -> tuple[cluster.Subtree, ...]:
+    """Subtrees whose uplink can be slower than all ports below it."""
+    leaf_of = problem.tree.leaf_of
+    below = {name: [0.0, 0.0] for name in chains}
+    for host in problem.hosts:
+        if (leaf := leaf_of.get(host.name)) is not None:
+            below[leaf][0] += host.egress_bps
+            below[leaf][1] += host.ingress_bps
+    for host_name in _strangers(problem):
+        for one in chains[leaf_of[host_name]]:
+            below[one.name] = [math.inf, math.inf]
+    kept = set()
+    # Children before their parents.
+    for name, chain in sorted(chains.items(), key=lambda item: -len(item[1])):
+        one, (out, into) = chain[-1], below[name]
+        if one.uplink_out_bps < out or one.uplink_in_bps < into:
+            kept.add(name)
+        if one.parent is not None:
+            below[one.parent][0] += min(out, one.uplink_out_bps)
+            below[one.parent][1] += min(into, one.uplink_in_bps)
+    return tuple(one for one in problem.tree.subtrees if one.name in kept)
+
+
+def _strangers(problem: snapshot.PlacementProblem) -> set[str]:
+    """Hosts in the tree but not of the problem, where coflows run."""
+    if not problem.active:
+        return set()
+    known = {host.name for host in problem.hosts}
+    outside = problem.tree.leaf_of.keys() - known
+    if not outside:
+        return set()
+    return outside & {name for active in problem.active
+                      for name, _size in (*active.out_bytes,
+                                          *active.in_bytes)}
