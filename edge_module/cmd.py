@@ -25,6 +25,7 @@ from edge_module import factory
 from edge_module import kernel_events
 from edge_module.ports import base as ports_base
 from edge_module.privileged import choice
+from edge_module.privileged import kernel
 from edge_module import show
 from edge_module import state
 from virtco import configuration
@@ -85,7 +86,8 @@ def main(argv: list[str] | None = None) -> int:
 def _run(conf: cfg.ConfigOpts) -> int:
     # Before privileges are given up, which the announcements ask for.
     kernel_watch = kernel_events.KernelWatch()
-    parts = factory.Parts(conf, choice.open_kernel(conf.edge.user))
+    parts = factory.Parts(conf, choice.open_kernel(
+        conf.edge.user, conf.edge.helper_user))
     systemd.notify(STATUS='Waiting for the virtual switch')
     parts.wait_ready()
     agent = edge_agent.Agent(conf, parts.enforcer(), parts.ports(),
@@ -97,7 +99,7 @@ def _run(conf: cfg.ConfigOpts) -> int:
 
 def _saved_enforcer(conf: cfg.ConfigOpts) -> edge_enforcer.Enforcer:
     """An enforcer that knows what the agent saved."""
-    parts = factory.Parts(conf, choice.open_kernel(''))
+    parts = factory.Parts(conf, kernel)
     enforcer = parts.enforcer()
     saved = state.StateDir(conf.edge.state_dir).load('policy')
     if saved is not None:
@@ -131,7 +133,7 @@ def _check(conf: cfg.ConfigOpts) -> int:
 
 
 def _cleanup(conf: cfg.ConfigOpts) -> int:
-    parts = factory.Parts(conf, choice.open_kernel(''))
+    parts = factory.Parts(conf, kernel)
     removed = parts.enforcer().cleanup()
     print('Removed: ' + (', '.join(removed) or 'nothing, there was none'))
     return 0

@@ -199,8 +199,22 @@ TCP port of the metrics in Prometheus's text form; 0 serves none.
 """),
     cfg.StrOpt('user', default='', help="""
 User the module runs as after it has started one helper process that keeps
-CAP_NET_ADMIN and CAP_NET_RAW. Empty: it keeps the user and the capabilities it
-was started with, which must include these.
+CAP_NET_ADMIN. Empty: it keeps the user and the capabilities it was started
+with, which must include this one.
+
+Related options:
+
+* ``helper_user``
+"""),
+    cfg.StrOpt('helper_user', default='', help="""
+User of the helper process, better not the module's own: it does for the module
+what needs CAP_NET_ADMIN, on the uplink, the VM ports and the bridges alone. Of
+its groups only the first one counts; ``classifier = openflow`` needs one that
+may use the bridges' management sockets. Empty: the same as ``user``.
+
+Related options:
+
+* ``user``
 """),
 ]
 

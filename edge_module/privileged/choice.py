@@ -13,6 +13,7 @@
 
 import os
 import pathlib
+import pwd
 from typing import cast
 
 from edge_module.privileged import kernel
@@ -31,24 +32,31 @@ def may_administer() -> bool:
     return False
 
 
-def open_kernel(user: str) -> protocol.Kernel:
+def open_kernel(user: str, helper_user: str) -> protocol.Kernel:
     """The calls, made with as little privilege as the start allows.
 
     :param user: whom a process that root started becomes; empty for nobody
         else.
-    :raises virtco.exception.Invalid: for a user that does not exist.
+    :param helper_user: whom the helper becomes that makes the calls then.
+    :raises virtco.exception.Invalid: for a user that does not exist, and
+        without the privilege for any call.
     """
     if user and os.geteuid() == 0:
+        _known('user', user)
+        _known('helper_user', helper_user)
         from edge_module.privileged import guarded
-        try:
-            guarded.start_and_drop(user)
-        except KeyError as error:
-            raise exception.Invalid(field='[edge] user', value=user,
-                                    limit='a user of this machine'
-                                    ) from error
+        guarded.start_and_drop(user, helper_user or user)
         return cast(protocol.Kernel, guarded)
-    if may_administer():
-        return kernel
-    from edge_module.privileged import guarded
-    guarded.start_by_helper()
-    return cast(protocol.Kernel, guarded)
+    if not may_administer():
+        raise exception.Invalid(field='privileges', value='none',
+                                limit='root, or CAP_NET_ADMIN')
+    return kernel
+
+
+def _known(field: str, user: str) -> None:
+    try:
+        if user:
+            pwd.getpwnam(user)
+    except KeyError as error:
+        raise exception.Invalid(field=f'[edge] {field}', value=user,
+                                limit='a user of this machine') from error

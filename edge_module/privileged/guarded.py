@@ -9,55 +9,80 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
-"""The functions of ``kernel``, run by a helper process that may.
+"""The calls of :mod:`edge_module.privileged.kernel`, made in a helper process.
 
-The helper keeps CAP_NET_ADMIN and CAP_NET_RAW and nothing else of
-root; the agent that asks it has no privileges at all.
-Each call is held against ``limits`` in the helper.
+The helper has a user of its own and keeps CAP_NET_ADMIN alone; the agent that
+asks it has no privileges at all. What the helper does for it stands in one
+table, with what each call is held against.
 """
 
+from collections.abc import Callable
+from collections.abc import Sequence
+import ctypes
+import functools
+import importlib.abc
 import os
 import pwd
+import sys
 import time
+from typing import Any
+from typing import NoReturn
 
+from oslo_config import cfg
 from oslo_privsep import capabilities
 from oslo_privsep import priv_context
 
 from edge_module.privileged import kernel
 from edge_module.privileged import limits
 
-context = priv_context.PrivContext(
-    'edge_module.privileged', cfg_section='edge_privileged',
-    pypath=__name__ + '.context', capabilities=[
-        capabilities.CAP_NET_ADMIN, capabilities.CAP_NET_RAW])
+_SECTION = 'edge_privileged'
+_PR_SET_NO_NEW_PRIVS = 38
 
+context = priv_context.PrivContext(
+    'edge_module.privileged', cfg_section=_SECTION,
+    pypath=__name__ + '.context', capabilities=[capabilities.CAP_NET_ADMIN])
+
+_CALLS: dict[str, tuple[Callable[..., None], Callable[..., Any]]] = {
+    'tc_send': (limits.Limits.check_tc, kernel.tc_send),
+    'nft_run': (limits.Limits.check_nft, kernel.nft_run),
+    'ofctl_run': (limits.Limits.check_ofctl, kernel.ofctl_run),
+    'cpu_s': (lambda held_against: None, time.process_time),
+}
+
+
+@context.entrypoint
+def call(name: str, *arguments: Any) -> Any:
+    """Make one of the calls; the only thing that the helper is asked for.
+
+    :raises limits.Refused: for another one.
+    """
+    if name not in _CALLS:
+        raise limits.Refused(f'call {name[:80]!r}')
+    check, make = _CALLS[name]
+    check(limits.configured(), *arguments)
+    return make(*arguments)
+
+
+@context.entrypoint
+def seal() -> None:
+    """Have the helper load nothing more, whatever it is asked for."""
+    limits.configured()
+    sys.meta_path.insert(0, _NoImport())
+
+
+tc_send, nft_run, ofctl_run, cpu_s = (
+    functools.partial(call, name) for name in _CALLS)
 # Reading needs no privilege.
 tc_dump = kernel.tc_dump
 
 
-@context.entrypoint
-def tc_send(messages: list[tuple[int, int, bytes]]
-            ) -> list[tuple[int, int]]:
-    limits.configured().check_tc(messages)
-    return kernel.tc_send(messages)
+class _NoImport(importlib.abc.MetaPathFinder):
+    """The library would import the module of any function that is named."""
 
-
-@context.entrypoint
-def nft_run(commands: str) -> tuple[int, str, str]:
-    limits.configured().check_nft(commands)
-    return kernel.nft_run(commands)
-
-
-@context.entrypoint
-def ofctl_run(arguments: list[str], text: str) -> tuple[int, str, str]:
-    limits.configured().check_ofctl(arguments, text)
-    return kernel.ofctl_run(arguments, text)
-
-
-@context.entrypoint
-def cpu_s() -> float:
-    """Processor time of the helper."""
-    return time.process_time()
+    def find_spec(self, fullname: str, path: Sequence[str] | None,
+                  target: Any = None) -> NoReturn:
+        raise ModuleNotFoundError(f'{fullname} is not loaded by the helper',
+                                  name=fullname)
 
 
 def alive() -> bool:
@@ -65,7 +90,7 @@ def alive() -> bool:
     return context.channel is not None and context.channel.running
 
 
-def start_and_drop(user: str) -> None:
+def start_and_drop(user: str, helper_user: str) -> None:
     """Fork the helper, then become a user without privileges.
 
     Call it as root and before any thread is started.
@@ -73,12 +98,13 @@ def start_and_drop(user: str) -> None:
     :raises KeyError: when there is no such user.
     """
     entry = pwd.getpwnam(user)
+    helper = pwd.getpwnam(helper_user)
+    # Neither gets more than it has, by any program that it starts.
+    ctypes.CDLL(None).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    cfg.CONF.set_override('user', str(helper.pw_uid), _SECTION)
+    cfg.CONF.set_override('group', str(helper.pw_gid), _SECTION)
     context.start(priv_context.Method.FORK)
+    seal()
     os.initgroups(user, entry.pw_gid)
     os.setgid(entry.pw_gid)
     os.setuid(entry.pw_uid)
-
-
-def start_by_helper() -> None:
-    """Have the helper started by the configured command (sudo)."""
-    context.start(priv_context.Method.ROOTWRAP)

@@ -145,6 +145,21 @@ def _dump_once(message: tuple[int, int, bytes]) -> tuple[list[bytes], bool]:
                 bodies.append(answer)
 
 
+def ask(message: tuple[int, int, bytes]) -> bytes:
+    """Body of the one answer to a request.
+
+    :raises OSError: when the kernel refuses.
+    """
+    kind, flags, body = message
+    with _open() as sock:
+        sock.send(_HEADER.pack(_HEADER.size + len(body), kind,
+                               flags | _F_REQUEST, 1, 0) + body)
+        (kind, _, _, answer), *_ = _answers(sock.recv(1 << 17))
+    if kind == _NLMSG_ERROR:
+        raise OSError(-struct.unpack_from('=i', answer)[0], 'netlink')
+    return answer
+
+
 class _Nft:
     """libnftables in process: the same language as nft(8), no fork."""
 

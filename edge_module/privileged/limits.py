@@ -17,7 +17,8 @@ sockets: messages by type, device and kind, commands of nft and ovs-ofctl word
 by word. Nothing here trusts what the agent says about itself.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable
+from collections.abc import Sequence
 import dataclasses
 import functools
 import re
@@ -26,6 +27,7 @@ import socket
 from oslo_config import cfg
 
 from edge_module.classify import openflow
+from edge_module.privileged import devices
 from edge_module.qdisc import redirect
 from edge_module.qdisc import wire
 
@@ -35,6 +37,8 @@ _QDISC_TYPES = (wire.RTM_NEWQDISC, wire.RTM_DELQDISC)
 _CLASS_TYPES = (wire.RTM_NEWTCLASS, wire.RTM_DELTCLASS)
 _FILTER_TYPES = (wire.RTM_NEWTFILTER, wire.RTM_DELTFILTER)
 _MOST_NUMBER = 2 ** 31 - 1
+# Of one call: what the largest policy asks for, and some more.
+_MOST_MESSAGES, _MOST_TEXT = 500_000, 256 * 1024 * 1024
 
 _TABLE = 'netdev virtco'
 _NAME = r'[a-z0-9_]{1,32}'
@@ -95,11 +99,14 @@ class Limits:
 
     uplink_dev: str
     ovs_run_dir: str
+    may_be_port: Callable[[str], bool] = devices.may_be_port
 
     # -- netlink -----------------------------------------------------------
 
-    def check_tc(self, messages: Iterable[wire.Message]) -> None:
+    def check_tc(self, messages: Sequence[wire.Message]) -> None:
         """:raises Refused: for a message that this module never sends."""
+        if len(messages) > _MOST_MESSAGES:
+            raise Refused(f'{len(messages)} netlink messages')
         uplink, ifb = _index(self.uplink_dev), _index(redirect.IFB_DEV)
         for kind, _, body in messages:
             if kind in (redirect.RTM_NEWLINK, redirect.RTM_DELLINK):
@@ -114,13 +121,21 @@ class Limits:
     # -- nftables ----------------------------------------------------------
 
     def check_nft(self, commands: str) -> None:
+        _check_length(commands)
         for line in commands.removesuffix('\n').split('\n'):
-            if _NFT.fullmatch(line) is None and not _is_rule(line):
+            found = _NFT.fullmatch(line)
+            if found is None and not _is_rule(line) or (
+                    found is not None and not self._may_hook(found['dev'])):
                 raise Refused(f'nft command {line[:80]!r}')
+
+    def _may_hook(self, dev: str | None) -> bool:
+        return dev in (None, self.uplink_dev) or self.may_be_port(str(dev))
 
     # -- Open vSwitch ------------------------------------------------------
 
-    def check_ofctl(self, arguments: list[str], text: str) -> None:
+    def check_ofctl(self, arguments: Sequence[str], text: str) -> None:
+        _check_length(text)
+        arguments = list(arguments)
         head = ['-O', openflow.VERSIONS, '--no-names']
         for command, last, may_have_text in (
                 (['--bundle', 'add-flows'], ['-'], True),
@@ -143,6 +158,11 @@ class Limits:
         return (target.startswith(begin) and target.endswith(end)
                 and _BRIDGE.fullmatch(target[len(begin):-len(end)])
                 is not None)
+
+
+def _check_length(text: str) -> None:
+    if len(text) > _MOST_TEXT:
+        raise Refused(f'{len(text)} characters')
 
 
 def _is_rule(line: str) -> bool:

@@ -80,7 +80,9 @@ def test_a_configuration_that_cannot_be_read(refused, command, argv, path,
     ('edge', '[edge]\nclassifier = magic\n', '[edge] classifier: Valid'),
     ('edge', '[edge]\nuplink_dev =\n', '[edge] uplink_dev: unset'),
     ('edge', '[edge]\nuplink_dev = lo\nuser = nobody at all\n',
-     '[edge] user: nobody at all')])
+     '[edge] user: nobody at all'),
+    ('edge', '[edge]\nuplink_dev = lo\nuser = nobody\n'
+     'helper_user = nobody at all\n', '[edge] helper_user: nobody at all')])
 def test_a_value_that_cannot_be(refused, tmp_path, command, config, why):
     assert why.replace('{tmp}', str(tmp_path)) in refused(
         command, config=config)

@@ -44,3 +44,19 @@ def test_a_unit_is_understood(verify, name):
     text = text.replace(f'/usr/bin/virtco-{name} ', '/bin/true ')
     assert verify(text) == ''
     assert 'Failed to parse' in verify(text.replace('notify', 'notifies'))
+
+
+def test_the_edges_users_are_understood(tmp_path):
+    if shutil.which('systemd-sysusers') is None:
+        pytest.skip('systemd-sysusers is not installed')
+    etc = UNITS.parent
+    done = subprocess.run(
+        ['systemd-sysusers', '--dry-run', f'--root={tmp_path}',
+         str(etc / 'sysusers.d' / 'virtco-edge.conf')], text=True,
+        capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout + done.stderr
+    for user in ('virtco-edge', 'virtco-edge-net'):
+        assert f'user {user} ' in said.replace("'", '').lower() + ' ', said
+    owner = (etc / 'tmpfiles.d' / 'virtco-edge.conf').read_text()
+    assert 'd /var/lib/virtco-edge 0750 virtco-edge virtco-edge' in owner

@@ -405,7 +405,8 @@ def test_agent_runs_without_privileges(make_bed, tmp_path):
     state = tmp_path / 'state'
     state.mkdir()
     os.chown(state, pwd.getpwnam('nobody').pw_uid, -1)
-    edge = process.EdgeProcess(bed, 'h1', tmp_path, user='nobody')
+    edge = process.EdgeProcess(bed, 'h1', tmp_path, user='nobody',
+                               helper_user='daemon')
     try:
         vms = _start((bed, controller, edge))
         rate, = beds.measure([beds.Flow(*vms)], 0.7, 1.5)
@@ -414,8 +415,10 @@ def test_agent_runs_without_privileges(make_bed, tmp_path):
         assert int(agent['Uid'].split()[1]) == pwd.getpwnam('nobody').pw_uid
         assert int(agent['CapEff'], 16) == 0
         helper, = proc.children(edge.process.pid)
-        assert int(proc.status(helper)['CapEff'], 16) == (
-            1 << 12 | 1 << 13)
+        held = proc.status(helper)
+        assert int(held['CapEff'], 16) == int(held['CapPrm'], 16) == 1 << 12
+        assert held['Uid'].split() == 4 * [str(pwd.getpwnam('daemon').pw_uid)]
+        assert held['NoNewPrivs'] == agent['NoNewPrivs'] == '1'
         # A table that somebody flushes is noticed without privileges too.
         beds.run('nft', 'flush', 'ruleset', netns=bed.ns('h1'))
         beds.wait_for(lambda: 'ingress_pair4' in edge.nft(), 10,

@@ -26,7 +26,8 @@ from edge_module.tcplan import shape
 from tests.unit.edge import test_tcplan
 
 # ``lo`` is the one device that is everywhere.
-LIMITS = limits.Limits('lo', '/run/openvswitch')
+LIMITS = limits.Limits('lo', '/run/openvswitch',
+                       lambda dev: dev.startswith('tap'))
 UPLINK, OTHER = 1, 99
 HTB = wire.attr(wire.KIND, b'htb\0')
 
@@ -91,7 +92,10 @@ def test_all_that_nft_is_asked_for_is_allowed(first, second):
     'add rule netdev virtco classify ' + 'ip saddr, ' * 200 + '! comment "x"',
     'list set netdev other x',
     'add rule netdev virtco unmanaged drop comment "to"', 'define x = 1', '',
-    'add table netdev virtco\n\ninclude "x"'])
+    'add table netdev virtco\n\ninclude "x"',
+    # A device that is neither the uplink nor a port.
+    'add chain netdev virtco dev_7_eth7 { type filter hook ingress device '
+    '"eth7" priority 0; }'])
 def test_other_commands_of_nft_are_refused(command):
     with pytest.raises(PermissionError):
         LIMITS.check_nft(command)
@@ -183,3 +187,13 @@ _ADD = ['-O', openflow.VERSIONS, '--no-names', '--bundle', 'add-flows',
 def test_other_calls_of_ovs_ofctl_are_refused(arguments, text):
     with pytest.raises(PermissionError):
         LIMITS.check_ofctl(arguments, text)
+
+
+def test_a_call_has_a_size(monkeypatch):
+    monkeypatch.setattr(limits, '_MOST_TEXT', 100)
+    monkeypatch.setattr(limits, '_MOST_MESSAGES', 3)
+    for ask in (lambda: LIMITS.check_nft('list table netdev virtco\n' * 5),
+                lambda: LIMITS.check_ofctl(_ADD, 'x' * 101),
+                lambda: LIMITS.check_tc([wire.delete_root(UPLINK)] * 4)):
+        with pytest.raises(PermissionError):
+            ask()

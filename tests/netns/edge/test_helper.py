@@ -1,0 +1,81 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""A real helper, and an agent that wants out of it."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.netns.edge import bed as beds
+from tests.netns.edge import escapes
+
+pytestmark = pytest.mark.netns
+
+
+@pytest.fixture
+def tried(make_bed, tmp_path):
+    """What came of each attempt, in a namespace that can be looked at."""
+    bed = make_bed(1)
+    netns = bed.ns('h1')
+    beds.run('ip', 'link', 'add', 'other0', 'type', 'veth', 'peer', 'other1',
+             netns=netns)
+    beds.run('ip', 'link', 'add', 'tap1', 'type', 'veth', 'peer', 'vm1',
+             netns=netns)
+    beds.run('ip', 'link', 'set', 'tap1', 'master', 'brv', netns=netns)
+    secret = tmp_path / 'secret'
+    secret.write_text(f'add table inet {escapes.SECRET}\n')
+    secret.chmod(0o600)
+    (tmp_path / 'ovs').mkdir()
+    (tmp_path / 'ovs' / 'link').symlink_to(tmp_path)
+    planted = tmp_path / 'planted'
+    planted.mkdir()
+    (planted / 'planted.py').write_text(
+        f'open({os.fspath(tmp_path)!r} + "/ran", "w")\n')
+    for path in (tmp_path, *tmp_path.parents[:2], planted):
+        path.chmod(0o777)
+    done = subprocess.run(
+        ['ip', 'netns', 'exec', netns, sys.executable, '-m',
+         'tests.netns.edge.escapes', os.fspath(tmp_path)],
+        capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return netns, json.loads(done.stdout), done.stdout + done.stderr
+
+
+def test_no_way_leads_out_of_the_helper(tried, tmp_path):
+    netns, found, said = tried
+    out = {name: result for name, result in found['tries'].items()
+           if result.startswith('answered')}
+    assert out == {}
+    refused = [name for name, result in found['tries'].items()
+               if result == 'refused']
+    # The others make no sense, or ask the library for what it does not offer.
+    assert len(refused) >= len(found['tries']) - 5, found['tries']
+    assert escapes.SECRET not in said and not (tmp_path / 'ran').exists()
+    # Nothing has come of it.
+    assert not list(tmp_path.glob('ovs/*.mgmt'))
+    assert 'htb' not in beds.run('tc', 'qdisc', 'show', 'dev', 'other0',
+                                 netns=netns)
+    rules = beds.run('nft', 'list', 'ruleset', netns=netns)
+    assert 'drop' not in rules and 'other0' not in rules
+    assert beds.run('ip', '-br', 'link', 'show', 'dev', 'uplink0', 'up',
+                    netns=netns)
+
+
+def test_the_helper_goes_on_and_does_what_it_is_for(tried):
+    netns, found, _ = tried
+    assert found['alive'] and found['uplink'] == [] and found['port'] == 0
+    assert 'htb 1:' in beds.run('tc', 'qdisc', 'show', 'dev', 'uplink0',
+                                netns=netns)
+    assert 'tap1' in beds.run('nft', 'list', 'ruleset', netns=netns)
