@@ -13,8 +13,8 @@
 """Load-aware online by set partition: a target for every prefix CCT.
 
 With the running coflows fixed, the new one adds to the prefixes from its own
-place in the order on. Prefix k ends within tau_k when every host m cuts at
-most
+place in the order on. Prefix k ends within tau_k when every host or uplink m
+cuts at most
 
     min_k (tau_k B_m - base_k(m))
 
@@ -125,9 +125,9 @@ class _Group:
         self.inst = inst
         self.local = localsearch.Searcher(inst, objective, seed=0)
         m = inst.n_hosts
-        self.s_per_byte = self.local.s_per_byte[:2 * m]
+        self.s_per_byte = self.local.s_per_byte[:inst.n_fabric]
         self.partition = setpartition.Partition(inst, budget, np.vstack([
-            self.s_per_byte.reshape(2, m),
+            self.s_per_byte[:2 * m].reshape(2, m),
             inst.active_bytes[:, :2 * m].reshape(-1, m)]).T)
         self.bytes = sum(float(size.sum()) for _a, _b, size in inst.arcs)
 
@@ -138,6 +138,8 @@ class _Group:
         while found is not None:
             assign = found
             found = self._better(self._levels(assign), best_s)
+            if found is None and self.partition.link():
+                found = self._better(self._levels(assign), best_s)
             if found is not None:
                 best_s = self.local.evaluate(found).objective_s
         return assign
@@ -169,9 +171,8 @@ class _Group:
 
     def _limits(self, base: np.ndarray, aim: np.ndarray) -> np.ndarray:
         """1 / bytes that every class may cut, shape (C, 2)."""
-        m = self.inst.n_hosts
         room = (aim[:, None] / self.s_per_byte
-                - base[:, :2 * m]).min(axis=0)
+                - base[:, :self.inst.n_fabric]).min(axis=0)
         room = np.maximum(room, CLOSED_BYTES * self.bytes)
-        limits: np.ndarray = 1.0 / room.reshape(2, m).T[self.partition.first]
+        limits: np.ndarray = 1.0 / room[self.partition.pool.ports]
         return limits

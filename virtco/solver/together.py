@@ -71,7 +71,7 @@ def join(problems: Sequence[snapshot.PlacementProblem]
          ) -> snapshot.PlacementProblem:
     """The problem of all groups; hosts have the least that any was told.
 
-    VMs may go where they might alone. Racks and pairs' rates are those that
+    VMs may go where they might alone. Trees and pairs' rates are those that
     any of the problems knows.
     """
     n_vms = sum(len(problem.vms) for problem in problems)
@@ -99,10 +99,18 @@ def join(problems: Sequence[snapshot.PlacementProblem]
     return dataclasses.replace(
         problems[0], hosts=_hosts(problems), vms=tuple(vms),
         coflows=tuple(coflows), active=_active(problems),
-        racks=tuple({rack.name: rack for problem in problems
-                     for rack in problem.racks}.values()),
+        tree=_tree(problems),
         server_groups=tuple(server_groups), pair_rate_bps=rates or None,
         excluded_hosts=frozenset())
+
+
+def _tree(problems: Sequence[snapshot.PlacementProblem]) -> cluster.Tree:
+    subtrees: dict[str, cluster.Subtree] = {}
+    leaf_of: dict[str, str] = {}
+    for problem in problems:
+        subtrees |= {one.name: one for one in problem.tree.subtrees}
+        leaf_of |= problem.tree.leaf_of
+    return cluster.Tree(tuple(subtrees.values()), leaf_of)
 
 
 def _hosts(problems: Sequence[snapshot.PlacementProblem]

@@ -77,7 +77,7 @@ def test_pricing_finds_the_most_valuable_set(problem, t_s, seed):
                        for j in range(inst.n_nodes)])
     hose = lowerbounds.hose_s_per_byte(inst).T
     pool = columns.Pool(inst, hose)
-    limits = hose[[k.hosts[0] for k in pool.classes]] / t_s
+    limits = columns.s_per_byte(inst)[pool.ports] / t_s
     for c, kind in enumerate(pool.classes):
         can = np.flatnonzero(kind.allowed & ~placed).tolist()
         worths = {slack: max(
@@ -99,24 +99,27 @@ def test_pricing_finds_the_most_valuable_set(problem, t_s, seed):
 
 
 @SETTINGS
-@hypothesis.given(problems.problems(max_vms=6), st.floats(0.1, 1.5))
-def test_verdicts_are_true(problem, ratio):
+@hypothesis.given(problems.problems(max_vms=6), st.floats(0.1, 1.5),
+                  st.booleans())
+def test_verdicts_are_true(problem, ratio, linked):
     best_s = problems.optimum(problem, problems.isolated_s)
     hypothesis.assume(best_s is not None and 0 < best_s < math.inf)
     inst = build(problem)
     proofs = setpartition.Partition(inst, budgets.unlimited())
+    linked = linked and proofs.link()
     verdict, assign = proofs.decide(proofs.within_s(best_s * ratio))
     if verdict is setpartition.Verdict.REFUTED:
         assert ratio < 1
     if verdict is setpartition.Verdict.FOUND:
         assert problems.is_valid(problem, inst.to_hosts(assign))
-        if problem.pair_rate_bps is None and not problem.tree.subtrees:
+        if problem.pair_rate_bps is None and (linked or not inst.uplinks):
             found_s = problems.isolated_s(problem, inst.to_hosts(assign))
             assert found_s <= best_s * ratio * (1 + 1e-8)
 
 
 @SETTINGS
-@hypothesis.given(problems.problems('hose', max_vms=6))
+@hypothesis.given(st.one_of(problems.problems('hose', max_vms=6),
+                            problems.problems('tree', max_vms=6)))
 def test_narrowing_ends_at_the_optimum(problem):
     best_s = problems.optimum(problem, problems.isolated_s)
     hypothesis.assume(best_s is not None and 0 < best_s < math.inf)
@@ -127,8 +130,10 @@ def test_narrowing_ends_at_the_optimum(problem):
         seen.append(objectives.evaluate(inst, assign, ISOLATED).cct_s)
         return seen[-1]
 
-    lower_s = setpartition.Partition(inst, budgets.unlimited()).narrow(
-        0.0, seen[0], judge)
+    partition = setpartition.Partition(inst, budgets.unlimited())
+    lower_s = partition.narrow(0.0, seen[0], judge)
+    if partition.link():
+        lower_s = partition.narrow(lower_s, min(seen), judge)
     assert lower_s <= best_s
     assert min(seen) == pytest.approx(best_s, rel=1e-6)
 

@@ -14,13 +14,16 @@
 
 The anchored-set bound: every node is somewhere in some set, so the largest
 over nodes of the least time of a set around it is a lower bound. Hosts of
-the same kind are one class and a class that another one dominates is left
-out. It looks at the hose rows only; racks only add rows. A pipe matrix
-without hose limits still bounds what a host may send, by the sum of its
-pairs' rates.
+the same kind are one class and a class that another one dominates is
+left out. It looks at the hose rows only. A pipe matrix without hose limits
+still bounds what a host may send, by the sum of its pairs' rates.
+
+Where there is a tree, the same is asked of its tiers: every node is in some
+subtree, which is a host with the room of all its hosts (:func:`tiers`).
 """
 
 import collections
+from collections.abc import Iterator
 import dataclasses
 import math
 from typing import Any
@@ -33,6 +36,7 @@ from virtco.solver import budget as budgets
 from virtco.solver.model import instance as instances
 from virtco.solver.model import reduction
 from virtco.solver.model import traffic
+from virtco.solver.model import uplinks
 
 #: Search tree nodes per VM and host class in the first pass.
 FIRST_LIMIT = 2000
@@ -128,6 +132,42 @@ def least_around(graph: anchored.Sets, classes: anchored.Classes, node: int,
     return least_s
 
 
+def in_tree(inst: instances.Instance, upper_s: float,
+            budget: budgets.Budget, growths: int = 2) -> Bound:
+    """The bound of the hosts, raised to that of any tier above them."""
+    bound = anchored_sets(inst, upper_s, budget, growths)
+    for tier in tiers(inst):
+        above = anchored_sets(tier, upper_s, budget, growths)
+        bound = dataclasses.replace(
+            bound, lower_s=max(bound.lower_s, above.lower_s))
+    return bound
+
+
+def tiers(inst: instances.Instance) -> Iterator[instances.Instance]:
+    """Per tier the instance whose hosts are its subtrees.
+
+    Hosts that are in none stay. What fits on hosts fits there, and cuts no
+    more, so its bounds hold. It knows the ports only that cut between them.
+    """
+    for row in inst.port_out[1:]:
+        ports = np.where(row >= 0, row, inst.port_out[0])
+        kept, part = np.unique(ports, return_inverse=True)
+        m = len(kept)
+        free = np.zeros((m, inst.free.shape[1]))
+        np.add.at(free, part, np.maximum(inst.free, 0.0))
+        allowed = np.zeros((inst.n_nodes, m), dtype=bool)
+        np.logical_or.at(allowed.T, part, inst.allowed.T)
+        behind = np.where(kept < inst.n_hosts, inst.n_hosts,
+                          len(inst.uplinks))
+        yield dataclasses.replace(
+            inst, host_index=kept, free=free, allowed=allowed,
+            fixed=np.where(inst.fixed >= 0, part[inst.fixed], -1),
+            s_per_byte=inst.s_per_byte[np.concatenate(
+                [kept, kept + behind])],
+            uplinks=uplinks.Uplinks(), port_out=np.arange(m)[None],
+            pipe=False)
+
+
 def objective(inst: instances.Instance, budget: budgets.Budget) -> float:
     """Lower bound on the sum of prefix CCTs (ONLINE and JOINT).
 
@@ -144,7 +184,7 @@ def objective(inst: instances.Instance, budget: budgets.Budget) -> float:
     result = float(prefix_s.sum())
     for arcs in inst.arcs:
         alone = dataclasses.replace(inst, arcs=(arcs,))
-        own_s = anchored_sets(alone, math.inf, budget).lower_s
+        own_s = in_tree(alone, math.inf, budget).lower_s
         before = prefix_s[inst.active_cct_s <= own_s]
         result += max(own_s, float(before.max(initial=0.0)))
     return result

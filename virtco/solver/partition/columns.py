@@ -10,12 +10,14 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Sets of nodes that one host can hold, found and kept by host class.
+"""Sets of nodes that one host or subtree can hold, found and kept by class.
 
-A *column* is a host class, the movable nodes that share a host of it, and
-the bytes that such a host then sends and receives (VirtCO Eqs. 1 and 2). How
-many it may is the caller's choice: *limits* of shape (C, 2) are 1 / bytes,
-so that a column is within them when bytes * limits is at most 1. See
+A *column* is a host class, the movable nodes that share a host of it, and the
+bytes that such a host then sends and receives (VirtCO Eqs. 1 and 2). A
+subtree whose uplink counts is a class of its own, and its columns are the
+nodes that are anywhere in it; it holds what its hosts hold together. How many
+it may is the caller's choice: *limits* of shape (C, 2) are 1 / bytes, so that
+a column is within them when bytes * limits is at most 1. See
 :mod:`virtco.solver.partition.setpartition` for what they are for.
 """
 
@@ -47,21 +49,33 @@ PRICE_CALLS = 25
 ADD_CALLS = 30
 #: Sets that one pricing can find; the last ones count.
 KEPT = 8
+#: Subtrees times nodes up to which set partition knows the uplinks: each is a
+#: row of the linear program.
+MAX_LINKS = 2000
 
 
 @dataclasses.dataclass(frozen=True)
 class HostClass:
     """Hosts that are alike; a host with pinned nodes is one of its own.
 
+    Or one subtree, which has no hosts of its own.
+
+    :ivar ports: out and in, of the first host.
     :ivar pinned: nodes that are there whatever is added, shape (n,).
     :ivar allowed: movable nodes that may be there, shape (n,).
     :ivar free: capacity left, with the usual slack, shape (R,).
     """
 
     hosts: tuple[int, ...]
+    ports: tuple[int, int]
     pinned: np.ndarray
     allowed: np.ndarray
     free: np.ndarray
+
+    @property
+    def count(self) -> int:
+        """How many columns of it a placement may have."""
+        return len(self.hosts) or 1
 
     @property
     def is_terminal(self) -> bool:
@@ -71,7 +85,8 @@ class HostClass:
 class Pool:
     """The columns found so far, and the search for more.
 
-    :ivar classes: the host classes, C of them.
+    :ivar classes: of hosts, then the subtrees; C of them.
+    :ivar ports: out and in of every class, shape (C, 2).
     """
 
     def __init__(self, inst: instances.Instance, apart: np.ndarray,
@@ -83,6 +98,7 @@ class Pool:
         """
         self.inst = inst
         self.classes = _classes(inst, apart)
+        self.ports = np.array([k.ports for k in self.classes])
         self._movable = inst.fixed < 0
         self._dense = traffic.one_way(inst)
         self._members = np.zeros((64, inst.n_nodes), dtype=bool)
@@ -143,12 +159,14 @@ class Pool:
 
     def add_placement(self, assign: np.ndarray, limits: np.ndarray,
                       budget: budgets.Budget) -> None:
-        """Add every host's set of a placement, wherever it would do."""
-        for host in np.unique(assign[self._movable]):
-            if not budget.in_time():
-                return
-            budget.spend_numpy(ADD_CALLS)
-            self.add((assign == host) & self._movable, limits)
+        """Add all sets of a placement, wherever they would do."""
+        for row in self.inst.port_out:
+            port = row[assign]
+            for part in np.unique(port[self._movable & (port >= 0)]):
+                if not budget.in_time():
+                    return
+                budget.spend_numpy(ADD_CALLS)
+                self.add((port == part) & self._movable, limits)
 
     def _append(self, members: np.ndarray, classes: np.ndarray,
                 cut_bytes: np.ndarray) -> None:
@@ -205,10 +223,35 @@ def _classes(inst: instances.Instance, apart: np.ndarray
     for hosts in classes.alike(inst, apart.T):
         host = hosts[0]
         result.append(HostClass(
-            hosts=tuple(hosts), pinned=inst.fixed == host,
+            hosts=tuple(hosts), ports=(host, inst.n_hosts + host),
+            pinned=inst.fixed == host,
             allowed=inst.allowed[:, host] & (inst.fixed < 0),
             free=free[host]))
+    for up in range(2 * inst.n_hosts, 2 * inst.n_hosts + _n_subtrees(inst)):
+        within = (inst.port_out == up).any(axis=0)
+        result.append(HostClass(
+            hosts=(), ports=(up, up + len(inst.uplinks)),
+            pinned=(inst.fixed >= 0) & within[inst.fixed],
+            allowed=inst.allowed[:, within].any(axis=1) & (inst.fixed < 0),
+            free=free[within].sum(axis=0)))
     return result
+
+
+def _n_subtrees(inst: instances.Instance) -> int:
+    """How many of them are classes: none where they are too many."""
+    q = len(inst.uplinks)
+    return q if q * inst.n_nodes <= MAX_LINKS else 0
+
+
+def s_per_byte(inst: instances.Instance) -> np.ndarray:
+    """Of all ports but the pairs', shape (2M + 2Q,).
+
+    A port of no bandwidth is made slow instead, which only lowers a bound.
+    """
+    hose = lowerbounds.hose_s_per_byte(inst)
+    uplinks = inst.s_per_byte[2 * inst.n_hosts:inst.n_fabric]
+    return np.concatenate([hose.ravel(), np.minimum(
+        uplinks, hose.max() * instances.ZERO_RATE_PENALTY)])
 
 
 def _arrays(inst: instances.Instance, dense: np.ndarray

@@ -13,8 +13,10 @@
 """The linear and the integer program that cover the nodes with sets.
 
 Over the columns of a :class:`virtco.solver.partition.columns.Pool` within
-limits: every movable node is in one set, every host with pinned nodes holds
-one set, and no class gives more hosts than it has.
+limits: every movable node is in one set of a host, every host with pinned
+nodes holds one set, and no class gives more hosts than it has. What a subtree
+holds is what its hosts hold: a *link* for each subtree and movable node says
+that a set of the subtree has the node when a set of one of its hosts has.
 """
 
 import dataclasses
@@ -42,34 +44,46 @@ MOST_STEPS = 1_000_000
 class Cover:
     """What fractions of sets cover.
 
-    :ivar uncovered: how many nodes (and terminal hosts) they miss.
-    :ivar value: dual of every node, 0 where it needs no cover.
+    :ivar uncovered: how many nodes (and terminal hosts) they miss, and
+        links.
+    :ivar value: what a node is worth in a set of every class, shape (C, n):
+        the sum of its duals, 0 where it needs no cover.
+    :ivar wanted: what all is worth together that must be covered.
     :ivar price: dual of every class.
     :ivar chosen: the columns, and share: of each.
     """
 
     uncovered: float
     value: np.ndarray
+    wanted: float
     price: np.ndarray
     chosen: np.ndarray
     share: np.ndarray
 
 
 class Master:
-    """Rows are movable nodes, terminal classes, then all other classes.
+    """Rows are movable nodes, terminal classes, links, then other classes.
 
     What is fixed by :meth:`fix_largest` is covered and out of the way.
+
+    :param linked: whether uplinks limit, too; without, there are no sets of
+        subtrees and no links.
 
     :ivar count: hosts left of every class.
     :ivar placed: nodes that are fixed, bool of shape (n,).
     """
 
-    def __init__(self, pool: columns.Pool):
+    def __init__(self, pool: columns.Pool, linked: bool):
         self.pool = pool
         self.movable = pool.inst.movable
-        self.terminal = np.array([k.is_terminal for k in pool.classes],
+        self.of_hosts = np.array([bool(k.hosts) for k in pool.classes],
                                  dtype=bool)
-        self.n_cover = len(self.movable) + int(self.terminal.sum())
+        self.used = self.of_hosts | linked
+        self.terminal = self.used & [k.is_terminal for k in pool.classes]
+        self.first_link = len(self.movable) + int(self.terminal.sum())
+        #: Which classes are of a subtree, bool of shape (Q, C).
+        self.within = _within(pool)[:None if linked else 0]
+        self.n_cover = self.first_link + len(self.within) * len(self.movable)
         self.n_rows = self.n_cover + int((~self.terminal).sum())
         self.node_row = np.full(pool.inst.n_nodes, -1)
         self.node_row[self.movable] = np.arange(len(self.movable))
@@ -80,10 +94,11 @@ class Master:
 
     def release(self) -> None:
         """Forget what was fixed."""
-        self.count = np.array([len(k.hosts) for k in self.pool.classes])
+        self.count = self.used * [k.count for k in self.pool.classes]
         self.placed = self.pool.inst.fixed >= 0
         self.placed[self.movable] = False
         self.needed = np.ones(self.n_cover)
+        self.needed[self.first_link:] = 0.0
         self.assign = self.pool.inst.fixed.copy()
         self.hosts = [list(k.hosts) for k in self.pool.classes]
 
@@ -110,11 +125,33 @@ class Master:
             return None
         dual = np.concatenate([result.eqlin.marginals,
                                result.ineqlin.marginals])
-        value = np.zeros(len(self.node_row))
-        value[self.movable] = dual[:len(self.movable)]
-        value[self.placed] = 0.0
-        return Cover(float(result.fun), value, -dual[self.class_row],
-                     chosen, result.x[:len(chosen)])
+        return Cover(
+            float(result.fun), self._values(dual),
+            float(dual[:len(self.movable)] @ self.needed[:len(self.movable)]
+                  + dual[self.first_link:n] @ self.needed[self.first_link:]),
+            -dual[self.class_row], chosen, result.x[:len(chosen)])
+
+    def _values(self, dual: np.ndarray) -> np.ndarray:
+        """What a node is worth in a set of every class, shape (C, n)."""
+        n = len(self.movable)
+        value = np.zeros((len(self.count), len(self.node_row)))
+        value[:, self.movable] = np.where(self.of_hosts[:, None],
+                                          dual[:n], 0.0)
+        links = dual[self.first_link:self.n_cover].reshape(
+            len(self.within), n)
+        value[:, self.movable] -= self.within.T.astype(float) @ links
+        value[:, self.placed] = 0.0
+        value[np.ix_(~self.of_hosts & self.used, self.movable)] = links
+        return value
+
+    def banned(self, c: int) -> np.ndarray:
+        """Nodes that no set of a class may have any more; shape (n,)."""
+        if self.of_hosts[c]:
+            return self.placed
+        up = self.pool.classes[c].ports[0]
+        here = (self.pool.inst.port_out == up).any(axis=0)
+        result: np.ndarray = self.placed & ~here[self.assign]
+        return result
 
     def choose(self, limits: np.ndarray, budget: budgets.Budget
                ) -> np.ndarray | None:
@@ -138,14 +175,16 @@ class Master:
         if result.x is None:
             return None
         for column in np.repeat(chosen, np.rint(result.x).astype(int)):
-            self._fix(column)
+            if self.of_hosts[self.pool.of_class[column]]:
+                self._fix(column)
         return self.assign
 
     def fix_largest(self, cover: Cover) -> None:
         """Fix the set with the largest share, and all whole ones."""
-        order = np.argsort(-cover.share, kind='stable')
-        for rank, i in enumerate(order):
-            if rank and cover.share[i] < WHOLE:
+        share = np.where(self.of_hosts[self.pool.of_class[cover.chosen]],
+                         cover.share, -1.0)
+        for rank, i in enumerate(np.argsort(-share, kind='stable')):
+            if share[i] < (WHOLE if rank else 0.0):
                 break
             self._fix(cover.chosen[i])
 
@@ -160,7 +199,10 @@ class Master:
         self.assign[members] = self.hosts[c].pop()
         self.placed |= members
         self.count[c] -= 1
-        self.needed[self.node_row[np.flatnonzero(members)]] = 0.0
+        rows = self.node_row[np.flatnonzero(members)]
+        self.needed[rows] = 0.0
+        for q in np.flatnonzero(self.within[:, c]):
+            self.needed[self.first_link + q * len(self.movable) + rows] = 1.0
         if self.terminal[c]:
             self.needed[self.class_row[c]] = 0.0
 
@@ -168,16 +210,43 @@ class Master:
         """Columns that are within the limits and still possible."""
         pool = self.pool
         possible = (pool.shares(limits) <= 1 + columns.CHOSEN).all(axis=1)
+        possible &= self.used[pool.of_class]
         if self.placed.any():
             possible &= (self.count[pool.of_class] > 0) & ~(
-                pool.members[:, self.placed].any(axis=1))
+                pool.members[:, self.placed].any(axis=1)
+                & self.of_hosts[pool.of_class])
         return np.flatnonzero(possible)
 
     def _matrix(self, chosen: np.ndarray) -> 'scipy.sparse.csc_array':
         which, nodes = np.nonzero(self.pool.members[chosen])
         every = np.arange(len(chosen))
-        rows = np.concatenate([self.node_row[nodes],
-                               self.class_row[self.pool.of_class[chosen]]])
+        of_class = self.pool.of_class[chosen]
+        of_host = self.of_hosts[of_class[which]]
+        rows = [self.node_row[nodes[of_host]], self.class_row[of_class]]
+        columns = [which[of_host], every]
+        entries = [np.ones(len(rows[0]) + len(every))]
+        own = np.cumsum(~self.of_hosts) - 1
+        for q, within in enumerate(self.within):
+            sign = np.where(own[of_class] == q, 1.0, 0.0)
+            sign = np.where(self.of_hosts[of_class],
+                            -within[of_class].astype(float), sign)[which]
+            has = sign != 0
+            rows.append(self.first_link + q * len(self.movable)
+                        + self.node_row[nodes[has]])
+            columns.append(which[has])
+            entries.append(sign[has])
         return scipy.sparse.csc_array(
-            (np.ones(len(rows)), (rows, np.concatenate([which, every]))),
+            (np.concatenate(entries),
+             (np.concatenate(rows), np.concatenate(columns))),
             (self.n_rows, len(chosen)))
+
+
+def _within(pool: columns.Pool) -> np.ndarray:
+    """Which classes' hosts are in which subtree, bool of shape (Q, C)."""
+    port_out = pool.inst.port_out
+    subtrees = [k.ports[0] for k in pool.classes if not k.hosts]
+    result = np.zeros((len(subtrees), len(pool.classes)), dtype=bool)
+    for q, up in enumerate(subtrees):
+        result[q] = [bool(k.hosts) and up in port_out[:, k.hosts[0]]
+                     for k in pool.classes]
+    return result

@@ -25,8 +25,17 @@ found so far (:mod:`virtco.solver.partition.master`);
 cover all nodes, an integer program over the same sets, and after it a dive
 that finds more sets on the way, look for a placement.
 
-Racks are not in it and pipes enter by their sums, so what it proves holds
-for them too, and the placements must be judged anew.
+A subtree's uplink limits what its hosts hold together: its sets are columns,
+too, with values of their own for every node (the duals of the links), and a
+node in a set of a host is worth so much less. The sums become
+
+    sum_j pi_j > sum_c count_c sigma_c + sum_q sigma_q
+
+with sigma_q the most valuable set of subtree q, for a set of a host in q
+pi_j less rho_qj of all subtrees that it is in.
+
+Pipes enter by their sums, so what it proves holds for them too, and the
+placements must be judged anew.
 """
 
 from collections.abc import Callable
@@ -74,12 +83,25 @@ class Partition:
                  apart: np.ndarray | None = None):
         self.inst = inst
         self.budget = budget
-        self.hose = lowerbounds.hose_s_per_byte(inst).T
-        self.pool = columns.Pool(inst, self.hose if apart is None else apart)
-        self.first = np.array([k.hosts[0] for k in self.pool.classes])
-        self.master = master.Master(self.pool)
+        if apart is None:
+            apart = lowerbounds.hose_s_per_byte(inst).T
+        self.pool = columns.Pool(inst, apart)
+        self.s_per_byte = columns.s_per_byte(inst)[self.pool.ports]
+        self.master = master.Master(self.pool, linked=False)
+        self.is_linked = bool(self.master.used.all())
         #: What refuted a time last often refutes the next one, too.
         self.refuting: master.Cover | None = None
+
+    def link(self) -> bool:
+        """Have uplinks limit, too; False where they do already.
+
+        The program without them is smaller and often proves as much.
+        """
+        if self.is_linked:
+            return False
+        self.master = master.Master(self.pool, linked=True)
+        self.refuting, self.is_linked = None, True
+        return True
 
     def narrow(self, lower_s: float, upper_s: float,
                judge: Callable[[np.ndarray], float]) -> float:
@@ -115,7 +137,7 @@ class Partition:
 
     def within_s(self, t_s: float) -> np.ndarray:
         """The limits of a time, shape (C, 2)."""
-        limits: np.ndarray = self.hose[self.first] / t_s
+        limits: np.ndarray = self.s_per_byte / t_s
         return limits
 
     def decide(self, limits: np.ndarray
@@ -161,18 +183,18 @@ class Partition:
                    ) -> tuple[bool, int]:
         """Whether it refutes the limits, and how many columns were added."""
         count = self.master.count
-        surplus = float(cover.value.sum())
+        surplus = cover.wanted
         allowance = cover.uncovered / (2 * count.sum())
         added = 0
         for c in np.flatnonzero(count):
             if not self.budget.in_time():
                 return False, 0
             upper, found = self.pool.price(
-                int(c), limits, cover.value, cover.price[c] + allowance,
-                limit, self.master.placed, self.budget)
+                int(c), limits, cover.value[c], cover.price[c] + allowance,
+                limit, self.master.banned(int(c)), self.budget)
             surplus -= count[c] * upper
             for members in found:
-                worth = cover.value[members].sum()
+                worth = cover.value[:, members].sum(axis=1)
                 added += self.pool.add(members, limits,
                                        worth > cover.price + EPS)
         return surplus > EPS, added

@@ -36,7 +36,7 @@ def better(state: states.State, budget: budgets.Budget) -> None:
 def exhaust(state: states.State, budget: budgets.Budget) -> None:
     """A small group where trees or pipes tie the hosts together.
 
-    The other bounds do not know of these.
+    The other bounds are weaker there.
     """
     inst = state.inst
     if not state.local.is_single() or not smallgroup.enumerable(inst) or not (
@@ -51,7 +51,7 @@ def exhaust(state: states.State, budget: budgets.Budget) -> None:
 
 def _anchored_sets(state: states.State, budget: budgets.Budget,
                    growths: int) -> None:
-    bound = lowerbounds.anchored_sets(state.inst, np.inf, budget, growths)
+    bound = lowerbounds.in_tree(state.inst, np.inf, budget, growths)
     state.bounded = bound.complete
     if bound.lower_s >= state.lower_s:
         state.critical, state.sets = bound.order, bound.sets

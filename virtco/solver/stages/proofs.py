@@ -39,6 +39,9 @@ def again(state: states.State, budget: budgets.Budget) -> None:
     """With what else was found."""
     if state.certify or state.partition is not None:
         _narrow(state, budget)
+        if state.partition is not None and not state.is_closed() and (
+                state.partition.link()):
+            _narrow(state, budget)
 
 
 def lower_targets(state: states.State, budget: budgets.Budget) -> None:
