@@ -22,6 +22,7 @@ from sqlalchemy import orm
 from virtco.ask import membership
 from virtco.ask import problem as problem_builder
 from virtco.ask import request as requests
+from virtco.db import bookings
 from virtco.db import codec
 from virtco.db import groups as db_groups
 from virtco.db import models
@@ -49,6 +50,7 @@ class Commit:
         self._free = {offer.host: offer.free.vector
                       for offer in request.hosts}
         self._expires_at = reads.expiry_s()
+        self._rooms = view.rooms
 
     def write(self) -> None:
         """:raises virtco.exception.Conflict: when what it rests on is gone.
@@ -58,6 +60,9 @@ class Commit:
         # only what is read after it is what the others have committed.
         if not view.is_advice:
             self._advance()
+            self._rooms |= self._reads.rooms_without_bookings(session, {
+                host: self._free[host] for host in self._placed.values()
+                if host in self._free and host not in self._rooms})
         if view.is_new:
             for member, values in self._plans():
                 for name, value in values.items():
@@ -93,7 +98,9 @@ class Commit:
         if not view.is_new and _seen(view.members) != _seen(
                 db_groups.members(self._session, view.group.id)):
             return False
-        held = self._reads.held(self._session, view.group.id)
+        held, self._rooms = self._reads.booked(
+            self._session, self._request, view.group.id,
+            view.member.row_index)
         if held == view.held:
             return True
         demand = self._request.flavor.vector
@@ -115,7 +122,14 @@ class Commit:
                 host = self._placed[index]
                 yield member, {'state': states.MemberState.PLANNED,
                                'host': host, 'planned_host': host,
-                               'expires_at': self._expires_at, **demand}
+                               'expires_at': self._expires_at, **demand,
+                               **self._booked_on(host)}
+
+    def _booked_on(self, host: str) -> dict[str, float | None]:
+        """Columns that tell later what Nova's numbers lacked."""
+        room = self._rooms.get(host, (None,) * len(bookings.ROOM))
+        return {'placed_at': self._reads.now_s(),
+                **dict(zip(bookings.ROOM, room, strict=True))}
 
     def _advise(self) -> None:
         """A VM that runs is to move there; Nova has the word."""
@@ -136,7 +150,8 @@ class Commit:
             | (models.Member.instance_uuid == request.instance_uuid)).values(
                 state=states.MemberState.RESERVED, host=host,
                 planned_host=host,
-                **taken_by(request, self._expires_at)))
+                **taken_by(request, self._expires_at),
+                **self._booked_on(host)))
         if done.rowcount == 0:  # type: ignore[attr-defined]
             raise exception.Conflict(what='member', id=member.row_index)
 

@@ -13,6 +13,7 @@
 """Which member of which group an instance is."""
 
 from collections.abc import Callable
+from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import logging
@@ -21,8 +22,8 @@ import uuid
 from oslo_config import cfg
 from sqlalchemy import orm
 
-from virtco.ask import problem as problem_builder
 from virtco.ask import request as requests
+from virtco.db import bookings
 from virtco.db import codec
 from virtco.db import groups as db_groups
 from virtco.db import members as db_members
@@ -31,15 +32,13 @@ from virtco.db import records
 from virtco import exception
 from virtco import hint_matrix
 from virtco import hints
+from virtco.model import booking
 from virtco.model import coflow as coflow_model
 from virtco.model import states
 from virtco import units
 
 LOG = logging.getLogger(__name__)
 
-# A VM that was given its host this long ago is booked by the hypervisor and
-# no longer in the free capacity that Nova reports.
-NOVA_BOOKS_S = 10.0
 # Kind and detail of events.
 Notes = Sequence[tuple[str, str]]
 
@@ -49,6 +48,8 @@ class View:
     """What one attempt saw of the database.
 
     :ivar member: that the instance is, or becomes.
+    :ivar held: host -> what is booked there and Nova's numbers lack.
+    :ivar rooms: host -> what it has for members, where some are.
     :ivar is_new: the group does not exist yet.
     :ivar matrices: of the coflows that are live.
     :ivar keeps_matrix: the group's are those of the hint.
@@ -60,7 +61,8 @@ class View:
     members: list[models.Member]
     coflows: list[models.Coflow]
     member: models.Member
-    held: dict[str, problem_builder.Vector]
+    held: dict[str, booking.Vector]
+    rooms: dict[str, booking.Vector]
     is_new: bool
     matrices: tuple[coflow_model.Coflow, ...]
     keeps_matrix: bool
@@ -136,17 +138,52 @@ class Reader:
             member = next(m for m in members
                           if m.row_index == member.row_index)
         return View(generation, group, members, coflows, member,
-                    self.held(session, group.id), is_new, matrices,
-                    keeps_matrix, notes)
+                    *self.booked(session, request, group.id,
+                                 member.row_index),
+                    is_new, matrices, keeps_matrix, notes)
 
-    def held(self, session: orm.Session, group_id: str
-             ) -> dict[str, problem_builder.Vector]:
-        """What other groups have reserved and Nova does not know yet."""
-        return problem_builder.sum_by_host(
-            (m.host, (m.vcpus, m.memory_mb, m.disk_gb))
-            for m in db_groups.other_reservations(
-                session, group_id, self.expiry_s() - NOVA_BOOKS_S)
-            if m.host is not None)
+    def booked(self, session: orm.Session, request: requests.Placement,
+               group_id: str, row_index: int
+               ) -> tuple[dict[str, booking.Vector],
+                          dict[str, booking.Vector]]:
+        """What is held per host, and the rooms.
+
+        Neither the member in question counts nor those of its group that are
+        only planned: they are planned anew.
+        """
+        now_s = self._clock()
+        since_s = now_s - booking.SETTLED_S
+        shown = {offer.host: offer.free.vector for offer in request.hosts}
+        young = [row for row in bookings.young(session, since_s)
+                 if row.host in shown]
+        old = bookings.old(session, since_s, {row.host for row in young})
+        found = booking.rooms((
+            booking.Booking(
+                row.host, tuple(row[5:8]), has_vm,
+                booking.is_settled(row.state == states.MemberState.RUNNING,
+                                   row.placed_at, now_s),
+                tuple(row[8:11]) if row.room_vcpus is not None else None)
+            for row in young + old
+            for has_vm in [row.state != states.MemberState.PLANNED]
+            if row.group_id != group_id
+            or (has_vm and row.row_index != row_index)), shown)
+        return ({host: held for host, (_room, held) in found.items()
+                 if any(held)},
+                {host: room for host, (room, _held) in found.items()})
+
+    def rooms_without_bookings(self, session: orm.Session,
+                               free: Mapping[str, booking.Vector]
+                               ) -> dict[str, booking.Vector]:
+        """Of hosts on which nothing is young: Nova's numbers are right.
+
+        :param free: per host, as Nova shows it.
+        """
+        rooms = dict(free)
+        for row in bookings.old(session, self._clock() - booking.SETTLED_S,
+                                free):
+            rooms[row.host] = tuple(map(sum, zip(rooms[row.host],
+                                                 row[5:8])))
+        return rooms
 
     def _new_group(self, session: orm.Session, request: requests.Placement,
                    hint: hints.Hint,
@@ -210,6 +247,9 @@ class Reader:
                     field=f'{field} of the project',
                     value=shown(value),
                     limit=f'at most {shown(most)} in living groups')
+
+    def now_s(self) -> float:
+        return self._clock()
 
     def expiry_s(self) -> float:
         return self._clock() + float(

@@ -121,10 +121,8 @@ class Planning:
                     (member.vcpus, member.memory_mb, member.disk_gb)),
             host=member.host, instance_uuid=member.instance_uuid,
             fixed=has_vm and member.host is not None,
-            in_nova=(member.state == states.MemberState.RUNNING
-                     or (has_vm and bool(member.reservation_id)
-                         and member.reservation_id
-                         == request.reservation_id)))
+            # What Nova's numbers lack of it is held.
+            in_nova=has_vm)
 
     def _as_planned(self, question: problem_builder.Question,
                     view: membership.View) -> Solution:
@@ -160,13 +158,16 @@ class Planning:
     def _solve(self, question: problem_builder.Question,
                view: membership.View, deadline: deadlines.Deadline
                ) -> Solution | None:
-        """Plan the open rows; with less and less, until something fits."""
+        """Plan the open rows, or where they do not fit the one alone.
+
+        Advice books nothing, so at last it ranks hosts that others hold.
+        """
         deadline.enter('solve')
         keep = view.is_advice
         tries: list[dict[str, bool]] = [
-            {'keep_planned': keep},
-            {'keep_planned': keep, 'respect_held': False},
-            {'respect_held': False, 'alone': True}]
+            {'keep_planned': keep}, {'keep_planned': keep, 'alone': True}]
+        if view.is_advice:
+            tries.append({'respect_held': False, 'alone': True})
         for options in tries:
             problem, rows = problem_builder.build(question, **options)
             budget_s = self._budget_s(deadline, 'rank', 'commit')

@@ -74,13 +74,10 @@ def members(session: orm.Session, group_id: str) -> list[models.Member]:
         .order_by(models.Member.row_index)))
 
 
-def member_of(session: orm.Session, instance_uuid: str,
-              lock: bool = False) -> models.Member | None:
-    """:param lock: no other transaction changes the row until this one ends.
-    """
-    query = sa.select(models.Member).where(
-        models.Member.instance_uuid == instance_uuid)
-    return session.scalar(query.with_for_update() if lock else query)
+def member_of(session: orm.Session,
+              instance_uuid: str) -> models.Member | None:
+    return session.scalar(sa.select(models.Member).where(
+        models.Member.instance_uuid == instance_uuid))
 
 
 def coflows(session: orm.Session, group_id: str) -> list[models.Coflow]:
@@ -166,22 +163,6 @@ def living_coflows(session: orm.Session,
     if only is not None:
         query = query.where(models.Coflow.group_id.in_(only))
     return list(session.scalars(query))
-
-
-def other_reservations(session: orm.Session, group_id: str,
-                       booked_before_s: float) -> list[models.Member]:
-    """Rows of other groups that hold a host, and Nova does not know it yet.
-
-    :param booked_before_s: a VM whose reservation ends before that time was
-        given its host so long ago that Nova has booked it.
-    """
-    return list(session.scalars(
-        sa.select(models.Member).where(
-            models.Member.group_id != group_id,
-            models.Member.host.is_not(None),
-            (models.Member.state == states.MemberState.PLANNED)
-            | ((models.Member.state == states.MemberState.RESERVED)
-               & (models.Member.expires_at >= booked_before_s)))))
 
 
 def expired(session: orm.Session, now_s: float) -> list[models.Member]:

@@ -79,6 +79,9 @@ class Member(Base):
     :ivar planned_host: of the last plan; ``host`` may be another one once
         Nova has built the VM.
     :ivar event_at: when Nova sent the latest event that was applied.
+    :ivar placed_at: when it was reserved on its host or built there.
+    :ivar room_vcpus: what the host had for members when it was reserved, as
+        far as Nova showed, like the two columns after it.
     """
 
     __tablename__ = 'members'
@@ -94,7 +97,8 @@ class Member(Base):
     reservation_id: orm.Mapped[str] = orm.mapped_column(
         sa.String(255), default='')
     state: orm.Mapped[str] = orm.mapped_column(sa.String(16))
-    host: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
+    host: orm.Mapped[str | None] = orm.mapped_column(
+        sa.String(255), index=True)
     planned_host: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
     event_at: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     expires_at: orm.Mapped[float | None] = orm.mapped_column(
@@ -102,6 +106,11 @@ class Member(Base):
     vcpus: orm.Mapped[float] = orm.mapped_column(sa.Double, default=0.0)
     memory_mb: orm.Mapped[float] = orm.mapped_column(sa.Double, default=0.0)
     disk_gb: orm.Mapped[float] = orm.mapped_column(sa.Double, default=0.0)
+    placed_at: orm.Mapped[float | None] = orm.mapped_column(
+        sa.Double, index=True)
+    room_vcpus: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    room_memory_mb: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    room_disk_gb: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
 
 
 class Coflow(Base):

@@ -20,14 +20,20 @@ import time
 from oslo_config import cfg
 from sqlalchemy import orm
 
+from virtco.db import bookings
 from virtco.db import groups as db_groups
 from virtco.db import models
 from virtco.db import records
 from virtco.db import session as db_session
 from virtco.follow import notifications
+from virtco.model import booking
 from virtco.model import states
 
 LOG = logging.getLogger(__name__)
+
+
+class _Unchanged(Exception):
+    """Takes back the generation of a transaction that changes nothing."""
 
 
 class Transitions:
@@ -61,30 +67,68 @@ class Transitions:
 
         :param at_s: when Nova sent it; None counts as the latest.
         """
-        return self._database.retried(
-            lambda session: self._built(session, instance_uuid, host,
-                                        flavor or {}, at_s))
+        return self._changed(
+            instance_uuid, lambda session, member: self._built(
+                session, member, host, flavor or {}, at_s))
 
-    def _built(self, session: orm.Session, instance_uuid: str, host: str,
-               flavor: Mapping[str, float], at_s: float | None
-               ) -> str | None:
-        member = db_groups.member_of(session, instance_uuid, lock=True)
-        if member is None or _is_overtaken(member, at_s):
+    def _changed(self, instance_uuid: str,
+                 change: Callable[[orm.Session, models.Member], bool]
+                 ) -> str | None:
+        """The member's group, if ``change`` says that it changed it.
+
+        Most servers are no members, and nothing is written for them. What is
+        read after the generation is what other transactions have committed,
+        and all lock in the same order.
+        """
+        with self._database.reader() as session:
+            if db_groups.member_of(session, instance_uuid) is None:
+                return None
+
+        def work(session: orm.Session) -> str | None:
+            db_groups.advance(session)
+            member = db_groups.member_of(session, instance_uuid)
+            if member is None:
+                raise _Unchanged
+            if change(session, member):
+                return member.group_id
+            if not session.is_modified(member):
+                raise _Unchanged
             return None
+
+        try:
+            return self._database.retried(work)
+        except _Unchanged:
+            return None
+
+    def _built(self, session: orm.Session, member: models.Member, host: str,
+               flavor: Mapping[str, float], at_s: float | None) -> bool:
+        if _is_overtaken(member, at_s):
+            return False
         if (member.state == states.MemberState.RUNNING
                 and member.host == host
                 and all(getattr(member, name) == value
                         for name, value in flavor.items())):
-            return None
+            return False
         if member.host != host:
             self._note_host(session, member, host)
+            self._leave_host(session, member)
         member.state = states.MemberState.RUNNING
         member.host = host
         member.expires_at = None
+        member.placed_at = self._clock()
         for name, value in flavor.items():
             setattr(member, name, float(value))
-        db_groups.advance(session)
-        return member.group_id
+        return True
+
+    def _leave_host(self, session: orm.Session,
+                    member: models.Member) -> None:
+        if member.host is not None and booking.is_settled(
+                member.state == states.MemberState.RUNNING,
+                member.placed_at, self._clock()):
+            bookings.give_back(session, member.host, {
+                name: getattr(member, name) for name in bookings.DEMAND})
+        for name in bookings.ROOM:
+            setattr(member, name, None)
 
     def _note_host(self, session: orm.Session, member: models.Member,
                    host: str) -> None:
@@ -101,21 +145,19 @@ class Transitions:
 
         :param why: recorded as an event when it is given.
         """
-        return self._database.retried(
-            lambda session: self._gone(session, instance_uuid, why))
+        return self._changed(
+            instance_uuid,
+            lambda session, member: self._gone(session, member, why))
 
-    def _gone(self, session: orm.Session, instance_uuid: str,
-              why: str) -> str | None:
-        member = db_groups.member_of(session, instance_uuid)
-        if member is None:
-            return None
+    def _gone(self, session: orm.Session, member: models.Member,
+              why: str) -> bool:
         if why:
             self._note(session, member, 'build_failed', why)
+        self._leave_host(session, member)
         db_groups.vacate(member)
         session.flush()
         self._retire_if_empty(session, member.group_id)
-        db_groups.advance(session)
-        return member.group_id
+        return True
 
     def off_host(self, instance_uuid: str,
                  at_s: float | None = None) -> str | None:
@@ -123,20 +165,19 @@ class Transitions:
 
         :param at_s: as of :meth:`built`.
         """
-        return self._database.retried(
-            lambda session: self._off_host(session, instance_uuid, at_s))
+        return self._changed(
+            instance_uuid,
+            lambda session, member: self._off_host(session, member, at_s))
 
-    def _off_host(self, session: orm.Session, instance_uuid: str,
-                  at_s: float | None) -> str | None:
-        member = db_groups.member_of(session, instance_uuid, lock=True)
-        if (member is None or _is_overtaken(member, at_s)
-                or member.host is None):
-            return None
+    def _off_host(self, session: orm.Session, member: models.Member,
+                  at_s: float | None) -> bool:
+        if _is_overtaken(member, at_s) or member.host is None:
+            return False
+        self._leave_host(session, member)
         member.state = states.MemberState.VACANT
         member.host = None
         member.expires_at = None
-        db_groups.advance(session)
-        return member.group_id
+        return True
 
     def expire(self) -> list[str]:
         """Drop reservations whose time is over; the group of each.
@@ -144,12 +185,14 @@ class Transitions:
         A VM that was given a host keeps its row: it may only be slow, and
         Nova's notification will name its host.
         """
+        with self._database.reader() as session:
+            if not db_groups.expired(session, self._clock()):
+                return []
         return self._database.retried(self._expire)
 
     def _expire(self, session: orm.Session) -> list[str]:
+        db_groups.advance(session)
         members = db_groups.expired(session, self._clock())
-        if not members:
-            return []
         for member in members:
             if member.state == states.MemberState.RESERVED:
                 self._note(session, member, 'expired',
@@ -160,7 +203,6 @@ class Transitions:
         session.flush()
         for group_id in {member.group_id for member in members}:
             self._retire_if_empty(session, group_id)
-        db_groups.advance(session)
         return [member.group_id for member in members]
 
     def _retire_if_empty(self, session: orm.Session, group_id: str) -> None:

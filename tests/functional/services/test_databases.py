@@ -37,7 +37,7 @@ for module, names in (
             'the_generation_stands_or_it_is_a_conflict',
             'a_name_is_unique_among_the_living',
             'retiring_ends_coflows_and_frees_rows',
-            'what_others_hold_is_what_nova_does_not_know',
+            'members_are_found_by_their_host',
             'usage_counts_the_living_of_a_project',
             'events_are_bounded_per_project',
             'purging_keeps_what_lives',

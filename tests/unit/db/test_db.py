@@ -19,6 +19,7 @@ from alembic import migration as alembic_migration
 import pytest
 import sqlalchemy as sa
 
+from virtco.db import bookings
 from virtco.db import groups
 from virtco.db import migration
 from virtco.db import models
@@ -131,25 +132,36 @@ def test_retiring_ends_coflows_and_frees_rows(database):
         assert groups.member_of(session, 'i') is None
 
 
-def test_what_others_hold_is_what_nova_does_not_know(database):
+def test_members_are_found_by_their_host(database):
+    """Young are those that are reserved, planned or were built lately."""
     with database.writer() as session:
-        for name in 'ab':
-            session.add(group(name))
-            session.flush()
-            session.add_all([
-                member(f'p-{name}', 0, host='h1',
-                       state=states.MemberState.PLANNED),
-                member(f'p-{name}', 1, host='h2', instance_uuid=name,
-                       state=states.MemberState.RUNNING),
-                member(f'p-{name}', 2),
-                member(f'p-{name}', 3, host='h1', instance_uuid=f'{name}3',
-                       state=states.MemberState.RESERVED, expires_at=50.0),
-                member(f'p-{name}', 4, host='h1', instance_uuid=f'{name}4',
-                       state=states.MemberState.RESERVED, expires_at=40.0)])
+        session.add(group())
+        session.flush()
+        session.add_all([
+            member('p-a', 0, host='h1', expires_at=9.0, placed_at=1.0,
+                   state=states.MemberState.PLANNED),
+            member('p-a', 1, host='h1', placed_at=1.0,
+                   state=states.MemberState.RUNNING, room_vcpus=7.0,
+                   room_memory_mb=8.0, room_disk_gb=9.0),
+            member('p-a', 2, host='h2', placed_at=None,
+                   state=states.MemberState.RUNNING),
+            member('p-a', 3, host='h1', placed_at=5.0,
+                   state=states.MemberState.RUNNING), member('p-a', 4)])
     with database.reader() as session:
-        found = groups.other_reservations(session, 'p-a', 45.0)
-    assert [(m.group_id, m.row_index) for m in found] == [
-        ('p-b', 0), ('p-b', 3)]
+        def rows(found):
+            return sorted(row.row_index for row in found)
+        assert rows(bookings.young(session, 2.0)) == [0, 3]
+        assert rows(bookings.old(session, 2.0, ['h1', 'h2'])) == [1, 2]
+        assert rows(bookings.old(session, 2.0, ['h1'])) == [1]
+        assert bookings.old(session, 2.0, []) == []
+    with database.writer() as session:
+        bookings.give_back(session, 'h1', {
+            'vcpus': 1.0, 'memory_mb': 2.0, 'disk_gb': 3.0})
+    with database.reader() as session:
+        one, other = sorted(bookings.old(session, 2.0, ['h1', 'h2']),
+                            key=lambda row: row.row_index)
+        assert tuple(one[8:]) == (6.0, 6.0, 6.0)
+        assert tuple(other[8:]) == (None, None, None)
 
 
 def test_usage_counts_the_living_of_a_project(database):

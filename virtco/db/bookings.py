@@ -1,0 +1,67 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Members that have a host, by the host."""
+
+from collections.abc import Collection
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from virtco.db import models
+from virtco.model import states
+
+_MEMBERS = models.Base.metadata.tables['members'].c
+#: Columns of what Nova showed, in the order of a demand's resources.
+ROOM = ('room_vcpus', 'room_memory_mb', 'room_disk_gb')
+DEMAND = ('vcpus', 'memory_mb', 'disk_gb')
+_BOOKING = sa.select(
+    _MEMBERS.group_id, _MEMBERS.row_index, _MEMBERS.host, _MEMBERS.state,
+    _MEMBERS.placed_at, *(_MEMBERS[name] for name in DEMAND + ROOM))
+_YOUNG = _BOOKING.where(
+    _MEMBERS.host.is_not(None),
+    _MEMBERS.expires_at.is_not(None)
+    | (_MEMBERS.placed_at > sa.bindparam('since_s')))
+_OLD = _BOOKING.where(
+    _MEMBERS.host.in_(sa.bindparam('hosts', expanding=True)),
+    _MEMBERS.state == states.MemberState.RUNNING,
+    _MEMBERS.placed_at.is_(None)
+    | (_MEMBERS.placed_at <= sa.bindparam('since_s')))
+
+
+def young(session: orm.Session, since_s: float) -> list[Any]:
+    """Members of all groups that are reserved, planned, or came to their
+    host after that time.
+    """
+    return list(session.connection().execute(_YOUNG, {'since_s': since_s}))
+
+
+def old(session: orm.Session, since_s: float,
+        hosts: Collection[str]) -> list[Any]:
+    """Members that have run on one of these hosts since then."""
+    return list(session.connection().execute(
+        _OLD, {'since_s': since_s, 'hosts': list(hosts)})) if hosts else []
+
+
+def give_back(session: orm.Session, host: str,
+              demand: Mapping[str, float]) -> None:
+    """A settled member leaves: there is so much less room for members.
+
+    Nova's numbers may have shown its room as free before we knew.
+    """
+    session.execute(sa.update(models.Member).where(
+        models.Member.host == host,
+        models.Member.room_vcpus.is_not(None)).values({
+            room: models.Base.metadata.tables['members'].c[room]
+            - demand[name] for room, name in zip(ROOM, DEMAND)}))
