@@ -1,0 +1,157 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Every change of a member's host, written down by the database itself.
+
+Triggers note each change beside the generation that its transaction counted,
+so that the history has the order of the commits, whoever made them.
+"""
+
+import dataclasses
+
+import sqlalchemy as sa
+
+_TABLE = '''CREATE TABLE history (
+    id {serial}, generation BIGINT, group_id VARCHAR(36), row_index INTEGER,
+    state VARCHAR(16), host VARCHAR(255), vcpus {number},
+    instance_uuid VARCHAR(36))'''
+_NOTE = '''INSERT INTO history (generation, group_id, row_index, state, host,
+    vcpus, instance_uuid)
+    SELECT generation, NEW.group_id, NEW.row_index, NEW.state, NEW.host,
+    NEW.vcpus, NEW.instance_uuid FROM cluster'''
+_TRIGGERS = {
+    'sqlite': ['CREATE TRIGGER note_{event} AFTER {event} ON members '
+               'BEGIN {note}; END'],
+    'mysql': ['CREATE TRIGGER note_{event} AFTER {event} ON members '
+              'FOR EACH ROW {note}'],
+    'postgresql': [
+        'CREATE FUNCTION note_{event}() RETURNS trigger AS $$ BEGIN {note}; '
+        'RETURN NULL; END $$ LANGUAGE plpgsql',
+        'CREATE TRIGGER note_{event} AFTER {event} ON members '
+        'FOR EACH ROW EXECUTE FUNCTION note_{event}()'],
+}
+_SERIAL = {'sqlite': 'INTEGER PRIMARY KEY AUTOINCREMENT',
+           'mysql': 'BIGINT AUTO_INCREMENT PRIMARY KEY',
+           'postgresql': 'BIGSERIAL PRIMARY KEY'}
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """What a member is after a commit."""
+
+    generation: int
+    group_id: str
+    row_index: int
+    state: str
+    host: str | None
+    vcpus: float
+    instance_uuid: str | None = None
+
+
+def record(connection_url):
+    """Begin to write down the changes of a database."""
+    engine = sa.create_engine(connection_url)
+    kind = engine.url.get_backend_name()
+    number = 'DOUBLE' if kind == 'mysql' else 'DOUBLE PRECISION'
+    with engine.begin() as connection:
+        connection.exec_driver_sql(_TABLE.format(
+            serial=_SERIAL[kind], number=number))
+        for event in ('INSERT', 'UPDATE'):
+            for statement in _TRIGGERS[kind]:
+                connection.exec_driver_sql(
+                    statement.format(event=event, note=_NOTE))
+    engine.dispose()
+
+
+def read(connection_url):
+    """All changes, in the order of their commits."""
+    engine = sa.create_engine(connection_url)
+    with engine.connect() as connection:
+        rows = connection.execute(sa.text(
+            'SELECT generation, group_id, row_index, state, host, vcpus, '
+            'instance_uuid FROM history ORDER BY generation, id')).all()
+    engine.dispose()
+    return [Change(*row) for row in rows]
+
+
+def count_empty_groups(connection_url):
+    """Groups that live though no VM is a member."""
+    engine = sa.create_engine(connection_url)
+    with engine.connect() as connection:
+        count = connection.execute(sa.text(
+            "SELECT count(*) FROM groups g WHERE live_key = '' AND NOT EXISTS "
+            '(SELECT 1 FROM members m WHERE m.group_id = g.id AND '
+            'm.instance_uuid IS NOT NULL)')).scalar()
+    engine.dispose()
+    return count
+
+
+@dataclasses.dataclass(frozen=True)
+class Overbooked:
+    """A commit after which a host carries more than it has.
+
+    :ivar is_novas: nothing but VMs that run came to the host by it: Nova built
+        them there, whatever was reserved.
+    """
+
+    generation: int
+    host: str
+    booked: float
+    capacity: float
+    is_novas: bool
+    rows: tuple
+
+
+def overbooked(changes, capacities):
+    """The commits that put more onto a host than its capacity.
+
+    A host that stays above its capacity is reported once for each commit
+    that adds to it.
+
+    :param changes: in the order of their commits.
+    :param capacities: vcpus per host.
+    """
+    members, found = {}, []
+    booked = dict.fromkeys(capacities, 0.0)
+    by_commit = {}
+    for change in changes:
+        by_commit.setdefault(change.generation, []).append(change)
+    for generation, commit in sorted(by_commit.items()):
+        before, came = dict(booked), {}
+        for change in commit:
+            key = change.group_id, change.row_index
+            old = members.get(key)
+            if old is not None and old.host is not None:
+                booked[old.host] -= old.vcpus
+            members[key] = change
+            if change.host is not None:
+                booked[change.host] += change.vcpus
+                came.setdefault(change.host, []).append(change)
+        for host, arrivals in came.items():
+            if booked[host] > max(capacities[host], before[host]):
+                found.append(Overbooked(
+                    generation, host, booked[host], capacities[host],
+                    all(change.state == 'running' for change in arrivals),
+                    tuple((m.group_id[:8], m.row_index, m.state,
+                           m.generation) for m in members.values()
+                          if m.host == host)))
+    return found
+
+
+def final(changes):
+    """(host, state) of each instance that a member has at the end."""
+    members = {}
+    for change in changes:
+        members[change.group_id, change.row_index] = change
+    return {change.instance_uuid: (change.host, change.state)
+            for change in members.values()
+            if change.instance_uuid is not None}

@@ -1,0 +1,284 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Nova as eight schedulers see it: placement, and numbers that come late.
+
+What is claimed is exact and at once, as in placement. What schedulers read as
+free is what each compute service wrote last, some time after a VM was built
+or deleted, and they go on with what they read while others launch.
+"""
+
+import collections
+import dataclasses
+import datetime
+import heapq
+import itertools
+import random
+import threading
+import time
+import uuid
+
+import requests
+
+VCPUS, MEMORY_MB = 1, 512
+
+
+@dataclasses.dataclass(frozen=True)
+class Pace:
+    """Seconds, each drawn between 0 and its value.
+
+    :ivar numbers_s: from a claim or a release until schedulers read it.
+    :ivar build_s: of a build.
+    :ivar stale_s: between reading the numbers and asking.
+    """
+
+    numbers_s: float = 2.0
+    build_s: float = 0.5
+    stale_s: float = 0.1
+
+
+class Nova:
+    """Hosts with so many slots each.
+
+    :param url: of the controller.
+    :param failures: how many of the builds fail on their host.
+    """
+
+    def __init__(self, url, capacities, seed=0, failures=0.1, pace=Pace()):
+        self.url = url
+        self.capacities = dict(capacities)
+        self.pace = pace
+        self.failures = failures
+        self.counts = collections.Counter()
+        self.slowest_s = 0.0
+        self.claims = {}
+        self._seed = seed
+        self._used = dict.fromkeys(capacities, 0)
+        self._shown = dict.fromkeys(capacities, 0)
+        self._lock = threading.Lock()
+        self._later = Later()
+        self._numbers = itertools.count(1)
+
+    # Placement.
+
+    def claim(self, vm, host):
+        """Whether there was room."""
+        with self._lock:
+            if self._used[host] + VCPUS > self.capacities[host]:
+                return False
+            self._used[host] += VCPUS
+            self.claims[vm] = host
+            return True
+
+    def release(self, vm):
+        with self._lock:
+            host = self.claims.pop(vm)
+            self._used[host] -= VCPUS
+        return host
+
+    def candidates(self):
+        """Hosts with room, and what the numbers of compute services say."""
+        with self._lock:
+            return {host: self.capacities[host] - self._shown[host]
+                    for host in self.capacities
+                    if self._used[host] < self.capacities[host]}
+
+    def n_used(self):
+        with self._lock:
+            return sum(self._used.values())
+
+    def show(self, host, change, rng):
+        """Schedulers will read it."""
+        def later():
+            with self._lock:
+                self._shown[host] += change
+        self._later.do(rng.random() * self.pace.numbers_s, later)
+
+    # What nova-api, schedulers, conductor and computes do.
+
+    def launch(self, n_vms, rng, project='p'):
+        """A batch of VMs; those that were built, on their hosts."""
+        number = next(self._numbers)
+        key = f'{self._seed}-{number}'
+        vms = [str(uuid.UUID(int=rng.getrandbits(128)))
+               for _ in range(n_vms)]
+        session = requests.Session()
+        session.trust_env = False
+        chosen, consumed = {}, collections.Counter()
+        for index, vm in enumerate(vms):
+            hosts = self._schedule(session, key, vm, index, n_vms, rng,
+                                   project, consumed)
+            if not hosts:
+                self.notify(session, 'compute_task.build_instances.error', vm)
+                self.counts['no valid host'] += 1
+                continue
+            consumed[hosts[0]] += VCPUS
+            chosen[vm] = hosts
+        return {vm: host for vm, hosts in chosen.items()
+                if (host := self._build(session, vm, hosts, rng))}
+
+    def _schedule(self, session, key, vm, index, n_vms, rng, project,
+                  consumed):
+        """Where it is claimed, and alternates."""
+        free = self.candidates()
+        if not free:
+            return []
+        time.sleep(rng.random() * self.pace.stale_s)
+        answer = self._ask(session, vm, {
+            'project_id': project, 'display_name': f'vm-{key}-{index}',
+            'reservation_id': f'r-{key}', 'launch_index': index,
+            'num_instances': n_vms, 'metadata': {},
+            'hints': {'virtco:coflow': f'g{key}', 'virtco:tm': _ring(n_vms)},
+            'flavor': {'vcpus': VCPUS, 'memory_mb': MEMORY_MB, 'disk_gb': 1},
+            'hosts': [{'host': host, 'free': {
+                'vcpus': max(0, left - consumed[host]), 'memory_mb': 65536,
+                'disk_gb': 900}} for host, left in free.items()]})
+        order = [entry['host'] for entry in answer['hosts']]
+        if answer['status'] != 'planned':
+            rng.shuffle(order)
+        first = next((host for host in order if self.claim(vm, host)), None)
+        if first is None:
+            return []
+        if answer['status'] == 'planned':
+            self.counts['as planned' if first == answer['host']
+                        else 'refused by placement'] += 1
+        return [first, *[host for host in order if host != first][:2]]
+
+    def _ask(self, session, vm, body):
+        started_s = time.monotonic()
+        response = session.put(f'{self.url}/v1/placements/{vm}', json=body,
+                               timeout=120)
+        self.slowest_s = max(self.slowest_s, time.monotonic() - started_s)
+        assert response.status_code == 200, response.text
+        answer = response.json()
+        self.counts[answer['status']] += 1
+        if answer['status'] != 'planned':
+            self.counts[f'{answer["status"]}: {answer["why"][:60]}'] += 1
+        return answer
+
+    def _build(self, session, vm, hosts, rng):
+        """On its host, or on an alternate that nobody asks us about."""
+        for host in hosts:
+            if vm not in self.claims and not self.claim(vm, host):
+                continue
+            self.show(host, VCPUS, rng)
+            time.sleep(rng.random() * self.pace.build_s)
+            if rng.random() < self.failures:
+                self.counts['failed builds'] += 1
+                self.release(vm)
+                self.show(host, -VCPUS, rng)
+                continue
+            self.notify(session, 'instance.create.end', vm, host)
+            if rng.random() < 0.05:
+                self.notify(session, 'instance.create.end', vm, host)
+            return host
+        self.notify(session, 'compute_task.build_instances.error', vm)
+        self.counts['not built'] += 1
+        return None
+
+    def delete(self, vm, rng):
+        host = self.release(vm)
+        self.show(host, -VCPUS, rng)
+        self.notify(requests, 'instance.delete.end', vm, host)
+
+    def notify(self, session, event_type, vm, host=None):
+        data = {'uuid': vm, 'instance_uuid': vm, 'host': host}
+        now = datetime.datetime.now(datetime.UTC).isoformat()
+        response = session.post(f'{self.url}/v1/notifications', json={
+            'event_type': event_type, 'timestamp': now,
+            'payload': {'nova_object.data': data}}, timeout=120)
+        assert response.status_code == 202, response.text
+
+    def close(self):
+        self._later.stop()
+
+
+class Later:
+    """Does things after a time, in a thread of its own."""
+
+    def __init__(self):
+        self._todo, self._numbers = [], itertools.count()
+        self._changed = threading.Condition()
+        self._is_stopped = False
+        self._thread = threading.Thread(target=self._loop, daemon=True)
+        self._thread.start()
+
+    def do(self, delay_s, action):
+        with self._changed:
+            heapq.heappush(self._todo, (time.monotonic() + delay_s,
+                                        next(self._numbers), action))
+            self._changed.notify()
+
+    def stop(self):
+        with self._changed:
+            self._is_stopped = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _loop(self):
+        while True:
+            with self._changed:
+                if self._is_stopped:
+                    return
+                wait_s = (self._todo[0][0] - time.monotonic()
+                          if self._todo else None)
+                if wait_s is None or wait_s > 0:
+                    self._changed.wait(wait_s)
+                    continue
+                action = heapq.heappop(self._todo)[2]
+            action()
+
+
+def _ring(n_vms):
+    if n_vms == 1:
+        return '[[0]]'
+    flows = ', '.join(f'[{i}, {(i + 1) % n_vms}, "100MB"]'
+                      for i in range(n_vms))
+    return f'{{"n": {n_vms}, "flows": [{flows}]}}'
+
+
+def drive(nova, n_launches, n_schedulers, seed=0, most_vms=4,
+          fullness=0.8):
+    """Launch so many VMs by parallel schedulers, delete old groups so that
+    the cloud stays so full, and everything at the end.
+    """
+    tickets = itertools.count(1)
+    alive, lock, errors = collections.deque(), threading.Lock(), []
+    room = sum(nova.capacities.values()) * fullness - n_schedulers * most_vms
+
+    def work(number):
+        rng = random.Random(f'{seed}-{number}')
+        try:
+            while (n_vms := rng.randint(1, most_vms)) and not errors:
+                with lock:
+                    if sum(next(tickets) > n_launches
+                           for _ in range(n_vms)):
+                        return
+                built = nova.launch(n_vms, rng)
+                with lock:
+                    alive.append(built)
+                    old = (alive.popleft()
+                           if nova.n_used() > room and alive else {})
+                for vm in old:
+                    nova.delete(vm, rng)
+        except BaseException as error:
+            errors.append(error)
+            raise
+
+    threads = [threading.Thread(target=work, args=(number,))
+               for number in range(n_schedulers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]

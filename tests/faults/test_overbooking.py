@@ -1,0 +1,37 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Parallel schedulers, alternates and build failures on each database."""
+
+import os
+
+import pytest
+
+from tests import databases as real_databases
+from tests.faults import overbooking
+
+FULL = os.environ.get('VIRTCO_FAULTS') == 'full'
+
+
+@pytest.mark.parametrize('kind', real_databases.KINDS)
+def test_no_host_is_booked_twice(kind, databases, tmp_path):
+    outcome = overbooking.run(kind, databases, tmp_path,
+                              n_launches=2000 if FULL else 60)
+    overbooking.show(outcome)
+    assert outcome.overbooked == []
+    assert outcome.wrong == {}
+    assert outcome.n_living_groups_without_members == 0
+    # Something was tested.
+    assert outcome.counts['planned'] > 0.9 * (2000 if FULL else 60)
+    assert outcome.counts['failed builds'] > 0
+    # A VM went to an alternate there, and Nova has not told yet.
+    assert outcome.counts['refused by placement'] <= 2 + (
+        0.02 * outcome.counts['planned'])
