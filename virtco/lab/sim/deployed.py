@@ -21,6 +21,7 @@ and a coflow without a policy waits. Classes without a rate keep a small one.
 from collections.abc import Callable
 import dataclasses
 import math
+from typing import Protocol
 
 import numpy as np
 
@@ -28,8 +29,10 @@ from virtco import exception
 from virtco.lab.sim import deployed_kernels
 from virtco.lab.sim import event_kernels
 from virtco.lab.sim import replay
+from virtco.lab.sim import run_kernels
 from virtco.lab.sim import simulation
 from virtco.lab.sim import traces
+from virtco.scheduling import kernels
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ def run(trace: traces.Trace, rate_bps: float, policy: str,
         simulation.Config(policy, 'in-order'),
         [coflow.demand() for coflow in trace.coflows])
     alone_s = simulation.alone_s(sim.fabric)
-    late = _Late(sim, deployment)
+    late = Late(sim, deployment)
     for index, coflow in enumerate(trace.coflows):
         late.run(coflow.arrival_s, progress)
         sim.now_s = coflow.arrival_s
@@ -81,12 +84,31 @@ def run(trace: traces.Trace, rate_bps: float, policy: str,
     return replay.Replay(sim.completion_s(), alone_s, sim.events)
 
 
-class _Late:
-    """A simulation whose rates come into force late."""
+class Mind(Protocol):
+    """What a controller takes for the truth.
 
-    def __init__(self, sim: simulation.Simulation, deployment: Deployment):
+    :ivar rater: rates what it believes …
+    :ivar run_of: … and puts it in order.
+    """
+
+    rater: kernels.Rater
+    run_of: run_kernels.Run
+
+    def look(self, order: np.ndarray) -> None:
+        """Take in what these coflows have sent until now."""
+
+
+class Late:
+    """A simulation whose rates come into force late.
+
+    :param mind: by default it knows the truth.
+    """
+
+    def __init__(self, sim: simulation.Simulation, deployment: Deployment,
+                 mind: Mind | None = None):
         self._sim = sim
         self._deployment = deployment
+        self._mind = mind
         self._flow_bps = np.zeros(len(sim.fabric.base))
         self._spare: list[np.ndarray] = []
         #: When they come into force, in order, and rates of all flows.
@@ -118,12 +140,16 @@ class _Late:
         """Rate all live coflows from what is left now."""
         sim = self._sim
         order = sim.live[:sim.n_live]
-        event_kernels.rerate(sim.rater, sim.run_of, order, sim.now_s)
+        rater, run_of = sim.rater, sim.run_of
+        if self._mind is not None:
+            self._mind.look(order)
+            rater, run_of = self._mind.rater, self._mind.run_of
+        event_kernels.rerate(rater, run_of, order, sim.now_s)
         flow_bps = (self._spare.pop() if self._spare
                     else np.zeros(len(sim.fabric.base)))
         # Those that arrive later have no rate by this policy.
-        deployed_kernels.write_rates(sim.rater, order,
-                                     self._deployment.floor, flow_bps)
+        deployed_kernels.write_rates(rater, order, self._deployment.floor,
+                                     flow_bps)
         self._coming.append((sim.now_s + self._deployment.delay_s, flow_bps))
 
     def _send(self, until_s: float) -> None:

@@ -1,0 +1,102 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from virtco.model import live
+from virtco import scheduling
+from virtco.scheduling import pilots
+
+MB = 1e6
+
+
+def remaining(receiver, sent_mb, has_ended, is_pilot):
+    """In MB."""
+    return (pilots.remaining_bytes(
+        np.array(receiver), np.array(sent_mb) * MB,
+        np.array(has_ended, bool), np.array(is_pilot, bool)) / MB).tolist()
+
+
+@hypothesis.given(st.integers(0, 30_000), st.floats(0.001, 1.0))
+def test_pilots_are_a_share_and_at_least_one(n_flows, share):
+    chosen = pilots.choose(n_flows, share)
+    assert chosen.shape == (n_flows,)
+    assert chosen.sum() == min(n_flows, max(1, np.ceil(share * n_flows)))
+
+
+def test_pilots_are_spread():
+    """146 senders to 145 receivers, by sender and by receiver."""
+    at = np.flatnonzero(pilots.choose(146 * 145))
+    assert len(np.unique(at // 145)) > 100
+    assert len(np.unique(at % 145)) > 80
+
+
+def test_a_pilot_tells_of_the_others():
+    # One of 8 MB has ended; 2 MB of another's are on their way.
+    assert remaining([0, 0, 0], [8, 2, 0], [1, 0, 0], [1, 0, 0]) == (
+        pytest.approx([0.0, 6.0, 8.0]))
+
+
+def test_who_still_sends_is_expected_to_go_on():
+    assert remaining([0, 0], [0, 0], [0, 0], [1, 0]) == [1.0, 1.0]
+    assert remaining([0, 0], [30, 0], [0, 0], [1, 0]) == [30.0, 60.0]
+
+
+def test_a_receiver_is_known_by_its_own():
+    """10 and 1 MB; the mean of all counts like half a flow."""
+    left = remaining([0, 0, 1, 1, 2], [10, 0, 1, 0, 0], [1, 0, 1, 0, 0],
+                     [1, 0, 1, 0, 0])
+    assert left == pytest.approx([
+        0.0, (10 + 0.5 * 5.5) / 1.5, 0.0, (1 + 0.5 * 5.5) / 1.5, 5.5])
+
+
+def test_what_ended_is_a_sample_too():
+    """The others of a receiver that have ended tell of the last one."""
+    assert remaining([0] * 4, [5, 5, 5, 0], [1, 1, 1, 0],
+                     [1, 0, 0, 0])[3] == pytest.approx(5.0)
+
+
+def test_the_overdue_has_something_left():
+    left = remaining([0, 0], [2, 40], [1, 0], [1, 0])
+    assert left == pytest.approx([0.0, 4.0])
+
+
+@hypothesis.given(st.lists(st.tuples(
+    st.integers(0, 3), st.floats(0, 1e12), st.booleans(), st.booleans()),
+    min_size=1, max_size=20))
+def test_all_that_run_have_something_left(flows):
+    receiver, sent, ended, is_pilot = map(np.array, zip(*flows))
+    left = pilots.remaining_bytes(receiver, sent, ended, is_pilot)
+    assert np.all(np.isfinite(left))
+    assert np.array_equal(left > 0, ~ended)
+
+
+def test_the_scheduler_goes_by_what_is_believed():
+    """Two coflows alike but for what their pilots have sent."""
+    ports = [live.Port(host, 1e9, 1e9) for host in 'abcd']
+    pairs = live.Pairs((('a', 'c'), ('a', 'd'), ('b', 'c'), ('b', 'd')))
+    first = np.array([True, False, False, False])
+    coflows = []
+    for name, sent_bytes in (('large', 90 * MB), ('small', 2 * MB)):
+        for part, flows in zip(('pilots', 'others'), pilots.believed(
+                pairs, np.where(first, sent_bytes, 0.0), first, first)):
+            coflows.append(live.LiveCoflow(f'{name} {part}', flows))
+    fresh = pilots.believed(pairs, np.zeros(4), np.zeros(4, bool), first)
+    coflows += [live.LiveCoflow(f'new {part}', flows) for part, flows in
+                zip(('pilots', 'others'), fresh)]
+    made = scheduling.schedule(coflows, ports, now_s=0.0)
+    assert [row.coflow_id for row in made.coflows
+            if row.coflow_id not in ('large pilots', 'small pilots')] == [
+        'new pilots', 'new others', 'small others', 'large others']

@@ -1,0 +1,94 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Sizes that nobody said: what a coflow's first flows tell of the others.
+
+After Jajoo, Hu and Lin, "Your Coflow has Many Flows: Sampling them for Fun and
+Speed" (Philae, USENIX ATC 2019). A few flows, the *pilots*, go before the
+others, which are small beside them in number; those that have ended say how
+large a flow is. Here a receiver's own samples count more than those of the
+others, as reducers of one shuffle differ by much and what one gets from its
+mappers by little; Philae takes one mean for the whole coflow.
+
+Pure: arrays of shape (F,) of one coflow's flows.
+"""
+
+import math
+
+import numpy as np
+
+from virtco.model import live
+
+#: Of a coflow's flows, at least one.
+SHARE = 0.01
+#: What a flow is taken for of which little has been seen.
+FIRST_GUESS_BYTES = 1e6
+#: A pilot that still sends is likely to send as much again: sizes have long
+#: tails.
+STILL_SENDING = 2.0
+#: The mean of all samples counts like so many of a receiver's own.
+MEAN_WEIGHT = 0.5
+#: A flow that should have ended is to send this part of what it has sent.
+OVERDUE = 0.1
+_GOLDEN = (math.sqrt(5) - 1) / 2
+
+
+def choose(n_flows: int, share: float = SHARE) -> np.ndarray:
+    """Which flows are pilots: spread over all of them, however they are
+    ordered.
+    """
+    n_pilots = min(n_flows, max(1, math.ceil(share * n_flows)))
+    steps = np.arange(1, 2 * n_pilots + 2) * _GOLDEN % 1
+    is_pilot = np.zeros(n_flows, bool)
+    places = (steps * n_flows).astype(np.int64)
+    # Two steps may meet in one place.
+    places = places[np.sort(np.unique(places, return_index=True)[1])]
+    is_pilot[places[:n_pilots]] = True
+    return is_pilot
+
+
+def remaining_bytes(receiver: np.ndarray, sent_bytes: np.ndarray,
+                    has_ended: np.ndarray, is_pilot: np.ndarray
+                    ) -> np.ndarray:
+    """What each flow is expected to send yet; 0 where it has ended.
+
+    :param receiver: a number for each, from 0.
+    """
+    is_sample = has_ended | is_pilot
+    sample_bytes = np.where(has_ended, sent_bytes, np.maximum(
+        FIRST_GUESS_BYTES, STILL_SENDING * sent_bytes))
+    mean_bytes = (float(sample_bytes[is_sample].mean()) if is_sample.any()
+                  else FIRST_GUESS_BYTES)
+    count = np.bincount(receiver, is_sample)
+    total = np.bincount(receiver, sample_bytes * is_sample)
+    usual_bytes = (total + MEAN_WEIGHT * mean_bytes) / (count + MEAN_WEIGHT)
+    size_bytes = np.where(is_pilot, sample_bytes, usual_bytes[receiver])
+    least_bytes = OVERDUE * np.maximum(sent_bytes, FIRST_GUESS_BYTES / 10)
+    return np.where(has_ended, 0.0,
+                    np.maximum(size_bytes - sent_bytes, least_bytes))
+
+
+def believed(pairs: live.Pairs, sent_bytes: np.ndarray,
+             has_ended: np.ndarray, is_pilot: np.ndarray
+             ) -> tuple[live.Flows, live.Flows]:
+    """Pilots and the others as :func:`virtco.scheduling.schedule` takes them.
+
+    Each is a coflow of its own; under MRTF the pilots go first.
+    """
+    hosts: dict[str, int] = {}
+    receiver = np.array([hosts.setdefault(dst, len(hosts))
+                         for _src, dst in pairs], np.int64)
+    left = remaining_bytes(receiver, sent_bytes, has_ended, is_pilot)
+    pilots, others = (
+        live.Flows(live.Pairs(pairs[i] for i in np.flatnonzero(which)),
+                   left[which]) for which in (is_pilot, ~is_pilot))
+    return pilots, others
