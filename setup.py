@@ -10,10 +10,13 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Compiles the kernels; all else is in setup.cfg and pyproject.toml."""
+"""Compiles kernels and BPF; all else is in setup.cfg and pyproject.toml."""
 
 import os
+import pathlib
 import runpy
+import shutil
+import subprocess
 
 import setuptools
 
@@ -36,6 +39,28 @@ COMPILER = ['-O3', '-g0', '-ffp-contract=off', '-fno-math-errno',
             '-fno-trapping-math']
 #: What Cython needs for typed buffers, compiled once for all kernels.
 SHARED = 'virtco._buffers'
+
+#: A program for Linux, with the compilers that may make it, newest last.
+BPF = pathlib.Path('edge_module/shaper/edt.c')
+CLANGS = ('clang-14', 'clang-16', 'clang-19', 'clang')
+
+
+def compile_bpf():
+    """Beside its source, from where it is packed; not without clang.
+
+    Not a command of its own: pbr replaces those that setup() names.
+    """
+    out = BPF.with_suffix('.o')
+    clang = [found for found in map(shutil.which, CLANGS) if found]
+    if not clang or (out.exists()
+                     and out.stat().st_mtime > BPF.stat().st_mtime):
+        return
+    done = subprocess.run(
+        [clang[-1], '-O2', '-g', '-Wall', '-Werror', '-target', 'bpf',
+         '-mcpu=v3', f'-I/usr/include/{os.uname().machine}-linux-gnu', '-c',
+         BPF, '-o', out], capture_output=True, text=True)
+    if done.returncode:
+        print(f'{BPF} is not compiled: {done.stderr}')
 
 
 def extensions():
@@ -65,6 +90,7 @@ def extensions():
         compiler_directives=DIRECTIVES, shared_utility_qualified_name=SHARED)
 
 
+compile_bpf()
 setuptools.setup(
     setup_requires=['pbr>=6.1.1'], pbr=True, ext_modules=extensions(),
     options={'build_ext': {'parallel': os.cpu_count()}})

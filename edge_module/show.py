@@ -17,7 +17,7 @@ import dataclasses
 
 from edge_module.classify import base as classify
 from edge_module import enforcer as edge_enforcer
-from edge_module.qdisc import htb
+from edge_module.shaper import base as shapers
 from edge_module.tcplan import minors
 from virtco.table import edge_policy
 from virtco import units
@@ -38,8 +38,8 @@ class Row:
 
 
 def rows(policy: edge_policy.EdgePolicy | None,
-         ports: Iterable[classify.VmPort], before: htb.Snapshot,
-         after: htb.Snapshot, elapsed_s: float) -> Iterator[Row]:
+         ports: Iterable[classify.VmPort], before: shapers.Snapshot,
+         after: shapers.Snapshot, elapsed_s: float) -> Iterator[Row]:
     """Rows of two readings of the kernel, in the order of the policy."""
     names = {minors.LINK: 'link', minors.HOST: 'host (default)',
              minors.SHARED: 'shared', minors.UNMANAGED: '  unmanaged'}
@@ -93,7 +93,9 @@ def table(shown: Iterable[Row]) -> str:
 
 def policy_lines(enforcer: edge_enforcer.Enforcer) -> str:
     policy = enforcer.policy
+    how = (f'{enforcer.uplink.dev} shaped by {enforcer.uplink.how}, '
+           f'classified by {enforcer.classifier.name}')
     if policy is None:
-        return 'No policy.'
-    return (f'{policy.host}, policy {policy.generation}: '
+        return f'{how}\nNo policy.'
+    return (f'{how}\n{policy.host}, policy {policy.generation}: '
             f'{len(policy.classes)} coflows, {len(policy.flows)} flows')

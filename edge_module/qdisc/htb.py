@@ -15,74 +15,42 @@ from collections.abc import Container
 from collections.abc import Iterable
 import dataclasses
 import errno
-import fcntl
+import logging
 import os
-import socket
-import struct
 
 from edge_module.privileged import protocol
 from edge_module.qdisc import wire
+from edge_module.shaper import base
 from edge_module.tcplan import minors
 from edge_module.tcplan import model
 from virtco import exception
 
-_SIOCGIFMTU = 0x8921
-# Ethernet's and VLANs', with some to spare.
-_HEADERS_BYTES = 64
+LOG = logging.getLogger(__name__)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The tree in the kernel at one moment.
+class Uplink(base.Shaper):
+    """Reads and changes our HTB on one device.
 
-    :ivar foreign: what stands at the root when it is not ours and not the
-        device's default either, such as ``'tbf 8001:'``; None otherwise.
-    :ivar present: whether our qdisc is at the root.
+    :param offload: ask the device to do it; see :meth:`ensure_root`.
     """
 
-    present: bool
-    foreign: str | None
-    tree: model.Tree
-    stats: dict[int, wire.ClassStats]
+    name = 'htb'
 
+    def __init__(self, kernel: protocol.Kernel, dev: str,
+                 offload: bool = False):
+        super().__init__(kernel, dev)
+        self._offload = offload
 
-class Uplink:
-    """Reads and changes our HTB on one device."""
-
-    def __init__(self, kernel: protocol.Kernel, dev: str):
-        self.kernel = kernel
-        self.dev = dev
-
-    def ifindex(self) -> int:
-        """:raises virtco.exception.NotFound: without the device."""
-        try:
-            return socket.if_nametoindex(self.dev)
-        except OSError as error:
-            raise exception.NotFound(what='uplink device',
-                                     id=self.dev) from error
-
-    def is_among(self, ifindexes: Container[int]) -> bool:
-        try:
-            return self.ifindex() in ifindexes
-        except exception.NotFound:
-            return False
-
-    def frame_bytes(self) -> int:
-        """The longest frame that the device sends.
-
-        :raises virtco.exception.NotFound: without the device.
-        """
-        found = frame_bytes(self.dev)
-        if found is None:
-            raise exception.NotFound(what='uplink device', id=self.dev)
-        return found
+    @property
+    def how(self) -> str:
+        return 'htb, offloaded to the device' if self._offload else 'htb'
 
     def _dump_qdiscs(self, ifindex: int) -> list[bytes]:
         """Qdiscs of the device, and of every other one too."""
         return self.kernel.tc_dump(
             wire.dump_request(wire.RTM_GETQDISC, ifindex))
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> base.Snapshot:
         """Dump qdiscs and classes.
 
         :raises virtco.exception.NotFound: without the device.
@@ -96,7 +64,7 @@ class Uplink:
         if root is None or not root.is_ours:
             foreign = (f'{root.kind} {root.handle >> 16:x}:'
                        if root is not None and root.handle else None)
-            return Snapshot(False, foreign, {}, {})
+            return base.Snapshot(False, foreign, {}, {})
         leaves = {qdisc.handle: qdisc for qdisc in qdiscs
                   if qdisc.kind == 'tbf'}
         tree: model.Tree = {}
@@ -113,7 +81,7 @@ class Uplink:
                                     limit_bytes=leaf.limit_bytes,
                                     packet_bytes=leaf.packet_bytes))
             stats[minor] = shown.stats
-        return Snapshot(True, None, tree, _with_drops(stats, bodies))
+        return base.Snapshot(True, None, tree, _with_drops(stats, bodies))
 
     def stats(self) -> dict[int, wire.ClassStats]:
         """Counters of the classes; none while our qdisc is not there.
@@ -136,10 +104,26 @@ class Uplink:
                 wire.RTM_GETTCLASS, self.ifindex())))))
 
     def ensure_root(self) -> None:
-        """Put our qdisc in place of the device's default one."""
-        send(self.kernel, [wire.root_qdisc(
-            self.ifindex(), minors.HOST)],
-            f'create the qdisc of {self.dev}')
+        """Put our qdisc in place of the device's default one.
+
+        A device that cannot do it, or not for so many classes, leaves it to
+        the kernel.
+        """
+        what = f'create the qdisc of {self.dev}'
+        if self._offload:
+            try:
+                send(self.kernel, [wire.root_qdisc(
+                    self.ifindex(), minors.HOST, offload=True)], what)
+                return
+            except exception.KernelRefused as error:
+                self._give_up_offload(error)
+        send(self.kernel, [wire.root_qdisc(self.ifindex(), minors.HOST)],
+             what)
+
+    def _give_up_offload(self, error: exception.KernelRefused) -> None:
+        LOG.warning('%s does not shape by itself, the kernel does: %s',
+                    self.dev, error)
+        self._offload = False
 
     def set_classes(self, classes: Iterable[model.HtbClass],
                     current: model.Tree) -> None:
@@ -155,7 +139,15 @@ class Uplink:
                 leaves.append(wire.set_leaf(ifindex, wanted))
         # The kernel walks over all classes for each new one: a tenth faster
         # where no queues lie between them in memory.
-        send(self.kernel, messages + leaves, f'set classes of {self.dev}')
+        try:
+            send(self.kernel, messages + leaves, f'set classes of {self.dev}')
+        except exception.KernelRefused as error:
+            if self._offload:
+                # Too many, or too deep: whoever asked tries again, and finds
+                # no qdisc.
+                self._give_up_offload(error)
+                self.delete_root()
+            raise
 
     def delete_classes(self, minors: Iterable[int]) -> None:
         """Delete classes, children first as given; absence is tolerated."""
@@ -180,17 +172,6 @@ def _with_drops(stats: dict[int, wire.ClassStats], qdiscs: Iterable[bytes]
         if drops and minor in stats:
             stats[minor] = dataclasses.replace(stats[minor], drops=drops)
     return stats
-
-
-def frame_bytes(dev: str) -> int | None:
-    """The longest frame that a device sends; None without the device."""
-    request = struct.pack('16si12x', dev.encode(), 0)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            answer = fcntl.ioctl(probe, _SIOCGIFMTU, request)
-        except OSError:
-            return None
-    return int(struct.unpack_from('i', answer, 16)[0]) + _HEADERS_BYTES
 
 
 def send(kernel: protocol.Kernel, messages: list[wire.Message], what: str,

@@ -60,6 +60,7 @@ _TBF_OPT = struct.Struct('=12s12sIII')
 
 KIND, OPTIONS, _STATS2 = 1, 2, 7
 _HTB_PARMS, _HTB_INIT, _HTB_RATE64, _HTB_CEIL64 = 1, 2, 6, 7
+_HTB_OFFLOAD = 9
 _TBF_PARMS, _TBF_RATE64, _TBF_BURST = 1, 4, 6
 # Bytes per second at which even the longest super-packet takes no nanosecond.
 # Otherwise one that was queued whole would never fit into the burst of a leaf
@@ -138,14 +139,18 @@ def _classid(minor: int) -> int:
     return ROOT_HANDLE | minor if minor else ROOT_HANDLE
 
 
-def root_qdisc(ifindex: int, default_minor: int) -> Message:
+def root_qdisc(ifindex: int, default_minor: int, offload: bool = False
+               ) -> Message:
     """Put our HTB at the root of a device that has none.
+
+    :param offload: the device is to do the work.
 
     Without NLM_F_REPLACE the kernel refuses when somebody was faster.
     """
     body = TCMSG.pack(0, ifindex, ROOT_HANDLE, TC_H_ROOT, 0)
     body += attr(KIND, b'htb\0') + attr(OPTIONS, attr(
-        _HTB_INIT, _HTB_GLOB.pack(3, R2Q_MARK, default_minor, 0, 0)))
+        _HTB_INIT, _HTB_GLOB.pack(3, R2Q_MARK, default_minor, 0, 0))
+        + (attr(_HTB_OFFLOAD, b'') if offload else b''))
     return RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, body
 
 

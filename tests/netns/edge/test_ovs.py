@@ -177,7 +177,7 @@ def test_cleared_qos_is_made_again_at_once(site):
     beds.wait_for(lambda: _qos_type(switch) == 'linux-noop', 10, 'the row')
     _restart_vswitchd(switch)
     assert '1:11' in edge.tc()
-    assert edge.log().count('gets its HTB') == 1
+    assert edge.log().count('is shaped by htb') == 1
 
 
 def test_tree_that_vswitchd_took_is_made_again_at_once(site):
@@ -244,7 +244,7 @@ def test_filters_that_vswitchd_takes_come_back_at_once(site):
     _restart_vswitchd(switch)
     beds.wait_for(lambda: not edge.once('--check', check=False).returncode
                   and ours in _ingress(bed, dev), 10, 'agreement')
-    assert edge.log().count('gets its HTB') == 1
+    assert edge.log().count('is shaped by htb') == 1
 
 
 def test_database_that_is_away_is_waited_for(site):

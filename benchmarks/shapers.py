@@ -1,0 +1,63 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""What the BPF program of ``[edge] shaper = edt`` costs per packet.
+
+``python -m benchmarks.shapers`` (root) runs it by BPF_PROG_TEST_RUN, with one
+class and with 10,000: a packet that passes, one that is dropped, and one of no
+class. The kernel's fq and the rest of the stack are not in it.
+"""
+
+import argparse
+import struct
+
+from edge_module.shaper import bpf
+from edge_module.shaper import edt
+from edge_module.tcplan import minors
+from edge_module.tcplan import model
+
+_REPEAT, _TRIES = 200_000, 7
+_FIRST = 0x10
+
+
+def _program(classes: int, rate_bps: float) -> bpf.Program:
+    program = bpf.Program.load(str(edt.OBJECT), 'edt')
+    counts = bytes(24 * edt.processors())
+    for minor in (minors.HOST, *range(_FIRST, _FIRST + classes)):
+        program.maps['classes'].set(minor, edt.pack_class(model.HtbClass(
+            minor, 1, 0, 0, 0, 0, 1 << 20, 1564, 24, 84), rate_bps))
+        program.maps['states'].set(minor, bytes(16))
+        program.maps['counts'].set(minor, counts)
+    return program
+
+
+def _cost_ns(classes: int, rate_bps: float, minor: int) -> int:
+    """Best of some tries."""
+    program = _program(classes, rate_bps)
+    context = bytearray(192)
+    struct.pack_into('=I', context, 32, 0x10000 | minor)
+    return min(program.run(bytes(60), bytes(context), _REPEAT)[2]
+               for _ in range(_TRIES))
+
+
+def main() -> None:
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
+    for classes in (1, 10_000):
+        last = _FIRST + classes - 1
+        for name, rate_bps, minor in (
+                ('passes', 1e13, last), ('is dropped', 8e3, last),
+                ('of no class', 1e13, 0)):
+            print(f'{classes:6} classes, a packet {name:12} '
+                  f'{_cost_ns(classes, rate_bps, minor):5} ns', flush=True)
+
+
+if __name__ == '__main__':
+    main()
