@@ -256,7 +256,8 @@ class Enforcer:
             if self.tree.is_due(now_s):
                 wanted = self.desired_tree()
                 if wanted.keys() & self.tree.delete(wanted, now_s):
-                    self.reconcile(now_s)
+                    # At once: they stood under other parents.
+                    self._make_so(now_s)
 
     def drift(self) -> drift.Drift:
         """Compare, and change nothing."""

@@ -24,6 +24,7 @@ import importlib.abc
 import os
 import pwd
 import sys
+import threading
 import time
 from typing import Any
 from typing import NoReturn
@@ -34,9 +35,11 @@ from oslo_privsep import priv_context
 
 from edge_module.privileged import kernel
 from edge_module.privileged import limits
+from virtco import exception
 
 _SECTION = 'edge_privileged'
 _PR_SET_NO_NEW_PRIVS = 38
+_GONE = 'the helper is gone'
 
 context = priv_context.PrivContext(
     'edge_module.privileged', cfg_section=_SECTION,
@@ -70,8 +73,19 @@ def seal() -> None:
     sys.meta_path.insert(0, _NoImport())
 
 
+def _ask(name: str, *arguments: Any) -> Any:
+    """:raises virtco.exception.KernelRefused: also without a helper."""
+    try:
+        if not alive():
+            raise ConnectionResetError(_GONE)
+        return call(name, *arguments)
+    except OSError as error:
+        raise exception.KernelRefused(what=f'make the call {name}', count=1,
+                                      why=str(error)) from error
+
+
 tc_send, nft_run, ofctl_run, cpu_s = (
-    functools.partial(call, name) for name in _CALLS)
+    functools.partial(_ask, name) for name in _CALLS)
 # Reading needs no privilege.
 tc_dump = kernel.tc_dump
 
@@ -83,6 +97,20 @@ class _NoImport(importlib.abc.MetaPathFinder):
                   target: Any = None) -> NoReturn:
         raise ModuleNotFoundError(f'{fullname} is not loaded by the helper',
                                   name=fullname)
+
+
+def _tell_of_end() -> None:
+    """Wait for the helper's end, and end all waiting for its answers.
+
+    The library waits for ever for one that is killed with a question unread.
+    """
+    os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+    channel = context.channel
+    assert channel is not None
+    with channel.lock:
+        channel.running = False
+        for answer in channel.outstanding_msgs.values():
+            answer.set_exception(ConnectionResetError(_GONE))
 
 
 def alive() -> bool:
@@ -103,8 +131,11 @@ def start_and_drop(user: str, helper_user: str) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     cfg.CONF.set_override('user', str(helper.pw_uid), _SECTION)
     cfg.CONF.set_override('group', str(helper.pw_gid), _SECTION)
+    # The library would start another one by sudo.
+    cfg.CONF.set_override('helper_command', 'false', _SECTION)
     context.start(priv_context.Method.FORK)
     seal()
+    threading.Thread(target=_tell_of_end, name='helper', daemon=True).start()
     os.initgroups(user, entry.pw_gid)
     os.setgid(entry.pw_gid)
     os.setuid(entry.pw_uid)

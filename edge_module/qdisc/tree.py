@@ -30,6 +30,8 @@ from virtco import exception
 
 LOG = logging.getLogger(__name__)
 
+# How long a class is kept beyond its time while something is queued in it.
+_PATIENCE_S = 30.0
 _NO_STATS = wire.ClassStats()
 
 
@@ -184,12 +186,20 @@ class TreeKeeper:
         """Whether :meth:`delete` has something to do."""
         return any(now_s >= due_s for due_s in self._leaving.values())
 
+    def _still_sending(self, due: Iterable[int], now_s: float) -> set[int]:
+        """Leaves that would drop what they have queued; not for ever."""
+        stats = self.uplink.class_stats()
+        return {minor for minor in due
+                if stats.get(minor, _NO_STATS).backlog_bytes
+                and now_s < self._leaving[minor] + _PATIENCE_S}
+
     def delete(self, wanted: model.Tree, now_s: float) -> list[int]:
         """Delete the classes whose time is over; which these were."""
         tree = self._current()
         update = steps.plan_update(tree, wanted)
         due = {minor for minor in update.leave
                if now_s >= self._leaving.get(minor, math.inf)}
+        due -= self._still_sending(due, now_s)
         # A parent stays until all of its children go.
         staying = {item.parent for item in tree.values()
                    if item.minor not in due}

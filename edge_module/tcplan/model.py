@@ -65,10 +65,23 @@ class HtbClass:
     burst_bytes: int = dataclasses.field(default=0, compare=False)
 
     def same_parameters(self, other: 'HtbClass') -> bool:
-        """Whether the class itself, without its leaf, is the same."""
+        """Whether the class itself, without its leaf, is the same.
+
+        The kernel changes neither turns nor priority of an inner class.
+        """
+        turns = ((other.quantum_bytes, other.prio)
+                 if self.limit_bytes is None
+                 else (self.quantum_bytes, self.prio))
         return dataclasses.replace(
             self, limit_bytes=other.limit_bytes,
-            packet_bytes=other.packet_bytes) == other
+            packet_bytes=other.packet_bytes, quantum_bytes=turns[0],
+            prio=turns[1]) == other
+
+    def stands_as(self, have: 'HtbClass') -> bool:
+        """Whether there is nothing to change."""
+        return self is have or self == have or (
+            self.same_leaf(have)
+            and self.same_parameters(have))
 
     def same_leaf(self, other: 'HtbClass') -> bool:
         return (self.limit_bytes, self.packet_bytes) == (

@@ -51,6 +51,18 @@ def _depth(tree: Mapping[int, model.HtbClass], minor: int) -> int:
     return depth
 
 
+def _leaving(current: Mapping[int, model.HtbClass],
+             desired: Mapping[int, model.HtbClass]) -> set[int]:
+    leaving = {minor for minor, have in current.items()
+               if minor not in desired
+               or desired[minor].parent != have.parent}
+    if any(current[minor].limit_bytes is None for minor in leaving):
+        for minor in sorted(current, key=lambda key: _depth(current, key)):
+            if current[minor].parent in leaving:
+                leaving.add(minor)
+    return leaving
+
+
 def plan_update(current: Mapping[int, model.HtbClass],
                 desired: Mapping[int, model.HtbClass]) -> Update:
     """Steps from the kernel's tree to the desired one.
@@ -59,9 +71,10 @@ def plan_update(current: Mapping[int, model.HtbClass],
     of ``raise_``. What stands without a policy never does: it carries traffic
     from the first moment, as all classes may when the tree was lost. One that
     leaves keeps its place, idle and last, until nothing can be sent to it any
-    more. A class that stands under another parent cannot be moved: it leaves,
-    and the next update creates it.
+    more. A class that stands under another parent cannot be moved: it leaves
+    with all below it, and the next update creates them.
     """
+    leaving = _leaving(current, desired)
     fits = _all_fit(current, desired)
     create: list[model.HtbClass] = []
     lower: list[model.HtbClass] = []
@@ -75,14 +88,11 @@ def plan_update(current: Mapping[int, model.HtbClass],
             create.append(dataclasses.replace(
                 wanted, rate_bps=min(wanted.rate_bps, model.IDLE_RATE_BPS)))
             raise_.append(wanted)
-        elif have.parent == wanted.parent and have != wanted:
+        elif minor not in leaving and not wanted.stands_as(have):
             (lower if wanted.rate_bps < have.rate_bps else raise_).append(
                 wanted)
     # Leaves first, the link last: what is guaranteed never exceeds it.
     lower.reverse()
-    leaving = [minor for minor, have in current.items()
-               if minor not in desired
-               or desired[minor].parent != have.parent]
     for minor in sorted(leaving):
         idle = dataclasses.replace(
             current[minor], rate_bps=model.IDLE_RATE_BPS,

@@ -16,6 +16,7 @@ bridge) and ``other0``: root starts it, it becomes nobody with a real helper,
 tries everything, and prints what came of each try as JSON.
 """
 
+import functools
 import json
 import os
 import pathlib
@@ -33,6 +34,8 @@ from edge_module.qdisc import redirect
 from edge_module.qdisc import wire
 
 SECRET = 'nobody-may-read-this'
+nft, tc, ofctl = (functools.partial(guarded.call, name)
+                  for name in ('nft_run', 'tc_send', 'ofctl_run'))
 
 
 def tries(directory):
@@ -41,53 +44,53 @@ def tries(directory):
     uplink = socket.if_nametoindex('uplink0')
     hook = nft_text.INGRESS
     run_dir = f'{directory}/ovs'
-    yield 'read a file by include', lambda: guarded.nft_run(
+    yield 'read a file by include', lambda: nft(
         f'include "{directory}/secret"\n')
-    yield 'include behind a command', lambda: guarded.nft_run(
+    yield 'include behind a command', lambda: nft(
         f'add table netdev virtco; include "{directory}/secret"\n')
-    yield 'include on a line of its own', lambda: guarded.nft_run(
+    yield 'include on a line of its own', lambda: nft(
         f'add table netdev virtco\ninclude "{directory}/secret"\n')
-    yield 'list all tables', lambda: guarded.nft_run('list ruleset\n')
-    yield 'another table', lambda: guarded.nft_run(
+    yield 'list all tables', lambda: nft('list ruleset\n')
+    yield 'another table', lambda: nft(
         'delete table inet filter\n')
-    yield 'drop packets', lambda: guarded.nft_run(
+    yield 'drop packets', lambda: nft(
         hook.skeleton() + 'add rule netdev virtco classify drop\n')
-    yield 'hook another device', lambda: guarded.nft_run(
+    yield 'hook another device', lambda: nft(
         hook.skeleton() + nft_text.port_chain(hook, 'other0', other))
-    yield 'qdisc of another device', lambda: guarded.tc_send(
+    yield 'qdisc of another device', lambda: tc(
         [wire.root_qdisc(other, 2)])
-    yield 'class of another device', lambda: guarded.tc_send([
+    yield 'class of another device', lambda: tc([
         (wire.RTM_NEWTCLASS, 0, wire.TCMSG.pack(0, other, 0x10010, 0x10000, 0)
          + wire.attr(wire.KIND, b'htb\0'))])
-    yield 'another qdisc', lambda: guarded.tc_send([
+    yield 'another qdisc', lambda: tc([
         (wire.RTM_NEWQDISC, wire.NLM_F_CREATE, wire.TCMSG.pack(
             0, uplink, 0x20000, wire.TC_H_ROOT, 0)
          + wire.attr(wire.KIND, b'netem\0'))])
-    yield 'redirect to another device', lambda: guarded.tc_send(
+    yield 'redirect to another device', lambda: tc(
         [redirect.redirect_all(uplink, other)])
-    yield 'set a device down', lambda: guarded.tc_send([
+    yield 'set a device down', lambda: tc([
         (16, 0, wire.struct.pack('=BxHiII', 0, 0, uplink, 0, 1))])
-    yield 'delete a device', lambda: guarded.tc_send(
+    yield 'delete a device', lambda: tc(
         [redirect.delete_link(other)])
-    yield 'add a route', lambda: guarded.tc_send([(24, 0x600, bytes(12))])
-    yield 'add an address', lambda: guarded.tc_send([(20, 0x600, bytes(8))])
-    yield 'an empty message', lambda: guarded.tc_send(
+    yield 'add a route', lambda: tc([(24, 0x600, bytes(12))])
+    yield 'add an address', lambda: tc([(20, 0x600, bytes(8))])
+    yield 'an empty message', lambda: tc(
         [(wire.RTM_NEWTCLASS, 0, b'')])
-    yield 'a message of no sense', lambda: guarded.tc_send([('x', {}, None)])
-    yield 'too many messages', lambda: guarded.tc_send(
+    yield 'a message of no sense', lambda: tc([('x', {}, None)])
+    yield 'too many messages', lambda: tc(
         [wire.delete_root(other)] * 500_001)
-    yield 'nested for nothing', lambda: guarded.tc_send(_nested(200))
-    yield 'an option of ovs-ofctl', lambda: guarded.ofctl_run(
+    yield 'nested for nothing', lambda: tc(_nested(200))
+    yield 'an option of ovs-ofctl', lambda: ofctl(
         [f'--log-file={run_dir}/br.mgmt', '-O', openflow.VERSIONS,
          '--no-names', 'dump-flows', f'unix:{run_dir}/br.mgmt',
          openflow.OURS], '')
-    yield 'flows from a file', lambda: guarded.ofctl_run(
+    yield 'flows from a file', lambda: ofctl(
         ['-O', openflow.VERSIONS, '--no-names', '--bundle', 'add-flows',
          f'unix:{run_dir}/br.mgmt', f'{directory}/secret'], '')
-    yield 'a socket by another directory', lambda: guarded.ofctl_run(
+    yield 'a socket by another directory', lambda: ofctl(
         ['-O', openflow.VERSIONS, '--no-names', 'dump-flows',
          f'unix:{run_dir}/link/br.mgmt', openflow.OURS], '')
-    yield 'a socket by a way up', lambda: guarded.ofctl_run(
+    yield 'a socket by a way up', lambda: ofctl(
         ['-O', openflow.VERSIONS, '--no-names', 'dump-flows',
          f'unix:{run_dir}/../br.mgmt', openflow.OURS], '')
     yield 'another call', lambda: guarded.call('ask', (18, 0, b''))
@@ -130,8 +133,8 @@ def main():
     hook = nft_text.INGRESS
     print(json.dumps({
         'tries': found, 'alive': guarded.alive(),
-        'uplink': guarded.tc_send([wire.root_qdisc(uplink, 2)]),
-        'port': guarded.nft_run(hook.skeleton() + nft_text.port_chain(
+        'uplink': tc([wire.root_qdisc(uplink, 2)]),
+        'port': nft(hook.skeleton() + nft_text.port_chain(
             hook, 'tap1', socket.if_nametoindex('tap1')))[0]}))
 
 

@@ -1,0 +1,91 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Agent and helper are killed under traffic, and nothing is lost to it."""
+
+import dataclasses
+import socket
+import time
+
+import pytest
+
+from edge_module.privileged import kernel
+from edge_module.qdisc import wire
+from edge_module.tcplan import minors
+from tests.netns.edge import bed as beds
+from tests.netns.edge import datagrams
+from tests.netns.edge import policies
+from tests.netns.edge import restarts
+
+pytestmark = pytest.mark.netns
+
+
+@pytest.mark.real_time(reason='a paced sender probes when it is not heard')
+def test_kills_of_agent_and_helper_lose_nothing(tmp_path):
+    """Five times; benchmarks.restart does it fifty times."""
+    site = restarts.Site(tmp_path)
+    try:
+        found = site.run(5)
+    finally:
+        site.close()
+    assert found['datagrams'] > 500
+    assert found['datagrams_lost'] == found['drops'] == 0
+    # A busy machine lets a probe or two go out late.
+    assert found['segments_sent_again'] <= 3
+
+
+def test_another_shape_of_the_tree_loses_nothing(pair):
+    """What a version left behind that had the ports' classes elsewhere."""
+    bed, edge = pair
+    a, b = bed.add_vm('h1'), bed.add_vm('h2')
+    c, d = bed.add_vm('h1'), bed.add_vm('h2')
+    policy = policies.PolicyBuilder('h1', 40e6).coflow(
+        'C1', 20e6, [(a, b, 1)], ceil_bps=20e6).build()
+    edge.enforcer.grace_s = 0.3
+    edge.enforcer.policy = policy
+    edge.set_ports()
+    wanted = edge.call('desired_tree')
+    beds.in_netns(edge.netns, edge.enforcer.uplink.delete_root)
+
+    def older():
+        """No class for all that is shared, none for control packets."""
+        tree = {minor: dataclasses.replace(
+            item, parent=minors.LINK if item.parent == minors.SHARED
+            else item.parent, quantum_bytes=200_000)
+            for minor, item in wanted.items()
+            if minor not in (minors.SHARED, minors.CONTROL)
+            and minors.controlled_by(minor) is None}
+        ifindex = socket.if_nametoindex('uplink0')
+        assert kernel.tc_send([wire.root_qdisc(ifindex, minors.HOST)]) == []
+        edge.enforcer.uplink.set_classes(tree.values(), {})
+        return tree
+
+    left = beds.in_netns(edge.netns, older)
+    assert left[minors.UNMANAGED].parent == minors.LINK
+    edge.call('forget')
+    managed = datagrams.Stream(a, b, 4e6)
+    unmanaged = datagrams.Stream(c, d, 4e6)
+    with managed, unmanaged:
+        beds.wait_for(lambda: managed.sent > 300 and unmanaged.sent > 300)
+        edge.call('reconcile', time.monotonic())
+
+        def is_done():
+            edge.call('collect', time.monotonic())
+            return not edge.call('drift')
+
+        beds.wait_for(is_done, 20, 'the new shape')
+        sent = managed.sent
+        beds.wait_for(lambda: managed.sent > sent + 200)
+    assert (managed.lost, unmanaged.lost) == (0, 0)
+    stands = beds.in_netns(edge.netns, edge.enforcer.uplink.snapshot).tree
+    assert stands.keys() == wanted.keys()
+    assert all(wanted[minor].stands_as(item)
+               for minor, item in stands.items())
