@@ -625,6 +625,8 @@ def pick_node(g: Graph, s: State) -> cython.Py_ssize_t:
         elif port >= 2 * (m + g.n_uplinks):
             pair = port - 2 * (m + g.n_uplinks)
             host = pair // m if draw(s, 2) == 0 else pair % m
+        elif port >= 2 * m:
+            return pick_below(g, s, 2 * m + (port - 2 * m) % g.n_uplinks)
         if host >= 0 and s.n_members[host] > 0:
             return s.members[host * g.n + draw(s, s.n_members[host])]
     return g.movable[draw(s, len(g.movable))]
@@ -633,14 +635,43 @@ def pick_node(g: Graph, s: State) -> cython.Py_ssize_t:
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
+def pick_below(g: Graph, s: State, port: cython.Py_ssize_t
+               ) -> cython.Py_ssize_t:
+    """A node in an uplink's subtree, or any after some trials."""
+    node: cython.Py_ssize_t = 0
+    for _ in range(4):
+        node = g.movable[draw(s, len(g.movable))]
+        for row in range(1, g.n_rows):
+            if g.port_out[row * g.n_hosts + s.assign[node]] == port:
+                return node
+    return node
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
 def pick_target(g: Graph, s: State, node: cython.Py_ssize_t
                 ) -> cython.Py_ssize_t:
-    """A host; 60 % of the time that of a neighbour."""
+    """A host; 60 % of the time that of a neighbour.
+
+    With a tree, half of the other times one in the neighbour's subtree.
+    """
     first = g.adj_start[node]
     degree = g.adj_start[node + 1] - first
-    if degree > 0 and draw(s, 10) < 6:
+    if degree == 0:
+        return draw(s, g.n_hosts)
+    kind = draw(s, 10)
+    if kind < 6:
         return s.assign[g.adj_node[first + draw(s, degree)]]
-    return draw(s, g.n_hosts)
+    host = draw(s, g.n_hosts)
+    if g.n_rows > 1 and kind < 8:
+        near = s.assign[g.adj_node[first + draw(s, degree)]]
+        row = (1 + draw(s, g.n_rows - 1)) * g.n_hosts
+        for _ in range(4):
+            if g.port_out[row + host] == g.port_out[row + near]:
+                break
+            host = draw(s, g.n_hosts)
+    return host
 
 
 @cython.cfunc
