@@ -284,6 +284,18 @@ class Counters:
                 for name, total in self.totals.items()
                 if name.kind is Kind.LIMITED]
 
+    def limited_drops(self) -> dict[str, int]:
+        """By limited host, of the ports that send there now."""
+        found: dict[str, int] = {}
+        # The metrics' thread asks while another one counts.
+        for name, total in list(self.totals.items()):
+            slot = (minors.limit_of(int(name.where))
+                    if name.kind is Kind.SHARED_DROPS and name.where else None)
+            if slot is not None:
+                host = self._limits.get(slot, '')
+                found[host] = found.get(host, 0) + total.value
+        return found
+
     def coflows(self) -> list[dict[str, Any]]:
         """The ``coflows`` of a report."""
         shown: dict[str, dict[str, Any]] = {}

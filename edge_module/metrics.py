@@ -40,6 +40,10 @@ class EdgeCollector(registry.Collector):
         yield _gauge('virtco_edge_healthy',
                      'Whether the kernel holds what the policy says.',
                      report.get('health') == 'ok')
+        yield core.InfoMetricFamily(
+            'virtco_edge_enforcement', 'What shapes and what classifies.', {
+                'shaper': self.agent.enforcer.uplink.how,
+                'classifier': self.agent.enforcer.classifier.name})
         if not report:
             return
         yield _gauge('virtco_edge_applied_generation',
@@ -60,6 +64,7 @@ class EdgeCollector(registry.Collector):
                        'Bytes of the uplink that belong to no coflow.',
                        report['default_sent_bytes'])
         yield from _shared(report['shared'])
+        yield from self._limited(report['unmanaged']['limited'])
         sent = core.CounterMetricFamily(
             'virtco_edge_coflow_sent_bytes', 'Bytes of a coflow to a host.',
             labels=('coflow', 'destination'))
@@ -81,6 +86,37 @@ class EdgeCollector(registry.Collector):
             drops.add_metric((coflow_id,), entry['drops'])
             backlog.add_metric((coflow_id,), entry['backlog_bytes'])
         yield from (sent, packets, drops, backlog, self._rates())
+
+    def _limited(self, rows: list[dict[str, Any]]) -> Iterator[core.Metric]:
+        """Unmanaged traffic by destination; all that have no limit of their
+        own are ``others``.
+        """
+        label = ('destination',)
+        sent = core.CounterMetricFamily(
+            'virtco_edge_limited_sent_bytes', 'Unmanaged bytes to a host '
+            'where coflows arrive.', labels=label)
+        backlog = core.GaugeMetricFamily(
+            'virtco_edge_limited_backlog_bytes', 'Those that wait.',
+            labels=label)
+        drops = core.CounterMetricFamily(
+            'virtco_edge_limited_drops', 'Unmanaged packets to it that a '
+            'full queue dropped.', labels=label)
+        rate = core.GaugeMetricFamily(
+            'virtco_edge_limit_bps', 'Limit of what is sent to it, in bits '
+            'per second.', labels=label)
+        dropped = self.agent.reporter.counters.limited_drops()
+        for row in rows:
+            host = row['host'] or 'others'
+            sent.add_metric((host,), row['sent_bytes'])
+            backlog.add_metric((host,), row['backlog_bytes'])
+            drops.add_metric((host,), dropped.get(row['host'] or '', 0))
+        policy = self.agent.enforcer.policy
+        unmanaged = policy.unmanaged if policy is not None else None
+        if unmanaged is not None:
+            rate.add_metric(('others',), unmanaged.others_bps)
+            for limit in unmanaged.limits:
+                rate.add_metric((limit.host,), limit.rate_bps)
+        yield from (sent, backlog, drops, rate)
 
     def _rates(self) -> core.Metric:
         rates = core.GaugeMetricFamily(

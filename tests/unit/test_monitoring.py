@@ -48,10 +48,19 @@ def exported():
     one = types.SimpleNamespace(coflow_id='c', name='n', rate_bps=1.0)
     agent = types.SimpleNamespace(
         controller_up=True, enforcer=types.SimpleNamespace(
-            fair=False, policy=types.SimpleNamespace(classes=[one])),
+            fair=False, policy=types.SimpleNamespace(
+                classes=[one], unmanaged=types.SimpleNamespace(
+                    others_bps=1.0, limits=[types.SimpleNamespace(
+                        host='h', rate_bps=1.0)])),
+            uplink=types.SimpleNamespace(how='htb'),
+            classifier=types.SimpleNamespace(name='nft')),
+        reporter=types.SimpleNamespace(counters=types.SimpleNamespace(
+            limited_drops=dict)),
         last_report={'health': 'ok', 'applied_generation': 1, 'ports': [],
                      'cpu_s': 1.0, 'uplink_sent_bytes': 1,
                      'default_sent_bytes': 1, 'shared': {'host': shared},
+                     'unmanaged': {'limited': [{
+                         'host': 'h', 'sent_bytes': 1, 'backlog_bytes': 0}]},
                      'coflows': [coflow]})
     for family in edge_metrics.EdgeCollector(agent).collect():
         for sample in family.samples:

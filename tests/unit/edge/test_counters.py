@@ -182,6 +182,7 @@ def test_limited_destinations_count_for_their_host():
         {'host': None, 'sent_bytes': 9, 'backlog_bytes': 0}]
     assert seen.shared()['unmanaged'] == {
         'sent_bytes': 0, 'drops': 2, 'backlog_bytes': 40}
+    assert seen.limited_drops() == {'h2': 2}
     # The slot is another host's now.
     limit('h4')
     count(600)
