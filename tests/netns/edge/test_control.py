@@ -118,6 +118,11 @@ def test_only_packets_without_data_are_moved(pair):
     ], 6: [
         frames.ipv6(a.ip6, b.ip6, frames.TCP, none(options=12, data=1)),
         frames.ipv6(a.ip6, b.ip6, frames.UDP, none()),
+        # Behind options and fragments nobody looks for TCP's header.
+        frames.ipv6(a.ip6, b.ip6, *frames.extended(
+            [frames.HOP_BY_HOP], frames.TCP, none())),
+        frames.ipv6(a.ip6, b.ip6, frames.FRAGMENT,
+                    frames.fragment6(none(), 8)),
     ]}
     for version, minor in ((4, 0x11), (6, 0x13)):
         place = minors.of_control(minor - 1)
