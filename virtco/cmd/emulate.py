@@ -19,6 +19,7 @@ import re
 import signal
 import sys
 import tempfile
+import time
 import typing
 
 import rich.console
@@ -31,6 +32,8 @@ from virtco.lab.emulation import display
 from virtco.lab.emulation import namespaces
 from virtco.lab.emulation import reproduce
 from virtco.lab.emulation import testbed
+from virtco.lab.sim.figures import document
+from virtco.lab.sim.figures import record
 from virtco.lab.sim import workloads
 from virtco import units
 
@@ -132,6 +135,8 @@ def _add_reproduce(parser: argparse.ArgumentParser) -> None:
                         help='directory for plot, table and logs')
     parser.add_argument('--json', action='store_true',
                         help='print JSON instead of a table')
+    parser.add_argument('--write', action='store_true', help=(
+        'record the figure and write its table of the documentation'))
     parser.set_defaults(function=_reproduce)
 
 
@@ -144,6 +149,12 @@ def _reproduce(arguments: argparse.Namespace) -> int:
                           arguments.shape, arguments.output / 'logs'),
         display.Display(rich.console.Console(stderr=True)))
     present.show([found], arguments.output, arguments.json)
+    if arguments.write:
+        document.write_measured(
+            record.DIRECTORY, found, record.made_on(time.process_time()),
+            f'virtco-emulate reproduce {arguments.figure} --rate '
+            f'{units.format_rate(arguments.rate).replace(" ", "")} --seeds '
+            f'{arguments.seeds} --shape {arguments.shape}')
     return 0
 
 

@@ -13,11 +13,13 @@
 """The emulated test cases, with the simulator in the testbed's place."""
 
 import contextlib
+import json
 
 import pytest
 
 from virtco.lab.emulation import reproduce
 from virtco.lab.emulation import results
+from virtco.lab.sim.figures import document
 from virtco.lab.sim.figures import virtco as paper
 
 
@@ -89,3 +91,24 @@ def test_background_leaves_the_slots_of_the_simulator(beds, tmp_path):
     n_slots = paper.N_HOSTS * paper.SLOTS
     assert beds[0].taken == [n_slots - 1.5 * n_vms
                              for n_vms in (10, 20, 40, 10, 20, 40)]
+
+
+@pytest.mark.parametrize('name', reproduce.FIGURES)
+def test_what_was_measured_is_recorded_with_its_table(name, beds, tmp_path):
+    found = reproduce.FIGURES[name](
+        reproduce.Options(50e6, (0,), 'sparse', tmp_path), _Display())
+    document.write_measured(tmp_path, found, {
+        'commit': 'c0ffee', 'machine': 'some machine'}, 'a command')
+    kept = json.loads((tmp_path / f'{found.name}.json').read_text())
+    assert kept['rows'] == json.loads(json.dumps(found.rows))
+    assert kept['made']['commit'] == 'c0ffee'
+    text = (tmp_path / f'{found.name}.inc').read_text()
+    assert '``a command``: commit c0ffee, some machine.' in text
+    table = [line.split('","') for line in text.splitlines()
+             if line.startswith('   "')]
+    # A wide one is turned on its side.
+    assert {len(row) for row in table} == {
+        len(found.columns) if name == 'virtco-case2'
+        else 1 + len(found.rows)}
+    assert sum(row.count('10') + row.count('10"') for row in table) >= len(
+        reproduce.SCHEMES)

@@ -28,6 +28,8 @@ from virtco.lab.sim.figures import samples
 
 #: Name of the table that says what was asked for and what was reached.
 TARGETS = 'targets'
+#: A table with more is turned on its side.
+MOST_COLUMNS = 10
 
 
 def fragment(figure: samples.Figure, recorded: record.Record) -> str:
@@ -42,6 +44,26 @@ def fragment(figure: samples.Figure, recorded: record.Record) -> str:
                f'Python {made["python"]}, numpy {made["numpy"]}, scipy '
                f'{made["scipy"]}, {made["machine"]}.')
     return _table(result.columns, result.rows) + f'\n{command}\n'
+
+
+def write_measured(directory: pathlib.Path, result: outcome.Outcome,
+                   made: Mapping[str, object], command: str) -> None:
+    """Record a figure that was measured, not simulated, and write its table.
+
+    Nothing compares it: another machine measures something else.
+
+    :param command: that made it.
+    """
+    record.write(directory, {**result.to_dict(), 'made': made,
+                             'command': command})
+    lines: list[tuple[outcome.Cell, ...]] = [result.columns, *result.rows]
+    if len(result.columns) > MOST_COLUMNS:
+        lines = list(zip(*lines, strict=True))
+    _path(directory, result.name).write_text(
+        f'{_table(list(map(_cell, lines[0])), lines[1:])}\n'
+        f'{" ".join(result.notes)}\n\n'
+        f'``{command}``: commit {made["commit"]}, {made["machine"]}.\n',
+        encoding='utf-8')
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[outcome.Cell]]
