@@ -10,9 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Coflows on a non-blocking fabric as flat arrays, for the kernels.
+"""Coflows on a fabric as flat arrays, for the kernels.
 
-Ports 0 … H-1 are the hosts' egress, H … 2H-1 their ingress. Inside these
+Ports 0 … H-1 are the hosts' egress, H … 2H-1 their ingress, and those after
+them the uplinks of racks and what is above, if any limits. Inside these
 arrays sizes are **bits** and rates bits per second. A coflow's remaining
 sizes are kept as ``base * scale``: MADD shrinks all flows of a coflow in
 proportion, which changes one number instead of all of them.
@@ -23,6 +24,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from virtco.scheduling import uplinks as uplinks_model
+
 
 class Fabric(NamedTuple):
     """C coflows with F flows over P ports; an *entry* is a coflow at a port.
@@ -30,7 +33,8 @@ class Fabric(NamedTuple):
     :ivar cap: rate of each port, bps, shape (P,).
     :ivar flow_ptr: flows of coflow c are flow_ptr[c] … flow_ptr[c+1]-1, sorted
         by source and then destination port, shape (C+1,).
-    :ivar entry_ptr: entries of coflow c, egress ones first, shape (C+1,).
+    :ivar entry_ptr: entries of coflow c, egress ones first, uplinks last,
+        shape (C+1,).
     :ivar split: first ingress entry of each coflow, shape (C,).
     :ivar src: entry of each flow's egress port, shape (F,).
     :ivar dst: entry of each flow's ingress port, shape (F,).
@@ -45,6 +49,10 @@ class Fabric(NamedTuple):
     :ivar skip: to find the next flow that has not ended, shape (F+1,): each
         flow that has points past itself.
     :ivar scale: of each coflow, 1 at first, shape (C,).
+    :ivar up_ptr: uplinks of flow f are up[up_ptr[f]] … up[up_ptr[f+1]-1],
+        shape (F+1,).
+    :ivar up: entries of the uplinks that the flows pass.
+    :ivar uplinks: of the hosts.
     """
 
     cap: np.ndarray
@@ -63,6 +71,13 @@ class Fabric(NamedTuple):
     last: np.ndarray
     skip: np.ndarray
     scale: np.ndarray
+    up_ptr: np.ndarray
+    up: np.ndarray
+    uplinks: uplinks_model.Uplinks = uplinks_model.NONE
+
+    @property
+    def n_hosts(self) -> int:
+        return (len(self.cap) - len(self.uplinks.cap_bps)) // 2
 
 
 class Demand(NamedTuple):
@@ -100,41 +115,52 @@ def no_rates(fabric: Fabric) -> Rates:
                  np.zeros(n_extra, np.int64), np.zeros(n_extra))
 
 
-def build(cap: np.ndarray, demands: Sequence[Demand]) -> Fabric:
+def build(cap: np.ndarray, demands: Sequence[Demand],
+          uplinks: uplinks_model.Uplinks = uplinks_model.NONE) -> Fabric:
     """Lay the demands out; ``cap`` is egress then ingress, shape (2H,)."""
     counts = np.array([len(demand.bits) for demand in demands], np.int64)
     owner = np.repeat(np.arange(len(demands)), counts)
     return lay_out(cap, len(demands), owner, Demand(
         _column(demands, 0, np.int64), _column(demands, 1, np.int64),
-        _column(demands, 2, np.float64), _column(demands, 3, np.float64)))[0]
+        _column(demands, 2, np.float64), _column(demands, 3, np.float64)),
+        uplinks)[0]
 
 
 def lay_out(cap: np.ndarray, n_coflows: int, owner: np.ndarray,
-            flows: Demand) -> tuple[Fabric, np.ndarray]:
+            flows: Demand,
+            uplinks: uplinks_model.Uplinks = uplinks_model.NONE
+            ) -> tuple[Fabric, np.ndarray]:
     """The fabric of all coflows' flows, and which of the given flows each of
     its flows is, shape (F,).
 
     :param cap: rate of each port, egress then ingress, shape (2H,).
     :param owner: coflow of each flow, ascending, shape (F,).
     """
+    n_hosts = len(cap) // 2
+    cap = np.concatenate((cap, uplinks.cap_bps))
     n_ports = len(cap)
     out_key = owner * n_ports + flows.src_host
     order = np.argsort(out_key * n_ports + flows.dst_host)
     owner, out_key = owner[order], out_key[order]
-    in_key = owner * n_ports + flows.dst_host[order] + n_ports // 2
+    in_key = owner * n_ports + flows.dst_host[order] + n_hosts
     bits = flows.bits[order]
+    up_ptr, up_key = uplinks.passed(flows.src_host[order],
+                                    flows.dst_host[order])
+    passing = np.repeat(np.arange(len(bits)), np.diff(up_ptr))
+    up_key += owner[passing] * n_ports + 2 * n_hosts
     is_new_out = _is_new(out_key)
-    entries = np.sort(np.concatenate((out_key[is_new_out], in_key)))
+    entries = np.sort(np.concatenate((out_key[is_new_out], in_key, up_key)))
     entries = entries[_is_new(entries)]
     src_entry = np.searchsorted(entries, out_key[is_new_out])[
         np.cumsum(is_new_out) - 1]
     dst_entry = np.searchsorted(entries, in_key)
+    up_entry = np.searchsorted(entries, up_key)
     n_entries = len(entries)
     entry_at = np.arange(n_entries)
     entry_ptr = np.searchsorted(entries, np.arange(n_coflows + 1) * n_ports)
     split = np.searchsorted(
-        entries, np.arange(n_coflows) * n_ports + n_ports // 2)
-    ends = np.concatenate((src_entry, dst_entry))
+        entries, np.arange(n_coflows) * n_ports + n_hosts)
+    ends = np.concatenate((src_entry, dst_entry, up_entry))
     return Fabric(
         cap=np.ascontiguousarray(cap, np.float64),
         flow_ptr=np.searchsorted(owner, np.arange(n_coflows + 1)).astype(
@@ -144,12 +170,13 @@ def lay_out(cap: np.ndarray, n_coflows: int, owner: np.ndarray,
         base=bits, weight=flows.weight[order], owner=owner.astype(np.int32),
         port=(entries % n_ports).astype(np.int32),
         # np.bincount returns integers for empty input.
-        load=np.bincount(ends, np.concatenate((bits, bits)),
+        load=np.bincount(ends, np.concatenate((bits, bits, bits[passing])),
                          n_entries).astype(np.float64),
         alive=np.bincount(ends, minlength=n_entries).astype(np.int32),
         first=np.searchsorted(src_entry, entry_at).astype(np.int32),
         last=np.searchsorted(src_entry, entry_at, 'right').astype(np.int32),
-        skip=np.arange(len(bits) + 1), scale=np.ones(n_coflows)), order
+        skip=np.arange(len(bits) + 1), scale=np.ones(n_coflows),
+        up_ptr=up_ptr, up=up_entry.astype(np.int32), uplinks=uplinks), order
 
 
 def _is_new(values: np.ndarray) -> np.ndarray:
@@ -161,13 +188,16 @@ def _is_new(values: np.ndarray) -> np.ndarray:
 
 def append(fabric: Fabric, demands: Sequence[Demand]) -> Fabric:
     """A fabric with the demands behind those it has; nothing is shared."""
-    new = build(fabric.cap, demands)
+    new = build(fabric.cap[:2 * fabric.n_hosts], demands, fabric.uplinks)
     n_flows, n_entries = len(fabric.base), len(fabric.port)
     shift = {'flow_ptr': n_flows, 'entry_ptr': n_entries, 'src': n_entries,
              'dst': n_entries, 'owner': len(fabric.scale), 'first': n_flows,
-             'last': n_flows, 'split': n_entries, 'skip': n_flows}
+             'last': n_flows, 'split': n_entries, 'skip': n_flows,
+             'up_ptr': len(fabric.up), 'up': n_entries}
     joined = {}
     for name in Fabric._fields:
+        if name == 'uplinks':
+            continue
         old, added = getattr(fabric, name), getattr(new, name)
         if name.endswith('_ptr'):
             added = added[1:]
@@ -177,7 +207,7 @@ def append(fabric: Fabric, demands: Sequence[Demand]) -> Fabric:
             added = added + np.array(shift[name], added.dtype)
         joined[name] = np.concatenate((old, added))
     joined['cap'] = fabric.cap
-    return Fabric(**joined)
+    return Fabric(**joined, uplinks=fabric.uplinks)
 
 
 def _column(demands: Sequence[Demand], which: int, dtype: type) -> np.ndarray:

@@ -83,12 +83,14 @@ class Rater:
         self.src, self.dst = view(fabric.src), view(fabric.dst)
         self.port, self.alive = view(fabric.port), view(fabric.alive)
         self.first, self.last = view(fabric.first), view(fabric.last)
+        self.up_ptr, self.up = view(fabric.up_ptr), view(fabric.up)
         self.residual, self.pace = view(rates.residual), view(rates.pace)
         self.extra_flow = view(rates.extra_flow)
         self.extra_rate = view(rates.extra_rate)
         self.n_extra = 0
         n_ports, n_flows = len(fabric.cap), len(fabric.base)
-        self._lay_out_sets(len(fabric.scale), len(fabric.port))
+        self._lay_out_sets(fabric.n_hosts, len(fabric.scale),
+                           len(fabric.port))
         self.demand = view(np.zeros(n_ports))
         self.share = view(np.zeros(n_ports))
         self.count = view(np.zeros(n_ports, np.int64))
@@ -98,28 +100,33 @@ class Rater:
         self.chosen = view(np.zeros(len(fabric.scale), np.int64))
         self.flows = view(np.empty(n_flows, np.int64))
         self.rising_weight = view(np.empty(n_flows))
-        self.at_port = view(np.empty(2 * n_flows, np.int32))
+        self.at_port = view(np.empty(2 * n_flows + len(fabric.up), np.int32))
         self.stopped = view(np.empty(n_flows, np.uint8))
 
-    def _lay_out_sets(self, n_coflows: cython.Py_ssize_t,
+    def _lay_out_sets(self, n_hosts: cython.Py_ssize_t,
+                      n_coflows: cython.Py_ssize_t,
                       n_entries: cython.Py_ssize_t) -> None:
         """Make the sets of ports."""
-        n_hosts = self.cap.shape[0] // 2
         n_words = (n_hosts + 63) >> 6
+        n_up = self.cap.shape[0] - 2 * n_hosts
         self.n_words = n_words
-        at = np.tile(np.arange(n_hosts), 2)
+        self.all_words = 2 * n_words + ((n_up + 63) >> 6)
+        at = np.concatenate([np.tile(np.arange(n_hosts), 2),
+                             np.arange(n_up)])
         self.bit = view(np.uint64(1) << (at & 63).astype(np.uint64))
-        self.word = view((at >> 6) + n_words * np.repeat([0, 1], n_hosts))
-        self.all_open = no_sets(2 * n_words)
-        self.open_ports = no_sets(2 * n_words)
+        self.word = view((at >> 6) + n_words * np.repeat(
+            [0, 1, 2], [n_hosts, n_hosts, n_up]))
+        self.all_open = no_sets(self.all_words)
+        self.open_ports = no_sets(self.all_words)
         for p in range(self.cap.shape[0]):
             if self.cap[p] > 0.0:
                 self.all_open[self.word[p]] |= self.bit[p]
         if not self.has_sets:
             n_coflows = n_entries = 0
-        self.used_ports = no_sets(2 * n_words * n_coflows)
-        self.had_ports = no_sets(2 * n_words * n_coflows)
-        self.ports_before = view(np.zeros(2 * n_words * n_coflows, np.int32))
+        self.used_ports = no_sets(self.all_words * n_coflows)
+        self.had_ports = no_sets(self.all_words * n_coflows)
+        self.ports_before = view(np.zeros(self.all_words * n_coflows,
+                                          np.int32))
         self.row_at = view(np.full(n_entries, -1))
         n_rows = fill_sets(self, n_coflows) if self.has_sets else 0
         self.row_alive = no_sets(n_rows * n_words)
@@ -128,7 +135,7 @@ class Rater:
         if not self.has_sets:
             return
         fill_rows(self)
-        count_before(self.had_ports, 2 * n_words, self.ports_before)
+        count_before(self.had_ports, self.all_words, self.ports_before)
         count_before(self.row_had, n_words, self.row_before)
 
 
@@ -162,7 +169,7 @@ def fill_sets(rater: Rater, n_coflows: cython.Py_ssize_t
     for c in range(n_coflows):
         for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
             p = rater.port[e]
-            at = 2 * c * rater.n_words + rater.word[p]
+            at = c * rater.all_words + rater.word[p]
             rater.had_ports[at] |= rater.bit[p]
             if rater.alive[e] > 0:
                 rater.used_ports[at] |= rater.bit[p]
@@ -212,7 +219,7 @@ def end_in_row(rater: Rater, f: cython.Py_ssize_t) -> cython.void:
 def leave_port(rater: Rater, c: cython.Py_ssize_t, p: cython.Py_ssize_t
                ) -> cython.void:
     """Coflow c has no flow at port p any more."""
-    rater.used_ports[2 * c * rater.n_words + rater.word[p]] &= ~rater.bit[p]
+    rater.used_ports[c * rater.all_words + rater.word[p]] &= ~rater.bit[p]
 
 
 @cython.cfunc
@@ -220,7 +227,7 @@ def leave_port(rater: Rater, c: cython.Py_ssize_t, p: cython.Py_ssize_t
 @cython.exceptval(check=False)
 def open_all(rater: Rater) -> cython.void:
     """Every port has its rate left."""
-    for w in range(2 * rater.n_words):
+    for w in range(rater.all_words):
         rater.open_ports[w] = rater.all_open[w]
     for p in range(rater.cap.shape[0]):
         rater.residual[p] = rater.cap[p]
@@ -266,8 +273,8 @@ def is_blocked(rater: Rater, c: cython.Py_ssize_t) -> cython.bint:
             if rater.alive[e] > 0 and not is_open(rater, rater.port[e]):
                 return True
         return False
-    at = 2 * c * rater.n_words
-    for w in range(2 * rater.n_words):
+    at = c * rater.all_words
+    for w in range(rater.all_words):
         if rater.used_ports[at + w] & ~rater.open_ports[w] != 0:
             return True
     return False
@@ -284,7 +291,7 @@ def can_receive(rater: Rater, c: cython.Py_ssize_t) -> cython.bint:
             if rater.alive[e] > 0 and is_open(rater, rater.port[e]):
                 return True
         return False
-    at = 2 * c * rater.n_words
+    at = c * rater.all_words
     for w in range(rater.n_words, 2 * rater.n_words):
         if rater.used_ports[at + w] & rater.open_ports[w] != 0:
             return True
@@ -628,7 +635,7 @@ def backfill_greedy(rater: Rater, order: cython.longlong[::1]) -> cython.void:
     bit: cython.ulonglong
     for i in range(order.shape[0]):
         c = order[i]
-        at = 2 * c * rater.n_words
+        at = c * rater.all_words
         for w in range(rater.n_words):
             usable = rater.used_ports[at + w] & rater.open_ports[w]
             while usable != 0 and can_receive(rater, c):
@@ -651,16 +658,14 @@ def fill_set(rater: Rater, e: cython.Py_ssize_t, p: cython.Py_ssize_t
     """Hand what entry e at port p has left to its flows to open ingresses."""
     usable: cython.ulonglong
     bit: cython.ulonglong
-    n_hosts = rater.cap.shape[0] // 2
     row = rater.row_at[e]
     for w in range(rater.n_words):
         usable = rater.row_alive[row + w] & rater.open_ports[rater.n_words + w]
         while usable != 0:
             bit = usable & -usable
             usable ^= bit
-            add_extra(rater, (rater.first[e] + rater.row_before[row + w]
-                              + popcount(rater.row_had[row + w] & (bit - 1))),
-                      p, n_hosts + 64 * w + lowest(bit))
+            add_extra(rater, rater.first[e] + rater.row_before[row + w]
+                      + popcount(rater.row_had[row + w] & (bit - 1)))
             if is_full(rater, p):
                 return
 
@@ -673,9 +678,8 @@ def fill_row(rater: Rater, e: cython.Py_ssize_t) -> cython.void:
     p = rater.port[e]
     f = next_alive(rater, rater.first[e])
     while f < rater.last[e]:
-        q = rater.port[rater.dst[f]]
-        if not is_full(rater, q):
-            add_extra(rater, f, p, q)
+        if is_path_open(rater, f):
+            add_extra(rater, f)
             if is_full(rater, p):
                 return
         f = next_alive(rater, f + 1)
@@ -685,15 +689,55 @@ def fill_row(rater: Rater, e: cython.Py_ssize_t) -> cython.void:
 @cython.nogil
 @cython.exceptval(check=False)
 @cython.inline
-def add_extra(rater: Rater, f: cython.Py_ssize_t, p: cython.Py_ssize_t,
-              q: cython.Py_ssize_t) -> cython.void:
-    """Give flow f from port p to port q all that both have left."""
-    rate = min(rater.residual[p], rater.residual[q])
-    set_left(rater, p, rater.residual[p] - rate)
-    set_left(rater, q, rater.residual[q] - rate)
+def add_extra(rater: Rater, f: cython.Py_ssize_t) -> cython.void:
+    """Give flow f all that its ports have left."""
+    rate = INF
+    for k in range(path_length(rater, f)):
+        rate = min(rate, rater.residual[port_on_path(rater, f, k)])
+    # Uplinks are not looked at before: one may be full.
+    if rate <= 0.0:
+        return
+    for k in range(path_length(rater, f)):
+        p = port_on_path(rater, f, k)
+        set_left(rater, p, rater.residual[p] - rate)
     rater.extra_flow[rater.n_extra] = f
     rater.extra_rate[rater.n_extra] = rate
     rater.n_extra += 1
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.inline
+def path_length(rater: Rater, f: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Ports that flow f passes: both hosts' and uplinks."""
+    return 2 + rater.up_ptr[f + 1] - rater.up_ptr[f]
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.inline
+def port_on_path(rater: Rater, f: cython.Py_ssize_t, k: cython.Py_ssize_t
+                 ) -> cython.Py_ssize_t:
+    """The k-th port that flow f passes."""
+    if k == 0:
+        return rater.port[rater.src[f]]
+    if k == 1:
+        return rater.port[rater.dst[f]]
+    return rater.port[rater.up[rater.up_ptr[f] + k - 2]]
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.inline
+def is_path_open(rater: Rater, f: cython.Py_ssize_t) -> cython.bint:
+    """Whether nothing behind the sender's port is full."""
+    for k in range(1, path_length(rater, f)):
+        if is_full(rater, port_on_path(rater, f, k)):
+            return False
+    return True
 
 
 @cython.cfunc
@@ -714,7 +758,7 @@ def open_flows(rater: Rater, order: cython.longlong[::1],
                 continue
             f = next_alive(rater, rater.first[e])
             while f < rater.last[e]:
-                if not is_full(rater, rater.port[rater.dst[f]]):
+                if is_path_open(rater, f):
                     rater.flows[n_open] = f
                     n_open += 1
                 f = next_alive(rater, f + 1)
@@ -786,8 +830,9 @@ def stop_all_at(rater: Rater, p: cython.Py_ssize_t, level: cython.double
             continue
         rater.stopped[i] = 1
         f = rater.flows[i]
-        stop_at(rater, rater.port[rater.src[f]], rater.rising_weight[i])
-        stop_at(rater, rater.port[rater.dst[f]], rater.rising_weight[i])
+        for j in range(path_length(rater, f)):
+            stop_at(rater, port_on_path(rater, f, j),
+                    rater.rising_weight[i])
         rater.extra_flow[rater.n_extra] = f
         rater.extra_rate[rater.n_extra] = rater.rising_weight[i] * level
         rater.n_extra += 1
@@ -815,13 +860,13 @@ def sort_by_port(rater: Rater, n_open: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """
     for i in range(n_open):
         f = rater.flows[i]
-        for end in range(2):
-            rater.count[rater.port[rater.dst[f] if end else rater.src[f]]] = 0
+        for k in range(path_length(rater, f)):
+            rater.count[port_on_path(rater, f, k)] = 0
     n_rising = 0
     for i in range(n_open):
         f = rater.flows[i]
-        for end in range(2):
-            p = rater.port[rater.dst[f] if end else rater.src[f]]
+        for k in range(path_length(rater, f)):
+            p = port_on_path(rater, f, k)
             if rater.count[p] == 0:
                 rater.demand[p] = 0.0
                 rater.rising[n_rising] = p
@@ -835,8 +880,8 @@ def sort_by_port(rater: Rater, n_open: cython.Py_ssize_t) -> cython.Py_ssize_t:
         at += rater.count[p]
     for i in range(n_open):
         f = rater.flows[i]
-        for end in range(2):
-            p = rater.port[rater.dst[f] if end else rater.src[f]]
+        for k in range(path_length(rater, f)):
+            p = port_on_path(rater, f, k)
             rater.at_port[rater.place[p]] = i
             rater.place[p] += 1
     return n_rising
