@@ -106,6 +106,7 @@ class Planning:
             row=view.member.row_index, rows=rows, coflows=coflows, free=free,
             capacities=self._state.payload_rates(
                 hosts, now_s, self._settings['order'] == snapshots.FAIR),
+            tree=self._state.payload_tree(now_s),
             loads=self._state.loads(view.group.id), held=view.held,
             batch=membership.batch_rows(request, view.members, view.member),
             server_group=request.server_group)

@@ -52,6 +52,7 @@ class Question:
 
     :ivar row: the index of the row that is asked about.
     :ivar free: candidate host -> what Nova says is left on it.
+    :ivar tree: the fabric above the hosts.
     :ivar held: host -> what other groups have reserved but not yet taken.
     :ivar batch: rows whose VMs come in the same request.
     """
@@ -61,6 +62,7 @@ class Question:
     coflows: tuple[coflow_model.Coflow, ...]
     free: Mapping[str, Vector]
     capacities: Rates
+    tree: cluster.Tree = cluster.Tree()
     loads: tuple[snapshot.ActiveCoflow, ...] = ()
     held: Mapping[str, Vector] = dataclasses.field(default_factory=dict)
     batch: frozenset[int] = frozenset()
@@ -123,7 +125,10 @@ def build(question: Question, *, keep_planned: bool = False,
                     for name in sorted(free)),
         vms=tuple(vms),
         coflows=tuple(_restricted(c, position) for c in question.coflows),
-        active=_known_loads(question.loads, free),
+        tree=question.tree,
+        # Bytes between two other hosts pass uplinks, too.
+        active=(question.loads if question.tree.subtrees
+                else _known_loads(question.loads, free)),
         server_groups=(group,) if group is not None else (),
         resources=RESOURCES)
     return problem, tuple(row.index for row in rows)

@@ -194,10 +194,11 @@ class Ask:
         from virtco.ask import whatif
         hosts = [entry['host'] for entry in request['hosts']]
         settings = self._settings.get()
+        now_s = self._clock()
         unknown_bps = self._conf.placement.default_link_bps
         return whatif.answer(
             self._conf, request, settings,
             dict.fromkeys(hosts, (unknown_bps, unknown_bps))
             | self._state.payload_rates(
-                hosts, self._clock(), settings['order'] == snapshot.FAIR),
-            self._state.loads(None))
+                hosts, now_s, settings['order'] == snapshot.FAIR),
+            self._state.payload_tree(now_s), self._state.loads(None))

@@ -30,7 +30,7 @@ from virtco.solver import planner
 
 
 def build(conf: cfg.ConfigOpts, request: Mapping[str, Any],
-          capacities: problem_builder.Rates,
+          capacities: problem_builder.Rates, tree: cluster.Tree,
           loads: tuple[snapshot.ActiveCoflow, ...]
           ) -> tuple[snapshot.PlacementProblem, list[tuple[str, int]]]:
     """The problem of all groups together, and (group, row) of each VM."""
@@ -57,7 +57,7 @@ def build(conf: cfg.ConfigOpts, request: Mapping[str, Any],
         vms=tuple(vms),
         coflows=tuple(_shifted(coflow, by, len(vms), i)
                       for i, (coflow, by) in enumerate(flows)),
-        active=loads if request.get('respect_active', True) else (),
+        tree=tree, active=loads if request.get('respect_active', True) else (),
         resources=problem_builder.RESOURCES), labels
 
 
@@ -80,13 +80,13 @@ def _shifted(coflow: coflow_model.Coflow, by: int, n_vms: int,
 
 def answer(conf: cfg.ConfigOpts, request: Mapping[str, Any],
            settings: Mapping[str, str],
-           capacities: problem_builder.Rates,
+           capacities: problem_builder.Rates, tree: cluster.Tree,
            loads: tuple[snapshot.ActiveCoflow, ...]) -> dict[str, Any]:
     """Answer ``POST /v1/plans``.
 
     :raises virtco.exception.PlacementInfeasible:
     """
-    problem, labels = build(conf, request, capacities, loads)
+    problem, labels = build(conf, request, capacities, tree, loads)
     started = time.monotonic()
     plan = planner.plan(
         problem, objective=snapshot.Objective(

@@ -101,7 +101,8 @@ def _order(snapshot: known.Snapshot, coflows: Sequence[known.Coflow]
     """
     options, now_s = snapshot.options, snapshot.now_s
     ports: Sequence[live.Port] = live.Ports(
-        snapshot.hosts.names, snapshot.egress_bps, snapshot.ingress_bps)
+        snapshot.hosts.names, snapshot.egress_bps, snapshot.ingress_bps,
+        snapshot.uplinks)
     tiers: tuple[list[live.LiveCoflow], ...] = ([], [], [])
     for coflow in coflows:
         tiers[2 if coflow.is_resting else

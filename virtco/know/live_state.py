@@ -19,6 +19,7 @@ values that do not change.
 """
 
 import collections
+from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -32,6 +33,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from virtco.know import above
 from virtco.know import byte_counters
 from virtco.know import debts
 from virtco.know import host_state
@@ -41,12 +43,14 @@ from virtco.know import rates as measured_rates
 from virtco.know import snapshot as snapshots
 from virtco.know import towards
 from virtco.know import uplinks
+from virtco.model import cluster
 from virtco.model import snapshot as model
 from virtco.model import states
 from virtco.scheduling import endings
 from virtco.scheduling import policing
 from virtco.table import coflow_table
 from virtco.table import edge_policy
+from virtco.topology import tree
 
 if TYPE_CHECKING:
     from virtco.db import models
@@ -110,10 +114,12 @@ class LiveState:
     """All of it, behind one lock that is held for computations only.
 
     :param rates: as measured between the hosts.
+    :param plane: tells which switches are above the hosts.
     """
 
     def __init__(self, rules: Rules = Rules(),
-                 rates: measured_rates.Rates | None = None):
+                 rates: measured_rates.Rates | None = None,
+                 plane: Callable[[], tree.Plane | None] = lambda: None):
         self._lock = threading.RLock()
         self._rules = rules
         self._endings = rules.ending
@@ -138,6 +144,8 @@ class LiveState:
         self._minors: Mapping[str, coflow_table.Minors] = {}
         # The uplinks as last told, and those of which something changed.
         self._uplinks = snapshots.Hosts()
+        self._above = above.Above(plane, rules.share.default_share,
+                                  rules.uplink.default_bps)
         self._background_bps = np.zeros(0)
         self._capacities: dict[str, uplinks.Capacity] = {}
         self._changed_hosts: set[str] | None = None
@@ -379,6 +387,13 @@ class LiveState:
         return {host: rates[number_of[host]] for host in hosts
                 if host in number_of}
 
+    def payload_tree(self, now_s: float) -> cluster.Tree:
+        """What is above the hosts, in bits of payload per second."""
+        with self._lock:
+            self._refresh(now_s)
+            found = self._above.tree(self._uplinks)
+        return above.scaled(found, 1 / self._rules.wire_factor)
+
     # Reports.
 
     def count_pairs(self, wanted: bool) -> None:
@@ -590,7 +605,8 @@ class LiveState:
                     tracked.coflow_id: tracked.project_id
                     for tracked in in_turn} if self._debts.all() else {}),
                 towards.senders(self._hosts, self._uplinks.links)
-                if options.limits_senders else {})
+                if options.limits_senders else {},
+                self._above.uplinks(self._uplinks))
 
     def _shown(self, tracked: inflight.Tracked) -> snapshots.Coflow:
         shown: snapshots.Coflow | None = tracked.__dict__.get('shown')

@@ -41,6 +41,7 @@ from virtco.know import uplinks
 from virtco import metrics
 from virtco import periodic
 from virtco.scheduling import endings
+from virtco.topology import tree
 
 #: Of more, all groups are read anew: databases limit the terms of a query.
 MOST_GROUPS = 500
@@ -73,7 +74,8 @@ class Know:
         self._leases = leases
         self._clock = clock
         self.rates = rates.Rates()
-        self.live = live_state.LiveState(rules_of(conf), self.rates)
+        self.live = live_state.LiveState(rules_of(conf), self.rates,
+                                         self._plane)
         self.settings = settings.Settings(conf, database, self.changed)
         self.coflows = coflows.Coflows(conf, database, self.live,
                                        self.invalidate, clock)
@@ -87,6 +89,11 @@ class Know:
         self._stale: set[str] = set()
         self._flusher = periodic.Periodic(
             'flush', conf.controller.flush_interval_s, self.flush, counts)
+
+    def _plane(self) -> tree.Plane | None:
+        """Of the network that carries the coflows."""
+        return self.topology.get().plane(
+            self._conf.placement.topology_plane)
 
     def load(self) -> None:
         """Take over what was known before the last stop."""

@@ -25,6 +25,7 @@ import math
 import numpy as np
 
 from virtco.model import live
+from virtco.model import uplinks as uplinks_model
 from virtco.table import coflow_table
 from virtco.table import unmanaged
 
@@ -158,6 +159,7 @@ class Snapshot:
         pair of VMs that they share belongs to the others.
     :ivar egress_bps: of each host, for coflows, shape (n_hosts,).
     :ivar ingress_bps: likewise.
+    :ivar uplinks: above the hosts, as coflows may use them.
     :ivar minors: of the hosts that have any.
     :ivar size_factor: bytes on the wire to send for each that is left.
     :ivar in_debt: ids of the coflows whose project owes.
@@ -177,3 +179,4 @@ class Snapshot:
     in_debt: frozenset[str] = frozenset()
     senders: Mapping[str, unmanaged.Sender] = dataclasses.field(
         default_factory=dict)
+    uplinks: uplinks_model.Uplinks = uplinks_model.NONE

@@ -21,6 +21,8 @@ from typing import Any, overload, TypeVar
 
 import numpy as np
 
+from virtco.model import uplinks as uplinks_model
+
 Row = TypeVar('Row')
 
 
@@ -166,15 +168,18 @@ class Ports(Sequence[Port]):
     :ivar hosts: each once.
     :ivar egress_bps: of each, shape (n_hosts,).
     :ivar ingress_bps: of each, shape (n_hosts,).
+    :ivar uplinks: above the hosts.
     """
 
-    __slots__ = ('egress_bps', 'hosts', 'ingress_bps')
+    __slots__ = ('egress_bps', 'hosts', 'ingress_bps', 'uplinks')
 
     def __init__(self, hosts: tuple[str, ...], egress_bps: np.ndarray,
-                 ingress_bps: np.ndarray):
+                 ingress_bps: np.ndarray,
+                 uplinks: uplinks_model.Uplinks = uplinks_model.NONE):
         self.hosts = hosts
         self.egress_bps = egress_bps
         self.ingress_bps = ingress_bps
+        self.uplinks = uplinks
 
     @classmethod
     def of(cls, ports: Sequence[Port]) -> 'Ports':
@@ -198,8 +203,7 @@ class Ports(Sequence[Port]):
 
     def __getitem__(self, index: int | slice) -> Port | Sequence[Port]:
         if isinstance(index, slice):
-            return Ports(self.hosts[index], self.egress_bps[index],
-                         self.ingress_bps[index])
+            return tuple(self)[index]
         return Port(self.hosts[index], float(self.egress_bps[index]),
                     float(self.ingress_bps[index]))
 

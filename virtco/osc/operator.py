@@ -97,6 +97,8 @@ def _summary(found: dict[str, Any]) -> str:
             f'Group {found.get("group_name")}, row {found.get("row")}: '
             f'CCT {shown["cct_s"]}, at least {shown["lower_bound_s"]}, '
             f'gap {shown["gap"] or "unknown"}, by {found["method"]}')
+        if found.get('bottleneck'):
+            lines.append(f'Limiting: {found["bottleneck"]}')
     return '\n'.join(lines) + '\n'
 
 

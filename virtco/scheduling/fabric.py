@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from virtco.scheduling import uplinks as uplinks_model
+from virtco.model import uplinks as uplinks_model
 
 
 class Fabric(NamedTuple):

@@ -49,7 +49,8 @@ def schedule(coflows: Sequence[live.LiveCoflow],
     """Rank every coflow and give every host pair of it a rate.
 
     :param coflows: what is unfinished; ids must be unique.
-    :param ports: every host that a flow names, once.
+    :param ports: every host that a flow names, once; as
+        :class:`virtco.model.live.Ports` with the uplinks above them.
     :param policy: a name of :data:`virtco.scheduling.policies.POLICIES`.
     :param now_s: on the clock of the coflows' times.
     :param theta_s: a coflow without progress for this long goes first.
@@ -62,8 +63,8 @@ def schedule(coflows: Sequence[live.LiveCoflow],
     :param size_factor: bytes to send for each that is left.
     :param first_rank: of the coflow that is served first.
     :returns: all coflows by rank; every flow that has bytes left has a rate,
-        possibly 0. Rates of a port never exceed it; none is idle that a flow
-        could use.
+        possibly 0. Rates of a port or an uplink never exceed it; none is idle
+        that a flow could use.
     :raises virtco.exception.Invalid: for bad input.
     """
     chosen = policies.get(policy)
@@ -104,7 +105,16 @@ def schedule(coflows: Sequence[live.LiveCoflow],
         in enumerate(zip(order.tolist(), alone_s[order].tolist(),
                          ends_s[order].tolist(), lifted[order].tolist()),
                      first_rank)),
-        live.Ports(ports.hosts, *rates.residual.reshape(2, -1)))
+        _left(ports, rates.residual))
+
+
+def _left(ports: live.Ports, residual_bps: np.ndarray) -> live.Ports:
+    """What is left of ports and uplinks, shape (P,)."""
+    n_hosts = len(ports.hosts)
+    egress_bps, ingress_bps, uplinks_bps = np.split(
+        residual_bps, (n_hosts, 2 * n_hosts))
+    return live.Ports(ports.hosts, egress_bps, ingress_bps,
+                      ports.uplinks._replace(cap_bps=uplinks_bps))
 
 
 class _Flows(NamedTuple):
@@ -183,7 +193,7 @@ def _lay_out(coflows: Sequence[live.LiveCoflow], ports: live.Ports,
         len(coflows), owner, fabric_model.Demand(
             src[kept], dst[kept],
             size_bytes[kept] * (size_factor * units.BITS_PER_BYTE),
-            weight[owner]))
+            weight[owner]), ports.uplinks)
     return fabric, _Flows(pairs, [0, *np.cumsum(counts).tolist()], has_left,
                           kept[order])
 
@@ -293,18 +303,22 @@ def _whole_s(coflows: Sequence[live.LiveCoflow],
     whole_s: np.ndarray = alone_s * (1 + sent_per_left)
     for c, coflow in enumerate(coflows):
         if coflow.whole is not None:
-            whole_s[c] = _alone_s(coflow.whole, fabric.cap, index)
+            whole_s[c] = _alone_s(coflow.whole, fabric, index)
     return whole_s
 
 
-def _alone_s(flows: live.Flows, cap: np.ndarray, index: dict[str, int]
-             ) -> float:
+def _alone_s(flows: live.Flows, fabric: fabric_model.Fabric,
+             index: dict[str, int]) -> float:
     """Time of the slowest port (VirtCO Eq. 3)."""
+    cap = fabric.cap
     ports = flows.pairs.numbers(index)
     crossing = ports[:, 0] != ports[:, 1]
     bits = flows.remaining_bytes[crossing] * units.BITS_PER_BYTE
     load = np.bincount(ports[crossing, 0], bits, len(cap))
     load += np.bincount(ports[crossing, 1] + len(index), bits, len(cap))
+    start, passed = fabric.uplinks.passed(*ports[crossing].T)
+    load += np.bincount(passed + 2 * len(index),
+                        np.repeat(bits, np.diff(start)), len(cap))
     used = load > 0
     with np.errstate(divide='ignore'):
         return float((load[used] / cap[used]).max(initial=0.0))

@@ -180,3 +180,70 @@ def test_json_in_the_answer_is_what_is_sent(cli):
          'hosts': 'n[1-2]'}]}
     client.change_topology([plane])
     assert json.loads(json.dumps(client.topology()['planes'])) == [plane]
+
+
+GATHER = ('[[0, 0, 0, "30MB"], [0, 0, 0, "30MB"], [0, 0, 0, "30MB"], '
+          '[0, 0, 0, 0]]')
+
+
+def put_racks(tenant, uplink_bps, free=None):
+    """Racks h0 h1 and h2 h3 of 100 Mbit/s hosts, with edges."""
+    v1.Client(tenant.controller.url).change_topology([{
+        'name': 'front-end', 'nodes': [
+            {'name': name, 'uplink': uplink_bps,
+             'hosts': [tenant.host(h) for h in hosts]}
+            for name, hosts in (('left', ('h0', 'h1')),
+                                ('right', ('h2', 'h3')))]}])
+    for host in ('h0', 'h1', 'h2', 'h3'):
+        harness.Edge(tenant, host).report()
+
+
+def test_a_group_stays_in_one_rack_when_uplinks_are_oversubscribed(cli):
+    """At 4:1 two pairs in one rack each beat a pair of hosts apart."""
+    tenant = cli.controller.tenant()
+    put_racks(tenant, 5e7)
+    hosts = tenant.launch(4, matrix=GATHER, hosts={f'h{i}': 2
+                                                   for i in range(4)})
+    assert {*hosts} in ({'h0', 'h1'}, {'h2', 'h3'})
+
+
+def test_explain_names_the_limiting_uplink(cli, capsys):
+    tenant = cli.controller.tenant()
+    put_racks(tenant, 5e7)
+    # One VM per host: half of the traffic has to leave its rack.
+    answer = tenant.place(0, matrix=GATHER, num_instances=4,
+                          hosts={f'h{i}': 1 for i in range(4)})
+    assert answer['bottleneck'].startswith('rack ')
+    assert shell.main(['--controller-url', cli.controller.url, 'placement',
+                       'explain', tenant.instance(0)]) == 0
+    assert f'Limiting: {answer["bottleneck"]}' in capsys.readouterr().err
+    # 60 MB over 49 Mbit/s of the uplink, less headers.
+    assert answer['cct_s'] == pytest.approx(60 * 8 / 49 * 1.0456, rel=0.01)
+
+
+def test_rates_over_an_uplink_add_up_to_what_it_carries(cli):
+    tenant = cli.controller.tenant()
+    put_racks(tenant, 5e7)
+    edges = {}
+    for first, name, pair in ((0, 'a', ('h0', 'h2')), (2, 'b', ('h1', 'h3'))):
+        for n, host in enumerate(pair, first):
+            answer = tenant.place(
+                n, name, '[[0, "50MB"], [0, 0]]', hosts={host: 1},
+                launch_index=n - first, num_instances=1,
+                reservation_id=f'{name}{n}')
+            tenant.notify('instance.create.end', n, host=answer['host'])
+            edges[host] = harness.Edge(tenant, host, [n])
+    for edge in edges.values():
+        edge.report()
+
+    def rates():
+        found = [c['rate_bps'] for host in ('h0', 'h1')
+                 for c in edges[host].policy()['classes']]
+        return found if len(found) == 2 else None
+
+    found = harness.wait_for(rates, 'both policies')
+    assert sum(found) == pytest.approx(0.98 * 5e7, rel=0.04)
+    # A wider uplink: both hosts' links decide again.
+    put_racks(tenant, 1e9)
+    harness.wait_for(lambda: sum(rates() or [0]) > 1.9e8,
+                     'rates without the uplink')

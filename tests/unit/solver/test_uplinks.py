@@ -64,11 +64,11 @@ def loads(problem, assign):
 
 
 @pytest.mark.parametrize('a, b, expected', [
-    (0, 1, []), (0, 2, ['r0 up', 'r1 down']),
-    (0, 3, ['r0 up', 'p0 up', 'p1 down', 'r2 down']),
-    (2, 4, ['r1 up', 'p0 up', 'p1 down']), (3, 4, ['r2 up']),
-    (4, 3, ['r2 down']), (5, 0, ['r0 down', 'p0 down']),
-    (4, 5, ['p1 up'])])
+    (0, 1, []), (0, 2, ['rack r0 up', 'rack r1 down']),
+    (0, 3, ['rack r0 up', 'pod p0 up', 'pod p1 down', 'rack r2 down']),
+    (2, 4, ['rack r1 up', 'pod p0 up', 'pod p1 down']), (3, 4, ['rack r2 up']),
+    (4, 3, ['rack r2 down']), (5, 0, ['rack r0 down', 'pod p0 down']),
+    (4, 5, ['pod p1 up'])])
 def test_bytes_pass_the_uplinks_of_subtrees_that_part_two_hosts(
         a, b, expected):
     problem = problem_of([(0, 1, 5.0)], pods(), n_vms=2)
@@ -121,7 +121,7 @@ def test_running_coflows_count_on_the_uplinks_of_hosts_beyond():
     row = inst.running.dense()[0]
     assert {inst.port_name(port): row[port]
             for port in np.flatnonzero(row)} == {
-                'h0 ingress': 7.0, 'r1 up': 7.0, 'r0 down': 7.0}
+                'h0 ingress': 7.0, 'rack r1 up': 7.0, 'rack r0 down': 7.0}
 
 
 @SETTINGS

@@ -23,6 +23,7 @@ from virtco import exception
 from virtco.lab.sim import engine
 from virtco.lab.sim import event_kernels
 from virtco.lab.sim import run_kernels
+from virtco.model import uplinks
 from virtco.scheduling import fabric as fabric_model
 from virtco.scheduling import kernels
 from virtco.scheduling import policies
@@ -99,17 +100,19 @@ class Simulation:
     """
 
     def __init__(self, cap_bps: np.ndarray, config: Config,
-                 demands: Sequence[fabric_model.Demand] = ()):
+                 demands: Sequence[fabric_model.Demand] = (),
+                 above: uplinks.Uplinks = uplinks.NONE):
         """Lay out a fabric.
 
         :param cap_bps: egress of each host, then ingress, shape (2H,).
         :param demands: coflows known from the start; none is active yet.
+        :param above: the uplinks above the hosts.
         """
         self.rules = config.rules()
         self.classes = config.chosen().classes
         self.now_s = 0.0
         self.events = 0
-        self._take(fabric_model.build(cap_bps, demands))
+        self._take(fabric_model.build(cap_bps, demands, above))
         self.live = np.zeros(max(1, len(demands)), np.int64)
         self.n_live = 0
 
@@ -183,7 +186,7 @@ class Simulation:
     def remaining_bytes(self, index: int) -> tuple[dict[int, float],
                                                    dict[int, float]]:
         """What a coflow has left: bytes out and bytes in by host index."""
-        n_hosts = len(self.fabric.cap) // 2
+        n_hosts = self.fabric.n_hosts
         *ends, left = self.remaining_flows(index)
         found = []
         for hosts in ends:
@@ -202,7 +205,7 @@ class Simulation:
         alive = left > 0
         src, dst = (fabric.port[entries[flows]][alive]
                     for entries in (fabric.src, fabric.dst))
-        return src, dst - len(fabric.cap) // 2, left[alive]
+        return src, dst - fabric.n_hosts, left[alive]
 
 
 def alone_s(fabric: fabric_model.Fabric) -> np.ndarray:

@@ -137,7 +137,8 @@ class Instance:
             return f'{self.host_name(port % m)} {way}'
         if port < self.n_fabric:
             way = 'up' if port < 2 * m + q else 'down'
-            return f'{self.uplinks.subtrees[(port - 2 * m) % q].name} {way}'
+            one = self.uplinks.subtrees[(port - 2 * m) % q]
+            return f'{one.level} {one.name} {way}'
         a, b = divmod(port - self.n_fabric, m)
         return f'{self.host_name(a)}->{self.host_name(b)}'
 

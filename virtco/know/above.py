@@ -1,0 +1,72 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What is above the hosts: the topology's uplinks with their rates."""
+
+from collections.abc import Callable
+
+from virtco.know import snapshot
+from virtco.model import cluster
+from virtco.model import uplinks
+from virtco.topology import resolution
+from virtco.topology import tree
+
+
+class Above:
+    """:param plane: tells the plane that carries the coflows, if any.
+    :param default_share: what coflows leave of each uplink to others.
+    :param unknown_bps: of a host of the topology that nothing is known of.
+    """
+
+    def __init__(self, plane: Callable[[], tree.Plane | None],
+                 default_share: float, unknown_bps: float):
+        self._plane = plane
+        self._left = 1 - default_share
+        self._unknown_bps = unknown_bps
+        self._seen: tuple[tree.Plane | None, snapshot.Hosts | None] = (
+            None, None)
+        self._tree = cluster.Tree()
+        self._uplinks = uplinks.NONE
+
+    def tree(self, hosts: snapshot.Hosts) -> cluster.Tree:
+        """What coflows may use of each uplink, in bits on the wire."""
+        self._refresh(hosts)
+        return self._tree
+
+    def uplinks(self, hosts: snapshot.Hosts) -> uplinks.Uplinks:
+        """The same as arrays; the same object for the same hosts."""
+        self._refresh(hosts)
+        return self._uplinks
+
+    def _refresh(self, hosts: snapshot.Hosts) -> None:
+        plane = self._plane()
+        if self._seen[0] is plane and self._seen[1] is hosts:
+            return
+        if plane is None:
+            self._tree, self._uplinks = cluster.Tree(), uplinks.NONE
+        else:
+            # Of a host that never reported nothing is known.
+            self._tree = scaled(resolution.resolved(plane, {
+                host.name: (host.egress_bps, host.ingress_bps)
+                for host in hosts if host.egress_bps > 0},
+                self._unknown_bps), self._left)
+            self._uplinks = uplinks.of(self._tree, hosts.names,
+                                       hosts.egress_bps, hosts.ingress_bps)
+        self._seen = plane, hosts
+
+
+def scaled(found: cluster.Tree, factor: float) -> cluster.Tree:
+    """With every rate times ``factor``."""
+    return cluster.Tree(tuple(
+        cluster.Subtree(one.name, one.uplink_out_bps * factor,
+                        one.uplink_in_bps * factor, one.parent, one.level)
+        for one in found.subtrees), found.leaf_of)
