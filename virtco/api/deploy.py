@@ -53,7 +53,9 @@ def application(conf: cfg.ConfigOpts,
         wsgi = _except_open(app, auth_token.AuthProtocol(
             app, {'oslo_config_config': conf}))
     wsgi = request_id.RequestId(wsgi)
-    return http_proxy_to_wsgi.HTTPProxyToWSGI(wsgi, conf)
+    proxy = http_proxy_to_wsgi.HTTPProxyToWSGI(wsgi, conf)
+    is_behind = conf.oslo_middleware.enable_proxy_headers_parsing
+    return proxy if is_behind else wsgi
 
 
 def _except_open(app: Wsgi, guarded: Wsgi) -> Wsgi:

@@ -13,7 +13,9 @@
 """Writes a plan down, if what it rests on still holds."""
 
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
+from collections.abc import Set
 from typing import Any
 
 import sqlalchemy as sa
@@ -47,8 +49,6 @@ class Commit:
         self._view = view
         self._plan = plan
         self._placed = dict(zip(rows, plan.hosts, strict=True))
-        self._free = {offer.host: offer.free.vector
-                      for offer in request.hosts}
         self._expires_at = reads.expiry_s()
         self._rooms = view.rooms
 
@@ -60,26 +60,45 @@ class Commit:
         # only what is read after it is what the others have committed.
         if not view.is_advice:
             self._advance()
-            self._rooms |= self._reads.rooms_without_bookings(session, {
-                host: self._free[host] for host in self._placed.values()
-                if host in self._free and host not in self._rooms})
+            self._rooms |= self._reads.rooms_without_bookings(
+                session, self._free(set(self._placed.values())
+                                    - self._rooms.keys()))
         if view.is_new:
-            for member, values in self._plans():
-                for name, value in values.items():
-                    setattr(member, name, value)
-            session.add(view.group)
-            session.flush()
-            session.add_all([*view.members, *view.coflows])
-            session.flush()
+            self._insert()
         self._reads.note(session, self._request, view.notes,
                          view.group.name, view.group.id)
         if view.is_advice:
             self._advise()
-            return
-        if not view.is_new:
-            for member, values in self._plans():
-                session.execute(_vacant(member).values(**values))
-        _save_figures(session, view, self._plan)
+        elif not view.is_new:
+            self._update()
+
+    def _insert(self) -> None:
+        """All rows of a new group at once, without reading any of them."""
+        view = self._view
+        for member, values in self._plans():
+            _set(member, values)
+        _set(view.member, self._taken())
+        _set(view.group, _figures(self._plan))
+        for coflow, cct_s in zip(view.coflows, self._plan.coflow_cct_s):
+            coflow.cct_s = codec.finite(cct_s)
+        connection = self._session.connection()
+        for rows in ([view.group], view.members, view.coflows):
+            table = models.Base.metadata.tables[rows[0].__tablename__]
+            connection.execute(sa.insert(table), [
+                {name: value for name, value in vars(row).items()
+                 if name in table.c} for row in rows])
+
+    def _update(self) -> None:
+        view, session = self._view, self._session
+        for member, values in self._plans():
+            session.execute(_vacant(member).values(**values))
+        session.execute(sa.update(models.Group).where(
+            models.Group.id == view.group.id).values(_figures(self._plan)))
+        planned = [c for c in view.coflows if c.is_live]
+        for coflow, cct_s in zip(planned, self._plan.coflow_cct_s):
+            session.execute(sa.update(models.Coflow).where(
+                models.Coflow.id == coflow.id).values(
+                    cct_s=codec.finite(cct_s)))
         self._take()
 
     def _advance(self) -> None:
@@ -107,10 +126,15 @@ class Commit:
         wanted = problem_builder.sum_by_host(
             (self._placed[m.row_index], demand) for m in view.members
             if m.instance_uuid is None and m.row_index in self._placed)
-        return all(problem_builder.fits(
-            need, problem_builder.minus(self._free[host], held[host])
-            if host in held else self._free[host])
-            for host, need in wanted.items() if host in self._free)
+        free = self._free(wanted.keys())
+        return all(problem_builder.fits(wanted[host], problem_builder.minus(
+            left, held[host]) if host in held else left)
+            for host, left in free.items())
+
+    def _free(self, hosts: Set[str]) -> dict[str, problem_builder.Vector]:
+        """Of those of these hosts that Nova offers."""
+        return {offer.host: offer.free.vector for offer in
+                self._request.hosts if offer.host in hosts}
 
     def _plans(self) -> Iterator[tuple[models.Member, dict[str, Any]]]:
         """Members that no VM is yet, and what is planned for them."""
@@ -142,18 +166,21 @@ class Commit:
     def _take(self) -> None:
         """The instance becomes its member."""
         request, member = self._request, self._view.member
-        host = self._placed[member.row_index]
         done = self._session.execute(sa.update(models.Member).where(
             models.Member.group_id == member.group_id,
             models.Member.row_index == member.row_index,
             models.Member.instance_uuid.is_(None)
             | (models.Member.instance_uuid == request.instance_uuid)).values(
-                state=states.MemberState.RESERVED, host=host,
-                planned_host=host,
-                **taken_by(request, self._expires_at),
-                **self._booked_on(host)))
+                **self._taken()))
         if done.rowcount == 0:  # type: ignore[attr-defined]
             raise exception.Conflict(what='member', id=member.row_index)
+
+    def _taken(self) -> dict[str, Any]:
+        host = self._placed[self._view.member.row_index]
+        return {'state': states.MemberState.RESERVED, 'host': host,
+                'planned_host': host,
+                **taken_by(self._request, self._expires_at),
+                **self._booked_on(host)}
 
 
 def taken_by(request: requests.Placement,
@@ -183,18 +210,17 @@ def _seen(members: Sequence[models.Member]) -> list[tuple[Any, ...]]:
             for m in members]
 
 
-def _save_figures(session: orm.Session, view: membership.View,
-                  plan: snapshot.Plan) -> None:
-    """The certificate of the plan, with the group and its coflows."""
-    session.execute(sa.update(models.Group).where(
-        models.Group.id == view.group.id).values(
-            cct_s=codec.finite(plan.cct_s),
-            lower_bound_s=codec.finite(plan.lower_bound_s),
-            gap=codec.finite(plan.gap),
-            objective_s=codec.finite(plan.objective_s),
-            method=plan.method[:255], bottleneck=plan.bottleneck[:520],
-            why='; '.join([f'bottleneck: {plan.bottleneck}', *plan.notes])))
-    planned = [c for c in view.coflows if c.is_live]
-    for coflow, cct_s in zip(planned, plan.coflow_cct_s):
-        session.execute(sa.update(models.Coflow).where(
-            models.Coflow.id == coflow.id).values(cct_s=codec.finite(cct_s)))
+def _set(row: models.Base, values: Mapping[str, Any]) -> None:
+    for name, value in values.items():
+        setattr(row, name, value)
+
+
+def _figures(plan: snapshot.Plan) -> dict[str, Any]:
+    """The certificate of the plan, as columns of its group."""
+    return {'cct_s': codec.finite(plan.cct_s),
+            'lower_bound_s': codec.finite(plan.lower_bound_s),
+            'gap': codec.finite(plan.gap),
+            'objective_s': codec.finite(plan.objective_s),
+            'method': plan.method[:255], 'bottleneck': plan.bottleneck[:520],
+            'why': '; '.join([f'bottleneck: {plan.bottleneck}',
+                              *plan.notes])}

@@ -286,7 +286,9 @@ def _vacant(group_id: str, index: int) -> models.Member:
     return models.Member(
         group_id=group_id, row_index=index, instance_uuid=None,
         display_name='', reservation_id='', state=states.MemberState.VACANT,
-        host=None, expires_at=None, vcpus=0.0, memory_mb=0.0, disk_gb=0.0)
+        host=None, planned_host=None, expires_at=None, vcpus=0.0,
+        memory_mb=0.0, disk_gb=0.0, placed_at=None, room_vcpus=None,
+        room_memory_mb=None, room_disk_gb=None)
 
 
 def _choose_row(members: Sequence[models.Member],

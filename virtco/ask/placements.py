@@ -49,13 +49,11 @@ class Question:
     """:ivar fingerprint: the same for the very same question.
     :ivar is_known: the database has an answer to an earlier question about
         the instance.
-    :ivar digest: of the hint's matrix; empty for none.
     """
 
     request: requests.Placement
     fingerprint: str
     is_known: bool
-    digest: str
 
 
 class Placer:
@@ -67,10 +65,15 @@ class Placer:
                  state: live_state.LiveState,
                  pace: deadlines.Pace,
                  clock: Callable[[], float] = time.time):
-        self._conf = conf
         self._database = database
         self._metrics = metrics
         self._clock = clock
+        self._retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(exception.Conflict),
+            stop=tenacity.stop_after_attempt(conf.placement.attempts)
+            | tenacity.stop_after_delay(conf.placement.deadline_s),
+            wait=tenacity.wait_random_exponential(0.005, 0.1),
+            after=lambda _: metrics.plan_conflicts.inc(), reraise=True)
         self._reader = membership.Reader(conf, clock)
         self._siblings = siblings.Siblings()
         self._planning = planning.Planning(conf, settings, metrics, state,
@@ -92,14 +95,7 @@ class Placer:
     def _attempts(self, request: requests.Placement,
                   deadline: deadlines.Deadline) -> answers.Answer:
         fingerprint = _fingerprint(request)
-        for attempt in tenacity.Retrying(
-                retry=tenacity.retry_if_exception_type(exception.Conflict),
-                stop=tenacity.stop_after_attempt(
-                    self._conf.placement.attempts)
-                | tenacity.stop_after_delay(self._conf.placement.deadline_s),
-                wait=tenacity.wait_random_exponential(0.005, 0.1),
-                after=lambda _: self._metrics.plan_conflicts.inc(),
-                reraise=True):
+        for attempt in self._retrying:
             with attempt:
                 return self._attempt(request, fingerprint, deadline)
         raise AssertionError('unreachable')
@@ -113,44 +109,60 @@ class Placer:
             if outline is None:
                 return answers.neutral(request.instance_uuid,
                                        request.host_names(), 'no hint')
+            digest = outline.digest
+            key = request.project_id, outline.coflow_name
+            if self._siblings.expects(key, digest):
+                found = self._as_sibling(request, fingerprint, outline,
+                                         deadline)
+                if found is not None:
+                    return found
+            hint = outline.read(self._reader.limits)
             with self._database.reader() as session:
                 stored, is_known = _stored(session, request, fingerprint)
                 if stored is not None:
                     return stored
-                question = Question(request, fingerprint, is_known,
-                                    outline.digest)
-                planned = self._siblings.find(session, request, outline,
-                                              question.digest)
-            if planned is not None:
-                return self._assigned(question, planned, (), deadline)
-            hint = outline.read(self._reader.limits)
-            with self._database.reader() as session:
                 view = self._reader.view(session, request, hint)
         except exception.HintInvalid as error:
             return self._ignored(request, fingerprint, error, deadline)
         if view.keeps_matrix:
-            self._siblings.agree(view.group.id, question.digest)
+            self._siblings.remember(key, view.group.id, digest)
+        question = Question(request, fingerprint, is_known)
         planned = view.planned()
-        if planned is not None and siblings.has_room(request, planned):
-            return self._assigned(question, planned, view.notes, deadline)
-        return self._planned(question, view, deadline)
-
-    def _assigned(self, question: Question, planned: db_members.Planned,
-                  notes: membership.Notes, deadline: deadlines.Deadline
-                  ) -> answers.Answer:
-        """The instance becomes a member whose host is planned."""
-        request = question.request
-        answer = answers.assigned(
-            request.instance_uuid, planned, self._siblings.alternates(
-                request, planned.group_id, planned.host), notes)
-        deadline.enter('commit')
+        if planned is None or not siblings.has_room(request, planned):
+            return self._planned(question, view, deadline)
         with self._database.writer() as session:
-            db_members.take(session, planned, commit.taken_by(
-                request, self._reader.expiry_s()))
-            self._reader.note(session, request, notes, planned.group_name,
-                              planned.group_id)
-            self._remember(session, question, answer)
-            deadline.claim()
+            return self._assign(session, question, planned, view.notes,
+                                deadline)
+
+    def _as_sibling(self, request: requests.Placement, fingerprint: str,
+                    outline: hints.Outline, deadline: deadlines.Deadline
+                    ) -> answers.Answer | None:
+        """Most questions end in this one transaction."""
+        with self._database.writer() as session:
+            stored, is_known = _stored(session, request, fingerprint)
+            if stored is not None:
+                return stored
+            planned = self._siblings.find(
+                session, request, (request.project_id, outline.coflow_name),
+                outline.index)
+            return None if planned is None else self._assign(
+                session, Question(request, fingerprint, is_known), planned,
+                (), deadline)
+
+    def _assign(self, session: orm.Session, question: Question,
+                planned: db_members.Planned, notes: membership.Notes,
+                deadline: deadlines.Deadline) -> answers.Answer:
+        """The instance becomes a member whose host is planned."""
+        deadline.enter('commit')
+        request = question.request
+        answer = self._siblings.answer(request, planned, notes)
+        db_members.take(session, planned, commit.taken_by(
+            request, self._reader.expiry_s()))
+        self._reader.note(session, request, notes, planned.group_name,
+                          planned.group_id)
+        self._remember(session, question, answer)
+        session.flush()
+        deadline.claim()
         return answer
 
     def _planned(self, question: Question, view: membership.View,
@@ -166,8 +178,9 @@ class Placer:
         ranked = self._planning.rank(solution, view.member.row_index,
                                      deadline)
         answer = _answer(request, view, plan, rows, ranked)
-        self._siblings.rank(view.group.id, tuple(
-            found.host for found in ranked if found.feasible))
+        self._siblings.remember(
+            (request.project_id, view.group.name), view.group.id, '', tuple(
+                found.host for found in ranked if found.feasible))
         deadline.enter('commit')
         with self._database.writer() as session:
             commit.Commit(self._reader, session, request, view, rows,
@@ -199,7 +212,7 @@ class Placer:
                               [('hint_ignored', str(error))], name,
                               answer.group)
             self._remember(session, Question(
-                request, fingerprint, is_known, ''), answer)
+                request, fingerprint, is_known), answer)
             session.flush()
             deadline.claim()
         return answer

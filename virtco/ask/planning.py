@@ -70,8 +70,7 @@ class Planning:
         question = self._question(request, view)
         if _stays(question, view.member):
             return self._as_planned(question, view)
-        return (self._together(question, view, deadline)
-                or self._solve(question, view, deadline))
+        return self._solve(question, view, deadline)
 
     def rank(self, solution: Solution, row: int,
              deadline: deadlines.Deadline
@@ -145,17 +144,6 @@ class Planning:
             gap=_number(group.gap),
             method=snapshot.Method.of_record(group.method))
 
-    def _together(self, question: problem_builder.Question,
-                  view: membership.View, deadline: deadlines.Deadline
-                  ) -> Solution | None:
-        """A new group's part of a plan with others that ask now."""
-        if not view.is_new:
-            return None
-        problem, rows = problem_builder.build(question)
-        part = self._window.plan((view.group.project_id, view.group.name),
-                                 problem, deadline)
-        return None if part is None else (part.problem, rows, part.plan)
-
     def _solve(self, question: problem_builder.Question,
                view: membership.View, deadline: deadlines.Deadline
                ) -> Solution | None:
@@ -163,32 +151,44 @@ class Planning:
 
         Advice books nothing, so at last it ranks hosts that others hold.
         """
-        deadline.enter('solve')
         keep = view.is_advice
-        tries: list[dict[str, bool]] = [
-            {'keep_planned': keep}, {'keep_planned': keep, 'alone': True}]
-        if view.is_advice:
-            tries.append({'respect_held': False, 'alone': True})
-        for options in tries:
-            problem, rows = problem_builder.build(question, **options)
-            budget_s = self._budget_s(deadline, 'rank', 'commit')
-            if budget_s == 0:
-                raise deadline.too_late()
-            try:
-                with self._metrics.plan_seconds.time():
-                    plan = planner.plan(
-                        problem,
-                        objective=snapshot.Objective(
-                            self._settings['objective']),
-                        planner=self._settings['planner'],
-                        seed=zlib.crc32(view.group.id.encode()),
-                        budget_s=budget_s, on_incumbent=_log_progress)
-            except exception.PlacementInfeasible as error:
-                view.notes.append(('infeasible', str(error)))
-                continue
-            self._metrics.plans.labels(plan.relaxed).inc()
-            return problem, rows, plan
-        return None
+        problem, rows = problem_builder.build(question, keep_planned=keep)
+        if view.is_new:
+            # With other new groups that ask now.
+            part = self._window.plan(
+                (view.group.project_id, view.group.name), problem, deadline)
+            if part is not None:
+                return part.problem, rows, part.plan
+        deadline.enter('solve')
+        plan = self._plan(problem, view, deadline)
+        for respect_held in (True, False) if view.is_advice else (True,):
+            if plan is None:
+                problem, rows = problem_builder.build(
+                    question, keep_planned=keep and respect_held,
+                    respect_held=respect_held, alone=True)
+                plan = self._plan(problem, view, deadline)
+        return None if plan is None else (problem, rows, plan)
+
+    def _plan(self, problem: snapshot.PlacementProblem,
+              view: membership.View, deadline: deadlines.Deadline
+              ) -> snapshot.Plan | None:
+        """None, and a note, when nothing fits."""
+        budget_s = self._budget_s(deadline, 'rank', 'commit')
+        if budget_s == 0:
+            raise deadline.too_late()
+        try:
+            with self._metrics.plan_seconds.time():
+                plan = planner.plan(
+                    problem, objective=snapshot.Objective(
+                        self._settings['objective']),
+                    planner=self._settings['planner'],
+                    seed=zlib.crc32(view.group.id.encode()),
+                    budget_s=budget_s, on_incumbent=_log_progress)
+        except exception.PlacementInfeasible as error:
+            view.notes.append(('infeasible', str(error)))
+            return None
+        self._metrics.plans.labels(plan.relaxed).inc()
+        return plan
 
 
 def _stays(question: problem_builder.Question,

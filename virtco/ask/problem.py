@@ -168,20 +168,17 @@ def _known_loads(loads: Sequence[snapshot.ActiveCoflow],
                  hosts: Mapping[str, Vector]
                  ) -> tuple[snapshot.ActiveCoflow, ...]:
     """Loads on the hosts of the problem; the others change nothing in it."""
-    return tuple(
-        load if _is_among(load, hosts) else snapshot.ActiveCoflow(
-            load.coflow_id,
-            tuple((h, b) for h, b in load.out_bytes if h in hosts),
-            tuple((h, b) for h, b in load.in_bytes if h in hosts),
-            tuple(pair for pair in load.pairs
-                  if pair[0] in hosts or pair[1] in hosts))
+    named = {host for load in loads
+             for ends in (load.out_bytes, load.in_bytes) for host, _ in ends}
+    if named <= hosts.keys():
+        return tuple(loads)
+    return tuple(snapshot.ActiveCoflow(
+        load.coflow_id,
+        tuple((h, b) for h, b in load.out_bytes if h in hosts),
+        tuple((h, b) for h, b in load.in_bytes if h in hosts),
+        tuple(pair for pair in load.pairs
+              if pair[0] in hosts or pair[1] in hosts))
         for load in loads)
-
-
-def _is_among(load: snapshot.ActiveCoflow,
-              hosts: Mapping[str, Vector]) -> bool:
-    return (hosts.keys() >= {host for host, _ in load.out_bytes}
-            and hosts.keys() >= {host for host, _ in load.in_bytes})
 
 
 def _server_group(question: Question, position: Mapping[int, int]

@@ -12,6 +12,7 @@
 
 """What Nova asks, as one frozen value; its schema is derived from it."""
 
+import re
 from typing import Annotated
 
 import msgspec
@@ -20,8 +21,10 @@ Text = Annotated[str, msgspec.Meta(max_length=255)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 Id = Annotated[str, msgspec.Meta(
     min_length=1, max_length=36, pattern=r'^[A-Za-z0-9._:-]+\Z')]
+HOST_PATTERN = r'^[A-Za-z0-9._:@-]+\Z'
 Host = Annotated[str, msgspec.Meta(
-    min_length=1, max_length=255, pattern=r'^[A-Za-z0-9._:@-]+\Z')]
+    min_length=1, max_length=255, pattern=HOST_PATTERN)]
+_HOSTS = re.compile(HOST_PATTERN)
 Amount = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2 ** 31 - 1)]
 # Hints and metadata are a tenant's: virtco.hints judges what is in them.
@@ -45,7 +48,10 @@ class Resources(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A candidate host of Nova's."""
 
-    host: Host
+    # Checked all at once: as a pattern it takes half of the decoding's time.
+    host: Annotated[str, msgspec.Meta(
+        min_length=1, max_length=255,
+        extra_json_schema={'pattern': HOST_PATTERN})]
     free: Resources
     node: Name = ''
 
@@ -80,6 +86,10 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     server_group: ServerGroup | None = None
     unplanned_passes: Count = 0
     instance_uuid: str = ''
+
+    def __post_init__(self) -> None:
+        if not _HOSTS.match(''.join(self.host_names())):
+            raise ValueError('Expected names of hosts')
 
     def host_names(self) -> list[str]:
         return [offer.host for offer in self.hosts]

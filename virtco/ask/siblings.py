@@ -19,77 +19,97 @@ its row of the database holds for it.
 """
 
 import collections
+from collections.abc import Iterable
+import dataclasses
 import threading
-from typing import TypeVar
 
 from sqlalchemy import orm
 
+from virtco.ask import answer as answers
 from virtco.ask import problem as problem_builder
 from virtco.ask import request as requests
 from virtco.db import members
-from virtco import hints
 
-T = TypeVar('T')
-#: Groups of which the digest and the order of hosts are remembered.
+# Project and name.
+Key = tuple[str, str]
 MOST_GROUPS = 1024
 #: Hosts that an answer names beside the planned one. Nova takes two or three
 #: alternates; any other host weighs less than those that are named.
 MOST_ALTERNATES = 32
 
 
-class Siblings:
-    """Remembers of each group what never changes: the digest of its matrix,
-    and in which order hosts suited its first member.
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Group:
+    """What never changes of a group.
 
-    What was forgotten costs time, or leaves alternates to Nova's order.
+    :ivar digest: of a matrix that is the group's; empty for none seen.
+    :ivar order: hosts, in the order in which they suited its first member.
     """
+
+    group_id: str
+    digest: str
+    order: tuple[str, ...]
+
+
+class Siblings:
+    """Remembers the last groups; what was forgotten costs time only."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._digests: collections.OrderedDict[str, str] = (
-            collections.OrderedDict())
-        self._orders: collections.OrderedDict[str, tuple[str, ...]] = (
+        self._groups: collections.OrderedDict[Key, _Group] = (
             collections.OrderedDict())
 
-    def agree(self, group_id: str, digest: str) -> None:
-        """The group's matrix is the one with that digest."""
-        if digest:
-            with self._lock:
-                _put(self._digests, group_id, digest)
-
-    def rank(self, group_id: str, hosts: tuple[str, ...]) -> None:
-        """:param hosts: the best first."""
+    def remember(self, key: Key, group_id: str, digest: str,
+                 order: tuple[str, ...] = ()) -> None:
+        """:param digest: of a matrix that is the group's, if there was one.
+        :param order: of the hosts, the best first, if it is known.
+        """
         with self._lock:
-            _put(self._orders, group_id, hosts[:2 * MOST_ALTERNATES])
+            before = self._groups.pop(key, None)
+            if before is not None and before.group_id == group_id:
+                digest = digest or before.digest
+                order = order or before.order
+            self._groups[key] = _Group(group_id, digest,
+                                       order[:2 * MOST_ALTERNATES])
+            if len(self._groups) > MOST_GROUPS:
+                self._groups.popitem(last=False)
+
+    def expects(self, key: Key, digest: str) -> bool:
+        """Whether such a group, with that matrix, was there lately."""
+        known = self._groups.get(key)
+        return known is not None and digest in ('', known.digest)
 
     def find(self, session: orm.Session, request: requests.Placement,
-             outline: hints.Outline, digest: str
-             ) -> members.Planned | None:
+             key: Key, index: int | None) -> members.Planned | None:
         """The member that the instance becomes, on its planned host.
 
-        None when it takes a closer look: there is no such group, its matrix
-        is another one, the instance is a member, the wanted row has a VM, or
-        Nova does not offer the planned host.
+        None when it takes a closer look: there is no such group any more, the
+        instance is a member, the wanted one is a VM, or Nova does not offer
+        the planned host.
         """
-        found = members.next_planned(
-            session, request.project_id, outline.coflow_name,
-            request.instance_uuid, outline.index, request.launch_index or 0)
-        if found is None or not self._agrees(found.group_id, digest):
-            return None
-        return found if has_room(request, found) else None
+        known = self._groups.get(key)
+        found = members.next_planned(session, *key, request.instance_uuid,
+                                     index, request.launch_index or 0)
+        return found if (
+            found is not None and known is not None
+            and found.group_id == known.group_id
+            and has_room(request, found)) else None
 
-    def _agrees(self, group_id: str, digest: str) -> bool:
-        return not digest or self._digests.get(group_id) == digest
+    def answer(self, request: requests.Placement, planned: members.Planned,
+               notes: Iterable[tuple[str, str]] = ()) -> answers.Answer:
+        return answers.assigned(
+            request.instance_uuid, planned, self._alternates(
+                request, planned), notes)
 
-    def alternates(self, request: requests.Placement, group_id: str,
-                   chosen: str) -> list[str]:
+    def _alternates(self, request: requests.Placement,
+                    planned: members.Planned) -> list[str]:
         """Other hosts, in the order in which they suited the first member.
         """
         offered = dict.fromkeys(request.host_names())
-        offered.pop(chosen, None)
-        with self._lock:
-            order = self._orders.get(group_id, ())
-        best = [host for host in order if host in offered]
+        offered.pop(planned.host, None)
+        known = self._groups.get((request.project_id, planned.group_name))
+        best = [host for host in known.order if host in offered
+                ] if known is not None else []
         return list(dict.fromkeys([*best, *offered]))[:MOST_ALTERNATES]
 
 
@@ -97,11 +117,3 @@ def has_room(request: requests.Placement, planned: members.Planned) -> bool:
     """Whether Nova offers the planned host, with room for the instance."""
     return any(offer.host == planned.host and problem_builder.fits(
         request.flavor.vector, offer.free.vector) for offer in request.hosts)
-
-
-def _put(known: 'collections.OrderedDict[str, T]', group_id: str,
-         value: T) -> None:
-    known[group_id] = value
-    known.move_to_end(group_id)
-    if len(known) > MOST_GROUPS:
-        known.popitem(last=False)

@@ -31,7 +31,7 @@ _BOOKING = sa.select(
     _MEMBERS.placed_at, *(_MEMBERS[name] for name in DEMAND + ROOM))
 _YOUNG = _BOOKING.where(
     _MEMBERS.host.is_not(None),
-    _MEMBERS.expires_at.is_not(None)
+    (_MEMBERS.expires_at > 0)  # what is not null, by the index
     | (_MEMBERS.placed_at > sa.bindparam('since_s')))
 _OLD = _BOOKING.where(
     _MEMBERS.host.in_(sa.bindparam('hosts', expanding=True)),

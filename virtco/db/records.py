@@ -21,6 +21,10 @@ from sqlalchemy import orm
 from virtco.db import models
 
 
+#: Values of an IN; of more, all rows are read.
+MOST_IN = 500
+
+
 def list_coflows(session: orm.Session, *, project_id: str | None = None,
                  limit: int = 5000) -> list[models.Coflow]:
     """The newest, oldest first; without their matrices and progress."""
@@ -56,8 +60,11 @@ def save_progress(session: orm.Session, coflows: list[dict[str, Any]],
     """
     _update_many(session, models.Coflow.__table__, 'id', coflows,
                  sa.and_(models.Coflow.is_live))
-    known = {host: lease for host, lease in session.execute(
-        sa.select(models.Host.host, models.Host.generation_lease))}
+    leases = sa.select(models.Host.host, models.Host.generation_lease)
+    if len(hosts) <= MOST_IN:
+        leases = leases.where(
+            models.Host.host.in_([row['host'] for row in hosts]))
+    known = {host: lease for host, lease in session.execute(leases)}
     _update_many(session, models.Host.__table__, 'host', [
         row | {'generation_lease': max(row['generation_lease'],
                                        known[row['host']])}
