@@ -32,6 +32,10 @@ from virtco.solver.starts import sequence
 #: Moves per node from each of the first starts, and of the minimum cut.
 QUICK_MOVES = 500
 CUT_MOVES = 300
+#: Proven ratio from which on the first starts are worse than what is there.
+#: On 20 hard instances of 100 x 100 at 0.5 s the mean ratio to the best known
+#: was 1.007 instead of 1.011, the largest 1.055 instead of 1.101.
+NEAR = 0.3
 #: Moves per node, and how often, from the best so far.
 DEEPER = ((2000, 1), (6000, 2))
 #: Moves per node, and how many of the pool's best they are spent on.
@@ -47,7 +51,12 @@ Found = tuple[states.Method, np.ndarray | None]
 
 
 def quick(state: states.State, budget: budgets.Budget) -> None:
-    """Good answers before anything is proven."""
+    """Good answers before anything is proven.
+
+    Carving's, where it has come near already: the starts are worse.
+    """
+    if state.is_closed(NEAR):
+        return
     moves = state.moves(QUICK_MOVES)
     for i, (method, start) in enumerate(_first_starts(state, budget)):
         if start is not None:
