@@ -116,6 +116,10 @@ class Service(abc.ABC):
 
         :raises ServiceFailed: with the end of its log.
         """
+        return self.launch().wait_up()
+
+    def launch(self) -> Self:
+        """Start it without waiting for it."""
         if not (self.home / 'prepared').exists():
             self.prepare()
             (self.home / 'prepared').touch()
@@ -125,7 +129,12 @@ class Service(abc.ABC):
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 cwd=self.home, env=dict(self.environment()),
                 start_new_session=True)
+        return self
+
+    def wait_up(self) -> Self:
+        """:raises ServiceFailed: with the end of its log."""
         process = self.process
+        assert process is not None
         clock = patience.IdleClock(
             lambda: [process.pid, *(child.pid for child in self._children())],
             is_work_idle=True)

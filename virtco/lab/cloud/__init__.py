@@ -1,0 +1,19 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A whole OpenStack on one machine, with virtco in it.
+
+``tools/cloud up`` starts the real services, each as processes of its own, in
+network namespaces: nothing listens on the machine's own network, and
+``tools/cloud down`` leaves nothing. A VM is a namespace of its own
+(:mod:`virtco.lab.cloud.driver`).
+"""
