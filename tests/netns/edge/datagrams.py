@@ -59,8 +59,9 @@ class Stream:
             due_s = start_s + number * self._each_s - time.monotonic()
             if due_s > 0:
                 time.sleep(due_s)
-            sock.sendto(struct.pack('!Q', number)
-                        + bytes(_PAYLOAD_BYTES - 8), self._address)
+            with contextlib.suppress(OSError):  # a device may be made anew
+                sock.sendto(struct.pack('!Q', number)
+                            + bytes(_PAYLOAD_BYTES - 8), self._address)
             self._counts[0] = number + 1
 
     def _receive(self):

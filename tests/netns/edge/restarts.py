@@ -38,7 +38,8 @@ class Site:
 
     def __init__(self, directory):
         for path in (directory, *directory.parents[:2]):
-            path.chmod(0o755)
+            # Others may search it; a shared one such as /tmp stays as it is.
+            path.chmod(path.stat().st_mode | 0o055)
         state = directory / 'state'
         state.mkdir()
         os.chown(state, pwd.getpwnam('nobody').pw_uid, -1)
