@@ -13,37 +13,39 @@
 
 from collections.abc import Iterator
 from typing import Any
-from typing import TYPE_CHECKING
 
 from prometheus_client import core
 from prometheus_client import registry
 from prometheus_client import start_http_server
 
-if TYPE_CHECKING:
-    from edge_module import agent as edge_agent
+from edge_module import pull
+from edge_module import report
 
 
 class EdgeCollector(registry.Collector):
     """Reads the agent when it is asked, and keeps nothing of its own."""
 
-    def __init__(self, agent: 'edge_agent.Agent'):
-        self.agent = agent
+    def __init__(self, reporter: report.Reporter,
+                 policies: pull.PolicySource):
+        self.reporter = reporter
+        self.policies = policies
+        self.enforcer = reporter.enforcer
 
     def collect(self) -> Iterator[core.Metric]:
-        report = self.agent.last_report
+        report = self.reporter.last_report
         yield _gauge('virtco_edge_controller_up',
                      'Whether the controller answered the last call.',
-                     bool(self.agent.controller_up))
+                     bool(self.policies.controller_up))
         yield _gauge('virtco_edge_fair_sharing',
                      'Whether the policy decayed for want of a controller.',
-                     self.agent.enforcer.fair)
+                     self.enforcer.fair)
         yield _gauge('virtco_edge_healthy',
                      'Whether the kernel holds what the policy says.',
                      report.get('health') == 'ok')
         yield core.InfoMetricFamily(
             'virtco_edge_enforcement', 'What shapes and what classifies.', {
-                'shaper': self.agent.enforcer.uplink.how,
-                'classifier': self.agent.enforcer.classifier.name})
+                'shaper': self.enforcer.uplink.how,
+                'classifier': self.enforcer.classifier.name})
         if not report:
             return
         yield _gauge('virtco_edge_applied_generation',
@@ -104,13 +106,13 @@ class EdgeCollector(registry.Collector):
         rate = core.GaugeMetricFamily(
             'virtco_edge_limit_bps', 'Limit of what is sent to it, in bits '
             'per second.', labels=label)
-        dropped = self.agent.reporter.counters.limited_drops()
+        dropped = self.reporter.readings.limited_drops()
         for row in rows:
             host = row['host'] or 'others'
             sent.add_metric((host,), row['sent_bytes'])
             backlog.add_metric((host,), row['backlog_bytes'])
             drops.add_metric((host,), dropped.get(row['host'] or '', 0))
-        policy = self.agent.enforcer.policy
+        policy = self.enforcer.policy
         unmanaged = policy.unmanaged if policy is not None else None
         if unmanaged is not None:
             rate.add_metric(('others',), unmanaged.others_bps)
@@ -122,7 +124,7 @@ class EdgeCollector(registry.Collector):
         rates = core.GaugeMetricFamily(
             'virtco_edge_coflow_rate_bps', 'Rate the policy gives a coflow, '
             'in bits per second.', labels=('coflow', 'name'))
-        policy = self.agent.enforcer.policy
+        policy = self.enforcer.policy
         for coflow in policy.classes if policy is not None else ():
             rates.add_metric((coflow.coflow_id, coflow.name),
                              coflow.rate_bps)
@@ -155,11 +157,12 @@ def _counter(name: str, text: str, value: float) -> core.Metric:
     return core.CounterMetricFamily(name, text, value=float(value))
 
 
-def serve(agent: 'edge_agent.Agent', address: str, port: int) -> None:
+def serve(reporter: report.Reporter, policies: pull.PolicySource,
+          address: str, port: int) -> None:
     """Serve the metrics from a thread of their own.
 
     :raises OSError: when the port is taken.
     """
     own = registry.CollectorRegistry()
-    own.register(EdgeCollector(agent))
+    own.register(EdgeCollector(reporter, policies))
     start_http_server(port, address, own)

@@ -59,16 +59,10 @@ class PolicySource:
 
     def load(self) -> None:
         """Go on with the last policy until the controller answers."""
-        saved = self._files.load('policy')
+        saved = self._files.load_policy()
         if saved is None:
             return
-        try:
-            policy = edge_policy.EdgePolicy.from_dict(saved['policy'])
-            age_s = max(0.0, time.time() - float(saved['renewed_at']))
-        except (exception.PolicyInvalid, KeyError, TypeError,
-                ValueError) as error:
-            LOG.warning('The saved policy is of no use: %s', error)
-            return
+        policy, age_s = saved
         self._renewed_s = time.monotonic() - age_s
         self._apply(policy, age_s > policy.ttl_s)
 
@@ -152,7 +146,5 @@ class PolicySource:
         latest = policy, self._renewed_s, self.enforcer.fair
         if policy is not None and latest != self._saved:
             self._saved = latest
-            age_s = time.monotonic() - self._renewed_s
-            self._files.save('policy', {
-                'policy': policy.to_dict(), 'fair': self.enforcer.fair,
-                'renewed_at': time.time() - age_s})
+            self._files.save_policy(policy, self.enforcer.fair,
+                                    time.monotonic() - self._renewed_s)

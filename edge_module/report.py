@@ -21,18 +21,16 @@ import uuid
 from oslo_config import cfg
 from oslo_log import log as logging
 
-from edge_module import counters
 from edge_module import enforcer as edge_enforcer
 from edge_module.qdisc import link_speed
+from edge_module import readings
 from edge_module import state
 from edge_module import stream
 from virtco import exception
-from virtco.table import edge_policy
 
 LOG = logging.getLogger(__name__)
 
 _BOOT_ID = pathlib.Path('/proc/sys/kernel/random/boot_id')
-_PAIRS_COST = 100
 
 
 class Reporter:
@@ -62,12 +60,9 @@ class Reporter:
         if saved.get('boot_id') != self.boot_id:
             saved = {}
         self.epoch: str = saved.get('epoch') or uuid.uuid4().hex
-        self.counters = counters.Counters(saved.get('rows', ()))
-        self._counting = threading.Lock()
-        self._pairs: list[dict[str, Any]] = []
-        self._pairs_due_s = 0.0
-        self._destinations: frozenset[str] = frozenset()
-        self._helper_cpu_s = 0.0
+        self.readings = readings.Readings(
+            enforcer, conf.edge.report_interval_s,
+            conf.edge.pairs_interval_s, saved.get('rows', ()))
         self._undelivered: str | None = None
         self._now = threading.Event()
 
@@ -102,68 +97,17 @@ class Reporter:
     def make(self, now_s: float) -> dict[str, Any]:
         """The report as the controller wants it; reads the kernel."""
         try:
-            self._read(now_s)
+            self.readings.read(now_s)
         except (exception.VirtcoException, OSError) as error:
             # The controller is to hear of it, with the counters as they were.
             self._failed(error)
-        with self._counting:
-            return self._made() | self._about()
-
-    def _made(self) -> dict[str, Any]:
-        shared = self.counters.shared()
         return {
             'boot_id': self.boot_id, 'epoch': self.epoch,
             'link': self._link(),
             'ports': [{'vm': port.vm, 'dev': port.dev, 'mac': port.mac,
                        'ips': list(port.ips)}
                       for port in self.enforcer.ports or ()],
-            'coflows': self.counters.coflows(),
-            'pairs': self._pairs,
-            'uplink_sent_bytes': self.counters.uplink_bytes(),
-            'default_sent_bytes': (
-                shared[counters.Part.HOST]['sent_bytes']
-                + shared[counters.Part.UNMANAGED]['sent_bytes']),
-            'shared': shared,
-            'unmanaged': {
-                'macs': sorted(self._destinations)[:edge_policy.MAX_MACS],
-                'limited': self.counters.limited()},
-            'cpu_s': round(time.process_time() + self._helper_cpu_s, 3)}
-
-    def name(self, policy: edge_policy.EdgePolicy) -> None:
-        """Learn whose the classes of a policy are."""
-        with self._counting:
-            self.counters.name_classes(policy.classes)
-            self.counters.name_limits(policy.unmanaged)
-
-    def _read(self, now_s: float) -> None:
-        """Read the counters; those of the classification not while it is
-        changed for so long that the report would be late.
-        """
-        stats = self.enforcer.uplink.stats()
-        with self._counting:
-            self.counters.add_stats(stats)
-        lock = self.enforcer.lock
-        if not lock.acquire(timeout=self.conf.edge.report_interval_s / 2):
-            return
-        try:
-            self.enforcer.observe(stats, now_s)
-            self._destinations = self.enforcer.classifier.destinations()
-            if now_s >= self._pairs_due_s:
-                self._read_pairs(now_s)
-        finally:
-            lock.release()
-
-    def _read_pairs(self, now_s: float) -> None:
-        """Many pairs are read less often: a percent of the time at most."""
-        start_s = time.thread_time()
-        counted = self.enforcer.classifier.counted()
-        with self._counting:
-            self.counters.add_pairs(counted)
-            self._pairs = self.counters.pairs()
-        self._helper_cpu_s = self.enforcer.uplink.kernel.cpu_s()
-        cost_s = time.thread_time() - start_s
-        self._pairs_due_s = now_s + max(self.conf.edge.pairs_interval_s,
-                                        _PAIRS_COST * cost_s)
+            **self.readings.counted(), **self._about()}
 
     def _link(self) -> dict[str, Any]:
         egress_bps = self.enforcer.link_bps
@@ -171,7 +115,6 @@ class Reporter:
                 'ingress_bps': link_speed.ingress_bps(self.conf, egress_bps)}
 
     def save(self) -> None:
-        with self._counting:
-            rows = self.counters.to_rows()
         self._files.save('counters', {
-            'boot_id': self.boot_id, 'epoch': self.epoch, 'rows': rows})
+            'boot_id': self.boot_id, 'epoch': self.epoch,
+            'rows': self.readings.to_rows()})

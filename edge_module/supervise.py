@@ -12,6 +12,9 @@
 """Threads that may die and are started again."""
 
 from collections.abc import Callable
+from collections.abc import Iterable
+import errno
+import resource
 import threading
 
 from oslo_log import log as logging
@@ -52,7 +55,8 @@ class Supervised:
             try:
                 self._work()
             except Exception as error:
-                self.problem = f'The thread {self.name} died: {error!r}'
+                self.problem = (f'The thread {self.name} died: '
+                                + describe(error))
                 LOG.exception('The thread %s died, it begins anew', self.name)
                 self._changed()
             finally:
@@ -64,3 +68,30 @@ class Supervised:
         if self.problem is not None:
             self.problem = None
             self._changed()
+
+
+class Crew:
+    """All supervised threads."""
+
+    def __init__(self, threads: Iterable[Supervised]):
+        self._threads = tuple(threads)
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def problem(self) -> str | None:
+        """Of the first one that is not at work."""
+        return next((thread.problem for thread in self._threads
+                     if thread.problem is not None), None)
+
+
+def describe(error: Exception) -> str:
+    """An error as a line that says what to look at."""
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE,
+                                                      errno.ENFILE):
+        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return (f'Out of file descriptors, of which {most} are allowed '
+                f'({threading.active_count()} threads): {error}')
+    return str(error) or repr(error)

@@ -64,6 +64,7 @@ class Shaper(abc.ABC):
         try:
             return socket.if_nametoindex(self.dev)
         except OSError as error:
+            socket.socket().close()  # without descriptors there is none
             raise exception.NotFound(what='uplink device',
                                      id=self.dev) from error
 

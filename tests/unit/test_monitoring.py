@@ -46,23 +46,25 @@ def exported():
               'destinations': [{'host': 'h', 'sent_bytes': 1}]}
     shared = {'sent_bytes': 0, 'drops': 0, 'backlog_bytes': 0}
     one = types.SimpleNamespace(coflow_id='c', name='n', rate_bps=1.0)
-    agent = types.SimpleNamespace(
-        controller_up=True, enforcer=types.SimpleNamespace(
-            fair=False, policy=types.SimpleNamespace(
-                classes=[one], unmanaged=types.SimpleNamespace(
-                    others_bps=1.0, limits=[types.SimpleNamespace(
-                        host='h', rate_bps=1.0)])),
-            uplink=types.SimpleNamespace(how='htb'),
-            classifier=types.SimpleNamespace(name='nft')),
-        reporter=types.SimpleNamespace(counters=types.SimpleNamespace(
-            limited_drops=dict)),
+    enforcer = types.SimpleNamespace(
+        fair=False, policy=types.SimpleNamespace(
+            classes=[one], unmanaged=types.SimpleNamespace(
+                others_bps=1.0, limits=[types.SimpleNamespace(
+                    host='h', rate_bps=1.0)])),
+        uplink=types.SimpleNamespace(how='htb'),
+        classifier=types.SimpleNamespace(name='nft'))
+    reporter = types.SimpleNamespace(
+        enforcer=enforcer,
+        readings=types.SimpleNamespace(limited_drops=dict),
         last_report={'health': 'ok', 'applied_generation': 1, 'ports': [],
                      'cpu_s': 1.0, 'uplink_sent_bytes': 1,
                      'default_sent_bytes': 1, 'shared': {'host': shared},
                      'unmanaged': {'limited': [{
                          'host': 'h', 'sent_bytes': 1, 'backlog_bytes': 0}]},
                      'coflows': [coflow]})
-    for family in edge_metrics.EdgeCollector(agent).collect():
+    policies = types.SimpleNamespace(controller_up=True)
+    for family in edge_metrics.EdgeCollector(
+            reporter, policies).collect():
         for sample in family.samples:
             found[sample.name] = set(sample.labels)
     return found

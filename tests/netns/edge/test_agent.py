@@ -15,6 +15,7 @@ import dataclasses
 import os
 import pwd
 import re
+import resource
 import signal
 import socket
 import time
@@ -216,9 +217,33 @@ def test_an_older_generation_is_refused(site):
     controller.set_policy(_policy(vms, 15e6, generation=6).to_dict())
     controller.wait_report(lambda r: 'generation' in (r['error'] or ''))
     assert 'rate 10Mbit' in edge.tc() and 'rate 15Mbit' not in edge.tc()
+    # Also by the one that is started after it.
+    edge.stop(signal.SIGKILL)
+    seen = len(controller.reports)
+    edge.start()
+    beds.wait_for(lambda: any('generation' in (report['error'] or '')
+                              for report in controller.reports[seen:]), 20,
+                  'another refusal')
+    assert 'rate 10Mbit' in edge.tc() and 'rate 15Mbit' not in edge.tc()
     controller.set_policy(_policy(vms, 12e6, generation=8).to_dict())
     controller.wait_report(lambda r: r['applied_generation'] == 8
                            and r['health'] == 'ok')
+
+
+def test_running_out_of_file_descriptors_is_said_and_survived(site):
+    bed, controller, edge = site
+    _start(site)
+    controller.wait_report(lambda r: r['health'] == 'ok')
+    pid = edge.process.pid
+    limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, limits[1]))
+    try:
+        controller.wait_report(lambda r: r['health'] == 'error'
+                               and 'file descriptors' in r['error'])
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+    controller.wait_report(lambda r: r['health'] == 'ok', 20)
+    assert edge.process.pid == pid and edge.process.poll() is None
 
 
 def _has_its_rate(edge):

@@ -11,6 +11,8 @@
 # under the License.
 """Threads that die, and files that cannot be written."""
 
+import errno
+import resource
 import threading
 
 from edge_module import state
@@ -72,3 +74,10 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path,
         files.save('policy', {'generation': 2})
     assert [path.name for path in tmp_path.iterdir()] == ['policy.json']
     assert files.load('policy') == {'generation': 1}
+
+
+def test_running_out_of_file_descriptors_is_named():
+    told = supervise.describe(OSError(errno.EMFILE, 'Too many open files'))
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert 'file descriptors' in told and str(limit) in told
+    assert supervise.describe(OSError('another')) == 'another'

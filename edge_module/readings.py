@@ -1,0 +1,110 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""What was read from the kernel for reports."""
+
+from collections.abc import Iterable
+import threading
+import time
+from typing import Any
+
+from edge_module import counters
+from edge_module import enforcer as edge_enforcer
+from virtco.table import edge_policy
+
+_PAIRS_COST = 100
+
+
+class Readings:
+    """Counters of the kernel, and whose they are; for several threads.
+
+    :param interval_s: between reports.
+    :param pairs_interval_s: between readings of the pairs, at least.
+    :param rows: of :meth:`to_rows` of an earlier life.
+    :ivar pairs: as a report has them.
+    :ivar destinations: Ethernet addresses that unmanaged packets went to.
+    """
+
+    def __init__(self, enforcer: edge_enforcer.Enforcer, interval_s: float,
+                 pairs_interval_s: float, rows: Iterable[Any]):
+        self.enforcer = enforcer
+        self.counters = counters.Counters(rows)
+        self.pairs: list[dict[str, Any]] = []
+        self.destinations: frozenset[str] = frozenset()
+        self.helper_cpu_s = 0.0
+        self._wait_s = interval_s / 2
+        self._pairs_interval_s = pairs_interval_s
+        self._pairs_due_s = 0.0
+        self._counting = threading.Lock()
+
+    def name(self, policy: edge_policy.EdgePolicy) -> None:
+        """Learn whose the classes of a policy are."""
+        with self._counting:
+            self.counters.name_classes(policy.classes)
+            self.counters.name_limits(policy.unmanaged)
+
+    def read(self, now_s: float) -> None:
+        """Read the counters; those of the classification not while it is
+        changed for so long that the report would be late.
+
+        :raises virtco.exception.VirtcoException: when the kernel refuses.
+        """
+        stats = self.enforcer.uplink.stats()
+        with self._counting:
+            self.counters.add_stats(stats)
+        lock = self.enforcer.lock
+        if not lock.acquire(timeout=self._wait_s):
+            return
+        try:
+            self.enforcer.observe(stats, now_s)
+            self.destinations = self.enforcer.classifier.destinations()
+            if now_s >= self._pairs_due_s:
+                self._read_pairs(now_s)
+        finally:
+            lock.release()
+
+    def _read_pairs(self, now_s: float) -> None:
+        """Many pairs are read less often: a percent of the time at most."""
+        start_s = time.thread_time()
+        counted = self.enforcer.classifier.counted()
+        with self._counting:
+            self.counters.add_pairs(counted)
+            self.pairs = self.counters.pairs()
+        self.helper_cpu_s = self.enforcer.uplink.kernel.cpu_s()
+        cost_s = time.thread_time() - start_s
+        self._pairs_due_s = now_s + max(self._pairs_interval_s,
+                                        _PAIRS_COST * cost_s)
+
+    def counted(self) -> dict[str, Any]:
+        """The part of a report that comes from here."""
+        with self._counting:
+            shared = self.counters.shared()
+            return {
+                'coflows': self.counters.coflows(),
+                'pairs': self.pairs,
+                'uplink_sent_bytes': self.counters.uplink_bytes(),
+                'default_sent_bytes': (
+                    shared[counters.Part.HOST]['sent_bytes']
+                    + shared[counters.Part.UNMANAGED]['sent_bytes']),
+                'shared': shared,
+                'unmanaged': {
+                    'macs': sorted(self.destinations)[:edge_policy.MAX_MACS],
+                    'limited': self.counters.limited()},
+                'cpu_s': round(time.process_time() + self.helper_cpu_s, 3)}
+
+    def limited_drops(self) -> dict[str, int]:
+        """See :meth:`edge_module.counters.Counters.limited_drops`."""
+        with self._counting:
+            return self.counters.limited_drops()
+
+    def to_rows(self) -> list[list[Any]]:
+        with self._counting:
+            return self.counters.to_rows()
