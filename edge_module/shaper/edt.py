@@ -14,7 +14,7 @@
 A BPF program at the uplink's egress (``edt.c``) gives each packet the time at
 which its class lets it go, and fq, one for each of the device's queues,
 releases it then. Classes cannot borrow from each other, so a thread of this
-module looks every 50 ms at what each sent, and hands unused rate to others
+module looks every 50 to 100 ms at what each sent, and hands unused rate to others
 (``sharing``). The tree stands in the program's map, with all that a restart
 wants to find.
 """
@@ -44,6 +44,9 @@ LOG = logging.getLogger(__name__)
 OBJECT = pathlib.Path(__file__).with_name('edt.o')
 #: Unused rate is handed on so often.
 PACE_S = 0.05
+# Less often where it would take more of a processor than a tenth; a look costs
+# some 70 microseconds per coflow.
+_SLOWEST_S, _IDLE_PER_COST = 0.1, 9
 # What a packet may wait: fq forgets nothing, so a rate that changes counts
 # only for packets that come after it.
 _MOST_WAIT_NS, _LEAST_WAIT_NS = 200_000_000, 5_000_000
@@ -271,12 +274,14 @@ class EdtShaper(base.Shaper):
             self._thread.start()
 
     def _keep_pace(self) -> None:
-        told = None
+        told, cost_s = None, 0.0
         while self._program is not None:
-            time.sleep(self._pace_s)
+            time.sleep(min(_SLOWEST_S, max(self._pace_s,
+                                           _IDLE_PER_COST * cost_s)))
+            start_s = time.thread_time()
             try:
                 self.pace(time.monotonic())
-                told = None
+                told, cost_s = None, time.thread_time() - start_s
             except exception.VirtcoException as error:
                 # The audit puts it right.
                 if str(error) != told:
