@@ -14,9 +14,9 @@
 A BPF program at the uplink's egress (``edt.c``) gives each packet the time at
 which its class lets it go, and fq, one for each of the device's queues,
 releases it then. Classes cannot borrow from each other, so a thread of this
-module looks every 50 to 100 ms at what each sent, and hands unused rate to others
-(``sharing``). The tree stands in the program's map, with all that a restart
-wants to find.
+module looks every 50 to 100 ms at what each sent, and hands unused rate to
+others (``sharing``). The tree stands in the program's map, with all that a
+restart wants to find.
 """
 
 from collections.abc import Iterable

@@ -138,8 +138,10 @@ def test_what_nobody_classifies_is_the_hosts(runner):
 
 def test_a_later_time_of_the_sender_is_kept(runner):
     """TCP may pace by itself."""
-    later_ns = time.monotonic_ns() + 10 ** 10
+    later_ns = time.monotonic_ns() + 10 ** 9
     assert runner.send(tstamp=later_ns)[1] == later_ns
+    # Of the wall's clock: fq would drop it.
+    assert runner.send(tstamp=time.time_ns())[1] < later_ns
 
 
 class WithoutFq(edt.EdtShaper):
