@@ -28,6 +28,8 @@ def limit(snapshot: known.Snapshot, layouts: book.Book,
 
     :param child_bps: rates of the coflows' classes, laid out as in the book.
     """
+    if not snapshot.senders and len(layouts.peers) > 1:
+        return layouts.unlimited
     options = snapshot.options
     busy = {coflow.live.coflow_id for coflow in snapshot.coflows
             if coflow.is_busy(snapshot.now_s, options.quiet_s)}
@@ -40,11 +42,11 @@ def limit(snapshot: known.Snapshot, layouts: book.Book,
     promised = dict(zip(layouts.peers, promised_bps.tolist()))
     told = unmanaged.limits(
         _left_bps(snapshot, promised), snapshot.senders)
-    return {link.host: told[link.host] if link.host in told
-            else unmanaged.nothing_limited(
-                link.default_rate_bps
-                if len(promised) > (link.host in promised)
-                else link.egress_bps) for link in layouts.links}
+    if len(promised) > 1:
+        return {**layouts.unlimited, **told}
+    return {link.host: unmanaged.nothing_limited(
+        link.default_rate_bps if len(promised) > (link.host in promised)
+        else link.egress_bps) for link in layouts.links} | told
 
 
 def _left_bps(snapshot: known.Snapshot, promised: Mapping[str, float]

@@ -130,6 +130,8 @@ class LiveState:
         self._ended: dict[str, inflight.Tracked] = {}
         self._hosts: dict[str, host_state.HostState] = {}
         self._unsaved_hosts: set[str] = set()
+        # Those that send what belongs to no coflow.
+        self._sending: set[str] = set()
         self._debts = debts.Debts(most_bytes=rules.max_debt_bytes)
         self._addresses: dict[str, tuple[str, tuple[str, ...]]] = {}
         # VMs whose hosts Nova has not confirmed, and whether one is planned;
@@ -435,6 +437,8 @@ class LiveState:
                     self._background_bps[place] = state.background.value
             state.last_report = now_s
             state.towards.update(report, state.unmanaged, elapsed_s, now_s)
+            (self._sending.add if state.towards.is_sending
+             else self._sending.discard)(host)
             if new_ports:
                 state.learn_ports()
                 self._learn_addresses(host, report)
@@ -604,7 +608,8 @@ class LiveState:
                 self._debts.behind({
                     tracked.coflow_id: tracked.project_id
                     for tracked in in_turn} if self._debts.all() else {}),
-                towards.senders(self._hosts, self._uplinks.links)
+                towards.senders(self._hosts, self._sending,
+                                self._uplinks.links)
                 if options.limits_senders else {},
                 self._above.uplinks(self._uplinks))
 

@@ -13,6 +13,7 @@
 
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Set
 import math
 from typing import Any
 from typing import TYPE_CHECKING
@@ -81,13 +82,15 @@ class Towards:
         return frozenset(self._seen_s)
 
 
-def senders(hosts: Mapping[str, 'host_state.HostState'],
+def senders(hosts: Mapping[str, 'host_state.HostState'], names: Set[str],
             links: Iterable[coflow_table.Link]
             ) -> dict[str, unmanaged.Sender]:
-    """What the hosts that send unmanaged traffic send to which other ones."""
-    sending = [link for link in links if hosts[link.host].towards.is_sending]
-    if not sending:
+    """What the hosts of these names, which send unmanaged traffic, send to
+    which other ones.
+    """
+    if not names:
         return {}
+    sending = [link for link in links if link.host in names]
     places = {mac: name for name, host in hosts.items()
               for mac in host.macs}
     found = {}

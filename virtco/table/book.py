@@ -149,6 +149,14 @@ class Book:
         return self.egress_bps - np.array(
             [link.default_rate_bps for link in self.links], np.float64)
 
+    @functools.cached_property
+    def unlimited(self) -> Mapping[str, edge_policy.Unmanaged]:
+        """What hosts are told of unmanaged traffic that send none, while
+        coflows arrive at others.
+        """
+        return {link.host: unmanaged.nothing_limited(link.default_rate_bps)
+                for link in self.links}
+
     def fitted_bps(self, rate_bps: np.ndarray,
                    min_rate_fraction: float) -> np.ndarray:
         """Rate of each child: the schedule's, or a little where it gives
@@ -227,7 +235,7 @@ class Told:
         sheet has another layout.
     :ivar is_other: whether more than numbers tells a host's sheet from a new
         one, or may do so.
-    :ivar has_limits: some host has limits of unmanaged traffic.
+    :ivar limits: of unmanaged traffic, by host.
     """
 
     book: Book
@@ -236,7 +244,8 @@ class Told:
     changed: tuple[str, ...]
     numbers: Numbers
     is_other: np.ndarray
-    has_limits: bool = False
+    limits: Mapping[str, edge_policy.Unmanaged] = dataclasses.field(
+        default_factory=dict)
 
 
 def tell(book: Book, schedule: live.Schedule,
@@ -264,7 +273,7 @@ def tell(book: Book, schedule: live.Schedule,
                       told.numbers.child_bps.copy(), new.left_bytes)
     is_other = told.is_other.copy()
     far = new.far(told.numbers, book, tolerance, options.work_conserving)
-    if limits or told.has_limits:
+    if limits is not told.limits and (limits or told.limits):
         is_other |= np.array([not unmanaged.is_close(
             sheets[link.host].unmanaged if link.host in sheets else None,
             limits.get(link.host), sheet.UNMANAGED_TOLERANCE)
@@ -290,7 +299,7 @@ def tell(book: Book, schedule: live.Schedule,
         numbers.child_bps[children] = made.child_bps
         is_other[i] = bool(layout.rivals)
     return Told(book, options, sheets, tuple(changed), numbers, is_other,
-                bool(limits))
+                limits)
 
 
 def _told(book: Book, options: Options, before: Told | None) -> Told:
@@ -321,7 +330,7 @@ def _told(book: Book, options: Options, before: Told | None) -> Told:
                   or old.borrows != options.work_conserving
                   or old.ttl_s != options.ttl_s
                   for old, link in zip(known, book.links)], bool),
-        before is not None and before.has_limits)
+        before.limits if before is not None else {})
 
 
 def _joined(arrays: Iterable[np.ndarray], dtype: type = np.float64
