@@ -13,7 +13,7 @@
 """Groups that come one after another: our default planner against others.
 
 ``python -m benchmarks.online [--cases 2,4,5,6,mix] [--columns TEXT]
-[--seeds A..B] [--budget S] [--jobs N] [--rows FILE] [--json]``
+[--seeds A..B] [--budget S] [--jobs N] [--rows FILE] [--table FILE] [--json]``
 
 A case is VirtCO's test case of that number, or the demo's mix. Each planner
 sees the same groups on the same hosts and serves coflows in the order of
@@ -43,6 +43,8 @@ import scipy.stats
 
 from virtco.lab.emulation import scenario
 from virtco.lab.sim import cloud
+from virtco.lab.sim.figures import document
+from virtco.lab.sim.figures import record
 from virtco.lab.sim.figures import virtco as figures
 from virtco.lab.sim import groups
 from virtco.lab.sim import schemes
@@ -187,6 +189,23 @@ def _print(entries: Sequence[dict[str, Any]]) -> None:
               + f'{max(percent for percent, _ in cells):+14.1f}')
 
 
+def document_of(entries: Sequence[dict[str, Any]], command: str,
+                commits: Iterable[str]) -> str:
+    """The table for the documentation."""
+    others = [scheme for scheme in SCHEMES if scheme != OURS]
+    rows = []
+    for entry in entries:
+        cells = [entry['against'][other] for other in others]
+        rows.append((entry['column'], record.shown_seeds(entry['seeds']),
+                     entry['mean_cct_s'][OURS],
+                     *(f'{percent:+.1f} ± {half:.1f}'
+                       for percent, half in cells)))
+    return document.table(
+        ('column', 'seeds', f'{OURS}, s', *(
+            f'vs {other}, %' for other in others)), rows) + (
+        f'\n``{command}``: commit {", ".join(sorted(commits))}.\n')
+
+
 def seeds_of(text: str) -> range:
     """A..B, both included."""
     first, _, last = text.rpartition('..')
@@ -208,6 +227,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument('--jobs', type=int, default=1, help='processes')
     parser.add_argument('--rows', type=pathlib.Path,
                         help='keeps the runs, one line of JSON each')
+    parser.add_argument('--table', type=pathlib.Path,
+                        help='writes the table for the documentation')
     parser.add_argument('--json', action='store_true')
     options = parser.parse_args()
     if not set(options.cases) <= set(CASES):
@@ -224,6 +245,7 @@ def main() -> int:
         rows = [row for row in map(
             json.loads, options.rows.read_text().splitlines())
             if row.get('budget_s') == options.budget]
+    commit = record.made_on(0.0)['commit']
     known = {(row['column'], row['scheme'], row['seed']) for row in rows}
     todo = [(column, scheme, seed) for seed in options.seeds
             for column in chosen for scheme in SCHEMES
@@ -232,13 +254,18 @@ def main() -> int:
         jobs = [pool.submit(run, *job, options.budget) for job in todo]
         for number, job in enumerate(
                 concurrent.futures.as_completed(jobs), 1):
-            rows.append(job.result())
+            rows.append(job.result() | {'commit': commit})
             if options.rows:
                 with options.rows.open('a') as file:
                     file.write(json.dumps(rows[-1]) + '\n')
             print(f'\r{number}/{len(jobs)}', end='', file=sys.stderr)
     print(file=sys.stderr)
     entries = table(rows, [column.name for column in chosen], options.seeds)
+    if options.table:
+        options.table.write_text(document_of(
+            entries, 'python -m benchmarks.online --seeds '
+            f'{options.seeds[0]}..{options.seeds[-1]} --budget '
+            f'{options.budget:g}', {row['commit'] for row in rows}))
     if options.json:
         json.dump({'columns': entries, 'runs': rows}, sys.stdout, indent=1)
         print()

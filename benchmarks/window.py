@@ -13,7 +13,7 @@
 """Groups that ask shortly after each other: what planning them together does.
 
 ``python -m benchmarks.window [--seeds A..B] [--apart-ms MS]
-[--windows-ms MS,...] [--budget S] [--json]``
+[--windows-ms MS,...] [--budget S] [--table FILE] [--json]``
 
 The applications of VirtCO's Table 2 (test case 2) ask one after another,
 ``--apart-ms`` apart. Without a window each is planned at once, with what
@@ -25,8 +25,10 @@ a run.
 """
 
 import argparse
+from collections.abc import Sequence
 import dataclasses
 import json
+import pathlib
 import sys
 import time
 from typing import Any
@@ -35,6 +37,9 @@ import numpy as np
 
 from benchmarks import online
 from virtco.lab.sim import cloud
+from virtco.lab.sim.figures import document
+from virtco.lab.sim.figures import outcome
+from virtco.lab.sim.figures import record
 from virtco.lab.sim.figures import virtco as figures
 from virtco.lab.sim import groups
 from virtco.lab.sim import schemes
@@ -79,6 +84,23 @@ def measure(name: str, options: argparse.Namespace
     return rows
 
 
+def document_of(rows: Sequence[dict[str, Any]], command: str,
+                commit: str | None) -> str:
+    """The table for the documentation, a row for each workload."""
+    windows = list(dict.fromkeys(row['window_ms'] for row in rows))[1:]
+    lines: dict[str, list[outcome.Cell]] = {}
+    for row in rows:
+        cells = lines.setdefault(row['workload'], [])
+        cells.append(row['response_s'] if row['window_ms'] is None else
+                     f'{row["saved_percent"]:+.1f} ± '
+                     f'{row["half_percent"]:.1f}')
+    return document.table(
+        ('workload', 'no window, s', *(f'{window:g} ms, saved %'
+                                       for window in windows)),
+        [(name, *cells) for name, cells in lines.items()]) + (
+        f'\n``{command}``: commit {commit}.\n')
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__,
@@ -91,6 +113,8 @@ def _options() -> argparse.Namespace:
                                            for part in text.split(',')])
     parser.add_argument('--budget', type=float, default=0.25,
                         help='of each group, seconds by a counter of work')
+    parser.add_argument('--table', type=pathlib.Path,
+                        help='writes the table for the documentation')
     parser.add_argument('--json', action='store_true')
     return parser.parse_args()
 
@@ -112,6 +136,12 @@ def main() -> int:
                       f'{row["saved_percent"]:+8.1f} ± '
                       f'{row["half_percent"]:<4.1f} {row["cpu_s"]:7.2f}',
                       flush=True)
+    if options.table:
+        options.table.write_text(document_of(
+            rows, 'python -m benchmarks.window --seeds '
+            f'{options.seeds[0]}..{options.seeds[-1]} --apart-ms '
+            f'{options.apart_ms:g} --budget {options.budget:g}',
+            record.made_on(0.0)['commit']))
     if options.json:
         json.dump({'seeds': list(options.seeds),
                    'apart_ms': options.apart_ms, 'rows': rows},
