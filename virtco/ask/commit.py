@@ -92,6 +92,7 @@ class Commit:
         view, session = self._view, self._session
         for member, values in self._plans():
             session.execute(_vacant(member).values(**values))
+        self._drop_plans()
         session.execute(sa.update(models.Group).where(
             models.Group.id == view.group.id).values(_figures(self._plan)))
         planned = [c for c in view.coflows if c.is_live]
@@ -148,6 +149,15 @@ class Commit:
                                'host': host, 'planned_host': host,
                                'expires_at': self._expires_at, **demand,
                                **self._booked_on(host)}
+
+    def _drop_plans(self) -> None:
+        """Of members that this plan leaves out: they count as free in it."""
+        for member in self._view.members:
+            if (member.state == states.MemberState.PLANNED
+                    and member.row_index not in self._placed):
+                self._session.execute(_vacant(member).values(
+                    state=states.MemberState.VACANT, host=None,
+                    expires_at=None))
 
     def _booked_on(self, host: str) -> dict[str, float | None]:
         """Columns that tell later what Nova's numbers lacked."""
