@@ -98,7 +98,7 @@ class Service(abc.ABC):
 
     def environment(self) -> Mapping[str, str]:
         return {'PATH': os.environ['PATH'], 'HOME': str(self.home),
-                'LC_ALL': 'C.UTF-8'}
+                'TMPDIR': str(self.home), 'LC_ALL': 'C.UTF-8'}
 
     @classmethod
     def is_missing(cls) -> bool:
