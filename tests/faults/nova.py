@@ -18,16 +18,20 @@ or deleted, and they go on with what they read while others launch.
 """
 
 import collections
+import contextlib
 import dataclasses
 import datetime
 import heapq
 import itertools
+import queue
 import random
 import threading
 import time
 import uuid
 
 import requests
+
+from tests import patience
 
 VCPUS, MEMORY_MB = 1, 512
 
@@ -51,21 +55,27 @@ class Nova:
 
     :param url: of the controller.
     :param failures: how many of the builds fail on their host.
+    :param patience_s: Nova waits no longer for an answer.
     """
 
-    def __init__(self, url, capacities, seed=0, failures=0.1, pace=Pace()):
+    def __init__(self, url, capacities, seed=0, failures=0.1, pace=Pace(),
+                 patience_s=120.0):
         self.url = url
         self.capacities = dict(capacities)
         self.pace = pace
         self.failures = failures
+        self.patience_s = patience_s
         self.counts = collections.Counter()
         self.slowest_s = 0.0
         self.claims = {}
         self._seed = seed
         self._used = dict.fromkeys(capacities, 0)
-        self._shown = dict.fromkeys(capacities, 0)
+        # What each compute service counts, and what of it may be read.
+        self._tracked = dict.fromkeys(capacities, 0)
+        self._shown = dict.fromkeys(capacities, (0, 0))
         self._lock = threading.Lock()
         self._later = Later()
+        self._bus = Bus(url, seed)
         self._numbers = itertools.count(1)
 
     # Placement.
@@ -88,7 +98,7 @@ class Nova:
     def candidates(self):
         """Hosts with room, and what the numbers of compute services say."""
         with self._lock:
-            return {host: self.capacities[host] - self._shown[host]
+            return {host: self.capacities[host] - self._shown[host][1]
                     for host in self.capacities
                     if self._used[host] < self.capacities[host]}
 
@@ -97,10 +107,14 @@ class Nova:
             return sum(self._used.values())
 
     def show(self, host, change, rng):
-        """Schedulers will read it."""
+        """Schedulers will read it; a later number is never overwritten."""
+        with self._lock:
+            self._tracked[host] += change
+            written = next(self._numbers), self._tracked[host]
+
         def later():
             with self._lock:
-                self._shown[host] += change
+                self._shown[host] = max(self._shown[host], written)
         self._later.do(rng.random() * self.pace.numbers_s, later)
 
     # What nova-api, schedulers, conductor and computes do.
@@ -118,13 +132,13 @@ class Nova:
             hosts = self._schedule(session, key, vm, index, n_vms, rng,
                                    project, consumed)
             if not hosts:
-                self.notify(session, 'compute_task.build_instances.error', vm)
+                self.notify('compute_task.build_instances.error', vm)
                 self.counts['no valid host'] += 1
                 continue
             consumed[hosts[0]] += VCPUS
             chosen[vm] = hosts
         return {vm: host for vm, hosts in chosen.items()
-                if (host := self._build(session, vm, hosts, rng))}
+                if (host := self._build(vm, hosts, rng))}
 
     def _schedule(self, session, key, vm, index, n_vms, rng, project,
                   consumed):
@@ -144,6 +158,7 @@ class Nova:
                 'disk_gb': 900}} for host, left in free.items()]})
         order = [entry['host'] for entry in answer['hosts']]
         if answer['status'] != 'planned':
+            order = sorted(free)
             rng.shuffle(order)
         first = next((host for host in order if self.claim(vm, host)), None)
         if first is None:
@@ -155,9 +170,16 @@ class Nova:
 
     def _ask(self, session, vm, body):
         started_s = time.monotonic()
-        response = session.put(f'{self.url}/v1/placements/{vm}', json=body,
-                               timeout=120)
-        self.slowest_s = max(self.slowest_s, time.monotonic() - started_s)
+        try:
+            response = session.put(f'{self.url}/v1/placements/{vm}',
+                                   json=body, timeout=self.patience_s)
+        except requests.RequestException as error:
+            # What the plug-ins do then: Nova decides.
+            self.counts[f'no answer: {type(error).__name__}'] += 1
+            return {'status': 'neutral', 'hosts': []}
+        finally:
+            self.slowest_s = max(self.slowest_s,
+                                 time.monotonic() - started_s)
         assert response.status_code == 200, response.text
         answer = response.json()
         self.counts[answer['status']] += 1
@@ -165,7 +187,7 @@ class Nova:
             self.counts[f'{answer["status"]}: {answer["why"][:60]}'] += 1
         return answer
 
-    def _build(self, session, vm, hosts, rng):
+    def _build(self, vm, hosts, rng):
         """On its host, or on an alternate that nobody asks us about."""
         for host in hosts:
             if vm not in self.claims and not self.claim(vm, host):
@@ -177,29 +199,89 @@ class Nova:
                 self.release(vm)
                 self.show(host, -VCPUS, rng)
                 continue
-            self.notify(session, 'instance.create.end', vm, host)
-            if rng.random() < 0.05:
-                self.notify(session, 'instance.create.end', vm, host)
+            self.notify('instance.create.end', vm, host)
             return host
-        self.notify(session, 'compute_task.build_instances.error', vm)
+        self.notify('compute_task.build_instances.error', vm)
         self.counts['not built'] += 1
         return None
 
     def delete(self, vm, rng):
         host = self.release(vm)
         self.show(host, -VCPUS, rng)
-        self.notify(requests, 'instance.delete.end', vm, host)
+        self.notify('instance.delete.end', vm, host)
 
-    def notify(self, session, event_type, vm, host=None):
+    def notify(self, event_type, vm, host=None):
         data = {'uuid': vm, 'instance_uuid': vm, 'host': host}
         now = datetime.datetime.now(datetime.UTC).isoformat()
-        response = session.post(f'{self.url}/v1/notifications', json={
-            'event_type': event_type, 'timestamp': now,
-            'payload': {'nova_object.data': data}}, timeout=120)
-        assert response.status_code == 202, response.text
+        self._bus.send({'event_type': event_type, 'timestamp': now,
+                        'payload': {'nova_object.data': data}})
+
+    def settle(self):
+        """Wait until all that was sent has been taken in."""
+        self._bus.drain()
 
     def close(self):
+        self._bus.stop()
         self._later.stop()
+
+
+class Bus:
+    """Delivers each notification at least once, in any order."""
+
+    def __init__(self, url, seed, n_workers=2, twice=0.05):
+        self._url = url
+        self._twice = twice
+        self._queue = queue.SimpleQueue()
+        self._left = 0
+        self._changed = threading.Condition()
+        self._errors = []
+        self.n_again = 0
+        self._threads = [threading.Thread(
+            target=self._work, args=(random.Random(f'{seed}-{number}'),),
+            daemon=True) for number in range(n_workers)]
+        for thread in self._threads:
+            thread.start()
+
+    def send(self, body):
+        with self._changed:
+            self._left += 1
+        self._queue.put(body)
+
+    def drain(self):
+        wait = patience.Patience('the end of the notifications', 120)
+        while self._left:
+            assert not self._errors, self._errors
+            wait.pause()
+
+    def stop(self):
+        for _thread in self._threads:
+            self._queue.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self, rng):
+        session = requests.Session()
+        session.trust_env = False
+        while (body := self._queue.get()) is not None:
+            if not self._deliver(session, body):
+                self.n_again += 1
+                time.sleep(0.05)
+                self._queue.put(body)
+                continue
+            if rng.random() < self._twice:
+                self.send(body)
+            with self._changed:
+                self._left -= 1
+
+    def _deliver(self, session, body):
+        with contextlib.suppress(requests.RequestException):
+            response = session.post(f'{self._url}/v1/notifications',
+                                    json=body, timeout=30)
+            if response.status_code == 202:
+                return True
+            if response.status_code not in (409, 503):
+                self._errors.append(response.text)
+        return False
 
 
 class Later:

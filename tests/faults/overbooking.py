@@ -66,6 +66,7 @@ def run(kind, databases, home, n_launches, n_schedulers=8, seed=0,
     with harness.running(home, options) as controller, contextlib.closing(
             fake_nova.Nova(controller.url, capacities, seed)) as nova:
         fake_nova.drive(nova, n_launches, n_schedulers, seed)
+        nova.settle()
         changes = history.read(connection)
         final = history.final(changes)
         expected = {vm: (host, 'running')
