@@ -105,7 +105,9 @@ def _saved_enforcer(conf: cfg.ConfigOpts) -> edge_enforcer.Enforcer:
     if saved is not None:
         enforcer.policy = edge_policy.EdgePolicy.from_dict(saved['policy'])
         enforcer.fair = bool(saved.get('fair'))
-    enforcer.ports = ports_base.with_devices(parts.ports().read())
+    source = parts.ports()
+    enforcer.ports = ports_base.with_devices(source.read(),
+                                             source.is_switched)
     return enforcer
 
 
@@ -119,6 +121,9 @@ def _show(conf: cfg.ConfigOpts) -> int:
     print(show.table(show.rows(
         policy, enforcer.ports or (), before, after,
         time.monotonic() - start_s)))
+    for port in enforcer.ports or ():
+        for note in port.notes:
+            print(f'{port.dev} of {port.vm}: {note}')
     return 0
 
 

@@ -11,6 +11,7 @@
 # under the License.
 """Metrics in Prometheus's text form, made from the last report."""
 
+from collections.abc import Iterable
 from collections.abc import Iterator
 from typing import Any
 
@@ -53,6 +54,7 @@ class EdgeCollector(registry.Collector):
                      report['applied_generation'])
         yield _gauge('virtco_edge_ports', 'VM ports that are classified.',
                      len(report['ports']))
+        yield _noted(report['ports'])
         yield from self._traffic(report)
         yield _counter('virtco_edge_cpu_seconds',
                        'CPU time of the edge module itself.',
@@ -147,6 +149,17 @@ def _shared(parts: dict[str, dict[str, int]]) -> Iterator[core.Metric]:
         drops.add_metric((part,), seen['drops'])
         backlog.add_metric((part,), seen['backlog_bytes'])
     yield from (sent, drops, backlog)
+
+
+def _noted(ports: Iterable[dict[str, Any]]) -> core.Metric:
+    noted = core.GaugeMetricFamily(
+        'virtco_edge_ports_not_managed', 'VM ports whose traffic is not, or '
+        'not all, managed, by the reason.', labels=('reason',))
+    reasons = [note.partition(':')[0] for port in ports
+               for note in port.get('notes', ())]
+    for reason in sorted(set(reasons)):
+        noted.add_metric((reason,), reasons.count(reason))
+    return noted
 
 
 def _gauge(name: str, text: str, value: float) -> core.Metric:

@@ -105,7 +105,7 @@ class Reporter:
             'boot_id': self.boot_id, 'epoch': self.epoch,
             'link': self._link(),
             'ports': [{'vm': port.vm, 'dev': port.dev, 'mac': port.mac,
-                       'ips': list(port.ips)}
+                       'ips': list(port.ips), 'notes': list(port.notes)}
                       for port in self.enforcer.ports or ()],
             **self.readings.counted(), **self._about()}
 

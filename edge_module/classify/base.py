@@ -33,6 +33,7 @@ class VmPort:
     :ivar ips: addresses of this port; empty when nobody told them.
     :ivar ifindex: tells a device from a later one of the same name; 0 while
         there is none.
+    :ivar notes: why its traffic is not, or not all, managed.
     """
 
     vm: str
@@ -40,6 +41,7 @@ class VmPort:
     ifindex: int = 0
     mac: str = ''
     ips: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def is_here(self) -> bool:

@@ -24,6 +24,7 @@ import time
 from oslo_log import log as logging
 
 from edge_module.classify import base as classify
+from edge_module.ports import kinds
 from virtco import exception
 
 LOG = logging.getLogger(__name__)
@@ -40,6 +41,8 @@ class PortSource(abc.ABC):
     """
 
     poll_s = 0.5
+    #: Whether all its ports are known to be a switch's.
+    is_switched = False
 
     @abc.abstractmethod
     def read(self) -> tuple[classify.VmPort, ...]:
@@ -67,11 +70,13 @@ def _ifindex(dev: str) -> int:
         return 0
 
 
-def with_devices(ports: Iterable[classify.VmPort]
+def with_devices(ports: Iterable[classify.VmPort], is_switched: bool = False
                  ) -> tuple[classify.VmPort, ...]:
-    """Fill in which devices are here."""
-    return tuple(dataclasses.replace(port, ifindex=_ifindex(port.dev))
-                 for port in ports)
+    """Fill in which devices are here, and what they tell."""
+    return tuple(dataclasses.replace(
+        port, ifindex=_ifindex(port.dev), notes=tuple(dict.fromkeys((
+            *port.notes, *kinds.of_device(port.dev, is_switched)))))
+        for port in ports)
 
 
 class PortWatcher:
@@ -127,7 +132,7 @@ class PortWatcher:
         if not look and time.monotonic() < self._look_due_s:
             return
         self._look_due_s = time.monotonic() + _LOOK_S
-        ports = with_devices(self._ports)
+        ports = with_devices(self._ports, self.source.is_switched)
         if ports != self._told:
             self._told = ports
             self.callback(ports)

@@ -27,6 +27,7 @@ class OvsPorts(base.PortSource):
     """The VM interfaces of one Open vSwitch; told by events."""
 
     poll_s = 5.0
+    is_switched = True
 
     def __init__(self, database: ovsdb.OvsDb):
         self.database = database
@@ -38,7 +39,8 @@ class OvsPorts(base.PortSource):
         return self.database.changes
 
     def read(self) -> tuple[classify.VmPort, ...]:
-        return tuple(classify.VmPort(vm=item.vm, dev=item.dev, mac=item.mac)
+        return tuple(classify.VmPort(vm=item.vm, dev=item.dev, mac=item.mac,
+                                     notes=item.notes)
                      for item in self.database.interfaces())
 
     def close(self) -> None:

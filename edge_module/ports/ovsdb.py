@@ -25,6 +25,7 @@ from ovs.db import idl as ovs_idl
 from ovsdbapp.backend.ovs_idl import connection
 from ovsdbapp.schema.open_vswitch import impl_idl
 
+from edge_module.ports import kinds
 from virtco import exception
 
 LOG = logging.getLogger(__name__)
@@ -37,11 +38,15 @@ _OWNER = 'virtco-edge'
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OvsInterface:
-    """An interface that Nova or Neutron marked as a VM's."""
+    """An interface that Nova or Neutron marked as a VM's.
+
+    :ivar notes: see :mod:`edge_module.ports.kinds`.
+    """
 
     dev: str
     vm: str
     mac: str
+    notes: tuple[str, ...] = ()
 
 
 class Place(NamedTuple):
@@ -121,11 +126,16 @@ class OvsDb:
     def interfaces(self) -> tuple[OvsInterface, ...]:
         """The interfaces of VMs."""
         found = []
-        for row in self._rows('Interface'):
+        rows = self._rows('Interface')
+        offloads = any(row.other_config.get('hw-offload') == 'true'
+                       for row in self._rows('Open_vSwitch'))
+        routes = any(row.name.startswith('qr-') for row in rows)
+        for row in rows:
             ids = row.external_ids
             if 'vm-uuid' in ids:
-                found.append(OvsInterface(row.name, ids['vm-uuid'],
-                                          ids.get('attached-mac', '')))
+                found.append(OvsInterface(
+                    row.name, ids['vm-uuid'], ids.get('attached-mac', ''),
+                    kinds.of_switch(row.type, offloads, routes)))
         return tuple(sorted(found, key=lambda item: item.dev))
 
     def datapath_of(self, dev: str) -> str | None:

@@ -18,11 +18,12 @@ from typing import Any
 
 from edge_module.classify import base as classify
 from edge_module.ports import base
+from edge_module.ports import kinds
 from virtco import exception
 
 
 class StaticPorts(base.PortSource):
-    """Reads ``{"ports": [{"vm", "dev", "mac", "ips"}]}``.
+    """Reads ``{"ports": [{"vm", "dev", "mac", "ips", "vnic_type"}]}``.
 
     Write it to another name and rename it over: a half-written file is
     refused, with the ports before it kept.
@@ -70,4 +71,6 @@ def _port(row: Any, field: str) -> classify.VmPort:
         raise exception.Invalid(field=f'{field}.ips', value=row.get('ips'),
                                 limit='a list of IP addresses') from error
     return classify.VmPort(vm=row['vm'], dev=row['dev'],
-                           mac=str(row.get('mac') or ''), ips=ips)
+                           mac=str(row.get('mac') or ''), ips=ips,
+                           notes=kinds.of_vnic_type(
+                               str(row.get('vnic_type') or '')))

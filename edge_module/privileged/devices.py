@@ -13,6 +13,7 @@
 
 import socket
 import struct
+from typing import NamedTuple
 
 from edge_module.privileged import kernel
 from edge_module.qdisc import wire
@@ -20,20 +21,41 @@ from edge_module.qdisc import wire
 _RTM_GETLINK = 18
 _IFINFOMSG = struct.Struct('=BxHiII')
 _IFLA_MASTER, _IFLA_LINKINFO, _INFO_KIND = 10, 18, 1
+_IFLA_PHYS_PORT_NAME = 38
+
+
+class Device(NamedTuple):
+    """:ivar kind: of a virtual device, such as ``tun``; '' of others.
+
+    :ivar port_name: of a port of a card that switches, such as ``pf0vf3``.
+    :ivar has_master: whether it is a port of a bridge or another switch.
+    """
+
+    kind: str
+    port_name: str
+    has_master: bool
+
+
+def look(dev: str) -> Device | None:
+    """None when it is not there."""
+    try:
+        answer = kernel.ask((_RTM_GETLINK, 0, _IFINFOMSG.pack(
+            0, 0, socket.if_nametoindex(dev), 0, 0)))
+    except OSError:
+        return None
+    return read(answer)
+
+
+def read(answer: bytes) -> Device:
+    found = dict(wire.attrs(answer, _IFINFOMSG.size))
+    info = dict(wire.attrs(found.get(_IFLA_LINKINFO, b''), 0))
+    kind, port_name = (value.rstrip(b'\0').decode() for value in (
+        info.get(_INFO_KIND, b''), found.get(_IFLA_PHYS_PORT_NAME, b'')))
+    return Device(kind, port_name, _IFLA_MASTER in found)
 
 
 def may_be_port(dev: str) -> bool:
     """Whether it is a port of a switch or a tap, or not there at all."""
-    try:
-        ifindex = socket.if_nametoindex(dev)
-        found = dict(wire.attrs(_link(ifindex), _IFINFOMSG.size))
-    except OSError:
-        return True  # the kernel refuses it
-    info = dict(wire.attrs(found.get(_IFLA_LINKINFO, b''), 0))
-    return _IFLA_MASTER in found or info.get(_INFO_KIND, b'').rstrip(
-        b'\0') == b'tun'
-
-
-def _link(ifindex: int) -> bytes:
-    return kernel.ask((_RTM_GETLINK, 0, _IFINFOMSG.pack(
-        0, 0, ifindex, 0, 0)))
+    found = look(dev)
+    # The kernel refuses what is not there.
+    return found is None or found.has_master or found.kind == 'tun'

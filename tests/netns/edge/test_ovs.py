@@ -15,6 +15,7 @@ import signal
 
 import pytest
 
+from edge_module.ports import kinds
 from tests.netns.edge import bed as beds
 from tests.netns.edge import controller as controllers
 from tests.netns.edge import policies
@@ -92,6 +93,14 @@ def test_ports_come_and_go_by_events(site):
     switch.plug(other, marked=False)
     controller.wait_report(
         lambda r: [port['vm'] for port in r['ports']] == [a.uuid])
+    # What makes packets go past the classes is told per port.
+    port = controller.wait_report(lambda r: r['ports'])['ports'][0]
+    assert port['notes'] == []
+    switch.vsctl('set', 'Open_vSwitch', '.', 'other_config:hw-offload=true')
+    controller.wait_report(
+        lambda r: r['ports'] and kinds.OFFLOAD in r['ports'][0]['notes'])
+    assert f'{a.dev} of {a.uuid}: {kinds.OFFLOAD}' in edge.once(
+        '--show').stdout
     switch.vsctl('del-port', 'ovsbr', a.dev)
     controller.wait_report(lambda r: r['ports'] == [])
 

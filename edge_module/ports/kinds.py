@@ -1,0 +1,69 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Ports whose traffic is not, or not all, managed here; why, in words."""
+
+import re
+
+from edge_module.privileged import devices
+
+OFFLOAD = ('hardware offload: flows that the card switches by itself are not '
+           'managed')
+REPRESENTOR = ('VF representor: what the card switches by itself is not '
+               'managed')
+PASSED_THROUGH = 'SR-IOV or passthrough: it goes past the host, unmanaged'
+MACVTAP = 'macvtap: it goes past the virtual switch, unmanaged'
+VHOST_USER = 'vhost-user: it goes past the kernel, unmanaged'
+ROUTED = 'no port of a switch: what the host routes is not managed'
+DVR = 'DVR: what the host routes for this port is not managed'
+
+_REPRESENTOR = re.compile(r'(?:c\d+)?pf\d+vf\d+')
+_DIRECT = ('direct', 'direct-physical', 'accelerator-direct',
+           'accelerator-direct-physical')
+
+
+def of_device(dev: str, is_switched: bool) -> tuple[str, ...]:
+    """What the device tells; nothing without one.
+
+    :param is_switched: whether a switch is known to have it.
+    """
+    found = devices.look(dev)
+    return () if found is None else read(found, is_switched)
+
+
+def read(found: devices.Device, is_switched: bool) -> tuple[str, ...]:
+    if found.kind in ('macvtap', 'macvlan'):
+        return MACVTAP,
+    notes = []
+    if _REPRESENTOR.fullmatch(found.port_name):
+        notes.append(REPRESENTOR)
+    if not is_switched and not found.has_master:
+        notes.append(ROUTED)
+    return tuple(notes)
+
+
+def of_vnic_type(vnic_type: str) -> tuple[str, ...]:
+    """What Neutron's type of a port tells."""
+    if vnic_type in _DIRECT:
+        return PASSED_THROUGH,
+    return (MACVTAP,) if vnic_type == 'macvtap' else ()
+
+
+def of_switch(interface_type: str, offloads: bool, routes: bool
+              ) -> tuple[str, ...]:
+    """What Open vSwitch's database tells.
+
+    :param offloads: whether ``other_config:hw-offload`` is set.
+    :param routes: whether it has a distributed router's ports.
+    """
+    is_vhost = interface_type.startswith('dpdkvhostuser')
+    return tuple(note for note, holds in (
+        (VHOST_USER, is_vhost), (OFFLOAD, offloads), (DVR, routes)) if holds)

@@ -1,0 +1,57 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Which ports are not managed, as devices and switches tell it."""
+
+import pytest
+
+from edge_module.ports import kinds
+from edge_module.ports import static
+from edge_module.privileged import devices
+from edge_module.qdisc import wire
+
+
+def _answer(*attributes):
+    return bytes(16) + b''.join(wire.attr(*item) for item in attributes)
+
+
+@pytest.mark.parametrize('attributes, is_switched, notes', [
+    (((10, b'\2\0\0\0'),), False, ()),
+    ((), True, ()),
+    ((), False, (kinds.ROUTED,)),
+    (((10, b'\2\0\0\0'), (38, b'pf0vf3\0')), False, (kinds.REPRESENTOR,)),
+    (((38, b'c1pf0vf3\0'),), True, (kinds.REPRESENTOR,)),
+    (((38, b'p0\0'),), True, ()),
+    (((18, wire.attr(1, b'macvtap\0')),), False, (kinds.MACVTAP,)),
+    (((18, wire.attr(1, b'tun\0')), (10, b'\2\0\0\0')), False, ())])
+def test_what_a_device_tells(attributes, is_switched, notes):
+    assert kinds.read(devices.read(_answer(*attributes)), is_switched
+                      ) == notes
+
+
+def test_a_device_that_is_not_there_tells_nothing():
+    assert kinds.of_device('none such', False) == ()
+    assert kinds.of_device('lo', False) == (kinds.ROUTED,)
+
+
+def test_what_the_switch_tells():
+    assert kinds.of_switch('', False, False) == ()
+    assert kinds.of_switch('dpdkvhostuserclient', True, True) == (
+        kinds.VHOST_USER, kinds.OFFLOAD, kinds.DVR)
+
+
+def test_a_ports_file_names_types(tmp_path):
+    path = tmp_path / 'ports.json'
+    path.write_text('{"ports": [{"vm": "a", "dev": "t1", "vnic_type": '
+                    '"direct"}, {"vm": "b", "dev": "t2", "vnic_type": '
+                    '"normal"}, {"vm": "c", "dev": "t3"}]}')
+    assert [port.notes for port in static.StaticPorts(str(path)).read()] == [
+        (kinds.PASSED_THROUGH,), (), ()]
