@@ -16,6 +16,7 @@ Light on purpose: keystoneauth, which OpenStack's clients share, and nothing
 of the controller.
 """
 
+from collections.abc import Container
 from collections.abc import Mapping
 import os
 from typing import Any
@@ -65,9 +66,11 @@ class Client:
             raise_exc=False)
 
     def request(self, method: str, path: str, body: Any = None,
-                params: Mapping[str, Any] | None = None) -> Any:
+                params: Mapping[str, Any] | None = None,
+                expected: Container[int] = ()) -> Any:
         """Send JSON, return what came back (None for an empty answer).
 
+        :param expected: statuses that are an answer, not an error.
         :raises virtco.exception.ControllerUnavailable: no answer, or not one
             of the controller's.
         :raises virtco.exception.VirtcoException: the error it reported.
@@ -91,7 +94,8 @@ class Client:
             raise exception.ControllerUnavailable(
                 url=self.url, why=f'HTTP {response.status_code} without JSON'
             ) from error
-        if response.status_code >= 400:
+        if response.status_code >= 400 and (
+                response.status_code not in expected):
             self._raise(response.status_code, found)
         return found
 
@@ -207,7 +211,9 @@ class Client:
             'event_type': event_type, 'payload': payload})
 
     def health(self) -> dict[str, Any]:
-        return self._dict('GET', '/health')
+        """Also that of a controller that starts or fails."""
+        found: dict[str, Any] = self.request('GET', '/health', expected=(503,))
+        return found
 
 
 def _reason(error: BaseException) -> str:

@@ -111,6 +111,17 @@ def test_hosts_and_their_edges(run, show, tenant):
     assert show('host', 'show', sender.name)['vms'] == [tenant.instance(0)]
 
 
+def test_doctor_finds_what_is_broken(run, show, tenant):
+    hosts, edges = policies.one_pair(tenant)
+    policies.settled(lambda: policies.classes(edges[hosts[0]]))
+    found = show('doctor', tenant.coflow()['id'])
+    assert found[0] == {'link': 'controller', 'state': 'ok', 'action': '',
+                        'finding': 'every part works'}
+    assert any(tenant.host(hosts[0]) in row['finding'] for row in found)
+    code, _out, err = run('doctor', url='http://127.0.0.1:1')
+    assert (code, len(err.splitlines())) == (1, 1)
+
+
 def test_a_placement_is_explained(run, show, tenant):
     host = tenant.place(0, num_instances=4)['host']
     code, out, err = run('placement', 'explain', tenant.instance(0))

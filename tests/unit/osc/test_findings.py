@@ -1,0 +1,126 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Each link of the chain, broken alone."""
+
+import pytest
+
+from tests.unit.osc import test_overview as overview
+from virtco.osc import findings
+
+NOW_S = 1e6
+
+
+def coflow(name='a', **values):
+    return overview.coflow(name, arrival=NOW_S - 60, measured_cct_s=None,
+                           members=[{'row': 0, 'host': 'h1'}],
+                           in_debt=False) | values
+
+
+def host(name='h1', **values):
+    return overview.host(name, rate_source='measured',
+                         last_report=NOW_S - 1) | values
+
+
+def event(kind, **values):
+    return {'kind': kind, 'at': NOW_S - 60, 'detail': 'virtco:tm is bad',
+            'group_name': 'a', 'project_id': 'p'} | values
+
+
+def answers(**values):
+    return findings.Answers(**{
+        'health': {'status': 'ok', 'parts': {'database': True}},
+        'coflows': [coflow()], 'events': [], 'hosts': [host()],
+        'now_s': NOW_S} | values)
+
+
+def broken(**values):
+    return [(one.link, one.state, one.finding)
+            for one in findings.examine(answers(**values))
+            if one.state != findings.OK]
+
+
+def test_a_healthy_cloud_has_one_line_per_link():
+    found = findings.examine(answers())
+    assert {one.state for one in found} == {findings.OK}
+    assert len({one.link for one in found}) == len(found) == 7
+
+
+@pytest.mark.parametrize(('values', 'link', 'state', 'words'), [
+    ({'health': {'status': 'failing', 'parts': {'database': False}}},
+     'controller', 'error', 'its database'),
+    ({'health': {'status': 'starting', 'what': 'loading the planner'}},
+     'controller', 'warning', 'loading the planner'),
+    ({'coflows': []}, 'nova-scheduler', 'warning', 'no group yet'),
+    ({'events': [event('hint_ignored')]}, 'nova-scheduler', 'warning',
+     'virtco:tm is bad'),
+    ({'events': [event('other_host')]}, 'nova-scheduler', 'warning',
+     '1 VMs on other hosts'),
+    ({'coflows': [coflow(state='planned', arrival=NOW_S - 601)]},
+     'notifications', 'warning', 'a planned'),
+    ({'hosts': []}, 'hypervisors', 'error', 'none has reported'),
+    ({'hosts': None}, 'hypervisors', 'warning', 'operators'),
+    ({'hosts': [host(last_report=NOW_S - 31)]}, 'hypervisors', 'error',
+     'h1 silent'),
+    ({'hosts': [host(health='error', error='no HTB')]}, 'hypervisors',
+     'error', 'no HTB'),
+    ({'hosts': [host(health='degraded')]}, 'hypervisors', 'warning',
+     'degraded'),
+    ({'hosts': [host(rate_source='unknown')]}, 'rates', 'warning', 'h1'),
+    ({'hosts': [host(measured_egress_bps=6e8)]}, 'rates', 'warning', '70%'),
+    ({'hosts': [host(generation=13)]}, 'policies', 'warning', 'h1'),
+    ({'coflows': [coflow(measured_cct_s=24.0)]}, 'completion', 'warning',
+     'a took'),
+])
+def test_a_broken_link_is_named(values, link, state, words):
+    (found,) = broken(**values)
+    assert found[:2] == (link, state)
+    assert words in found[2]
+
+
+@pytest.mark.parametrize('values', [
+    {'events': [event('hint_ignored', at=NOW_S - 90_000)]},
+    {'hosts': [host(last_report=NOW_S - 29)]},
+    {'hosts': [host(generation=12)]},
+    {'hosts': [host(measured_egress_bps=7.1e8)]},
+    {'coflows': [coflow(state='planned', arrival=NOW_S - 599)]},
+    {'coflows': [coflow(measured_cct_s=23.0)]},
+])
+def test_what_is_within_bounds_is_fine(values):
+    assert broken(**values) == []
+
+
+def row(**values):
+    return {'coflow_id': 'id-a', 'rate_bps': 1e8, 'observed_bps': 9e7,
+            'backlog_bytes': 0} | values
+
+
+@pytest.mark.parametrize(('values', 'classes', 'state', 'words'), [
+    ({}, {'h1': [row()]}, 'ok', 'h1: 90 Mbit/s of 100 Mbit/s'),
+    ({}, {'h1': []}, 'error', 'no hypervisor'),
+    ({}, {'h1': [row(observed_bps=1e7, backlog_bytes=9)]}, 'warning',
+     'packets wait'),
+    ({'state': 'planned'}, {}, 'warning', 'is planned'),
+    ({'state': 'done'}, {}, 'ok', 'is done'),
+    ({'members': [{'row': 3, 'host': None}]}, {}, 'warning', 'rows 3'),
+    ({'in_debt': True}, {}, 'warning', 'owes'),
+])
+def test_a_coflow_in_detail(values, classes, state, words):
+    (found,) = findings.examine_coflow(coflow(**values), classes)
+    assert found.state == state
+    assert words in found.finding
+
+
+def test_many_names_are_cut_short():
+    hosts = [host(f'h{n}', rate_source='unknown') for n in range(9)]
+    ((_, _, finding),) = broken(hosts=hosts)
+    assert finding == 'h0, h1, h2 and 6 more of unknown speed'

@@ -1,0 +1,64 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``virtco doctor``: every link from a hint to a class, and what to do."""
+
+import time
+from typing import Any
+
+from virtco.client import v1
+from virtco import exception
+from virtco.osc import base
+from virtco.osc import findings
+
+
+class Doctor(base.Lister):
+    """Check every link from a hint to a class, and say what to do
+
+    With a coflow, look at its members and classes as well. Exit code 1 when
+    something does not work.
+    """
+
+    shown = ['link', 'state', 'finding', 'action']
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('coflow', nargs='?', help='Id or name')
+        return parser
+
+    def entries(self, args: Any) -> list[dict[str, Any]]:
+        client = base.client_of(self.app)
+        found = findings.examine(_answers(client))
+        if args.coflow is not None:
+            coflow = client.coflow(base.find_coflow(client, args.coflow))
+            found += findings.examine_coflow(coflow, {
+                host: client.host(host)['classes']
+                for host in sorted(set(coflow['hosts']) - {None})})
+        self._is_broken = any(one.state == findings.ERROR for one in found)
+        return [{name: getattr(one, name) for name in self.shown}
+                for one in found]
+
+    def run(self, parsed_args: Any) -> int:
+        code: int = super().run(parsed_args)
+        return code or int(self._is_broken)
+
+
+def _answers(client: v1.Client) -> findings.Answers:
+    health = client.health()
+    if health['status'] == 'starting':
+        return findings.Answers(health, (), (), (), time.time())
+    try:
+        hosts = client.hosts()
+    except exception.Forbidden:
+        hosts = None
+    return findings.Answers(health, client.coflows(), client.events(), hosts,
+                            time.time())
