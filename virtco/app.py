@@ -80,6 +80,7 @@ class App:
         self.know.load()
         self.decide.start()
         self.know.start()
+        self.ask.start()
         self.follow.start()
         self.distribute.start()
 

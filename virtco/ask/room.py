@@ -23,12 +23,15 @@ import time
 from typing import Any
 from typing import TYPE_CHECKING
 
+import msgspec
 from oslo_config import cfg
 
 from virtco.ask import answer as answers
 from virtco.ask import deadline as deadlines
+from virtco.ask import journal
 from virtco.ask import request as requests
 from virtco.db import groups as db_groups
+from virtco.db import models
 from virtco.db import records
 from virtco.db import session as db_session
 from virtco import exception
@@ -36,6 +39,7 @@ from virtco.know import live_state
 from virtco.know import settings
 from virtco.know import snapshot
 from virtco import metrics
+from virtco import periodic
 from virtco import startup
 
 if TYPE_CHECKING:
@@ -65,8 +69,16 @@ class Ask:
         self._metrics.placements_under_way.set_function(
             lambda: self._pace.n_under_way)
         self._is_used = False
+        self._journal = journal.Journal(
+            database, conf.limits.max_events_per_project, clock)
+        self._writer = periodic.Periodic('write the journal',
+                                         journal.INTERVAL_S,
+                                         self._journal.write, counts)
         self._pool = concurrent.futures.ThreadPoolExecutor(
             conf.placement.workers, thread_name_prefix='placement')
+
+    def start(self) -> None:
+        self._writer.start()
 
     def load_planner(self, is_used: bool) -> None:
         """The last step of the start: from here on it is ready.
@@ -96,6 +108,8 @@ class Ask:
 
     def stop(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._writer.stop()
+        self._writer.attempt()
 
     def use(self, *_anything: Any) -> None:
         """At the first sign of use, load what a large group will need: no
@@ -113,6 +127,8 @@ class Ask:
         with self._metrics.placement_seconds.time():
             answer = self._place(request)
         self.use()
+        if answer.status == 'neutral':
+            self._journal.add(request, answer)
         self._metrics.placements.labels(answer.status).inc()
         return answer
 
@@ -175,7 +191,8 @@ class Ask:
         with self._database.reader() as session:
             found = records.placement(session, instance_uuid)
             if found is None:
-                raise exception.NotFound(what='Placement', id=instance_uuid)
+                return _neutral(records.newest_event(
+                    session, instance_uuid, journal.NEUTRAL), instance_uuid)
             answer: dict[str, Any] = json.loads(found.answer)
             member = db_groups.member_of(session, instance_uuid)
             return answer | {
@@ -202,3 +219,18 @@ class Ask:
             | self._state.payload_rates(
                 hosts, now_s, settings['order'] == snapshot.FAIR),
             self._state.payload_tree(now_s), self._state.loads(None))
+
+
+def _neutral(event: models.Event | None,
+             instance_uuid: str) -> dict[str, Any]:
+    """An answer without a plan, of which there is no more than its reason.
+
+    :raises virtco.exception.NotFound: when there was none.
+    """
+    if event is None:
+        raise exception.NotFound(what='Placement', id=instance_uuid)
+    answer: dict[str, Any] = msgspec.to_builtins(
+        answers.neutral(instance_uuid, (), event.detail))
+    return answer | {'project_id': event.project_id, 'at': event.created_at,
+                     'group_name': event.group_name, 'state': None,
+                     'host_now': None}

@@ -166,6 +166,14 @@ def list_events(session: orm.Session, *, project_id: str | None = None,
     return list(session.scalars(query))
 
 
+def newest_event(session: orm.Session, instance_uuid: str,
+                 kind: str) -> models.Event | None:
+    return session.scalar(sa.select(models.Event).where(
+        models.Event.instance_uuid == instance_uuid,
+        models.Event.kind == kind).order_by(
+            models.Event.id.desc()).limit(1))
+
+
 def count_events(session: orm.Session, project_id: str | None = None
                  ) -> dict[tuple[str, str], int]:
     """Events per (project, name of the group)."""

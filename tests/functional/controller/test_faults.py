@@ -306,3 +306,10 @@ def test_what_is_answered_late_is_not_committed(make):
     assert metrics['virtco_late_placements_total{phase="commit"}'] == 1
     assert stored(controller, 'SELECT name FROM groups') == [('a',)]
     assert len(stored(controller, 'SELECT * FROM placements')) == 1
+    # What became of it can be read.
+    (event,) = harness.wait_for(tenant.events, 'the event')
+    assert (event['kind'], event['group_name'], event['detail']) == (
+        'neutral', 'late', answer['why'])
+    found = tenant.stored(10)
+    assert (found['status'], found['why'], found['host']) == (
+        'neutral', answer['why'], None)

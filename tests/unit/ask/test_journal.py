@@ -1,0 +1,84 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Answers without a plan can be read later."""
+
+import pytest
+
+from virtco.ask import answer as answers
+from virtco.ask import journal
+from virtco.ask import request as requests
+from virtco.db import migration
+from virtco.db import records
+from virtco.db import session as db_session
+from virtco import exception
+
+
+@pytest.fixture
+def database(tmp_path):
+    found = db_session.Database(f'sqlite:///{tmp_path}/db.sqlite', 0.3)
+    migration.upgrade(found)
+    yield found
+    found.dispose()
+
+
+def add(book, number, hints=None):
+    request = requests.Placement(
+        project_id='p', hints={'virtco:coflow': 'a'} if hints is None
+        else hints, flavor=requests.Resources(1, 1, 1), hosts=[
+            requests.Offer('h0', requests.Resources(1, 1, 1))],
+        instance_uuid=f'vm-{number}')
+    book.add(request, answers.neutral(f'vm-{number}', ['h0'],
+                                      f'no time {number}'))
+
+
+def details(database):
+    with database.reader() as session:
+        return [event.detail for event in records.list_events(
+            session, limit=1000)][::-1]
+
+
+def test_they_are_written_once(database):
+    book = journal.Journal(database, 100, lambda: 5.0)
+    add(book, 0)
+    add(book, 1, hints={})
+    add(book, 2)
+    book.write()
+    book.write()
+    assert details(database) == ['no time 0', 'no time 2']
+    with database.reader() as session:
+        found = records.newest_event(session, 'vm-2', journal.NEUTRAL)
+        assert (found.group_name, found.created_at) == ('a', 5.0)
+        assert records.newest_event(session, 'vm-1', journal.NEUTRAL) is None
+
+
+def test_they_wait_for_the_database(database, monkeypatch):
+    book = journal.Journal(database, 100, lambda: 5.0)
+    add(book, 0)
+
+    def away(*_args, **_kwargs):
+        raise exception.DatabaseUnavailable(why='test')
+
+    with monkeypatch.context() as patch:
+        patch.setattr(database, 'writer', away)
+        book.write()
+    add(book, 1)
+    book.write()
+    assert details(database) == ['no time 0', 'no time 1']
+
+
+def test_of_a_storm_the_newest_are_kept(database):
+    book = journal.Journal(database, 1000, lambda: 5.0)
+    for number in range(journal.MOST_WAITING + 3):
+        add(book, number)
+    book.write()
+    assert details(database)[0] == 'no time 3'
+    assert len(details(database)) == journal.MOST_WAITING

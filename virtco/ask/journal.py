@@ -1,0 +1,88 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Answers without a plan, written down later.
+
+Nobody waits for it: such an answer is given where there is no time, or no
+database. Of a storm of them the newest are kept.
+"""
+
+import collections
+from collections.abc import Callable
+import dataclasses
+import threading
+
+from virtco.ask import answer as answers
+from virtco.ask import request as requests
+from virtco.db import records
+from virtco.db import session as db_session
+from virtco import exception
+from virtco import hints
+
+#: Of an event.
+NEUTRAL = 'neutral'
+MOST_WAITING = 200
+INTERVAL_S = 1.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Entry:
+    project_id: str
+    group_name: str
+    instance_uuid: str
+    detail: str
+    created_at: float
+
+
+class Journal:
+    """:param keep: events of a project."""
+
+    def __init__(self, database: db_session.Database, keep: int,
+                 clock: Callable[[], float]):
+        self._database = database
+        self._keep = keep
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._entries: collections.deque[_Entry] = collections.deque(
+            maxlen=MOST_WAITING)
+
+    def add(self, request: requests.Placement,
+            answer: answers.Answer) -> None:
+        """Nothing is noted of a server without a hint."""
+        said = hints.select(request.hints | request.metadata)
+        if not said:
+            return
+        name = said.get(hints.COFLOW)
+        with self._lock:
+            self._entries.append(_Entry(
+                request.project_id,
+                name[:255] if isinstance(name, str) else '',
+                answer.instance_uuid, answer.why[:4000], self._clock()))
+
+    def write(self) -> None:
+        """What a database that is away does not take waits for the next turn.
+        """
+        with self._lock:
+            entries = list(self._entries)
+        if not entries:
+            return
+        try:
+            with self._database.writer(db_session.PATIENCE_S) as session:
+                for entry in entries:
+                    records.add_event(session, keep=self._keep, kind=NEUTRAL,
+                                      **dataclasses.asdict(entry))
+        except (exception.DatabaseUnavailable, exception.Conflict):
+            return
+        with self._lock:
+            for entry in entries:
+                if self._entries and self._entries[0] is entry:
+                    self._entries.popleft()
