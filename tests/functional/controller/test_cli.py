@@ -119,7 +119,8 @@ def test_doctor_finds_what_is_broken(run, show, tenant):
                         'finding': 'every part works'}
     assert any(tenant.host(hosts[0]) in row['finding'] for row in found)
     code, _out, err = run('doctor', url='http://127.0.0.1:1')
-    assert (code, len(err.splitlines())) == (1, 1)
+    assert code == 1
+    assert 'connection refused' in err
 
 
 def test_a_placement_is_explained(run, show, tenant):
