@@ -153,8 +153,8 @@ class EdtShaper(base.Shaper):
                            if root is not None and root.handle
                            and not ours else None)
                 return base.Snapshot(False, foreign, {}, {})
-            self._start()
-            return base.Snapshot(True, None, dict(self._tree), self.stats())
+            return base.Snapshot(True, None, dict(self._tree),
+                                 self._all_stats())
 
     def _root(self, ifindex: int) -> wire.Qdisc | None:
         bodies = self.kernel.tc_dump(
@@ -166,6 +166,14 @@ class EdtShaper(base.Shaper):
         with self._lock:
             if self._program is None and self._found() is None:
                 return {}
+            # Who counts is the agent; others only look, by snapshot.
+            self._start()
+            return self._all_stats()
+
+    class_stats = stats
+
+    def _all_stats(self) -> dict[int, wire.ClassStats]:
+        with self._lock:
             leaves = {minor: self._leaf_stats(minor)
                       for minor in self._rates_bps}
             found = dict.fromkeys(self._tree, wire.ClassStats())
@@ -174,8 +182,6 @@ class EdtShaper(base.Shaper):
                     found[minor] = _sum(found[minor], seen)
                     minor = self._tree[minor].parent
             return found
-
-    class_stats = stats
 
     def _leaf_stats(self, minor: int) -> wire.ClassStats:
         assert self._program is not None
@@ -203,7 +209,7 @@ class EdtShaper(base.Shaper):
 
     def _make_queues(self, ifindex: int) -> None:
         queues = len(glob.glob(f'/sys/class/net/{self.dev}/queues/tx-*'))
-        what = f'create the qdiscs of {self.dev}'
+        what = f'create the qdiscs (fq) of {self.dev}'
         if queues <= 1:
             htb.send(self.kernel, [_fq(
                 ifindex, wire.TC_H_ROOT, wire.ROOT_HANDLE)], what)

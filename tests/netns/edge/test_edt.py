@@ -223,7 +223,7 @@ def test_a_kernel_without_fq_is_named(make_bed):
     if pathlib.Path('/sys/module/sch_fq').exists():
         pytest.skip('this kernel has fq')
     bed = make_bed(2)
-    with pytest.raises(exception.KernelRefused, match='qdiscs of uplink0'):
+    with pytest.raises(exception.KernelRefused, match='fq. of uplink0'):
         beds.in_netns(bed.ns('h1'),
                       edt.EdtShaper(kernel, 'uplink0').ensure_root)
 
