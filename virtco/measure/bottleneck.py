@@ -75,14 +75,16 @@ def shares_bottleneck(alone_bps: float, beside_bps: float) -> bool:
 def may_interfere(one: Path, other: Path, level: Level) -> bool:
     """Whether two paths would use the same bottleneck: the two rules.
 
+    As printed, rule 1(a) lets all paths of one source interfere, also one
+    that stays in its rack with one that leaves it. Such a path does not pass
+    the link out of the top-of-rack switch, so here both have to leave.
+
     For SUBTREE the answer True means "potentially": the paths may be routed
     through different switches.
     """
-    if one.src.host == other.src.host:
-        return True
     match level:
         case Level.SOURCE:
-            return False
+            return one.src.host == other.src.host
         case Level.RACK:
             rack = one.src.rack
             return (rack == other.src.rack

@@ -31,7 +31,13 @@ def _path(src, dst):
 
 
 @pytest.mark.parametrize('one, other, levels', [
-    (('s0r0h0', 's0r0h1'), ('s0r0h0', 's1r0h0'), set(Level)),
+    (('s0r0h0', 's0r1h1'), ('s0r0h0', 's0r1h0'),
+     {Level.SOURCE, Level.RACK}),
+    (('s0r0h0', 's1r0h1'), ('s0r0h0', 's1r0h0'), set(Level)),
+    # One stays in its rack, or in its subtree: only the source is shared.
+    (('s0r0h0', 's0r0h1'), ('s0r0h0', 's1r0h0'), {Level.SOURCE}),
+    (('s0r0h0', 's0r1h0'), ('s0r0h0', 's1r0h0'),
+     {Level.SOURCE, Level.RACK}),
     (('s0r0h0', 's1r0h0'), ('s0r0h1', 's1r1h0'),
      {Level.RACK, Level.SUBTREE}),
     (('s0r0h0', 's0r1h0'), ('s0r0h1', 's0r1h1'), {Level.RACK}),
