@@ -60,6 +60,15 @@ class PlacementInfeasible(VirtcoException):
     msg_fmt = 'No placement exists for %(what)s: %(why)s.'
 
 
+class WishRefused(PlacementInfeasible):
+    """A tenant requires a place that is not there.
+
+    :ivar kwargs: with ``level``, ``fitting``, ``wanted`` and ``limiting``.
+    """
+
+    msg_fmt = '%(what)s: %(why)s.'
+
+
 class NotFound(VirtcoException):
     msg_fmt = '%(what)s %(id)s was not found.'
 

@@ -13,8 +13,9 @@
 """What a tenant says about a group of servers, read from Nova's hints.
 
 The keys are ``virtco:coflow``, ``virtco:tm`` (or its pieces ``virtco:tm.0``,
-``virtco:tm.1``, ...), ``virtco:index`` and ``virtco:tm_ref``, as scheduler
-hints or as server metadata; a scheduler hint wins over metadata. Text comes
+``virtco:tm.1``, ...), ``virtco:index``, ``virtco:tm_ref``, ``virtco:within``
+and ``virtco:spread``, as scheduler hints or as server metadata; a scheduler
+hint wins over metadata. Text comes
 from tenants: :func:`parse` answers any input within the time and memory that
 :class:`Limits` allows, and an offence is always a
 :class:`virtco.exception.HintInvalid`. Only the standard library is imported,
@@ -35,6 +36,8 @@ COFLOW = 'virtco:coflow'
 TM = hint_matrix.TM
 INDEX = 'virtco:index'
 TM_REF = 'virtco:tm_ref'
+WITHIN = 'virtco:within'
+SPREAD = 'virtco:spread'
 
 Limits = hint_matrix.Limits
 parse_matrix = hint_matrix.parse_matrix
@@ -43,7 +46,37 @@ parse_matrix = hint_matrix.parse_matrix
 METADATA_VALUE_CHARS = 255
 METADATA_ITEMS = 128
 
+_WISH = re.compile(r'([A-Za-z0-9._-]{1,64})(?::(required|preferred))?')
 _CHUNK = re.compile(r'virtco:tm\.([0-9]{1,4})')
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wish:
+    """A level of the topology, such as ``rack``.
+
+    :ivar required: rather no plan than one without it.
+    """
+
+    level: str
+    required: bool = False
+
+    def __str__(self) -> str:
+        return f'{self.level}:{"required" if self.required else "preferred"}'
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wishes:
+    """Where a group would like to be.
+
+    :ivar within: all of it below one switch of that level.
+    :ivar spread: evenly below as many switches of that level as there are.
+    """
+
+    within: Wish | None = None
+    spread: Wish | None = None
+
+    def __bool__(self) -> bool:
+        return self.within is not None or self.spread is not None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -63,6 +96,7 @@ class Hint:
     index: int | None = None
     tm_ref: str | None = None
     n_vms: int | None = None
+    wishes: Wishes = Wishes()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -76,6 +110,7 @@ class Outline:
     matrix_text: str | None = None
     index: int | None = None
     tm_ref: str | None = None
+    wishes: Wishes = Wishes()
 
     @property
     def digest(self) -> str:
@@ -87,13 +122,14 @@ class Outline:
         """:raises virtco.exception.HintInvalid:"""
         if self.matrix_text is None:
             return Hint(self.coflow_name, index=self.index,
-                        tm_ref=self.tm_ref)
+                        tm_ref=self.tm_ref, wishes=self.wishes)
         coflows = hint_matrix.parse_matrix_text(
             self.matrix_text, self.coflow_name, limits)
         n_vms = coflows[0].n_vms
         if self.index is not None:
             _index(self.index, n_vms)
-        return Hint(self.coflow_name, coflows, self.index, n_vms=n_vms)
+        return Hint(self.coflow_name, coflows, self.index, n_vms=n_vms,
+                    wishes=self.wishes)
 
 
 def select(values: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -137,7 +173,9 @@ def outline(hints: Mapping[str, Any] | None,
         text = hint_matrix.as_text(TM, values[TM])
     index = (_index(values[INDEX], limits.max_vms) if INDEX in values
              else None)
-    return Outline(name, text, index, tm_ref)
+    return Outline(name, text, index, tm_ref, Wishes(
+        *(_wish(key, values[key]) if key in values else None
+          for key in (WITHIN, SPREAD))))
 
 
 def text_of_matrix(hints: Mapping[str, Any]) -> str:
@@ -154,6 +192,10 @@ def encode(hint: Hint) -> dict[str, str]:
         values[TM] = hint_matrix.encode_matrix(hint.coflows, hint.coflow_name)
     if hint.index is not None:
         values[INDEX] = str(hint.index)
+    for key, wish in ((WITHIN, hint.wishes.within),
+                      (SPREAD, hint.wishes.spread)):
+        if wish is not None:
+            values[key] = str(wish)
     return values
 
 
@@ -181,11 +223,12 @@ def _checked(values: Any, what: str) -> dict[str, Any]:
         hint_matrix.refuse(what, values, 'keys with values')
     found = select(values)
     for key in found:
-        if key not in (COFLOW, TM, INDEX, TM_REF) and (
+        if key not in (COFLOW, TM, INDEX, TM_REF, WITHIN, SPREAD) and (
                 not _CHUNK.fullmatch(key)):
             hint_matrix.refuse(
                 hint_matrix.shorten(key), found[key],
-                f'a known key: {COFLOW}, {TM}, {INDEX} or {TM_REF}')
+                f'a known key: {COFLOW}, {TM}, {INDEX}, {TM_REF}, {WITHIN} '
+                f'or {SPREAD}')
     return found
 
 
@@ -224,6 +267,15 @@ def _unwrap(value: Any) -> Any:
     if isinstance(value, (list, tuple)) and len(value) == 1:
         return value[0]
     return value
+
+
+def _wish(key: str, value: Any) -> Wish:
+    text = hint_matrix.as_text(key, value)
+    found = _WISH.fullmatch(text)
+    if found is None:
+        hint_matrix.refuse(key, text, 'a level such as rack, rack:required '
+                                      'or rack:preferred')
+    return Wish(found[1], found[2] == 'required')
 
 
 def _index(value: Any, n_vms: int) -> int:

@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from virtco import exception
+
 if TYPE_CHECKING:
     from virtco.db import members
 
@@ -48,6 +50,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
     :ivar status: ``planned``, ``neutral`` or ``ignored``.
     :ivar hosts: the best first.
+    :ivar refused: of a required wish that cannot be met: its level, how many
+        of how many VMs fit, and the resource that limits.
     :ivar row: the member that the instance is.
     :ivar rows: the host of each planned member, of an answer that planned
         the group.
@@ -69,6 +73,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     method: str | None = None
     bottleneck: str | None = None
     slow_phase: str | None = None
+    refused: Mapping[str, str | int] | None = None
 
 
 ENCODER = msgspec.json.Encoder()
@@ -77,11 +82,15 @@ DECODER = msgspec.json.Decoder(Answer)
 
 def neutral(instance_uuid: str, hosts: Iterable[str], why: str,
             status: str = 'neutral', slow_phase: str | None = None,
-            group: str | None = None) -> Answer:
+            group: str | None = None,
+            refused: exception.WishRefused | None = None) -> Answer:
     """Without an opinion: Nova's own order stands."""
     return Answer(
         instance_uuid=instance_uuid, status=status, why=why, group=group,
-        hosts=ranked(hosts, why), slow_phase=slow_phase)
+        hosts=ranked(hosts, why), slow_phase=slow_phase,
+        refused=None if refused is None else {
+            name: refused.kwargs[name]
+            for name in ('level', 'fitting', 'wanted', 'limiting')})
 
 
 def assigned(instance_uuid: str, planned: 'members.Planned',

@@ -54,6 +54,8 @@ class View:
     :ivar matrices: of the coflows that are live.
     :ivar keeps_matrix: the group's are those of the hint.
     :ivar notes: (kind, detail) of events to write down with the commit.
+    :ivar wishes: of the tenant for the group.
+    :ivar refused: the required wish that could not be met.
     """
 
     generation: int
@@ -67,6 +69,8 @@ class View:
     matrices: tuple[coflow_model.Coflow, ...]
     keeps_matrix: bool
     notes: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+    wishes: hints.Wishes = hints.Wishes()
+    refused: exception.WishRefused | None = None
 
     @property
     def is_advice(self) -> bool:
@@ -140,7 +144,7 @@ class Reader:
         return View(generation, group, members, coflows, member,
                     *self.booked(session, request, group.id,
                                  member.row_index),
-                    is_new, matrices, keeps_matrix, notes)
+                    is_new, matrices, keeps_matrix, notes, hint.wishes)
 
     def booked(self, session: orm.Session, request: requests.Placement,
                group_id: str, row_index: int

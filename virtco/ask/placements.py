@@ -173,7 +173,8 @@ class Placer:
             return answers.neutral(
                 request.instance_uuid, request.host_names(),
                 'no valid placement: ' + '; '.join(
-                    detail for _kind, detail in view.notes))
+                    detail for _kind, detail in view.notes),
+                refused=view.refused)
         _problem, rows, plan = solution
         ranked = self._planning.rank(solution, view.member.row_index,
                                      deadline)

@@ -24,6 +24,7 @@ from virtco.ask import membership
 from virtco.ask import problem as problem_builder
 from virtco.ask import request as requests
 from virtco.ask import window
+from virtco.ask import wishes
 from virtco.db import models
 from virtco import exception
 from virtco.know import live_state
@@ -153,42 +154,53 @@ class Planning:
         """
         keep = view.is_advice
         problem, rows = problem_builder.build(question, keep_planned=keep)
-        if view.is_new:
+        if view.is_new and not view.wishes:
             # With other new groups that ask now.
             part = self._window.plan(
                 (view.group.project_id, view.group.name), problem, deadline)
             if part is not None:
                 return part.problem, rows, part.plan
         deadline.enter('solve')
-        plan = self._plan(problem, view, deadline)
+        met = self._plan(problem, view, deadline)
         for respect_held in (True, False) if view.is_advice else (True,):
-            if plan is None:
+            # Where a wish is refused, a part of the group is no answer.
+            if met is None and view.refused is None:
                 problem, rows = problem_builder.build(
                     question, keep_planned=keep and respect_held,
                     respect_held=respect_held, alone=True)
-                plan = self._plan(problem, view, deadline)
-        return None if plan is None else (problem, rows, plan)
+                met = self._plan(problem, view, deadline)
+        return None if met is None else (met.problem, rows, met.plan)
 
     def _plan(self, problem: snapshot.PlacementProblem,
               view: membership.View, deadline: deadlines.Deadline
-              ) -> snapshot.Plan | None:
+              ) -> wishes.Met | None:
         """None, and a note, when nothing fits."""
         budget_s = self._budget_s(deadline, 'rank', 'commit')
         if budget_s == 0:
             raise deadline.too_late()
+
+        def solve(some: snapshot.PlacementProblem,
+                  part: float) -> snapshot.Plan:
+            return planner.plan(
+                some, objective=snapshot.Objective(
+                    self._settings['objective']),
+                planner=self._settings['planner'],
+                seed=zlib.crc32(view.group.id.encode()),
+                budget_s=budget_s * part, on_incumbent=_log_progress)
+
         try:
             with self._metrics.plan_seconds.time():
-                plan = planner.plan(
-                    problem, objective=snapshot.Objective(
-                        self._settings['objective']),
-                    planner=self._settings['planner'],
-                    seed=zlib.crc32(view.group.id.encode()),
-                    budget_s=budget_s, on_incumbent=_log_progress)
+                met = wishes.plan(problem, view.wishes, solve)
+        except exception.WishRefused as error:
+            view.refused = error
+            view.notes.append(('wish_refused', str(error)))
+            return None
         except exception.PlacementInfeasible as error:
             view.notes.append(('infeasible', str(error)))
             return None
-        self._metrics.plans.labels(plan.relaxed).inc()
-        return plan
+        view.notes += [('wish_unmet', text) for text in met.notes]
+        self._metrics.plans.labels(met.plan.relaxed).inc()
+        return met
 
 
 def _stays(question: problem_builder.Question,

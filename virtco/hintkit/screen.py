@@ -68,11 +68,27 @@ def _title(found: figures.Figures) -> str:
     if not hint.coflows:
         return wrap(f'Hint {hint.coflow_name}: joins a group that another '
                     'request brings the matrix of.')
-    return wrap(
+    return _wished(hint.wishes) + wrap(
         f'Hint {hint.coflow_name}: {len(found.vms)} VMs, {found.n_flows:,} '
         f'flows, {units.format_size(found.size_bytes)}'
         + (f' in {len(hint.coflows)} coflows' if len(hint.coflows) > 1
            else ''))
+
+
+def _wished(wishes: hints.Wishes) -> str:
+    """Where the group would like to be; empty where it does not care."""
+    found = []
+    if wishes.within is not None:
+        found.append(f'all of it below one {wishes.within.level} '
+                     f'({_strength(wishes.within)})')
+    if wishes.spread is not None:
+        found.append(f'evenly below every {wishes.spread.level} '
+                     f'({_strength(wishes.spread)})')
+    return wrap(f'Wishes: {", ".join(found)}.') + '\n' if found else ''
+
+
+def _strength(wish: hints.Wish) -> str:
+    return 'required' if wish.required else 'preferred'
 
 
 def wrap(text: str, first: str = '', rest: str = '') -> str:

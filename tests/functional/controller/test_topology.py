@@ -247,3 +247,36 @@ def test_rates_over_an_uplink_add_up_to_what_it_carries(cli):
     put_racks(tenant, 1e9)
     harness.wait_for(lambda: sum(rates() or [0]) > 1.9e8,
                      'rates without the uplink')
+
+
+def test_a_group_that_wants_one_rack_gets_one_or_is_told(cli):
+    tenant = cli.controller.tenant()
+    put_racks(tenant, 1e9)
+    wish = {'virtco:within': 'rack:required'}
+    room = {'h0': 1, 'h1': 2, 'h2': 2, 'h3': 2}
+    hosts = tenant.launch(4, matrix=GATHER, hosts=room, hints=wish)
+    assert {*hosts} == {'h2', 'h3'}
+    answer = tenant.place(9, 'late', matrix=GATHER, num_instances=4,
+                          hosts={**room, 'h3': 1}, hints=wish,
+                          status='neutral')
+    assert '3 of 4 fit at level rack' in answer['why']
+    assert answer['refused'] == {'level': 'rack', 'fitting': 3, 'wanted': 4,
+                                 'limiting': 'vcpus'}
+    # A preferred wish never stands in the way.
+    met = tenant.place(20, 'soft', matrix=GATHER, num_instances=4,
+                       hosts={**room, 'h2': 3, 'h3': 3},
+                       hints={'virtco:within': 'rack'})
+    assert '3 of 4 fit at level rack' in met['why']
+
+
+def test_a_failed_vm_is_replaced_in_its_rack(cli):
+    tenant = cli.controller.tenant()
+    put_racks(tenant, 1e9)
+    wish = {'virtco:within': 'rack:required'}
+    tenant.launch(4, matrix=GATHER, hosts={'h0': 3, 'h1': 3, 'h2': 1,
+                                           'h3': 1}, hints=wish)
+    assert {*tenant.coflow()['hosts']} <= {'h0', 'h1'}
+    tenant.notify('instance.delete.end', 1)
+    answer = tenant.place(7, matrix=GATHER, hints=wish, hosts={
+        'h1': 1, 'h2': 9, 'h3': 9})
+    assert answer['row'] == 1 and answer['host'] == 'h1'

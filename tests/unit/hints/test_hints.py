@@ -402,3 +402,20 @@ def test_times_of_an_iteration_that_are_refused(fields, field, limit):
         hints.parse(recurring(**fields))
     assert f'virtco:tm[0].{field}:' in str(caught.value)
     assert limit in str(caught.value)
+
+
+@pytest.mark.parametrize('text, wish', [
+    ('rack', hints.Wish('rack')), ('rack:preferred', hints.Wish('rack')),
+    ('pod:required', hints.Wish('pod', True))])
+def test_wishes(text, wish):
+    found = hints.parse({'virtco:coflow': 'a', 'virtco:within': text},
+                        {'virtco:spread': text})
+    assert found.wishes == hints.Wishes(wish, wish)
+    assert hints.parse(hints.encode(found)) == found
+
+
+@pytest.mark.parametrize('text', ['', 'rack:', 'rack:must', 'a b', 'x' * 65,
+                                  'rack:required:required', None, '\n'])
+def test_bad_wishes_are_named(text):
+    with pytest.raises(exception.HintInvalid, match='virtco:within'):
+        hints.parse({'virtco:coflow': 'a', 'virtco:within': text})
