@@ -39,7 +39,8 @@ hard
     A launch's instances, :data:`HARD`: VMs of 1, 2 or 4 slots, lognormal
     sizes with sigma 0.5 or 1.5; *bg* 0-12 slots and rates 0.3 ... 0.9,
     *measured* 1-8 slots and lognormal rates, *unit* VMs of 1 slot on hosts of
-    1-4 at full rate. *rack* has uplinks oversubscribed 4 times, *cube*
+    1-4 at full rate. *rack* has uplinks oversubscribed 4 times, *pod* racks
+    in pods, each level oversubscribed twice, *cube*
     capacities of vCPUs, memory and disk that no flavor fills alike.
 """
 
@@ -70,6 +71,7 @@ _STEPS = (0.2, 0.4, 0.6, 0.8, 1.0)
 class Shape(NamedTuple):
     """A size of the hard family.
 
+    :ivar pods: of as many racks each.
     :ivar cube: capacities of three resources instead of slots.
     """
 
@@ -78,6 +80,7 @@ class Shape(NamedTuple):
     patterns: tuple[str, ...]
     kinds: tuple[str, ...]
     racks: int = 0
+    pods: int = 0
     cube: bool = False
 
 
@@ -95,6 +98,8 @@ HARD = {
                        ('bg', 'measured'), racks=3),
     'rack96x60': Shape(96, 60, ('sparse', 'medium', 'groups'),
                        ('measured',), racks=8),
+    'pod48x60': Shape(48, 60, ('sparse', 'medium', 'groups', 'shuffle'),
+                      ('bg', 'measured'), racks=8, pods=2),
     'cube18x40': Shape(18, 40, _ALL, ('bg', 'measured'), cube=True),
 }
 #: Of a flavor and of a host, per vCPU: GB of memory and of disk.
@@ -326,10 +331,16 @@ def _hard(family: str, shape: Shape, pattern: str, kind: str, seed: int
         (a, b, round(1e8 * rng.lognormvariate(0, sigma)))
         for a, b in pairs])
     if shape.racks:
-        uplink = GBIT * shape.hosts / shape.racks / 4
+        uplink = GBIT * shape.hosts / shape.racks / (2 if shape.pods else 4)
         result['racks'] = [
             {'id': f'r{q}', 'uplink_out': uplink, 'uplink_in': uplink}
             for q in range(shape.racks)]
+        for q, rack in enumerate(result['racks'] if shape.pods else ()):
+            rack['parent'] = f'p{q % shape.pods}'
+        uplink *= shape.racks / max(1, shape.pods) / 2
+        result['racks'] += [
+            {'id': f'p{q}', 'uplink_out': uplink, 'uplink_in': uplink}
+            for q in range(shape.pods)]
         for m, host in enumerate(hosts):
             host['rack'] = f'r{m % shape.racks}'
     if shape.cube:

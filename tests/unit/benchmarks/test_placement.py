@@ -32,7 +32,7 @@ def test_same_seed_same_feasible_instances(family):
     for item in items:
         assert len(item['hosts']) == shape.hosts
         assert len(item['vms']) == shape.vms
-        assert len(item.get('racks', ())) == shape.racks
+        assert len(item.get('racks', ())) == shape.racks + shape.pods
         assert generator.first_fit(
             [list(reference.vector(vm['size'])) for vm in item['vms']],
             [list(reference.vector(h['slots'])) for h in item['hosts']])

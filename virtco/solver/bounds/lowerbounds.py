@@ -250,8 +250,7 @@ def prepare(inst: instances.Instance, hosts: list[int],
     hose = hose_s_per_byte(inst)
     start, node, out, into = adjacency(inst)
     dense = traffic.one_way(inst)
-    free = np.maximum(inst.free, 0.0)
-    free = free + instances.CAPACITY_EPS * np.maximum(1.0, free)
+    free = inst.room
     stacks = collections.defaultdict[str, list[Any]](list)
     shared: dict[bytes, tuple[np.ndarray, dict[str, Any]]] = {}
     for host in hosts:

@@ -98,8 +98,6 @@ def _times(inst: instances.Instance) -> np.ndarray:
     into = _sums(dense[:, movable].sum(axis=0)) - inside
     used = _sums(inst.demand[movable])
     banned = _sums((~inst.allowed[movable]).astype(float))
-    free = np.maximum(inst.free, 0.0)
-    free = free + instances.CAPACITY_EPS * np.maximum(1.0, free)
     time = np.zeros((m, len(out)))
     for host in range(m):
         pinned = np.flatnonzero(inst.fixed == host)
@@ -112,7 +110,7 @@ def _times(inst: instances.Instance) -> np.ndarray:
         time[host] = np.maximum(
             _clean(sent, inst.s_per_byte[host], dense),
             _clean(received, inst.s_per_byte[m + host], dense))
-        misfit = (used > free[host]).any(axis=1) | (banned[:, host] > 0)
+        misfit = (used > inst.room[host]).any(axis=1) | (banned[:, host] > 0)
         time[host][misfit] = np.inf
     return time
 
@@ -164,8 +162,6 @@ def enumerate_all(inst: instances.Instance, upper_s: float,
                        kind='stable')
     dense = traffic.one_way(inst)[np.ix_(order, order)]
     n, m, ports = inst.n_nodes, inst.n_hosts, len(inst.s_per_byte)
-    free = np.maximum(inst.free, 0.0)
-    free = free + instances.CAPACITY_EPS * np.maximum(1.0, free)
     hosts, best = np.full(n, -1, dtype=np.int64), np.zeros(n, dtype=np.int64)
     counts = np.zeros(1, dtype=np.int64)
     cutoff = upper_s * (1 - 1e-12) if np.isfinite(upper_s) else upper_s
@@ -175,7 +171,7 @@ def enumerate_all(inst: instances.Instance, upper_s: float,
         sent=dense.ravel(), paths=paths.ravel(), s_per_byte=inst.s_per_byte,
         demand=inst.demand[order].ravel(),
         allowed=inst.allowed[order].astype(np.uint8).ravel(),
-        n_path=paths.shape[2], free=free.ravel(),
+        n_path=paths.shape[2], free=inst.room.ravel().copy(),
         load=np.zeros((n + 1) * ports), hosts=hosts, best=best,
         counts=counts))
     visit_units = VISIT_UNITS + PORT_UNITS * ports

@@ -27,6 +27,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from virtco.solver import budget as budgets
+from virtco.solver.model import constraints
 from virtco.solver.model import instance as instances
 from virtco.solver.model import objectives
 
@@ -98,7 +99,7 @@ def _room(inst: instances.Instance, assign: np.ndarray, need: np.ndarray
     fits = (free[:, asked] / need[asked]).min(axis=1)
     fits[~np.isfinite(inst.s_per_byte[:2 * inst.n_hosts]).reshape(
         2, -1).all(axis=0)] = 0.0
-    room: np.ndarray = np.clip(np.floor(fits + instances.CAPACITY_EPS), 0.0,
+    room: np.ndarray = np.clip(np.floor(fits + constraints.CAPACITY_EPS), 0.0,
                                len(inst.movable))
     return room
 

@@ -34,6 +34,7 @@ import numpy as np
 
 from virtco import exception
 from virtco.model import snapshot
+from virtco.solver.model import constraints
 from virtco.solver.model import loads
 from virtco.solver.model import reduction
 from virtco.solver.model import uplinks as trees
@@ -43,8 +44,6 @@ from virtco import units
 #: Stands for 1/0 where arithmetic must stay finite: a port of no bandwidth
 #: costs this many times what the slowest real port costs.
 ZERO_RATE_PENALTY = 1e6
-#: Slack when capacities are compared, relative to the capacity.
-CAPACITY_EPS = 1e-9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,6 +104,13 @@ class Instance:
         """Bytes per running coflow and port, shape (A, P)."""
         return self.running.dense()
 
+    @functools.cached_property
+    def room(self) -> np.ndarray:
+        """What is free with the slack of comparisons, shape (M, R)."""
+        free: np.ndarray = np.maximum(self.free, 0.0)
+        free = free + constraints.CAPACITY_EPS * np.maximum(1.0, free)
+        return free
+
     @property
     def n_nodes(self) -> int:
         return len(self.node_vms)
@@ -154,7 +160,7 @@ class Instance:
             return False
         used = np.zeros_like(self.free)
         np.add.at(used, assign, self.demand)
-        slack = CAPACITY_EPS * np.maximum(1.0, np.abs(self.free))
+        slack = constraints.CAPACITY_EPS * np.maximum(1.0, np.abs(self.free))
         return bool(((used <= self.free + slack) | (used <= 0)).all())
 
 
@@ -173,12 +179,13 @@ def build(problem: snapshot.PlacementProblem, *,
         raise exception.PlacementInfeasible(
             what=f'{len(problem.vms)} VMs', why='there are no hosts')
     index = {host.name: i for i, host in enumerate(problem.hosts)}
-    node_vms, node_of_vm = _merge_affinity(problem)
-    fixed = _pins(problem, index, node_vms)
-    allowed = _allowed(problem, index, node_vms, fixed)
-    demand, free = _capacities(problem, index, node_vms, node_of_vm, fixed)
-    allowed &= _fits_alone(demand, free)
-    _check_hostless(problem, node_vms, allowed)
+    node_vms, node_of_vm = constraints.merge_affinity(problem)
+    fixed = constraints.pins(problem, index, node_vms)
+    allowed = constraints.allowed(problem, index, node_vms, fixed)
+    demand, free = constraints.capacities(problem, index, node_vms,
+                                          node_of_vm, fixed)
+    allowed &= constraints.fits_alone(demand, free)
+    constraints.check_hostless(problem, node_vms, allowed)
     uplinks = trees.of(problem)
     above = uplinks.above(index)
     fabric = _fabric_s_per_byte(problem, uplinks)
@@ -196,135 +203,6 @@ def build(problem: snapshot.PlacementProblem, *,
         keep = np.arange(len(problem.hosts))
     return _assemble(problem, keep, node_vms, node_of_vm, fixed, demand,
                      free, allowed, running, fabric, uplinks, above)
-
-
-def _merge_affinity(problem: snapshot.PlacementProblem
-                    ) -> tuple[tuple[tuple[int, ...], ...], np.ndarray]:
-    root = list(range(len(problem.vms)))
-
-    def find(vm: int) -> int:
-        while root[vm] != vm:
-            vm = root[vm]
-        return vm
-
-    for group in problem.server_groups:
-        if group.policy == snapshot.GroupPolicy.AFFINITY:
-            for vm in group.members[1:]:
-                root[find(vm)] = find(group.members[0])
-    sets: dict[int, list[int]] = {}
-    for vm in range(len(problem.vms)):
-        sets.setdefault(find(vm), []).append(vm)
-    node_vms = tuple(tuple(vms) for vms in sets.values())
-    node_of_vm = np.zeros(len(problem.vms), dtype=np.int64)
-    for node, vms in enumerate(node_vms):
-        node_of_vm[list(vms)] = node
-    return node_vms, node_of_vm
-
-
-def _pins(problem: snapshot.PlacementProblem, index: dict[str, int],
-          node_vms: tuple[tuple[int, ...], ...]) -> np.ndarray:
-    fixed = np.full(len(node_vms), -1, dtype=np.int64)
-    for node, vms in enumerate(node_vms):
-        pins = {problem.vms[vm].pinned for vm in vms} - {None}
-        if len(pins) > 1:
-            raise exception.PlacementInfeasible(
-                what=problem.vms[vms[0]].name,
-                why='its affinity group is pinned to several hosts')
-        for pin in pins:
-            fixed[node] = index[str(pin)]
-    return fixed
-
-
-def _allowed(problem: snapshot.PlacementProblem, index: dict[str, int],
-             node_vms: tuple[tuple[int, ...], ...],
-             fixed: np.ndarray) -> np.ndarray:
-    allowed = np.ones((len(node_vms), len(index)), dtype=bool)
-    masks: dict[frozenset[str], np.ndarray] = {}
-
-    def mask(hosts: frozenset[str]) -> np.ndarray:
-        if hosts not in masks:
-            masks[hosts] = np.array([name in hosts for name in index],
-                                    dtype=bool)
-        return masks[hosts]
-
-    included = ~mask(problem.excluded_hosts)
-
-    affine: dict[int, frozenset[str]] = {}
-    for group in problem.server_groups:
-        if (group.policy == snapshot.GroupPolicy.AFFINITY
-                and group.taken_hosts):
-            affine.update(dict.fromkeys(group.members, group.taken_hosts))
-    for node, vms in enumerate(node_vms):
-        for vm in vms:
-            if problem.vms[vm].pinned is not None:
-                continue
-            allowed[node] &= included
-            hosts = problem.vms[vm].allowed
-            if hosts is not None:
-                allowed[node] &= mask(hosts)
-            if vm in affine:
-                allowed[node] &= mask(affine[vm])
-        if fixed[node] >= 0:
-            pin_allowed = allowed[node, fixed[node]]
-            allowed[node] = False
-            allowed[node, fixed[node]] = pin_allowed
-    return allowed
-
-
-def _capacities(problem: snapshot.PlacementProblem, index: dict[str, int],
-                node_vms: tuple[tuple[int, ...], ...],
-                node_of_vm: np.ndarray,
-                fixed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Demand (n, R') and free (M, R'); pinned demand already taken off."""
-    groups = [group for group in problem.server_groups
-              if group.policy == snapshot.GroupPolicy.ANTI_AFFINITY]
-    n_own = len(problem.resources)
-    free = np.zeros((len(index), n_own + len(groups)))
-    if problem.hosts:
-        free[:, :n_own] = [host.free for host in problem.hosts]
-    demand = np.zeros((len(node_vms), free.shape[1]))
-    taken = np.zeros_like(free)
-    for i, vm in enumerate(problem.vms):
-        node = node_of_vm[i]
-        if fixed[node] < 0:
-            demand[node, :n_own] += vm.demand
-        elif not (vm.pinned is not None and vm.counted):
-            taken[fixed[node], :n_own] += vm.demand
-    over = (taken > free * (1 + CAPACITY_EPS)) & (taken > 0)
-    if over.any():
-        host = problem.hosts[int(np.argwhere(over)[0][0])].name
-        raise exception.PlacementInfeasible(
-            what=f'the VMs pinned to {host}', why='they exceed its capacity')
-    free -= taken
-    for column, group in enumerate(groups, start=n_own):
-        free[:, column] = group.max_per_host
-        for taken_host in group.taken_hosts & index.keys():
-            free[index[taken_host], column] -= 1
-        for node in node_of_vm[list(group.members)]:
-            if fixed[node] < 0:
-                demand[node, column] += 1
-            else:
-                free[fixed[node], column] -= 1
-    return demand, free
-
-
-def _fits_alone(demand: np.ndarray, free: np.ndarray) -> np.ndarray:
-    slack = CAPACITY_EPS * np.maximum(1.0, np.abs(free))
-    fits = np.ones((len(demand), len(free)), dtype=bool)
-    for r in range(demand.shape[1]):
-        need = demand[:, r][:, None]
-        fits &= (need <= (free + slack)[:, r]) | (need <= 0)
-    return fits
-
-
-def _check_hostless(problem: snapshot.PlacementProblem,
-                    node_vms: tuple[tuple[int, ...], ...],
-                    allowed: np.ndarray) -> None:
-    hostless = np.flatnonzero(~allowed.any(axis=1))
-    if len(hostless):
-        raise exception.PlacementInfeasible(
-            what=f'VM {problem.vms[node_vms[hostless[0]][0]].name}',
-            why='no host that it may use has room for it')
 
 
 def _seconds(rates_bps: list[float]) -> np.ndarray:

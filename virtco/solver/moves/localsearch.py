@@ -285,8 +285,7 @@ def _mix(seed: int) -> int:
 
 
 def _room(inst: instances.Instance, assign: np.ndarray) -> np.ndarray:
-    free: np.ndarray = np.maximum(inst.free, 0.0)
-    free = free + instances.CAPACITY_EPS * np.maximum(1.0, free)
+    free: np.ndarray = inst.room.copy()
     np.subtract.at(free, assign, inst.demand)
     return free.ravel()
 

@@ -290,8 +290,7 @@ def _why_not(inst: instances.Instance, assign: np.ndarray, node: int
              ) -> list[str]:
     """Per host what forbids it, empty where nothing does."""
     problem = inst.problem
-    free = np.maximum(inst.free, 0.0)
-    free += instances.CAPACITY_EPS * np.maximum(1.0, free)
+    free = inst.room.copy()
     np.subtract.at(free, assign, inst.demand)
     free[assign[node]] += inst.demand[node]
     need = inst.demand[node]

@@ -38,8 +38,6 @@ from virtco.solver.partition import pricing
 LENIENCY = 1e-9
 #: The same, when columns are chosen.
 CHOSEN = 2 * LENIENCY
-#: What its running sums of bytes may be off by, relative to all bytes.
-SUM_ROUNDING = 1e-14
 #: Units of work of a look at a tree node, per node of the graph, and most of
 #: a pricing's: nobody can stop it.
 LOOK_UNITS = 50.0
@@ -217,8 +215,6 @@ class Pool:
 
 def _classes(inst: instances.Instance, apart: np.ndarray
              ) -> list[HostClass]:
-    free = np.maximum(inst.free, 0.0)
-    free = free + instances.CAPACITY_EPS * np.maximum(1.0, free)
     result = []
     for hosts in classes.alike(inst, apart.T):
         host = hosts[0]
@@ -226,14 +222,14 @@ def _classes(inst: instances.Instance, apart: np.ndarray
             hosts=tuple(hosts), ports=(host, inst.n_hosts + host),
             pinned=inst.fixed == host,
             allowed=inst.allowed[:, host] & (inst.fixed < 0),
-            free=free[host]))
+            free=inst.room[host]))
     for up in range(2 * inst.n_hosts, 2 * inst.n_hosts + _n_subtrees(inst)):
         within = (inst.port_out == up).any(axis=0)
         result.append(HostClass(
             hosts=(), ports=(up, up + len(inst.uplinks)),
             pinned=(inst.fixed >= 0) & within[inst.fixed],
             allowed=inst.allowed[:, within].any(axis=1) & (inst.fixed < 0),
-            free=free[within].sum(axis=0)))
+            free=inst.room[within].sum(axis=0)))
     return result
 
 
@@ -308,7 +304,7 @@ def _starts(inst: instances.Instance, kinds: list[HostClass],
             'room': np.concatenate([np.ones(inst.demand.shape[1]), [
                 dense[kind.pinned][:, ~kind.pinned].sum(),
                 dense[~kind.pinned][:, kind.pinned].sum()]]),
-            'sums': np.array([0.0, SUM_ROUNDING * dense.sum()]),
+            'sums': np.array([0.0, lowerbounds.SUM_ROUNDING * dense.sum()]),
             'counts': np.zeros(2), 'multiplier': np.zeros(1)})
     return result
 
@@ -342,5 +338,5 @@ def _least_cut(inst: instances.Instance, matrix: np.ndarray,
         absorbed = np.minimum(absorbed, (gain * part).sum(axis=1))
     out: np.ndarray = (matrix.sum(axis=1)
                        - matrix[:, kind.pinned].sum(axis=1) - absorbed)
-    out = np.maximum(out - SUM_ROUNDING * matrix.sum(), 0.0)
+    out = np.maximum(out - lowerbounds.SUM_ROUNDING * matrix.sum(), 0.0)
     return out

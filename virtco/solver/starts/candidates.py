@@ -50,9 +50,8 @@ class Filler:
     def __init__(self, inst: instances.Instance):
         self.inst = inst
         self.assign = inst.fixed.copy()
-        free = np.maximum(inst.free, 0.0)
-        self.free = free + instances.CAPACITY_EPS * np.maximum(1.0, free)
-        total = np.maximum(free.sum(axis=0), 1e-300)
+        self.free = inst.room.copy()
+        total = np.maximum(np.maximum(inst.free, 0.0).sum(axis=0), 1e-300)
         #: Scalar size: the sum of each resource's share of the cloud.
         self.size = (inst.demand / total).sum(axis=1)
         self.share = total

@@ -52,8 +52,6 @@ def any_placement(inst: instances.Instance, seed: int,
 def _by_milp(inst: instances.Instance, budget: budgets.Budget) -> np.ndarray:
     """Multi-dimensional bin packing as a feasibility MILP (HiGHS)."""
     rows, columns = np.nonzero(inst.allowed)
-    free = np.maximum(inst.free, 0.0)
-    free = free + instances.CAPACITY_EPS * np.maximum(1.0, free)
     count = len(rows)
     cover = scipy.sparse.csr_matrix(
         (np.ones(count), (rows, np.arange(count))),
@@ -64,7 +62,7 @@ def _by_milp(inst: instances.Instance, budget: budgets.Budget) -> np.ndarray:
             (inst.demand[rows, r], (columns, np.arange(count))),
             shape=(inst.n_hosts, count))
         constraints.append(scipy.optimize.LinearConstraint(
-            room, -np.inf, free[:, r]))
+            room, -np.inf, inst.room[:, r]))
     result = scipy.optimize.milp(
         np.zeros(count), integrality=np.ones(count),
         bounds=scipy.optimize.Bounds(0, 1), constraints=constraints,
