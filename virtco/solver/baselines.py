@@ -31,8 +31,6 @@ from virtco.solver.starts import choreo
 
 NAMES = ('virtco-printed', 'lp-rounding', 'spread', 'min-cut', 'random',
          'round-robin', 'min-machines', 'choreo')
-#: Moves per node of the minimum cut.
-CUT_MOVES = 500
 #: A port without residual bandwidth keeps this share, so that the printed
 #: method can tell a full port from a dead one.
 LEAST_RESIDUAL = 1e-3
@@ -53,7 +51,7 @@ def place(name: str, inst: instances.Instance, seed: int,
         return candidates.min_machines(inst)
     if name == 'choreo':
         return choreo.place(inst, budget)
-    return mincut.place(inst, seed, budget, CUT_MOVES * inst.n_nodes)
+    return mincut.place(inst, seed, budget, mincut.MOVES * inst.n_nodes)
 
 
 def residual(problem: snapshot.PlacementProblem

@@ -27,6 +27,8 @@ import math
 UNITS_PER_S = 1e9
 #: Work between two looks at the clock, at most.
 CHUNK_UNITS = 4e6
+#: Of a library, where the time has no end: it wants an integer.
+MOST_STEPS = 1_000_000
 #: A call of numpy, and one of its array's cells.
 CALL_UNITS = 1500.0
 CELL_UNITS = 1.0
@@ -121,6 +123,10 @@ class Budget:
     def holds(self, units: float) -> bool:
         """Whether so much work fits into what is left, about."""
         return units <= self.units()
+
+    def steps(self, units: float) -> int:
+        """How many steps of so much work fit into what is left, at most."""
+        return int(min(MOST_STEPS, self.units() / units))
 
     def chunk(self) -> float:
         """Work that a kernel may do before it must ask for the time."""

@@ -43,10 +43,9 @@ from virtco.solver.model import instance as instances
 from virtco.solver.model import traffic
 
 #: Units of work of a step of the simplex method per variable, what setting
-#: it up takes in steps, and the most steps.
+#: it up takes in steps.
 STEP_UNITS = 40.0
 SETUP_STEPS = 100
-MOST_STEPS = 1_000_000
 #: Units of work to write down a z variable and its rows.
 PRODUCT_UNITS = 3000.0
 #: What HiGHS may violate a row by, with room to spare.
@@ -167,8 +166,7 @@ class _Model:
             bounds=np.column_stack([np.zeros(len(upper)), upper]),
             method='highs', options={
                 'time_limit': budget.machine_s(),
-                'maxiter': int(min(MOST_STEPS, budget.units()
-                                   / (STEP_UNITS * len(cost))))})
+                'maxiter': budget.steps(STEP_UNITS * len(cost))})
         budget.spend(STEP_UNITS * len(cost) * (SETUP_STEPS + result.nit))
         if result.status != 0:
             return None

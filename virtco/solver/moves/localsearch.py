@@ -44,13 +44,12 @@ CHUNK_CELLS = 10
 HOT = 0.1
 COLD = 0.003
 POLISH_HOT = 0.02
-#: The same for the minimum cut.
-CUT_HOT = 0.3
-CUT_COLD = 0.01
 ORDER_NOISE = 1.0
 #: Backlog of a port without bandwidth.
 DEAD_PORT_S = 1e12
-#: With several coflows the small ones freeze at lower temperatures only.
+#: With several coflows the small ones freeze at lower temperatures only. The
+#: minimum cut has the same: begun at 0.3 and ended at 0.01 it made no
+#: difference to launches (mean ratio 1.007 on 42 instances of 18 x 40).
 HOT_OF_MANY = 0.3
 COLD_OF_MANY = 0.001
 
@@ -166,7 +165,8 @@ class Searcher:
             start, once, np.zeros(len(self.inst.arcs), dtype=np.int64),
             np.zeros((1, n_ports)), np.zeros(1), np.ones(1),
             np.full(1, np.inf), np.zeros(n_ports))
-        self._run(graph, state, 0, moves, CUT_HOT, CUT_COLD, budget)
+        self._run(graph, state, 0, moves, HOT_OF_MANY, COLD_OF_MANY,
+                  budget)
         return np.array(state.best)
 
     def polish(self, start: np.ndarray, moves: int,

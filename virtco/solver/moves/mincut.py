@@ -20,6 +20,10 @@ from virtco.solver.model import instance as instances
 from virtco.solver.moves import localsearch
 from virtco.solver.starts import candidates
 
+#: Moves per node. With 300 the mean ratio of launches was 1.007 instead of
+#: 1.004 (42 instances of 18 x 40 at 0.25 s), by chance as likely as not.
+MOVES = 500
+
 
 def place(inst: instances.Instance, seed: int, budget: budgets.Budget,
           moves: int) -> np.ndarray | None:

@@ -37,7 +37,6 @@ LP_UNITS = 2.5e6
 COLUMN_UNITS = 4e3
 STEP_UNITS = 300.0
 CHOOSE_UNITS = 50e3
-MOST_STEPS = 1_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,8 +116,7 @@ class Master:
             A_ub=scipy.sparse.hstack([matrix[n:], none], format='csc'),
             b_ub=self.count[~self.terminal], method='highs',
             options={'time_limit': budget.machine_s(),
-                     'maxiter': int(min(MOST_STEPS, budget.units()
-                                        / (STEP_UNITS * self.n_rows)))})
+                     'maxiter': budget.steps(STEP_UNITS * self.n_rows)})
         budget.spend(LP_UNITS + COLUMN_UNITS * len(chosen)
                      + STEP_UNITS * self.n_rows * result.nit)
         if result.status != 0:

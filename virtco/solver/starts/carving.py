@@ -38,11 +38,9 @@ TREE_LIMIT = 400
 #: Calls of numpy to place a set, and cells for each node and class.
 SET_CALLS = 100
 SET_CELLS = 3
-#: The same to begin, cells for each two kinds of hosts that are compared, and
-#: with how many others most are.
+#: The same to begin, and cells for each two kinds of hosts that are compared.
 BEGIN_CALLS = 60
 BEGIN_CELLS = 100
-COMPARED = 300
 
 
 def carve(inst: instances.Instance, target_s: float,
@@ -55,7 +53,8 @@ def carve(inst: instances.Instance, target_s: float,
 
     :param order: nodes, those that need the most time first.
     """
-    begin = BEGIN_CELLS * inst.n_hosts * min(inst.n_hosts, COMPARED)
+    begin = BEGIN_CELLS * inst.n_hosts * min(inst.n_hosts,
+                                             lowerbounds.COMPARED)
     if inst.pipe or not len(inst.movable) or not budget.holds(begin):
         return None, []
     carver = _Carver(inst, budget)
@@ -101,7 +100,7 @@ class _Carver:
         self.terminals = np.isin(np.arange(inst.n_hosts),
                                  inst.fixed[inst.fixed >= 0])
         budget.spend_numpy(BEGIN_CALLS, BEGIN_CELLS * len(self.hosts)
-                           * min(len(self.hosts), COMPARED))
+                           * min(len(self.hosts), lowerbounds.COMPARED))
         self.kind_of = np.zeros(inst.n_hosts, dtype=np.int64)
         for kind, hosts in enumerate(self.hosts):
             self.kind_of[hosts] = kind
