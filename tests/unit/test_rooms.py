@@ -32,9 +32,10 @@ PURE_IN_ROOMS = [
     'virtco.follow.notifications', 'virtco.hintkit.collectives',
     'virtco.know.byte_counters',
     'virtco.know.debts', 'virtco.know.host_state', 'virtco.know.inflight',
-    'virtco.know.pair_counters', 'virtco.know.snapshot',
+    'virtco.know.host_uplinks', 'virtco.know.pair_counters',
+    'virtco.know.route', 'virtco.know.snapshot',
     'virtco.know.towards',
-    'virtco.know.uplinks']
+    'virtco.know.uplinks', 'virtco.lab.cloud.configs']
 
 
 def _says_it_is_pure(path):

@@ -25,6 +25,8 @@ import numpy as np
 
 from virtco.db import codec
 from virtco.know import byte_counters
+from virtco.know import route as routes
+from virtco.know import snapshot as snapshots
 from virtco.model import coflow as coflow_model
 from virtco.model import live
 from virtco.model import snapshot
@@ -40,68 +42,6 @@ if TYPE_CHECKING:
 TAIL = 5e-3
 # VM -> its host and its addresses.
 Addresses = Mapping[str, tuple[str, tuple[str, ...]]]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Member:
-    """One VM of a group: which, where, and whether it runs there."""
-
-    instance_uuid: str | None
-    host: str | None
-    running: bool
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Route:
-    """Where the flows of a coflow run, while nothing moves.
-
-    :ivar pairs: (source host, destination host) of flows between hosts.
-    :ivar pair_of: index into ``pairs`` per flow, -1 for flows that stay in a
-        host or whose VMs are not placed.
-    :ivar local: indices of the flows that stay in a host.
-    :ivar is_complete: the VMs of all flows are placed.
-    """
-
-    pairs: live.Pairs
-    pair_of: np.ndarray
-    local: np.ndarray
-    is_complete: bool
-
-    def per_pair(self, flow_bytes: np.ndarray) -> np.ndarray:
-        """Sums of values per flow, shape (n_pairs,)."""
-        crossing = self.pair_of >= 0
-        sums: np.ndarray = np.bincount(
-            self.pair_of[crossing], flow_bytes[crossing], len(self.pairs)
-        ).astype(np.float64)
-        return sums
-
-    def flows(self, src: str, dst: str | None) -> np.ndarray:
-        """Indices of the flows from a host, to one other or to any."""
-        wanted = [i for i, pair in enumerate(self.pairs)
-                  if pair[0] == src and dst in (None, pair[1])]
-        return np.flatnonzero(np.isin(self.pair_of, wanted))
-
-
-def find_route(model: coflow_model.Coflow, members: Mapping[int, Member],
-               running: bool) -> Route:
-    """:param running: only VMs that run; False also takes planned ones."""
-    hosts = {index: member.host for index, member in members.items()
-             if member.host is not None and (member.running or not running)}
-    pairs: dict[tuple[str, str], int] = {}
-    pair_of = np.full(len(model.flows), -1)
-    local = []
-    n_placed = 0
-    for i, flow in enumerate(model.flows):
-        if flow.src not in hosts or flow.dst not in hosts:
-            continue
-        n_placed += 1
-        pair = (hosts[flow.src], hosts[flow.dst])
-        if pair[0] == pair[1]:
-            local.append(i)
-        else:
-            pair_of[i] = pairs.setdefault(pair, len(pairs))
-    return Route(live.Pairs(pairs), pair_of, np.array(local, np.int64),
-                 n_placed == len(model.flows))
 
 
 @dataclasses.dataclass(eq=False)
@@ -139,11 +79,12 @@ class Tracked:
     was_placed: bool = False
     is_dirty: bool = False
     check_s: float = -math.inf
-    members: Mapping[int, Member] = dataclasses.field(default_factory=dict)
+    members: Mapping[int, routes.Member] = dataclasses.field(
+        default_factory=dict)
 
     # What was made of the above, until something of it changes.
 
-    def place(self, members: Mapping[int, Member]) -> None:
+    def place(self, members: Mapping[int, routes.Member]) -> None:
         """Its VMs are these, at these hosts."""
         if members != self.members:
             self.members = members
@@ -157,24 +98,24 @@ class Tracked:
 
     def touch(self) -> None:
         """Bytes, a queue or a state changed."""
-        for name in ('load', '_live', 'shown'):
+        for name in ('load', '_live', '_shown'):
             self.__dict__.pop(name, None)
         self.check_s = -math.inf
 
     def readdress(self) -> None:
         """One of its VMs has other addresses."""
-        for name in ('table', 'shown'):
+        for name in ('table', '_shown'):
             self.__dict__.pop(name, None)
 
     @functools.cached_property
-    def route(self) -> Route:
+    def route(self) -> routes.Route:
         """Of the VMs that run."""
-        return find_route(self.model, self.members, True)
+        return routes.find_route(self.model, self.members, True)
 
     @functools.cached_property
-    def planned_route(self) -> Route:
+    def planned_route(self) -> routes.Route:
         """Also of the VMs that are only planned."""
-        return find_route(self.model, self.members, False)
+        return routes.find_route(self.model, self.members, False)
 
     @functools.cached_property
     def whole(self) -> live.Flows:
@@ -182,13 +123,13 @@ class Tracked:
         return live.Flows(self.route.pairs, self.route.per_pair(
             self.counting.sizes_bytes))
 
-    def left_bytes(self, route: Route) -> np.ndarray:
+    def left_bytes(self, route: routes.Route) -> np.ndarray:
         """Bytes left per pair of hosts, shape (n_pairs,)."""
         counting = self.counting
         return route.per_pair(np.maximum(counting.remaining_bytes(),
                                          TAIL * counting.sizes_bytes))
 
-    def _queued_bytes(self, route: Route) -> np.ndarray:
+    def _queued_bytes(self, route: routes.Route) -> np.ndarray:
         """What waits at the hosts, per pair, of a coflow of which all was
         counted, shape (n_pairs,).
 
@@ -273,6 +214,17 @@ class Tracked:
         return coflow_table.TableCoflow.from_flows(
             self.coflow_id, self.name, flows, self.model.dst_port,
             route.pairs)
+
+    def shown(self, strangers: Collection[str], rules: endings.Rules,
+              addresses: Addresses) -> snapshots.Coflow:
+        """As a snapshot has it; the same object while it is the same."""
+        if '_shown' not in self.__dict__:
+            self.__dict__['_shown'] = snapshots.Coflow(
+                self.live(strangers, rules), self.table_of(addresses),
+                self.moved_s, any(self.backlog_bytes.values()),
+                self.upcoming is not None)
+        found: snapshots.Coflow = self.__dict__['_shown']
+        return found
 
     def vms(self, flow: int) -> tuple[str, str]:
         """Instances between which a flow runs."""

@@ -31,15 +31,15 @@ import threading
 from typing import Any
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from virtco.know import above
 from virtco.know import byte_counters
 from virtco.know import debts
 from virtco.know import host_state
+from virtco.know import host_uplinks
 from virtco.know import inflight
 from virtco.know import pair_counters
 from virtco.know import rates as measured_rates
+from virtco.know import route as routes
 from virtco.know import snapshot as snapshots
 from virtco.know import towards
 from virtco.know import uplinks
@@ -123,8 +123,7 @@ class LiveState:
         self._lock = threading.RLock()
         self._rules = rules
         self._endings = rules.ending
-        self._rates = rates or measured_rates.Rates()
-        self._groups: dict[str, dict[int, inflight.Member]] = {}
+        self._groups: dict[str, dict[int, routes.Member]] = {}
         self._coflows: dict[str, inflight.Tracked] = {}
         # Done for good, but not yet so in the database.
         self._ended: dict[str, inflight.Tracked] = {}
@@ -139,19 +138,15 @@ class LiveState:
         self._waiting: dict[str, bool] = {}
         self._group_of: dict[str, str] = {}
         self._coflows_of: dict[str, list[inflight.Tracked]] = {}
-        self._strangers: frozenset[str] = frozenset()
         self._owners: (
             dict[pair_counters.Key, pair_counters.Owner] | None) = None
         self._counts_pairs = False
         self._minors: Mapping[str, coflow_table.Minors] = {}
-        # The uplinks as last told, and those of which something changed.
-        self._uplinks = snapshots.Hosts()
+        self._uplinks = host_uplinks.HostUplinks(
+            rules.uplink, rules.share, rates or measured_rates.Rates(),
+            self._hosts)
         self._above = above.Above(plane, rules.share.default_share,
                                   rules.uplink.default_bps)
-        self._background_bps = np.zeros(0)
-        self._capacities: dict[str, uplinks.Capacity] = {}
-        self._changed_hosts: set[str] | None = None
-        self._rates_version, self._rates_hold_until_s = -1, math.inf
 
     # Groups and their members.
 
@@ -164,10 +159,10 @@ class LiveState:
 
         :param only: ids of the groups that were read; None: all of them.
         """
-        groups: dict[str, dict[int, inflight.Member]] = {}
+        groups: dict[str, dict[int, routes.Member]] = {}
         for member in members:
             found = groups.setdefault(member.group_id, {})
-            found[member.row_index] = inflight.Member(
+            found[member.row_index] = routes.Member(
                 member.instance_uuid, member.host,
                 member.state == states.MemberState.RUNNING)
         with self._lock:
@@ -212,9 +207,7 @@ class LiveState:
                                   and member.running} - self._hosts.keys())
 
     def _note_strangers(self, hosts: Set[str]) -> None:
-        if hosts != self._strangers:
-            self._strangers = frozenset(hosts)
-            self._changed_hosts = None
+        if self._uplinks.set_strangers(hosts):
             for tracked in self._coflows.values():
                 tracked.touch()
 
@@ -252,9 +245,8 @@ class LiveState:
         if name not in self._hosts:
             self._hosts[name] = host_state.HostState(
                 name, now_s, self._rules.half_life_s)
-            self._changed_hosts = None
-            if name in self._strangers:
-                self._note_strangers(self._strangers - {name})
+            self._uplinks.came()
+            self._note_strangers(self._uplinks.strangers - {name})
         return self._hosts[name]
 
     def _learn_addresses(self, host: str, report: Mapping[str, Any]) -> None:
@@ -285,14 +277,14 @@ class LiveState:
     def views(self, now_s: float) -> list[host_state.View]:
         """All hosts by name, as an operator wants to see them."""
         with self._lock:
-            self._refresh(now_s)
-            return [self._hosts[name].view(self._capacities[name])
+            self._uplinks.refresh(now_s)
+            return [self._hosts[name].view(self._uplinks.capacities[name])
                     for name in sorted(self._hosts)]
 
     def view(self, host: str, now_s: float) -> host_state.View | None:
         with self._lock:
-            self._refresh(now_s)
-            return (self._hosts[host].view(self._capacities[host])
+            self._uplinks.refresh(now_s)
+            return (self._hosts[host].view(self._uplinks.capacities[host])
                     if host in self._hosts else None)
 
     def is_used(self) -> bool:
@@ -322,67 +314,15 @@ class LiveState:
 
     # Their uplinks.
 
-    def _refresh(self, now_s: float) -> None:
-        """Look at the uplinks again of which something changed."""
-        estimate = self._rates.estimate(now_s)
-        if (estimate.version != self._rates_version
-                or now_s > self._rates_hold_until_s):
-            self._rates_version = estimate.version
-            ages_s = [rate.age_s for rate in estimate.hosts.values()]
-            self._rates_hold_until_s = min(
-                (until_s for age_s in ages_s for until_s in [
-                    estimate.at_s - age_s + self._rules.uplink.max_age_s]
-                 if until_s >= now_s), default=math.inf)
-            self._changed_hosts = None
-        elif self._changed_hosts is not None and not self._changed_hosts:
-            return
-        before = {host.name: host for host in self._uplinks}
-        known = dict(before)
-        if self._changed_hosts is None:
-            self._changed_hosts = set(self._hosts)
-            known = {name: snapshots.Host(name, None, 0.0, 0.0)
-                     for name in self._strangers}
-        for name in self._changed_hosts:
-            known[name] = self._uplink(name, estimate, now_s)
-        self._changed_hosts = set()
-        if known == before:
-            return
-        hosts = self._hosts
-        # What says the same stays the same object.
-        self._uplinks = snapshots.Hosts(
-            before[name] if before.get(name) == known[name] else known[name]
-            for name in sorted(known))
-        self._background_bps = np.array([
-            hosts[name].background.value if name in hosts else 0.0
-            for name in self._uplinks.names], np.float64)
-
-    def _uplink(self, name: str, estimate: measured_rates.Estimate,
-                now_s: float) -> snapshots.Host:
-        state, rate = self._hosts[name], estimate.hosts.get(name)
-        found = self._capacities[name] = uplinks.of_host(
-            state.link, rate, self._rules.uplink, estimate.at_s, now_s)
-        link = None
-        if state.last_report is not None:
-            egress_bps = state.link.get('egress_bps') or found.egress_bps
-            link = coflow_table.Link(
-                name, egress_bps,
-                state.link.get('ingress_bps') or found.ingress_bps,
-                egress_bps * self._rules.share.default_share)
-        return snapshots.Host(name, link, found.egress_bps, found.ingress_bps)
-
-    def _residual(self, is_fair: bool) -> tuple[np.ndarray, np.ndarray]:
-        return self._rules.share.residual(
-            self._uplinks, self._background_bps, is_fair)
-
     def payload_rates(self, hosts: Iterable[str], now_s: float, is_fair: bool
                       ) -> dict[str, tuple[float, float]]:
         """Egress and ingress of each known host that coflows may use, in
         bits of payload per second.
         """
         with self._lock:
-            self._refresh(now_s)
-            out_bps, in_bps = self._residual(is_fair)
-            number_of = self._uplinks.number_of
+            self._uplinks.refresh(now_s)
+            out_bps, in_bps = self._uplinks.residual(is_fair)
+            number_of = self._uplinks.known.number_of
         factor = self._rules.wire_factor
         rates = list(zip((out_bps / factor).tolist(),
                          (in_bps / factor).tolist()))
@@ -392,8 +332,8 @@ class LiveState:
     def payload_tree(self, now_s: float) -> cluster.Tree:
         """What is above the hosts, in bits of payload per second."""
         with self._lock:
-            self._refresh(now_s)
-            found = self._above.tree(self._uplinks)
+            self._uplinks.refresh(now_s)
+            found = self._above.tree(self._uplinks.known)
         return above.scaled(found, 1 / self._rules.wire_factor)
 
     # Reports.
@@ -424,17 +364,15 @@ class LiveState:
             new_ports = state.report.get('ports') != report['ports']
             new_link = (state.report.get('link') != report['link']
                         or state.last_report is None)
-            if new_link and self._changed_hosts is not None:
-                self._changed_hosts.add(host)
+            if new_link:
+                self._uplinks.changed(host)
             urgent = new_ports or new_link
             deltas, background_bytes = state.counters.update(report)
             vms, state.report = state.vms, report
             state.new_vms = state.vms - vms
             if elapsed_s > 0:
                 state.observe(deltas, elapsed_s, background_bytes, now_s)
-                place = self._uplinks.number_of.get(host)
-                if place is not None:
-                    self._background_bps[place] = state.background.value
+                self._uplinks.observed(host)
             state.last_report = now_s
             state.towards.update(report, state.unmanaged, elapsed_s, now_s)
             (self._sending.add if state.towards.is_sending
@@ -595,39 +533,27 @@ class LiveState:
     def snapshot(self, options: snapshots.Options,
                  now_s: float) -> snapshots.Snapshot:
         with self._lock:
-            self._refresh(now_s)
-            beta = options.beta if options.beta >= 0 else self._beta()
+            self._uplinks.refresh(now_s)
+            beta = (options.beta if options.beta >= 0
+                    else self._uplinks.background_share())
             self._debts.tolerance = max(options.policing_tolerance, beta)
             in_turn = self._in_turn()
-            egress_bps, ingress_bps = self._residual(options.is_fair)
+            egress_bps, ingress_bps = self._uplinks.residual(options.is_fair)
             return snapshots.Snapshot(
-                now_s, options, self._uplinks, egress_bps, ingress_bps,
-                tuple(map(self._shown, in_turn)),
-                self._minors,
+                now_s, options, self._uplinks.known, egress_bps, ingress_bps,
+                tuple(map(self._shown, in_turn)), self._minors,
                 self._rules.wire_factor * (1 + beta), self._debts.tolerance,
                 self._debts.behind({
                     tracked.coflow_id: tracked.project_id
                     for tracked in in_turn} if self._debts.all() else {}),
                 towards.senders(self._hosts, self._sending,
-                                self._uplinks.links)
+                                self._uplinks.known.links)
                 if options.limits_senders else {},
-                self._above.uplinks(self._uplinks))
+                self._above.uplinks(self._uplinks.known))
 
     def _shown(self, tracked: inflight.Tracked) -> snapshots.Coflow:
-        shown: snapshots.Coflow | None = tracked.__dict__.get('shown')
-        if shown is None:
-            shown = tracked.__dict__['shown'] = snapshots.Coflow(
-                tracked.live(self._strangers, self._endings),
-                tracked.table_of(self._addresses), tracked.moved_s,
-                any(tracked.backlog_bytes.values()),
-                tracked.upcoming is not None)
-        return shown
-
-    def _beta(self) -> float:
-        """The share of traffic that is no coflow's."""
-        total_bps = self._uplinks.links_bps
-        low_bps = float(self._background_bps.sum())
-        return min(1.0, low_bps / total_bps) if total_bps > 0 else 0.0
+        return tracked.shown(self._uplinks.strangers, self._endings,
+                             self._addresses)
 
     def keep_minors(self, minors: Mapping[str, coflow_table.Minors]) -> None:
         """What is assigned to these hosts' classes."""
