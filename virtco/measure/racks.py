@@ -1,0 +1,195 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Which hosts share a rack, by what they got while all were measured.
+
+A rack whose uplink is oversubscribed gives pairs inside it more than pairs
+that leave it, once several pairs send at the same time; pairs that leave a
+pod get less again. So hosts are clustered by the rates of rounds in which
+every host takes part (:func:`virtco.measure.rounds.disjoint_rounds`), each
+round as one reading per pair, and the racks by the means over their hosts. A
+network that is nowhere oversubscribed shows nothing, and nothing is found.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+
+import numpy as np
+from numpy import typing as npt
+from scipy.cluster import hierarchy
+from scipy.spatial import distance
+
+from virtco import exception
+
+#: Pairs inside racks get at least this part of the best rate more.
+LEAST_STEP = 0.1
+#: Mean silhouette of racks in pods. In simulations pods at 1.5:1 or more have
+#: 0.12 at least, racks of unequal size without pods 0.08 at most.
+LEAST_SILHOUETTE = 0.1
+
+Matrix = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.int64]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Inferred:
+    """:ivar levels: from the racks upwards, the cluster of each host, shape
+        (n_hosts,) each; the whole network is not among them.
+    """
+
+    levels: tuple[Labels, ...]
+
+
+def infer(readings_bps: npt.ArrayLike, *, max_levels: int = 3) -> Inferred:
+    """Cluster the hosts, then the clusters.
+
+    :param readings_bps: shape (n_repeats, n_hosts, n_hosts): rate of each
+        pair of hosts in each repetition, NaN where there is none; each
+        repetition should pair the rounds differently.
+    :raises virtco.exception.Invalid: for another shape, or no reading at all.
+    """
+    readings = np.asarray(readings_bps, np.float64)
+    if (readings.ndim != 3 or readings.shape[1] != readings.shape[2]
+            or not readings.shape[0]):
+        raise exception.Invalid(
+            field='readings', value=readings.shape,
+            limit='a matrix of pairs of hosts per repetition')
+    if readings.shape[1] < 3:
+        return Inferred(())
+    found = _racks(distances(readings))
+    levels: list[Labels] = []
+    while found is not None and len(levels) < max_levels:
+        levels.append(found)
+        found = _above(found, _means(readings, found))
+    return Inferred(tuple(levels))
+
+
+def distances(readings: Matrix) -> Matrix:
+    """How much less than the best rate each pair of hosts gets, in 0 … 1.
+
+    Both directions and all repetitions count by their lower quartile: a pair
+    across an uplink that happens to be idle once gets the full rate.
+
+    :param readings: shape (n_repeats, n_hosts, n_hosts).
+    """
+    n_hosts = readings.shape[1]
+    both = np.concatenate([readings, readings.transpose(0, 2, 1)])
+    found = np.full((n_hosts, n_hosts), np.nan)
+    seen = ~np.isnan(both).all(axis=0)
+    np.fill_diagonal(seen, False)
+    if not seen.any():
+        raise exception.Invalid(field='readings', value='none',
+                                limit='a rate for some pair of hosts')
+    found[seen] = np.nanquantile(both[:, seen], 0.25, axis=0)
+    # A slow host is slow towards all: its pairs are compared with its best.
+    best = np.nanmax(np.where(seen, found, np.nan), axis=1, initial=0.0)
+    scale = np.minimum(best[:, None], best[None, :])
+    with np.errstate(divide='ignore', invalid='ignore'):
+        apart = 1 - found / scale
+    apart = np.clip(np.where(np.isfinite(apart), apart, 1.0), 0.0, 1.0)
+    np.fill_diagonal(apart, 0.0)
+    both_ways: Matrix = np.maximum(apart, apart.T)
+    return both_ways
+
+
+def _linkage(apart: Matrix) -> Matrix:
+    tree: Matrix = hierarchy.linkage(
+        distance.squareform(apart, checks=False), 'average')
+    return tree
+
+
+def _racks(apart: Matrix) -> Labels | None:
+    """Cut where the height of merges jumps most; None where none does."""
+    tree = _linkage(apart)
+    jumps = np.diff(tree[:, 2])
+    top = int(np.argmax(jumps))
+    if jumps[top] < LEAST_STEP:
+        return None
+    return _labels(tree, float(tree[top:top + 2, 2].mean()))
+
+
+def _labels(tree: Matrix, cut: float) -> Labels:
+    labels: Labels = hierarchy.fcluster(tree, cut, 'distance') - 1
+    return labels.astype(np.int64)
+
+
+def _means(readings: Matrix, labels: Labels) -> Matrix:
+    """How much less than the best two clusters' hosts get on average.
+
+    An uplink's share depends on who else sends in a round; the mean over all
+    pairs of hosts and repetitions does not.
+    """
+    both = np.concatenate([readings, readings.transpose(0, 2, 1)])
+    is_seen = np.isfinite(both)
+    member = np.eye(labels.max() + 1)[labels]
+    total = member.T @ np.where(is_seen, both, 0.0).sum(axis=0) @ member
+    count = member.T @ is_seen.sum(axis=0) @ member
+    with np.errstate(invalid='ignore'):
+        apart = 1 - total / count / np.nanmax(readings)
+    apart = np.where(count > 0, apart, 1.0)
+    np.fill_diagonal(apart, 0.0)
+    clipped: Matrix = np.clip(apart, 0.0, 1.0)
+    return clipped
+
+
+def _above(labels: Labels, apart: Matrix) -> Labels | None:
+    """The clusters of the next level, for each host; None where none is."""
+    if len(apart) < 3:
+        return None
+    tree = _linkage(apart)
+    heights = tree[:, 2]
+    best, silhouette = None, LEAST_SILHOUETTE
+    for cut in (heights[:-1] + heights[1:]) / 2:
+        found = _labels(tree, float(cut))
+        if (value := _silhouette(apart, found)) > silhouette:
+            best, silhouette = found, value
+    return None if best is None else best[labels]
+
+
+def _silhouette(apart: Matrix, labels: Labels) -> float:
+    """Mean of (b - a) / max(a, b), a the mean distance inside the cluster and
+    b that to the nearest other one; 0 for a cluster of one.
+    """
+    member = np.eye(labels.max() + 1)[labels]
+    sizes = member.sum(axis=0)
+    if len(sizes) < 2:
+        return 0.0
+    total = apart @ member
+    own = sizes[labels]
+    at = np.arange(len(labels))
+    inside = total[at, labels] / np.maximum(own - 1, 1)
+    mean = total / sizes
+    mean[at, labels] = np.inf
+    outside = mean.min(axis=1)
+    most = np.maximum(inside, outside)
+    values = np.where((own > 1) & (most > 0), (outside - inside)
+                      / np.maximum(most, 1e-12), 0.0)
+    return float(values.mean())
+
+
+def agreement(one: Sequence[int], other: Sequence[int]) -> float:
+    """Adjusted Rand index of two clusterings: 1 the same, 0 by chance."""
+    _names, a = np.unique(np.asarray(one), return_inverse=True)
+    _names, b = np.unique(np.asarray(other), return_inverse=True)
+    table = np.zeros((a.max(initial=0) + 1, b.max(initial=0) + 1))
+    np.add.at(table, (a, b), 1)
+
+    def pairs(counts: Matrix) -> float:
+        return float((counts * (counts - 1) / 2).sum())
+
+    both, rows, columns = (pairs(table), pairs(table.sum(axis=1)),
+                           pairs(table.sum(axis=0)))
+    total = pairs(table.sum(keepdims=True))
+    by_chance = rows * columns / total if total else 0.0
+    most = (rows + columns) / 2
+    return 1.0 if most == by_chance else (both - by_chance) / (most
+                                                               - by_chance)
