@@ -220,6 +220,10 @@ class Nova:
         """Wait until all that was sent has been taken in."""
         self._bus.drain()
 
+    def n_again(self):
+        """Notifications that had to be sent once more."""
+        return self._bus.n_again
+
     def close(self):
         self._bus.stop()
         self._later.stop()
