@@ -33,6 +33,9 @@ from virtco.solver import budget as budgets
 from virtco.solver.judging import foresight
 from virtco.solver.model import instance as instances
 from virtco.solver import planner
+from virtco.solver.stages import annealing
+from virtco.solver.stages import state as states
+from virtco.solver.starts import feasible
 
 ROOT = pathlib.Path(__file__).parents[3]
 FIXTURES = reference.read_all(ROOT / 'tests' / 'fixtures' / 'placement')
@@ -423,3 +426,22 @@ def test_lp_rounding_is_valid_and_bounded_by_its_relaxation():
                         planner='lp-rounding', clock=budgets.Counter())
     assert late.notes == ('lp-rounding got stuck; any valid placement '
                           'instead',)
+
+
+def test_a_near_answer_that_no_carving_found_is_searched_from():
+    """Many running coflows make any placement near in sum."""
+    problem = snapshot.PlacementProblem(
+        tuple(cluster.Host(f'h{i}', (2.0,), 1e9, 1e9) for i in range(4)),
+        tuple(cluster.Vm(f'v{i}', (1.0,)) for i in range(4)),
+        (coflow.Coflow.from_flows('c', 4, [(0, 1, 5e8), (2, 3, 7e8),
+                                           (0, 3, 2e8)]),))
+    budget = budgets.Budget(budgets.clock_of(time.monotonic), 20.0)
+    inst = instances.build(problem)
+    state = states.State(inst, Objective.ONLINE, 1, budget)
+    state.offer(snapshot.Method.BEST_FIT,
+                feasible.any_placement(inst, 1, budget))
+    state.raise_floor(0.9 * state.answer.value.objective_s)
+    assert state.is_closed(annealing.NEAR) and not state.is_closed()
+    annealing.quick(state, budget)
+    annealing.deepen(state, budget)
+    assert state.pool

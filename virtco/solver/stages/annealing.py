@@ -54,7 +54,7 @@ def quick(state: states.State, budget: budgets.Budget) -> None:
 
     Carving's, where it has come near already: the starts are worse.
     """
-    if state.is_closed(NEAR):
+    if state.pool and state.is_closed(NEAR):
         return
     moves = state.moves(QUICK_MOVES)
     for i, (method, start) in enumerate(_first_starts(state, budget)):
