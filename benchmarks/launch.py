@@ -23,7 +23,8 @@ launch's phases and of the publication of policies after it, ``cpu_*`` of the
 whole call but the solve, ``sibling_cpu_p50_ms`` of the second VM's call.
 ``neutral`` is the share of launches without a plan. A deadline is one of the
 wall clock: with other work on the machine give ``--deadline-s`` more than the
-usual 0.7.
+usual 0.7. ``--plot FILE`` measures clouds of several sizes, and prints by
+which power the costs grow.
 """
 
 import argparse
@@ -44,6 +45,7 @@ import numpy as np
 import requests
 import waitress
 
+from benchmarks import growth
 from virtco.api import deploy
 from virtco import app
 from virtco.ask import deadline as deadlines
@@ -326,11 +328,19 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument('--launches', type=int, default=40)
     parser.add_argument('--deadline-s', type=float, default=0.7)
     parser.add_argument('--json', action='store_true')
+    parser.add_argument('--plot', metavar='FILE', type=pathlib.Path,
+                        help='10 to 10,000 hosts, and 0 to 2,000 coflows')
     parser.add_argument('--as-launcher', action='store_true',
                         help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     if args.as_launcher:
         return launch_when_told()
+    if args.plot:
+        points = list(growth.points(args.flows, args.launches,
+                                    args.deadline_s))
+        print(json.dumps(points) if args.json else growth.report(points))
+        growth.plot(points, args.plot)
+        return 0
     found = measure(args.hosts, args.coflows, args.flows, args.launches,
                     args.deadline_s)
     print(json.dumps(found) if args.json else json.dumps(found, indent=1))

@@ -1,0 +1,32 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""By which power costs grow."""
+
+import pytest
+
+from benchmarks import growth
+
+
+def test_slopes_are_exponents(tmp_path):
+    found = [{'hosts': hosts, 'coflows': coflows,
+              **dict.fromkeys(growth.COLUMNS, hosts * (1 + coflows) ** 2.0)}
+             for hosts, coflows in (
+                 *((n, growth.AT_COFLOWS) for n in growth.HOSTS),
+                 *((growth.AT_HOSTS, n) for n in growth.COFLOWS
+                   if n != growth.AT_COFLOWS))]
+    (_, over_hosts), (_, over_coflows) = growth.series(found, 'cpu')
+    assert growth.slopes(over_hosts) == pytest.approx([1, 1, 1])
+    assert growth.slopes(over_coflows) == pytest.approx([2, 2], abs=0.02)
+    assert 'slope of beyond the solve over hosts: 1.00' in growth.report(
+        found)
+    growth.plot(found, tmp_path / 'a.svg')
+    assert (tmp_path / 'a.svg').stat().st_size > 1000
