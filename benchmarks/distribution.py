@@ -123,7 +123,8 @@ class Bench:
         self.publisher = publisher.Publisher()
         self.distributor = Observed(
             conf, server.Doors(
-                policy=self.publisher.get, overtake=self.publisher.overtake,
+                epoch=lambda: 0, left=lambda host: None,
+                policy=self._policy, came=self.publisher.overtake,
                 n_hosts=lambda: n_hosts, report=self.rooms.know.report,
                 heard=self.rooms.know.heard,
                 measured=self.rooms.know.measured, trains=lambda hosts: {}),
@@ -136,7 +137,7 @@ class Bench:
         self.publisher.publish(self.computed)  # type: ignore[arg-type]
         if reports:
             self.rooms.decide.start()
-            self.rooms.know.start()
+            self.rooms.know.lead()
         self.distributor.start()
         controller_cmd.spare_libraries()
         self.edges = subprocess.Popen(
@@ -144,6 +145,10 @@ class Bench:
              str(self.distributor.port), str(n_hosts),
              *(['--tls'] if tls else []),
              *(['--reports'] if reports else [])])
+
+    def _policy(self, host: str) -> codec.Numbered | None:
+        found = self.publisher.get(host)
+        return None if found is None else codec.Numbered(0, found)
 
     def wait(self, done: Callable[[], bool], what: str) -> None:
         deadline_s = time.monotonic() + PATIENCE_S

@@ -22,6 +22,7 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from edge_module import enforcer as edge_enforcer
+from edge_module import epochs
 from edge_module import keeper as edge_keeper
 from edge_module import kernel_events
 from edge_module.ports import base as ports_base
@@ -59,7 +60,8 @@ class Agent:
             lambda: self.reporter.wake())
         files = state.StateDir(conf.edge.state_dir)
         self._link = stream.Link(
-            conf, lambda: self.keeper.applied_generation, self._stop)
+            conf, lambda: self.keeper.applied_generation, self._stop,
+            epochs.Epochs(files))
         self.policies = pull.PolicySource(conf, enforcer, files, self._stop,
                                           self._apply, self.keeper.refuse,
                                           self._link.client)

@@ -64,6 +64,9 @@ class EdgeClient:
     def __init__(self, conf: cfg.ConfigOpts):
         self.url = conf.edge.controller_url.rstrip('/')
         self.timeout_s = conf.edge.http_timeout_s
+        #: Of the scheduler whose policy was asked for last; None where the
+        #: controller is of a release that has none.
+        self.epoch: int | None = None
         self._host = '/v1/hosts/' + urllib.parse.quote(conf.edge.host, '')
         auth = None
         if conf[edge_conf.AUTH].auth_type:
@@ -91,6 +94,8 @@ class EdgeClient:
         answer = self._call('GET', f'{self._host}/policy', wait_s,
                             headers=headers, stream=True)
         body = self._read(answer)
+        epoch = answer.headers.get('Virtco-Epoch', '')
+        self.epoch = int(epoch) if epoch.isdecimal() else None
         if answer.status_code == 304:
             return None
         return answer.headers.get('ETag'), self._decode(body)

@@ -56,6 +56,7 @@ class PolicySource:
         self._connect = connect
         self._renewed_s = time.monotonic()
         self._saved: tuple[Any, ...] | None = None
+        self._epoch = 0
 
     def load(self) -> None:
         """Go on with the last policy until the controller answers."""
@@ -78,6 +79,7 @@ class PolicySource:
     def pull(self) -> None:
         """Ask until told to stop."""
         client = self._connect()
+        self._epoch = client.epoch()
         etag: str | None = None
         backoff_s = _FIRST_BACKOFF_S
         while not self._stop.is_set():
@@ -96,7 +98,7 @@ class PolicySource:
             self._renewed_s = client.heard_s()
             if answer is not None:
                 etag = answer[0]
-                self._take(answer[1])
+                self._take(answer[1], client.epoch())
                 client.policy_taken(answer[1])
             elif self.enforcer.fair and self.enforcer.policy is not None:
                 LOG.info('The controller is back: order and rates again')
@@ -118,24 +120,26 @@ class PolicySource:
             else:
                 LOG.warning('%s The last policy holds.', why)
 
-    def _take(self, document: Any) -> None:
+    def _take(self, document: Any, epoch: int) -> None:
         """Apply a document; a malformed or older one is refused whole."""
         try:
             policy = edge_policy.EdgePolicy.from_dict(document)
-            self._check(policy)
+            self._check(policy, epoch)
         except exception.PolicyInvalid as error:
             self._refuse(str(error))
         else:
+            self._epoch = epoch
             self._apply(policy, False)
             self.save()
 
-    def _check(self, policy: edge_policy.EdgePolicy) -> None:
+    def _check(self, policy: edge_policy.EdgePolicy, epoch: int) -> None:
         if policy.host != self.conf.edge.host:
             raise exception.PolicyInvalid(
                 field='host', value=policy.host,
                 limit=f'this host, {self.conf.edge.host}')
         have = self.enforcer.policy
-        if have is not None and policy.generation < have.generation:
+        if (have is not None and epoch <= self._epoch
+                and policy.generation < have.generation):
             # A controller that is told of it goes on behind what is here.
             raise exception.PolicyInvalid(
                 field='generation', value=policy.generation,

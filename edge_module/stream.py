@@ -33,6 +33,7 @@ from oslo_log import log as logging
 
 from edge_module import client as edge_client
 from edge_module import conf as edge_conf
+from edge_module import epochs
 from virtco.distribute import deltas
 from virtco.distribute import frames
 from virtco import exception
@@ -49,15 +50,22 @@ _SILENT = 2.5
 _MOST_MEASUREMENTS = 64
 
 
+#: Host, port and whether by TLS.
+Address = tuple[str, int, bool]
+
+
 class Link:
     """
     :param generation: of the policy that is here, 0 without one.
+    :param heard: which schedulers were heard of.
     :param stop: ends :meth:`run`.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, generation: Callable[[], int],
-                 stop: threading.Event):
+                 stop: threading.Event,
+                 heard: epochs.Epochs | None = None):
         self._conf = conf
+        self._epochs = heard or epochs.Epochs()
         self._generation = generation
         self._stop = stop
         self._changed = threading.Condition()
@@ -66,15 +74,14 @@ class Link:
         self._polls = not conf.edge.use_stream
         self._is_up = False
         self._heard_s = 0.0
-        self._epoch = 0
         self._policy: tuple[int, Any] | None = None
         self._train: dict[str, Any] | None = None
         self._outbox = _Outbox()
-        self._address: tuple[str, int, bool] | None = None
+        self._addresses: list[Address] = []
 
     def client(self) -> 'Client':
         """For one thread."""
-        return Client(self, edge_client.EdgeClient(self._conf))
+        return Client(self, edge_client.EdgeClient(self._conf), self._epochs)
 
     # The thread of the connection.
 
@@ -84,45 +91,51 @@ class Link:
         n_failures = 0
         while not self._stop.is_set():
             try:
-                address = self._address = self._address or self._find(rest)
-                if address is None:
+                self._addresses = self._addresses or self._find(rest)
+                if not self._addresses:
                     self._set_polls(True)
                     self._stop.wait(_LOOK_S * random.uniform(0.5, 1.5))
                     continue
-                with contextlib.closing(self._connect(address)) as sock:
+                with contextlib.closing(self._connect(
+                        self._addresses[0])) as sock:
                     spread_s = self._converse(sock)
                 n_failures = 0
             except (OSError, exception.VirtcoException) as error:
                 LOG.info('No connection to the distributor: %s', error)
                 n_failures += 1
-                if n_failures % _LOOK_AGAIN == 0:
-                    self._address = None
+                # The next one, and after the last one what is said then.
+                self._addresses = (self._addresses[1:] if n_failures
+                                   % _LOOK_AGAIN else [])
                 self._set_polls(True)
                 spread_s = min(_LAST_BACKOFF_S,
                                _FIRST_BACKOFF_S * 2 ** min(n_failures, 10))
             # All that lost the same controller come back one by one.
             self._stop.wait(random.uniform(0, spread_s))
 
-    def _find(self, rest: edge_client.EdgeClient
-              ) -> tuple[str, int, bool] | None:
-        """Host, port and whether by TLS; None when the controller says none.
-        """
+    def _find(self, rest: edge_client.EdgeClient) -> list[Address]:
+        """As the controller says, in any order; it may say none."""
         try:
             found = rest.get_distributor()
             oldest, newest = found['versions']
             if oldest > frames.NEWEST or newest < frames.OLDEST:
-                return None
+                return []
             host = found['host'] or urllib.parse.urlsplit(
                 self._conf.edge.controller_url).hostname
-            return str(host), int(found['port']), bool(found['tls'])
+            is_tls = bool(found['tls'])
+            ends = [urllib.parse.urlsplit(f'//{text}')
+                    for text in found.get('endpoints', ())]
+            random.shuffle(ends)
+            return ([(str(end.hostname), int(end.port or found['port']),
+                      is_tls) for end in ends]
+                    or [(str(host), int(found['port']), is_tls)])
         except exception.NotFound:
-            return None
+            return []
         except (KeyError, TypeError, ValueError) as error:
             raise exception.ControllerUnavailable(
                 url=self._conf.edge.controller_url,
                 why=f'no address of its distributor: {error!r}') from error
 
-    def _connect(self, address: tuple[str, int, bool]) -> socket.socket:
+    def _connect(self, address: Address) -> socket.socket:
         host, port, is_tls = address
         sock = socket.create_connection(
             (host, port), timeout=self._conf.edge.http_timeout_s)
@@ -141,7 +154,7 @@ class Link:
         :raises OSError: when it never was one.
         """
         talk = _Talk(sock, self._conf.edge.http_timeout_s)
-        welcome = talk.greet(self._conf.edge.host, self._epoch,
+        welcome = talk.greet(self._conf.edge.host, self._epochs.newest,
                              self._generation())
         self._outbox.restart(welcome)
         self._heard_s = time.monotonic()
@@ -183,11 +196,7 @@ class Link:
 
     def _take_policy(self, message: dict[str, Any]) -> None:
         """The newest only; one of a scheduler that led before is refused."""
-        epoch = message.get('epoch', 0)
-        if epoch < self._epoch:
-            raise exception.PolicyInvalid(
-                field='epoch', value=epoch, limit=f'at least {self._epoch}')
-        self._epoch = epoch
+        self._epochs.hear(message.get('epoch', 0))
         self._policy = message['generation'], message['policy']
 
     # What the other threads see.
@@ -259,7 +268,7 @@ class Link:
         self._outbox.put_report(report)
 
     def say_taken(self, generation: int) -> None:
-        self._outbox.put_ack(self._epoch, generation)
+        self._outbox.put_ack(self._epochs.newest, generation)
 
     def say_measurement(self, measurement: dict[str, Any]) -> None:
         self._outbox.put_measurement(measurement)
@@ -436,16 +445,29 @@ class Client:
     there is one.
     """
 
-    def __init__(self, link: Link, rest: edge_client.EdgeClient):
+    def __init__(self, link: Link, rest: edge_client.EdgeClient,
+                 heard: epochs.Epochs):
         self._link = link
         self._rest = rest
+        self._epochs = heard
 
     def get_policy(self, etag: str | None, wait_s: float
                    ) -> tuple[str | None, Any] | None:
         if self._link.is_used():
             # Waiting costs nothing here, and tells when it was renewed.
             return self._link.wait_policy(etag, wait_s / 2)
-        return self._rest.get_policy(etag, wait_s)
+        found = self._rest.get_policy(etag, wait_s)
+        try:
+            if self._rest.epoch is not None:
+                self._epochs.hear(self._rest.epoch)
+        except exception.PolicyInvalid as error:
+            raise exception.ControllerUnavailable(
+                url=self._rest.url, why=str(error)) from error
+        return found
+
+    def epoch(self) -> int:
+        """Of the last answer."""
+        return self._epochs.newest
 
     def heard_s(self) -> float:
         """When the controller last said something, after it just answered."""

@@ -77,6 +77,10 @@ class Conflict(VirtcoException):
     msg_fmt = '%(what)s %(id)s was changed by someone else.'
 
 
+class Deposed(VirtcoException):
+    msg_fmt = 'Epoch %(epoch)s is over, another scheduler leads.'
+
+
 class DatabaseUnavailable(VirtcoException):
     msg_fmt = 'The database did not answer: %(why)s.'
 

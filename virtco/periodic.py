@@ -41,9 +41,10 @@ class Periodic:
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self) -> None:
+    def stop(self, wait: bool = True) -> None:
+        """:param wait: for the turn that is under way."""
         self._stop.set()
-        if self._thread.is_alive():
+        if wait and self._thread.is_alive():
             self._thread.join(STOP_S)
 
     def is_alive(self) -> bool:

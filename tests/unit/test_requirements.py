@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """What setup.cfg and requirements.txt ask for is what the code imports, and
 each supported release of OpenStack allows it.
 """
@@ -30,7 +31,9 @@ OWN = ('virtco', 'nova_filters', 'edge_module')
 NAMED = {'yaml': 'PyYAML'}
 #: What each extra serves, with all that these modules import.
 SERVED = {
-    'controller': ['virtco.cmd.controller', 'virtco.cmd.manage',
+    'controller': ['virtco.cmd.api', 'virtco.cmd.controller',
+                   'virtco.cmd.distributor', 'virtco.cmd.manage',
+                   'virtco.cmd.scheduler',
                    'virtco.cmd.status', 'virtco.conf.opts',
                    'virtco.api.policies'],
     'edge': ['edge_module.cmd', 'edge_module.conf'],

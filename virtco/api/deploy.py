@@ -15,6 +15,7 @@
 from collections.abc import Callable
 from collections.abc import Iterable
 from typing import Any
+from typing import Protocol
 
 import falcon
 from oslo_config import cfg
@@ -22,10 +23,12 @@ from oslo_middleware import http_proxy_to_wsgi
 from oslo_middleware import request_id
 
 from virtco.api import errors
+from virtco.api.handlers import operations
 from virtco.api import media
 from virtco.api import routes
 from virtco.api import versions
 from virtco import app
+from virtco import metrics
 
 Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
@@ -56,6 +59,27 @@ def application(conf: cfg.ConfigOpts,
     proxy = http_proxy_to_wsgi.HTTPProxyToWSGI(wsgi, conf)
     is_behind = conf.oslo_middleware.enable_proxy_headers_parsing
     return proxy if is_behind else wsgi
+
+
+class Monitored(Protocol):
+    """A process that serves nothing else by HTTP."""
+
+    metrics: metrics.Metrics
+
+    def health(self) -> tuple[bool, dict[str, Any]]:
+        raise NotImplementedError
+
+    def gauge(self) -> None:
+        raise NotImplementedError
+
+
+def monitoring(found: Monitored) -> Wsgi:
+    """``/health`` and ``/metrics``, and nothing else."""
+    app = falcon.App()
+    errors.add_handlers(app)
+    app.add_route('/health', operations.Health(found))
+    app.add_route('/metrics', operations.Metrics(found))
+    return app
 
 
 def _except_open(app: Wsgi, guarded: Wsgi) -> Wsgi:

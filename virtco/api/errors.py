@@ -34,6 +34,8 @@ KINDS: list[tuple[type[exception.VirtcoException], str, str, str]] = [
      'Changed meanwhile'),
     (exception.Forbidden, falcon.HTTP_403, 'virtco.forbidden',
      'Not allowed'),
+    (exception.Deposed, falcon.HTTP_503, 'virtco.deposed',
+     'Another scheduler leads'),
     (exception.DatabaseUnavailable, falcon.HTTP_503,
      'virtco.database_unavailable', 'Database unavailable'),
     (exception.Starting, falcon.HTTP_503, 'virtco.starting', 'Starting'),

@@ -12,6 +12,7 @@
 
 """How the parts are, and the gauges that are looked up, not counted."""
 
+import time
 from typing import Any
 
 import sqlalchemy as sa
@@ -23,18 +24,33 @@ from virtco import exception
 from virtco.model import states
 
 
+class Document:
+    """How a process with all rooms is."""
+
+    def __init__(self, rooms: app.App):
+        self.metrics = rooms.metrics
+        self._rooms = rooms
+
+    def health(self) -> tuple[bool, dict[str, Any]]:
+        return document(self._rooms)
+
+    def gauge(self) -> None:
+        gauge(self._rooms, time.time())
+
+
 def document(rooms: app.App) -> tuple[bool, dict[str, Any]]:
     """Whether the controller serves, and how its parts are."""
     if rooms.starting.what is not None:
         return False, rooms.starting.document()
-    parts = {'planner': rooms.ask.is_alive(),
+    parts = {'planner': rooms.ask.is_alive() or not rooms.plans,
              'scheduler': rooms.decide.is_alive(),
-             'keeper': rooms.know.is_alive() and rooms.follow.is_alive(),
+             'keeper': rooms.keeps(),
              'distributor': rooms.distribute.is_alive(),
              'database': rooms.know.has_database()}
     return all(parts.values()), {
         'status': 'ok' if all(parts.values()) else 'failing',
-        'parts': parts, 'hosts': len(rooms.decide.generations())}
+        'parts': parts, 'hosts': len(rooms.decide.generations()),
+        'leader': rooms.leadership()}
 
 
 def gauge(rooms: app.App, now_s: float) -> None:

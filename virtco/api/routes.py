@@ -24,6 +24,7 @@ from virtco.api.handlers import operations
 from virtco.api.handlers import placements
 from virtco.api.handlers import projects
 from virtco.api.handlers import topology
+from virtco.api import health
 from virtco.api import versions
 from virtco import app
 
@@ -65,7 +66,7 @@ def add(app: 'falcon.App[Any, Any]', conf: cfg.ConfigOpts,
         if resource is versions.Versions:
             given = (path == '/',)
         elif resource in (operations.Health, operations.Metrics):
-            given = (rooms,)
+            given = (health.Document(rooms),)
         elif resource in (hosts.Policy, hosts.Probes):
             given = (*both, waiting)
         app.add_route(path, resource(*given))

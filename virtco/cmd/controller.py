@@ -10,13 +10,16 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""``virtco-controller``: the REST API and the scheduler loop.
+"""``virtco-controller``: the REST API, the scheduler and the distributor.
 
 The port opens first; what answers behind it is imported by another thread.
+The programs that are one part of it start from here, too.
 """
 
+import dataclasses
 import gc
 import logging
+import os
 import signal
 import sys
 import threading
@@ -37,11 +40,40 @@ from virtco import startup
 
 if TYPE_CHECKING:
     from virtco import app
+    from virtco.distribute import apart
 
 LOG = logging.getLogger(__name__)
 
-PROGRAM = 'virtco-controller'
 LOOPBACK = ('127.0.0.1', '::1', 'localhost')
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Program:
+    """What a process does.
+
+    :ivar serves: the REST API; others tell by HTTP how they are only.
+    :ivar schedules: it may lead.
+    :ivar distributes: it listens for edge modules.
+    """
+
+    name: str
+    serves: bool
+    schedules: bool
+    distributes: bool
+
+    def listens_on(self, conf: cfg.ConfigOpts) -> tuple[str, int]:
+        """Host and port of its HTTP."""
+        if self.serves:
+            return str(conf.api.host), int(conf.api.port)
+        return str(conf.monitoring.host), int(
+            conf.monitoring.scheduler_port if self.schedules
+            else conf.monitoring.distributor_port)
+
+
+CONTROLLER = Program('virtco-controller', True, True, True)
+API = Program('virtco-api', True, False, False)
+SCHEDULER = Program('virtco-scheduler', False, True, False)
+DISTRIBUTOR = Program('virtco-distributor', False, False, True)
 
 
 # oslo.db logs every failed statement with its stack, on top of the line that
@@ -69,26 +101,28 @@ def make_conf(argv: list[str], conf: cfg.ConfigOpts | None = None,
     return conf
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None,
+         program: Program = CONTROLLER) -> int:
     try:
         conf = make_conf(sys.argv[1:] if argv is None else argv,
-                         prog=PROGRAM)
+                         prog=program.name)
         configuration.set_up_log(conf, 'virtco')
     except exception.ConfigInvalid as error:
-        configuration.cannot_start(PROGRAM, error)
+        configuration.cannot_start(program.name, error)
         return 1
-    if conf.api.auth_strategy == 'noauth' and conf.api.host not in LOOPBACK:
+    if (program.serves and conf.api.auth_strategy == 'noauth'
+            and conf.api.host not in LOOPBACK):
         LOG.warning('No authentication on %s: whoever reaches it is an '
                     'operator.', conf.api.host)
-    loader = Loader(conf)
+    loader = Loader(conf, program)
+    host, port = program.listens_on(conf)
     try:
-        server = _server(conf, loader.front)
+        server = _server(conf, host, port, loader.front)
     except (OSError, ValueError) as error:
         configuration.cannot_start(
-            PROGRAM, f'{conf.api.host} port {conf.api.port}: {error}')
+            program.name, f'{host} port {port}: {error}')
         return 1
-    LOG.info('Listening on %s, port %s.', conf.api.host,
-             server.effective_port)
+    LOG.info('Listening on %s, port %s.', host, server.effective_port)
     try:
         _stop_on_signal(loader)
         loader.start()
@@ -98,18 +132,27 @@ def main(argv: list[str] | None = None) -> int:
     finally:
         server.close()
         loader.stop()
+    if loader.begins_anew:
+        LOG.info('Beginning anew.')
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     return loader.exit_code
 
 
 class Loader:
-    """Brings up everything behind the port, on a thread of its own."""
+    """Brings up everything behind the port, on a thread of its own.
 
-    def __init__(self, conf: cfg.ConfigOpts):
+    :ivar begins_anew: whether the process is to start again from nothing, for
+        what it knew is not true any more.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, program: Program = CONTROLLER):
         self._conf = conf
+        self._program = program
+        self.begins_anew = False
         self._startup = startup.Startup()
         self.front = front.Front(self._startup)
         self.exit_code = 0
-        self._rooms: 'app.App | None' = None
+        self._rooms: 'app.App | apart.Apart | None' = None
         self._bus: Any | None = None
         self._thread = threading.Thread(target=self._run, name='loader',
                                         daemon=True)
@@ -125,34 +168,66 @@ class Loader:
             return
         except ModuleNotFoundError as error:
             configuration.cannot_start(
-                PROGRAM, entry.missing(error, 'controller'))
+                self._program.name, entry.missing(error, 'controller'))
         except (exception.VirtcoException, OSError, ValueError,
                 cfg.Error) as error:
-            configuration.cannot_start(PROGRAM, error)
+            configuration.cannot_start(self._program.name, error)
         except Exception:
-            LOG.exception('%s cannot start.', PROGRAM)
+            LOG.exception('%s cannot start.', self._program.name)
         self.exit_code = 1
+        self._end()
+
+    def _end(self) -> None:
         main_thread = threading.main_thread().ident
         assert main_thread is not None
         signal.pthread_kill(main_thread, signal.SIGTERM)
 
+    def _begin_anew(self) -> None:
+        """Another scheduler took over."""
+        self.begins_anew = True
+        self._end()
+
     def _load(self) -> None:
+        if self._program == DISTRIBUTOR:
+            self._load_distributor()
+            return
         with self._startup.step('loading the API'):
             from virtco.api import deploy
+            from virtco.api import health
             from virtco import app
             from virtco.follow import listener
         with self._startup.step('reading the database'):
-            rooms = app.App.of(self._conf, self._startup)
+            rooms = app.App(self._conf, self._startup, parts=app.Parts(
+                self._program.schedules, self._program.distributes,
+                self._program.serves))
+            rooms.on_deposed = self._begin_anew
             rooms.start(self._conf.controller.db_auto_sync)
             self._rooms = rooms
-        self.front.hand_over(deploy.application(self._conf, rooms))
+        self.front.hand_over(
+            deploy.application(self._conf, rooms) if self._program.serves
+            else deploy.monitoring(health.Document(rooms)))
+        if self._program.schedules:
+            with self._startup.step('listening to Nova'):
+                self._bus = listener.start(self._conf, rooms.follow)
+        if not self._program.serves:
+            self._startup.ready()
+            return
         with self._startup.step('loading the planner'):
-            self._bus = listener.start(self._conf, rooms.follow)
             rooms.ask.load_planner(rooms.know.live.is_used())
+
+    def _load_distributor(self) -> None:
+        with self._startup.step('looking for the scheduler'):
+            from virtco.api import deploy
+            from virtco.distribute import apart
+            found = apart.Apart(self._conf)
+            found.start()
+            self._rooms = found
+        self.front.hand_over(deploy.monitoring(found))
+        self._startup.ready()
 
     def wake_waiting(self) -> None:
         if self._rooms is not None:
-            self._rooms.decide.wake_waiting()
+            self._rooms.wake_waiting()
 
     def stop(self) -> None:
         self._startup.stopping()
@@ -170,10 +245,10 @@ def spare_libraries() -> None:
     gc.freeze()
 
 
-def _server(conf: cfg.ConfigOpts, application: front.Front) -> Any:
+def _server(conf: cfg.ConfigOpts, host: str, port: int,
+            application: front.Front) -> Any:
     return waitress.create_server(
-        application, host=conf.api.host,
-        port=conf.api.port, threads=conf.api.threads,
+        application, host=host, port=port, threads=conf.api.threads,
         max_request_body_size=conf.api.max_body_bytes,
         connection_limit=conf.api.threads * 4, ident='virtco',
         # A client that hangs up frees the thread that waits for it.

@@ -22,8 +22,16 @@ import sys
 OWN = ('virtco', 'edge_module', 'nova_filters')
 
 
+def api() -> int:
+    return _run('virtco-api', 'virtco.cmd.api', 'controller')
+
+
 def controller() -> int:
     return _run('virtco-controller', 'virtco.cmd.controller', 'controller')
+
+
+def distributor() -> int:
+    return _run('virtco-distributor', 'virtco.cmd.distributor', 'controller')
 
 
 def edge() -> int:
@@ -36,6 +44,10 @@ def emulate() -> int:
 
 def manage() -> int:
     return _run('virtco-manage', 'virtco.cmd.manage', 'controller')
+
+
+def scheduler() -> int:
+    return _run('virtco-scheduler', 'virtco.cmd.scheduler', 'controller')
 
 
 def shell() -> int:

@@ -49,6 +49,15 @@ File of the authorities that sign the edge modules' certificates. When it is
 set, an edge module needs a certificate whose common name, or one of whose DNS
 names, is the ``[edge] host`` for which it speaks.
 """),
+    cfg.ListOpt('endpoints', default=[], help="""
+Where distributors can be reached, as ``host:port``, for edge modules that ask
+the REST API for it. Needed where ``virtco-distributor`` runs as a process of
+its own; edge modules begin with any of them and go on to the next. Unset: the
+listener of this process.
+"""),
+    cfg.BoolOpt('endpoints_tls', default=True, help="""
+Whether those of ``endpoints`` speak TLS.
+"""),
     cfg.IntOpt('max_connections', default=20_000, min=1, max=1_000_000,
                help="""
 Connections at the same time. The limit of open files is raised to fit, as far

@@ -298,3 +298,34 @@ class TopologyPlane(Base):
     document: orm.Mapped[str] = orm.mapped_column(LongText)
     generation: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)
     changed_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
+
+
+class Leader(Base):
+    """One row: the scheduler that leads.
+
+    :ivar epoch: counts how often the leadership was taken over.
+    :ivar beat: counts up while the leader is there.
+    :ivar name: of the leader, for the operator's eyes.
+    :ivar address: ``host:port`` where its policies can be had.
+    """
+
+    __tablename__ = 'leader'
+
+    id: orm.Mapped[int] = orm.mapped_column(
+        sa.Integer, primary_key=True, autoincrement=False)
+    epoch: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)
+    beat: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)
+    name: orm.Mapped[str] = orm.mapped_column(sa.String(255))
+    address: orm.Mapped[str] = orm.mapped_column(sa.String(320))
+
+
+class Policy(Base):
+    """The newest policy of a host, for those who cannot ask the leader."""
+
+    __tablename__ = 'policies'
+
+    host: orm.Mapped[str] = orm.mapped_column(
+        sa.String(255), primary_key=True)
+    epoch: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)
+    generation: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)
+    document: orm.Mapped[str] = orm.mapped_column(LongText)

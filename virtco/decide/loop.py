@@ -46,6 +46,9 @@ class Loop:
         self._urgent = True
         self._stopping = False
         self._thread: threading.Thread | None = None
+        self._has_led = True
+        #: Whether what is computed holds; else it is to be looked at only.
+        self.leads: Callable[[], bool] = lambda: True
         #: The newest.
         self.policies = policies.none()
 
@@ -102,6 +105,14 @@ class Loop:
         with self._wake:
             self._urgent = False
         self._know.refresh()
+        if not self.leads():
+            self._has_led = False
+            self.look()
+            return
+        if not self._has_led:
+            # What was only looked at was never published.
+            self._has_led = True
+            self.policies = policies.none()
         with self._metrics.resolve_seconds.time():
             changed = self.publish(self._clock())
         for coflow in changed:
@@ -121,6 +132,12 @@ class Loop:
         self._metrics.coflow_cct_seconds.observe(span.cct_s)
         if planned_s:
             self._metrics.coflow_cct_ratio.observe(span.cct_s / planned_s)
+
+    def look(self) -> None:
+        """Compute what the leader is likely to, for those who ask here."""
+        self.policies = policies.compute(
+            self._know.live.snapshot(self.options(), self._clock()),
+            self.policies)
 
     def publish(self, now_s: float) -> list[live_state.Status]:
         """By what is known; the coflows whose state changed."""

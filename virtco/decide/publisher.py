@@ -53,7 +53,9 @@ class Publisher:
         self._issues: dict[str, _Issue] = {}
         self._leases: dict[str, int] = {}
         self._next: dict[str, int] = {}
+        self._first = 1
         self._closed = False
+        self._unstored: dict[str, None] = {}
         #: Are called with the hosts that have a new policy.
         self.on_publish: list[Callable[[Collection[str]], None]] = []
 
@@ -62,6 +64,13 @@ class Publisher:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
+
+    def lead(self, epoch: int) -> None:
+        """Number above what a leader before gave hosts of which it could not
+        write down anything.
+        """
+        with self._changed:
+            self._first = (epoch - 1) * LEASE + 1
 
     def load_leases(self, leases: Mapping[str, int]) -> None:
         with self._changed:
@@ -98,9 +107,10 @@ class Publisher:
             tell(hosts)
 
     def _put(self, host: str, sheet: table_sheet.Sheet) -> None:
-        generation = self._next.get(host, 1)
+        generation = self._next.get(host, self._first)
         self._next[host] = generation + 1
         self._issues[host] = _Issue(sheet, generation)
+        self._unstored[host] = None
 
     def overtake(self, host: str, generation: int) -> None:
         """Number above what an edge says it has; only a lost database, or an
@@ -110,7 +120,7 @@ class Publisher:
             issue = self._issues.get(host)
             if issue is None:
                 # Its first policy is to be another than the one it has.
-                self._next[host] = max(self._next.get(host, 1),
+                self._next[host] = max(self._next.get(host, self._first),
                                        generation + 1)
             elif generation > issue.generation:
                 self._next[host] = generation + 1
@@ -122,6 +132,21 @@ class Publisher:
         with self._changed:
             issue = self._issues.get(host)
         return issue.policy() if issue is not None else None
+
+    def take_unstored(self, most: int) -> list[edge_policy.EdgePolicy]:
+        """Policies that changed since they were last taken; as many at most.
+        """
+        with self._changed:
+            hosts = list(self._unstored)[:most]
+            issues = [self._issues[host] for host in hosts]
+            for host in hosts:
+                del self._unstored[host]
+        return [issue.policy() for issue in issues]
+
+    def not_stored(self, hosts: Collection[str]) -> None:
+        """The database did not take them; again with the next."""
+        with self._changed:
+            self._unstored.update(dict.fromkeys(hosts))
 
     def generations(self) -> dict[str, int]:
         with self._changed:

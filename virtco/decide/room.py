@@ -23,6 +23,7 @@ from oslo_config import cfg
 from virtco.decide import loop
 from virtco.decide import probes
 from virtco.decide import publisher
+from virtco.decide import stored
 from virtco.decide import waiting
 from virtco.know import room
 from virtco import metrics
@@ -41,12 +42,19 @@ class Decide:
         self.loop = loop.Loop(conf, know, publisher, counts, clock)
         self.prober = probes.Prober(conf, know.rates, know.live.responders,
                                     clock)
+        #: The policies of one who leads elsewhere.
+        self.elsewhere: stored.Stored | None = None
         know.on_change.append(self.loop.notify)
         know.on_report.append(self._reported)
 
     def start(self) -> None:
         self.loop.run_once()
         self.loop.start()
+
+    def lead(self) -> None:
+        """What is computed is published from here on."""
+        self.elsewhere = None
+        self.loop.notify(True)
 
     def wake_waiting(self) -> None:
         """Answer all who wait, and let none wait."""
@@ -74,6 +82,9 @@ class Decide:
 
     def generations(self) -> dict[str, int]:
         """Of the policy of each host that has one."""
+        if self.elsewhere is not None:
+            return {host: policy.generation for host, policy
+                    in self.elsewhere.all().items()}
         return self._publisher.generations()
 
     @property
@@ -86,12 +97,16 @@ class Decide:
         self._publisher.overtake(host, generation)
 
     def policy_of(self, host: str) -> edge_policy.EdgePolicy | None:
+        if self.elsewhere is not None:
+            return self.elsewhere.get(host)
         return self._publisher.get(host)
 
     def wait_for_policy(self, host: str, generation: int | None,
                         wait_s: float, is_gone: Callable[[], bool]
                         ) -> edge_policy.EdgePolicy | None:
         """See :meth:`virtco.decide.publisher.Publisher.wait`."""
+        if self.elsewhere is not None:
+            return self.elsewhere.wait(host, generation, wait_s, is_gone)
         if generation is not None:
             self._publisher.overtake(host, generation)
         if self._publisher.get(host) is None and self._live.is_known(host):

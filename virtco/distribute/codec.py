@@ -12,13 +12,33 @@
 
 """Policies as frames; msgspec writes dataclasses ten times as fast as json."""
 
+import dataclasses
+
 import msgspec
 
 from virtco.distribute import frames
 from virtco.table import edge_policy
 
 
-def policy_frame(epoch: int, policy: edge_policy.EdgePolicy) -> bytes:
+def edge_frame(epoch: int, generation: int, document: bytes) -> bytes:
     return frames.frame(b'{"type":"policy","epoch":%d,"generation":%d,'
-                        b'"policy":%s}' % (epoch, policy.generation,
-                                           msgspec.json.encode(policy)))
+                        b'"policy":%s}' % (epoch, generation, document))
+
+
+def policy_frame(epoch: int, policy: edge_policy.EdgePolicy) -> bytes:
+    return edge_frame(epoch, policy.generation, msgspec.json.encode(policy))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Numbered:
+    """A policy of this process's own scheduler."""
+
+    epoch: int
+    policy: edge_policy.EdgePolicy
+
+    @property
+    def generation(self) -> int:
+        return self.policy.generation
+
+    def frame(self) -> bytes:
+        return policy_frame(self.epoch, self.policy)

@@ -38,7 +38,10 @@ class Hub(Protocol):
     clock: Any
     hello_s: float
     most_bytes: int
-    epoch: int
+
+    @property
+    def epoch(self) -> int:
+        raise NotImplementedError
 
     def opened(self, connection: 'Connection', generation: int) -> None:
         raise NotImplementedError

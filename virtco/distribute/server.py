@@ -26,16 +26,15 @@ import ssl
 import threading
 import time
 from typing import Any
+from typing import Protocol
 
 from oslo_config import cfg
 
-from virtco.distribute import codec
 from virtco.distribute import connection
 from virtco.distribute import frames
 from virtco.distribute import intake
 from virtco.distribute import session
 from virtco import metrics
-from virtco.table import edge_policy
 
 try:
     import uvloop
@@ -53,12 +52,24 @@ LOG_INTERVAL_S = 10.0
 TURN_S = 1.0
 
 
+class Policy(Protocol):
+    @property
+    def generation(self) -> int:
+        raise NotImplementedError
+
+    def frame(self) -> bytes:
+        """As it goes to the edge module."""
+        raise NotImplementedError
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Doors:
     """What the distributor needs of the rest.
 
+    :ivar epoch: the newest that is known.
     :ivar policy: of a host, None without one.
-    :ivar overtake: numbers a host's policy above the generation it has.
+    :ivar came: takes a host that connected, and the generation that it has.
+    :ivar left: takes a host whose connection ended.
     :ivar n_hosts: how many may connect.
     :ivar report: takes a host and its report.
     :ivar heard: takes hosts whose last report still holds.
@@ -66,8 +77,10 @@ class Doors:
     :ivar trains: of these hosts those that are to measure now, and what.
     """
 
-    policy: Callable[[str], edge_policy.EdgePolicy | None]
-    overtake: Callable[[str, int], None]
+    epoch: Callable[[], int]
+    policy: Callable[[str], Policy | None]
+    came: Callable[[str, int], None]
+    left: Callable[[str], None]
     n_hosts: Callable[[], int]
     report: Callable[[str, dict[str, Any]], None]
     heard: Callable[[set[str]], None]
@@ -83,10 +96,9 @@ class Distributor:
 
     def __init__(self, conf: cfg.ConfigOpts, doors: Doors,
                  counts: metrics.Metrics,
-                 tls: ssl.SSLContext | None = None, epoch: int = 0):
+                 tls: ssl.SSLContext | None = None):
         options = conf.distributor
         self._options = options
-        self.epoch = epoch
         self.hello_s: float = options.hello_timeout_s
         self.most_bytes: int = options.max_frame_bytes
         self.heartbeat_s = min(options.heartbeat_s,
@@ -116,6 +128,10 @@ class Distributor:
                                         daemon=True)
 
     @property
+    def epoch(self) -> int:
+        return self._doors.epoch()
+
+    @property
     def is_tls(self) -> bool:
         return self._tls is not None
 
@@ -136,6 +152,20 @@ class Distributor:
         """Another thread says that these have a new policy."""
         with contextlib.suppress(RuntimeError):  # it was stopped
             self._loop.call_soon_threadsafe(self._changed, list(hosts))
+
+    def published_all(self) -> None:
+        """Another thread says that anybody may have a new policy."""
+        self.published(list(self._open))
+
+    def hand_out(self, host: str, train: dict[str, Any]) -> None:
+        """Another thread says what this host is to measure."""
+        with contextlib.suppress(RuntimeError):  # it was stopped
+            self._loop.call_soon_threadsafe(self._hand_out, {host: train})
+
+    def reports(self) -> dict[str, dict[str, Any]]:
+        """The last of each host that is connected."""
+        return {host: report for host, found in list(self._open.items())
+                if (report := found.session.report) is not None}
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -201,6 +231,7 @@ class Distributor:
         if connection.host is not None and (
                 self._open.get(connection.host) is connection):
             del self._open[connection.host]
+            self._doors.left(connection.host)
         self._counts.connections.set(len(self._open))
 
     def opened(self, connection: connection.Connection,
@@ -213,7 +244,7 @@ class Distributor:
             before.refuse('another connection of this host')
         self._counts.connections.set(len(self._open))
         connection.welcome(self.heartbeat_s, self._spread_s())
-        self._doors.overtake(host, generation)
+        self._doors.came(host, generation)
         self._changed([host])
 
     def _spread_s(self) -> float:
@@ -269,7 +300,7 @@ class Distributor:
             return
         policy = self._doors.policy(host)
         if policy is not None and policy.generation != to.session.sent:
-            to.write(codec.policy_frame(self.epoch, policy))
+            to.write(policy.frame())
             to.session.sent = policy.generation
             self._counts.policies_sent.inc()
 
@@ -304,10 +335,13 @@ class Distributor:
                 continue
             trains = await self._loop.run_in_executor(
                 None, self._doors.trains, list(self._open))
-            for host, train in trains.items():
-                found = self._open.get(host)
-                if found is not None:
-                    found.write(frames.pack('probe', train=train))
+            self._hand_out(trains)
+
+    def _hand_out(self, trains: dict[str, dict[str, Any]]) -> None:
+        for host, train in trains.items():
+            found = self._open.get(host)
+            if found is not None:
+                found.write(frames.pack('probe', train=train))
 
 
 def _family(host: str) -> socket.AddressFamily:

@@ -79,6 +79,11 @@ class Session:
         self._check = check
         self._may_speak_for = may_speak_for
 
+    @property
+    def report(self) -> Message | None:
+        """The last one, whole."""
+        return self._report
+
     def take(self, message: Message) -> Event:
         """:raises virtco.exception.Invalid:
         :raises virtco.exception.Forbidden: to speak for this host.

@@ -21,6 +21,7 @@ import time
 from typing import Any
 
 from oslo_config import cfg
+from sqlalchemy import orm
 
 from virtco.db import session as db_session
 from virtco import exception
@@ -54,12 +55,15 @@ class Follow:
         self._waiting = waiting
         self._clock = clock
         self._transitions = transitions.Transitions(conf, database, clock)
+        #: Raises in a transaction of one who does not lead any more.
+        self.fence: Callable[[orm.Session], None] = lambda session: None
         self._auditor: auditor.Auditor | None = None
         self._reaper = periodic.Periodic(
             'reap', conf.controller.reap_interval_s, self._turn, counts)
         self._n_turns = 0
 
-    def start(self) -> None:
+    def lead(self) -> None:
+        """Look after what no notification tells."""
         self._reaper.start()
         self._auditor = auditor.start(self._conf, self._database, self.apply,
                                       self._metrics)
@@ -70,6 +74,7 @@ class Follow:
         self._reaper.stop()
 
     def is_alive(self) -> bool:
+        """Once this process leads."""
         return self._reaper.is_alive()
 
     def notified(self, event_type: str, payload: Mapping[str, Any],
@@ -114,7 +119,7 @@ class Follow:
 
     def reap(self) -> None:
         """Drop reservations whose time is over."""
-        expired = self._transitions.expire()
+        expired = self._transitions.expire(self.fence)
         if expired:
             LOG.info('%d reservations expired.', len(expired))
             self._metrics.expired.inc(len(expired))

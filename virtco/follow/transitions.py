@@ -179,8 +179,11 @@ class Transitions:
         member.expires_at = None
         return True
 
-    def expire(self) -> list[str]:
+    def expire(self, fence: Callable[[orm.Session], None] = lambda _: None
+               ) -> list[str]:
         """Drop reservations whose time is over; the group of each.
+
+        :param fence: is called in the transaction, and may raise.
 
         A VM that was given a host keeps its row: it may only be slow, and
         Nova's notification will name its host.
@@ -188,9 +191,12 @@ class Transitions:
         with self._database.reader() as session:
             if not db_groups.expired(session, self._clock()):
                 return []
-        return self._database.retried(self._expire)
+        return self._database.retried(
+            lambda session: self._expire(session, fence))
 
-    def _expire(self, session: orm.Session) -> list[str]:
+    def _expire(self, session: orm.Session,
+                fence: Callable[[orm.Session], None]) -> list[str]:
+        fence(session)
         db_groups.advance(session)
         members = db_groups.expired(session, self._clock())
         for member in members:

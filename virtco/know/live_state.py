@@ -152,12 +152,14 @@ class LiveState:
 
     def load_groups(self, members: 'Iterable[models.Member]',
                     coflows: 'Iterable[models.Coflow]',
-                    only: Set[str] | None = None) -> None:
+                    only: Set[str] | None = None,
+                    anew: bool = False) -> None:
         """Take over what the database says about the living groups.
 
         What is already tracked keeps its progress, which is newer here.
 
         :param only: ids of the groups that were read; None: all of them.
+        :param anew: somebody else counts, so the database is newer.
         """
         groups: dict[str, dict[int, routes.Member]] = {}
         for member in members:
@@ -177,7 +179,8 @@ class LiveState:
             for stored in coflows:
                 if stored.id in self._ended:
                     continue
-                tracked = known.get(stored.id) or inflight.load(stored)
+                tracked = ((None if anew else known.get(stored.id))
+                           or inflight.load(stored))
                 if (tracked.priority_class, tracked.weight) != (
                         stored.priority_class, stored.weight):
                     tracked.priority_class = stored.priority_class
@@ -234,6 +237,7 @@ class LiveState:
                 minors[stored.host] = state.minors
                 self._learn_addresses(stored.host, state.report)
             self._minors = minors
+            self._changed_hosts = None
 
     def meet(self, hosts: Collection[str], now_s: float) -> None:
         """Nova has these hosts."""

@@ -27,13 +27,16 @@ from virtco.know import live_state
 class Projects:
     """:param state: knows what they owe.
     :param changed: is called after a change.
+    :param forgiven: is told the id of a project whose debt is gone.
     """
 
     def __init__(self, database: db_session.Database,
-                 state: live_state.LiveState, changed: Callable[[], None]):
+                 state: live_state.LiveState, changed: Callable[[], None],
+                 forgiven: Callable[[str], None] = lambda _: None):
         self._database = database
         self._state = state
         self._changed = changed
+        self._forgiven = forgiven
 
     def find(self) -> list[dict[str, Any]]:
         """Projects for which something was set, or that owe."""
@@ -54,6 +57,7 @@ class Projects:
         """
         if 'debt_bytes' in values:
             self._state.forgive(project_id)
+            self._forgiven(project_id)
 
         def save(session: orm.Session) -> dict[str, Any]:
             found = records.project(session, project_id)

@@ -61,8 +61,29 @@ class Leases(Protocol):
         raise NotImplementedError
 
 
+class Peer(Protocol):
+    """Who tells the leader what was said to this process."""
+
+    def report(self, host: str, report: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+    def heard(self, hosts: Iterable[str]) -> None:
+        raise NotImplementedError
+
+    def measured(self, measurement: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+    def changed(self, groups: Iterable[str] | None) -> None:
+        raise NotImplementedError
+
+    def forgiven(self, project_id: str) -> None:
+        raise NotImplementedError
+
+
 class Know:
-    """:ivar on_change: are called when something changed; True: at once.
+    """
+    :ivar peer: None where the leader is this process.
+    :ivar on_change: are called when something changed; True: at once.
     :ivar on_report: are called with a host and its report.
     """
 
@@ -76,16 +97,21 @@ class Know:
         self.rates = rates.Rates()
         self.live = live_state.LiveState(rules_of(conf), self.rates,
                                          self._plane)
-        self.settings = settings.Settings(conf, database, self.changed)
+        self.peer: Peer | None = None
+        #: Raises in a transaction of one who does not lead any more.
+        self.fence: Callable[[orm.Session], None] = lambda session: None
+        self.settings = settings.Settings(conf, database, self.invalidate)
         self.coflows = coflows.Coflows(conf, database, self.live,
                                        self.invalidate, clock)
         self.projects = projects.Projects(database, self.live,
-                                          self.invalidate)
-        self.topology = topology.Topology(database, self.changed, clock)
+                                          self.invalidate, self._forgiven)
+        self.topology = topology.Topology(database, self.invalidate, clock)
         self.on_change: list[Callable[[bool], None]] = []
         self.on_report: list[Callable[[str, Mapping[str, Any]], None]] = []
         self._lock = threading.Lock()
         self._stale_all = True
+        self._is_behind = False
+        self._loading = threading.Lock()
         self._stale: set[str] = set()
         self._flusher = periodic.Periodic(
             'flush', conf.controller.flush_interval_s, self.flush, counts)
@@ -109,14 +135,37 @@ class Know:
         self._leases.load_leases(
             {host.host: host.generation_lease for host in hosts})
 
-    def start(self) -> None:
+    def lead(self) -> None:
+        """Count from here on, and write down what is counted."""
+        with self._loading:
+            self.peer = None
+            self.load()
+        with self._lock:
+            self._stale_all = self._is_behind = True
         self._flusher.start()
 
+    def follow(self) -> None:
+        """Take over what the leader wrote down."""
+        with self._loading:
+            if self.peer is None:
+                return
+            self.load()
+        with self._lock:
+            self._stale_all = True
+        self.changed()
+
+    def generation(self) -> int:
+        """Of all reservations, in the database."""
+        with self._database.reader() as session:
+            return db_groups.generation(session)
+
     def stop(self) -> None:
-        self._flusher.stop()
-        self._flusher.attempt()
+        if self._flusher.is_alive():
+            self._flusher.stop()
+            self._flusher.attempt()
 
     def is_alive(self) -> bool:
+        """Once this process leads."""
         return self._flusher.is_alive()
 
     def changed(self, urgent: bool = True) -> None:
@@ -132,7 +181,20 @@ class Know:
                 self._stale_all = True
             else:
                 self._stale.update(groups)
+        if self.peer is not None:
+            self.peer.changed(groups)
         self.changed()
+
+    def peer_changed(self, groups: Iterable[str] | None) -> None:
+        """Another process changed these groups; None: anything."""
+        if groups is None:
+            self.settings.load()
+            self.topology.refresh()
+        self.invalidate(groups)
+
+    def _forgiven(self, project_id: str) -> None:
+        if self.peer is not None:
+            self.peer.forgiven(project_id)
 
     def refresh(self) -> None:
         """Read the groups again that changed; the others stay.
@@ -150,7 +212,9 @@ class Know:
             with self._database.reader() as session:
                 self.live.load_groups(
                     db_groups.living_members(session, only),
-                    db_groups.living_coflows(session, only), only)
+                    db_groups.living_coflows(session, only), only,
+                    anew=self.peer is not None or self._is_behind)
+            self._is_behind = False
         except Exception:
             with self._lock:
                 self._stale_all |= everything
@@ -160,6 +224,9 @@ class Know:
     # What edge modules say.
 
     def report(self, host: str, report: dict[str, Any]) -> None:
+        if self.peer is not None:
+            self.peer.report(host, report)
+            return
         urgent = self.live.intake(host, report, self._clock())
         for tell in self.on_report:
             tell(host, report)
@@ -167,9 +234,15 @@ class Know:
 
     def heard(self, hosts: Collection[str]) -> None:
         """What these reported last still holds."""
+        if self.peer is not None:
+            self.peer.heard(hosts)
+            return
         self.live.heard(hosts, self._clock())
 
-    def measured(self, measurement: Mapping[str, Any]) -> None:
+    def measured(self, measurement: dict[str, Any]) -> None:
+        if self.peer is not None:
+            self.peer.measured(measurement)
+            return
         now_s = self._clock()
         self.rates.add(measurement, now_s)
         self._database.retried(lambda session: records.save_rate(
@@ -194,6 +267,7 @@ class Know:
             row['generation_lease'] = leases.get(row['host'], 0)
 
         def save(session: orm.Session) -> None:
+            self.fence(session)
             # In one go: the counters, and what is counted by them.
             records.save_progress(session, unsaved.coflows, unsaved.hosts)
             records.save_debts(session, unsaved.debts)

@@ -38,7 +38,7 @@ class ControllerProcess:
     :param options: lines of configuration, ``{section: {name: value}}``.
     """
 
-    def __init__(self, home, options=None, wrapper=()):
+    def __init__(self, home, options=None, wrapper=(), program='controller'):
         self.home = pathlib.Path(home)
         self.config = self.home / 'virtco.conf'
         self.log = self.home / 'log'
@@ -52,6 +52,7 @@ class ControllerProcess:
         for section, values in (options or {}).items():
             self.options.setdefault(section, {}).update(values)
         self.wrapper = list(wrapper)
+        self.program = program
         self.process = None
         self.url = None
 
@@ -64,7 +65,7 @@ class ControllerProcess:
         with self.log.open('ab') as log:
             self.process = subprocess.Popen(
                 [*self.wrapper, sys.executable, '-m',
-                 'virtco.cmd.controller', '--config-file',
+                 f'virtco.cmd.{self.program}', '--config-file',
                  str(self.config)], stdout=log, stderr=log)
         if wait:
             self.wait_port()
@@ -91,9 +92,23 @@ class ControllerProcess:
 
     def _port(self):
         assert self.process.poll() is None, self.log.read_text()
-        found = re.search(r'Listening on .*, port (\d+)',
-                          self.log.read_text())
-        return found and found.group(1)
+        # The last one: it may have begun anew.
+        found = re.findall(r'Listening on .*, port (\d+)',
+                           self.log.read_text())
+        return found[-1] if found else None
+
+    def find_in_log(self, pattern):
+        """The last match's group, or all of it, once there is one."""
+        return wait_for(lambda: re.findall(pattern, self.log.read_text()),
+                        pattern, log=self.log)[-1]
+
+    def wait_begun_anew(self):
+        """Its process goes on with nothing of what it knew."""
+        wait_for(lambda: re.search(r'Beginning anew(?s:.)*Listening on',
+                                   self.log.read_text()),
+                 'the next start', log=self.log)
+        self.wait_port()
+        self.wait_ready()
 
     def stop(self, number=signal.SIGTERM):
         if self.process is not None and self.process.poll() is None:

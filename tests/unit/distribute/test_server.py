@@ -48,8 +48,10 @@ class Site:
         self.heard = set()
         self.counts = metrics.Metrics()
         self.server = server.Distributor(conf, server.Doors(
-            policy=lambda host: self.policy if host == 'h1' else None,
-            overtake=lambda *args: self.overtaken.append(args),
+            epoch=lambda: 0, left=lambda host: None,
+            policy=lambda host: (codec.Numbered(0, self.policy)
+                                 if host == 'h1' else None),
+            came=lambda *args: self.overtaken.append(args),
             n_hosts=lambda: 5000,
             report=lambda *args: self.reports.append(args),
             heard=self.heard.update,

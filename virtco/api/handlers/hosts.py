@@ -105,6 +105,7 @@ class Hosts:
 class Policy:
     def __init__(self, rooms: app.App, authorizer: context.Authorizer,
                  waiting: Waiting):
+        self._rooms = rooms
         self._decide = rooms.decide
         self._authorizer = authorizer
         self._waiting = waiting
@@ -121,6 +122,7 @@ class Policy:
             raise exception.NotFound(what='Policy of host', id=host)
         response.set_header('ETag', f'"{policy.generation}"')
         response.set_header('Cache-Control', 'no-cache')
+        response.set_header('Virtco-Epoch', str(self._rooms.epoch()))
         if policy.generation == generation:
             response.status = falcon.HTTP_304
         else:

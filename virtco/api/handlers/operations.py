@@ -12,12 +12,11 @@
 
 """``/v1/settings``, ``/v1/notifications``, ``/health`` and ``/metrics``."""
 
-import time
+from typing import Any
 
 import falcon
 
 from virtco.api import context
-from virtco.api import health
 from virtco.api import media
 from virtco.api.policies import operator as operator_rules
 from virtco.api.policies import service as service_rules
@@ -60,22 +59,22 @@ class Notifications:
 
 
 class Health:
-    def __init__(self, rooms: app.App):
-        self._rooms = rooms
+    def __init__(self, found: Any):
+        self._found = found
 
     def on_get(self, _request: falcon.Request,
                response: falcon.Response) -> None:
-        healthy, response.media = health.document(self._rooms)
+        healthy, response.media = self._found.health()
         if not healthy:
             response.status = falcon.HTTP_503
 
 
 class Metrics:
-    def __init__(self, rooms: app.App):
-        self._rooms = rooms
+    def __init__(self, found: Any):
+        self._found = found
 
     def on_get(self, _request: falcon.Request,
                response: falcon.Response) -> None:
         response.content_type = 'text/plain; version=0.0.4; charset=utf-8'
-        health.gauge(self._rooms, time.time())
-        response.data = self._rooms.metrics.render()
+        self._found.gauge()
+        response.data = self._found.metrics.render()

@@ -1,0 +1,206 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Who leads, with clocks and locks that the test moves."""
+
+import pytest
+import sqlalchemy as sa
+
+from virtco.db import leader
+from virtco.db import migration
+from virtco.db import session as db_session
+from virtco import exception
+from virtco.leadership import elector
+from virtco.leadership import lock as locks
+
+LEASE_S = 3.0
+
+
+class Lock:
+    """One lock for all electors of a test."""
+
+    holder = None
+
+    def __init__(self, name, is_file=False):
+        self._name = name
+        self.is_file = is_file
+        self.works = True
+
+    def is_held(self):
+        return Lock.holder == self._name
+
+    def hold(self):
+        if self.works and Lock.holder is None:
+            Lock.holder = self._name
+        return self.is_held()
+
+    def close(self):
+        if self.is_held():
+            Lock.holder = None
+
+
+class Site:
+    def __init__(self, path):
+        Lock.holder = None
+        self.now_s = 100.0
+        self.database = db_session.Database(f'sqlite:///{path}')
+        migration.upgrade(self.database)
+        self.led, self.deposed = [], []
+
+    def make(self, name, **kwargs):
+        lock = Lock(name, **kwargs)
+        found = elector.Elector(
+            self.database, lock, LEASE_S, lambda: f'{name}:1',
+            lambda epoch: self.led.append((name, epoch)),
+            lambda: self.deposed.append(name), lambda: self.now_s)
+        found.lock = lock
+        return found
+
+    def turns(self, seconds, *electors):
+        """Whatever step, all look at each."""
+        for _ in range(round(seconds / 0.5)):
+            self.now_s += 0.5
+            for one in electors:
+                one.turn()
+
+    def seen(self):
+        with self.database.reader() as session:
+            return leader.current(session)
+
+
+@pytest.fixture
+def site(tmp_path):
+    found = Site(tmp_path / 'db')
+    yield found
+    found.database.dispose()
+
+
+def start(one):
+    """Without its thread: the test takes the turns."""
+    one.lock.hold()
+    one.turn()
+
+
+def test_the_first_leads_at_once_and_the_next_waits(site):
+    first, second = site.make('a'), site.make('b')
+    start(first)
+    start(second)
+    site.turns(20, first, second)
+    assert site.led == [('a', 1)]
+    assert first.is_current() and not second.is_current()
+    assert (site.seen().epoch, site.seen().address) == (1, 'a:1')
+
+
+@pytest.mark.parametrize('gives_up_lock, is_file, within_s', [
+    (True, True, 0.5), (True, False, 2.0), (False, False, 3.5)])
+def test_a_silent_leader_is_followed(site, gives_up_lock, is_file, within_s):
+    """kill -9 gives the lock up, standing still does not."""
+    first = site.make('a', is_file=is_file)
+    second = site.make('b', is_file=is_file)
+    start(first)
+    start(second)
+    site.turns(5, first, second)
+    if gives_up_lock:
+        first.lock.close()
+    site.turns(within_s, second)
+    assert site.led == [('a', 1), ('b', 2)]
+
+
+def test_who_stood_still_looks_before_it_leads_on(site):
+    first, second = site.make('a'), site.make('b')
+    start(first)
+    start(second)
+    site.turns(10, second)
+    assert site.led == [('a', 1), ('b', 2)]
+    assert not first.is_current()
+    with pytest.raises(exception.Deposed), site.database.writer() as session:
+        first.check(session)
+    with site.database.writer() as session:
+        second.check(session)
+    first.turn()
+    assert site.deposed == ['a'] and not first.is_current()
+
+
+def test_one_of_many_takes_over(site):
+    everybody = [site.make(name) for name in 'abcdef']
+    for one in everybody:
+        one.lock.works = False
+        start(one)
+    site.turns(20, *everybody)
+    assert len(site.led) == 1 and site.led[0][1] == 1
+
+
+def test_without_the_database_nothing_changes(site):
+    """Nobody can take over, so the leader goes on."""
+    first, second = site.make('a'), site.make('b')
+    start(first)
+    start(second)
+    site.turns(2, first, second)
+    with site.database.engine.begin() as connection:
+        connection.execute(sa.text('ALTER TABLE leader RENAME TO gone'))
+    site.turns(20, first, second)
+    assert first.is_current() and site.deposed == []
+    with site.database.engine.begin() as connection:
+        connection.execute(sa.text('ALTER TABLE gone RENAME TO leader'))
+    # Its silence is counted from here on.
+    site.turns(2, second)
+    assert site.led == [('a', 1)]
+    site.turns(10, first, second)
+    assert site.led == [('a', 1)]
+
+
+def test_who_ends_in_order_leaves_no_name(site):
+    first, second = site.make('a'), site.make('b')
+    start(first)
+    start(second)
+    first.stop()
+    site.turns(0.5, second)
+    assert site.led == [('a', 1), ('b', 2)]
+
+
+def test_one_that_cannot_lead_is_deposed(site):
+    one = site.make('a')
+
+    def fail(epoch):
+        raise exception.DatabaseUnavailable(why='away')
+
+    one._on_lead = fail
+    start(one)
+    assert site.deposed == ['a'] and not one.is_current()
+
+
+@pytest.mark.parametrize('url, found', [
+    ('etcd3+http://h:2379', 'etcd3+http://h:2379?lock_timeout=3&'
+     'membership_timeout=3&timeout=3'),
+    ('redis://h?lock_timeout=9', 'redis://h?lock_timeout=9&'
+     'membership_timeout=3&timeout=3'),
+    ('mysql://u:p@h/db', 'mysql://u:p@h/db')])
+def test_a_lock_ends_with_the_lease(url, found):
+    assert locks._with_lease(url, 3.0) == found
+
+
+def test_a_lock_service_that_does_not_work_is_no_end(tmp_path, caplog):
+    found = locks.Lock('file:///proc/nowhere/lock', 3.0)
+    assert not found.hold() and not found.hold()
+    assert caplog.text.count('does not work') == 1
+    with pytest.raises(exception.Invalid, match='backend_url'):
+        locks.Lock('nothing://h', 3.0).hold()
+
+
+def test_a_lock_on_a_file_is_one(tmp_path):
+    one, other = (locks.Lock(f'file://{tmp_path}/leader', 3.0)
+                  for _ in range(2))
+    assert one.is_file and one.hold() and one.hold()
+    assert not other.hold()
+    one.close()
+    assert other.hold()
+    other.close()

@@ -1,0 +1,40 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Options of the listeners that tell how a process is."""
+
+from typing import Any
+
+from oslo_config import cfg
+
+GROUP = 'monitoring'
+
+OPTS = [
+    cfg.HostAddressOpt('host', default='127.0.0.1', help="""
+Address on which processes that serve no REST API answer ``/health`` and
+``/metrics``.
+"""),
+    cfg.PortOpt('scheduler_port', default=8794, help="""
+TCP port of ``virtco-scheduler`` for that; 0 takes a free one and logs it.
+"""),
+    cfg.PortOpt('distributor_port', default=8795, help="""
+TCP port of ``virtco-distributor`` for that; 0 takes a free one and logs it.
+"""),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    conf.register_opts(OPTS, group=GROUP)
+
+
+def list_opts() -> dict[str, list[Any]]:
+    return {GROUP: OPTS}

@@ -1,0 +1,111 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The row of the scheduler that leads, and what only it may write.
+
+Functions over a session; the caller owns the transaction.
+"""
+
+from collections.abc import Collection
+from collections.abc import Mapping
+import dataclasses
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from virtco.db import models
+from virtco import exception
+
+_ROW = models.Leader.id == 1
+#: Hosts per query: databases limit the terms.
+_AT_ONCE = 500
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Seen:
+    """:ivar epoch: 0 when nobody led yet."""
+
+    epoch: int
+    beat: int
+    name: str
+    address: str
+
+
+def current(session: orm.Session) -> Seen:
+    return Seen(*session.execute(sa.select(
+        models.Leader.epoch, models.Leader.beat, models.Leader.name,
+        models.Leader.address).where(_ROW)).one())
+
+
+def take_over(session: orm.Session, seen: Seen, name: str,
+              address: str) -> int | None:
+    """The new epoch; None when another one was faster, or the leader lives.
+    """
+    done = session.execute(sa.update(models.Leader).where(
+        _ROW, models.Leader.epoch == seen.epoch,
+        models.Leader.beat == seen.beat).values(
+            epoch=seen.epoch + 1, beat=0, name=name, address=address))
+    return seen.epoch + 1 if done.rowcount else None  # type: ignore
+
+
+def beat(session: orm.Session, epoch: int) -> None:
+    """:raises virtco.exception.Deposed: when another one leads by now."""
+    done = session.execute(sa.update(models.Leader).where(
+        _ROW, models.Leader.epoch == epoch).values(
+            beat=models.Leader.beat + 1))
+    if not done.rowcount:  # type: ignore[attr-defined]
+        raise exception.Deposed(epoch=epoch)
+
+
+def resign(session: orm.Session, epoch: int) -> None:
+    """Say that nobody leads any more, if this epoch still lasts."""
+    session.execute(sa.update(models.Leader).where(
+        _ROW, models.Leader.epoch == epoch).values(name='', address=''))
+
+
+def check(session: orm.Session, epoch: int) -> None:
+    """Nobody takes over before this transaction ends.
+
+    :raises virtco.exception.Deposed: when another one leads by now.
+    """
+    found = session.scalar(sa.select(models.Leader.epoch).where(
+        _ROW).with_for_update(read=True))
+    if found != epoch:
+        raise exception.Deposed(epoch=epoch)
+
+
+def save_policies(session: orm.Session, policies: Collection[models.Policy]
+                  ) -> None:
+    """In three statements, however many."""
+    rows = [{'host': one.host, 'epoch': one.epoch,
+             'generation': one.generation, 'document': one.document}
+            for one in policies]
+    for start in range(0, len(rows), _AT_ONCE):
+        some = rows[start:start + _AT_ONCE]
+        session.execute(sa.delete(models.Policy).where(
+            models.Policy.host.in_([row['host'] for row in some])))
+        session.execute(sa.insert(models.Policy), some)
+
+
+def generations(session: orm.Session) -> Mapping[str, int]:
+    """Of the stored policy of each host."""
+    return {host: generation for host, generation in session.execute(
+        sa.select(models.Policy.host, models.Policy.generation))}
+
+
+def policies(session: orm.Session, hosts: Collection[str]
+             ) -> list[models.Policy]:
+    wanted, found = list(hosts), list[models.Policy]()
+    for start in range(0, len(wanted), _AT_ONCE):
+        found += session.scalars(sa.select(models.Policy).where(
+            models.Policy.host.in_(wanted[start:start + _AT_ONCE])))
+    return found
