@@ -21,6 +21,7 @@ import gc
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 from typing import Any
@@ -32,6 +33,7 @@ from oslo_policy import opts as policy_opts
 import waitress
 
 from virtco.api import front
+from virtco.api import listeners
 from virtco.cmd import entry
 from virtco.conf import opts
 from virtco import configuration
@@ -61,13 +63,13 @@ class Program:
     schedules: bool
     distributes: bool
 
-    def listens_on(self, conf: cfg.ConfigOpts) -> tuple[str, int]:
-        """Host and port of its HTTP."""
+    def listens_on(self, conf: cfg.ConfigOpts) -> list[tuple[str, int]]:
+        """Host and port of its HTTP, each."""
         if self.serves:
-            return str(conf.api.host), int(conf.api.port)
-        return str(conf.monitoring.host), int(
+            return listeners.addresses(conf)
+        return [(str(conf.monitoring.host), int(
             conf.monitoring.scheduler_port if self.schedules
-            else conf.monitoring.distributor_port)
+            else conf.monitoring.distributor_port))]
 
 
 CONTROLLER = Program('virtco-controller', True, True, True)
@@ -115,14 +117,11 @@ def main(argv: list[str] | None = None,
         LOG.warning('No authentication on %s: whoever reaches it is an '
                     'operator.', conf.api.host)
     loader = Loader(conf, program)
-    host, port = program.listens_on(conf)
     try:
-        server = _server(conf, host, port, loader.front)
-    except (OSError, ValueError) as error:
-        configuration.cannot_start(
-            program.name, f'{host} port {port}: {error}')
+        server = _server(conf, program, loader.front)
+    except exception.ConfigInvalid as error:
+        configuration.cannot_start(program.name, error)
         return 1
-    LOG.info('Listening on %s, port %s.', host, server.effective_port)
     try:
         _stop_on_signal(loader)
         loader.start()
@@ -245,14 +244,63 @@ def spare_libraries() -> None:
     gc.freeze()
 
 
-def _server(conf: cfg.ConfigOpts, host: str, port: int,
+def _server(conf: cfg.ConfigOpts, program: Program,
             application: front.Front) -> Any:
-    return waitress.create_server(
-        application, host=host, port=port, threads=conf.api.threads,
+    """:raises virtco.exception.ConfigInvalid: when it cannot listen."""
+    chosen: Any = application
+    if program.serves:
+        chosen = listeners.Listeners(conf, application)
+    found = []
+    for host, port in program.listens_on(conf):
+        try:
+            found.append(socket.create_server(
+                (host, port), backlog=1024, family=(
+                    socket.AF_INET6 if ':' in host else socket.AF_INET)))
+        except OSError as error:
+            raise exception.ConfigInvalid(
+                why=f'{host} port {port}: {error}') from error
+    ports = [one.getsockname()[1] for one in found]
+    # The API's is the last line, for whoever looks for it.
+    for (host, _), port in reversed(list(zip(
+            program.listens_on(conf), ports, strict=True))):
+        LOG.info('Listening on %s, port %s.', host, port)
+    if program.serves:
+        chosen.listens(ports)
+    server = waitress.create_server(
+        chosen, sockets=found, threads=conf.api.threads,
         max_request_body_size=conf.api.max_body_bytes,
-        connection_limit=conf.api.threads * 4, ident='virtco',
+        connection_limit=conf.api.max_connections, ident='virtco',
+        channel_timeout=conf.api.request_timeout_s,
+        cleanup_interval=min(30, conf.api.request_timeout_s),
         # A client that hangs up frees the thread that waits for it.
         channel_request_lookahead=1, asyncore_use_poll=True)
+    _limit_addresses(server, conf.api.max_connections_per_address)
+    return server
+
+
+def _limit_addresses(server: Any, most: int) -> None:
+    """Nobody takes all connections; waitress knows no such limit."""
+    # One socket's server has the map of all, several have one in common.
+    channels = getattr(server, 'map', None) or server._map
+
+    def limited(accept: Any) -> Any:
+        def accept_some() -> Any:
+            accepted = accept()
+            if accepted is None:
+                return None
+            n_there = sum(
+                getattr(channel, 'addr', None) is not None
+                and channel.addr[0] == accepted[1][0]
+                for channel in list(channels.values()))
+            if n_there < most:
+                return accepted
+            accepted[0].close()
+            return None
+        return accept_some
+
+    for found in list(channels.values()):
+        if getattr(found, 'accepting', False):
+            found.accept = limited(found.accept)
 
 
 def _stop_on_signal(loader: Loader) -> None:

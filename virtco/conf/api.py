@@ -33,6 +33,31 @@ Related options:
     cfg.PortOpt('port', default=8791, help="""
 TCP port the REST API listens on; 0 takes a free one and logs it.
 """),
+    cfg.HostAddressOpt('service_host', help="""
+Address on which Nova and the edge modules are served when ``service_port`` is
+set; unset: that of ``host``.
+"""),
+    cfg.PortOpt('service_port', help="""
+TCP port for Nova and the edge modules. When it is set, ``port`` serves tenants
+and operators only: placements, reports, policies, probes and notifications are
+not found there. 0 takes a free one and logs it.
+
+Related options:
+
+* ``[virtco] controller_url`` in nova.conf and ``[edge] controller_url``, which
+  then name this port
+"""),
+    cfg.IntOpt('max_connections', default=4096, min=16, max=65536, help="""
+Connections at the same time, all ports together.
+"""),
+    cfg.IntOpt('max_connections_per_address', default=1024, min=4, max=65536,
+               help="""
+Connections at the same time from one address; more are closed at once.
+"""),
+    cfg.IntOpt('request_timeout_s', default=60, min=1, max=3600, help="""
+Time of silence, in seconds, after which a connection is closed that is not
+waiting for an answer: one that sent half a request, or none.
+"""),
     cfg.IntOpt('threads', default=64, min=4, max=4096, help="""
 Threads that serve requests.
 

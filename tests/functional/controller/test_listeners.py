@@ -1,0 +1,85 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Who is served on which port, and who cannot stop the others."""
+
+import contextlib
+import re
+import socket
+
+import pytest
+import requests
+
+
+@pytest.fixture
+def ports(make):
+    """The controller, and its ports for services and for monitoring."""
+    controller = make({'api': {
+        'service_port': 0, 'request_timeout_s': 1,
+        'max_connections_per_address': 400}, 'monitoring': {'port': 0}})
+    monitoring, service, _ = re.findall(r'Listening on .*, port (\d+)',
+                                        controller.log_text())
+    return controller, service, monitoring
+
+
+def get(port, path, method='GET', **kwargs):
+    return requests.request(method, f'http://127.0.0.1:{port}{path}',
+                            timeout=60, **kwargs)
+
+
+def test_each_port_serves_its_own(ports):
+    controller, service, monitoring = ports
+    api = controller.url.rpartition(':')[2]
+    uuid = '00000000-0000-0000-0000-000000000001'
+    of_services = [('PUT', f'/v1/placements/{uuid}'),
+                   ('DELETE', f'/v1/placements/{uuid}'),
+                   ('PUT', '/v1/hosts/h1/report'),
+                   ('GET', '/v1/hosts/h1/policy'),
+                   ('GET', '/v1/hosts/h1/probes'), ('GET', '/v1/distributor'),
+                   ('POST', '/v1/measurements'),
+                   ('POST', '/v1/notifications')]
+    for method, path in of_services:
+        answer = get(api, path, method)
+        assert (answer.status_code, 'not served on this port'
+                in answer.text) == (404, True), path
+        assert 'not served' not in get(service, path, method).text, path
+    for path in ('/v1/coflows', '/v1/settings', '/v1/hosts', '/metrics'):
+        assert 'not served' in get(service, path).text
+        assert 'not served' in get(monitoring, path).text or (
+            path == '/metrics')
+    assert get(api, '/v1/coflows').ok and get(api, '/v1/hosts').ok
+    assert 'not served' in get(api, '/metrics').text
+    assert b'virtco_report_age' in get(monitoring, '/metrics').content
+    assert get(api, '/health').json() == {'status': 'ok'}
+    assert get(service, '/health').json() == {'status': 'ok'}
+    assert get(monitoring, '/health').json()['leader']['here']
+
+
+def test_half_open_connections_change_nothing(ports):
+    """They are closed after a while, and nobody has all connections."""
+    controller, service, _ = ports
+    with contextlib.ExitStack() as stack:
+        halves = [stack.enter_context(socket.create_connection(
+            ('127.0.0.1', int(service)), 60)) for _ in range(300)]
+        halves[0].sendall(b'PUT /v1/placements/x HTTP/1.1\r\nContent-')
+        halves[1].sendall(b'POST /v1/notifications HTTP/1.1\r\n'
+                          b'Content-Length: 90\r\n\r\n{')
+        assert controller.call('GET', '/health')['status'] == 'ok'
+        assert get(service, '/v1/distributor').ok
+        more = [stack.enter_context(socket.create_connection(
+            ('127.0.0.1', int(service)), 60)) for _ in range(150)]
+        assert more[-1].recv(1) == b''
+        for half in halves:
+            with contextlib.suppress(ConnectionResetError):
+                while half.recv(4096):
+                    pass
+    assert controller.call('GET', '/health')['status'] == 'ok'

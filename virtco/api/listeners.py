@@ -1,0 +1,111 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Who may ask for what where: one process listens on up to three ports.
+
+Tenants and operators are served on ``[api]``; Nova and the edge modules on
+``[api] service_port`` where that is set, and nowhere else then; ``/health`` in
+full and ``/metrics``, which name hosts and projects, on ``[monitoring]
+port`` where that is set.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+import json
+import re
+from typing import Any
+
+from oslo_config import cfg
+
+Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
+
+#: What only services ask for; reading a placement is for its owner, too.
+_SERVICE = re.compile(
+    r'/v1/(?:hosts/[^/]+/(?:policy|report|probes)|distributor|measurements|'
+    r'notifications)')
+_PLACEMENT = re.compile(r'/v1/placements/[^/]+')
+_MONITORING = ('/health', '/metrics')
+
+
+def addresses(conf: cfg.ConfigOpts) -> list[tuple[str, int]]:
+    """Of each listener: the API's, the services' and that for monitoring, as
+    far as they are set.
+    """
+    found = [(str(conf.api.host), int(conf.api.port))]
+    if conf.api.service_port is not None:
+        found.append((str(conf.api.service_host or conf.api.host),
+                      int(conf.api.service_port)))
+    if conf.monitoring.port is not None:
+        found.append((str(conf.monitoring.host), int(conf.monitoring.port)))
+    return found
+
+
+class Listeners:
+    """:param application: what answers."""
+
+    def __init__(self, conf: cfg.ConfigOpts, application: Wsgi):
+        self._application = application
+        self._has_service = conf.api.service_port is not None
+        self._has_monitoring = conf.monitoring.port is not None
+        self._service: str | None = None
+        self._monitoring: str | None = None
+
+    def listens(self, ports: list[int]) -> None:
+        """:param ports: as they are, in the order of :func:`addresses`."""
+        rest = [str(port) for port in ports[1:]]
+        if self._has_service:
+            self._service = rest.pop(0)
+        if self._has_monitoring:
+            self._monitoring = rest.pop(0)
+
+    def __call__(self, environ: dict[str, Any],
+                 start_response: Any) -> Iterable[bytes]:
+        port, path = environ['SERVER_PORT'], environ.get('PATH_INFO', '')
+        method = environ['REQUEST_METHOD']
+        if not self._is_served(port, method, path):
+            return _answer(start_response, '404 Not Found', {'error': {
+                'code': 'virtco.not_found', 'title': 'Not found',
+                'detail': f'{path[:80]} is not served on this port.'}})
+        if (self._monitoring and port != self._monitoring
+                and path == '/health'):
+            return self._brief_health(environ, start_response)
+        return self._application(environ, start_response)
+
+    def _is_served(self, port: str, method: str, path: str) -> bool:
+        if port == self._monitoring:
+            return path in _MONITORING
+        if self._monitoring and path == '/metrics':
+            return False
+        is_service = bool(_SERVICE.fullmatch(path)) or (
+            method in ('PUT', 'DELETE') and bool(_PLACEMENT.fullmatch(path)))
+        if port == self._service:
+            return is_service or path in ('/', '/v1', '/health')
+        return not (self._service and is_service)
+
+    def _brief_health(self, environ: dict[str, Any],
+                      start_response: Any) -> Iterable[bytes]:
+        """What a load balancer needs."""
+        found = []
+        for _ in self._application(
+                environ, lambda status, headers, *_: found.append(status)):
+            pass
+        is_good = found[0].startswith('200')
+        return _answer(start_response, found[0],
+                       {'status': 'ok' if is_good else 'failing'})
+
+
+def _answer(start_response: Any, status: str, document: dict[str, Any]
+            ) -> Iterable[bytes]:
+    body = json.dumps(document).encode()
+    start_response(status, [('Content-Type', 'application/json'),
+                            ('Content-Length', str(len(body)))])
+    return [body]
