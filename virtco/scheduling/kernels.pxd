@@ -19,7 +19,7 @@ cdef class Rater:
     # Sets of ports, in words of 64: egress, then ingress, then uplinks; the
     # first two have n_words each, all together all_words.
     cdef bint has_sets
-    cdef Py_ssize_t n_words, all_words
+    cdef Py_ssize_t n_hosts, n_words, all_words
     cdef long long[::1] word
     cdef unsigned long long[::1] bit, all_open, open_ports, used_ports, had_ports
     # Sets of ingress ports, n_words of them for each egress entry.

@@ -109,7 +109,7 @@ class Rater:
         """Make the sets of ports."""
         n_words = (n_hosts + 63) >> 6
         n_up = self.cap.shape[0] - 2 * n_hosts
-        self.n_words = n_words
+        self.n_hosts, self.n_words = n_hosts, n_words
         self.all_words = 2 * n_words + ((n_up + 63) >> 6)
         at = np.concatenate([np.tile(np.arange(n_hosts), 2),
                              np.arange(n_up)])
@@ -664,8 +664,9 @@ def fill_set(rater: Rater, e: cython.Py_ssize_t, p: cython.Py_ssize_t
         while usable != 0:
             bit = usable & -usable
             usable ^= bit
-            add_extra(rater, rater.first[e] + rater.row_before[row + w]
-                      + popcount(rater.row_had[row + w] & (bit - 1)))
+            add_extra(rater, (rater.first[e] + rater.row_before[row + w]
+                              + popcount(rater.row_had[row + w] & (bit - 1))),
+                      p, rater.n_hosts + 64 * w + lowest(bit))
             if is_full(rater, p):
                 return
 
@@ -679,7 +680,7 @@ def fill_row(rater: Rater, e: cython.Py_ssize_t) -> cython.void:
     f = next_alive(rater, rater.first[e])
     while f < rater.last[e]:
         if is_path_open(rater, f):
-            add_extra(rater, f)
+            add_extra(rater, f, p, rater.port[rater.dst[f]])
             if is_full(rater, p):
                 return
         f = next_alive(rater, f + 1)
@@ -689,16 +690,19 @@ def fill_row(rater: Rater, e: cython.Py_ssize_t) -> cython.void:
 @cython.nogil
 @cython.exceptval(check=False)
 @cython.inline
-def add_extra(rater: Rater, f: cython.Py_ssize_t) -> cython.void:
-    """Give flow f all that its ports have left."""
-    rate = INF
-    for k in range(path_length(rater, f)):
-        rate = min(rate, rater.residual[port_on_path(rater, f, k)])
+def add_extra(rater: Rater, f: cython.Py_ssize_t, p: cython.Py_ssize_t,
+              q: cython.Py_ssize_t) -> cython.void:
+    """Give flow f from port p to port q all that its path has left."""
+    rate = min(rater.residual[p], rater.residual[q])
+    for k in range(rater.up_ptr[f], rater.up_ptr[f + 1]):
+        rate = min(rate, rater.residual[rater.port[rater.up[k]]])
     # Uplinks are not looked at before: one may be full.
     if rate <= 0.0:
         return
-    for k in range(path_length(rater, f)):
-        p = port_on_path(rater, f, k)
+    set_left(rater, p, rater.residual[p] - rate)
+    set_left(rater, q, rater.residual[q] - rate)
+    for k in range(rater.up_ptr[f], rater.up_ptr[f + 1]):
+        p = rater.port[rater.up[k]]
         set_left(rater, p, rater.residual[p] - rate)
     rater.extra_flow[rater.n_extra] = f
     rater.extra_rate[rater.n_extra] = rate
@@ -734,8 +738,10 @@ def port_on_path(rater: Rater, f: cython.Py_ssize_t, k: cython.Py_ssize_t
 @cython.inline
 def is_path_open(rater: Rater, f: cython.Py_ssize_t) -> cython.bint:
     """Whether nothing behind the sender's port is full."""
-    for k in range(1, path_length(rater, f)):
-        if is_full(rater, port_on_path(rater, f, k)):
+    if is_full(rater, rater.port[rater.dst[f]]):
+        return False
+    for k in range(rater.up_ptr[f], rater.up_ptr[f + 1]):
+        if is_full(rater, rater.port[rater.up[k]]):
             return False
     return True
 
