@@ -24,7 +24,8 @@ _sources, _imports, _loaded_by = (layers._sources, layers._imports,
 ROOMS = {'ask', 'know', 'decide', 'follow'}
 # Pure, although they stand beside what is not.
 PURE_IN_ROOMS = [
-    'virtco.ask.answer', 'virtco.ask.problem', 'virtco.db.codec',
+    'virtco.ask.answer', 'virtco.ask.problem', 'virtco.ask.wishes',
+    'virtco.db.codec',
     'virtco.decide.policies', 'virtco.decide.senders',
     'virtco.distribute.deltas', 'virtco.distribute.session',
     'virtco.decide.waiting',
