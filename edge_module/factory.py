@@ -127,7 +127,8 @@ class Parts:
                               options.htb_offload)
         from edge_module.shaper import edt
         why = edt.missing() or (
-            'for [edge] user of nobody else' if options.user else None)
+            'possible only while [edge] user is empty' if options.user
+            else None)
         if why is not None:
             raise exception.Invalid(field='[edge] shaper',
                                     value=options.shaper, limit=why)
