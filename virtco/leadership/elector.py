@@ -60,7 +60,7 @@ class Elector:
         self._seen: leader.Seen | None = None
         self._still_since_s = 0.0
         self._tried_s = clock()
-        self._is_over = False
+        self._is_over = self._is_starting = False
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name='elector',
                                         daemon=True)
@@ -69,9 +69,12 @@ class Elector:
         """Take over at once if nobody else is there.
 
         :raises virtco.exception.Invalid: for a lock service that is none.
+        :raises Exception: whatever keeps this process from leading.
         """
+        self._is_starting = True
         self._lock.hold()
         self._look()
+        self._is_starting = False
         self._thread.start()
 
     def stop(self) -> None:
@@ -166,5 +169,7 @@ class Elector:
         try:
             self._on_lead(epoch)
         except Exception:
+            if self._is_starting:
+                raise
             LOG.exception('This process cannot lead.')
             raise exception.Deposed(epoch=epoch) from None

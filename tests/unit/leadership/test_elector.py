@@ -178,6 +178,18 @@ def test_one_that_cannot_lead_is_deposed(site):
     assert site.deposed == ['a'] and not one.is_current()
 
 
+def test_what_keeps_it_from_leading_keeps_it_from_starting(site):
+    one = site.make('a')
+
+    def fail(epoch):
+        raise exception.Invalid(field='a', value='b', limit='c')
+
+    one._on_lead = fail
+    with pytest.raises(exception.Invalid):
+        one.start()
+    one.stop()
+
+
 @pytest.mark.parametrize('url, found', [
     ('etcd3+http://h:2379', 'etcd3+http://h:2379?lock_timeout=3&'
      'membership_timeout=3&timeout=3'),
