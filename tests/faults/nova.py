@@ -121,6 +121,8 @@ class Nova:
 
     def launch(self, n_vms, rng, project='p'):
         """A batch of VMs; those that were built, on their hosts."""
+        # Else a slow machine's events would come minutes late.
+        self._bus.keep_up()
         number = next(self._numbers)
         key = f'{self._seed}-{number}'
         vms = [str(uuid.UUID(int=rng.getrandbits(128)))
@@ -250,6 +252,12 @@ class Bus:
         with self._changed:
             self._left += 1
         self._queue.put(body)
+
+    def keep_up(self, most=20):
+        """Wait until so few are left; not for long: it may be cut off."""
+        until_s = time.monotonic() + 10
+        while self._left > most and time.monotonic() < until_s:
+            time.sleep(0.05)
 
     def drain(self):
         wait = patience.Patience('the end of the notifications', 120)

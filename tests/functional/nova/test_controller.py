@@ -102,14 +102,12 @@ class RealControllerTest(nova_cloud.Cloud):
     hypervisors = {f'h{number}': 4 for number in range(6)}
     notify_controller = True
 
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.controller = ControllerProcess()
-        cls.controller.setUp()
-        cls.addClassCleanup(cls.controller.cleanUp)
-
     def setUp(self):
+        # It would go on to hold the room of another test's servers, which
+        # end with that test's Nova and are never deleted.
+        self.controller = ControllerProcess()
+        self.controller.setUp()
+        self.addCleanup(self.controller.cleanUp)
         self.virtco_options = {
             'controller_url': self.controller.url, 'timeout_ms': 60_000,
             'request_budget_ms': 250_000, 'breaker_reset_s': 0.5}
