@@ -52,9 +52,10 @@ Found = tuple[states.Method, np.ndarray | None]
 def quick(state: states.State, budget: budgets.Budget) -> None:
     """Good answers before anything is proven.
 
-    Carving's, where it has come near already: the starts are worse.
+    Carving's, where it has come near already: the starts are worse. Sums
+    over running coflows are always near, that says nothing.
     """
-    if state.pool and state.is_closed(NEAR):
+    if state.pool and state.local.is_single() and state.is_closed(NEAR):
         return
     moves = state.moves(QUICK_MOVES)
     for i, (method, start) in enumerate(_first_starts(state, budget)):
