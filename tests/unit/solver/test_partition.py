@@ -26,6 +26,8 @@ from benchmarks import reference
 from tests.unit.solver import problems
 from virtco import compiled
 from virtco import exception
+from virtco.model import cluster
+from virtco.model import coflow
 from virtco.model import snapshot
 from virtco.solver.bounds import lowerbounds
 from virtco.solver import budget as budgets
@@ -117,25 +119,57 @@ def test_verdicts_are_true(problem, ratio, linked):
             assert found_s <= best_s * ratio * (1 + 1e-8)
 
 
-@SETTINGS
-@hypothesis.given(st.one_of(problems.problems('hose', max_vms=6),
-                            problems.problems('tree', max_vms=6)))
-def test_narrowing_ends_at_the_optimum(problem):
-    best_s = problems.optimum(problem, problems.isolated_s)
-    hypothesis.assume(best_s is not None and 0 < best_s < math.inf)
-    inst = build(problem)
-    seen = [10 * best_s]
+def test_a_cover_of_a_dive_refutes_nothing():
+    """It counts the links of what the dive has fixed."""
+    slow = cluster.Subtree('s', uplink_out_bps=8e8, uplink_in_bps=2e8)
+    problem = snapshot.PlacementProblem(
+        hosts=tuple(cluster.Host(name, free, 8e8, 8e8) for name, free in (
+            ('h0', (3.0, 0.0)), ('h1', (2.0, 1.0)), ('h2', (2.0, 3.0)))),
+        vms=tuple(cluster.Vm(f'v{n}', (1.0, float(n % 2 == 0)))
+                  for n in range(5)),
+        coflows=(coflow.Coflow('c', 5, (
+            coflow.Flow(0, 1, 1e7), coflow.Flow(0, 3, 1e7),
+            coflow.Flow(2, 1, 1e7))),),
+        tree=cluster.Tree((slow,), {'h0': 's', 'h2': 's'}),
+        resources=('vcpus', 'ram'))
+    lower_s, _found_s, _verdicts = _narrow(build(problem), 2.0)
+    assert lower_s <= problems.optimum(problem, problems.isolated_s)
+
+
+def _narrow(inst, upper_s):
+    """Lower bound, best placement, and what was decided on the way."""
+    seen, verdicts = [upper_s], set()
 
     def judge(assign):
         seen.append(objectives.evaluate(inst, assign, ISOLATED).cct_s)
         return seen[-1]
 
     partition = setpartition.Partition(inst, budgets.unlimited())
-    lower_s = partition.narrow(0.0, seen[0], judge)
+    decide = partition.decide
+
+    def remember(limits):
+        verdict, assign = decide(limits)
+        verdicts.add(verdict)
+        return verdict, assign
+
+    partition.decide = remember
+    lower_s = partition.narrow(0.0, upper_s, judge)
     if partition.link():
         lower_s = partition.narrow(lower_s, min(seen), judge)
+    return lower_s, min(seen), verdicts
+
+
+@SETTINGS
+@hypothesis.given(st.one_of(problems.problems('hose', max_vms=6),
+                            problems.problems('tree', max_vms=6)))
+def test_narrowing_ends_at_the_optimum(problem):
+    best_s = problems.optimum(problem, problems.isolated_s)
+    hypothesis.assume(best_s is not None and 0 < best_s < math.inf)
+    lower_s, found_s, verdicts = _narrow(build(problem), 10 * best_s)
     assert lower_s <= best_s
-    assert min(seen) == pytest.approx(best_s, rel=1e-6)
+    # The dive for whole sets may fail where fractions of sets cover all.
+    if setpartition.Verdict.UNKNOWN not in verdicts:
+        assert found_s == pytest.approx(best_s, rel=1e-6)
 
 
 def test_pricing_is_the_same_uncompiled():

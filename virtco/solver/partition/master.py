@@ -101,6 +101,14 @@ class Master:
         self.assign = self.pool.inst.fixed.copy()
         self.hosts = [list(k.hosts) for k in self.pool.classes]
 
+    @property
+    def has_fixed_links(self) -> bool:
+        """Whether links count fixed nodes.
+
+        A cover then says nothing about a master that has released them.
+        """
+        return bool(self.needed[self.first_link:].any())
+
     def cover(self, limits: np.ndarray, budget: budgets.Budget
               ) -> Cover | None:
         """Cover as much as fractions of sets can; None without time."""

@@ -173,7 +173,8 @@ class Partition:
             proof, added = self._price_all(limits, cover,
                                            TREE_LIMITS[growth])
             if proof:
-                self.refuting = cover
+                if not self.master.has_fixed_links:
+                    self.refuting = cover
                 return Verdict.REFUTED, None
             if not added:
                 growth += 1
