@@ -112,9 +112,10 @@ def test_systemd_is_told_when_it_is_ready_and_when_it_stops(
         manager.bind(os.fspath(tmp_path / 'notify'))
         monkeypatch.setenv('NOTIFY_SOCKET', os.fspath(tmp_path / 'notify'))
         controller = make()
-        told = [manager.recv(4096).decode() for _ in range(4)]
+        told = [manager.recv(4096).decode() for _ in range(5)]
         assert told == ['STATUS=Starting: loading the API',
                         'STATUS=Starting: reading the database',
+                        'STATUS=Starting: listening to Nova',
                         'STATUS=Starting: loading the planner',
                         'READY=1\nSTATUS=Serving']
         controller.stop()

@@ -91,6 +91,7 @@ def test_a_broken_link_is_named(values, link, state, words):
     {'events': [event('hint_ignored', at=NOW_S - 90_000)]},
     {'hosts': [host(last_report=NOW_S - 29)]},
     {'hosts': [host(generation=12)]},
+    {'hosts': [host(generation=None, applied_generation=None)]},
     {'hosts': [host(measured_egress_bps=7.1e8)]},
     {'coflows': [coflow(state='planned', arrival=NOW_S - 599)]},
     {'coflows': [coflow(measured_cct_s=23.0)]},
