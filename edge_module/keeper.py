@@ -40,7 +40,6 @@ class Keeper:
     """Has an enforcer do what is to be done, and knows how that went.
 
     :param changed: called whenever the controller should hear of it.
-    :ivar error: why something is not enforced or was refused, or None.
     :ivar is_failing: whether the kernel is not as it should be.
     """
 
@@ -48,8 +47,9 @@ class Keeper:
                  watch: kernel_events.KernelWatch, audit_interval_s: float,
                  changed: Callable[[], None]):
         self.enforcer = enforcer
-        self.error: str | None = None
         self.is_failing = False
+        self._failure: str | None = None
+        self._refused: str | None = None
         self.applied_generation = 0
         self._watch = watch
         self._audit_interval_s = audit_interval_s
@@ -57,9 +57,18 @@ class Keeper:
         self._audit_due_s = 0.0
         self._retry_after_s = _FIRST_RETRY_S
 
+    @property
+    def error(self) -> str | None:
+        """Why something is not enforced, or was refused.
+
+        A refusal stands until a document is applied, whatever else succeeds.
+        """
+        return self._failure or self._refused
+
     def apply(self, policy: edge_policy.EdgePolicy, fair: bool) -> None:
         with self._trying():
             self.enforcer.set_policy(policy, time.monotonic(), fair)
+            self._refused = None
         self._watch.wake()  # there may be something to collect
 
     def set_ports(self, ports: tuple[classify.VmPort, ...]) -> None:
@@ -74,9 +83,9 @@ class Keeper:
 
     def refuse(self, why: str) -> None:
         """A document is not applied."""
-        if why != self.error:
+        if why != self._refused:
             LOG.error('Refused, the old policy stays: %s', why)
-        self.error = why
+        self._refused = why
         self._changed()
 
     @contextlib.contextmanager
@@ -89,16 +98,16 @@ class Keeper:
         policy = self.enforcer.policy
         self.applied_generation = (policy.generation if policy is not None
                                    else 0)
-        self.error, self.is_failing = None, False
+        self._failure, self.is_failing = None, False
         self._retry_after_s = _FIRST_RETRY_S
         self._changed()
 
     def failed(self, error: Exception) -> None:
         """Something could not be read or changed: try again soon."""
         why = supervise.describe(error)
-        if why != self.error:
+        if why != self._failure:
             LOG.error('Not enforced yet: %s', why)
-        self.error, self.is_failing = why, True
+        self._failure, self.is_failing = why, True
         self._audit_due_s = min(self._audit_due_s,
                                 time.monotonic() + self._retry_after_s)
         self._changed()
