@@ -15,6 +15,7 @@
 import argparse
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -35,7 +36,8 @@ _DOWN_S = 120.0
 
 
 def _is_up(layout: layouts.Layout | None) -> bool:
-    return layout is not None and psutil.pid_exists(layout.pid)
+    """Whether its keeper lives, and not another process of that number."""
+    return layout is not None and not namespaces.is_stale(layout.run)
 
 
 def _up(args: argparse.Namespace, out: console.Console) -> int:
@@ -83,7 +85,10 @@ def _down(args: argparse.Namespace, out: console.Console) -> int:
     layout = layouts.load()
     if layout is None:
         out.print('No cloud is up.')
-    elif _is_up(layout):
+    elif not _is_up(layout):
+        # Its keeper was killed, and the kernel ended its children.
+        shutil.rmtree(layout.home, ignore_errors=True)
+    else:
         process = psutil.Process(layout.pid)
         process.send_signal(signal.SIGTERM)
         try:

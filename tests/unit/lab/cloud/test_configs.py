@@ -14,6 +14,7 @@
 
 import configparser
 import json
+import os
 
 import pytest
 
@@ -73,6 +74,21 @@ def test_a_saved_layout_is_found_again(tmp_path):
 
 def test_no_cloud_no_layout(tmp_path):
     assert layouts.load(tmp_path) is None
+
+
+def test_what_a_killed_keeper_left_is_removed_and_nobody_is_signalled(
+        tmp_path, monkeypatch):
+    """Another process has its number by now: this one."""
+    home = tmp_path / 'cloud'
+    home.mkdir()
+    layout = layouts.Layout('000000', '172.30.0.1', ('c',), 2, 5e7,
+                            os.getpid(), home)
+    layout.save()
+    monkeypatch.setattr(layouts, 'load', lambda: layout)
+    monkeypatch.setattr(os, 'geteuid', lambda: 0)
+    monkeypatch.setattr(command.namespaces, 'sweep', list)
+    assert command.main(['down']) == 0
+    assert not home.exists()
 
 
 @pytest.mark.parametrize('argv', [
