@@ -50,6 +50,8 @@ def _up(args: argparse.Namespace, out: console.Console) -> int:
         [sys.executable, '-m', 'virtco.lab.cloud.command', 'keep',
          '--computes', str(args.computes), '--slots', str(args.slots),
          '--rate', str(args.rate)], stdin=subprocess.DEVNULL,
+        # It outlives this command: a pipe that it held would never end.
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         start_new_session=True)
     try:
         with out.status('Starting the cloud …') as status:
@@ -147,9 +149,9 @@ def _parser() -> argparse.ArgumentParser:
         prog='tools/cloud', description=__doc__.replace('``', ''))
     actions = parser.add_subparsers(dest='action', required=True,
                                     metavar='ACTION')
-    for name, function, text in (
-            ('up', _up, 'start it'), ('keep', _keep, argparse.SUPPRESS)):
-        action = actions.add_parser(name, help=text)
+    up = actions.add_parser('up', help='start it')
+    # What it runs in the background; not for people, so without help.
+    for action, function in ((up, _up), (actions.add_parser('keep'), _keep)):
         action.set_defaults(run=function)
         action.add_argument('--computes', type=_count, default=6,
                             help='hypervisors (%(default)s; 1 to 64)')
