@@ -22,6 +22,7 @@ from typing import Any
 
 from edge_module.probe import netdev
 from edge_module.probe import protocol
+from virtco.measure import latency
 
 LOG = logging.getLogger(__name__)
 
@@ -36,7 +37,9 @@ _MAX_SUPER_PACKET_BYTES = 65000
 #: A burst goes out in at least so many super-packets: the receiver sees one
 #: time for each of them.
 _MIN_SUPER_PACKETS = 12
-_PINGS = 3
+#: Round trips per measurement, and the longest that they may take.
+_PINGS = 100
+_PINGING_S = 0.3
 #: How much longer the bursts get when a token bucket bent the first train.
 _LONGER = 8
 _PAUSE_S = 0.001
@@ -59,7 +62,7 @@ class Measurement:
     """What a train said about the path to the peer.
 
     :ivar throughput_bps: what a bulk TCP connection would get.
-    :ivar rtt_s: least of a few round trips between the two processes.
+    :ivar rtt: round trips between the two processes before the train.
     :ivar lower_bound: the path is at least that fast.
     :ivar agrees: see :class:`virtco.measure.trains.TrainRate`; always True
         in the result of :func:`measure` unless it is a lower bound.
@@ -70,7 +73,7 @@ class Measurement:
     lower_bound: bool
     agrees: bool
     loss: float
-    rtt_s: float
+    rtt: latency.RoundTrips
     bursts: int
 
 
@@ -158,7 +161,7 @@ class _Session:
         control = self._control
         answer = control.ask('train', 'go', version=protocol.VERSION,
                              **dataclasses.asdict(train))
-        rtt_s = min(self._ping_s() for _ in range(_PINGS))
+        rtt = self._round_trips()
         sender = BurstSender(sock, train, _cookie(answer))
         dev = self._settings.uplink_dev
         before_bytes = netdev.sent_bytes(dev)
@@ -167,7 +170,7 @@ class _Session:
             before_bytes, netdev.sent_bytes(dev),
             n_sent * protocol.frame_bytes(sock.family, train.packet_bytes))
         found, foreign_there = _read_result(control.ask('end', 'result'),
-                                            rtt_s)
+                                            rtt)
         self._is_shared = (max(foreign, foreign_there)
                            > self._settings.foreign_share)
         return found
@@ -190,6 +193,14 @@ class _Session:
                                           'through?')
             time.sleep(_PAUSE_S)
         return n_sent
+
+    def _round_trips(self) -> latency.RoundTrips:
+        """Nothing else is in flight, so no train's queue is counted."""
+        stop_s = time.monotonic() + _PINGING_S
+        found = [self._ping_s()]
+        while len(found) < _PINGS and time.monotonic() < stop_s:
+            found.append(self._ping_s())
+        return latency.of(found)
 
     def _ping_s(self) -> float:
         begin_s = time.perf_counter()
@@ -283,12 +294,12 @@ def _cookie(answer: dict[str, Any]) -> bytes:
     return cookie
 
 
-def _read_result(result: dict[str, Any],
-                 rtt_s: float) -> tuple[Measurement, float]:
+def _read_result(result: dict[str, Any], rtt: latency.RoundTrips
+                 ) -> tuple[Measurement, float]:
     """The measurement and the share of foreign traffic at the receiver."""
     try:
         return Measurement(
-            rate_bps=float(result['rate_bps']), rtt_s=rtt_s,
+            rate_bps=float(result['rate_bps']), rtt=rtt,
             throughput_bps=float(result['throughput_bps']),
             lower_bound=bool(result['lower_bound']),
             agrees=bool(result['agrees']), loss=float(result['loss']),

@@ -133,4 +133,5 @@ class ProbeService:
                 'dst': probe['peer'], 'rate_bps': found.rate_bps,
                 'throughput_bps': found.throughput_bps,
                 'lower_bound': found.lower_bound, 'loss': found.loss,
-                'rtt_s': found.rtt_s, 'method': 'train'}
+                'rtt_s': found.rtt.min_s, 'rtt_median_s': found.rtt.median_s,
+                'rtt_p99_s': found.rtt.p99_s, 'method': 'train'}

@@ -234,6 +234,8 @@ class Rate(Base):
     lower_bound: orm.Mapped[bool] = orm.mapped_column(sa.Boolean)
     loss: orm.Mapped[float] = orm.mapped_column(sa.Double)
     rtt_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    rtt_median_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    rtt_p99_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     method: orm.Mapped[str] = orm.mapped_column(sa.String(64))
     measured_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
 

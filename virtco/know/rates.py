@@ -24,6 +24,9 @@ from virtco.measure import hostrates
 if TYPE_CHECKING:
     from virtco.db import models
 
+_DETAILS = ('lower_bound', 'loss', 'rtt_s', 'rtt_median_s', 'rtt_p99_s',
+            'method')
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Estimate:
@@ -57,7 +60,10 @@ class Rates:
                 self._put({'src': row.src, 'dst': row.dst,
                            'rate_bps': row.rate_bps,
                            'lower_bound': row.lower_bound, 'loss': row.loss,
-                           'rtt_s': row.rtt_s, 'method': row.method},
+                           'rtt_s': row.rtt_s,
+                           'rtt_median_s': row.rtt_median_s,
+                           'rtt_p99_s': row.rtt_p99_s,
+                           'method': row.method},
                           row.measured_at)
 
     def add(self, measurement: Mapping[str, Any], measured_s: float) -> None:
@@ -71,7 +77,7 @@ class Rates:
             lower_bound=measurement.get('lower_bound', False))
         self._details[pair] = {
             name: measurement.get(name)
-            for name in ('lower_bound', 'loss', 'rtt_s', 'method')}
+            for name in _DETAILS}
         self._readings.add(self._pairs[pair])
         self._version += 1
 

@@ -251,6 +251,8 @@ class Know:
             lower_bound=measurement.get('lower_bound', False),
             loss=measurement.get('loss', 0.0),
             rtt_s=measurement.get('rtt_s'),
+            rtt_median_s=measurement.get('rtt_median_s'),
+            rtt_p99_s=measurement.get('rtt_p99_s'),
             method=measurement.get('method', ''), measured_at=now_s))
         self.changed(False)
 

@@ -105,7 +105,8 @@ def _summary(found: dict[str, Any]) -> str:
 class ListRates(base.Lister):
     """List the measured rates between hypervisors"""
 
-    shown = ['src', 'dst', 'rate_bps', 'age_s', 'confidence', 'rtt_s']
+    shown = ['src', 'dst', 'rate_bps', 'age_s', 'confidence', 'rtt_s',
+             'rtt_median_s', 'rtt_p99_s']
     more = ['lower_bound', 'loss', 'method']
 
     def entries(self, args: Any) -> list[dict[str, Any]]:

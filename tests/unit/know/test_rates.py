@@ -54,7 +54,8 @@ def test_no_reading_that_counts_is_left_out(measured, asked_at):
             known.estimate(at_s)
     loaded.load(types.SimpleNamespace(
         src=p.src, dst=p.dst, rate_bps=p.rate_bps, lower_bound=p.lower_bound,
-        loss=0.0, rtt_s=None, method='', measured_at=p.measured_s)
+        loss=0.0, rtt_s=None, rtt_median_s=None, rtt_p99_s=None, method='',
+        measured_at=p.measured_s)
         for p in newest.values())
     for some in (known, loaded):
         found = some.estimate(len(measured))

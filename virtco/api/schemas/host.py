@@ -63,13 +63,14 @@ REPORT = common.body({
 }, required=['epoch', 'applied_generation', 'link', 'ports', 'coflows',
              'uplink_sent_bytes'], extra=True)
 
+_RTT = common.nullable({'type': 'number', 'minimum': 0, 'maximum': 3600})
+
 MEASUREMENT = common.body({
     'probe_id': {'type': 'string', 'minLength': 1, 'maxLength': 64},
     'src': common.HOST, 'dst': common.HOST,
     'rate_bps': common.LINK_RATE,
     'lower_bound': {'type': 'boolean'},
     'loss': {'type': 'number', 'minimum': 0, 'maximum': 1},
-    'rtt_s': common.nullable(
-        {'type': 'number', 'minimum': 0, 'maximum': 3600}),
+    'rtt_s': _RTT, 'rtt_median_s': _RTT, 'rtt_p99_s': _RTT,
     'method': {'type': 'string', 'maxLength': 64},
 }, required=['probe_id', 'src', 'dst', 'rate_bps'], extra=True)

@@ -1,0 +1,53 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""How long a path takes: round trips, and the alpha-beta model of a message.
+
+The edge modules import this module, so the standard library is all it needs.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import math
+import statistics
+
+from virtco import units
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RoundTrips:
+    """Of a path, measured while nothing else of the prober is in flight.
+
+    :ivar p99_s: nearest rank: the longest of less than a hundred.
+    """
+
+    min_s: float
+    median_s: float
+    p99_s: float
+    count: int
+
+
+def of(round_trips_s: Sequence[float]) -> RoundTrips:
+    """Summarise at least one round trip."""
+    ordered = sorted(round_trips_s)
+    return RoundTrips(ordered[0], statistics.median(ordered),
+                      ordered[math.ceil(0.99 * len(ordered)) - 1],
+                      len(ordered))
+
+
+def message_s(size_bytes: float, rtt_s: float, rate_bps: float) -> float:
+    """Time of one message: alpha + beta * size.
+
+    Alpha is half a round trip, beta the inverse of the rate (the model that
+    the RPCA paper's section II takes for tuning collective operations).
+    """
+    return rtt_s / 2 + units.transfer_time_s(size_bytes, rate_bps)
