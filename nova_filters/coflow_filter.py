@@ -10,12 +10,16 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""CoflowFilter: vetoes for a whole request, never a choice of hosts.
+"""CoflowFilter: vetoes, and the hosts that a required wish leaves.
 
-Filtering is cumulative in a multi-create (what one server's pass drops is
-gone for the next), so hosts are chosen by CoflowWeigher. Put this filter last
-in ``[filter_scheduler] enabled_filters``: Nova does not weigh a single
-remaining host, so the filter tells the controller about that case.
+Hosts are chosen by CoflowWeigher. The filter drops hosts only where the
+server's hint requires a place (``virtco:within``, ``virtco:spread``) and the
+controller has answered: all of them where the wish is refused, else those
+that do not keep to it. Without an answer it passes every host.
+
+Put this filter last in ``[filter_scheduler] enabled_filters``: Nova does not
+weigh a single remaining host, so the filter tells the controller about that
+case.
 """
 
 from collections.abc import Iterable
@@ -35,7 +39,7 @@ CONF = nova.conf.CONF
 
 
 class CoflowFilter(filters.BaseHostFilter):
-    """Passes every host, unless the hint is bad and has to be rejected."""
+    """Passes every host, but for bad hints and required wishes."""
 
     RUN_ON_REBUILD = False
 
@@ -46,17 +50,34 @@ class CoflowFilter(filters.BaseHostFilter):
     def filter_all(self, filter_obj_list: Iterable[Any], spec_obj: Any
                    ) -> list[Any]:
         hosts = list(filter_obj_list)
-        rejecting = CONF.virtco.on_bad_hint == 'reject'
-        if not hosts or not (rejecting or len(hosts) == 1):
+        if not hosts:
             return hosts
         try:
-            if rejecting and not self._readable(spec_obj):
+            if (CONF.virtco.on_bad_hint == 'reject'
+                    and not self._readable(spec_obj)):
                 return []
+            if request.requires_a_place(spec_obj, CONF):
+                return self._allowed(spec_obj, hosts)
             if len(hosts) == 1:
                 request.ask(spec_obj, hosts, CONF)
         except Exception:  # whatever it is, the server still boots
             LOG.exception('CoflowFilter passes all hosts')
         return hosts
+
+    def _allowed(self, spec: Any, hosts: list[Any]) -> list[Any]:
+        """The hosts that keep to a required wish, by the controller's word.
+        """
+        answer = request.ask(spec, hosts, CONF)
+        if answer is None:
+            return hosts
+        if answer.get('refused') is not None:
+            LOG.warning('Instance %s finds no valid host: %s',
+                        spec.instance_uuid, answer.get('why'))
+            return []
+        request.keep(spec, hosts, answer)
+        allowed = answer.get('allowed')
+        return hosts if allowed is None else [
+            state for state in hosts if state.host in allowed]
 
     def _readable(self, spec: Any) -> bool:
         found, metadata, _instance = request.read_hints(spec, CONF)

@@ -61,7 +61,8 @@ class CoflowWeigher(weights.BaseHostWeigher):
 
     def _ranks(self, states: list[Any], spec: Any) -> dict[str, int]:
         """Rank by host, 0 first; empty for "no opinion"."""
-        answer = request.ask(spec, states, CONF)
+        answer = (request.kept(spec, states)
+                  or request.ask(spec, states, CONF))
         if answer is None:
             return {}
         if answer['status'] != 'planned':

@@ -14,6 +14,7 @@
 
 import collections
 import threading
+from typing import Any
 
 
 class Recent:
@@ -37,3 +38,25 @@ class Recent:
             if len(self._keys) > self._size:
                 self._keys.popitem(last=False)
             return True
+
+
+class Kept:
+    """Thread-safe: the last ``size`` values, each for one taker."""
+
+    def __init__(self, size: int = 64):
+        self._size = size
+        self._lock = threading.Lock()
+        self._values: collections.OrderedDict[str, Any] = (
+            collections.OrderedDict())
+
+    def put(self, key: str, value: Any) -> None:
+        with self._lock:
+            self._values.pop(key, None)
+            self._values[key] = value
+            if len(self._values) > self._size:
+                self._values.popitem(last=False)
+
+    def pop(self, key: str) -> Any:
+        """The value, which nobody gets again, or None."""
+        with self._lock:
+            return self._values.pop(key, None)

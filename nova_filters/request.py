@@ -27,11 +27,13 @@ from oslo_log import log as logging
 
 from nova_filters import planclient
 from nova_filters import recent
+from virtco import exception
 from virtco import hints
 
 LOG = logging.getLogger(__name__)
 
 _without_metadata = recent.Recent()
+_kept = recent.Kept()
 
 
 def request_id(spec: Any) -> str:
@@ -57,6 +59,40 @@ def ask(spec: Any, host_states: list[Any], conf: cfg.ConfigOpts
         return None
     body = build(spec, host_states, found, metadata, instance)
     return client.place(spec.instance_uuid, body, request_id(spec), since_s)
+
+
+def requires_a_place(spec: Any, conf: cfg.ConfigOpts) -> bool:
+    """Whether the hint has a wish that is required; a bad hint has none."""
+    found = _scheduler_hints(spec)
+    metadata: dict[str, Any] = {}
+    if not any(key.startswith(hints.TM) for key in found):
+        # Beside a matrix in the hints, wishes in the metadata do not count.
+        found, metadata, _instance = read_hints(spec, conf)
+    if not {hints.WITHIN, hints.SPREAD} & {*found, *metadata}:
+        return False
+    try:
+        outline = hints.outline(found, metadata)
+    except exception.HintInvalid:
+        return False
+    return outline is not None and outline.wishes.is_binding
+
+
+def keep(spec: Any, host_states: list[Any], answer: dict[str, Any]) -> None:
+    """The filter's answer, for the weigher of the same pass."""
+    _kept.put(spec.instance_uuid,
+              (frozenset(state.host for state in host_states), answer))
+
+
+def kept(spec: Any, host_states: list[Any]) -> dict[str, Any] | None:
+    """What :func:`keep` got, unless other filters dropped the best host."""
+    found: tuple[frozenset[str], dict[str, Any] | None]
+    found = _kept.pop(spec.instance_uuid) or (frozenset(), None)
+    hosts, answer = found
+    now = {state.host for state in host_states}
+    if answer is None or not now <= hosts or (
+            answer['hosts'] and answer['hosts'][0]['host'] not in now):
+        return None
+    return answer
 
 
 def read_hints(spec: Any, conf: cfg.ConfigOpts

@@ -78,6 +78,12 @@ class Wishes:
     def __bool__(self) -> bool:
         return self.within is not None or self.spread is not None
 
+    @property
+    def is_binding(self) -> bool:
+        """Whether one of them is required."""
+        return any(wish is not None and wish.required
+                   for wish in (self.within, self.spread))
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Hint:

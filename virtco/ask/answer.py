@@ -51,7 +51,10 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     :ivar status: ``planned``, ``neutral`` or ``ignored``.
     :ivar hosts: the best first.
     :ivar refused: of a required wish that cannot be met: its level, how many
-        of how many VMs fit, and the resource that limits.
+        of how many VMs fit, and the resource that limits. Nova's filter then
+        passes no host.
+    :ivar allowed: of a required wish that is met: the offered hosts that
+        keep to it, for any VM of the request. Nova's filter passes no other.
     :ivar row: the member that the instance is.
     :ivar rows: the host of each planned member, of an answer that planned
         the group.
@@ -74,6 +77,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     bottleneck: str | None = None
     slow_phase: str | None = None
     refused: Mapping[str, str | int] | None = None
+    allowed: list[str] | None = None
 
 
 ENCODER = msgspec.json.Encoder()
@@ -95,7 +99,8 @@ def neutral(instance_uuid: str, hosts: Iterable[str], why: str,
 
 def assigned(instance_uuid: str, planned: 'members.Planned',
              alternates: Iterable[str],
-             notes: Iterable[tuple[str, str]] = ()) -> Answer:
+             notes: Iterable[tuple[str, str]] = (),
+             allowed: list[str] | None = None) -> Answer:
     """The host that the plan of the group holds for a member."""
     return Answer(
         instance_uuid=instance_uuid, status='planned', host=planned.host,
@@ -105,7 +110,7 @@ def assigned(instance_uuid: str, planned: 'members.Planned',
         hosts=ranked([planned.host, *alternates], 'as planned'),
         cct_s=planned.cct_s, lower_bound_s=planned.lower_bound_s,
         gap=planned.gap, method=planned.method,
-        bottleneck=planned.bottleneck)
+        bottleneck=planned.bottleneck, allowed=allowed)
 
 
 def ranked(hosts: Iterable[str], why: str) -> list[RankedHost]:

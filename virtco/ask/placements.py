@@ -131,8 +131,8 @@ class Placer:
         if planned is None or not siblings.has_room(request, planned):
             return self._planned(question, view, deadline)
         with self._database.writer() as session:
-            return self._assign(session, question, planned, view.notes,
-                                deadline)
+            return self._assign(session, question, planned, view.wishes,
+                                view.notes, deadline)
 
     def _as_sibling(self, request: requests.Placement, fingerprint: str,
                     outline: hints.Outline, deadline: deadlines.Deadline
@@ -147,15 +147,18 @@ class Placer:
                 outline.index)
             return None if planned is None else self._assign(
                 session, Question(request, fingerprint, is_known), planned,
-                (), deadline)
+                outline.wishes, (), deadline)
 
     def _assign(self, session: orm.Session, question: Question,
-                planned: db_members.Planned, notes: membership.Notes,
-                deadline: deadlines.Deadline) -> answers.Answer:
+                planned: db_members.Planned, wishes: hints.Wishes,
+                notes: membership.Notes, deadline: deadlines.Deadline
+                ) -> answers.Answer:
         """The instance becomes a member whose host is planned."""
         deadline.enter('commit')
         request = question.request
-        answer = self._siblings.answer(request, planned, notes)
+        answer = self._siblings.answer(
+            request, planned, self._planning.allowed(
+                request, wishes, planned.host), notes)
         db_members.take(session, planned, commit.taken_by(
             request, self._reader.expiry_s()))
         self._reader.note(session, request, notes, planned.group_name,
@@ -170,15 +173,14 @@ class Placer:
         request = question.request
         solution = self._planning.solution(request, view, deadline)
         if solution is None:
-            return answers.neutral(
-                request.instance_uuid, request.host_names(),
-                'no valid placement: ' + '; '.join(
-                    detail for _kind, detail in view.notes),
-                refused=view.refused)
+            return self._without_plan(question, view, deadline)
         _problem, rows, plan = solution
         ranked = self._planning.rank(solution, view.member.row_index,
                                      deadline)
         answer = _answer(request, view, plan, rows, ranked)
+        answer = msgspec.structs.replace(
+            answer, allowed=self._planning.allowed(request, view.wishes,
+                                                   answer.host or ''))
         self._siblings.remember(
             (request.project_id, view.group.name), view.group.id, '', tuple(
                 found.host for found in ranked if found.feasible))
@@ -189,6 +191,28 @@ class Placer:
             self._remember(session, question, answer)
             session.flush()
             deadline.claim()
+        return answer
+
+    def _without_plan(self, question: Question, view: membership.View,
+                      deadline: deadlines.Deadline) -> answers.Answer:
+        """A refusal keeps the VM from its boot, so it is written down."""
+        request = question.request
+        answer = answers.neutral(
+            request.instance_uuid, request.host_names(),
+            'no valid placement: ' + '; '.join(
+                detail for _kind, detail in view.notes),
+            refused=view.refused)
+        if view.refused is not None:
+            LOG.warning('Instance %s: %s', request.instance_uuid,
+                        view.refused)
+            deadline.enter('commit')
+            with self._database.writer() as session:
+                self._reader.note(session, request, view.notes,
+                                  view.group.name,
+                                  None if view.is_new else view.group.id)
+                self._remember(session, question, answer)
+                session.flush()
+                deadline.claim()
         return answer
 
     def _ignored(self, request: requests.Placement, fingerprint: str,
@@ -241,6 +265,8 @@ def _stored(session: orm.Session, request: requests.Placement,
     if found is None:
         return None, False
     answer = answers.DECODER.decode(found.answer)
+    if answer.refused is not None:
+        return None, True  # there may be room by now
     if answer.status == 'planned':
         member = db_groups.member_of(session, request.instance_uuid)
         if member is None or member.host != answer.host:

@@ -27,6 +27,7 @@ from virtco.ask import window
 from virtco.ask import wishes
 from virtco.db import models
 from virtco import exception
+from virtco import hints
 from virtco.know import live_state
 from virtco.know import settings
 from virtco.know import snapshot as snapshots
@@ -72,6 +73,26 @@ class Planning:
         if _stays(question, view.member):
             return self._as_planned(question, view)
         return self._solve(question, view, deadline)
+
+    def allowed(self, request: requests.Placement, wish: hints.Wishes,
+                host: str) -> list[str] | None:
+        """The offered hosts that keep to the wishes that are required.
+
+        What Nova's filter drops for one VM of a request is gone for the next.
+        So the switch that a VM shall have of its own (spread) counts only
+        where the request has no other VM.
+
+        :param host: of the plan.
+        :returns: None when nothing is required.
+        """
+        levels = [one.level for one, counts in (
+            (wish.within, True), (wish.spread, request.num_instances == 1))
+            if one is not None and one.required and counts]
+        if not levels:
+            return None
+        tree = self._state.payload_tree(self._clock())
+        return sorted(set(request.host_names()).intersection(
+            *(wishes.below_the_same(tree, level, host) for level in levels)))
 
     def rank(self, solution: Solution, row: int,
              deadline: deadlines.Deadline

@@ -127,7 +127,7 @@ class Ask:
         with self._metrics.placement_seconds.time():
             answer = self._place(request)
         self.use()
-        if answer.status == 'neutral':
+        if answer.status == 'neutral' and answer.refused is None:
             self._journal.add(request, answer)
         self._metrics.placements.labels(answer.status).inc()
         return answer

@@ -96,16 +96,21 @@ class Siblings:
             and has_room(request, found)) else None
 
     def answer(self, request: requests.Placement, planned: members.Planned,
+               allowed: list[str] | None,
                notes: Iterable[tuple[str, str]] = ()) -> answers.Answer:
+        """:param allowed: hosts that keep to a required wish, if there is one.
+        """
         return answers.assigned(
             request.instance_uuid, planned, self._alternates(
-                request, planned), notes)
+                request, planned, request.host_names()
+                if allowed is None else allowed), notes, allowed)
 
     def _alternates(self, request: requests.Placement,
-                    planned: members.Planned) -> list[str]:
+                    planned: members.Planned, hosts: Iterable[str]
+                    ) -> list[str]:
         """Other hosts, in the order in which they suited the first member.
         """
-        offered = dict.fromkeys(request.host_names())
+        offered = dict.fromkeys(hosts)
         offered.pop(planned.host, None)
         known = self._groups.get((request.project_id, planned.group_name))
         best = [host for host in known.order if host in offered

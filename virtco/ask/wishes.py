@@ -73,9 +73,16 @@ def plan(problem: snapshot.PlacementProblem, wishes: hints.Wishes,
         except exception.PlacementInfeasible as error:
             infeasible = error
     if infeasible is not None and not found:
-        if tries == [problem] or any(
-                wish is not None and wish.required
-                for wish in (wishes.within, wishes.spread)):
+        required = next((wish for wish in (wishes.within, wishes.spread)
+                         if wish is not None and wish.required), None)
+        if required is not None:
+            movable = _movable(problem)
+            raise exception.WishRefused(
+                what='wishes', why=f'0 of {len(movable)} fit at level '
+                f'{required.level}; limiting: constraints ({infeasible})',
+                level=required.level, fitting=0, wanted=len(movable),
+                limiting='constraints') from infeasible
+        if tries == [problem]:
             raise infeasible
         notes.append(f'wishes are not met: {infeasible}')
         found = [(problem, solve(problem, 1.0))]
@@ -101,6 +108,19 @@ def _domains(problem: snapshot.PlacementProblem, level: str
             if one.level == level:
                 found.setdefault(one.name, []).append(host)
     return found
+
+
+def below_the_same(tree: cluster.Tree, level: str, host: str
+                   ) -> frozenset[str]:
+    """All hosts below the switch of a level that is above this one."""
+    chains = tree.chains()
+    leaf = tree.leaf_of.get(host)
+    names = {one.name for one in (chains[leaf] if leaf is not None else ())
+             if one.level == level}
+    leaves = {leaf for leaf, chain in chains.items()
+              if any(one.name in names for one in chain)}
+    return frozenset(name for name, leaf in tree.leaf_of.items()
+                     if leaf in leaves) | {host}
 
 
 def _known(problem: snapshot.PlacementProblem, key: str, wish: hints.Wish

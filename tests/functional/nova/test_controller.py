@@ -89,6 +89,10 @@ class ControllerProcess(fixtures.Fixture):
         response.raise_for_status()
         return response.json()
 
+    def put(self, path, body):
+        requests.put(self.url + path, json=body,
+                     timeout=DEADLINE_S).raise_for_status()
+
     def coflows(self):
         """name -> coflow of all live groups."""
         return {coflow['name']: coflow
@@ -200,6 +204,51 @@ class RealControllerTest(nova_cloud.Cloud):
         self.controller.wait_for(
             lambda: self.controller.coflows()['late']['state'] == 'active',
             'late is active')
+
+    def test_one_rack_is_required(self):
+        """Refused with its reason, met in one rack, replaced in that rack."""
+        racks = {'left': ['h0', 'h1', 'h2'], 'right': ['h3', 'h4', 'h5']}
+        self.controller.put('/v1/topology', {'planes': [{
+            'name': 'front-end', 'nodes': [
+                {'name': name, 'hosts': hosts, 'uplink': 1e9}
+                for name, hosts in racks.items()]}]})
+        wish = {'virtco:within': 'rack:required'}
+
+        def tm(n_vms):
+            return {'pattern': 'all-to-all', 'n': n_vms, 'size': '1GB'}
+
+        # Two racks of 12 slots.
+        large = self.nova.create_group('large', 13, {
+            'virtco:coflow': 'large', 'virtco:tm': json.dumps(tm(13)),
+            **wish})
+        with self.assertRaisesRegex(nova_client.NovaError, 'No valid host'):
+            self.nova.wait_active(large)
+        answer = self.controller.get(f'/v1/placements/{large[0].uuid}')
+        self.assertIn('12 of 13 fit at level rack', answer['why'])
+        self.assertEqual({'level': 'rack', 'fitting': 12, 'wanted': 13,
+                          'limiting': 'vcpus'}, answer['refused'])
+        self.assertIn('wish_refused', [
+            event['kind']
+            for event in self.controller.get('/v1/events')['events']])
+        self.nova.delete(large)
+        servers = self.create(6, 'one', tm(6), hints=wish)
+        self.check_planned(servers)
+        (rack,) = [hosts for hosts in racks.values()
+                   if servers[0].host in hosts]
+        self.assertLessEqual({server.host for server in servers}, set(rack))
+        # One fails; the other rack is empty, and the rest stays.
+        self.nova.delete(servers[:1])
+        self.controller.wait_for(
+            lambda: servers[0].uuid not in json.dumps(
+                self.controller.get('/v1/coflows/'
+                                    + self.controller.coflows()['one']['id'])
+            ), 'the delete is seen')
+        (again,) = self.create(1, 'one', hints=wish)
+        self.assertIn(again.host, rack)
+        self.assertEqual(
+            [server.host for server in servers[1:]],
+            [self.nova.get_server(server.uuid).host
+             for server in servers[1:]])
 
     def test_kill_and_restart(self):
         tm = {'pattern': 'ring', 'n': 2, 'size': '4GB'}

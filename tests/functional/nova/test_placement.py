@@ -197,6 +197,80 @@ class ConstraintTest(base.ScriptedTest):
         self.assertEqual('h4', self.create(1, 'b')[0].host)
 
 
+class RequiredWishTest(base.ScriptedTest):
+    """A required wish binds Nova, as long as the controller answers."""
+
+    hypervisors = {f'h{number}': 2 for number in range(4)}
+    wish = {'virtco:within': 'rack:required'}
+
+    def setUp(self):
+        self.refused = None
+        super().setUp()
+
+    def _answer(self, body, uuid):
+        answer = super()._answer(body, uuid)
+        if self.refused is not None:
+            return answer | {'status': 'neutral', 'host': None,
+                             'why': 'no valid placement: ' + self.refused,
+                             'refused': {'level': 'rack', 'fitting': 3,
+                                         'wanted': 4, 'limiting': 'vcpus'}}
+        return answer | {'allowed': ['h0', 'h1']}  # which are one rack
+
+    def create_failing(self, hints, **kwargs):
+        tm = {'virtco:coflow': 'a', 'virtco:tm': base.TM % 4}
+        servers = self.nova.create_group('a', 4, tm | hints, **kwargs)
+        for server in servers:
+            self.wait_status(server.uuid, 'ERROR')
+        return servers
+
+    def test_a_refusal_leaves_no_host(self):
+        self.refused = '3 of 4 fit at level rack; limiting: vcpus'
+        servers = self.create_failing(self.wish)
+        fault = self.api.get_server(servers[0].uuid)['fault']['message']
+        self.assertIn('No valid host', fault)
+        self.assertIn(f'Instance {servers[0].uuid} finds no valid host: no '
+                      f'valid placement: {self.refused}',
+                      self.stdlog.logger.output)
+        # A refusal binds nobody who did not require it.
+        self.plan = {row: 'h2' for row in range(4)}
+        self.create(2, 'soft', hints={'virtco:within': 'rack'})
+        self.create(2, 'none')
+
+    def test_metadata_requires_as_well(self):
+        self.refused = '3 of 4 fit'
+        metadata = {'virtco:coflow': 'm', 'virtco:tm': base.TM % 2,
+                    **self.wish}
+        (server,) = self.nova.create_group('m', 1, {}, metadata=metadata)
+        self.wait_status(server.uuid, 'ERROR')
+
+    def test_a_failed_build_stays_in_the_rack(self):
+        """One question per pass; alternates are of the rack too."""
+        self.plan = {0: ['h0', 'h1', 'h2', 'h3']}
+        spawn = fake.FakeDriver.spawn
+
+        def failing(driver, *args, **kwargs):
+            if driver._host == 'h0':
+                raise RuntimeError('no disk')
+            return spawn(driver, *args, **kwargs)
+
+        self.stub_out('nova.virt.fake.FakeDriver.spawn', failing)
+        (server,) = self.create(hints=self.wish)
+        self.assertEqual('h1', server.host)
+        # The weigher takes the answer that the filter got.
+        self.assertEqual(1, len(self.controller.calls))
+        self.stub_out('nova.virt.fake.FakeDriver.spawn',
+                      lambda *_args, **_kwargs: 1 / 0)
+        self.plan = {0: ['h1', 'h0']}
+        (server,) = self.nova.create_group('b', 1, {
+            'virtco:coflow': 'b', 'virtco:tm': base.TM % 2, **self.wish})
+        self.wait_status(server.uuid, 'ERROR')
+
+    def test_without_an_answer_it_boots(self):
+        for mode in ('error', 'garbage', 'refusal', 'close'):
+            self.controller.mode = mode
+            self.create(1, mode, hints=self.wish)
+
+
 class MoveTest(base.ScriptedTest):
 
     hypervisors = {'h1': 2, 'h3': 2, 'h5': 2}

@@ -125,6 +125,28 @@ def test_spread_counts_those_that_run():
     assert sorted(racks_of(met)) == ['r0', 'r1', 'r2']
 
 
+def test_hosts_below_the_same_switch():
+    tree = problem([(3, 3)] * 3).tree
+    assert wishes.below_the_same(tree, 'rack', 'r1-0') == {'r1-0', 'r1-1'}
+    assert wishes.below_the_same(tree, 'pod', 'r1-0') == {
+        'r0-0', 'r0-1', 'r1-0', 'r1-1'}
+    assert wishes.below_the_same(tree, 'row', 'r1-0') == {'r1-0'}
+    assert wishes.below_the_same(tree, 'rack', 'alien') == {'alien'}
+
+
+def test_a_required_wish_is_refused_for_whatever_reason():
+    """It fits by the count, but a constraint stands in the way."""
+    def nothing(_some, _part):
+        raise exception.PlacementInfeasible(what='vm-0', why='affinity')
+
+    with pytest.raises(exception.WishRefused) as error:
+        wishes.plan(problem([(3, 3)] * 3), WITHIN, nothing)
+    assert error.value.kwargs['limiting'] == 'constraints'
+    with pytest.raises(exception.PlacementInfeasible) as error:
+        wishes.plan(problem([(3, 3)] * 3), hints.Wishes(), nothing)
+    assert not isinstance(error.value, exception.WishRefused)
+
+
 def test_both_wishes():
     both = hints.Wishes(hints.Wish('pod', True), hints.Wish('rack'))
     met = wishes.plan(problem([(3, 3)] * 3), both, solve)
