@@ -103,8 +103,9 @@ def decode(request: falcon.Request, kind: Any) -> Any:
             _loads(raw.decode())
         return _decoder(kind).decode(raw)
     except msgspec.ValidationError as error:
+        # A wrong type is found before the rest is read, which may be no JSON.
         first = schema_exceptions.best_match(
-            _validator(kind).iter_errors(_loads(raw.decode())))
+            _validator(kind).iter_errors(loads_bytes(raw)))
         raise exception.Invalid(**(
             _fields(first) if first is not None else
             {'field': 'body', 'value': '…', 'limit': str(error)})) from None
