@@ -23,6 +23,7 @@ import msgspec
 from oslo_config import cfg
 
 from virtco.ask import room as ask_room
+from virtco import clock as clocks
 from virtco.db import leader
 from virtco.db import migration
 from virtco.db import models
@@ -74,6 +75,7 @@ class App:
     :ivar decide: who sends when?
     :ivar distribute: how do edge modules hear of it?
     :ivar follow: what did Nova do?
+    :ivar clock: of all of them.
     :ivar feed: from the scheduler that leads, if that is another process.
     :ivar elector: None where this process never leads.
     :ivar on_deposed: is called when this process does not lead any more, and
@@ -82,10 +84,11 @@ class App:
 
     def __init__(self, conf: cfg.ConfigOpts,
                  starting: startup.Startup | None = None,
-                 clock: Callable[[], float] = time.time,
+                 clock: clocks.Clock | None = None,
                  parts: Parts = Parts()):
         self._conf = conf
         self._parts = parts
+        self.clock = clock = clock or clocks.Clock()
         self.plans = parts.plans
         self.starting = starting or startup.Startup()
         self.database = database = db_session.Database.from_conf(conf)
@@ -117,12 +120,13 @@ class App:
                                            counts)
         self._storer = periodic.Periodic('store', STORE_S, self._store,
                                          counts)
+        self._watch = periodic.Periodic('clock', CHECK_S, clock.check, counts)
         self._checker = periodic.Periodic('check', CHECK_S, self._check,
                                           counts)
 
     @classmethod
     def of(cls, conf: cfg.ConfigOpts, starting: startup.Startup | None = None,
-           clock: Callable[[], float] = time.time) -> 'App':
+           clock: clocks.Clock | None = None) -> 'App':
         """Nothing runs yet, and nothing was read."""
         return cls(conf, starting, clock)
 
@@ -136,6 +140,7 @@ class App:
         """
         if auto_sync and self.database.is_sqlite:
             migration.upgrade(self.database)
+        self._watch.start()
         self._stand_by()
         if self._parts.schedules:
             self._source = distribute_room.open_source(
@@ -165,7 +170,8 @@ class App:
         self.feed.stop()
         self.decide.stop()
         self.follow.stop()
-        for turns in (self._follower, self._storer, self._checker):
+        for turns in (self._follower, self._storer, self._checker,
+                      self._watch):
             turns.stop()
         self.know.stop()
         if self.elector is not None:

@@ -159,8 +159,8 @@ def _fuzz(operation, mode, number, known, send):
 @pytest.mark.parametrize('body', [
     b'[' * 100_000, b'{"hints":' * 65 + b'1' + b'}' * 65, b'\xff\xfe{',
     b'{"a": 1e999}', b'"' + b'x' * 1_000_000 + b'"', b'{"a": NaN}', b'\x00',
-    b'{"hosts": null}', b'', b'5\xf9', b'5 no JSON', b'[' + b'1' * 5000 + b']'],
-    ids=range(12))
+    b'{"hosts": null}', b'', b'5\xf9', b'5 no JSON',
+    b'[' + b'1' * 5000 + b']'], ids=range(12))
 @pytest.mark.parametrize(('method', 'path'), [
     ('PUT', '/v1/placements/9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d'),
     ('POST', '/v1/plans'), ('POST', '/v1/coflows'),

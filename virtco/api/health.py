@@ -12,7 +12,6 @@
 
 """How the parts are, and the gauges that are looked up, not counted."""
 
-import time
 from typing import Any
 
 import sqlalchemy as sa
@@ -35,7 +34,7 @@ class Document:
         return document(self._rooms)
 
     def gauge(self) -> None:
-        gauge(self._rooms, time.time())
+        gauge(self._rooms, self._rooms.clock())
 
 
 def document(rooms: app.App) -> tuple[bool, dict[str, Any]]:

@@ -83,6 +83,16 @@ class HostState:
             port['mac'].lower() for port in self.report.get('ports', ())
             if port.get('mac'))
 
+    def has_overtaken(self, report: Mapping[str, Any]) -> bool:
+        """Whether a later report came before this one, which would look like
+        counters that begin anew.
+        """
+        at_ms = report.get('boot_ms')
+        last_ms = self.report.get('boot_ms')
+        return (at_ms is not None and last_ms is not None
+                and at_ms < last_ms
+                and report.get('boot_id') == self.report.get('boot_id'))
+
     def observe(self, deltas: Iterable[byte_counters.Delta], elapsed_s: float,
                 background_bytes: float, now_s: float) -> None:
         """Turn what was counted since the last report into rates."""

@@ -361,6 +361,8 @@ class LiveState:
         """Count a report; True when the schedule should follow at once."""
         with self._lock:
             state = self._host(host, now_s)
+            if state.has_overtaken(report):
+                return False
             self._unsaved_hosts.add(host)
             since_s = (state.last_report if state.last_report is not None
                        and state.counters.epoch == report['epoch'] else now_s)

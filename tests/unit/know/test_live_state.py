@@ -78,6 +78,19 @@ def test_bytes_per_destination_go_to_its_flows(state):
     assert sent(state) == pytest.approx([0, 30, 0])
 
 
+def test_a_report_that_comes_late_is_not_counted(state):
+    first, second = report(30), report(60)
+    first |= {'boot_id': 'b', 'boot_ms': 100}
+    second |= {'boot_id': 'b', 'boot_ms': 200}
+    state.intake('h0', second, 1.0)
+    assert not state.intake('h0', first, 1.1)
+    state.intake('h0', second, 1.2)
+    assert sent(state) == pytest.approx([40, 20, 0])
+    # After a boot times begin anew.
+    state.intake('h0', first | {'boot_id': 'c', 'epoch': 'f'}, 1.3)
+    assert sent(state) == pytest.approx([60, 30, 0])
+
+
 def test_the_headers_are_taken_off():
     state = live_state.LiveState(
         live_state.Rules(wire_overhead_fraction=0.25))

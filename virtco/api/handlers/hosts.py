@@ -16,7 +16,6 @@ from collections.abc import Iterator
 import contextlib
 import re
 import threading
-import time
 
 import falcon
 from oslo_config import cfg
@@ -83,12 +82,13 @@ class Hosts:
     def __init__(self, rooms: app.App, authorizer: context.Authorizer):
         self._live = rooms.know.live
         self._decide = rooms.decide
+        self._clock = rooms.clock
         self._authorizer = authorizer
 
     def on_get(self, request: falcon.Request, response: falcon.Response,
                host: str | None = None) -> None:
         self._authorizer.require(request, operator_rules.HOSTS)
-        now_s = time.time()
+        now_s = self._clock()
         if host is None:
             response.media = {'hosts': [
                 views.host(seen, self._decide.policy_of(seen.host), now_s)
@@ -198,9 +198,10 @@ class Measurements:
 class Rates:
     def __init__(self, rooms: app.App, authorizer: context.Authorizer):
         self._rates = rooms.know.rates
+        self._clock = rooms.clock
         self._authorizer = authorizer
 
     def on_get(self, request: falcon.Request,
                response: falcon.Response) -> None:
         self._authorizer.require(request, operator_rules.RATES)
-        response.media = {'pairs': self._rates.pairs(time.time())}
+        response.media = {'pairs': self._rates.pairs(self._clock())}

@@ -13,7 +13,6 @@
 """``/v1/topology``."""
 
 import dataclasses
-import time
 from typing import Any
 
 import falcon
@@ -30,6 +29,7 @@ from virtco.topology import tree
 class Topology:
     def __init__(self, rooms: app.App, authorizer: context.Authorizer):
         self._know = rooms.know
+        self._clock = rooms.clock
         self._authorizer = authorizer
 
     def on_get(self, request: falcon.Request,
@@ -62,7 +62,7 @@ class Topology:
     def _hosts_without_leaf(self, topology: tree.Topology
                             ) -> dict[str, list[str]]:
         """By plane: hosts with an edge module that it does not have."""
-        hosts = [seen.host for seen in self._know.live.views(time.time())]
+        hosts = [seen.host for seen in self._know.live.views(self._clock())]
         found = {}
         for plane in topology.planes:
             known = set(plane.hosts())

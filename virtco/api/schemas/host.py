@@ -40,6 +40,7 @@ PAIR = common.body({
 
 REPORT = common.body({
     'boot_id': {'type': 'string', 'maxLength': 64},
+    'boot_ms': {'type': 'integer', 'minimum': 0, 'maximum': 2 ** 53},
     'epoch': {'type': 'string', 'minLength': 1, 'maxLength': 64},
     'applied_generation': common.GENERATION,
     'link': LINK,

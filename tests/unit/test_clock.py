@@ -1,0 +1,61 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Setting the machine's clock changes nothing in a process."""
+
+import logging
+
+import pytest
+
+from virtco import clock as clocks
+
+
+class Machine:
+    def __init__(self):
+        self.wall_s, self.steady_s = 1e9, 50.0
+
+    def wait(self, seconds):
+        self.wall_s += seconds
+        self.steady_s += seconds
+
+    def clock(self):
+        return clocks.Clock(lambda: self.wall_s, lambda: self.steady_s)
+
+
+@pytest.mark.parametrize('step_s', [3600, -3600])
+def test_a_step_is_no_time_that_passes(step_s, caplog):
+    machine = Machine()
+    clock = machine.clock()
+    assert clock() == 1e9
+    machine.wait(7)
+    machine.wall_s += step_s
+    assert clock() == 1e9 + 7
+    with caplog.at_level(logging.WARNING):
+        assert clock.check() == step_s
+        machine.wait(1)
+        assert clock.check() == step_s
+    # Once.
+    assert caplog.text.count(f'{step_s:+} s') == 1
+    # A process that begins now takes the new time.
+    assert machine.clock()() == machine.wall_s
+
+
+def test_slewing_is_no_step(caplog):
+    machine = Machine()
+    clock = machine.clock()
+    machine.wall_s += 1
+    assert clock.check() == 1
+    assert not caplog.records
+
+
+def test_the_machine_is_close():
+    assert abs(clocks.Clock().check()) < 1

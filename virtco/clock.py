@@ -1,0 +1,63 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The time of day as one process counts it: nobody sets it.
+
+All that waits, expires or ends by silence is a difference of two times. A
+clock that is set by an hour would end all reservations at once, or keep ended
+coflows for an hour.
+"""
+
+from collections.abc import Callable
+import logging
+import time
+
+LOG = logging.getLogger(__name__)
+
+TOLD_S = 5.0
+
+
+def _boot_s() -> float:
+    """Seconds since the boot, with those in which the machine slept."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Clock:
+    """Seconds since the epoch: of the start, and what has passed since then.
+
+    Slewing, as of chrony and ntpd, is followed.
+
+    :param wall: may be set at any time.
+    :param steady: counts seconds, whatever happens to ``wall``.
+    """
+
+    def __init__(self, wall: Callable[[], float] = time.time,
+                 steady: Callable[[], float] = _boot_s):
+        self._wall = wall
+        self._steady = steady
+        self._began_s = wall() - steady()
+        self._told_s = 0.0
+
+    def __call__(self) -> float:
+        return self._began_s + self._steady()
+
+    def check(self) -> float:
+        """Seconds by which the machine's clock was set since the start; a
+        change is logged.
+        """
+        step_s = self._wall() - self()
+        if abs(step_s - self._told_s) > TOLD_S:
+            self._told_s = step_s
+            LOG.warning('The clock was set by %+.0f s since the start; this '
+                        'process goes on by the former time until it is '
+                        'started again.', step_s)
+        return step_s
