@@ -26,6 +26,7 @@ import tenacity
 from virtco.ask import answer as answers
 from virtco.ask import commit
 from virtco.ask import deadline as deadlines
+from virtco.ask import decisions
 from virtco.ask import membership
 from virtco.ask import planning
 from virtco.ask import request as requests
@@ -63,9 +64,10 @@ class Placer:
                  settings: settings.Settings,
                  metrics: metrics.Metrics,
                  state: live_state.LiveState,
-                 pace: deadlines.Pace,
+                 pace: deadlines.Pace, decisions: decisions.Decisions,
                  clock: Callable[[], float] = time.time):
         self._database = database
+        self._decisions = decisions
         self._metrics = metrics
         self._clock = clock
         self._retrying = tenacity.Retrying(
@@ -174,7 +176,8 @@ class Placer:
         solution = self._planning.solution(request, view, deadline)
         if solution is None:
             return self._without_plan(question, view, deadline)
-        _problem, rows, plan = solution
+        problem, rows, plan = solution
+        is_advice = view.is_advice  # a commit changes the member
         ranked = self._planning.rank(solution, view.member.row_index,
                                      deadline)
         answer = _answer(request, view, plan, rows, ranked)
@@ -191,6 +194,9 @@ class Placer:
             self._remember(session, question, answer)
             session.flush()
             deadline.claim()
+        if not is_advice:
+            self._decisions.add(decisions.Decision(
+                view.group.id, problem, rows, plan, deadline.spent_s()))
         return answer
 
     def _without_plan(self, question: Question, view: membership.View,

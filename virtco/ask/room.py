@@ -28,6 +28,7 @@ from oslo_config import cfg
 
 from virtco.ask import answer as answers
 from virtco.ask import deadline as deadlines
+from virtco.ask import decisions
 from virtco.ask import journal
 from virtco.ask import request as requests
 from virtco.db import groups as db_groups
@@ -71,14 +72,19 @@ class Ask:
         self._is_used = False
         self._journal = journal.Journal(
             database, conf.limits.max_events_per_project, clock)
+        self._decisions = decisions.Decisions(database)
         self._writer = periodic.Periodic('write the journal',
                                          journal.INTERVAL_S,
-                                         self._journal.write, counts)
+                                         self._write, counts)
         self._pool = concurrent.futures.ThreadPoolExecutor(
             conf.placement.workers, thread_name_prefix='placement')
 
     def start(self) -> None:
         self._writer.start()
+
+    def _write(self) -> None:
+        self._journal.write()
+        self._decisions.write()
 
     def load_planner(self, is_used: bool) -> None:
         """The last step of the start: from here on it is ready.
@@ -100,7 +106,7 @@ class Ask:
             return
         self._placer = placements.Placer(
             self._conf, self._database, self._settings, self._metrics,
-            self._state, self._pace, self._clock)
+            self._state, self._pace, self._decisions, self._clock)
         self._startup.ready()
 
     def is_alive(self) -> bool:
@@ -199,6 +205,23 @@ class Ask:
                 'project_id': found.project_id, 'at': found.updated_at,
                 'state': member.state if member is not None else None,
                 'host_now': member.host if member is not None else None}
+
+    def explain(self, placement: Mapping[str, Any],
+                budget_s: float | None) -> dict[str, Any]:
+        """What decided.
+
+        :param placement: as :meth:`placement` has it.
+        :param budget_s: time to spend; None: some.
+        :raises virtco.exception.Starting:
+        """
+        if self._placer is None:
+            raise exception.Starting(why=self._startup.why())
+        from virtco.ask import explanation
+        group_id = placement.get('group')
+        return explanation.answer(
+            placement, self._decisions.find(group_id)
+            if group_id and placement['status'] == 'planned' else None,
+            explanation.BUDGET_S if budget_s is None else budget_s)
 
     def what_if(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Answer ``POST /v1/plans``.

@@ -175,6 +175,13 @@ class Client:
     def placement(self, instance_uuid: str) -> dict[str, Any]:
         return self._dict('GET', f'/v1/placements/{_quote(instance_uuid)}')
 
+    def explanation(self, instance_uuid: str,
+                    budget_s: float | None = None) -> dict[str, Any]:
+        found: dict[str, Any] = self.request(
+            'GET', f'/v1/placements/{_quote(instance_uuid)}/explanation',
+            params={'budget_s': budget_s})
+        return found
+
     def release(self, instance_uuid: str) -> None:
         self.request('DELETE', f'/v1/placements/{_quote(instance_uuid)}')
 

@@ -25,6 +25,8 @@ from virtco.model import states
 
 # MariaDB's TEXT ends at 64 KB, the others have one kind without an end.
 LongText = sa.Text().with_variant(mysql.MEDIUMTEXT(), 'mysql', 'mariadb')
+LongBytes = sa.LargeBinary().with_variant(mysql.MEDIUMBLOB(), 'mysql',
+                                          'mariadb')
 
 
 class Base(orm.DeclarativeBase):
@@ -199,6 +201,19 @@ class Placement(Base):
     fingerprint: orm.Mapped[str] = orm.mapped_column(sa.String(64))
     answer: orm.Mapped[str] = orm.mapped_column(LongText)
     updated_at: orm.Mapped[float] = orm.mapped_column(sa.Double, index=True)
+
+
+class Decision(Base):
+    """The problem of a group's last plan, for who asks what decided.
+
+    :ivar document: as :mod:`virtco.ask.decisions` packs it.
+    """
+
+    __tablename__ = 'decisions'
+
+    group_id: orm.Mapped[str] = orm.mapped_column(
+        sa.String(36), primary_key=True)
+    document: orm.Mapped[bytes] = orm.mapped_column(LongBytes)
 
 
 class Host(Base):

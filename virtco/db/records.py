@@ -196,6 +196,7 @@ def purge(session: orm.Session, before_s: float) -> dict[str, int]:
     for name, table, column in (
             ('coflows', models.Coflow, models.Coflow.group_id),
             ('members', models.Member, models.Member.group_id),
+            ('decisions', models.Decision, models.Decision.group_id),
             ('groups', models.Group, models.Group.id)):
         counts[name] = _delete_in(session, table, column, ids)
     for name, statement in (

@@ -16,8 +16,11 @@ from typing import Any
 
 from osc_lib import exceptions as osc_exceptions
 
+from virtco.client import v1
+from virtco import exception
 from virtco.osc import base
 from virtco.osc import columns
+from virtco import units
 
 
 class ListHosts(base.Lister):
@@ -74,15 +77,37 @@ class ExplainPlacement(base.Lister):
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)
         parser.add_argument('instance', help='UUID')
+        parser.add_argument('--reasons', action='store_true',
+                            help='List what decided instead of the hosts')
+        parser.add_argument('--budget', type=float, metavar='<seconds>',
+                            help='Time to find out what decided')
         return parser
 
     def entries(self, args: Any) -> list[dict[str, Any]]:
-        found = base.client_of(self.app).placement(args.instance)
-        self.app.stderr.write(_summary(found))
-        return list(found['hosts'])
+        client = base.client_of(self.app)
+        found = client.placement(args.instance)
+        explained = _explained(client, args)
+        self.app.stderr.write(_summary(found, explained))
+        return list(explained['reasons'] if args.reasons
+                    else found['hosts'])
+
+    def take_action(self, args: Any) -> tuple[list[str], list[Any]]:
+        if args.reasons:
+            self.shown = ['kind', 'subject', 'host', 'cct_s', 'instead_of_s']
+            self.more = ['saved_objective_s', 'limiting', 'text']
+        return super().take_action(args)
 
 
-def _summary(found: dict[str, Any]) -> str:
+def _explained(client: v1.Client, args: Any) -> dict[str, Any]:
+    """What decided; nothing of it from an older controller."""
+    try:
+        return client.explanation(args.instance, args.budget)
+    except exception.NotFound:
+        return {'reasons': [], 'phases_s': {}, 'is_complete': True,
+                'why_not': ''}
+
+
+def _summary(found: dict[str, Any], explained: dict[str, Any]) -> str:
     """For people; it goes to the error stream, so JSON stays JSON."""
     lines = [f'Instance {found["instance_uuid"]}: {found["status"]}']
     if found['host'] is not None:
@@ -99,6 +124,15 @@ def _summary(found: dict[str, Any]) -> str:
             f'gap {shown["gap"] or "unknown"}, by {found["method"]}')
         if found.get('bottleneck'):
             lines.append(f'Limiting: {found["bottleneck"]}')
+    if explained['phases_s']:
+        lines.append('Time of the plan: ' + ', '.join(
+            f'{phase} {units.format_time(spent_s)}' for phase, spent_s
+            in explained['phases_s'].items() if spent_s >= 1e-4))
+    lines += [f'- {reason["text"]}' for reason in explained['reasons']]
+    if explained['why_not'] and found['status'] == 'planned':
+        lines.append(f'What decided is unknown: {explained["why_not"]}')
+    elif not explained['is_complete'] and found['status'] == 'planned':
+        lines.append('There was no time for every question; give --budget.')
     return '\n'.join(lines) + '\n'
 
 

@@ -138,6 +138,32 @@ def test_a_placement_is_explained(run, show, tenant):
     assert ranks[0]['host'] == tenant.host(host)
 
 
+def test_what_decided_is_told(run, show, tenant):
+    # The receiver has no room beside the sender.
+    one = '[[0, "1GB"], [0, 0]]'
+    for n in range(2):
+        tenant.place(n, matrix=one, n_hosts=2, slots=1, num_instances=2)
+    code, _out, err = run('placement', 'explain', tenant.instance(0))
+    assert code == 0
+    assert 'Time of the plan: ' in err
+    assert '- with one slot more on ' in err, err
+    assert '- with twice the rate at ' in err
+    reasons = show('placement', 'explain', tenant.instance(1), '--reasons',
+                   '--budget', '5')
+    room = next(r for r in reasons if r['kind'] == 'room')
+    assert (room['cct_s'], room['instead_of_s']) == (0, pytest.approx(
+        8.54, rel=0.01))
+    found = tenant.call('GET', f'/v1/placements/{tenant.instance(1)}'
+                        '/explanation')
+    assert found['is_complete']
+    assert set(found['phases_s']) >= {'read', 'solve', 'rank', 'commit'}
+    tenant.call('GET', f'/v1/placements/{tenant.instance(1)}/explanation'
+                '?budget_s=never', status=400)
+    tenant.place(5, 'broken', 'x', status='ignored')
+    code, _out, err = run('placement', 'explain', tenant.instance(5))
+    assert (code, 'ignored' in err) == (0, True)
+
+
 def test_settings_rates_and_events(run, show, tenant):
     before = show('settings', 'show')
     try:

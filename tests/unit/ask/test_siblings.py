@@ -17,6 +17,7 @@ import pytest
 
 from virtco.api import media
 from virtco.ask import deadline as deadlines
+from virtco.ask import decisions
 from virtco.ask import placements
 from virtco.ask import request as requests
 from virtco.cmd import controller
@@ -47,7 +48,8 @@ def place(database):
     counts = metrics.Metrics()
     placer = placements.Placer(
         conf, database, settings.Settings(conf, database, lambda: None),
-        counts, live_state.LiveState(), deadlines.Pace())
+        counts, live_state.LiveState(), deadlines.Pace(),
+        decisions.Decisions(database))
 
     def ask(number, matrix=RING, deadline=None, **changes):
         body = {

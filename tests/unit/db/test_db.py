@@ -202,6 +202,7 @@ def test_purging_keeps_what_lives(database):
             session.add_all([
                 member(f'p-{name}', 0, instance_uuid=f'i-{name}'),
                 coflow(f'p-{name}'),
+                models.Decision(group_id=f'p-{name}', document=b''),
                 models.Placement(
                     instance_uuid=f'i-{name}', project_id='p',
                     group_id=f'p-{name}', fingerprint='', answer='{}',
@@ -213,7 +214,7 @@ def test_purging_keeps_what_lives(database):
         counts = records.purge(session, 10.0)
     # The placement of 'old' went with its row, the one without a row too.
     assert counts == {'coflows': 1, 'members': 1, 'groups': 1,
-                      'placements': 2, 'events': 0}
+                      'placements': 2, 'events': 0, 'decisions': 1}
     with database.reader() as session:
         assert groups.get(session, 'p-live') is not None
         assert groups.get(session, 'p-new') is not None

@@ -63,6 +63,19 @@ class Placement:
         response.status = falcon.HTTP_204
 
 
+class Explanation:
+    def __init__(self, rooms: app.App, authorizer: context.Authorizer):
+        self._ask = rooms.ask
+        self._authorizer = authorizer
+
+    def on_get(self, request: falcon.Request, response: falcon.Response,
+               instance_uuid: str) -> None:
+        self._authorizer.require(request, operator_rules.PLANS)
+        budget_s = media.number(request, 'budget_s', schema.BUDGET_S)
+        response.media = self._ask.explain(
+            self._ask.placement(instance_uuid), budget_s)
+
+
 class Plans:
     def __init__(self, rooms: app.App, authorizer: context.Authorizer):
         self._ask = rooms.ask

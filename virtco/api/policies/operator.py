@@ -40,6 +40,8 @@ RULES = [
          {'method': 'PUT', 'path': '/v1/topology'},
          {'method': 'DELETE', 'path': '/v1/topology/{plane}'}]),
     policy.DocumentedRuleDefault(
-        PLANS, base.ADMIN, 'Ask what would be planned.',
-        [{'method': 'POST', 'path': '/v1/plans'}]),
+        PLANS, base.ADMIN, 'Ask what would be planned, and what decided.',
+        [{'method': 'POST', 'path': '/v1/plans'},
+         {'method': 'GET',
+          'path': '/v1/placements/{instance_uuid}/explanation'}]),
 ]

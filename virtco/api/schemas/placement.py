@@ -15,6 +15,8 @@
 from virtco.api.schemas import common
 from virtco.conf import placement as placement_conf
 
+BUDGET_S = {'type': 'number', 'minimum': 0.001, 'maximum': 60}
+
 PLAN = common.body({
     'groups': common.listed(common.body({
         'name': common.NAME, 'tm': common.MATRIX,
@@ -26,6 +28,6 @@ PLAN = common.body({
     'planner': {'enum': [name for name, _ in placement_conf.PLANNERS]},
     'objective': {'enum': [name for name, _ in placement_conf.OBJECTIVES]},
     'respect_active': {'type': 'boolean'},
-    'budget_s': {'type': 'number', 'minimum': 0.001, 'maximum': 60},
+    'budget_s': BUDGET_S,
     'seed': common.COUNT,
 }, required=['groups', 'hosts'])

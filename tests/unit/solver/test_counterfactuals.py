@@ -1,0 +1,119 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What decided a placement, on problems whose answer is plain."""
+
+import hypothesis
+import pytest
+
+from tests.unit.solver import test_ranking
+from virtco import exception
+from virtco.model import cluster
+from virtco.model import coflow
+from virtco.model import snapshot
+from virtco.solver import budget as budgets
+from virtco.solver import counterfactuals
+from virtco.solver import planner
+
+GB = 1e9
+
+
+def problem(rooms=(0, 1, 1), rates=(8e9, 8e9, 8e9), active=(), **changes):
+    """One VM on h0 sends 1 GB to another that is to be placed."""
+    return snapshot.PlacementProblem(**{
+        'hosts': tuple(cluster.Host(f'h{i}', (float(room),), rate, rate)
+                       for i, (room, rate) in enumerate(zip(rooms, rates))),
+        'vms': (cluster.Vm('v0', (1.0,), pinned='h0', counted=True),
+                cluster.Vm('v1', (1.0,))),
+        'coflows': (coflow.Coflow.from_flows('c', 2, [(0, 1, GB)]),),
+        'active': active} | changes)
+
+
+def explain(asked, budget=None):
+    budget = budget or budgets.unlimited()
+    return counterfactuals.explain(
+        asked, planner.plan(asked, clock=budgets.Counter()), 1, budget)
+
+
+def only(explained, kind):
+    return [reason for reason in explained.reasons if reason.kind == kind]
+
+
+def test_one_slot_more():
+    explained = explain(problem())
+    assert explained.is_complete
+    (reason,) = only(explained, 'room')
+    assert (reason.subject, reason.host) == ('h0', 'h0')
+    assert (reason.cct_s, reason.instead_of_s) == (0, pytest.approx(1))
+    assert reason.text.startswith(
+        'with one slot more on h0: 0 s instead of 1 s')
+
+
+def test_a_slot_more_where_it_would_not_help():
+    assert only(explain(problem(rooms=(1, 0, 0))), 'room') == []
+
+
+def test_without_a_coflow():
+    busy = snapshot.ActiveCoflow('x', (), (('h1', 0.5 * GB),))
+    idle = snapshot.ActiveCoflow('y', (), (('h2', 1.0),))
+    explained = explain(problem(rates=(8e9, 8e9, 7e9),
+                                active=(busy, idle)))
+    assert explained.ranked[0].host == 'h2'
+    (reason,) = only(explained, 'coflow')
+    assert (reason.subject, reason.host) == ('x', 'h1')
+    assert reason.instead_of_s == pytest.approx(8 / 7)
+    assert 'without coflow x, h1 would be first: 1 s' in reason.text
+
+
+def test_twice_the_rate():
+    (reason,) = only(explain(problem(rates=(8e9, 4e9, 4e9))), 'rate')
+    assert reason.subject == 'h1 ingress'
+    assert (reason.cct_s, reason.instead_of_s) == (
+        pytest.approx(1), pytest.approx(2))
+    (reason,) = only(explain(problem(rates=(8e9, 8e9, 8e9))), 'rate')
+    assert reason.subject == 'h0 egress and h1 ingress'
+    assert reason.cct_s == pytest.approx(0.5)
+
+
+def test_twice_the_rate_of_a_rack():
+    tree = cluster.Tree((cluster.Subtree('r0', 1e9, 1e9),),
+                        {'h0': 'r0'})
+    explained = explain(problem(tree=tree))
+    (reason,) = only(explained, 'rate')
+    assert reason.subject == 'rack r0 up'
+    assert reason.cct_s == pytest.approx(4)
+    assert counterfactuals.with_twice(problem(), 'rack r0 up') is None
+    assert counterfactuals.with_twice(problem(), 'none') is None
+
+
+def test_what_there_is_no_time_for():
+    budget = budgets.Budget(budgets.Counter(), 1e-9)
+    explained = explain(problem(), budget)
+    assert not explained.is_complete
+    assert explained.ranked
+
+
+@hypothesis.given(test_ranking.busy_problems())
+@hypothesis.settings(max_examples=30, deadline=None)
+def test_every_reason_is_better_than_the_plan(asked):
+    try:
+        plan = planner.plan(asked, clock=budgets.Counter(), budget_s=0.01)
+    except exception.PlacementInfeasible:
+        return
+    explained = counterfactuals.explain(
+        asked, plan, 0, budgets.Budget(budgets.Counter(), 1.0))
+    for reason in explained.reasons:
+        assert reason.text
+        if reason.kind == 'rate':
+            assert reason.cct_s < reason.instead_of_s
+        else:
+            assert reason.saved_objective_s > 0

@@ -1,0 +1,64 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Answers ``GET /v1/placements/{instance_uuid}/explanation``."""
+
+from collections.abc import Mapping
+import time
+from typing import Any
+import zlib
+
+from virtco.ask import decisions
+from virtco.db import codec
+from virtco.solver import budget as budgets
+from virtco.solver import counterfactuals
+
+#: For all questions, unless the caller says otherwise.
+BUDGET_S = 1.0
+
+
+def answer(placement: Mapping[str, Any],
+           decision: decisions.Decision | None,
+           budget_s: float) -> dict[str, Any]:
+    """:param placement: the answer that is explained.
+    :param decision: by which its group was planned, if that is known.
+    """
+    found: dict[str, Any] = {
+        'instance_uuid': placement['instance_uuid'],
+        'status': placement['status'], 'why': placement['why'],
+        'host': placement['host'], 'group': placement.get('group'),
+        'group_name': placement.get('group_name'),
+        'row': placement.get('row'), 'cct_s': placement.get('cct_s'),
+        'bottleneck': placement.get('bottleneck'), 'phases_s': {},
+        'reasons': [], 'is_complete': False, 'seconds': 0.0,
+        'why_not': ''}
+    row = found['row']
+    if decision is None or row not in decision.rows:
+        found['why_not'] = ('its problem was not kept' if found['group']
+                            else 'there is no plan')
+        return found
+    started = time.monotonic()
+    explained = counterfactuals.explain(
+        decision.problem, decision.plan, decision.rows.index(row),
+        budgets.Budget(budgets.clock_of(time.monotonic), budget_s),
+        zlib.crc32(decision.group_id.encode()))
+    return found | {
+        'phases_s': decision.spent_s,
+        'reasons': [{
+            'kind': reason.kind, 'subject': reason.subject,
+            'host': reason.host, 'cct_s': codec.finite(reason.cct_s),
+            'instead_of_s': codec.finite(reason.instead_of_s),
+            'saved_objective_s': codec.finite(reason.saved_objective_s),
+            'limiting': reason.limiting, 'text': reason.text}
+            for reason in explained.reasons],
+        'is_complete': explained.is_complete,
+        'seconds': time.monotonic() - started}

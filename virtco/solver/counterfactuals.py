@@ -1,0 +1,261 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What decided a placement: the answer to slightly different questions. Pure.
+
+Each question changes one thing of the problem as it was planned: a running
+coflow is not there, a host has room for one more VM, a port is twice as fast.
+A change that would have sent the VM to another host, or would have made its
+group or all coflows together faster, is a reason for the placement.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Sequence
+import dataclasses
+import math
+from typing import TypeVar
+
+from virtco import exception
+from virtco.model import cluster
+from virtco.model import snapshot
+from virtco.solver import budget as budgets
+from virtco.solver import planner
+from virtco import units
+
+_Link = TypeVar('_Link', cluster.Host, cluster.Subtree)
+
+#: Changes of each kind that are tried.
+MOST_COFLOWS = 8
+MOST_HOSTS = 8
+#: Ports that limit alike.
+MOST_PORTS = 4
+#: Hosts of the ranking whose coflows may have decided.
+MOST_ALTERNATIVES = 5
+#: A difference below this part is none.
+TOLERANCE = 0.01
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reason:
+    """What one change of the problem would have changed.
+
+    :ivar kind: ``coflow`` (one less), ``room`` (for one VM more) or ``rate``
+        (twice as much).
+    :ivar subject: the coflow, host or port that is changed.
+    :ivar host: where the VM would be.
+    :ivar cct_s: of its group, then.
+    :ivar instead_of_s: of its group, as planned.
+    :ivar saved_objective_s: that all coflows together would be earlier than
+        with the VM on its host and the same change; 0 for ``rate``.
+    :ivar limiting: the port that would decide the group's time, if known.
+    """
+
+    kind: str
+    subject: str
+    host: str
+    cct_s: float
+    instead_of_s: float
+    saved_objective_s: float = 0.0
+    limiting: str = ''
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        then, now = map(units.format_time, (self.cct_s, self.instead_of_s))
+        times = f'{then} instead of {now}'
+        if math.isclose(self.cct_s, self.instead_of_s, rel_tol=TOLERANCE):
+            times = f'{now} as now'
+        others = ''
+        if self.saved_objective_s > 0:
+            others = (', all coflows together '
+                      f'{units.format_time(self.saved_objective_s)} less')
+        if self.kind == 'coflow':
+            return (f'without coflow {self.subject}, {self.host} would be '
+                    f'first: {times}')
+        if self.kind == 'room':
+            return f'with one slot more on {self.subject}: {times}{others}'
+        limiting = f'; then {self.limiting} limits' if self.limiting else ''
+        return f'with twice the rate at {self.subject}: {times}{limiting}'
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Explanation:
+    """:ivar is_complete: there was time for every question."""
+
+    reasons: tuple[Reason, ...]
+    ranked: tuple[snapshot.RankedHost, ...]
+    is_complete: bool
+
+
+def explain(problem: snapshot.PlacementProblem, plan: snapshot.Plan,
+            vm_index: int, budget: budgets.Budget, seed: int = 0
+            ) -> Explanation:
+    """Why the VM is planned for its host.
+
+    :param plan: of the problem.
+    :param budget: time for all questions; the rate is asked for first, then
+        rooms, then coflows.
+    :raises virtco.exception.Invalid: for a plan of another problem.
+    """
+    asked = _Asked(problem, plan, vm_index, budget, seed)
+    reasons: list[Reason] = []
+    is_complete = True
+    for questions in (asked.rates(), asked.rooms(), asked.coflows()):
+        for reason in questions:
+            if reason is not None:
+                reasons.append(reason)
+            if not budget.in_time():
+                is_complete = False
+                break
+    return Explanation(tuple(reasons), asked.ranked, is_complete)
+
+
+class _Asked:
+    def __init__(self, problem: snapshot.PlacementProblem,
+                 plan: snapshot.Plan, vm_index: int, budget: budgets.Budget,
+                 seed: int):
+        self._problem = problem
+        self._vm_index = vm_index
+        self._budget = budget
+        self._seed = seed
+        # The figures of the plan may be of another problem, such as one
+        # with wishes or of several groups.
+        self._plan = planner.evaluate(problem, plan, budget.slice(0.1))
+        self._host = plan.hosts[vm_index]
+        self.ranked = self._rank(problem)
+
+    def _rank(self, problem: snapshot.PlacementProblem
+              ) -> tuple[snapshot.RankedHost, ...]:
+        return planner.rank_hosts(problem, self._plan, self._vm_index,
+                                  budget_s=self._budget.left_s(),
+                                  clock=self._budget.clock)
+
+    def rates(self) -> Iterator[Reason | None]:
+        """Ports that limit alike only help together."""
+        problem, found, ports = self._problem, self._plan, list[str]()
+        while (len(ports) < MOST_PORTS and found.bottleneck not in ports
+               and not _less(found.cct_s, self._plan.cct_s)):
+            faster = with_twice(problem, found.bottleneck)
+            if faster is None:
+                return
+            ports.append(found.bottleneck)
+            problem = faster
+            found = planner.evaluate(problem, self._plan,
+                                     self._budget.slice(0.1))
+        if _less(found.cct_s, self._plan.cct_s):
+            yield Reason(
+                'rate', ' and '.join(ports), self._host, found.cct_s,
+                self._plan.cct_s, limiting=''
+                if found.bottleneck in ports else found.bottleneck)
+
+    def rooms(self) -> Iterator[Reason | None]:
+        need = self._problem.vms[self._vm_index].demand
+        full = [found.host for found in self.ranked if not found.feasible
+                and self._is_allowed(found.host)]
+        for n, host in enumerate(full[:MOST_HOSTS]):
+            yield self._with_room(host, need,
+                                  min(MOST_HOSTS, len(full)) - n)
+
+    def _is_allowed(self, host: str) -> bool:
+        allowed = self._problem.vms[self._vm_index].allowed
+        return (host not in self._problem.excluded_hosts
+                and (allowed is None or host in allowed))
+
+    def _with_room(self, host: str, need: Sequence[float], n_left: int
+                   ) -> Reason | None:
+        """The VM there and the others as planned, or all planned anew."""
+        roomier = dataclasses.replace(self._problem, hosts=tuple(
+            dataclasses.replace(one, free=tuple(
+                map(sum, zip(one.free, need)))) if one.name == host else one
+            for one in self._problem.hosts))
+        best = self._plan.objective_s, self._plan.cct_s, self._host
+        for found in self._rank(roomier):
+            if found.feasible and _less(found.objective_s, best[0]):
+                best = found.objective_s, found.cct_s, found.host
+        try:
+            again = planner.plan(
+                roomier, objective=self._plan.objective, seed=self._seed,
+                budget_s=self._budget.left_s() / (2 * n_left),
+                clock=self._budget.clock)
+        except exception.PlacementInfeasible:
+            again = self._plan
+        if _less(again.objective_s, best[0]):
+            best = (again.objective_s, again.cct_s,
+                    again.hosts[self._vm_index])
+        saved_s = self._plan.objective_s - best[0]
+        return None if not _less(best[0], self._plan.objective_s) else (
+            Reason('room', host, best[2], best[1], self._plan.cct_s, saved_s))
+
+    def coflows(self) -> Iterator[Reason | None]:
+        rivals = [found.host for found in self.ranked
+                  if found.feasible and found.host != self._host]
+        for coflow_id in _busiest(self._problem,
+                                  rivals[:MOST_ALTERNATIVES]):
+            ranked = self._rank(dataclasses.replace(
+                self._problem, active=tuple(
+                    one for one in self._problem.active
+                    if one.coflow_id != coflow_id)))
+            own = next(one for one in ranked if one.host == self._host)
+            first = ranked[0]
+            yield None if not _less(
+                first.objective_s, own.objective_s) else Reason(
+                    'coflow', coflow_id, first.host, first.cct_s,
+                    self._plan.cct_s, own.objective_s - first.objective_s)
+
+
+def _less(one_s: float, other_s: float) -> bool:
+    return one_s < other_s * (1 - TOLERANCE)
+
+
+def _busiest(problem: snapshot.PlacementProblem, hosts: Sequence[str]
+             ) -> list[str]:
+    """Ids of the running coflows that keep these hosts busy longest."""
+    rates = {host.name: (host.egress_bps, host.ingress_bps)
+             for host in problem.hosts}
+    wanted = set(hosts)
+    found = {}
+    for one in problem.active:
+        found[one.coflow_id] = sum(
+            size_bytes / max(1.0, rates[host][i])
+            for i, ends in enumerate((one.out_bytes, one.in_bytes))
+            for host, size_bytes in ends if host in wanted)
+    order = sorted(found, key=lambda name: -found[name])
+    return [name for name in order if found[name] > 0][:MOST_COFLOWS]
+
+
+def with_twice(problem: snapshot.PlacementProblem, port: str
+               ) -> snapshot.PlacementProblem | None:
+    """The problem with a port twice as fast; None for no such port.
+
+    :param port: as a plan names it, such as ``'h3 egress'`` or
+        ``'rack r1 up'``.
+    """
+    name, _space, way = port.rpartition(' ')
+    if way in ('egress', 'ingress'):
+        column = f'{way}_bps'
+        hosts = tuple(_doubled(host, column) if host.name == name else host
+                      for host in problem.hosts)
+        return (dataclasses.replace(problem, hosts=hosts)
+                if hosts != problem.hosts else None)
+    if way in ('up', 'down'):
+        column = 'uplink_out_bps' if way == 'up' else 'uplink_in_bps'
+        subtrees = tuple(
+            _doubled(one, column) if f'{one.level} {one.name}' == name
+            else one for one in problem.tree.subtrees)
+        return (dataclasses.replace(problem, tree=cluster.Tree(
+            subtrees, problem.tree.leaf_of))
+            if subtrees != problem.tree.subtrees else None)
+    return None
+
+
+def _doubled(one: _Link, column: str) -> _Link:
+    return dataclasses.replace(one, **{column: 2 * getattr(one, column)})
