@@ -149,7 +149,8 @@ class App:
             self.elector = electors.Elector(
                 self.database,
                 locks.Lock(locks.url_of(self._conf),
-                           self._conf.leadership.lease_s),
+                           self._conf.leadership.lease_s,
+                           locks.name_of(self._conf)),
                 self._conf.leadership.lease_s, self._address, self._lead,
                 lambda: self.on_deposed())
             self.elector.start()

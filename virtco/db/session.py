@@ -29,6 +29,7 @@ from sqlalchemy import exc as sa_exc
 from sqlalchemy import orm
 import tenacity
 
+from virtco.db import bounds
 from virtco import exception
 
 T = TypeVar('T')
@@ -71,6 +72,7 @@ class Database:
             self.engine = engines.create_engine(
                 connection, max_retries=0, thread_checkin=False,
                 **engine_options)
+            bounds.put_on(self.engine, PATIENCE_S)
         self._readers = orm.sessionmaker(self.engine, expire_on_commit=False)
         self._writers = orm.sessionmaker(
             self.engine.execution_options(virtco_writes=True),

@@ -33,8 +33,6 @@ from virtco.leadership import lock as locks
 
 LOG = logging.getLogger(__name__)
 
-TURNS_PER_LEASE = 6
-
 
 class Elector:
     """
@@ -72,7 +70,7 @@ class Elector:
         :raises Exception: whatever keeps this process from leading.
         """
         self._is_starting = True
-        self._lock.hold()
+        self._lock.start()
         self._look()
         self._is_starting = False
         self._thread.start()
@@ -107,7 +105,7 @@ class Elector:
         leader.check(session, self.epoch)
 
     def _run(self) -> None:
-        while not self._stop.wait(self._lease_s / TURNS_PER_LEASE):
+        while not self._stop.wait(self._lease_s / locks.TURNS_PER_LEASE):
             self.turn()
             if self._is_over:
                 return
@@ -115,11 +113,9 @@ class Elector:
     def turn(self) -> None:
         try:
             if self.epoch is None:
-                self._lock.hold()
                 self._look()
             else:
                 self._beat(self.epoch)
-                self._lock.hold()
         except exception.Deposed as error:
             LOG.warning('%s', error)
             self._is_over = True

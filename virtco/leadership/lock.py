@@ -12,11 +12,14 @@
 
 """The leader's lock, in whatever tooz has a driver for."""
 
+from collections.abc import Callable
 import logging
 import os
 import pathlib
 import socket
 import sys
+import threading
+import time
 from typing import Any
 import urllib.parse
 import uuid
@@ -29,7 +32,8 @@ from virtco import exception
 
 LOG = logging.getLogger(__name__)
 
-NAME = b'virtco-scheduler'
+#: How often the lock is renewed and the leader's beat looked at.
+TURNS_PER_LEASE = 6
 #: Drivers of tooz by SQLAlchemy's name of a database.
 _OF_DATABASE = {'mysql': 'mysql', 'mariadb': 'mysql',
                 'postgresql': 'postgresql'}
@@ -51,32 +55,78 @@ def url_of(conf: cfg.ConfigOpts) -> str:
     return f'file://{urllib.parse.quote(str(path))}'
 
 
+def name_of(conf: cfg.ConfigOpts) -> bytes:
+    """One per database: those of MySQL are known in all of its server, and
+    etcd may serve several clouds. MySQL takes 64 characters.
+    """
+    url = sa.make_url(db_session.default_connection(conf))
+    database = pathlib.PurePath(url.database or '').name
+    return f'virtco-{database}'.encode()[:64]
+
+
 class Lock:
-    """Nothing here raises, for nothing depends on it: without the lock service
-    the leader goes on, and its successor only takes longer.
+    """Nothing here raises but a wrong URL, for nothing depends on it: without
+    the lock service the leader goes on, and its successor takes longer.
+
+    A thread of its own speaks to the service, so that a service that does not
+    answer keeps nobody waiting.
     """
 
-    def __init__(self, url: str, lease_s: float):
+    def __init__(self, url: str, lease_s: float, name: bytes,
+                 clock: Callable[[], float] = time.monotonic):
         self._url = _with_lease(url, lease_s)
+        self._name = name
+        self._lease_s = lease_s
+        self._clock = clock
         self._shown = urllib.parse.urlsplit(url).scheme
         self.is_file = self._shown == 'file'
         self._coordinator: Any | None = None
         self._lock: Any | None = None
         self._is_away = False
+        self._held_since_s: float | None = None
+        self._has_tried = threading.Event()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name='lock',
+                                        daemon=True)
+
+    def start(self) -> None:
+        """Try to get the lock, and keep it; waits at most for a lease.
+
+        :raises virtco.exception.Invalid: for a URL that no driver takes.
+        """
+        self._coordinator = self._make()
+        self._thread.start()
+        self._has_tried.wait(self._lease_s)
+
+    def close(self) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(self._lease_s)
+        if not self._thread.is_alive():
+            self._forget()
 
     def is_held(self) -> bool:
-        return self._lock is not None and bool(self._lock.acquired)
+        """Whether the service said so within the last lease."""
+        held_s = self._held_since_s
+        return (held_s is not None
+                and (self.is_file or self._clock() - held_s <= self._lease_s))
+
+    def _run(self) -> None:
+        while True:
+            self.hold()
+            self._has_tried.set()
+            if self._stop.wait(self._lease_s / TURNS_PER_LEASE):
+                return
 
     def hold(self) -> bool:
         """Get the lock or keep it, without waiting; whether it is held."""
+        asked_s = self._clock()
         try:
             self._connect()
-            assert self._coordinator is not None
             assert self._lock is not None
-            if self._lock.acquired:
-                self._keep()
-            else:
-                self._lock.acquire(blocking=False)
+            is_held = (self._keep() if self._lock.acquired
+                       else self._lock.acquire(blocking=False))
+            self._held_since_s = asked_s if is_held else None
             self._is_away = False
         except exception.Invalid:
             raise
@@ -84,41 +134,61 @@ class Lock:
             # Each driver has exceptions of its own, besides tooz's.
             if not self._is_away:
                 LOG.warning('The lock service %s does not work: %s',
-                            self._shown, error)
+                            self._shown, _first_line(error))
             self._is_away = True
+            self._held_since_s = None
             self._forget()
         return self.is_held()
 
-    def _connect(self) -> None:
-        if self._lock is not None:
-            return
+    def _make(self) -> Any:
         # Nothing here uses it, and tooz's libraries load it if it is there.
         sys.modules.setdefault('eventlet', None)  # type: ignore[arg-type]
         import tooz
         from tooz import coordination
         try:
-            self._coordinator = coordination.get_coordinator(
+            return coordination.get_coordinator(
                 self._url, f'{socket.gethostname()}-{uuid.uuid4()}'.encode())
         except (tooz.ToozError, RuntimeError, ImportError) as error:
             raise exception.Invalid(
                 field='[leadership] backend_url', value=self._shown,
                 limit='a driver of tooz that is installed') from error
-        self._coordinator.start()
-        self._lock = self._coordinator.get_lock(NAME)
 
-    def _keep(self) -> None:
-        """Tell the service that we are there."""
+    def _connect(self) -> None:
+        if self._lock is not None:
+            return
+        if self._coordinator is None:
+            self._coordinator = self._make()
+        self._coordinator.start()
+        self._lock = self._coordinator.get_lock(self._name)
+
+    def _keep(self) -> bool:
+        """Tell the service that we are there; whether the lock is still ours.
+        """
         assert self._coordinator is not None
-        if self._shown.startswith(_EXPIRING):
+        lock: Any = self._lock
+        if hasattr(lock, '_lease'):
+            # etcd; tooz does not tell that a lease ended meanwhile.
+            is_ours = lock._lease.refresh() > 0
+        elif hasattr(lock, 'is_still_owner'):
+            # Redis; its heartbeat does not raise for a lock that ended.
             self._coordinator.heartbeat()
-        connection = getattr(self._lock, '_conn', None)
-        if connection is not None and hasattr(connection, 'ping'):
-            # MySQL ends connections, and with them locks, that are silent.
-            connection.ping(reconnect=False)
+            is_ours = lock.is_still_owner()
+        else:
+            is_ours = True
+        if not is_ours:
+            raise LostLock
+        if hasattr(lock, '_conn'):
+            # Databases end connections, and with them locks, that are silent;
+            # PostgreSQL those whose transaction lasts, too.
+            with lock._conn.cursor() as cursor:
+                cursor.execute('SELECT 1')
+            lock._conn.rollback()
+        return True
 
     def _forget(self) -> None:
         lock, self._lock = self._lock, None
         coordinator, self._coordinator = self._coordinator, None
+        self._held_since_s = None
         for end in (getattr(lock, 'release', None),
                     getattr(coordinator, 'stop', None)):
             try:
@@ -127,8 +197,16 @@ class Lock:
             except Exception as error:
                 LOG.debug('Of the lock service: %s', error)
 
-    def close(self) -> None:
-        self._forget()
+
+class LostLock(Exception):
+    """The service gave the lock up while this process was silent."""
+
+    def __str__(self) -> str:
+        return 'it ended the lock of a process that was silent'
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]
 
 
 def _with_lease(url: str, lease_s: float) -> str:

@@ -14,18 +14,23 @@
 The same tests as on SQLite, which run in their own files.
 """
 
+import contextlib
 import subprocess
 import sys
 
 import pytest
+import sqlalchemy as sa
 
 from tests import databases as real_databases
 from tests.functional.controller import harness
 from tests.functional.controller import test_placements as placements
+from tests import patience
 from tests.unit.db import test_db
+from virtco.db import leader
 from virtco.db import migration
 from virtco.db import models
 from virtco.db import session as db_session
+from virtco import exception
 
 KINDS = tuple(real_databases.SERVERS)
 
@@ -101,3 +106,25 @@ def test_the_schema_is_made_by_hand(kind, databases, tmp_path):
         assert done.returncode == 0, done.stderr
     assert done.stdout == (f'database {migration.head()}, '
                            f'code {migration.head()}\n')
+
+
+def test_a_silent_process_keeps_nobody_from_leading(database):
+    """Its machine lost its network within a transaction."""
+    with database.writer() as session:
+        session.add(models.Leader(id=1, epoch=1, beat=0, name='a',
+                                  address=''))
+    with database.reader() as session:
+        seen = leader.current(session)
+    with contextlib.suppress(exception.VirtcoException), (
+            database.writer()) as silent:
+        leader.check(silent, 1)
+
+        def follows():
+            with contextlib.suppress(exception.VirtcoException), (
+                    database.writer()) as session:
+                return leader.take_over(session, seen, 'b', '')
+
+        assert patience.wait_for(follows, 'the next leader', 20) == 2
+        with pytest.raises(sa.exc.SQLAlchemyError):
+            leader.beat(silent, 1)
+        raise exception.Deposed(epoch=1)

@@ -20,7 +20,6 @@ from virtco.db import migration
 from virtco.db import session as db_session
 from virtco import exception
 from virtco.leadership import elector
-from virtco.leadership import lock as locks
 
 LEASE_S = 3.0
 
@@ -35,16 +34,17 @@ class Lock:
         self.is_file = is_file
         self.works = True
 
-    def is_held(self):
-        return Lock.holder == self._name
+    def start(self):
+        self.works = True
 
-    def hold(self):
+    def is_held(self):
         if self.works and Lock.holder is None:
             Lock.holder = self._name
-        return self.is_held()
+        return Lock.holder == self._name
 
     def close(self):
-        if self.is_held():
+        self.works = False
+        if Lock.holder == self._name:
             Lock.holder = None
 
 
@@ -86,7 +86,6 @@ def site(tmp_path):
 
 def start(one):
     """Without its thread: the test takes the turns."""
-    one.lock.hold()
     one.turn()
 
 
@@ -188,31 +187,3 @@ def test_what_keeps_it_from_leading_keeps_it_from_starting(site):
     with pytest.raises(exception.Invalid):
         one.start()
     one.stop()
-
-
-@pytest.mark.parametrize('url, found', [
-    ('etcd3+http://h:2379', 'etcd3+http://h:2379?lock_timeout=3&'
-     'membership_timeout=3&timeout=3'),
-    ('redis://h?lock_timeout=9', 'redis://h?lock_timeout=9&'
-     'membership_timeout=3&timeout=3'),
-    ('mysql://u:p@h/db', 'mysql://u:p@h/db')])
-def test_a_lock_ends_with_the_lease(url, found):
-    assert locks._with_lease(url, 3.0) == found
-
-
-def test_a_lock_service_that_does_not_work_is_no_end(tmp_path, caplog):
-    found = locks.Lock('file:///proc/nowhere/lock', 3.0)
-    assert not found.hold() and not found.hold()
-    assert caplog.text.count('does not work') == 1
-    with pytest.raises(exception.Invalid, match='backend_url'):
-        locks.Lock('nothing://h', 3.0).hold()
-
-
-def test_a_lock_on_a_file_is_one(tmp_path):
-    one, other = (locks.Lock(f'file://{tmp_path}/leader', 3.0)
-                  for _ in range(2))
-    assert one.is_file and one.hold() and one.hold()
-    assert not other.hold()
-    one.close()
-    assert other.hold()
-    other.close()

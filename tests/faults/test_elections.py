@@ -1,0 +1,127 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Elections over the databases and lock services that clouds have."""
+
+import contextlib
+import os
+import signal
+
+import pytest
+
+from tests.functional.controller import processes
+from tests import patience
+from virtco.lab import services
+
+IS_FULL = os.environ.get('VIRTCO_FAULTS') == 'full'
+LOCKS = {'etcd': services.Etcd, 'redis': services.Redis}
+SHORT = (('mariadb', None), ('postgresql', 'etcd'))
+FULL = (*SHORT, ('postgresql', None), ('mariadb', 'etcd'),
+        ('mariadb', 'redis'), ('postgresql', 'redis'))
+
+
+@pytest.fixture(scope='module')
+def lock_services():
+    with contextlib.ExitStack() as stack:
+        started = {}
+
+        def url_of(kind):
+            if kind is None:
+                return None
+            if kind not in started:
+                made = LOCKS[kind]()
+                if made.is_missing():
+                    assert not os.environ.get('CI'), made.package
+                    pytest.skip(f'Debian package {made.package} is missing')
+                started[kind] = stack.enter_context(made)
+            return started[kind]
+
+        yield url_of
+
+
+@pytest.fixture(params=FULL if IS_FULL else SHORT,
+                ids=lambda found: '-'.join(filter(None, found)))
+def service(request, lock_services):
+    return lock_services(request.param[1])
+
+
+@pytest.fixture
+def cloud(request, service, databases, tmp_path):
+    kind, _ = request.node.callspec.params['service']
+    found = processes.Cloud(tmp_path, databases.make_current(kind, tmp_path),
+                            None if service is None else service.url)
+    yield found
+    found.stop()
+
+
+def test_leaders_that_stand_still_and_die(cloud, service):
+    """The first stands still and comes back, the second is killed."""
+    first = cloud.start('controller', 'first')
+    second = cloud.start('controller', 'second')
+    assert processes.leader_of(first)['here']
+    assert not processes.leader_of(second)['here']
+    tenant = second.tenant()
+    hosts = tenant.launch(4, matrix=processes.MATRIX)
+    vms = [n for n, at in enumerate(hosts) if at == hosts[0]]
+    edge = processes.Edge(processes.edge_port(second), tenant.host(hosts[0]))
+    edge.report(tenant, vms)
+    edge.wait_policy(1)
+
+    first.process.send_signal(signal.SIGSTOP)
+    print(f'stood still: {processes.wait_leader(second, 2):.1f} s')
+    edge.wait_policy(2)
+    first.process.send_signal(signal.SIGCONT)
+    first.wait_begun_anew()
+    patience.wait_for(lambda: processes.leader_of(first)['reached'],
+                      'its leader', log=first.log)
+    assert not processes.leader_of(first)['here']
+    assert processes.leader_of(second)['here']
+
+    # Whoever is a leader's edge hears the next one through the first.
+    other = processes.Edge(processes.edge_port(first), edge.host, edge.epoch,
+                           edge.generation)
+    other.report(tenant, vms)
+    if service is not None:
+        # The lock service ends and comes back: nobody notices.
+        service.kill()
+        second.find_in_log('The lock service .* does not work')
+        service.start()
+        assert processes.leader_of(second)['here']
+    second.stop(signal.SIGKILL)
+    watch = patience.Stopwatch()
+    other.wait_policy(3, edge.generation)
+    print(f'killed: {watch.seconds():.1f} s')
+    assert watch.seconds() < 5
+    assert other.epoch == 3
+    first_tenant = first.tenant()
+    first_tenant.project, first_tenant.number = tenant.project, tenant.number
+    assert [c['state'] for c in first_tenant.coflows()] == ['active']
+    for one in (edge, other):
+        one.close()
+
+
+@pytest.mark.skipif(not IS_FULL, reason='the unit test of the lock has it')
+def test_a_lock_service_that_stands_still_deposes_nobody(cloud, service):
+    if service is None:
+        pytest.skip('the lock is in the database')
+    first = cloud.start('scheduler', 'first')
+    second = cloud.start('scheduler', 'second')
+    service.process.send_signal(signal.SIGSTOP)
+    try:
+        second.find_in_log('The lock service .* does not work')
+        watch = patience.Stopwatch()
+        patience.wait_for(lambda: watch.seconds() > 4, 'more than a lease')
+        assert processes.leader_of(first) == {
+            'epoch': 1, 'here': True, 'reached': True}
+    finally:
+        service.process.send_signal(signal.SIGCONT)
+    assert not processes.leader_of(second)['here']

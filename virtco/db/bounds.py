@@ -1,0 +1,75 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Limits on what connections to a database server wait for.
+
+A process whose machine lost its network leaves a transaction behind. The
+server would keep its locks for hours, and no other scheduler could lead.
+"""
+
+import contextlib
+import os
+import socket
+from typing import Any
+
+import sqlalchemy as sa
+
+#: How long a server keeps the transaction of a client that says nothing.
+SILENT_S = 5
+#: A server that acknowledges nothing for this time is gone.
+UNREACHABLE_S = 10
+
+
+def put_on(engine: sa.Engine, lock_s: float) -> None:
+    """
+    :param lock_s: how long a statement waits for a lock.
+    """
+    statements = _statements(engine.dialect.name, lock_s)
+
+    def connected(connection: Any, _record: Any) -> None:
+        with contextlib.closing(connection.cursor()) as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+        connection.commit()
+        _watch_server(connection)
+
+    sa.event.listen(engine, 'connect', connected)
+
+
+def _statements(dialect: str, lock_s: float) -> list[str]:
+    if dialect == 'postgresql':
+        return [f"SET lock_timeout = '{lock_s:.0f}s'",
+                "SET idle_in_transaction_session_timeout = "
+                f"'{SILENT_S}s'"]
+    if dialect in ('mysql', 'mariadb'):
+        # MySQL reads a comment where MariaDB reads a statement.
+        return [f'SET SESSION innodb_lock_wait_timeout = {lock_s:.0f} '
+                f'/*M!, SESSION idle_transaction_timeout = {SILENT_S} */']
+    return []
+
+
+def _watch_server(connection: Any) -> None:
+    """Let the kernel end a connection whose other end vanished."""
+    options = {socket.TCP_USER_TIMEOUT: 1000 * UNREACHABLE_S,
+               socket.TCP_KEEPIDLE: UNREACHABLE_S // 2,
+               socket.TCP_KEEPINTVL: 1, socket.TCP_KEEPCNT: UNREACHABLE_S // 2}
+    # psycopg2 has the number of the socket, PyMySQL the socket.
+    of_socket = getattr(connection, 'fileno', None) or getattr(
+        getattr(connection, '_sock', None), 'fileno', None)
+    if of_socket is None:
+        return
+    # Nothing of this is there for a Unix socket.
+    with contextlib.suppress(OSError), socket.socket(
+            fileno=os.dup(of_socket())) as found:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in options.items():
+            found.setsockopt(socket.IPPROTO_TCP, name, value)
