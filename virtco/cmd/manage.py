@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""``virtco-manage``: the database, by hand."""
+"""``virtco-manage``: the database and the leader's epoch, by hand."""
 
 import argparse
 import sys
@@ -20,6 +20,7 @@ from oslo_config import cfg
 
 from virtco.cmd import controller as controller_cmd
 from virtco import configuration
+from virtco.db import leader
 from virtco.db import migration
 from virtco.db import session as db_session
 from virtco import exception
@@ -45,6 +46,21 @@ def _purge(conf: cfg.ConfigOpts, database: db_session.Database) -> int:
     return 0
 
 
+def _show_epoch(_conf: cfg.ConfigOpts, database: db_session.Database) -> int:
+    with database.reader() as session:
+        seen = leader.current(session)
+    print(f'epoch {seen.epoch}, {seen.name or "nobody"} leads')
+    return 0
+
+
+def _raise_epoch(conf: cfg.ConfigOpts, database: db_session.Database) -> int:
+    with database.writer() as session:
+        leader.raise_epoch(session, conf.command.epoch)
+    print(f'epoch {conf.command.epoch}; whoever led begins anew, and the next '
+          'leader has a higher one')
+    return 0
+
+
 def _add_commands(
         subparsers: 'argparse._SubParsersAction[argparse.ArgumentParser]',
 ) -> None:
@@ -60,6 +76,15 @@ def _add_commands(
     purge.add_argument('--days', type=float, default=1.0,
                        help='Keep what is younger, default 1')
     purge.set_defaults(run=_purge)
+    epoch = subparsers.add_parser('epoch', help='The epoch of the leader')
+    commands = epoch.add_subparsers(dest='action', required=True)
+    shown = commands.add_parser('show', help='Show it, and who leads')
+    shown.set_defaults(run=_show_epoch)
+    raised = commands.add_parser('raise', help=(
+        'For a new or an older database: go on above the epoch that edge '
+        'modules heard of'))
+    raised.add_argument('epoch', type=int)
+    raised.set_defaults(run=_raise_epoch)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -26,6 +26,8 @@ from virtco.db import models
 from virtco import exception
 
 _ROW = models.Leader.id == 1
+#: Each change of the leader is one; a typing error must not exhaust them.
+MOST_RAISED = 1_000_000
 #: Hosts per query: databases limit the terms.
 _AT_ONCE = 500
 
@@ -70,6 +72,20 @@ def resign(session: orm.Session, epoch: int) -> None:
     """Say that nobody leads any more, if this epoch still lasts."""
     session.execute(sa.update(models.Leader).where(
         _ROW, models.Leader.epoch == epoch).values(name='', address=''))
+
+
+def raise_epoch(session: orm.Session, epoch: int) -> None:
+    """Whoever leads is deposed, and the next epoch is above this one.
+
+    :raises virtco.exception.Invalid: when it is not above today's.
+    """
+    now = current(session).epoch
+    if not now < epoch <= now + MOST_RAISED:
+        raise exception.Invalid(
+            field='epoch', value=epoch,
+            limit=f'above {now}, and at most {now + MOST_RAISED}')
+    session.execute(sa.update(models.Leader).where(_ROW).values(
+        epoch=epoch, beat=0, name='', address=''))
 
 
 def check(session: orm.Session, epoch: int) -> None:

@@ -65,8 +65,13 @@ class Follow:
     def lead(self) -> None:
         """Look after what no notification tells."""
         self._reaper.start()
-        self._auditor = auditor.start(self._conf, self._database, self.apply,
-                                      self._metrics)
+        # Nova's notifications hold whoever hears them, what is concluded from
+        # its lists only if the leader does.
+        repairs = transitions.Transitions(self._conf, self._database,
+                                          self._clock, self.fence)
+        self._auditor = auditor.start(
+            self._conf, self._database,
+            lambda change: self._told(repairs.apply(change)), self._metrics)
 
     def stop(self) -> None:
         if self._auditor is not None:
@@ -91,7 +96,9 @@ class Follow:
         return self.apply(change)
 
     def apply(self, change: notifications.Change) -> bool:
-        changed = self._transitions.apply(change)
+        return self._told(self._transitions.apply(change))
+
+    def _told(self, changed: str | None) -> bool:
         if changed is not None:
             self._changed([changed])
         return changed is not None

@@ -42,13 +42,17 @@ class Transitions:
     Events may come in any order: one that Nova sent before another that was
     applied changes nothing. All return the id of the group in which something
     changed, or None, so that the caller knows to compute the policies anew.
+
+    :param fence: is called in each transaction, and may raise.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
-                 clock: Callable[[], float] = time.time):
+                 clock: Callable[[], float] = time.time,
+                 fence: Callable[[orm.Session], None] = lambda _: None):
         self._conf = conf
         self._database = database
         self._clock = clock
+        self._fence = fence
 
     def apply(self, change: notifications.Change) -> str | None:
         match change:
@@ -85,6 +89,7 @@ class Transitions:
                 return None
 
         def work(session: orm.Session) -> str | None:
+            self._fence(session)
             db_groups.advance(session)
             member = db_groups.member_of(session, instance_uuid)
             if member is None:

@@ -14,6 +14,8 @@
 
 import contextlib
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -83,9 +85,31 @@ def test_a_leader_that_stood_still_is_refused(cloud):
     other = Edge(edge_port(first), tenant.host('h2'), epoch=edge.epoch)
     other.report(tenant)
     other.wait_policy(2)
-    with contextlib.closing(Edge(edge_port(first), 'h3', epoch=9)) as ahead:
+
+
+def test_the_epoch_is_raised_above_that_of_the_edges(cloud):
+    """Their database was lost, and they heard of epoch 9."""
+    controller = cloud.start('controller')
+    with contextlib.closing(Edge(edge_port(controller), 'h3', 9)) as ahead:
         patience.wait_for(lambda: not ahead.hear(), 'the end')
-        assert 'epoch: 9' in ahead.refused
+    raised = ahead.refused[ahead.refused.index('virtco-manage'):].split()[1:]
+    assert raised == ['epoch', 'raise', '9']
+    command = [sys.executable, '-m', 'virtco.cmd.manage', '--config-file',
+               str(controller.config)]
+    subprocess.run([*command, *raised], check=True)
+    again = subprocess.run([*command, *raised], capture_output=True, text=True)
+    assert again.returncode == 1
+    assert 'epoch: 9' in again.stderr
+    controller.wait_begun_anew()
+    wait_leader(controller, 10)
+    shown = subprocess.run([*command, 'epoch', 'show'], check=True,
+                           capture_output=True, text=True).stdout
+    assert shown.startswith('epoch 10, ') and shown.endswith(' leads\n')
+    tenant = controller.tenant()
+    with contextlib.closing(Edge(edge_port(controller), tenant.host('h3'),
+                                 9)) as edge:
+        edge.report(tenant)
+        edge.wait_policy(10)
 
 
 def test_a_leader_that_ends_in_order_is_followed_at_once(cloud):

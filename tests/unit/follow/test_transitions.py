@@ -23,6 +23,7 @@ from virtco.db import groups
 from virtco.db import migration
 from virtco.db import models
 from virtco.db import session as db_session
+from virtco import exception
 from virtco.follow import notifications
 from virtco.follow import transitions
 from virtco.model import states
@@ -156,3 +157,17 @@ def test_a_new_vm_in_the_row_begins_anew(database, follow):
         found.instance_uuid = UUID
     deliver(follow, [notification('instance.create.end', 'h2', 1)])
     assert row(database) == (UUID, 'running', 'h2')
+
+
+def test_what_only_the_leader_repairs_is_fenced(database):
+    def fence(session):
+        raise exception.Deposed(epoch=1)
+
+    begin(database)
+    before = row(database)
+    follow = transitions.Transitions(None, database, lambda: 1000.0, fence)
+    with pytest.raises(exception.Deposed):
+        follow.apply(notifications.Gone(UUID))
+    with pytest.raises(exception.Deposed):
+        follow.apply(notifications.Built(UUID, 'h1'))
+    assert row(database) == before
