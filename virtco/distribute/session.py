@@ -110,9 +110,9 @@ class Session:
         if message.get('epoch', 0) > self._epoch:
             raise exception.Invalid(
                 field='epoch', value=message['epoch'],
-                limit=f'at most {self._epoch}, that of this controller; if '
-                'its database is new or was restored: virtco-manage epoch '
-                f'raise {message["epoch"]}')
+                limit=f'at most {self._epoch}, that of this controller '
+                f'("virtco-manage epoch raise {message["epoch"]}" if its '
+                'database is new or was restored)')
         self.host = host
         self.sent = self.acked = message.get('generation', 0)
         return Hello(self.sent)

@@ -245,15 +245,20 @@ class Know:
             return
         now_s = self._clock()
         self.rates.add(measurement, now_s)
-        self._database.retried(lambda session: records.save_rate(
-            session, src=measurement['src'], dst=measurement['dst'],
-            rate_bps=measurement['rate_bps'],
-            lower_bound=measurement.get('lower_bound', False),
-            loss=measurement.get('loss', 0.0),
-            rtt_s=measurement.get('rtt_s'),
-            rtt_median_s=measurement.get('rtt_median_s'),
-            rtt_p99_s=measurement.get('rtt_p99_s'),
-            method=measurement.get('method', ''), measured_at=now_s))
+
+        def save(session: orm.Session) -> None:
+            self.fence(session)
+            records.save_rate(
+                session, src=measurement['src'], dst=measurement['dst'],
+                rate_bps=measurement['rate_bps'],
+                lower_bound=measurement.get('lower_bound', False),
+                loss=measurement.get('loss', 0.0),
+                rtt_s=measurement.get('rtt_s'),
+                rtt_median_s=measurement.get('rtt_median_s'),
+                rtt_p99_s=measurement.get('rtt_p99_s'),
+                method=measurement.get('method', ''), measured_at=now_s)
+
+        self._database.retried(save)
         self.changed(False)
 
     # What the database is to know.
