@@ -85,14 +85,13 @@ def keep(spec: Any, host_states: list[Any], answer: dict[str, Any]) -> None:
 
 def kept(spec: Any, host_states: list[Any]) -> dict[str, Any] | None:
     """What :func:`keep` got, unless other filters dropped the best host."""
-    found: tuple[frozenset[str], dict[str, Any] | None]
-    found = _kept.pop(spec.instance_uuid) or (frozenset(), None)
-    hosts, answer = found
+    hosts, answer = _kept.pop(spec.instance_uuid) or (frozenset(), None)
     now = {state.host for state in host_states}
     if answer is None or not now <= hosts or (
             answer['hosts'] and answer['hosts'][0]['host'] not in now):
         return None
-    return answer
+    found: dict[str, Any] = answer
+    return found
 
 
 def read_hints(spec: Any, conf: cfg.ConfigOpts

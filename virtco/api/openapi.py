@@ -45,6 +45,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ('post', '/v1/measurements'): host.MEASUREMENT,
     ('patch', '/v1/settings'): coflow.SETTINGS,
     ('put', '/v1/topology'): topology.TOPOLOGY,
+    ('post', '/v1/capacity'): topology.CAPACITY,
     ('post', '/v1/notifications'): coflow.NOTIFICATION,
 }
 ANSWERS = {

@@ -52,6 +52,7 @@ RESOURCES: dict[str, type] = {
     '/v1/settings': operations.Settings,
     '/v1/topology': topology.Topology,
     '/v1/topology/{plane}': topology.Plane,
+    '/v1/capacity': topology.Capacity,
     '/v1/notifications': operations.Notifications,
     '/health': operations.Health,
     '/metrics': operations.Metrics,

@@ -161,16 +161,10 @@ class Reader:
         young = [row for row in bookings.young(session, since_s)
                  if row.host in shown]
         old = bookings.old(session, since_s, {row.host for row in young})
-        found = booking.rooms((
-            booking.Booking(
-                row.host, tuple(row[5:8]), has_vm,
-                booking.is_settled(row.state == states.MemberState.RUNNING,
-                                   row.placed_at, now_s),
-                tuple(row[8:11]) if row.room_vcpus is not None else None)
-            for row in young + old
-            for has_vm in [row.state != states.MemberState.PLANNED]
-            if row.group_id != group_id
-            or (has_vm and row.row_index != row_index)), shown)
+        found = bookings.rooms((
+            row for row in young + old if row.group_id != group_id
+            or (row.state != states.MemberState.PLANNED
+                and row.row_index != row_index)), shown, now_s)
         return ({host: held for host, (_room, held) in found.items()
                  if any(held)},
                 {host: room for host, (room, _held) in found.items()})

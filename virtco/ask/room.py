@@ -30,7 +30,9 @@ from virtco.ask import answer as answers
 from virtco.ask import deadline as deadlines
 from virtco.ask import decisions
 from virtco.ask import journal
+from virtco.ask import problem
 from virtco.ask import request as requests
+from virtco.db import bookings
 from virtco.db import groups as db_groups
 from virtco.db import models
 from virtco.db import records
@@ -40,6 +42,7 @@ from virtco.know import live_state
 from virtco.know import settings
 from virtco.know import snapshot
 from virtco import metrics
+from virtco.model import booking
 from virtco import periodic
 from virtco import startup
 
@@ -222,6 +225,27 @@ class Ask:
             placement, self._decisions.find(group_id)
             if group_id and placement['status'] == 'planned' else None,
             explanation.BUDGET_S if budget_s is None else budget_s)
+
+    def free_after_bookings(self, free: Mapping[str, Mapping[str, float]]
+                            ) -> dict[str, dict[str, float]]:
+        """What is left on each host beside what is booked but not yet there.
+
+        :param free: as Nova or placement shows it.
+        :raises virtco.exception.DatabaseUnavailable:
+        """
+        shown = {host: problem.demand_of(left) for host, left in free.items()}
+        now_s = self._clock()
+        since_s = now_s - booking.SETTLED_S
+        with self._database.reader() as session:
+            young = [row for row in bookings.young(session, since_s)
+                     if row.host in shown]
+            found = bookings.rooms(
+                young + bookings.old(session, since_s,
+                                     {row.host for row in young}),
+                shown, now_s)
+        return {host: dict(zip(problem.RESOURCES, problem.minus(
+            left, found[host][1]) if host in found else left))
+            for host, left in shown.items()}
 
     def what_if(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Answer ``POST /v1/plans``.

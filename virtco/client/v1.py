@@ -18,6 +18,7 @@ of the controller.
 
 from collections.abc import Container
 from collections.abc import Mapping
+from collections.abc import Sequence
 import os
 from typing import Any
 import urllib.parse
@@ -209,6 +210,25 @@ class Client:
         if generation is not None:
             body['generation'] = generation
         return self._dict('PUT', '/v1/topology', body)
+
+    def capacity(self, flavor: Mapping[str, float], level: str,
+                 free: Mapping[str, Mapping[str, float]],
+                 vms: Sequence[int] = (), plane: str | None = None
+                 ) -> dict[str, Any]:
+        """How many groups fit below each switch of a level.
+
+        :param flavor: of each VM: vcpus, memory_mb, disk_gb.
+        :param free: host -> what is left on it, by the same names.
+        :param vms: sizes of groups; none = 2, 4, 8, ….
+        """
+        body: dict[str, Any] = {
+            'flavor': flavor, 'level': level, 'hosts': [
+                {'host': host, 'free': left} for host, left in free.items()]}
+        if vms:
+            body['vms'] = list(vms)
+        if plane is not None:
+            body['plane'] = plane
+        return self._dict('POST', '/v1/capacity', body)
 
     def delete_plane(self, plane: str) -> None:
         self.request('DELETE', f'/v1/topology/{_quote(plane)}')

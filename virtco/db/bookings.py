@@ -13,6 +13,7 @@
 """Members that have a host, by the host."""
 
 from collections.abc import Collection
+from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from virtco.db import models
+from virtco.model import booking
 from virtco.model import states
 
 _MEMBERS = models.Base.metadata.tables['members'].c
@@ -52,6 +54,21 @@ def old(session: orm.Session, since_s: float,
     """Members that have run on one of these hosts since then."""
     return list(session.connection().execute(
         _OLD, {'since_s': since_s, 'hosts': list(hosts)})) if hosts else []
+
+
+def rooms(rows: Iterable[Any], shown: Mapping[str, booking.Vector],
+          now_s: float
+          ) -> dict[str, tuple[booking.Vector, booking.Vector]]:
+    """Room and held capacity per host, see :func:`virtco.model.booking.rooms`.
+
+    :param rows: of :func:`young` and :func:`old`.
+    """
+    return booking.rooms((booking.Booking(
+        row.host, tuple(row[5:8]), row.state != states.MemberState.PLANNED,
+        booking.is_settled(row.state == states.MemberState.RUNNING,
+                           row.placed_at, now_s),
+        tuple(row[8:11]) if row.room_vcpus is not None else None)
+        for row in rows), shown)
 
 
 def give_back(session: orm.Session, host: str,

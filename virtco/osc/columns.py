@@ -110,6 +110,7 @@ KINDS: dict[str, Any] = {
 
 #: Titles of fields in tables, where the name without its unit is no title.
 TITLES = {
+    'hosts_n': 'Hosts', 'slots': 'VMs',
     'n_vms': 'VMs', 'n_flows': 'Flows', 'n_coflows': 'Coflows', 'rank': '#',
     'n_elsewhere': 'Elsewhere', 'n_before': 'Before', 'cct_s': 'CCT',
     'measured_cct_s': 'Measured', 'measured_cct_error_s': 'Measured Within',

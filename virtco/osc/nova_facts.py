@@ -13,7 +13,10 @@
 """Asks Nova and placement which host is where, as the calling operator."""
 
 from collections.abc import Iterator
+from collections.abc import Mapping
+import contextlib
 import dataclasses
+import math
 from typing import Any
 
 from keystoneauth1 import adapter
@@ -26,6 +29,10 @@ from virtco.topology import nova
 TIMEOUT_S = 30.0
 #: Placement answers which providers have a trait since then.
 PLACEMENT_VERSION = '1.18'
+#: Summaries name every resource of a provider since then.
+CANDIDATES_VERSION = '1.27'
+#: Of placement, by the names of the controller.
+CLASSES = {'vcpus': 'VCPU', 'memory_mb': 'MEMORY_MB', 'disk_gb': 'DISK_GB'}
 #: Traits beyond these are too many to ask for one by one.
 MAX_TRAITS = 5000
 
@@ -43,13 +50,73 @@ def read(session: ks_session.Session | None,
     """:raises virtco.exception.NovaUnavailable:
     :raises virtco.exception.Invalid: without a way to log in.
     """
+    with _asking(session) as asked:
+        return Facts(tuple(_aggregates(asked)), _traits(asked, levels))
+
+
+def flavor(session: ks_session.Session | None, name: str
+           ) -> dict[str, float]:
+    """What a VM of a flavor takes of its host.
+
+    :raises virtco.exception.NovaUnavailable:
+    :raises virtco.exception.NotFound:
+    :raises virtco.exception.Invalid: without a way to log in.
+    """
+    with _asking(session) as asked:
+        client = adapter.Adapter(asked, service_type='compute',
+                                 user_agent='virtco-client')
+        found = [one for one in _get(client, '/flavors/detail',
+                                     is_public='None')['flavors']
+                 if name in (one['name'], one['id'])]
+        if found:
+            one = found[0]
+            return {'vcpus': float(one['vcpus']),
+                    'memory_mb': float(one['ram']),
+                    'disk_gb': float(one['disk']) + float(
+                        one.get('OS-FLV-EXT-DATA:ephemeral') or 0)
+                    + float(one.get('swap') or 0) / 1024}
+    raise exception.NotFound(what='Flavor', id=name)
+
+
+def free(session: ks_session.Session | None, demand: Mapping[str, float]
+         ) -> dict[str, dict[str, float]]:
+    """What is left on each enabled host that has room for one such VM.
+
+    :raises virtco.exception.NovaUnavailable:
+    :raises virtco.exception.Invalid: without a way to log in.
+    """
+    with _asking(session) as asked:
+        client = adapter.Adapter(
+            asked, service_type='placement', user_agent='virtco-client',
+            default_microversion=CANDIDATES_VERSION)
+        names = {one['uuid']: one['name'] for one in _get(
+            client, '/resource_providers')['resource_providers']}
+        wanted = ','.join(f'{CLASSES[name]}:{math.ceil(amount)}'
+                          for name, amount in demand.items() if amount > 0)
+        summaries = _get(client, '/allocation_candidates', resources=wanted,
+                         required='!COMPUTE_STATUS_DISABLED'
+                         )['provider_summaries']
+        return {
+            names[provider]: {
+                name: float(has['capacity']) - float(has['used'])
+                for name, kind in CLASSES.items()
+                for has in [summary['resources'].get(
+                    kind, {'capacity': 0, 'used': 0})]}
+            for provider, summary in summaries.items()
+            # Devices of a host are providers of their own.
+            if CLASSES['vcpus'] in summary['resources']}
+
+
+@contextlib.contextmanager
+def _asking(session: ks_session.Session | None
+            ) -> Iterator[ks_session.Session]:
+    """Errors of Nova and placement as one of ours."""
     if session is None:
         raise exception.Invalid(
             field='--os-auth-type', value='none',
             limit='a way to log in to keystone, Nova is asked')
     try:
-        return Facts(tuple(_aggregates(session)),
-                     _traits(session, levels))
+        yield session
     except (ks_exceptions.ClientException, OSError, ValueError, TypeError,
             LookupError, AttributeError) as error:
         raise exception.NovaUnavailable(

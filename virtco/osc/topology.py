@@ -12,6 +12,7 @@
 
 """``topology import``, ``export``, ``show`` and ``delete``."""
 
+from collections.abc import Iterable
 import importlib
 import pathlib
 import sys
@@ -106,7 +107,7 @@ class Import(command.Command):
         if len(changes) > MAX_LISTED:
             out(f'  … and {len(changes) - MAX_LISTED} more\n')
         for name, hosts in found['hosts_without_leaf'].items():
-            _tell_missing(out, name, hosts)
+            _tell(out, drawing.without_leaf(name, hosts))
         if applied:
             out(f'{len(changes)} changes applied.\n')
         elif changes:
@@ -135,13 +136,9 @@ def _text(path: str) -> str:
             limit='a file that can be read') from None
 
 
-def _tell_missing(out: Any, plane: str, hosts: list[str]) -> None:
-    if hosts:
-        shown = ', '.join(hosts[:MAX_LISTED])
-        more = (f' and {len(hosts) - MAX_LISTED} more'
-                if len(hosts) > MAX_LISTED else '')
-        out(f'{len(hosts)} hosts are in no leaf of plane {plane}: '
-            f'{shown}{more}\n')
+def _tell(out: Any, lines: Iterable[str]) -> None:
+    for line in lines:
+        out(line + '\n')
 
 
 def _chosen(found: dict[str, Any], plane: str | None) -> tree.Topology:
@@ -206,10 +203,9 @@ class Show(command.Command):
             out('There is no topology: every host is on one switch that '
                 'limits nothing.\n')
         for plane in topology.planes:
-            for line in drawing.plane(plane):
-                out(line + '\n')
-            _tell_missing(out, plane.name,
-                          found['hosts_without_leaf'][plane.name])
+            _tell(out, drawing.plane(plane))
+            _tell(out, drawing.without_leaf(
+                plane.name, found['hosts_without_leaf'][plane.name]))
 
 
 def _plot(topology: tree.Topology, path: str) -> None:

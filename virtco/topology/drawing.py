@@ -13,6 +13,8 @@
 """A plane as text for a terminal. Pure."""
 
 from collections.abc import Iterator
+from collections.abc import Sequence
+import textwrap
 
 from virtco.topology import hostlist
 from virtco.topology import tree
@@ -21,6 +23,7 @@ from virtco import units
 WIDTH = 80
 #: A list of hosts takes at most this many lines.
 MAX_HOST_LINES = 3
+MAX_HOSTS_LISTED = 200
 
 
 def uplink(found: tree.Uplink) -> str:
@@ -51,6 +54,19 @@ def plane(found: tree.Plane, width: int = WIDTH) -> Iterator[str]:
                                 width)
     for root in found.roots:
         yield from _node(found, root, '', '', width)
+
+
+def without_leaf(plane: str, hosts: Sequence[str], width: int = WIDTH
+                 ) -> list[str]:
+    """Lines that list hosts of which a plane knows nothing, if any."""
+    if not hosts:
+        return []
+    more = (f' and {len(hosts) - MAX_HOSTS_LISTED} more'
+            if len(hosts) > MAX_HOSTS_LISTED else '')
+    return textwrap.wrap(
+        f'{len(hosts)} hosts are in no leaf of plane {plane}: '
+        + ', '.join(hosts[:MAX_HOSTS_LISTED]) + more, width,
+        subsequent_indent='  ', break_on_hyphens=False)
 
 
 def _node(plane: tree.Plane, node: tree.Node, first: str, rest: str,

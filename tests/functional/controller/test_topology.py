@@ -13,6 +13,7 @@
 """``virtco topology …`` and ``/v1/topology`` against a real controller."""
 
 import json
+import time
 
 import pytest
 
@@ -280,3 +281,104 @@ def test_a_failed_vm_is_replaced_in_its_rack(cli):
     answer = tenant.place(7, matrix=GATHER, hints=wish, hosts={
         'h1': 1, 'h2': 9, 'h3': 9})
     assert answer['row'] == 1 and answer['host'] == 'h1'
+
+
+def test_capacity_counts_what_is_left(cli, tmp_path):
+    tenant = cli.controller.tenant()
+    put_racks(tenant, 1e9)
+    path = tmp_path / 'free.json'
+    path.write_text(json.dumps({
+        tenant.host(name): {'vcpus': slots, 'memory_mb': slots * 512,
+                            'disk_gb': slots}
+        for name, slots in (('h0', 5), ('h1', 4), ('h2', 3), ('h3', 3),
+                            ('h9', 7))}))
+    ask = ['capacity', '--free', str(path), '--flavor',
+           'vcpus=1,memory_mb=512', '--vms', '4,2']
+
+    def counts():
+        out = cli(*ask, '-f', 'json')
+        rows = json.JSONDecoder().raw_decode(out)[0]
+        return {row['switch']: (row['slots'], row['of_2'], row['of_4'])
+                for row in rows}
+
+    assert counts() == {'left': (9, 4, 2), 'right': (6, 3, 1)}
+    shown = cli(*ask)
+    assert '3 groups of 4 VMs, in 2 of 2 switches of level rack' in shown
+    assert f'1 hosts are in no leaf of plane front-end: {tenant.host("h9")}' \
+        in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    # A group that is planned but not yet in Nova's numbers takes its room.
+    tenant.place(0, 'held', matrix=GATHER, num_instances=4,
+                 hosts={'h2': 3, 'h3': 3})
+    assert counts() == {'left': (9, 4, 2), 'right': (2, 1, 0)}
+    assert 'one of rack' in cli(*ask, '--level', 'row', code=1)
+    assert 'was not found' in cli(*ask, '--plane', 'rdma', code=1)
+    assert '--flavor: cpus' in cli('capacity', '--free', str(path),
+                                   '--flavor', 'cpus=1', code=1)
+    assert '--os-auth-type' in cli('capacity', '--flavor', 'm', code=1)
+
+
+def large_topology(name_of):
+    """YAML of 847 hosts in 119 leaves of 1 to 16, in 9 pods and 2 zones."""
+    sizes = [1 + (37 * leaf) % 13 for leaf in range(119)]
+    for leaf in range(119):  # to 847 in all, still unequal
+        sizes[leaf] += (sum(sizes) < 847) - (sum(sizes) > 847)
+    sizes[0] += 847 - sum(sizes)
+    numbers = iter(range(847))
+    lines = ['planes:', '- name: front-end', '  levels:',
+             '  - {name: rack, oversubscription: 3}',
+             '  - {name: pod, uplink: 400Gbit}', '  - {name: zone}',
+             '  nodes:']
+    for zone in range(2):
+        lines += [f'  - name: zone{zone}', '    nodes:']
+        for pod in range(zone, 9, 2):
+            lines += [f'    - name: pod{pod}', '      nodes:']
+            for leaf in range(pod, 119, 9):
+                hosts = ', '.join(name_of(f'n{next(numbers):03}')
+                                  for _ in range(sizes[leaf]))
+                lines.append(f'      - {{name: leaf{leaf:03}, '
+                             f'hosts: [{hosts}]}}')
+    assert next(numbers, None) is None and len(set(sizes)) > 5
+    return '\n'.join(lines) + '\n'
+
+
+def test_847_hosts_in_119_unequal_leaves(cli, tmp_path, capsys):
+    tenant = cli.controller.tenant()
+    text = large_topology(tenant.host)
+    path = tmp_path / 'large.yaml'
+    path.write_text(text)
+    started_s = time.process_time()
+    assert '847 hosts' in cli('import', str(path))
+    assert 'changes applied.' in cli('import', str(path), '--apply')
+    assert 'Nothing would change.' in cli('import', str(path))
+    assert time.process_time() - started_s < 20
+    shown = cli('show')
+    assert 'rack < pod < zone; 847 hosts' in shown
+    assert shown.count('leaf') - shown.count('in no leaf') == 119
+    assert max(map(len, shown.splitlines())) <= 80
+    # Errors name line and node.
+    twice = text.replace(tenant.host('n500'), tenant.host('n001'))
+    path.write_text(twice)
+    (line,) = [n for n, row in enumerate(twice.splitlines(), 1)
+               if tenant.host('n001') in row
+               and tenant.host('n499') in row]
+    out = cli('import', str(path), '--apply', code=1)
+    assert f'{path}, line {line}: plane front-end, node leaf' in out
+    assert tenant.host('n001') in out
+    # A group in one rack, explained.
+    free = {f'n{number:03}': 2 for number in range(846)} | {'alien': 2}
+    answer = tenant.place(0, matrix=GATHER, num_instances=4, hosts=free,
+                          hints={'virtco:within': 'rack:required'})
+    assert len(answer['allowed']) < 17
+    assert set(answer['rows'].values()) <= set(answer['allowed'])
+    assert shell.main(['--controller-url', cli.controller.url, 'placement',
+                       'explain', tenant.instance(0)]) == 0
+    assert 'Limiting: ' in capsys.readouterr().err
+    room = tmp_path / 'free.json'
+    room.write_text(json.dumps({
+        tenant.host(name): {'vcpus': 2, 'memory_mb': 0, 'disk_gb': 0}
+        for name in free}))
+    told = cli('capacity', '--free', str(room), '--flavor', 'vcpus=1')
+    assert f'no leaf of plane front-end: {tenant.host("alien")}' in told
+    assert 'of 119 switches of level rack' in told
+    assert max(map(len, told.splitlines())) <= 80

@@ -33,6 +33,17 @@ ANSWERS = {
     '/traits?name=startswith:CUSTOM_ZONE_': {'traits': []},
     '/resource_providers?required=CUSTOM_RACK_R2': {
         'resource_providers': [{'uuid': 'u', 'name': 'h2'}]},
+    '/flavors/detail?is_public=None': {'flavors': [
+        {'id': '7', 'name': 'm', 'vcpus': 2, 'ram': 4096, 'disk': 10,
+         'OS-FLV-EXT-DATA:ephemeral': 5, 'swap': 1024}]},
+    '/resource_providers': {'resource_providers': [
+        {'uuid': 'u', 'name': 'h2'}, {'uuid': 'v', 'name': 'h2_gpu'}]},
+    '/allocation_candidates?resources=VCPU:2,MEMORY_MB:4096,DISK_GB:16'
+    '&required=!COMPUTE_STATUS_DISABLED': {'provider_summaries': {
+        'u': {'resources': {'VCPU': {'capacity': 32, 'used': 5},
+                            'MEMORY_MB': {'capacity': 8192, 'used': 512},
+                            'DISK_GB': {'capacity': 100, 'used': 0}}},
+        'v': {'resources': {'VGPU': {'capacity': 4, 'used': 0}}}}},
 }
 
 
@@ -75,3 +86,13 @@ def test_a_nova_that_is_wrong_or_without_login(session):
         nova_facts.read(session, ('pod',))
     with pytest.raises(exception.Invalid, match='keystone'):
         nova_facts.read(None, ('rack',))
+
+
+def test_what_a_flavor_takes_and_what_is_left(session):
+    demand = nova_facts.flavor(session, 'm')
+    assert demand == {'vcpus': 2, 'memory_mb': 4096, 'disk_gb': 16}
+    assert nova_facts.flavor(session, '7') == demand
+    assert nova_facts.free(session, demand) == {
+        'h2': {'vcpus': 27, 'memory_mb': 7680, 'disk_gb': 100}}
+    with pytest.raises(exception.NotFound, match='Flavor big'):
+        nova_facts.flavor(session, 'big')

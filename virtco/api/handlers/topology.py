@@ -22,8 +22,13 @@ from virtco.api import media
 from virtco.api.policies import operator as rules
 from virtco.api.schemas import topology as schema
 from virtco import app
+from virtco import exception
+from virtco.topology import capacity
 from virtco.topology.formats import plain
 from virtco.topology import tree
+
+#: Of groups, where the question names none.
+SIZES = (2, 4, 8, 16, 32)
 
 
 class Topology:
@@ -80,3 +85,30 @@ class Plane:
         self._authorizer.require(request, rules.TOPOLOGY)
         self._topology.delete(plane)
         response.status = falcon.HTTP_204
+
+
+class Capacity:
+    def __init__(self, rooms: app.App, authorizer: context.Authorizer):
+        self._ask = rooms.ask
+        self._topology = rooms.know.topology
+        self._authorizer = authorizer
+
+    def on_post(self, request: falcon.Request,
+                response: falcon.Response) -> None:
+        """How many groups fit where: each host's room less what is held."""
+        self._authorizer.require(request, rules.TOPOLOGY)
+        body = media.read(request, schema.CAPACITY)
+        name = body.get('plane', tree.FRONT_END)
+        plane = self._topology.get().plane(name)
+        if plane is None:
+            raise exception.NotFound(what='Plane', id=name)
+        free = self._ask.free_after_bookings({
+            entry['host']: entry['free'] for entry in body['hosts']})
+        found = capacity.count(plane, body['level'], body['flavor'], free,
+                               body.get('vms') or SIZES)
+        response.media = {
+            'plane': plane.name, 'level': body['level'],
+            'domains': [dataclasses.asdict(domain) | {'groups': {
+                str(size): count for size, count in domain.groups.items()}}
+                for domain in found.domains],
+            'hosts_without_leaf': list(found.hosts_without_leaf)}

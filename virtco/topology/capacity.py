@@ -1,0 +1,96 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""How many groups of VMs of one flavor fit below each switch of a level. Pure.
+
+Each VM takes the flavor's resources on one host; the VMs of a group share a
+switch and no more. Constraints of server groups do not count here.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+
+from virtco import exception
+from virtco.topology import tree
+
+Vector = Sequence[float]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Domain:
+    """What fits below one switch.
+
+    :ivar n_hosts: of those below it that are offered.
+    :ivar slots: VMs of the flavor, all hosts together.
+    :ivar most_per_host: VMs on its roomiest host.
+    :ivar limiting: the resource that ends first; empty without a host.
+    :ivar groups: size of a group -> how many of them fit, each alone.
+    """
+
+    name: str
+    n_hosts: int
+    slots: int
+    most_per_host: int
+    limiting: str
+    groups: Mapping[int, int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Capacity:
+    """:ivar hosts_without_leaf: offered, but the plane does not have them.
+    """
+
+    domains: tuple[Domain, ...]
+    hosts_without_leaf: tuple[str, ...]
+
+
+def count(plane: tree.Plane, level: str, demand: Mapping[str, float],
+          free: Mapping[str, Mapping[str, float]], sizes: Iterable[int]
+          ) -> Capacity:
+    """:param demand: of one VM, by resource; 0 = it takes none of it.
+    :param free: what is left on each offered host, by resource.
+    :raises virtco.exception.TopologyInvalid: no such level.
+    """
+    sizes = sorted(set(sizes))
+    needed = {name: amount for name, amount in demand.items() if amount > 0}
+    if not needed:
+        raise exception.Invalid(field='flavor', value='all resources 0',
+                                limit='one above 0')
+    nodes = [node for node in plane.walk()
+             if plane.level(node.height()).name == level]
+    if not nodes:
+        raise exception.TopologyInvalid(
+            field=f'plane {plane.name}: level', value=repr(level),
+            limit='one of ' + (', '.join(plane.level_names()) or 'none'))
+    known = set(plane.hosts())
+    return Capacity(
+        tuple(_domain(node, needed, free, sizes) for node in nodes),
+        tuple(sorted(host for host in free if host not in known)))
+
+
+def _domain(node: tree.Node, needed: Mapping[str, float],
+            free: Mapping[str, Mapping[str, float]], sizes: Sequence[int]
+            ) -> Domain:
+    offered = [free[host] for host in node.all_hosts() if host in free]
+    per_resource = {name: [int(max(0.0, left.get(name, 0.0)) // amount)
+                           for left in offered]
+                    for name, amount in needed.items()}
+    per_host = [min(found) for found in zip(*per_resource.values())]
+    slots = sum(per_host)
+    return Domain(
+        node.name, len(offered), slots, max(per_host, default=0),
+        min(per_resource, key=lambda name: sum(per_resource[name]))
+        if offered else '',
+        {size: slots // size for size in sizes})
