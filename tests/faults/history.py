@@ -147,6 +147,19 @@ def overbooked(changes, capacities):
     return found
 
 
+def neighbours(changes):
+    """Ids of the groups of which two members were on one host at some time.
+    """
+    hosts, found = {}, set()
+    for change in changes:
+        rows = hosts.setdefault(change.group_id, {})
+        rows[change.row_index] = change.host
+        used = [host for host in rows.values() if host is not None]
+        if len(set(used)) < len(used):
+            found.add(change.group_id)
+    return found
+
+
 def final(changes):
     """(host, state) of each instance that a member has at the end."""
     members = {}

@@ -84,3 +84,10 @@ def test_the_end_is_the_last_of_each():
         change(1, 0, 'h0'), change(1, 1, 'h1'),
         change(2, 0, 'h1', 'running')]) == {
             'vm0': ('h1', 'running'), 'vm1': ('h1', 'planned')}
+
+
+def test_who_ever_shared_a_host():
+    assert history.neighbours([
+        change(1, 0, 'h0'), change(1, 1, 'h0'), change(2, 1, 'h1'),
+        change(2, 0, 'h0', group='k'), change(3, 0, None, group='k'),
+        change(3, 1, 'h0', group='k')]) == {'g'}
