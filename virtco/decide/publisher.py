@@ -75,8 +75,9 @@ class Publisher:
     def load_leases(self, leases: Mapping[str, int]) -> None:
         with self._changed:
             self._leases.update(leases)
-            self._next.update(
-                {host: lease + 1 for host, lease in leases.items()})
+            # A host that reported and had no policy yet is stored with 0.
+            self._next.update({host: max(lease + 1, self._first)
+                               for host, lease in leases.items()})
 
     def leases_to_renew(self) -> dict[str, int]:
         """Hosts whose lease is used up to a half, and their next lease."""

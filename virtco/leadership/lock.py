@@ -45,7 +45,15 @@ def url_of(conf: cfg.ConfigOpts) -> str:
     """``[leadership] backend_url``, or a lock where the database is."""
     if conf.leadership.backend_url:
         return str(conf.leadership.backend_url)
-    url = sa.make_url(db_session.default_connection(conf))
+    return of_database(db_session.default_connection(conf))
+
+
+def of_database(connection: str) -> str:
+    """Where the database is.
+
+    :param connection: as SQLAlchemy has it.
+    """
+    url = sa.make_url(connection)
     backend = url.get_backend_name()
     if backend in _OF_DATABASE:
         return url.set(drivername=_OF_DATABASE[backend], query={}
@@ -166,23 +174,22 @@ class Lock:
         """
         assert self._coordinator is not None
         lock: Any = self._lock
-        if hasattr(lock, '_lease'):
-            # etcd; tooz does not tell that a lease ended meanwhile.
+        is_ours = True
+        if self._shown.startswith('etcd3'):
+            # tooz does not tell that a lease ended meanwhile.
             is_ours = lock._lease.refresh() > 0
-        elif hasattr(lock, 'is_still_owner'):
-            # Redis; its heartbeat does not raise for a lock that ended.
+        elif self._shown.startswith('redis'):
+            # Its heartbeat does not raise for a lock that ended.
             self._coordinator.heartbeat()
             is_ours = lock.is_still_owner()
-        else:
-            is_ours = True
-        if not is_ours:
-            raise LostLock
-        if hasattr(lock, '_conn'):
+        elif hasattr(lock, '_conn'):
             # Databases end connections, and with them locks, that are silent;
             # PostgreSQL those whose transaction lasts, too.
             with lock._conn.cursor() as cursor:
                 cursor.execute('SELECT 1')
             lock._conn.rollback()
+        if not is_ours:
+            raise LostLock
         return True
 
     def _forget(self) -> None:

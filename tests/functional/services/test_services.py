@@ -16,7 +16,9 @@ import pathlib
 import psutil
 import pytest
 
+from tests import patience
 from virtco.lab import services
+from virtco.leadership import lock as locks
 
 CLASSES = (services.Etcd, services.MariaDB, services.PostgreSQL,
            services.Redis)
@@ -55,3 +57,28 @@ def test_what_does_not_start_says_why(tmp_path):
         error.value)
     assert 'Address already in use' in str(error.value)
     assert pathlib.Path(second.home).exists()
+
+
+KEEPERS = {'etcd': services.Etcd, 'mariadb': services.MariaDB,
+           'postgresql': services.PostgreSQL, 'redis': services.Redis}
+
+
+@pytest.mark.parametrize('service', KEEPERS.values(), ids=KEEPERS)
+def test_one_of_two_holds_the_lock(service):
+    if service.is_missing():
+        pytest.skip(f'Debian package {service.package} is missing')
+    with service() as running:
+        url = running.url
+        if isinstance(running, services.SqlService):
+            url = locks.of_database(running.create_database('a'))
+        one, other = (locks.Lock(url, 3.0, b'virtco-a') for _ in range(2))
+        for _ in range(3):
+            assert one.hold() and not other.hold()
+        one.close()
+        assert other.hold()
+        # The service forgets it, and it notices.
+        running.kill()
+        assert not other.hold()
+        running.start()
+        patience.wait_for(other.hold, 'the lock')
+        other.close()

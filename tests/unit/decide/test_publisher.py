@@ -15,6 +15,7 @@ import threading
 import time
 
 import numpy as np
+import pytest
 
 from virtco.decide import publisher
 from virtco.table import coflow_table
@@ -35,6 +36,21 @@ def test_only_what_changed_gets_a_new_generation():
     assert found.publish({'h0': kept, 'h1': a_sheet('h1')}) == 2
     assert found.publish({'h0': kept, 'h1': a_sheet('h1', 5e7)}) == 1
     assert (found.get('h0').generation, found.get('h1').generation) == (1, 2)
+
+
+@pytest.mark.parametrize('reads_first', [True, False])
+def test_a_host_without_a_lease_is_numbered_above_the_leader_before(
+        reads_first):
+    """It reported, and the leader before could write no more."""
+    before, after = publisher.Publisher(), publisher.Publisher()
+    before.lead(1)
+    before.publish({'h0': a_sheet()})
+    if reads_first:
+        after.load_leases({'h0': 0})
+    after.lead(2)
+    after.load_leases({'h0': 0})
+    after.publish({'h0': a_sheet()})
+    assert after.get('h0').generation > before.get('h0').generation
 
 
 def test_a_restart_goes_on_above_the_lease():
