@@ -36,6 +36,7 @@ from virtco.distribute import peers
 from virtco.distribute import room as distribute_room
 from virtco.distribute import source as sources
 from virtco import exception
+from virtco.follow import inventory
 from virtco.follow import room as follow_room
 from virtco.know import room as know_room
 from virtco.leadership import elector as electors
@@ -109,7 +110,9 @@ class App:
             self.know.live.waiting, clock)
         self.ask = ask_room.Ask(
             conf, database, self.know.live, self.know.settings, counts,
-            self.starting, self.know.invalidate, clock)
+            self.starting, self.know.invalidate,
+            inventory.Inventory(conf) if conf.nova.auth_type else None,
+            clock)
         self.know.on_report += [self.follow.reported, self.ask.use]
         self.on_deposed: Callable[[], None] = lambda: None
         self.elector: electors.Elector | None = None

@@ -180,7 +180,7 @@ def outline(hints: Mapping[str, Any] | None,
     index = (_index(values[INDEX], limits.max_vms) if INDEX in values
              else None)
     return Outline(name, text, index, tm_ref, Wishes(
-        *(_wish(key, values[key]) if key in values else None
+        *(wish(key, values[key]) if key in values else None
           for key in (WITHIN, SPREAD))))
 
 
@@ -275,7 +275,8 @@ def _unwrap(value: Any) -> Any:
     return value
 
 
-def _wish(key: str, value: Any) -> Wish:
+def wish(key: str, value: Any) -> Wish:
+    """:raises virtco.exception.HintInvalid:"""
     text = hint_matrix.as_text(key, value)
     found = _WISH.fullmatch(text)
     if found is None:

@@ -48,7 +48,7 @@ ALLOWED = {('virtco/solver/planner.py', 'time'),
 SOLVER_ORDER = [
     'budget', 'model', 'bounds', 'starts', 'moves', 'partition', 'judging',
     'exact', 'targets', 'baselines', 'stages', 'search', 'planner',
-    'together', 'counterfactuals',
+    'together', 'counterfactuals', 'delays',
 ]
 
 LABORATORY_COMMANDS = {'virtco/cmd/emulate.py', 'virtco/cmd/present.py',

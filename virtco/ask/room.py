@@ -30,6 +30,7 @@ from virtco.ask import answer as answers
 from virtco.ask import deadline as deadlines
 from virtco.ask import decisions
 from virtco.ask import journal
+from virtco.ask import offers
 from virtco.ask import problem
 from virtco.ask import request as requests
 from virtco.db import bookings
@@ -48,19 +49,25 @@ from virtco import startup
 
 if TYPE_CHECKING:
     from virtco.ask import placements
+    from virtco.follow import inventory as inventories
 
 LOG = logging.getLogger(__name__)
 
 
 class Ask:
-    """:param changed: is told the ids of groups that were planned."""
+    """:param changed: is told the ids of groups that were planned.
+    :param inventory: tells what is free; None where Nova cannot be asked.
+    """
 
     def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
                  state: live_state.LiveState, settings: settings.Settings,
                  counts: metrics.Metrics, starting: startup.Startup,
                  changed: Callable[[Iterable[str]], None],
+                 inventory: 'inventories.Inventory | None' = None,
                  clock: Callable[[], float] = time.time):
         self._conf = conf
+        self._inventory = inventory
+        self._offers = offers.Offers()
         self._database = database
         self._state = state
         self._settings = settings
@@ -133,6 +140,7 @@ class Ask:
     def place(self, request: requests.Placement) -> answers.Answer:
         """Answer within ``[placement] deadline_s``, whatever happens."""
         self._metrics.nova_unplanned.inc(request.unplanned_passes)
+        self._offers.note(request)
         with self._metrics.placement_seconds.time():
             answer = self._place(request)
         self.use()
@@ -256,16 +264,44 @@ class Ask:
         if self._placer is None:
             raise exception.Starting(why=self._startup.why())
         from virtco.ask import whatif
+        if 'hosts' not in request:
+            request = {**request, 'hosts': self._hosts()}
         hosts = [entry['host'] for entry in request['hosts']]
         settings = self._settings.get()
         now_s = self._clock()
         unknown_bps = self._conf.placement.default_link_bps
-        return whatif.answer(
+        found = whatif.answer(
             self._conf, request, settings,
             dict.fromkeys(hosts, (unknown_bps, unknown_bps))
             | self._state.payload_rates(
                 hosts, now_s, settings['order'] == snapshot.FAIR),
             self._state.payload_tree(now_s), self._state.loads(None))
+        with self._database.reader() as session:
+            names = records.coflow_names(
+                session, [late['coflow_id'] for late in found['delays']])
+        return found | {'delays': [
+            late | dict(zip(('name', 'project_id'), names.get(
+                late['coflow_id'], (None, None))))
+            for late in found['delays']]}
+
+    def _hosts(self) -> list[dict[str, Any]]:
+        """All hosts with what is free on them, as for a launch.
+
+        :raises virtco.exception.Invalid: when nothing is known of any.
+        :raises virtco.exception.NovaUnavailable:
+        """
+        free = (self._inventory.free() if self._inventory is not None
+                else self._offers.free())
+        if not free:
+            raise exception.Invalid(
+                field='hosts', value=None,
+                limit='given, as long as no host is known: Nova has not asked '
+                      'yet, and without [nova] auth_type it cannot be asked')
+        resources = problem.RESOURCES
+        return [{'host': host, 'free': left} for host, left in
+                self.free_after_bookings({
+                    host: dict(zip(resources, vector))
+                    for host, vector in free.items()}).items()]
 
 
 def _neutral(event: models.Event | None,

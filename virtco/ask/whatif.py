@@ -20,13 +20,19 @@ from oslo_config import cfg
 
 from virtco.ask import membership
 from virtco.ask import problem as problem_builder
+from virtco.ask import wishes
 from virtco.db import codec
 from virtco import exception
 from virtco import hint_matrix
+from virtco import hints
 from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco.model import snapshot
+from virtco.solver import delays
 from virtco.solver import planner
+
+#: Running coflows that an answer names.
+MOST_DELAYS = 100
 
 
 def build(conf: cfg.ConfigOpts, request: Mapping[str, Any],
@@ -88,13 +94,20 @@ def answer(conf: cfg.ConfigOpts, request: Mapping[str, Any],
     """
     problem, labels = build(conf, request, capacities, tree, loads)
     started = time.monotonic()
-    plan = planner.plan(
-        problem, objective=snapshot.Objective(
-            request.get('objective', settings['objective'])),
-        planner=request.get('planner', settings['planner']),
-        seed=request.get('seed', 0),
-        budget_s=request.get('budget_s', conf.placement.budget_s),
-        certify=True)
+    budget_s = request.get('budget_s', conf.placement.budget_s)
+
+    def solve(some: snapshot.PlacementProblem, part: float) -> snapshot.Plan:
+        return planner.plan(
+            some, objective=snapshot.Objective(
+                request.get('objective', settings['objective'])),
+            planner=request.get('planner', settings['planner']),
+            seed=request.get('seed', 0), budget_s=budget_s * part,
+            certify=True)
+
+    met = wishes.plan(problem, hints.Wishes(*(
+        hints.wish(name, request[name]) if name in request else None
+        for name in ('within', 'spread'))), solve)
+    plan = met.plan
     finite = codec.finite
     return {
         'vms': [{'group': group, 'row': row, 'host': host}
@@ -106,4 +119,9 @@ def answer(conf: cfg.ConfigOpts, request: Mapping[str, Any],
         'objective': plan.objective, 'objective_s': finite(plan.objective_s),
         'lower_bound_s': finite(plan.lower_bound_s), 'gap': finite(plan.gap),
         'method': plan.method, 'bottleneck': plan.bottleneck,
-        'notes': list(plan.notes), 'seconds': time.monotonic() - started}
+        'notes': [*met.notes, *plan.notes],
+        'delays': [{'coflow_id': late.coflow_id,
+                    'before_s': finite(late.before_s),
+                    'after_s': finite(late.after_s)}
+                   for late in delays.delays(problem, plan)[:MOST_DELAYS]],
+        'n_hosts': len(problem.hosts), 'seconds': time.monotonic() - started}

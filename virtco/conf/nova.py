@@ -35,6 +35,13 @@ Related options:
 * ``[nova] auth_type`` and the other options of keystoneauth in this group
 * ``[nova] endpoint_override``, where the service catalogue has no Nova
 """),
+    cfg.URIOpt('placement_endpoint_override', schemes=['http', 'https'],
+               help="""
+Where OpenStack's placement listens, where the service catalogue does not say.
+
+Placement tells what is free on the hosts when an operator asks what would be
+planned, with the account of ``[nova] auth_type``.
+"""),
     cfg.IntOpt('page_size', default=500, min=1, max=1000, help="""
 Number of servers asked for at a time. Nova's ``[api] max_limit`` bounds it,
 too.

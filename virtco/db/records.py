@@ -37,6 +37,15 @@ def list_coflows(session: orm.Session, *, project_id: str | None = None,
     return list(session.scalars(query))[::-1]
 
 
+def coflow_names(session: orm.Session, ids: list[str]
+                 ) -> dict[str, tuple[str, str]]:
+    """Name and project of each."""
+    return {coflow_id: (name, project_id)
+            for coflow_id, name, project_id in session.execute(sa.select(
+                models.Coflow.id, models.Coflow.name,
+                models.Coflow.project_id).where(models.Coflow.id.in_(ids)))}
+
+
 def count_registered(session: orm.Session, project_id: str) -> int:
     return session.scalar(
         sa.select(sa.func.count()).select_from(models.Coflow).where(

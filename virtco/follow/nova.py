@@ -29,7 +29,9 @@ GROUP = 'nova'
 class Nova:
     """Nova's compute API as an operator's account sees it.
 
-    No microversion is asked for: all that is read here is in 2.1.
+    No microversion is asked for unless said: most is in 2.1.
+
+    :ivar session: logged in.
     """
 
     def __init__(self, conf: cfg.ConfigOpts):
@@ -38,10 +40,10 @@ class Nova:
         self._conf = conf.nova
         try:
             auth = loading.load_auth_from_conf_options(conf, GROUP)
-            session = loading.load_session_from_conf_options(
+            self.session = loading.load_session_from_conf_options(
                 conf, GROUP, auth=auth)
             self._adapter = loading.load_adapter_from_conf_options(
-                conf, GROUP, session=session, auth=auth,
+                conf, GROUP, session=self.session, auth=auth,
                 user_agent='virtco-controller', raise_exc=False)
         except (ks_exceptions.ClientException, TypeError,
                 ValueError) as error:
@@ -56,7 +58,7 @@ class Nova:
         """
         marker: dict[str, str] = {}
         while True:
-            with _translated():
+            with translated():
                 response = self._adapter.get('/servers/detail', params={
                     'all_tenants': '1', 'project_id': project_id,
                     'limit': str(self._conf.page_size), **marker})
@@ -75,7 +77,7 @@ class Nova:
 
         :raises virtco.exception.NovaUnavailable:
         """
-        with _translated():
+        with translated():
             response = self._adapter.get(f'/servers/{uuid}')
             # Nova's own word for it: a 404 of a proxy tells nothing.
             if (response.status_code == 404
@@ -84,9 +86,32 @@ class Nova:
             response.raise_for_status()
             return _server(response.json()['server'])
 
+    def hypervisors(self) -> dict[str, str]:
+        """Host by the uuid of its provider, where VMs may be started.
+
+        :raises virtco.exception.NovaUnavailable:
+        """
+        found: dict[str, str] = {}
+        marker: dict[str, str] = {}
+        while True:
+            with translated():
+                response = self._adapter.get(
+                    '/os-hypervisors/detail', microversion='2.53',
+                    params={'limit': str(self._conf.page_size), **marker})
+                response.raise_for_status()
+                page = response.json()
+                found |= {one['id']: one['service']['host']
+                          for one in page['hypervisors']
+                          if (one['state'], one['status']) == (
+                              'up', 'enabled')}
+                if not page['hypervisors'] or not page.get(
+                        'hypervisors_links'):
+                    return found
+                marker = {'marker': page['hypervisors'][-1]['id']}
+
 
 @contextlib.contextmanager
-def _translated() -> Iterator[None]:
+def translated() -> Iterator[None]:
     """Whatever is wrong with Nova, keystone or the answer, as one error."""
     try:
         yield

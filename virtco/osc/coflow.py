@@ -13,6 +13,7 @@
 """``coflow …`` and ``coflow event list``."""
 
 import json
+import math
 import pathlib
 from typing import Any
 
@@ -20,6 +21,9 @@ from osc_lib.command import command
 from osc_lib import exceptions as osc_exceptions
 
 from virtco.osc import base
+from virtco.osc import columns
+from virtco.osc import nova_facts
+from virtco import units
 
 STATES = ['registered', 'planned', 'active', 'done', 'retired', 'ignored']
 
@@ -98,14 +102,8 @@ class RegisterCoflow(base.ShowOne):
         return parser
 
     def entry(self, args: Any) -> dict[str, Any]:
-        text = args.tm
-        if text.startswith('@'):
-            try:
-                text = pathlib.Path(text[1:]).read_text()
-            except OSError as error:
-                raise osc_exceptions.CommandError(str(error)) from error
-        return base.client_of(self.app).register(args.name, text,
-                                                 args.project)
+        return base.client_of(self.app).register(
+            args.name, _text(args.tm), args.project)
 
 
 class EndCoflow(base.ShowOne):
@@ -216,26 +214,100 @@ class ListEvents(base.Lister):
 
 
 class CreatePlan(base.Lister):
-    """Ask where groups would be placed; nothing is reserved
+    """Ask where a group would be placed now; nothing is reserved (operators)
 
-    FILE holds the body of POST /v1/plans: groups, hosts and options.
+    FILE holds the body of POST /v1/plans: groups, hosts and options. Without
+    it --tm and --flavor describe a group, and the hosts are those of the
+    cloud with what is free on them.
     """
 
     shown = ['group', 'row', 'host']
 
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)
-        parser.add_argument('file', help='JSON file')
+        parser.add_argument('file', nargs='?', help='JSON file')
+        parser.add_argument('--tm', help='The matrix as in the hint '
+                            'virtco:tm, or @FILE')
+        parser.add_argument(
+            '--flavor', help='Name or id of a flavor or, without keystone, '
+            'VCPUS:MEMORY_MB:DISK_GB')
+        parser.add_argument('--within', metavar='<level>',
+                            help='Wish as in the hint virtco:within')
+        parser.add_argument('--spread', metavar='<level>',
+                            help='Wish as in the hint virtco:spread')
+        parser.add_argument('--budget', type=float, metavar='<seconds>',
+                            help='Time to plan')
+        parser.add_argument('--delays', action='store_true',
+                            help='List the coflows that would end later '
+                                 'instead of the hosts')
         return parser
 
-    def entries(self, args: Any) -> list[dict[str, Any]]:
-        try:
-            body = json.loads(pathlib.Path(args.file).read_text())
-        except (OSError, ValueError) as error:
+    def _body(self, args: Any) -> dict[str, Any]:
+        if args.file is not None:
+            body: dict[str, Any] = _json(args.file)
+            return body
+        if args.tm is None or args.flavor is None:
             raise osc_exceptions.CommandError(
-                f'{args.file}: {error}') from error
-        plan = base.client_of(self.app).plan(body)
-        self.app.stderr.write(
-            f'CCT {plan["cct_s"]} s, at least {plan["lower_bound_s"]} s; '
-            f'{plan["method"]}, {plan["bottleneck"]} decides\n')
-        return list(plan['vms'])
+                'Give --tm and --flavor, or a file.')
+        body = {'groups': [{'name': 'plan', 'tm': _text(args.tm),
+                            'flavor': _flavor(self.app, args.flavor)}]}
+        return body | {name: value for name, value in (
+            ('within', args.within), ('spread', args.spread),
+            ('budget_s', args.budget)) if value is not None}
+
+    def entries(self, args: Any) -> list[dict[str, Any]]:
+        plan = base.client_of(self.app).plan(self._body(args))
+        self.app.stderr.write(_summary(plan))
+        return list(plan['delays'] if args.delays else plan['vms'])
+
+    def take_action(self, args: Any) -> tuple[list[str], list[Any]]:
+        if args.delays:
+            self.shown = ['name', 'project_id', 'before_s', 'after_s']
+            self.more = ['coflow_id']
+        return super().take_action(args)
+
+
+def _summary(plan: dict[str, Any]) -> str:
+    """For people, on the error stream."""
+    shown = {name: columns.cell(name, plan[name]).human_readable()
+             for name in ('cct_s', 'lower_bound_s', 'gap')}
+    lines = [f'CCT {shown["cct_s"]}, at least {shown["lower_bound_s"]}, gap '
+             f'{shown["gap"] or "unknown"}; {plan["method"]} on '
+             f'{plan["n_hosts"]} hosts, {plan["bottleneck"]} decides',
+             *plan['notes']]
+    late = plan['delays']
+    for one in late[:5]:
+        lines.append(
+            f'It would delay {one["name"]} of project {one["project_id"]} '
+            f'from {units.format_time(one["before_s"] or math.inf)} to '
+            f'{units.format_time(one["after_s"] or math.inf)}.')
+    if len(late) > 5:
+        lines.append(f'And {len(late) - 5} more; --delays lists them.')
+    return '\n'.join([*lines, '' if late else 'It would delay nobody.\n'])
+
+
+def _json(path: str) -> Any:
+    try:
+        return json.loads(pathlib.Path(path).read_text())
+    except (OSError, ValueError) as error:
+        raise osc_exceptions.CommandError(f'{path}: {error}') from error
+
+
+def _text(value: str) -> str:
+    """The text itself, or that of @FILE."""
+    if not value.startswith('@'):
+        return value
+    try:
+        return pathlib.Path(value[1:]).read_text()
+    except (OSError, ValueError) as error:
+        raise osc_exceptions.CommandError(str(error)) from error
+
+
+def _flavor(app: Any, text: str) -> dict[str, float]:
+    parts = text.split(':')
+    if len(parts) == 3 and all(part.isdecimal() for part in parts):
+        return dict(zip(('vcpus', 'memory_mb', 'disk_gb'),
+                        map(float, parts)))
+    found: dict[str, float] = nova_facts.flavor(
+        app.client_manager.session, text)
+    return found

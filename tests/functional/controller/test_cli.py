@@ -185,6 +185,44 @@ def test_settings_rates_and_events(run, show, tenant):
     assert [e['kind'] for e in events] == ['hint_ignored']
 
 
+def test_a_plan_for_the_hosts_of_the_cloud(make, capsys, tmp_path):
+    controller = make()
+    tenant = controller.tenant()
+
+    def plan(*argv):
+        code = shell.main(['--controller-url', controller.url, 'plan',
+                           'create', *argv])
+        return code, *capsys.readouterr()
+
+    matrix = tmp_path / 'tm.json'
+    matrix.write_text('[[0, "3GB"], [0, 0]]')
+    mine = ('--tm', f'@{matrix}', '--flavor', '1:512:1')
+    code, _out, err = plan(*mine)
+    assert (code, 'Nova has not asked yet' in err) == (1, True), err
+    # What runs sends from one host to the other.
+    tenant.launch(4, n_hosts=2, slots=2)
+    tenant.place(9, 'broken', 'x', status='ignored', n_hosts=2, slots=6)
+    code, out, err = plan(*mine, '-f', 'json')
+    assert code == 0, err
+    placed = {row['host'] for row in json.loads(out)}
+    assert placed <= {tenant.host(f'h{i}') for i in range(2)}
+    assert 'CCT ' in err and 'on 2 hosts' in err, err
+    assert (len(placed), 'It would delay nobody' in err) == (1, True)
+    code, out, err = plan('--tm', '[[0, "1MB"], [0, 0]]', '--flavor',
+                          '4:512:1', '--delays', '-f', 'json')
+    assert code == 0, err
+    late = json.loads(out)
+    assert [one['name'] for one in late] == ['a']
+    assert 0 < late[0]['before_s'] < late[0]['after_s']
+    assert 'It would delay a of project ' in err
+    code, _out, err = plan(*mine, '--within', 'rack:required')
+    assert (code, 'no host is below a rack' in err) == (1, True), err
+    code, _out, err = plan(*mine, '--within', 'a rack')
+    assert (code, 'a level such as rack' in err) == (1, True), err
+    assert plan('--tm', '[[0]]')[0] == 1
+    assert [c['name'] for c in tenant.coflows()] == ['a']
+
+
 def test_a_plan_from_a_file(run, show, tmp_path):
     path = tmp_path / 'plan.json'
     flavor = {'vcpus': 1, 'memory_mb': 1, 'disk_gb': 1}

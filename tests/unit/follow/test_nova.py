@@ -69,19 +69,28 @@ def api():
         found.shutdown()
 
 
-def client(**options):
+def made_conf(**options):
     conf = cfg.ConfigOpts()
     nova_conf.register_opts(conf)
     conf([])
     for name, value in options.items():
         conf.set_override(name, value, 'nova')
-    return nova.Nova(conf)
+    return conf
+
+
+def conf_of(api):
+    url = f'http://127.0.0.1:{api.server_port}'
+    return made_conf(auth_type='none', timeout=5, endpoint_override=url,
+                     placement_endpoint_override=url)
+
+
+def client(**options):
+    return nova.Nova(made_conf(**options))
 
 
 @pytest.fixture
 def ask(api):
-    return client(auth_type='none', timeout=5, endpoint_override=(
-        f'http://127.0.0.1:{api.server_port}'))
+    return nova.Nova(conf_of(api))
 
 
 def test_all_pages_are_read_although_nova_shortens_them(api, ask):

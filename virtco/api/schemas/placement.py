@@ -29,5 +29,5 @@ PLAN = common.body({
     'objective': {'enum': [name for name, _ in placement_conf.OBJECTIVES]},
     'respect_active': {'type': 'boolean'},
     'budget_s': BUDGET_S,
-    'seed': common.COUNT,
-}, required=['groups', 'hosts'])
+    'seed': common.COUNT, 'within': common.TEXT, 'spread': common.TEXT,
+}, required=['groups'])

@@ -65,6 +65,7 @@ class Instance:
         none; shape (1 + L, M).
     :ivar pipe: whether the pair ports exist.
     :ivar running: the running coflows in order of rising isolated CCT.
+    :ivar running_order: index in ``problem.active`` of each, shape (A,).
     :ivar active_cct_s: their isolated CCTs, shape (A,).
     :ivar floor_s: shape (A + 1,), the prefix CCT of the first i active
         coflows on the dropped hosts.
@@ -84,6 +85,7 @@ class Instance:
     port_out: np.ndarray
     pipe: bool
     running: loads.Loads
+    running_order: np.ndarray
     active_cct_s: np.ndarray
     floor_s: np.ndarray
 
@@ -192,8 +194,8 @@ def build(problem: snapshot.PlacementProblem, *,
     running = loads.read(problem.active, index)
     if uplinks:
         running = running.with_more(uplinks.running(problem.active))
-    running = running.ordered(np.argsort(running.isolated_s(fabric),
-                                         kind='stable'))
+    order = np.argsort(running.isolated_s(fabric), kind='stable')
+    running = running.ordered(order)
     if problem.pair_rate_bps is None and reduce and problem.hosts:
         keep = reduction.needed_hosts(
             free, fabric[:2 * len(index)].reshape(2, -1),
@@ -202,7 +204,7 @@ def build(problem: snapshot.PlacementProblem, *,
     else:
         keep = np.arange(len(problem.hosts))
     return _assemble(problem, keep, node_vms, node_of_vm, fixed, demand,
-                     free, allowed, running, fabric, uplinks, above)
+                     free, allowed, running, order, fabric, uplinks, above)
 
 
 def _seconds(rates_bps: list[float]) -> np.ndarray:
@@ -246,7 +248,7 @@ def _assemble(problem: snapshot.PlacementProblem, keep: np.ndarray,
               node_vms: tuple[tuple[int, ...], ...],
               node_of_vm: np.ndarray, fixed: np.ndarray,
               demand: np.ndarray, free: np.ndarray, allowed: np.ndarray,
-              running: loads.Loads, fabric: np.ndarray,
+              running: loads.Loads, order: np.ndarray, fabric: np.ndarray,
               uplinks: trees.Uplinks, above: np.ndarray) -> Instance:
     m_all, m = len(problem.hosts), len(keep)
     position = np.full(m_all + 1, -1, dtype=np.int64)
@@ -272,6 +274,7 @@ def _assemble(problem: snapshot.PlacementProblem, keep: np.ndarray,
                                    2 * m + above[:, keep], -1)])),
         pipe=problem.pair_rate_bps is not None,
         running=running.moved(port_position, len(ports)),
+        running_order=order,
         active_cct_s=running.isolated_s(fabric),
         floor_s=floor_s)
 

@@ -1,0 +1,39 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Whom a placement delays, against sums by hand."""
+
+import pytest
+
+from tests.unit.solver import test_counterfactuals as problems
+from virtco.model import snapshot
+from virtco.solver import delays
+from virtco.solver import planner
+
+
+def test_who_comes_later_by_how_much():
+    # Own times at 8 Gbit/s: the newcomer 1 s, a 2 s, b 0.5 s, c 3 s.
+    asked = problems.problem(rooms=(0, 1, 0), active=tuple(
+        snapshot.ActiveCoflow(name, ((src, size),), ((dst, size),))
+        for name, src, dst, size in (
+            ('c', 'h9', 'h2', 3e9), ('a', 'h0', 'h9', 2e9),
+            ('b', 'h0', 'h2', 0.5e9))))
+    found = delays.delays(asked, planner.plan(asked))
+    assert [one.coflow_id for one in found] == ['a']
+    assert found[0].before_s == pytest.approx(2.5)
+    assert found[0].after_s == pytest.approx(3.5)
+
+
+def test_nobody_is_delayed_within_a_host():
+    asked = problems.problem(rooms=(1, 0, 0), active=(
+        snapshot.ActiveCoflow('a', (('h0', 2e9),), (('h9', 2e9),)),))
+    assert delays.delays(asked, planner.plan(asked)) == ()

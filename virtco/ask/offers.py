@@ -1,0 +1,43 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What Nova showed as free lately, where it cannot be asked."""
+
+import collections
+import threading
+
+from virtco.ask import request as requests
+
+#: Requests whose hosts are remembered; they are kept as they came.
+MOST_REQUESTS = 4
+
+
+class Offers:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._newest: collections.OrderedDict[
+            str, list[requests.Offer]] = collections.OrderedDict()
+
+    def note(self, request: requests.Placement) -> None:
+        key = request.reservation_id or request.instance_uuid
+        with self._lock:
+            self._newest.pop(key, None)
+            self._newest[key] = request.hosts
+            if len(self._newest) > MOST_REQUESTS:
+                self._newest.popitem(last=False)
+
+    def free(self) -> dict[str, tuple[float, ...]]:
+        """Per host what the newest request shows."""
+        with self._lock:
+            newest = list(self._newest.values())
+        return {offer.host: offer.free.vector
+                for offers in newest for offer in offers}

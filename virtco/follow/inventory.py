@@ -1,0 +1,84 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What is free on the cloud's hosts, as placement and Nova say."""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+import threading
+import time
+from typing import Any
+
+from keystoneauth1 import adapter
+from oslo_config import cfg
+
+from virtco.follow import nova
+
+#: Placement shows all classes of a provider since then.
+PLACEMENT_VERSION = '1.27'
+CLASSES = {'VCPU': 0, 'MEMORY_MB': 1, 'DISK_GB': 2}
+#: An answer is good for so long.
+FRESH_S = 15.0
+
+Vector = tuple[float, ...]
+
+
+class Inventory:
+    """Two questions for all hosts: one to Nova, one to placement."""
+
+    def __init__(self, conf: cfg.ConfigOpts,
+                 clock: Callable[[], float] = time.monotonic):
+        """:raises virtco.exception.Invalid: for credentials that cannot be.
+        """
+        self._nova = nova.Nova(conf)
+        self._placement = adapter.Adapter(
+            self._nova.session, service_type='placement',
+            interface=conf.nova.valid_interfaces,
+            region_name=conf.nova.region_name,
+            endpoint_override=conf.nova.placement_endpoint_override,
+            user_agent='virtco-controller', raise_exc=False,
+            default_microversion=PLACEMENT_VERSION)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._free: dict[str, Vector] = {}
+        self._since_s = float('-inf')
+
+    def free(self) -> Mapping[str, Vector]:
+        """vCPUs, MB of memory and GB of disk left on each host that takes
+        VMs, overcommitment included.
+
+        :raises virtco.exception.NovaUnavailable:
+        """
+        with self._lock:
+            if self._clock() - self._since_s > FRESH_S:
+                self._free = self._ask()
+                self._since_s = self._clock()
+            return self._free
+
+    def _ask(self) -> dict[str, Vector]:
+        hosts = self._nova.hypervisors()
+        with nova.translated():
+            response = self._placement.get(
+                '/allocation_candidates', params={'resources': 'VCPU:1'})
+            response.raise_for_status()
+            found = response.json()['provider_summaries']
+            return {host: _left(found[uuid]['resources'])
+                    for uuid, host in hosts.items() if uuid in found}
+
+
+def _left(resources: Mapping[str, Mapping[str, Any]]) -> Vector:
+    left = [0.0] * len(CLASSES)
+    for name, i in CLASSES.items():
+        if name in resources:
+            left[i] = max(0.0, float(resources[name]['capacity'])
+                          - float(resources[name]['used']))
+    return tuple(left)

@@ -1,0 +1,54 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Whom a placement would delay. Pure."""
+
+import dataclasses
+
+import numpy as np
+
+from virtco.model import snapshot
+from virtco.solver.model import instance as instances
+from virtco.solver.model import objectives
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Delay:
+    """Of a running coflow, by prefix CCTs in MRTF order.
+
+    :ivar before_s: without the problem's own coflows.
+    :ivar after_s: with them where the plan puts them.
+    """
+
+    coflow_id: str
+    before_s: float
+    after_s: float
+
+
+def delays(problem: snapshot.PlacementProblem, plan: snapshot.Plan
+           ) -> tuple[Delay, ...]:
+    """Running coflows that would end later, the longest delay first.
+
+    :raises virtco.exception.Invalid: when the problem makes no sense.
+    """
+    inst = instances.build(problem, reduce=False)
+    index = {host.name: i for i, host in enumerate(problem.hosts)}
+    assign = np.array([index[plan.hosts[vms[0]]] for vms in inst.node_vms],
+                      np.int64)
+    own = objectives.own_loads(inst, assign)
+    after_s = objectives.prefix_cct_s(inst, own)[:len(inst.running)]
+    before_s = inst.running_prefix_s
+    found = [Delay(problem.active[inst.running_order[i]].coflow_id,
+                   float(before_s[i]),
+                   float(after_s[i]))
+             for i in np.flatnonzero(after_s > before_s * (1 + 1e-9))]
+    return tuple(sorted(found, key=lambda one: one.before_s - one.after_s))
