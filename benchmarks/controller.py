@@ -41,6 +41,7 @@ from virtco.cmd import controller as controller_cmd
 from virtco.db import codec
 from virtco.db import migration
 from virtco.db import models
+from virtco.know import reports
 from virtco.model import coflow as coflow_model
 from virtco.model import states
 
@@ -61,7 +62,7 @@ class Cloud:
         self.hosts = [f'h{i}' for i in range(n_hosts)]
         self._n_vms = n_vms
         self._rng = random.Random(1)
-        self._ports: dict[str, list[dict[str, Any]]] = {
+        self._ports: dict[str, list[reports.Port]] = {
             host: [] for host in self.hosts}
         self._sent: dict[str, dict[str, float]] = {
             host: {} for host in self.hosts}
@@ -94,8 +95,8 @@ class Cloud:
                 sizes[at[flow.src]] = (sizes.get(at[flow.src], 0.0)
                                        + flow.size_bytes)
         for row, host in enumerate(at):
-            self._ports[host].append({'vm': f'{i}-{row}', 'ips': [
-                f'10.{i // 250}.{i % 250}.{row}']})
+            self._ports[host].append(reports.Port(
+                f'{i}-{row}', ips=(f'10.{i // 250}.{i % 250}.{row}',)))
         return [models.Member(
             group_id=f'g{i}', row_index=row, instance_uuid=f'{i}-{row}',
             host=host, state=states.MemberState.RUNNING)
@@ -109,13 +110,13 @@ class Cloud:
 
     def report(self, host: str) -> None:
         sent = self._sent[host]
-        self.rooms.know.live.intake(host, {
-            'epoch': 'e', 'applied_generation': 0,
-            'link': {'egress_bps': LINK_BPS, 'ingress_bps': LINK_BPS},
-            'ports': self._ports[host], 'coflows': [
-                {'coflow_id': name, 'sent_bytes': value}
-                for name, value in sent.items()],
-            'uplink_sent_bytes': sum(sent.values())}, self._now_s)
+        self.rooms.know.live.intake(host, reports.Report(
+            epoch='e', applied_generation=0,
+            link=reports.Link(LINK_BPS, LINK_BPS),
+            ports=tuple(self._ports[host]), coflows=tuple(
+                reports.CoflowCounters(name, value)
+                for name, value in sent.items()),
+            uplink_sent_bytes=sum(sent.values())), self._now_s)
 
     def move(self, names: list[str]) -> None:
         """A host of each coflow reports some of its bytes."""
@@ -144,9 +145,9 @@ class Cloud:
         self.rooms.know.live.load_groups(members, [coflow], {f'g{i}'})
 
     def measure(self, host: str = 'h0') -> None:
-        self.rooms.know.rates.add({
-            'src': host, 'dst': self._rng.choice(self.hosts),
-            'rate_bps': self._rng.uniform(0.95, 1) * LINK_BPS}, time.time())
+        self.rooms.know.rates.add(reports.Measurement(
+            probe_id='', src=host, dst=self._rng.choice(self.hosts),
+            rate_bps=self._rng.uniform(0.95, 1) * LINK_BPS), time.time())
 
     def compute(self) -> None:
         """A moment after what happened: all coflows are busy."""

@@ -46,6 +46,7 @@ from edge_module.qdisc import htb
 from edge_module import report
 from edge_module import state
 from edge_module.tcplan import model
+from virtco.know import reports
 from virtco.table import edge_policy
 
 _CLONE_NEWNET = 0x40000000
@@ -171,13 +172,14 @@ class Reports:
         self.longest_s = 0.0
         self._stop = threading.Event()
         self._reporter = report.Reporter(
-            conf, made, state.StateDir(state_dir), self._stop, dict,
+            conf, made, state.StateDir(state_dir), self._stop,
+            lambda: {'applied_generation': 0},
             lambda error: sys.exit(str(error)), lambda: self)
         self._last_s = time.monotonic()
         self._thread = threading.Thread(target=self._reporter.report)
         self._thread.start()
 
-    def put_report(self, made: dict[str, object]) -> None:
+    def put_report(self, made: reports.Report) -> None:
         now_s = time.monotonic()
         self.longest_s = max(self.longest_s, now_s - self._last_s)
         self._last_s = now_s

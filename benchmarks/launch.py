@@ -41,6 +41,7 @@ import time
 from typing import Any
 import uuid
 
+import msgspec
 import numpy as np
 import requests
 import waitress
@@ -53,6 +54,7 @@ from virtco.cmd import controller as controller_cmd
 from virtco.db import codec
 from virtco.db import migration
 from virtco.db import models
+from virtco.know import reports
 from virtco.model import coflow as coflow_model
 from virtco.model import states
 
@@ -70,7 +72,8 @@ def fill(controller: app.App, n_hosts: int, n_coflows: int,
     with controller.database.writer() as session:
         session.add_all([models.Host(
             host=name, first_seen=1.0, last_report=1.0,
-            report=json.dumps(report({})), minors='{}', generation_lease=0)
+            report=msgspec.json.encode(report({})).decode(), minors='{}',
+            generation_lease=0)
             for name in names(n_hosts)])
         for i in range(n_coflows):
             group = models.Group(
@@ -114,15 +117,13 @@ def matrix(rng: random.Random, n_flows: int) -> coflow_model.Coflow:
         for src, dst in (pairs * (n_flows // len(pairs) + 1))[:n_flows]])
 
 
-def report(sent_bytes: dict[str, float]) -> dict[str, Any]:
-    return {'boot_id': 'b', 'epoch': 'e', 'applied_generation': 0,
-            'link': {'dev': 'u', 'egress_bps': LINK_BPS,
-                     'ingress_bps': LINK_BPS},
-            'ports': [], 'pairs': [], 'default_sent_bytes': 0,
-            'uplink_sent_bytes': sum(sent_bytes.values()), 'health': 'ok',
-            'error': None, 'coflows': [
-                {'coflow_id': name, 'sent_bytes': value, 'drops': 0,
-                 'backlog_bytes': 0} for name, value in sent_bytes.items()]}
+def report(sent_bytes: dict[str, float]) -> reports.Report:
+    return reports.Report(
+        epoch='e', applied_generation=0, ports=(),
+        link=reports.Link(LINK_BPS, LINK_BPS, 'u'),
+        uplink_sent_bytes=sum(sent_bytes.values()), health='ok',
+        coflows=tuple(reports.CoflowCounters(name, value)
+                      for name, value in sent_bytes.items()))
 
 
 # The one who launches, in a process of its own.

@@ -34,6 +34,7 @@ from edge_module import state
 from edge_module import stream
 from edge_module import supervise
 from virtco import exception
+from virtco.know import reports
 from virtco.table import edge_policy
 
 LOG = logging.getLogger(__name__)
@@ -132,15 +133,15 @@ class Agent:
             self.policies.save()
 
     def _about(self) -> dict[str, Any]:
-        """What only the agent can say in a report."""
+        """The fields of a report that only the agent knows."""
         problem = self._crew.problem
         error = self.keeper.error or problem
         found: dict[str, Any] = {
             'applied_generation': self.keeper.applied_generation,
             'health': self._health(error, problem), 'error': error}
         if self.probe is not None:
-            found['probe'] = {'address': self.probe.address,
-                              'port': self.probe.port}
+            found['probe'] = reports.Responder(self.probe.address,
+                                               self.probe.port)
         return found
 
     def _health(self, error: str | None, problem: str | None) -> str:

@@ -21,12 +21,14 @@ from keystoneauth1 import exceptions as ks_exception
 from keystoneauth1 import loading as ks_loading
 from keystoneauth1 import noauth
 from keystoneauth1 import session as ks_session
+import msgspec
 from oslo_config import cfg
 import requests
 import urllib3
 
 from edge_module import conf as edge_conf
 from virtco import exception
+from virtco.know import reports
 
 
 # A million flows take less than 200 bytes each.
@@ -117,7 +119,7 @@ class EdgeClient:
                 url=self.url, why=str(error)) from error
         return bytes(body)
 
-    def put_report(self, report: dict[str, Any]) -> None:
+    def put_report(self, report: reports.Report) -> None:
         """Deliver a report.
 
         What goes well, which is nearly always, goes past the two upper
@@ -125,9 +127,10 @@ class EdgeClient:
         """
         # A connection keeps the order of what it carries; of requests, one
         # that was given up may be the last to be taken in.
-        numbered = report | {'boot_ms': time.clock_gettime_ns(
-            time.CLOCK_BOOTTIME) // 1_000_000}
-        path, body = f'{self._host}/report', json.dumps(numbered).encode()
+        numbered = msgspec.structs.replace(
+            report, boot_ms=time.clock_gettime_ns(
+                time.CLOCK_BOOTTIME) // 1_000_000)
+        path, body = f'{self._host}/report', msgspec.json.encode(numbered)
         if self._pool is None or not self._put(path, body):
             self._call('PUT', path, 0.0, data=body, headers=_JSON)
 

@@ -26,6 +26,7 @@ from typing import NamedTuple
 from edge_module.classify import base as classify
 from edge_module.qdisc import wire
 from edge_module.tcplan import minors
+from virtco.know import reports
 from virtco.table import edge_policy
 
 
@@ -45,7 +46,7 @@ class Kind(enum.StrEnum):
 
 # Kinds that belong to a coflow, by their place in its report.
 _OF_COFLOWS = {Kind.COFLOW: 'sent_bytes', Kind.PACKETS: 'sent_packets',
-               Kind.DROPS: 'drops', Kind.DESTINATION: 'destinations',
+               Kind.DROPS: 'drops', Kind.DESTINATION: '',
                Kind.CONTROL: 'control_bytes'}
 
 
@@ -265,24 +266,26 @@ class Counters:
         total = self.totals.get(name)
         return total.value if total is not None else 0
 
-    def shared(self) -> dict[str, dict[str, int]]:
+    def shared(self) -> dict[str, reports.PartCounters]:
         """The ``shared`` of a report: all but the coflows' data."""
         drops = dict.fromkeys(map(str, Part), 0)
         for name, total in self.totals.items():
             if name.kind is Kind.SHARED_DROPS:
                 drops[name.subject] += total.value
-        return {part: {'sent_bytes': self._value(Name(Kind.SHARED, part)),
-                       'drops': drops[part],
-                       'backlog_bytes': self.shared_backlog_bytes.get(part, 0)
-                       } for part in map(Part, drops)}
+        return {str(part): reports.PartCounters(
+            sent_bytes=self._value(Name(Kind.SHARED, part)),
+            drops=drops[part],
+            backlog_bytes=self.shared_backlog_bytes.get(part, 0))
+            for part in map(Part, drops)}
 
-    def limited(self) -> list[dict[str, Any]]:
+    def limited(self) -> tuple[reports.LimitCounter, ...]:
         """What went to limited destinations; None is all others."""
-        return [{'host': name.target or None, 'sent_bytes': total.value,
-                 'backlog_bytes': self.limited_backlog_bytes.get(
-                     minors.limit_of(int(name.where)) or 0, 0)}
-                for name, total in self.totals.items()
-                if name.kind is Kind.LIMITED]
+        return tuple(reports.LimitCounter(
+            host=name.target or None, sent_bytes=total.value,
+            backlog_bytes=self.limited_backlog_bytes.get(
+                minors.limit_of(int(name.where)) or 0, 0))
+            for name, total in self.totals.items()
+            if name.kind is Kind.LIMITED)
 
     def limited_drops(self) -> dict[str, int]:
         """By limited host, of the ports that send there now."""
@@ -296,27 +299,27 @@ class Counters:
                 found[host] = found.get(host, 0) + total.value
         return found
 
-    def coflows(self) -> list[dict[str, Any]]:
+    def coflows(self) -> tuple[reports.CoflowCounters, ...]:
         """The ``coflows`` of a report."""
-        shown: dict[str, dict[str, Any]] = {}
+        sums: dict[str, dict[str, int]] = {}
+        children: dict[str, list[reports.DestinationCounter]] = {}
         for (kind, coflow_id, host, _), total in self.totals.items():
             if kind not in _OF_COFLOWS:
                 continue
-            entry = shown.get(coflow_id)
-            if entry is None:
-                entry = shown[coflow_id] = {
-                    'coflow_id': coflow_id, 'sent_bytes': 0,
-                    'sent_packets': 0, 'drops': 0, 'control_bytes': 0,
-                    'backlog_bytes': self.backlog_bytes.get(coflow_id, 0),
-                    'destinations': []}
+            found = sums.setdefault(coflow_id, {'sent_bytes': 0})
             if kind is Kind.DESTINATION:
-                entry['destinations'].append(
-                    {'host': host, 'sent_bytes': total.value})
+                children.setdefault(coflow_id, []).append(
+                    reports.DestinationCounter(host, total.value))
             else:
-                entry[_OF_COFLOWS[kind]] += total.value
-        return list(shown.values())
+                field = _OF_COFLOWS[kind]
+                found[field] = found.get(field, 0) + total.value
+        return tuple(reports.CoflowCounters(
+            coflow_id, **found,
+            backlog_bytes=self.backlog_bytes.get(coflow_id, 0),
+            destinations=tuple(children.get(coflow_id, ())))
+            for coflow_id, found in sums.items())
 
-    def pairs(self) -> list[dict[str, Any]]:
+    def pairs(self) -> tuple[reports.PairCounter, ...]:
         """The ``pairs`` of a report, one per entry of the classification."""
         shown = []
         for name, total in self.totals.items():
@@ -324,9 +327,8 @@ class Counters:
                 dev, _, port = name.where.rpartition(':')
                 packets = self.totals.get(
                     name._replace(kind=Kind.PAIR_PACKETS), Total())
-                shown.append({'dev': dev, 'src_ip': name.subject,
-                              'dst_ip': name.target,
-                              'dst_port': int(port) or None,
-                              'sent_bytes': total.value,
-                              'sent_packets': packets.value})
-        return shown
+                shown.append(reports.PairCounter(
+                    dev=dev, src_ip=name.subject, dst_ip=name.target,
+                    dst_port=int(port) or None, sent_bytes=total.value,
+                    sent_packets=packets.value))
+        return tuple(shown)

@@ -13,7 +13,7 @@
 
 from collections.abc import Iterable
 from collections.abc import Iterator
-from typing import Any
+from collections.abc import Mapping
 
 from prometheus_client import core
 from prometheus_client import registry
@@ -21,6 +21,7 @@ from prometheus_client import start_http_server
 
 from edge_module import pull
 from edge_module import report
+from virtco.know import reports
 
 
 class EdgeCollector(registry.Collector):
@@ -42,33 +43,33 @@ class EdgeCollector(registry.Collector):
                      self.enforcer.fair)
         yield _gauge('virtco_edge_healthy',
                      'Whether the kernel holds what the policy says.',
-                     report.get('health') == 'ok')
+                     report is not None and report.health == 'ok')
         yield core.InfoMetricFamily(
             'virtco_edge_enforcement', 'What shapes and what classifies.', {
                 'shaper': self.enforcer.uplink.how,
                 'classifier': self.enforcer.classifier.name})
-        if not report:
+        if report is None:
             return
         yield _gauge('virtco_edge_applied_generation',
                      'Generation of the policy that is enforced.',
-                     report['applied_generation'])
+                     report.applied_generation)
         yield _gauge('virtco_edge_ports', 'VM ports that are classified.',
-                     len(report['ports']))
-        yield _noted(report['ports'])
+                     len(report.ports))
+        yield _noted(report.ports)
         yield from self._traffic(report)
         yield _counter('virtco_edge_cpu_seconds',
                        'CPU time of the edge module itself.',
-                       report['cpu_s'])
+                       report.cpu_s or 0)
 
-    def _traffic(self, report: dict[str, Any]) -> Iterator[core.Metric]:
+    def _traffic(self, report: reports.Report) -> Iterator[core.Metric]:
         yield _counter('virtco_edge_uplink_sent_bytes',
                        'Bytes sent by the uplink.',
-                       report['uplink_sent_bytes'])
+                       report.uplink_sent_bytes)
         yield _counter('virtco_edge_default_sent_bytes',
                        'Bytes of the uplink that belong to no coflow.',
-                       report['default_sent_bytes'])
-        yield from _shared(report['shared'])
-        yield from self._limited(report['unmanaged']['limited'])
+                       report.default_sent_bytes)
+        yield from _shared(report.shared)
+        yield from self._limited(report.unmanaged.limited)
         sent = core.CounterMetricFamily(
             'virtco_edge_coflow_sent_bytes', 'Bytes of a coflow to a host.',
             labels=('coflow', 'destination'))
@@ -81,17 +82,18 @@ class EdgeCollector(registry.Collector):
         backlog = core.GaugeMetricFamily(
             'virtco_edge_coflow_backlog_bytes', 'Bytes of a coflow that '
             'wait.', labels=('coflow',))
-        for entry in report['coflows']:
-            coflow_id = entry['coflow_id']
-            for child in entry['destinations']:
-                sent.add_metric((coflow_id, child['host']),
-                                child['sent_bytes'])
-            packets.add_metric((coflow_id,), entry['sent_packets'])
-            drops.add_metric((coflow_id,), entry['drops'])
-            backlog.add_metric((coflow_id,), entry['backlog_bytes'])
+        for entry in report.coflows:
+            coflow_id = entry.coflow_id
+            for child in entry.destinations:
+                sent.add_metric((coflow_id, child.host),
+                                child.sent_bytes)
+            packets.add_metric((coflow_id,), entry.sent_packets)
+            drops.add_metric((coflow_id,), entry.drops)
+            backlog.add_metric((coflow_id,), entry.backlog_bytes)
         yield from (sent, packets, drops, backlog, self._rates())
 
-    def _limited(self, rows: list[dict[str, Any]]) -> Iterator[core.Metric]:
+    def _limited(self, rows: Iterable[reports.LimitCounter]
+                 ) -> Iterator[core.Metric]:
         """Unmanaged traffic by destination; all that have no limit of their
         own are ``others``.
         """
@@ -110,10 +112,10 @@ class EdgeCollector(registry.Collector):
             'per second.', labels=label)
         dropped = self.reporter.readings.limited_drops()
         for row in rows:
-            host = row['host'] or 'others'
-            sent.add_metric((host,), row['sent_bytes'])
-            backlog.add_metric((host,), row['backlog_bytes'])
-            drops.add_metric((host,), dropped.get(row['host'] or '', 0))
+            host = row.host or 'others'
+            sent.add_metric((host,), row.sent_bytes)
+            backlog.add_metric((host,), row.backlog_bytes)
+            drops.add_metric((host,), dropped.get(row.host or '', 0))
         policy = self.enforcer.policy
         unmanaged = policy.unmanaged if policy is not None else None
         if unmanaged is not None:
@@ -133,7 +135,8 @@ class EdgeCollector(registry.Collector):
         return rates
 
 
-def _shared(parts: dict[str, dict[str, int]]) -> Iterator[core.Metric]:
+def _shared(parts: Mapping[str, reports.PartCounters]
+            ) -> Iterator[core.Metric]:
     label = ('part',)
     sent = core.CounterMetricFamily(
         'virtco_edge_shared_sent_bytes', 'Bytes of the host, of unmanaged VM '
@@ -145,18 +148,18 @@ def _shared(parts: dict[str, dict[str, int]]) -> Iterator[core.Metric]:
         'virtco_edge_shared_backlog_bytes', 'Bytes of theirs that wait.',
         labels=label)
     for part, seen in parts.items():
-        sent.add_metric((part,), seen['sent_bytes'])
-        drops.add_metric((part,), seen['drops'])
-        backlog.add_metric((part,), seen['backlog_bytes'])
+        sent.add_metric((part,), seen.sent_bytes)
+        drops.add_metric((part,), seen.drops)
+        backlog.add_metric((part,), seen.backlog_bytes)
     yield from (sent, drops, backlog)
 
 
-def _noted(ports: Iterable[dict[str, Any]]) -> core.Metric:
+def _noted(ports: Iterable[reports.Port]) -> core.Metric:
     noted = core.GaugeMetricFamily(
         'virtco_edge_ports_not_managed', 'VM ports whose traffic is not, or '
         'not all, managed, by the reason.', labels=('reason',))
     reasons = [note.partition(':')[0] for port in ports
-               for note in port.get('notes', ())]
+               for note in port.notes]
     for reason in sorted(set(reasons)):
         noted.add_metric((reason,), reasons.count(reason))
     return noted

@@ -18,6 +18,7 @@ from typing import Any
 
 from edge_module import counters
 from edge_module import enforcer as edge_enforcer
+from virtco.know import reports
 from virtco.table import edge_policy
 
 _PAIRS_COST = 100
@@ -37,7 +38,7 @@ class Readings:
                  pairs_interval_s: float, rows: Iterable[Any]):
         self.enforcer = enforcer
         self.counters = counters.Counters(rows)
-        self.pairs: list[dict[str, Any]] = []
+        self.pairs: tuple[reports.PairCounter, ...] = ()
         self.destinations: frozenset[str] = frozenset()
         self.helper_cpu_s = 0.0
         self._wait_s = interval_s / 2
@@ -84,7 +85,7 @@ class Readings:
                                         _PAIRS_COST * cost_s)
 
     def counted(self) -> dict[str, Any]:
-        """The part of a report that comes from here."""
+        """The fields of a report that come from here."""
         with self._counting:
             shared = self.counters.shared()
             return {
@@ -92,12 +93,12 @@ class Readings:
                 'pairs': self.pairs,
                 'uplink_sent_bytes': self.counters.uplink_bytes(),
                 'default_sent_bytes': (
-                    shared[counters.Part.HOST]['sent_bytes']
-                    + shared[counters.Part.UNMANAGED]['sent_bytes']),
+                    shared[counters.Part.HOST].sent_bytes
+                    + shared[counters.Part.UNMANAGED].sent_bytes),
                 'shared': shared,
-                'unmanaged': {
-                    'macs': sorted(self.destinations)[:edge_policy.MAX_MACS],
-                    'limited': self.counters.limited()},
+                'unmanaged': reports.UnmanagedCounters(
+                    tuple(sorted(self.destinations)[:edge_policy.MAX_MACS]),
+                    self.counters.limited()),
                 'cpu_s': round(time.process_time() + self.helper_cpu_s, 3)}
 
     def limited_drops(self) -> dict[str, int]:

@@ -27,6 +27,7 @@ from edge_module import readings
 from edge_module import state
 from edge_module import stream
 from virtco import exception
+from virtco.know import reports
 
 LOG = logging.getLogger(__name__)
 
@@ -36,7 +37,8 @@ _BOOT_ID = pathlib.Path('/proc/sys/kernel/random/boot_id')
 class Reporter:
     """Makes and delivers reports.
 
-    :param about: the rest of a report: what is applied, and how it is.
+    :param about: the other fields of a report: what is applied, and how it
+        is.
     :param failed: takes an error of reading the kernel.
     """
 
@@ -48,7 +50,7 @@ class Reporter:
                  connect: Callable[[], stream.Client]):
         self.conf = conf
         self.enforcer = enforcer
-        self.last_report: dict[str, Any] = {}
+        self.last_report: reports.Report | None = None
         self.boot_id = _BOOT_ID.read_text().strip()
         self._files = files
         self._stop = stop
@@ -94,25 +96,26 @@ class Reporter:
             self._stop.wait(min(0.02, max(0.0, left_s)))
             self._now.wait(max(0.0, left_s))
 
-    def make(self, now_s: float) -> dict[str, Any]:
+    def make(self, now_s: float) -> reports.Report:
         """The report as the controller wants it; reads the kernel."""
         try:
             self.readings.read(now_s)
         except (exception.VirtcoException, OSError) as error:
             # The controller is to hear of it, with the counters as they were.
             self._failed(error)
-        return {
-            'boot_id': self.boot_id, 'epoch': self.epoch,
-            'link': self._link(),
-            'ports': [{'vm': port.vm, 'dev': port.dev, 'mac': port.mac,
-                       'ips': list(port.ips), 'notes': list(port.notes)}
-                      for port in self.enforcer.ports or ()],
-            **self.readings.counted(), **self._about()}
+        return reports.Report(
+            boot_id=self.boot_id, epoch=self.epoch, link=self._link(),
+            ports=tuple(reports.Port(
+                vm=port.vm, dev=port.dev, mac=port.mac, ips=tuple(port.ips),
+                notes=tuple(port.notes))
+                for port in self.enforcer.ports or ()),
+            **self.readings.counted(), **self._about())
 
-    def _link(self) -> dict[str, Any]:
+    def _link(self) -> reports.Link:
         egress_bps = self.enforcer.link_bps
-        return {'dev': self.enforcer.uplink.dev, 'egress_bps': egress_bps,
-                'ingress_bps': link_speed.ingress_bps(self.conf, egress_bps)}
+        return reports.Link(egress_bps,
+                            link_speed.ingress_bps(self.conf, egress_bps),
+                            self.enforcer.uplink.dev)
 
     def save(self) -> None:
         self._files.save('counters', {

@@ -28,6 +28,7 @@ import time
 from typing import Any
 import urllib.parse
 
+import msgspec
 from oslo_config import cfg
 from oslo_log import log as logging
 
@@ -37,6 +38,7 @@ from edge_module import epochs
 from virtco.distribute import deltas
 from virtco.distribute import frames
 from virtco import exception
+from virtco.know import reports
 
 LOG = logging.getLogger(__name__)
 
@@ -264,7 +266,7 @@ class Link:
         return exception.ControllerUnavailable(
             url=self._conf.edge.controller_url, why=why)
 
-    def say_report(self, report: dict[str, Any]) -> None:
+    def say_report(self, report: reports.Report) -> None:
         self._outbox.put_report(report)
 
     def say_taken(self, generation: int) -> None:
@@ -341,10 +343,10 @@ class _Outbox:
         self.wake_end.setblocking(False)
         self._wake.setblocking(False)
         self._lock = threading.Lock()
-        self._report: dict[str, Any] | None = None
-        self._told: dict[str, Any] | None = None
+        self._report: reports.Report | None = None
+        self._told: reports.Report | None = None
         self._told_s = 0.0
-        self._seen: dict[str, Any] | None = None
+        self._seen: reports.Report | None = None
         self._was_moving = False
         self._beat_s = 0.0
         self._ack: tuple[int, int] | None = None
@@ -364,7 +366,7 @@ class _Outbox:
         with self._lock:
             self._told = None
 
-    def put_report(self, report: dict[str, Any]) -> None:
+    def put_report(self, report: reports.Report) -> None:
         with self._lock:
             self._report = report
         self._rouse()
@@ -422,7 +424,7 @@ class _Outbox:
         report, told = self._report, self._told
         if report is None:
             return None
-        if told is None or told.keys() - report.keys():
+        if told is None:
             self._told = self._seen = report
             self._told_s, self._was_moving = now_s, False
             return frames.pack('report', report=report)
@@ -436,7 +438,7 @@ class _Outbox:
         self._seen, self._was_moving = report, is_moving
         self._told, self._told_s = report, now_s
         if delta:
-            return frames.pack('delta', **delta)
+            return frames.frame(msgspec.json.encode(delta))
         return None if is_due else frames.pack('heartbeat')
 
 
@@ -479,7 +481,7 @@ class Client:
         if isinstance(document, dict):
             self._link.say_taken(int(document.get('generation', 0)))
 
-    def put_report(self, report: dict[str, Any]) -> None:
+    def put_report(self, report: reports.Report) -> None:
         if self._link.is_used():
             self._link.say_report(report)
         else:

@@ -38,6 +38,7 @@ from virtco.distribute import source as sources
 from virtco import exception
 from virtco.follow import inventory
 from virtco.follow import room as follow_room
+from virtco.know import reports
 from virtco.know import room as know_room
 from virtco.leadership import elector as electors
 from virtco.leadership import lock as locks
@@ -102,7 +103,7 @@ class App:
         self.feed = feeds.Feed(
             conf, database, lambda hosts: self.distribute.policies_came(hosts),
             lambda *train: self.distribute.train_came(*train),
-            lambda: self.distribute.reports().items())
+            lambda: self.distribute.last_reports().items())
         self.distribute = distribute_room.Distribute(
             conf, self.know, self.decide, self.feed, counts)
         self.follow = follow_room.Follow(
@@ -306,7 +307,7 @@ class Peer:
         self.changed = feed.changed
         self._feed = feed
 
-    def measured(self, measurement: dict[str, Any]) -> None:
+    def measured(self, measurement: reports.Measurement) -> None:
         self._feed.say(peers.Measured(measurement))
 
     def forgiven(self, project_id: str) -> None:

@@ -35,6 +35,7 @@ from virtco.cmd import controller as controller_cmd
 from virtco.db import leader
 from virtco.db import models
 from virtco.decide import policies
+from virtco.know import reports
 
 SLOTS = 3
 HOSTS = ('h0', 'h1', 'h2', 'h3')
@@ -381,7 +382,7 @@ class Edge:
         world.wait(0.001)
         for (coflow_id, host), n_bytes in self.sent.items():
             coflows[coflow_id][host] = n_bytes
-        return {
+        return msgspec.convert({
             'boot_id': 'b', 'boot_ms': int(world.steady_s * 1000),
             'epoch': 'e', 'applied_generation':
                 world.generations.get(self.host, 0),
@@ -399,7 +400,8 @@ class Edge:
                 'destinations': [{'host': host, 'sent_bytes': n_bytes}
                                  for host, n_bytes in to.items()]}
                 for name, to in coflows.items()],
-            'uplink_sent_bytes': self.uplink, 'health': 'ok'}
+            'uplink_sent_bytes': self.uplink, 'health': 'ok'},
+            reports.Report)
 
     def report(self, to=None):
         (to or self._world.app).know.report(self.host, self.make())

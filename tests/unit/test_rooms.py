@@ -25,16 +25,17 @@ ROOMS = {'ask', 'know', 'decide', 'follow'}
 # Pure, although they stand beside what is not.
 PURE_IN_ROOMS = [
     'virtco.ask.answer', 'virtco.ask.problem', 'virtco.ask.wishes',
-    'virtco.db.codec',
+    'virtco.db.codec', 'virtco.decoding',
     'virtco.decide.policies', 'virtco.decide.senders',
-    'virtco.distribute.deltas', 'virtco.distribute.session',
+    'virtco.distribute.deltas', 'virtco.distribute.messages',
+    'virtco.distribute.session',
     'virtco.decide.waiting',
     'virtco.follow.comparison',
     'virtco.follow.notifications', 'virtco.hintkit.collectives',
     'virtco.know.byte_counters',
     'virtco.know.debts', 'virtco.know.host_state', 'virtco.know.inflight',
     'virtco.know.host_uplinks', 'virtco.know.pair_counters',
-    'virtco.know.route', 'virtco.know.snapshot',
+    'virtco.know.reports', 'virtco.know.route', 'virtco.know.snapshot',
     'virtco.know.towards',
     'virtco.know.uplinks', 'virtco.lab.cloud.configs']
 

@@ -61,7 +61,7 @@ def gauge(rooms: app.App, now_s: float) -> None:
         counts.report_age.labels(host.host).set(now_s - host.last_report_s)
         counts.generation_lag.labels(host.host).set(
             generations.get(host.host, 0)
-            - (host.report.get('applied_generation') or 0))
+            - host.report.applied_generation)
     counts.debts.clear()
     for project_id, debt_bytes in rooms.know.live.debts().items():
         counts.debts.labels(project_id).set(debt_bytes)

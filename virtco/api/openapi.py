@@ -25,24 +25,25 @@ import msgspec
 
 from virtco.api import routes
 from virtco.api.schemas import coflow
-from virtco.api.schemas import host
 from virtco.api.schemas import placement
 from virtco.api.schemas import topology
 from virtco.api import versions
 from virtco.ask import answer
 from virtco.ask import request
+from virtco.know import reports
 from virtco.table import edge_policy
 
 #: Frozen values, whose schemas are derived from them.
-TYPES = [answer.Answer, request.Placement, edge_policy.EdgePolicy]
+TYPES = [answer.Answer, request.Placement, edge_policy.EdgePolicy,
+         reports.Report, reports.Measurement]
 BODIES: dict[tuple[str, str], Any] = {
     ('put', '/v1/placements/{instance_uuid}'): request.Placement,
     ('post', '/v1/plans'): placement.PLAN,
     ('post', '/v1/coflows'): coflow.REGISTER,
     ('patch', '/v1/coflows/{coflow_id}'): coflow.CHANGE,
     ('patch', '/v1/projects/{project_id}'): coflow.CHANGE_PROJECT,
-    ('put', '/v1/hosts/{host}/report'): host.REPORT,
-    ('post', '/v1/measurements'): host.MEASUREMENT,
+    ('put', '/v1/hosts/{host}/report'): reports.Report,
+    ('post', '/v1/measurements'): reports.Measurement,
     ('patch', '/v1/settings'): coflow.SETTINGS,
     ('put', '/v1/topology'): topology.TOPOLOGY,
     ('post', '/v1/capacity'): topology.CAPACITY,

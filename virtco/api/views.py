@@ -26,8 +26,8 @@ def host(seen: host_state.View, policy: edge_policy.EdgePolicy | None,
     return {
         'host': seen.host, 'egress_bps': found.egress_bps,
         'ingress_bps': found.ingress_bps,
-        'link_egress_bps': seen.link.get('egress_bps'),
-        'link_ingress_bps': seen.link.get('ingress_bps'),
+        'link_egress_bps': report.link.egress_bps,
+        'link_ingress_bps': report.link.ingress_bps,
         'measured_egress_bps': found.measured_egress_bps,
         'measured_ingress_bps': found.measured_ingress_bps,
         'measured_age_s': now_s - found.measured_s
@@ -35,19 +35,20 @@ def host(seen: host_state.View, policy: edge_policy.EdgePolicy | None,
         'rate_source': found.source,
         'background_bps': seen.background_bps,
         'generation': policy.generation if policy else None,
-        'applied_generation': report.get('applied_generation'),
+        'applied_generation': (report.applied_generation
+                               if seen.last_report_s is not None else None),
         'last_report': seen.last_report_s,
         'coflows': [c.coflow_id for c in policy.classes] if policy else [],
-        'vms': sorted({p['vm'] for p in report.get('ports', ())}),
-        'health': report.get('health'), 'error': report.get('error'),
-        'cpu_s': report.get('cpu_s')}
+        'vms': sorted({port.vm for port in report.ports}),
+        'health': report.health, 'error': report.error,
+        'cpu_s': report.cpu_s}
 
 
 def classes(seen: host_state.View,
             policy: edge_policy.EdgePolicy | None) -> list[dict[str, Any]]:
     """Each class of the host's policy, and what was seen of it."""
-    backlogs = {c['coflow_id']: c.get('backlog_bytes')
-                for c in seen.report.get('coflows', ())}
+    backlogs = {counters.coflow_id: counters.backlog_bytes
+                for counters in seen.report.coflows}
     return [{
         'coflow_id': c.coflow_id, 'name': c.name, 'minor': f'1:{c.minor:x}',
         'prio': c.prio, 'rate_bps': c.rate_bps, 'ceil_bps': c.ceil_bps,

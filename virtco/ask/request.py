@@ -17,16 +17,9 @@ from typing import Annotated
 
 import msgspec
 
-Text = Annotated[str, msgspec.Meta(max_length=255)]
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
-Id = Annotated[str, msgspec.Meta(
-    min_length=1, max_length=36, pattern=r'^[A-Za-z0-9._:-]+\Z')]
-HOST_PATTERN = r'^[A-Za-z0-9._:@-]+\Z'
-Host = Annotated[str, msgspec.Meta(
-    min_length=1, max_length=255, pattern=HOST_PATTERN)]
-_HOSTS = re.compile(HOST_PATTERN)
-Amount = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
-Count = Annotated[int, msgspec.Meta(ge=0, le=2 ** 31 - 1)]
+from virtco import fields
+
+_HOSTS = re.compile(fields.HOST_PATTERN)
 # Hints and metadata are a tenant's: virtco.hints judges what is in them.
 TenantText = Annotated[
     dict[str, str | Annotated[list[str], msgspec.Meta(max_length=16)]],
@@ -36,9 +29,9 @@ TenantText = Annotated[
 class Resources(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of a VM, or what is left on a host."""
 
-    vcpus: Amount
-    memory_mb: Amount
-    disk_gb: Amount
+    vcpus: fields.Amount
+    memory_mb: fields.Amount
+    disk_gb: fields.Amount
 
     @property
     def vector(self) -> tuple[float, float, float]:
@@ -51,16 +44,16 @@ class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # Checked all at once: as a pattern it takes half of the decoding's time.
     host: Annotated[str, msgspec.Meta(
         min_length=1, max_length=255,
-        extra_json_schema={'pattern': HOST_PATTERN})]
+        extra_json_schema={'pattern': fields.HOST_PATTERN})]
     free: Resources
-    node: Name = ''
+    node: fields.Name = ''
 
 
 class ServerGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     policy: Annotated[str, msgspec.Meta(
         pattern='^(soft-)?(anti-)?affinity\\Z')]
-    members: Annotated[list[Id], msgspec.Meta(max_length=10_000)] = []
-    hosts: Annotated[list[Host], msgspec.Meta(max_length=10_000)] = []
+    members: Annotated[list[fields.Id], msgspec.Meta(max_length=10_000)] = []
+    hosts: Annotated[list[fields.Host], msgspec.Meta(max_length=10_000)] = []
     max_per_host: Annotated[
         int, msgspec.Meta(ge=1, le=10_000)] | None = None
 
@@ -72,19 +65,19 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     :ivar unplanned_passes: of Nova before this one.
     """
 
-    project_id: Name
+    project_id: fields.Name
     hints: TenantText
     flavor: Resources
     hosts: Annotated[list[Offer], msgspec.Meta(min_length=1,
                                                max_length=10_000)]
     metadata: TenantText = {}
-    user_id: Name | None = None
+    user_id: fields.Name | None = None
     display_name: Annotated[str, msgspec.Meta(max_length=4096)] | None = None
-    reservation_id: Text | None = None
-    launch_index: Count | None = None
+    reservation_id: fields.Text | None = None
+    launch_index: fields.Count | None = None
     num_instances: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 1
     server_group: ServerGroup | None = None
-    unplanned_passes: Count = 0
+    unplanned_passes: fields.Count = 0
     instance_uuid: str = ''
 
     def __post_init__(self) -> None:

@@ -14,9 +14,7 @@
 
 from collections.abc import Callable
 from collections.abc import Collection
-from collections.abc import Mapping
 import time
-from typing import Any
 
 from oslo_config import cfg
 
@@ -25,6 +23,7 @@ from virtco.decide import probes
 from virtco.decide import publisher
 from virtco.decide import stored
 from virtco.decide import waiting
+from virtco.know import reports
 from virtco.know import room
 from virtco import metrics
 from virtco.model import live
@@ -77,8 +76,8 @@ class Decide:
         policies = self.loop.policies
         return waiting.find(policies.schedule, policies.snapshot)
 
-    def _reported(self, host: str, report: Mapping[str, Any]) -> None:
-        self._publisher.overtake(host, report['applied_generation'])
+    def _reported(self, host: str, report: reports.Report) -> None:
+        self._publisher.overtake(host, report.applied_generation)
 
     def generations(self) -> dict[str, int]:
         """Of the policy of each host that has one."""

@@ -37,7 +37,7 @@ class Apart:
         self._feed = feeds.Feed(
             conf, self._database, lambda hosts: self._server.published(hosts),
             lambda *train: self._server.hand_out(*train),
-            lambda: self._server.reports().items())
+            lambda: self._server.last_reports().items())
         self._server: server.Distributor
 
     def start(self) -> None:

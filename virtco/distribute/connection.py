@@ -19,7 +19,6 @@ import typing
 from typing import Any
 from typing import Protocol
 
-from virtco.api import media
 from virtco.distribute import frames
 from virtco.distribute import messages
 from virtco.distribute import session
@@ -27,7 +26,6 @@ from virtco import exception
 
 LOG = logging.getLogger(__name__)
 
-_HEARTBEAT = b'{"type":"heartbeat"}'
 _ALIVE = frames.pack('alive')
 _RESEND = frames.pack('resend')
 
@@ -74,8 +72,7 @@ class Connection(asyncio.Protocol):
         self._reader = frames.Reader(hub.most_bytes)
         self._transport: asyncio.Transport | None = None
         self._hello_timer: asyncio.TimerHandle | None = None
-        self.session = session.Session(messages.check, self._may_speak_for,
-                                       hub.epoch)
+        self.session = session.Session(self._may_speak_for, hub.epoch)
 
     @property
     def host(self) -> str | None:
@@ -118,18 +115,16 @@ class Connection(asyncio.Protocol):
     # What the edge says.
 
     def _take(self, payload: bytes) -> None:
-        is_heartbeat = payload == _HEARTBEAT
-        message = ({'type': 'heartbeat'} if is_heartbeat else
-                   frames.checked(media.loads_bytes(payload)))
+        message = messages.decode(payload)
         event = self.session.take(message)
         match event:
-            case session.Hello():
+            case messages.Hello():
                 self._end_hello()
                 self._hub.opened(self, event.generation)
                 return
             case session.Report(report=None):
                 self.write(_RESEND)
-        if message['type'] == 'heartbeat':
+        if isinstance(message, messages.Heartbeat):
             self.write(_ALIVE)
         self._hub.heard(self, event)
 

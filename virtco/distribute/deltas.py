@@ -12,93 +12,140 @@
 
 """What changed between two reports of an edge module. Pure.
 
-A delta has ``set``, the fields of the report that changed, and for the lists
-in :data:`KEYS` ``rows``: ``{"coflows": {"set": [row, …], "gone": [key, …]}}``.
-Rows keep no order.
+A delta has ``set``, the fields of the report that changed, and ``rows`` of
+the lists: ``{"coflows": {"set": [row, …], "gone": [key, …]}, "pairs": …}``.
+Rows keep no order. The edge module shares this module.
 """
 
 from collections.abc import Iterable
-from collections.abc import Mapping
+import typing
+from typing import Annotated
 from typing import Any
 
+import msgspec
+
 from virtco import exception
+from virtco import fields
+from virtco.know import reports
 from virtco import units
 
-#: What tells the rows of a list apart.
-KEYS: dict[str, tuple[str, ...]] = {
-    'coflows': ('coflow_id',),
-    'pairs': ('dev', 'src_ip', 'dst_ip', 'dst_port'),
-}
-#: Fields that no decision waits for: they go with the next heartbeat.
+#: Of these a delta tells the rows.
+LISTS = ('coflows', 'pairs')
 SLOW = frozenset({'cpu_s', 'shared', 'uplink_sent_bytes',
                   'default_sent_bytes'})
-#: Unless more than this share of the link went by meanwhile.
 MATTERS = 0.01
 
-Report = dict[str, Any]
-Delta = dict[str, Any]
-_Key = tuple[Any, ...]
+Row = reports.CoflowCounters | reports.PairCounter
+_FIELDS = tuple(name for name in reports.Report.__struct_fields__
+                if name not in LISTS)
+_HINTS = typing.get_type_hints(reports.Report, include_extras=True)
+#: The fields of a report, of which any may be absent.
+Changed = msgspec.defstruct('Changed', [
+    (name, _HINTS[name] | msgspec.UnsetType, msgspec.UNSET)
+    for name in _FIELDS], frozen=True, module=__name__)
+_NO_CHANGE = Changed()
 
 
-def diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> Delta:
-    """What makes ``after`` of ``before``; empty when nothing changed."""
-    changed = {name: value for name, value in after.items()
-               if name not in KEYS
-               and (name not in before or before[name] != value)}
-    rows = {name: found for name in KEYS if name in after
-            and (found := _diff_rows(name, before.get(name, ()),
-                                     after[name]))}
-    return (({'set': changed} if changed else {})
-            | ({'rows': rows} if rows else {}))
+class CoflowRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
+                 omit_defaults=True):
+    set: Annotated[tuple[reports.CoflowCounters, ...],
+                   msgspec.Meta(max_length=reports.MOST_COFLOWS)] = ()
+    gone: Annotated[tuple[tuple[fields.Id], ...],
+                    msgspec.Meta(max_length=reports.MOST_COFLOWS)] = ()
 
 
-def _diff_rows(name: str, before: Iterable[Mapping[str, Any]],
-               after: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+class PairRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
+               omit_defaults=True):
+    set: Annotated[tuple[reports.PairCounter, ...],
+                   msgspec.Meta(max_length=reports.MOST_PAIRS)] = ()
+    gone: Annotated[tuple[
+        tuple[fields.Name | None, str, str, int | None], ...],
+        msgspec.Meta(max_length=reports.MOST_PAIRS)] = ()
+
+
+_NO_COFLOWS, _NO_PAIRS = CoflowRows(), PairRows()
+
+
+class Rows(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
+           omit_defaults=True):
+    coflows: CoflowRows = _NO_COFLOWS
+    pairs: PairRows = _NO_PAIRS
+
+
+_NO_ROWS = Rows()
+
+
+class Delta(msgspec.Struct, frozen=True, omit_defaults=True, tag='delta'):
+    set: Changed = _NO_CHANGE  # type: ignore[valid-type]
+    rows: Rows = _NO_ROWS
+
+    def __bool__(self) -> bool:
+        return self.set != _NO_CHANGE or self.rows != _NO_ROWS
+
+
+def diff(before: reports.Report, after: reports.Report) -> Delta:
+    """What makes ``after`` of ``before``; false when nothing changed.
+
+    What did not change is the default itself, so that it is not encoded.
+    """
+    changed = {name: value for name in _FIELDS
+               if (value := getattr(after, name)) != getattr(before, name)}
+    coflows = _diff_rows(before.coflows, after.coflows)
+    pairs = _diff_rows(before.pairs, after.pairs)
+    return Delta(
+        Changed(**changed) if changed else _NO_CHANGE,
+        Rows(CoflowRows(*coflows) if any(coflows) else _NO_COFLOWS,
+             PairRows(*pairs) if any(pairs) else _NO_PAIRS)
+        if any(coflows) or any(pairs) else _NO_ROWS)
+
+
+def _diff_rows(before: tuple[Any, ...], after: tuple[Any, ...]
+               ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Rows to set, and keys of those that are gone."""
     if before is after:
-        return {}
-    old, new = _by_key(name, before), _by_key(name, after)
-    changed = [row for key, row in new.items() if old.get(key) != row]
-    gone = [list(key) for key in old.keys() - new.keys()]
-    return (({'set': changed} if changed else {})
-            | ({'gone': gone} if gone else {}))
+        return (), ()
+    old, new = _by_key(before), _by_key(after)
+    return (tuple(row for key, row in new.items() if old.get(key) != row),
+            tuple(old.keys() - new.keys()))
 
 
-def _by_key(name: str, rows: Iterable[Mapping[str, Any]]
-            ) -> dict[_Key, Mapping[str, Any]]:
-    fields = KEYS[name]
-    return {tuple(row.get(field) for field in fields): row for row in rows}
+def _by_key(rows: Iterable[Any]) -> dict[tuple[Any, ...], Any]:
+    return {row.key: row for row in rows}
 
 
-def patch(before: Report, delta: Mapping[str, Any]) -> Report:
+def patch(before: reports.Report, delta: Delta) -> reports.Report:
     """The report after ``before``, which stays as it is.
 
-    :param delta: of the form that the schema of deltas demands.
     :raises virtco.exception.Invalid: for a row that is not there.
     """
-    after = {**before, **delta.get('set', {})}
-    for name, found in delta.get('rows', {}).items():
-        rows = _by_key(name, before.get(name, ()))
-        for key in found.get('gone', ()):
-            if rows.pop(tuple(key), None) is None:
+    after = {name: value for name in _FIELDS
+             if (value := getattr(delta.set, name)) is not msgspec.UNSET}
+    for name in LISTS:
+        found = getattr(delta.rows, name)
+        if not (found.set or found.gone):
+            continue
+        rows = _by_key(getattr(before, name))
+        for key in found.gone:
+            if rows.pop(key, None) is None:
                 raise exception.Invalid(field=f'rows.{name}.gone', value=key,
                                         limit='a row of the report before')
-        rows.update(_by_key(name, found.get('set', ())))
-        after[name] = list(rows.values())
-    return after
+        rows.update(_by_key(found.set))
+        after[name] = tuple(rows.values())
+    return msgspec.structs.replace(before, **after)
 
 
-def is_urgent(before: Mapping[str, Any], delta: Mapping[str, Any],
+def is_urgent(before: reports.Report, delta: Delta,
               elapsed_s: float) -> bool:
     """Whether the controller is to hear of it before the next heartbeat."""
-    if 'rows' in delta:
+    if delta.rows != _NO_ROWS:
         return True
-    changed = delta.get('set', {})
-    if changed.keys() - SLOW:
+    changed = {name for name in _FIELDS
+               if getattr(delta.set, name) is not msgspec.UNSET}
+    if changed - SLOW:
         return True
-    sent_bytes = (changed.get('uplink_sent_bytes', 0)
-                  - before.get('uplink_sent_bytes', 0))
-    link_bps = (before.get('link') or {}).get('egress_bps') or 0
-    matters_bytes = (MATTERS * units.bps_to_bytes_per_s(link_bps)
-                     * elapsed_s)
-    return ('uplink_sent_bytes' in changed
-            and abs(sent_bytes) > matters_bytes)
+    if 'uplink_sent_bytes' not in changed:
+        return False
+    sent_bytes = delta.set.uplink_sent_bytes - before.uplink_sent_bytes
+    matters_bytes = MATTERS * elapsed_s * units.bps_to_bytes_per_s(
+        before.link.egress_bps or 0)
+    return abs(sent_bytes) > matters_bytes

@@ -33,6 +33,7 @@ from virtco.db import session as db_session
 from virtco.distribute import frames
 from virtco.distribute import peers
 from virtco import exception
+from virtco.know import reports
 from virtco.leadership import lock
 
 LOG = logging.getLogger(__name__)
@@ -59,7 +60,7 @@ class Feed:
                  on_train: Callable[[str, dict[str, Any]], None] = (
                      lambda *_: None),
                  on_leader: Callable[[], Iterable[
-                     tuple[str, dict[str, Any]]]] = lambda: ()):
+                     tuple[str, reports.Report]]] = lambda: ()):
         self.epoch = 0
         self.n_hosts = 0
         self.is_connected = False
@@ -70,7 +71,7 @@ class Feed:
         self._on_leader = on_leader
         self._policies: dict[str, peers.Policy] = {}
         self._followed: dict[str, int] = {}
-        self._reports: dict[str, dict[str, Any]] = {}
+        self._reports: dict[str, reports.Report] = {}
         self._heard: set[str] = set()
         self._said: list[peers.Said] = []
         self._is_flushing = False
@@ -109,7 +110,7 @@ class Feed:
     def leave(self, host: str) -> None:
         self._soon(self._leave, host)
 
-    def report(self, host: str, report: dict[str, Any]) -> None:
+    def report(self, host: str, report: reports.Report) -> None:
         self._soon(self._add_report, host, report)
 
     def heard(self, hosts: Iterable[str]) -> None:
@@ -137,7 +138,7 @@ class Feed:
         self._policies.pop(host, None)
         self._send(peers.Leave([host]))
 
-    def _add_report(self, host: str, report: dict[str, Any]) -> None:
+    def _add_report(self, host: str, report: reports.Report) -> None:
         if host in self._reports or len(self._reports) < MOST_REPORTS:
             self._reports[host] = report
         self._flush_soon()

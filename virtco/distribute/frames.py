@@ -12,13 +12,14 @@
 
 """Frames of the edge protocol: a length of four bytes, and as much JSON.
 
-The edge module and the distributor share this module; the standard library
-is all that it needs.
+The edge module and the distributor share this module; msgspec is all that it
+needs.
 """
 
 from collections.abc import Iterator
-import json
 from typing import Any
+
+import msgspec
 
 from virtco import exception
 
@@ -36,8 +37,7 @@ def frame(payload: bytes) -> bytes:
 
 def pack(kind: str, **fields: Any) -> bytes:
     """A whole frame."""
-    return frame(json.dumps({'type': kind, **fields},
-                            separators=(',', ':')).encode())
+    return frame(msgspec.json.encode({'type': kind, **fields}))
 
 
 class Reader:
@@ -76,7 +76,7 @@ def unpack(payload: bytes) -> dict[str, Any]:
     :raises virtco.exception.Invalid:
     """
     try:
-        message = json.loads(payload)
+        message = msgspec.json.decode(payload)
     except (ValueError, RecursionError) as error:
         raise exception.Invalid(field='frame', value=repr(payload[:40]),
                                 limit='JSON') from error

@@ -23,6 +23,8 @@ import logging
 import threading
 from typing import Any
 
+from virtco.know import reports
+
 LOG = logging.getLogger(__name__)
 
 MOST_MEASUREMENTS = 10_000
@@ -36,17 +38,17 @@ class Intake:
     :param failed: is called when one of them raises.
     """
 
-    def __init__(self, report: Callable[[str, dict[str, Any]], None],
+    def __init__(self, report: Callable[[str, reports.Report], None],
                  heard: Callable[[set[str]], None],
-                 measured: Callable[[dict[str, Any]], None],
+                 measured: Callable[[reports.Measurement], None],
                  failed: Callable[[], None] = lambda: None):
         self._report = report
         self._heard = heard
         self._measured = measured
         self._failed = failed
         self._hosts: set[str] = set()
-        self._reports: dict[str, dict[str, Any]] = {}
-        self._measurements: collections.deque[dict[str, Any]] = (
+        self._reports: dict[str, reports.Report] = {}
+        self._measurements: collections.deque[reports.Measurement] = (
             collections.deque(maxlen=MOST_MEASUREMENTS))
         self._there_is_some = threading.Condition()
         self._is_ending = False
@@ -64,7 +66,7 @@ class Intake:
             self._there_is_some.notify()
         self._thread.join(5)
 
-    def add_report(self, host: str, report: dict[str, Any]) -> None:
+    def add_report(self, host: str, report: reports.Report) -> None:
         with self._there_is_some:
             self._reports[host] = report
             self._there_is_some.notify()
@@ -74,7 +76,7 @@ class Intake:
             self._hosts.update(hosts)
             self._there_is_some.notify()
 
-    def add_measurement(self, measurement: dict[str, Any]) -> None:
+    def add_measurement(self, measurement: reports.Measurement) -> None:
         with self._there_is_some:
             self._measurements.append(measurement)
             self._there_is_some.notify()

@@ -10,56 +10,60 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What an edge may say, as schemas."""
+"""What an edge may say, decoded and checked at the door. Pure."""
 
-from typing import Any
+from typing import Annotated
 
-from virtco.api import media
-from virtco.api.schemas import common
-from virtco.api.schemas import host as host_schema
+import msgspec
+
+from virtco import decoding
 from virtco.distribute import deltas
+from virtco import exception
+from virtco import fields
+from virtco.know import reports
 
-_NOTHING: dict[str, Any] = {'not': {}}
-_VERSION = {'type': 'integer', 'minimum': 1, 'maximum': 1000}
-_REPORTED = host_schema.REPORT['properties']
-
-
-def _rows(row: dict[str, Any], n_keys: int, most: int) -> dict[str, Any]:
-    return common.body({
-        'set': common.listed(row, most),
-        'gone': common.listed({
-            'type': 'array', 'minItems': n_keys, 'maxItems': n_keys,
-            'items': {'type': ['string', 'integer', 'null']}}, most),
-    }, required=[])
+_Version = Annotated[int, msgspec.Meta(ge=1, le=1000)]
 
 
-#: The schema of each type of message; more fields do no harm.
-SCHEMAS = {kind: common.body(properties | {'type': {'const': kind}},
-                             required=required, extra=True)
-           for kind, properties, required in (
-    ('hello', {
-        'versions': {'type': 'array', 'items': _VERSION, 'minItems': 2,
-                     'maxItems': 2},
-        'host': common.HOST, 'epoch': common.GENERATION,
-        'generation': common.GENERATION}, ['versions', 'host']),
-    ('ack', {'epoch': common.GENERATION, 'generation': common.GENERATION},
-     ['generation']),
-    ('report', {'report': host_schema.REPORT}, ['report']),
-    ('delta', {
-        'set': common.body(_REPORTED | dict.fromkeys(deltas.KEYS, _NOTHING),
-                           required=[], extra=True),
-        'rows': common.body({
-            'coflows': _rows(host_schema.COFLOW, 1, 10_000),
-            'pairs': _rows(host_schema.PAIR, 4, 100_000)}, required=[])},
-     []),
-    ('heartbeat', {}, []),
-    ('measurement', {'measurement': host_schema.MEASUREMENT},
-     ['measurement']))}
+class Hello(msgspec.Struct, frozen=True, tag='hello'):
+    """:ivar versions: of the protocol, the oldest and the newest.
+    :ivar generation: of the policy that the edge has, 0 without one.
+    """
+
+    versions: tuple[_Version, _Version]
+    host: fields.Host
+    epoch: fields.Generation = 0
+    generation: fields.Generation = 0
 
 
-_CHECKERS = {kind: media.checker(schema) for kind, schema in SCHEMAS.items()}
+class Ack(msgspec.Struct, frozen=True, tag='ack'):
+    """The edge has taken the policy over, or says in its report why not."""
+
+    generation: fields.Generation
+    epoch: fields.Generation = 0
 
 
-def check(message: dict[str, Any]) -> None:
+class Whole(msgspec.Struct, frozen=True, tag='report'):
+    report: reports.Report
+
+
+class Heartbeat(msgspec.Struct, frozen=True, tag='heartbeat'):
+    """The last report still holds."""
+
+
+class Measured(msgspec.Struct, frozen=True, tag='measurement'):
+    measurement: reports.Measurement
+
+
+Said = Hello | Ack | Whole | deltas.Delta | Heartbeat | Measured
+_DECODER: 'decoding.Decoder[Said]' = decoding.Decoder(Said, 'frame')
+
+
+def decode(payload: bytes) -> Said:
     """:raises virtco.exception.Invalid: naming field, value and limit."""
-    _CHECKERS[message['type']](message)
+    try:
+        return _DECODER.decode(payload)
+    except ValueError as error:
+        raise exception.Invalid(
+            field='frame', value=repr(payload[:40]),
+            limit='JSON in UTF-8') from error

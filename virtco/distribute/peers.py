@@ -25,6 +25,7 @@ from oslo_config import cfg
 
 from virtco.distribute import codec
 from virtco.distribute import frames
+from virtco.know import reports
 
 #: How often the leader says something, and after which silence it is gone.
 ALIVE_S = 0.5
@@ -52,16 +53,16 @@ class Leave(msgspec.Struct, frozen=True, tag='leave'):
 
 
 class Reports(msgspec.Struct, frozen=True, tag='reports'):
-    """:ivar reports: of edge modules, checked, by host.
+    """:ivar reports: of edge modules, by host.
     :ivar heard: hosts whose last report still holds.
     """
 
-    reports: dict[str, dict[str, Any]]
+    reports: dict[str, reports.Report]
     heard: list[str] = []
 
 
 class Measured(msgspec.Struct, frozen=True, tag='measured'):
-    measurement: dict[str, Any]
+    measurement: reports.Measurement
 
 
 class Changed(msgspec.Struct, frozen=True, tag='changed'):

@@ -26,6 +26,7 @@ from virtco.distribute import peers
 from virtco.distribute import server
 from virtco.distribute import source
 from virtco import exception
+from virtco.know import reports
 from virtco.know import room as know_room
 from virtco import metrics
 
@@ -65,7 +66,7 @@ class Distribute:
         self._epoch = epoch
         if self._server is not None:
             # What they told the one before may be lost.
-            for host, report in self._server.reports().items():
+            for host, report in self._server.last_reports().items():
                 self._know.report(host, report)
             self._server.published_all()
 
@@ -100,8 +101,8 @@ class Distribute:
         if self._server is not None:
             self._server.hand_out(host, train)
 
-    def reports(self) -> dict[str, dict[str, Any]]:
-        return self._server.reports() if self._server is not None else {}
+    def last_reports(self) -> dict[str, reports.Report]:
+        return self._server.last_reports() if self._server is not None else {}
 
     # What edge modules ask and tell.
 
@@ -134,9 +135,9 @@ class Distribute:
         return (self._feed.n_hosts if self._epoch is None
                 else len(self._decide.generations()))
 
-    def measured(self, measurement: dict[str, Any]) -> None:
+    def measured(self, measurement: reports.Measurement) -> None:
         if self._epoch is not None:
-            self._decide.prober.done(measurement['probe_id'])
+            self._decide.prober.done(measurement.probe_id)
         self._know.measured(measurement)
 
     def trains(self, hosts: Iterable[str]) -> dict[str, dict[str, Any]]:

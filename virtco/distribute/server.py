@@ -33,7 +33,9 @@ from oslo_config import cfg
 from virtco.distribute import connection
 from virtco.distribute import frames
 from virtco.distribute import intake
+from virtco.distribute import messages
 from virtco.distribute import session
+from virtco.know import reports
 from virtco import metrics
 
 try:
@@ -82,9 +84,9 @@ class Doors:
     came: Callable[[str, int], None]
     left: Callable[[str], None]
     n_hosts: Callable[[], int]
-    report: Callable[[str, dict[str, Any]], None]
+    report: Callable[[str, reports.Report], None]
     heard: Callable[[set[str]], None]
-    measured: Callable[[dict[str, Any]], None]
+    measured: Callable[[reports.Measurement], None]
     trains: Callable[[Iterable[str]], dict[str, dict[str, Any]]]
 
 
@@ -162,7 +164,7 @@ class Distributor:
         with contextlib.suppress(RuntimeError):  # it was stopped
             self._loop.call_soon_threadsafe(self._hand_out, {host: train})
 
-    def reports(self) -> dict[str, dict[str, Any]]:
+    def last_reports(self) -> dict[str, reports.Report]:
         """The last of each host that is connected."""
         return {host: report for host, found in list(self._open.items())
                 if (report := found.session.report) is not None}
@@ -315,11 +317,13 @@ class Distributor:
         host = connection.host
         assert host is not None
         match event:
-            case session.Report(report=dict() as report, is_new=True):
+            case session.Report(report=None):
+                pass
+            case session.Report(report=report, is_new=True):
                 self._intake.add_report(host, report)
-            case session.Report(report=dict()):
+            case session.Report():
                 self._heard.add(host)
-            case session.Measured():
+            case messages.Measured():
                 self._intake.add_measurement(event.measurement)
 
     async def _turn(self) -> None:

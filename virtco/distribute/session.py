@@ -17,29 +17,13 @@ protocol raises, and the connection is closed.
 """
 
 from collections.abc import Callable
-from collections.abc import Mapping
 import dataclasses
-from typing import Any
 
 from virtco.distribute import deltas
 from virtco.distribute import frames
+from virtco.distribute import messages
 from virtco import exception
-
-Message = dict[str, Any]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Hello:
-    """:ivar generation: of the policy that the edge has, 0 without one."""
-
-    generation: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Ack:
-    """The edge has taken the policy over, or says in its report why not."""
-
-    generation: int
+from virtco.know import reports
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,106 +32,87 @@ class Report:
     :ivar is_new: False when it says what the one before said.
     """
 
-    report: Message | None
+    report: reports.Report | None
     is_new: bool
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Measured:
-    measurement: Message
-
-
-Event = Hello | Ack | Report | Measured
+Event = messages.Hello | messages.Ack | messages.Measured | Report
 
 
 class Session:
     """
-    :param check: raises for a message that does not keep to its schema.
     :param may_speak_for: whether the certificate is that of this host.
     :ivar host: None until it said hello.
     :ivar sent: generation of the newest policy that it has or was sent.
     """
 
-    def __init__(self, check: Callable[[Message], None],
-                 may_speak_for: Callable[[str], bool], epoch: int = 0):
+    def __init__(self, may_speak_for: Callable[[str], bool], epoch: int = 0):
         self.host: str | None = None
         self.version = 0
         self.sent = 0
         self.acked = 0
         self._epoch = epoch
-        self._report: Message | None = None
-        self._check = check
+        self._report: reports.Report | None = None
         self._may_speak_for = may_speak_for
 
     @property
-    def report(self) -> Message | None:
+    def report(self) -> reports.Report | None:
         """The last one, whole."""
         return self._report
 
-    def take(self, message: Message) -> Event:
+    def take(self, message: messages.Said) -> Event:
         """:raises virtco.exception.Invalid:
         :raises virtco.exception.Forbidden: to speak for this host.
         """
-        kind = message['type']
-        known = _OPEN if self.host is not None else _NEW
-        if kind not in known:
-            raise exception.Invalid(field='type', value=kind[:40],
-                                    limit=f'one of {", ".join(known)}')
-        self._check(message)
-        return known[kind](self, message)
+        is_hello = isinstance(message, messages.Hello)
+        if is_hello != (self.host is None):
+            raise exception.Invalid(
+                field='type', value=message.__struct_config__.tag,
+                limit='one hello, before all else')
+        match message:
+            case messages.Hello():
+                self._greet(message)
+                return message
+            case messages.Ack():
+                self.acked = message.generation
+                return message
+            case messages.Measured():
+                if message.measurement.src != self.host:
+                    raise exception.Forbidden(
+                        what=f'to measure for {message.measurement.src}')
+                return message
+            case messages.Heartbeat():
+                return Report(self._report, False)
+            case messages.Whole():
+                self._report = message.report
+            case deltas.Delta():
+                self._patch(message)
+        return Report(self._report, self._report is not None)
 
-    def _hello(self, message: Message) -> Event:
-        oldest, newest = message['versions']
+    def _greet(self, hello: messages.Hello) -> None:
+        oldest, newest = hello.versions
         self.version = min(newest, frames.NEWEST)
         if self.version < max(oldest, frames.OLDEST):
             raise exception.Invalid(
-                field='versions', value=message['versions'],
+                field='versions', value=list(hello.versions),
                 limit=f'from {frames.OLDEST} to {frames.NEWEST}')
-        host = message['host']
-        if not self._may_speak_for(host):
+        if not self._may_speak_for(hello.host):
             raise exception.Forbidden(
-                what=f'to speak for {host} with this certificate')
-        if message.get('epoch', 0) > self._epoch:
+                what=f'to speak for {hello.host} with this certificate')
+        if hello.epoch > self._epoch:
             raise exception.Invalid(
-                field='epoch', value=message['epoch'],
+                field='epoch', value=hello.epoch,
                 limit=f'at most {self._epoch}, that of this controller '
-                f'("virtco-manage epoch raise {message["epoch"]}" if its '
+                f'("virtco-manage epoch raise {hello.epoch}" if its '
                 'database is new or was restored)')
-        self.host = host
-        self.sent = self.acked = message.get('generation', 0)
-        return Hello(self.sent)
+        self.host = hello.host
+        self.sent = self.acked = hello.generation
 
-    def _ack(self, message: Message) -> Event:
-        self.acked = message['generation']
-        return Ack(self.acked)
-
-    def _full(self, message: Message) -> Event:
-        self._report = message['report']
-        return Report(self._report, True)
-
-    def _delta(self, message: Message) -> Event:
+    def _patch(self, delta: deltas.Delta) -> None:
         if self._report is None:
-            return Report(None, False)
+            return
         try:
-            self._report = deltas.patch(self._report, message)
+            self._report = deltas.patch(self._report, delta)
         except exception.Invalid:
             # What it tells belongs to another report than this one.
             self._report = None
-        return Report(self._report, True)
-
-    def _heartbeat(self, message: Message) -> Event:
-        return Report(self._report, False)
-
-    def _measurement(self, message: Message) -> Event:
-        measurement = message['measurement']
-        if measurement['src'] != self.host:
-            raise exception.Forbidden(
-                what=f'to measure for {measurement["src"]}')
-        return Measured(measurement)
-
-
-_Handlers = Mapping[str, Callable[[Session, Message], Event]]
-_NEW: _Handlers = {'hello': Session._hello}
-_OPEN: _Handlers = {
-    'ack': Session._ack, 'report': Session._full, 'delta': Session._delta,
-    'heartbeat': Session._heartbeat, 'measurement': Session._measurement}

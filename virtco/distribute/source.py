@@ -30,6 +30,7 @@ from virtco.distribute import frames
 from virtco.distribute import intake
 from virtco.distribute import peers
 from virtco import exception
+from virtco.know import reports
 from virtco import metrics
 
 LOG = logging.getLogger(__name__)
@@ -57,9 +58,9 @@ class Doors:
     policy: Callable[[str], tuple[int, bytes] | None]
     overtake: Callable[[str, int], None]
     n_hosts: Callable[[], int]
-    report: Callable[[str, dict[str, Any]], None]
+    report: Callable[[str, reports.Report], None]
     heard: Callable[[set[str]], None]
-    measured: Callable[[dict[str, Any]], None]
+    measured: Callable[[reports.Measurement], None]
     trains: Callable[[Iterable[str]], dict[str, dict[str, Any]]]
     changed: Callable[[list[str] | None], None]
     forgiven: Callable[[str], None]

@@ -111,7 +111,7 @@ class Follow:
         if not self.apply(notifications.Gone(instance_uuid)):
             raise exception.NotFound(what='Placement', id=instance_uuid)
 
-    def reported(self, host: str, _report: Mapping[str, Any]) -> None:
+    def reported(self, host: str, _report: object) -> None:
         """Repair what notifications missed: a port shows where its VM is.
 
         Only a VM that no host was known to run: during a migration two hosts

@@ -15,9 +15,10 @@
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
-from typing import Any
 
 import numpy as np
+
+from virtco.know import reports
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -143,28 +144,25 @@ class HostCounters:
     starts from 0, too: bytes are then counted late rather than twice.
     """
 
-    def __init__(self, stored: Mapping[str, Any] | None = None):
-        stored = stored or {}
-        self.epoch: str = stored.get('epoch', '')
-        self.values: dict[str, float] = dict(stored.get('values', {}))
-
-    def to_dict(self) -> dict[str, Any]:
-        return {'epoch': self.epoch, 'values': dict(self.values)}
+    def __init__(self, epoch: str = '',
+                 values: Mapping[str, float] | None = None):
+        self.epoch = epoch
+        self.values: dict[str, float] = dict(values or {})
 
     def _step(self, key: str, value: float) -> float:
         last = self.values.get(key, 0.0)
         self.values[key] = value
         return value - last if value >= last else value
 
-    def update(self, report: Mapping[str, Any]) -> tuple[list[Delta], float]:
+    def update(self, report: reports.Report) -> tuple[list[Delta], float]:
         """Deltas per coflow, and the uplink's bytes outside of coflows."""
-        if report['epoch'] != self.epoch:
-            self.epoch = report['epoch']
+        if report.epoch != self.epoch:
+            self.epoch = report.epoch
             self.values = {}
         deltas = []
-        for counter in report['coflows']:
+        for counter in report.coflows:
             deltas += self._coflow_deltas(counter)
-        uplink = self._step('/uplink', report['uplink_sent_bytes'])
+        uplink = self._step('/uplink', report.uplink_sent_bytes)
         managed = sum(delta.wire_bytes for delta in deltas)
         return deltas, max(0.0, uplink - managed)
 
@@ -174,13 +172,12 @@ class HostCounters:
                     if key.partition('/')[0] == coflow_id]:
             del self.values[key]
 
-    def _coflow_deltas(self, counter: Mapping[str, Any]) -> list[Delta]:
-        coflow_id = counter['coflow_id']
-        total = self._step(coflow_id, counter['sent_bytes'])
-        parts = [Delta(coflow_id, d['host'],
-                       self._step(f'{coflow_id}/{d["host"]}',
-                                  d['sent_bytes']))
-                 for d in counter.get('destinations', ())]
+    def _coflow_deltas(self, counter: reports.CoflowCounters) -> list[Delta]:
+        coflow_id = counter.coflow_id
+        total = self._step(coflow_id, counter.sent_bytes)
+        parts = [Delta(coflow_id, one.host, self._step(
+            f'{coflow_id}/{one.host}', one.sent_bytes))
+            for one in counter.destinations]
         rest = total - sum(part.wire_bytes for part in parts)
         if rest > 0:
             parts.append(Delta(coflow_id, None, rest))

@@ -20,8 +20,11 @@ import json
 from typing import Any
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from virtco.know import byte_counters
 from virtco.know import pair_counters
+from virtco.know import reports
 from virtco.know import towards
 from virtco.know import uplinks
 from virtco.table import coflow_table
@@ -38,20 +41,16 @@ OBSERVED_HALF_LIFE_S = 1.0
 class View:
     """One host for an operator's eyes.
 
-    :ivar report: the last one, as the edge module sent it.
+    :ivar report: the last one.
     :ivar observed_bps: of each coflow.
     """
 
     host: str
     capacity: uplinks.Capacity
     last_report_s: float | None
-    report: Mapping[str, Any]
+    report: reports.Report
     background_bps: float
     observed_bps: Mapping[str, float]
-
-    @property
-    def link(self) -> Mapping[str, Any]:
-        return self.report.get('link') or {}
 
 
 class HostState:
@@ -65,7 +64,7 @@ class HostState:
         self.host = host
         self.first_seen = first_seen
         self.last_report: float | None = None
-        self.report: dict[str, Any] = {}
+        self.report = reports.NO_REPORT
         self.counters = byte_counters.HostCounters()
         self.pair_counters: pair_counters.PairCounters | None = None
         self.background = byte_counters.Average(half_life_s)
@@ -80,25 +79,23 @@ class HostState:
 
     def learn_ports(self) -> None:
         self.macs = frozenset(
-            port['mac'].lower() for port in self.report.get('ports', ())
-            if port.get('mac'))
+            port.mac.lower() for port in self.report.ports if port.mac)
 
-    def has_overtaken(self, report: Mapping[str, Any]) -> bool:
+    def has_overtaken(self, report: reports.Report) -> bool:
         """Whether a later report came before this one, which would look like
         counters that begin anew.
         """
-        at_ms = report.get('boot_ms')
-        last_ms = self.report.get('boot_ms')
+        at_ms, last_ms = report.boot_ms, self.report.boot_ms
         return (at_ms is not None and last_ms is not None
                 and at_ms < last_ms
-                and report.get('boot_id') == self.report.get('boot_id'))
+                and report.boot_id == self.report.boot_id)
 
     def observe(self, deltas: Iterable[byte_counters.Delta], elapsed_s: float,
                 background_bytes: float, now_s: float) -> None:
         """Turn what was counted since the last report into rates."""
         self.background.add(units.bytes_per_s_to_bps(
             background_bytes / elapsed_s), now_s)
-        moved = {c['coflow_id']: 0.0 for c in self.report['coflows']}
+        moved = {counters.coflow_id: 0.0 for counters in self.report.coflows}
         for delta in deltas:
             moved[delta.coflow_id] += delta.wire_bytes
         kept = {coflow_id: self.observed.get(coflow_id)
@@ -119,13 +116,9 @@ class HostState:
         self.last_report = now_s
 
     @property
-    def link(self) -> dict[str, Any]:
-        return self.report.get('link') or {}
-
-    @property
     def vms(self) -> set[str]:
         """With a port there."""
-        return {port['vm'] for port in self.report.get('ports', ())}
+        return {port.vm for port in self.report.ports}
 
     def view(self, capacity: uplinks.Capacity) -> View:
         return View(self.host, capacity, self.last_report, self.report,
@@ -133,24 +126,65 @@ class HostState:
                     {coflow_id: average.value for coflow_id, average
                      in self.observed.items()})
 
-    def to_stored(self) -> dict[str, Any]:
-        """Columns as they are kept in the database; JSON still as objects,
-        so that nobody waits for its encoding.
-        """
-        return {'host': self.host, 'first_seen': self.first_seen,
-                'last_report': self.last_report,
-                'report': dict(self.report, coflows=[], pairs=[],
-                               counters=self.counters.to_dict()),
-                'minors': dataclasses.asdict(self.minors)}
+    def to_stored(self) -> 'Stored':
+        """As it is kept in the database."""
+        return Stored(
+            self.host, self.first_seen, self.last_report,
+            _Kept(counters=_Counters(self.counters.epoch,
+                                     dict(self.counters.values)),
+                  **{name: getattr(self.report, name)
+                     for name in _REPORTED if name not in _UNKEPT}),
+            self.minors)
 
     def load(self, stored: 'models.Host') -> None:
         self.first_seen = stored.first_seen
         self.last_report = stored.last_report
-        self.report = json.loads(stored.report)
+        # Without a report the host is one that only Nova told of.
+        if stored.last_report is not None:
+            kept = _KEPT.decode(stored.report)
+            self.report = reports.Report(**{
+                name: getattr(kept, name) for name in _REPORTED})
+            self.counters = byte_counters.HostCounters(
+                kept.counters.epoch, kept.counters.values)
         self.learn_ports()
-        self.counters = byte_counters.HostCounters(
-            self.report.pop('counters', None))
         minors = json.loads(stored.minors)
         if minors.get('taken'):
             self.minors = coflow_table.Minors(minors['taken'],
                                               minors.get('needed_s', {}))
+
+
+class _Counters(msgspec.Struct, frozen=True):
+    epoch: str = ''
+    values: dict[str, float] = {}
+
+
+class _Kept(reports.Report, frozen=True, kw_only=True):
+    """A report without its counters, and what they were.
+
+    They change with each report, so they are kept in one place only.
+    """
+
+    coflows: tuple[reports.CoflowCounters, ...] = ()
+    counters: _Counters = _Counters()
+
+
+_REPORTED = reports.Report.__struct_fields__
+_UNKEPT = frozenset({'coflows', 'pairs'})
+_KEPT = msgspec.json.Decoder(_Kept)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Stored:
+    """A host for the database; it is encoded while nobody waits for it."""
+
+    host: str
+    first_seen: float
+    last_report: float | None
+    kept: _Kept
+    minors: coflow_table.Minors
+
+    def columns(self) -> dict[str, Any]:
+        return {'host': self.host, 'first_seen': self.first_seen,
+                'last_report': self.last_report,
+                'report': msgspec.json.encode(self.kept).decode(),
+                'minors': msgspec.json.encode(self.minors).decode()}

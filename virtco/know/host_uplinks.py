@@ -109,13 +109,13 @@ class HostUplinks:
                 now_s: float) -> snapshots.Host:
         state, rate = self._hosts[name], estimate.hosts.get(name)
         found = self.capacities[name] = uplinks.of_host(
-            state.link, rate, self._rules, estimate.at_s, now_s)
+            state.report.link, rate, self._rules, estimate.at_s, now_s)
         link = None
         if state.last_report is not None:
-            egress_bps = state.link.get('egress_bps') or found.egress_bps
+            said = state.report.link
+            egress_bps = said.egress_bps or found.egress_bps
             link = coflow_table.Link(
-                name, egress_bps,
-                state.link.get('ingress_bps') or found.ingress_bps,
+                name, egress_bps, said.ingress_bps or found.ingress_bps,
                 egress_bps * self._share.default_share)
         return snapshots.Host(name, link, found.egress_bps, found.ingress_bps)
 

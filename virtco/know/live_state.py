@@ -39,6 +39,7 @@ from virtco.know import host_uplinks
 from virtco.know import inflight
 from virtco.know import pair_counters
 from virtco.know import rates as measured_rates
+from virtco.know import reports
 from virtco.know import route as routes
 from virtco.know import snapshot as snapshots
 from virtco.know import towards
@@ -96,13 +97,12 @@ class Unsaved:
     """What the database does not know yet.
 
     :ivar coflows: columns of each.
-    :ivar hosts: columns of each.
     :ivar debts: bytes per project.
     :ivar ended: ids of the coflows that are over with it.
     """
 
     coflows: list[dict[str, Any]]
-    hosts: list[dict[str, Any]]
+    hosts: list[host_state.Stored]
     debts: dict[str, float]
     ended: tuple[str, ...]
 
@@ -235,7 +235,7 @@ class LiveState:
                 state = self._host(stored.host, stored.first_seen)
                 state.load(stored)
                 minors[stored.host] = state.minors
-                self._learn_addresses(stored.host, state.report)
+                self._learn_addresses(stored.host, state.report.ports)
             self._minors = minors
             self._changed_hosts = None
 
@@ -253,14 +253,14 @@ class LiveState:
             self._note_strangers(self._uplinks.strangers - {name})
         return self._hosts[name]
 
-    def _learn_addresses(self, host: str, report: Mapping[str, Any]) -> None:
+    def _learn_addresses(self, host: str, ports: Iterable[reports.Port]
+                         ) -> None:
         before = {uuid: self._addresses[uuid]
                   for uuid in self._hosts[host].addressed
                   if self._addresses.get(uuid, ('',))[0] == host}
         found: dict[str, tuple[str, ...]] = {}
-        for port in report.get('ports', ()):
-            found[port['vm']] = (found.get(port['vm'], ())
-                                 + tuple(port.get('ips', ())))
+        for port in ports:
+            found[port.vm] = found.get(port.vm, ()) + port.ips
         after = {uuid: (host, ips) for uuid, ips in found.items()}
         gone = before.keys() - after.keys()
         changed = {uuid for uuid, known in after.items()
@@ -310,11 +310,11 @@ class LiveState:
                     if only_idle and self._shown(tracked).is_busy(
                         now_s, self._rules.ending.quiet_s)
                     for pair in tracked.route.pairs for host in pair}
-            return {name: (probe['address'], probe['port'])
+            return {name: (probe.address, probe.port)
                     for name, host in self._hosts.items()
                     if name not in busy and host.last_report is not None
                     and now_s - host.last_report < stale_s
-                    for probe in [host.report.get('probe')] if probe}
+                    and (probe := host.report.probe) is not None}
 
     # Their uplinks.
 
@@ -356,7 +356,7 @@ class LiveState:
             for tracked in self._coflows.values():
                 tracked.touch()
 
-    def intake(self, host: str, report: dict[str, Any],
+    def intake(self, host: str, report: reports.Report,
                now_s: float) -> bool:
         """Count a report; True when the schedule should follow at once."""
         with self._lock:
@@ -365,10 +365,10 @@ class LiveState:
                 return False
             self._unsaved_hosts.add(host)
             since_s = (state.last_report if state.last_report is not None
-                       and state.counters.epoch == report['epoch'] else now_s)
+                       and state.counters.epoch == report.epoch else now_s)
             elapsed_s = now_s - since_s
-            new_ports = state.report.get('ports') != report['ports']
-            new_link = (state.report.get('link') != report['link']
+            new_ports = state.report.ports != report.ports
+            new_link = (state.report.link != report.link
                         or state.last_report is None)
             if new_link:
                 self._uplinks.changed(host)
@@ -385,7 +385,7 @@ class LiveState:
              else self._sending.discard)(host)
             if new_ports:
                 state.learn_ports()
-                self._learn_addresses(host, report)
+                self._learn_addresses(host, report.ports)
             urgent |= self._take_backlogs(state)
             for delta in deltas:
                 urgent |= self._credit(host, delta, since_s, now_s)
@@ -400,8 +400,9 @@ class LiveState:
     def _take_backlogs(self, state: host_state.HostState) -> bool:
         """True when a coflow may have ended, now that its queue is empty."""
         host = state.host
-        after = {c['coflow_id']: c['backlog_bytes']
-                 for c in state.report['coflows'] if c.get('backlog_bytes')}
+        after = {counters.coflow_id: counters.backlog_bytes
+                 for counters in state.report.coflows
+                 if counters.backlog_bytes}
         drained = False
         for coflow_id in after.keys() | state.queued:
             tracked = self._coflows.get(coflow_id)
@@ -602,7 +603,7 @@ class LiveState:
         with self._lock:
             hosts = (self._unsaved_hosts | set(also)) & self._hosts.keys()
             self._unsaved_hosts = set()
-            found = Unsaved(
+            unsaved = Unsaved(
                 [_columns(tracked) for tracked in
                  (*self._coflows.values(), *self._ended.values())
                  if tracked.is_dirty],
@@ -610,11 +611,7 @@ class LiveState:
                 self._debts.take_unsaved(), tuple(self._ended))
             for tracked in self._coflows.values():
                 tracked.is_dirty = False
-        # Nobody waits for the encoding.
-        for row in found.hosts:
-            row |= {name: json.dumps(row[name])
-                    for name in ('report', 'minors')}
-        return found
+        return unsaved
 
     def saved(self, unsaved: Unsaved) -> None:
         with self._lock:
@@ -624,7 +621,7 @@ class LiveState:
     def not_saved(self, unsaved: Unsaved) -> None:
         """The database did not take it; again with the next."""
         with self._lock:
-            self._unsaved_hosts |= {row['host'] for row in unsaved.hosts}
+            self._unsaved_hosts |= {stored.host for stored in unsaved.hosts}
             for row in unsaved.coflows:
                 if row['id'] in self._coflows:
                     self._coflows[row['id']].is_dirty = True

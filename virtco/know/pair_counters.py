@@ -21,11 +21,11 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 import dataclasses
 import itertools
-from typing import Any
 
 import numpy as np
 
 from virtco.know import inflight
+from virtco.know import reports
 
 # Edge modules read these counters every few seconds, and less often when
 # there are many: silence of a shorter time than this means nothing.
@@ -68,7 +68,7 @@ class PairCounters:
     def __init__(self) -> None:
         self._last: dict[Key, float] = {}
 
-    def credit(self, report: Mapping[str, Any],
+    def credit(self, report: reports.Report,
                owners: Mapping[Key, Owner], wire_factor: float
                ) -> list[tuple[inflight.Tracked, float]]:
         """Count what is new in a report; the coflows that moved, and by how
@@ -99,10 +99,10 @@ class PairCounters:
         return moved
 
 
-def _pairs(report: Mapping[str, Any]) -> Iterator[tuple[Key, float]]:
-    vms = {port.get('dev'): port['vm'] for port in report['ports']}
-    for pair in report.get('pairs', ()):
-        vm = vms.get(pair.get('dev'))
+def _pairs(report: reports.Report) -> Iterator[tuple[Key, float]]:
+    vms = {port.dev: port.vm for port in report.ports}
+    for pair in report.pairs:
+        vm = vms.get(pair.dev)
         if vm is not None:
-            yield (vm, pair['src_ip'], pair['dst_ip'],
-                   pair.get('dst_port') or 0), pair['sent_bytes']
+            yield (vm, pair.src_ip, pair.dst_ip,
+                   pair.dst_port or 0), pair.sent_bytes

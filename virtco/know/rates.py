@@ -19,6 +19,7 @@ import threading
 from typing import Any
 from typing import TYPE_CHECKING
 
+from virtco.know import reports
 from virtco.measure import hostrates
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _DETAILS = ('lower_bound', 'loss', 'rtt_s', 'rtt_median_s', 'rtt_p99_s',
             'method')
+_STORED = ('src', 'dst', 'rate_bps', *_DETAILS)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,27 +59,23 @@ class Rates:
     def load(self, stored: 'Iterable[models.Rate]') -> None:
         with self._lock:
             for row in stored:
-                self._put({'src': row.src, 'dst': row.dst,
-                           'rate_bps': row.rate_bps,
-                           'lower_bound': row.lower_bound, 'loss': row.loss,
-                           'rtt_s': row.rtt_s,
-                           'rtt_median_s': row.rtt_median_s,
-                           'rtt_p99_s': row.rtt_p99_s,
-                           'method': row.method},
-                          row.measured_at)
+                self._put(reports.Measurement(probe_id='', **{
+                    name: getattr(row, name) for name in _STORED}),
+                    row.measured_at)
 
-    def add(self, measurement: Mapping[str, Any], measured_s: float) -> None:
+    def add(self, measurement: reports.Measurement,
+            measured_s: float) -> None:
         with self._lock:
             self._put(measurement, measured_s)
 
-    def _put(self, measurement: Mapping[str, Any], measured_s: float) -> None:
-        pair = measurement['src'], measurement['dst']
+    def _put(self, measurement: reports.Measurement,
+             measured_s: float) -> None:
+        pair = measurement.src, measurement.dst
         self._pairs[pair] = hostrates.PairRate(
-            *pair, rate_bps=measurement['rate_bps'], measured_s=measured_s,
-            lower_bound=measurement.get('lower_bound', False))
+            *pair, rate_bps=measurement.rate_bps, measured_s=measured_s,
+            lower_bound=measurement.lower_bound)
         self._details[pair] = {
-            name: measurement.get(name)
-            for name in _DETAILS}
+            name: getattr(measurement, name) for name in _DETAILS}
         self._readings.add(self._pairs[pair])
         self._version += 1
 

@@ -18,7 +18,6 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 import threading
 import time
-from typing import Any
 from typing import Protocol
 
 from oslo_config import cfg
@@ -34,6 +33,7 @@ from virtco.know import coflows
 from virtco.know import live_state
 from virtco.know import projects
 from virtco.know import rates
+from virtco.know import reports
 from virtco.know import settings
 from virtco.know import snapshot
 from virtco.know import topology
@@ -64,13 +64,13 @@ class Leases(Protocol):
 class Peer(Protocol):
     """Who tells the leader what was said to this process."""
 
-    def report(self, host: str, report: dict[str, Any]) -> None:
+    def report(self, host: str, report: reports.Report) -> None:
         raise NotImplementedError
 
     def heard(self, hosts: Iterable[str]) -> None:
         raise NotImplementedError
 
-    def measured(self, measurement: dict[str, Any]) -> None:
+    def measured(self, measurement: reports.Measurement) -> None:
         raise NotImplementedError
 
     def changed(self, groups: Iterable[str] | None) -> None:
@@ -107,7 +107,7 @@ class Know:
                                           self.invalidate, self._forgiven)
         self.topology = topology.Topology(database, self.invalidate, clock)
         self.on_change: list[Callable[[bool], None]] = []
-        self.on_report: list[Callable[[str, Mapping[str, Any]], None]] = []
+        self.on_report: list[Callable[[str, reports.Report], None]] = []
         self._lock = threading.Lock()
         self._stale_all = True
         self._is_behind = False
@@ -223,7 +223,7 @@ class Know:
 
     # What edge modules say.
 
-    def report(self, host: str, report: dict[str, Any]) -> None:
+    def report(self, host: str, report: reports.Report) -> None:
         if self.peer is not None:
             self.peer.report(host, report)
             return
@@ -239,7 +239,7 @@ class Know:
             return
         self.live.heard(hosts, self._clock())
 
-    def measured(self, measurement: dict[str, Any]) -> None:
+    def measured(self, measurement: reports.Measurement) -> None:
         if self.peer is not None:
             self.peer.measured(measurement)
             return
@@ -248,15 +248,10 @@ class Know:
 
         def save(session: orm.Session) -> None:
             self.fence(session)
-            records.save_rate(
-                session, src=measurement['src'], dst=measurement['dst'],
-                rate_bps=measurement['rate_bps'],
-                lower_bound=measurement.get('lower_bound', False),
-                loss=measurement.get('loss', 0.0),
-                rtt_s=measurement.get('rtt_s'),
-                rtt_median_s=measurement.get('rtt_median_s'),
-                rtt_p99_s=measurement.get('rtt_p99_s'),
-                method=measurement.get('method', ''), measured_at=now_s)
+            records.save_rate(session, measured_at=now_s, **{
+                name: getattr(measurement, name)
+                for name in reports.Measurement.__struct_fields__
+                if name != 'probe_id'})
 
         self._database.retried(save)
         self.changed(False)
@@ -270,13 +265,14 @@ class Know:
         unsaved = self.live.take_unsaved(leases)
         if unsaved.is_empty():
             return
-        for row in unsaved.hosts:
-            row['generation_lease'] = leases.get(row['host'], 0)
+        hosts = [stored.columns() | {
+            'generation_lease': leases.get(stored.host, 0)}
+            for stored in unsaved.hosts]
 
         def save(session: orm.Session) -> None:
             self.fence(session)
             # In one go: the counters, and what is counted by them.
-            records.save_progress(session, unsaved.coflows, unsaved.hosts)
+            records.save_progress(session, unsaved.coflows, hosts)
             records.save_debts(session, unsaved.debts)
 
         try:

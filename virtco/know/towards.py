@@ -15,9 +15,9 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Set
 import math
-from typing import Any
 from typing import TYPE_CHECKING
 
+from virtco.know import reports
 from virtco.table import coflow_table
 from virtco.table import edge_policy
 from virtco.table import unmanaged
@@ -41,7 +41,7 @@ class Towards:
         self._seen_s: dict[str, float] = {}
         self._sent_bytes: dict[str, float] = {}
 
-    def update(self, report: Mapping[str, Any], told: edge_policy.Unmanaged
+    def update(self, report: reports.Report, told: edge_policy.Unmanaged
                | None, elapsed_s: float, now_s: float) -> None:
         """Take in a report.
 
@@ -52,19 +52,18 @@ class Towards:
         macs = {} if told is None else {
             '': told.others_macs,
             **{limit.host: limit.macs for limit in told.limits}}
-        said = report.get('unmanaged') or {}
-        found = set(said.get('macs', ()))
+        found = set(report.unmanaged.macs)
         sent: dict[str, float] = {}
         rates: dict[str, float] = {}
-        for row in said.get('limited', ()):
-            host = row['host'] or ''
-            sent[host] = row['sent_bytes']
+        for counter in report.unmanaged.limited:
+            host = counter.host or ''
+            sent[host] = counter.sent_bytes
             moved = sent[host] - self._sent_bytes.get(host, sent[host])
-            if moved > 0 or row.get('backlog_bytes'):
+            if moved > 0 or counter.backlog_bytes:
                 found.update(macs.get(host, ()))
             if elapsed_s > 0:
                 rates[host] = (
-                    math.inf if row.get('backlog_bytes') else
+                    math.inf if counter.backlog_bytes else
                     units.bytes_per_s_to_bps(max(0.0, moved) / elapsed_s))
         self._sent_bytes = sent
         if elapsed_s > 0:

@@ -12,11 +12,10 @@
 
 """What uplinks can carry: measured, else nominal, else configured. Pure."""
 
-from collections.abc import Mapping
 import dataclasses
 import functools
-from typing import Any
 
+from virtco.know import reports
 from virtco.measure import hostrates
 
 
@@ -45,7 +44,7 @@ class Rules:
     max_age_s: float = 86400.0
 
 
-def of_host(link: Mapping[str, Any], rate: hostrates.HostRate | None,
+def of_host(link: reports.Link, rate: hostrates.HostRate | None,
             rules: Rules, at_s: float = 0.0,
             now_s: float = 0.0) -> Capacity:
     """Combine the link's speed with what was measured.
@@ -56,13 +55,13 @@ def of_host(link: Mapping[str, Any], rate: hostrates.HostRate | None,
     :param at_s: the measurement's age is of that time.
     """
     if rate is None or now_s - at_s + rate.age_s > rules.max_age_s:
-        return _nominal(link.get('egress_bps'), link.get('ingress_bps'),
+        return _nominal(link.egress_bps, link.ingress_bps,
                         rules)
     egress_bps, out_source = _one_way(
-        link.get('egress_bps'), rate.egress_bps, rate.egress_lower_bound,
+        link.egress_bps, rate.egress_bps, rate.egress_lower_bound,
         rules)
     ingress_bps, in_source = _one_way(
-        link.get('ingress_bps'), rate.ingress_bps, rate.ingress_lower_bound,
+        link.ingress_bps, rate.ingress_bps, rate.ingress_lower_bound,
         rules)
     source = next(s for s in ('measured', 'link', 'unknown')
                   if s in (out_source, in_source))

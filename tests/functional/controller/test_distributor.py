@@ -22,6 +22,7 @@ import socket
 import subprocess
 import threading
 
+import msgspec
 from oslo_config import cfg
 import pytest
 
@@ -29,19 +30,21 @@ from edge_module import conf as edge_conf
 from edge_module import stream
 from tests.functional.controller import harness
 from virtco.distribute import frames
+from virtco.know import reports
 
 LINK = {'dev': 'uplink0', 'egress_bps': 1e8, 'ingress_bps': 1e8}
 PAIR = '[[0, "10MB"], [0, 0]]'
 
 
 def report(ports=(), sent_bytes=None, generation=0):
-    return {
+    return msgspec.convert({
         'boot_id': 'b', 'epoch': 'e', 'applied_generation': generation,
         'link': LINK, 'ports': list(ports), 'pairs': [],
         'coflows': [{'coflow_id': name, 'sent_bytes': value}
                     for name, value in (sent_bytes or {}).items()],
         'uplink_sent_bytes': sum((sent_bytes or {}).values()),
-        'default_sent_bytes': 0, 'health': 'ok', 'error': None}
+        'default_sent_bytes': 0, 'health': 'ok', 'error': None},
+        reports.Report)
 
 
 class Edge:
@@ -241,7 +244,7 @@ def test_an_edge_speaks_for_its_own_host_only(shared, port):
 
 @pytest.mark.parametrize('data, why', [
     (b'GET / HTTP/1.1\r\n\r\n', 'at most 4194304 bytes'),
-    (frames.pack('heartbeat'), 'one of hello'),
+    (frames.pack('heartbeat'), 'one hello, before all else'),
     (frames.frame(b'[' * 70_000), 'nested'),
     (frames.frame(b'{"type": "hello", "host": NaN}'), 'NaN'),
     (frames.pack('hello', versions=[9, 9], host='h'), 'from 1 to 1')])

@@ -60,8 +60,8 @@ def place(database):
             'hosts': [{'host': f'h{i:03}', 'free': {
                 'vcpus': 2, 'memory_mb': 4096, 'disk_gb': 90}}
                 for i in range(300)]} | changes
-        request = media._decoder(requests.Placement).decode(
-            json.dumps(body | {'instance_uuid': f'vm-{number}'}))
+        request = media.decoder(requests.Placement).decode(
+            json.dumps(body | {'instance_uuid': f'vm-{number}'}).encode())
         return placer.place(request, deadline or deadlines.Deadline(60))
     return ask
 

@@ -15,6 +15,7 @@ import types
 
 import pytest
 
+from tests.unit import made as plain
 from virtco.decide import probes
 from virtco.know import rates
 
@@ -49,8 +50,8 @@ def fetch(made):
 
 def answer(made, trains):
     for host, train in trains.items():
-        made.rates.add({'src': host, 'dst': train['peer'],
-                        'rate_bps': 1e8}, made.clock())
+        made.rates.add(plain.measurement(host, train['peer'], 1e8),
+                       made.clock())
         made.prober.done(train['probe_id'])
 
 

@@ -14,36 +14,41 @@
 
 import hypothesis
 from hypothesis import strategies as st
+import msgspec
 import pytest
 
+from tests.unit import made
 from virtco.distribute import deltas
+from virtco.distribute import messages
 from virtco import exception
+from virtco.know import reports
 
 NUMBERS = st.integers(0, 5)
+RATES = st.none() | st.integers(1, 5)
+ADDRESSES = st.sampled_from(['10.0.0.1', '10.0.0.2', '10.0.0.3'])
 
 
-def _rows(*fields):
-    return st.lists(
-        st.fixed_dictionaries({field: NUMBERS for field in fields}
-                              | {'sent_bytes': NUMBERS}),
-        max_size=5, unique_by=lambda row: tuple(row[f] for f in fields))
+def _rows(kind, **keys):
+    return st.lists(st.builds(kind, sent_bytes=NUMBERS, **keys), max_size=5,
+                    unique_by=lambda row: row.key).map(tuple)
 
 
-REPORTS = st.fixed_dictionaries({
-    'epoch': st.sampled_from(['a', 'b']), 'applied_generation': NUMBERS,
-    'link': st.fixed_dictionaries({'egress_bps': NUMBERS}),
-    'uplink_sent_bytes': NUMBERS, 'cpu_s': NUMBERS,
-    'ports': st.lists(st.fixed_dictionaries({'vm': NUMBERS}), max_size=3),
-    'coflows': _rows('coflow_id'),
-    'pairs': _rows('dev', 'src_ip', 'dst_ip', 'dst_port')})
+REPORTS = st.builds(
+    reports.Report, epoch=st.sampled_from(['a', 'b']),
+    applied_generation=NUMBERS, uplink_sent_bytes=NUMBERS, cpu_s=NUMBERS,
+    link=st.builds(reports.Link, egress_bps=RATES, ingress_bps=RATES),
+    ports=st.lists(st.builds(reports.Port, vm=st.sampled_from('abc')),
+                   max_size=3).map(tuple),
+    coflows=_rows(reports.CoflowCounters, coflow_id=st.sampled_from('abcde')),
+    pairs=_rows(reports.PairCounter, dev=st.none() | st.just('tap1'),
+                src_ip=ADDRESSES, dst_ip=ADDRESSES,
+                dst_port=st.none() | st.just(80)))
 
 
 def _sorted(report):
-    def key(row):
-        return sorted(row.items())
-
-    return report | {name: sorted(report[name], key=key)
-                     for name in deltas.KEYS}
+    return msgspec.structs.replace(report, **{
+        name: tuple(sorted(getattr(report, name), key=repr))
+        for name in deltas.LISTS})
 
 
 @hypothesis.given(REPORTS, REPORTS)
@@ -53,24 +58,34 @@ def test_a_delta_leads_to_the_report_it_was_made_of(before, after):
     assert bool(delta) == (_sorted(before) != _sorted(after))
 
 
+@hypothesis.given(REPORTS, REPORTS)
+def test_a_delta_survives_the_wire(before, after):
+    delta = deltas.diff(before, after)
+    found = messages.decode(msgspec.json.encode(delta))
+    assert _sorted(deltas.patch(before, found)) == _sorted(after)
+
+
 def test_a_delta_names_no_more_than_what_changed():
-    row = {'coflow_id': 'a', 'sent_bytes': 1}
-    before = {'epoch': 'e', 'link': {}, 'coflows': [
-        row, {'coflow_id': 'b', 'sent_bytes': 1},
-        {'coflow_id': 'c', 'sent_bytes': 1}]}
-    after = before | {'coflows': [row, {'coflow_id': 'b', 'sent_bytes': 2}]}
-    assert deltas.diff(before, after) == {'rows': {'coflows': {
-        'set': [{'coflow_id': 'b', 'sent_bytes': 2}], 'gone': [['c']]}}}
+    first, second, third = (reports.CoflowCounters(name, 1)
+                            for name in 'abc')
+    moved = reports.CoflowCounters('b', 2)
+    before, after = (msgspec.structs.replace(made.report(), coflows=rows)
+                     for rows in ((first, second, third), (first, moved)))
+    found = msgspec.json.decode(msgspec.json.encode(
+        deltas.diff(before, after)))
+    row = msgspec.to_builtins(moved) | {'destinations': []}
+    assert found == {'type': 'delta', 'rows': {'coflows': {
+        'set': [row], 'gone': [['c']]}}}
 
 
 def test_a_delta_of_another_report_is_refused():
     with pytest.raises(exception.Invalid, match='rows.coflows.gone'):
-        deltas.patch({'coflows': []}, {'rows': {'coflows': {
-            'gone': [['a']]}}})
+        deltas.patch(made.report(), deltas.Delta(
+            rows=deltas.Rows(deltas.CoflowRows(gone=(('a',),)))))
 
 
 @pytest.mark.parametrize('changes, elapsed_s, is_urgent', [
-    ({'cpu_s': 2.0, 'shared': {'host': 1}}, 1.0, False),
+    ({'cpu_s': 2.0, 'shared': {'host': {}}}, 1.0, False),
     ({'uplink_sent_bytes': 9_000}, 1.0, False),
     ({'uplink_sent_bytes': 11_000}, 1.0, True),
     ({'uplink_sent_bytes': 11_000}, 2.0, False),
@@ -78,8 +93,7 @@ def test_a_delta_of_another_report_is_refused():
     ({'health': 'error'}, 1.0, True),
     ({'coflows': [{'coflow_id': 'a', 'sent_bytes': 1}]}, 1.0, True)])
 def test_what_waits_for_a_heartbeat(changes, elapsed_s, is_urgent):
-    before = {'link': {'egress_bps': 8e6}, 'applied_generation': 1,
-              'uplink_sent_bytes': 0, 'cpu_s': 1.0, 'shared': {},
-              'health': 'ok', 'coflows': []}
-    delta = deltas.diff(before, before | changes)
+    before = made.report(link={'egress_bps': 8e6, 'ingress_bps': None},
+                         applied_generation=1, cpu_s=1.0, health='ok')
+    delta = deltas.diff(before, made.replaced(before, **changes))
     assert deltas.is_urgent(before, delta, elapsed_s) == is_urgent

@@ -19,6 +19,7 @@ from oslo_config import cfg
 import pytest
 
 from tests import patience
+from tests.unit import made
 from virtco.conf import opts
 from virtco.db import leader
 from virtco.db import migration
@@ -29,7 +30,8 @@ from virtco.distribute import peers
 from virtco.distribute import source as sources
 from virtco import metrics
 
-REPORT = {'epoch': 'e', 'ports': []}
+REPORT = made.report()
+TRAIN = made.measurement('h1', 'h2', 1e9)
 
 
 class Leader:
@@ -119,11 +121,11 @@ def test_policies_come_and_everything_goes(site):
     found.publish('h1', 2)
     wait_policy(feed, 'h1', 2)
     feed.say(peers.Forgiven('p'))
-    feed.say(peers.Measured({'src': 'h1'}))
+    feed.say(peers.Measured(TRAIN))
     feed.changed(['g1'])
     feed.heard(['h1', 'h2'])
     for said in (('report', 'h1', REPORT), ('forgiven', 'p'),
-                 ('measured', {'src': 'h1'}), ('changed', None),
+                 ('measured', TRAIN), ('changed', None),
                  ('changed', ['g1']), ('heard', {'h1', 'h2'})):
         patience.wait_for(lambda said=said: said in found.said, str(said))
     patience.wait_for(lambda: ('h1', {'probe_id': 'h1'}) in site.trains,

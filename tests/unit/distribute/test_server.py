@@ -19,6 +19,7 @@ from oslo_config import cfg
 import pytest
 
 from tests import patience
+from tests.unit import made
 from virtco.conf import opts
 from virtco.distribute import codec
 from virtco.distribute import frames
@@ -139,9 +140,7 @@ def test_who_does_not_read_gets_the_newest_only(start):
 
 def test_reports_are_handed_on_and_trains_handed_out(start):
     site = start()
-    report = {'epoch': 'e', 'applied_generation': 3, 'ports': [],
-              'coflows': [], 'uplink_sent_bytes': 0,
-              'link': {'egress_bps': 1e9, 'ingress_bps': 1e9}}
+    report = made.report(applied_generation=3)
     with connect(site, 'h2') as sock:
         sock.sendall(frames.pack('report', report=report))
         patience.wait_for(lambda: site.reports, 'the report')
@@ -154,8 +153,8 @@ def test_reports_are_handed_on_and_trains_handed_out(start):
         found = messages(sock)
         next_of(found, 'resend')
         assert next_of(found, 'probe')['train'] == {'probe_id': 'h2'}
-    assert site.reports == [('h2', report),
-                            ('h2', report | {'uplink_sent_bytes': 7})]
+    assert site.reports == [
+        ('h2', report), ('h2', made.replaced(report, uplink_sent_bytes=7))]
 
 
 def test_who_is_silent_is_let_go(start):

@@ -20,6 +20,7 @@ import pytest
 
 from edge_module import client
 from edge_module import conf as edge_conf
+from tests.unit import made
 from virtco import exception
 
 
@@ -77,12 +78,12 @@ def test_reports_go_over_one_connection(server):
     server.codes = [204, 204]
     edge = _client(server)
     for number in (1, 2):
-        edge.put_report({'number': number})
+        edge.put_report(made.report(applied_generation=number))
     first, second = server.seen
     assert first[0] == second[0]
     assert first[1] == '/virtco/v1/hosts/h%2F1/report'
     assert first[2]['Content-Type'] == 'application/json'
-    assert [item[3]['number'] for item in server.seen] == [1, 2]
+    assert [item[3]['applied_generation'] for item in server.seen] == [1, 2]
     # By which the controller knows their order.
     times_ms = [item[3]['boot_ms'] for item in server.seen]
     assert times_ms == sorted(times_ms)
@@ -94,16 +95,16 @@ def test_refusals_are_told_apart(server, code, error):
     server.codes = [code] * 4
     edge = _client(server)
     with pytest.raises(error):
-        edge.put_report({})
+        edge.put_report(made.report())
     server.codes = [204]
-    edge.put_report({})
+    edge.put_report(made.report())
 
 
 def test_a_refusal_that_passes_is_none(server):
     """As an expired token, which the second attempt renews."""
     server.codes = [401, 204]
-    _client(server).put_report({'number': 1})
-    assert [item[3]['number'] for item in server.seen] == [1, 1]
+    _client(server).put_report(made.report(applied_generation=1))
+    assert [item[3]['applied_generation'] for item in server.seen] == [1, 1]
 
 
 def test_nobody_there(server):
@@ -111,7 +112,7 @@ def test_nobody_there(server):
     server.shutdown()
     server.server_close()
     with pytest.raises(exception.ControllerUnavailable):
-        edge.put_report({})
+        edge.put_report(made.report())
 
 
 def test_behind_a_proxy_everything_goes_to_the_proxy(server, monkeypatch):
@@ -119,7 +120,7 @@ def test_behind_a_proxy_everything_goes_to_the_proxy(server, monkeypatch):
                        f'{server.server_address[1]}')
     monkeypatch.setenv('no_proxy', '')
     server.codes = [204]
-    _client(server).put_report({})
+    _client(server).put_report(made.report())
     assert server.seen[0][1].startswith('http://')
 
 

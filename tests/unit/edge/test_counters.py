@@ -21,6 +21,7 @@ from edge_module import counters
 from edge_module.qdisc import wire
 from edge_module.tcplan import minors
 from tests.unit.edge import test_tcplan
+from virtco.know import reports
 from virtco.table import edge_policy
 
 STATS = {1: wire.ClassStats(1000), 2: wire.ClassStats(100, 0, 4, 1),
@@ -35,20 +36,19 @@ def _counters():
 
 
 def _by_host(entry):
-    return {item['host']: item['sent_bytes']
-            for item in entry['destinations']}
+    return {item.host: item.sent_bytes
+            for item in entry.destinations}
 
 
 def test_one_reading():
     seen = _counters()
     seen.add_stats(STATS)
     entry, = seen.coflows()
-    assert (entry['coflow_id'], entry['sent_bytes'], entry['sent_packets'],
-            entry['drops'], entry['backlog_bytes']) == ('c16', 900, 2, 3, 10)
+    assert (entry.coflow_id, entry.sent_bytes, entry.sent_packets,
+            entry.drops, entry.backlog_bytes) == ('c16', 900, 2, 3, 10)
     assert _by_host(entry) == {'h2': 600, 'h3': 300}
     assert seen.uplink_bytes() == 1000
-    assert seen.shared()['host'] == {'sent_bytes': 100, 'drops': 1,
-                                     'backlog_bytes': 4}
+    assert seen.shared()['host'] == reports.PartCounters(100, 1, 4)
 
 
 def test_parts_that_are_no_data():
@@ -59,16 +59,14 @@ def test_parts_that_are_no_data():
                      0x8010: wire.ClassStats(60, 1, 66, 5)}
     seen.add_stats(stats)
     entry, = seen.coflows()
-    assert (entry['sent_bytes'], entry['control_bytes']) == (900, 60)
-    assert seen.shared()['unmanaged'] == {
-        'sent_bytes': 500, 'drops': 5, 'backlog_bytes': 10}
-    assert seen.shared()['control'] == {
-        'sent_bytes': 60, 'drops': 5, 'backlog_bytes': 66}
+    assert (entry.sent_bytes, entry.control_bytes) == (900, 60)
+    assert seen.shared()['unmanaged'] == reports.PartCounters(500, 5, 10)
+    assert seen.shared()['control'] == reports.PartCounters(60, 5, 66)
     # A port and a coflow go; their drops stay, over a restart too.
     del stats[0x7006], stats[0x8010]
     again = counters.Counters(json.loads(json.dumps(seen.to_rows())))
     again.add_stats({minor: stats[minor] for minor in (1, 2, 3, 4, 0x7005)})
-    assert {part: found['drops'] for part, found in again.shared().items()
+    assert {part: found.drops for part, found in again.shared().items()
             } == {'host': 1, 'unmanaged': 5, 'control': 5}
 
 
@@ -78,7 +76,7 @@ def test_class_that_was_made_anew_counts_on():
     seen.add_stats({})  # somebody took the qdisc away
     seen.add_stats({minor: wire.ClassStats(5) for minor in STATS})
     entry, = seen.coflows()
-    assert entry['sent_bytes'] == 905
+    assert entry.sent_bytes == 905
     assert _by_host(entry) == {'h2': 605, 'h3': 305}
 
 
@@ -97,9 +95,9 @@ def test_coflow_stays_until_its_classes_are_gone():
     seen.add_stats(STATS)
     seen.name_classes([])
     seen.add_stats(STATS)
-    assert seen.coflows()[0]['sent_bytes'] == 900
+    assert seen.coflows()[0].sent_bytes == 900
     seen.add_stats({1: STATS[1], 2: STATS[2]})
-    assert seen.coflows() == []
+    assert not seen.coflows()
     assert seen.uplink_bytes() == 1000
 
 
@@ -108,7 +106,7 @@ def test_coflow_that_left_without_a_kernel_is_forgotten():
     seen.add_stats(STATS)
     seen.name_classes([])
     seen.add_stats({})
-    assert seen.coflows() == []
+    assert not seen.coflows()
 
 
 def test_class_of_another_coflow_counts_for_it():
@@ -118,7 +116,7 @@ def test_class_of_another_coflow_counts_for_it():
         test_tcplan.coflow(0x10, 1e6, (2, 1)), coflow_id='other')
     seen.name_classes([other])
     seen.add_stats({minor: wire.ClassStats(5) for minor in STATS})
-    sent = {entry['coflow_id']: entry['sent_bytes']
+    sent = {entry.coflow_id: entry.sent_bytes
             for entry in seen.coflows()}
     assert sent['other'] == 5
 
@@ -129,7 +127,7 @@ def test_coflow_id_may_hold_anything():
         test_tcplan.coflow(0x10, 1e6), coflow_id='a/b:c d')])
     seen.add_stats(STATS)
     entry, = seen.coflows()
-    assert entry['coflow_id'] == 'a/b:c d'
+    assert entry.coflow_id == 'a/b:c d'
     assert _by_host(entry) == {'h2': 600}
 
 
@@ -140,12 +138,11 @@ def test_pairs_tell_port_and_device():
             classify.Counted(5, 1),
         classify.Key('tap1', '10.0.0.1', '10.0.0.2'):
             classify.Counted(7, 2)})
-    pair = {'dev': 'tap1', 'src_ip': '10.0.0.1', 'dst_ip': '10.0.0.2'}
-    assert seen.pairs() == [
-        pair | {'dst_port': 80, 'sent_bytes': 5, 'sent_packets': 1},
-        pair | {'dst_port': None, 'sent_bytes': 7, 'sent_packets': 2}]
+    assert seen.pairs() == (
+        reports.PairCounter('10.0.0.1', '10.0.0.2', 5, 'tap1', 80, 1),
+        reports.PairCounter('10.0.0.1', '10.0.0.2', 7, 'tap1', None, 2))
     seen.add_pairs({})
-    assert seen.pairs() == []
+    assert not seen.pairs()
 
 
 @given(st.lists(st.lists(st.integers(0, 1000), min_size=1), min_size=1))
@@ -177,13 +174,11 @@ def test_limited_destinations_count_for_their_host():
 
     limit('h2')
     count(500)
-    assert seen.limited() == [
-        {'host': 'h2', 'sent_bytes': 500, 'backlog_bytes': 40},
-        {'host': None, 'sent_bytes': 9, 'backlog_bytes': 0}]
-    assert seen.shared()['unmanaged'] == {
-        'sent_bytes': 0, 'drops': 2, 'backlog_bytes': 40}
+    assert seen.limited() == (reports.LimitCounter('h2', 500, 40),
+                              reports.LimitCounter(None, 9, 0))
+    assert seen.shared()['unmanaged'] == reports.PartCounters(0, 2, 40)
     assert seen.limited_drops() == {'h2': 2}
     # The slot is another host's now.
     limit('h4')
     count(600)
-    assert [row['host'] for row in seen.limited()] == [None, 'h4']
+    assert [row.host for row in seen.limited()] == [None, 'h4']

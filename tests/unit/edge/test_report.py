@@ -42,14 +42,15 @@ def reporter(tmp_path):
             counted=dict, destinations=lambda: frozenset({'b', 'a'})))
     return report.Reporter(
         conf, enforcer, state.StateDir(tmp_path), threading.Event(),
-        lambda: {'health': 'ok'}, lambda error: pytest.fail(str(error)),
+        lambda: {'health': 'ok', 'applied_generation': 0},
+        lambda error: pytest.fail(str(error)),
         lambda: pytest.fail('nothing is delivered here'))
 
 
 def test_it_says_what_the_kernel_counted(reporter):
     made = reporter.make(0.0)
-    assert made['uplink_sent_bytes'] == 700 and made['health'] == 'ok'
-    assert made['unmanaged']['macs'] == ['a', 'b']
+    assert made.uplink_sent_bytes == 700 and made.health == 'ok'
+    assert made.unmanaged.macs == ('a', 'b')
 
 
 def test_it_goes_on_while_thousands_of_classes_are_made(reporter):
@@ -65,9 +66,9 @@ def test_it_goes_on_while_thousands_of_classes_are_made(reporter):
     holds.wait(60)
     try:
         made = reporter.make(0.0)
-        assert made['uplink_sent_bytes'] == 700 and made['health'] == 'ok'
-        assert made['unmanaged']['macs'] == []
+        assert made.uplink_sent_bytes == 700 and made.health == 'ok'
+        assert made.unmanaged.macs == ()
     finally:
         ends.set()
         thread.join()
-    assert reporter.make(0.0)['unmanaged']['macs'] == ['a', 'b']
+    assert reporter.make(0.0).unmanaged.macs == ('a', 'b')

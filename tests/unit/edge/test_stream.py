@@ -12,15 +12,17 @@
 
 """What is said, and when, of the reports that an edge module makes."""
 
+import msgspec
 import pytest
 
 from edge_module import stream
+from tests.unit import made
 from virtco.distribute import frames
 from virtco import exception
+from virtco.know import reports
 
-REPORT = {'link': {'egress_bps': 8e6}, 'applied_generation': 1,
-          'uplink_sent_bytes': 0, 'cpu_s': 1.0, 'health': 'ok',
-          'coflows': [], 'pairs': []}
+REPORT = made.report(link={'egress_bps': 8e6, 'ingress_bps': 8e6},
+                     applied_generation=1, cpu_s=1.0, health='ok')
 
 
 @pytest.fixture
@@ -48,23 +50,28 @@ def said(outbox):
 def test_the_first_report_is_whole(outbox):
     assert said(outbox) == []
     outbox.put_report(REPORT)
-    assert said(outbox) == [{'type': 'report', 'report': REPORT}]
+    (first,) = said(outbox)
+    assert msgspec.convert(first['report'], reports.Report) == REPORT
     assert said(outbox) == []
 
 
 def test_what_matters_is_said_at_once_and_its_end_as_well(outbox, clock):
     outbox.put_report(REPORT)
     said(outbox)
-    rows = [{'coflow_id': 'c', 'sent_bytes': 1}]
+    row = reports.CoflowCounters('c', 1)
+    rows = [msgspec.json.decode(msgspec.json.encode(row))]
     clock[0] += 1
-    outbox.put_report(REPORT | {'coflows': rows, 'cpu_s': 2.0})
+    outbox.put_report(msgspec.structs.replace(
+        REPORT, coflows=(row,), cpu_s=2.0))
     assert said(outbox) == [{'type': 'delta', 'set': {'cpu_s': 2.0},
                              'rows': {'coflows': {'set': rows}}}]
     clock[0] += 1
-    outbox.put_report(REPORT | {'coflows': rows, 'cpu_s': 2.0})
+    outbox.put_report(msgspec.structs.replace(
+        REPORT, coflows=(row,), cpu_s=2.0))
     assert said(outbox) == [{'type': 'heartbeat'}]
     clock[0] += 1
-    outbox.put_report(REPORT | {'coflows': rows, 'cpu_s': 3.0})
+    outbox.put_report(msgspec.structs.replace(
+        REPORT, coflows=(row,), cpu_s=3.0))
     assert said(outbox) == []
 
 
@@ -72,11 +79,13 @@ def test_the_rest_waits_for_the_heartbeat(outbox, clock):
     outbox.put_report(REPORT)
     said(outbox)
     clock[0] += 9
-    outbox.put_report(REPORT | {'cpu_s': 2.0})
+    outbox.put_report(msgspec.structs.replace(
+        REPORT, cpu_s=2.0))
     assert said(outbox) == []
     assert outbox.pause_s() == 1.0
     clock[0] += 1
-    outbox.put_report(REPORT | {'cpu_s': 3.0})
+    outbox.put_report(msgspec.structs.replace(
+        REPORT, cpu_s=3.0))
     assert said(outbox) == [{'type': 'delta', 'set': {'cpu_s': 3.0}},
                             {'type': 'heartbeat'}]
     clock[0] += 10
@@ -85,9 +94,7 @@ def test_the_rest_waits_for_the_heartbeat(outbox, clock):
 
 @pytest.mark.parametrize('happens', [
     lambda outbox: outbox.resend(),
-    lambda outbox: outbox.restart({'heartbeat_s': 10, 'most_bytes': 2000}),
-    lambda outbox: outbox.put_report(
-        {name: value for name, value in REPORT.items() if name != 'cpu_s'})])
+    lambda outbox: outbox.restart({'heartbeat_s': 10, 'most_bytes': 2000})])
 def test_a_report_is_whole_again(outbox, happens):
     outbox.put_report(REPORT)
     said(outbox)
@@ -98,13 +105,15 @@ def test_a_report_is_whole_again(outbox, happens):
 def test_the_newest_of_what_waits_is_said(outbox):
     for generation in (1, 2, 3):
         outbox.put_ack(0, generation)
-        outbox.put_report(REPORT | {'applied_generation': generation})
+        outbox.put_report(msgspec.structs.replace(
+            REPORT, applied_generation=generation))
     ack, report = said(outbox)
     assert ack == {'type': 'ack', 'epoch': 0, 'generation': 3}
     assert report['report']['applied_generation'] == 3
 
 
 def test_a_report_above_the_limit_is_not_sent(outbox):
-    outbox.put_report(REPORT | {'error': 'x' * 2000})
+    outbox.put_report(msgspec.structs.replace(
+        REPORT, error='x' * 2000))
     with pytest.raises(exception.Invalid, match='at most 2000 bytes'):
         said(outbox)

@@ -16,19 +16,19 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+from tests.unit import made
 from virtco.know import byte_counters
 
 
 def report(epoch='e', uplink=0, **sent):
-    return {'epoch': epoch, 'uplink_sent_bytes': uplink,
-            'coflows': [{'coflow_id': name, 'sent_bytes': value}
-                        if not isinstance(value, dict) else
-                        {'coflow_id': name,
-                         'sent_bytes': sum(value.values()),
-                         'destinations': [
-                             {'host': host, 'sent_bytes': count}
-                             for host, count in value.items()]}
-                        for name, value in sent.items()]}
+    return made.report(
+        epoch=epoch, uplink_sent_bytes=uplink, coflows=[
+            {'coflow_id': name, 'sent_bytes': value}
+            if not isinstance(value, dict) else
+            {'coflow_id': name, 'sent_bytes': sum(value.values()),
+             'destinations': [{'host': host, 'sent_bytes': count}
+                              for host, count in value.items()]}
+            for name, value in sent.items()])
 
 
 def flat(found):
@@ -83,7 +83,7 @@ def test_a_new_epoch_starts_from_zero():
 def test_a_restart_goes_on_where_it_was():
     counters = byte_counters.HostCounters()
     counters.update(report(a=100, uplink=100))
-    again = byte_counters.HostCounters(counters.to_dict())
+    again = byte_counters.HostCounters(counters.epoch, counters.values)
     assert flat(again.update(report(a=130, uplink=130))) == (
         {('a', None): 30}, 0)
 

@@ -13,8 +13,10 @@
 
 import types
 
+import msgspec
 import pytest
 
+from tests.unit import made
 from virtco.know import live_state
 from virtco.know import snapshot
 from virtco.model import states
@@ -47,11 +49,10 @@ def report(sent=0, epoch='e', coflow_id='c', destinations=None,
         entry['sent_bytes'] = sum(destinations.values())
         entry['destinations'] = [{'host': h, 'sent_bytes': b}
                                  for h, b in destinations.items()]
-    return {'epoch': epoch, 'applied_generation': 0,
-            'link': {'egress_bps': 1e8, 'ingress_bps': 1e8},
-            'ports': list(ports), 'coflows': [entry],
-            'uplink_sent_bytes': entry['sent_bytes'] if uplink is None
-            else uplink}
+    return made.report(
+        epoch=epoch, link={'egress_bps': 1e8, 'ingress_bps': 1e8},
+        ports=list(ports), coflows=[entry],
+        uplink_sent_bytes=entry['sent_bytes'] if uplink is None else uplink)
 
 
 @pytest.fixture
@@ -79,15 +80,16 @@ def test_bytes_per_destination_go_to_its_flows(state):
 
 
 def test_a_report_that_comes_late_is_not_counted(state):
-    first, second = report(30), report(60)
-    first |= {'boot_id': 'b', 'boot_ms': 100}
-    second |= {'boot_id': 'b', 'boot_ms': 200}
+    first, second = (msgspec.structs.replace(
+        report(sent), boot_id='b', boot_ms=at_ms)
+        for sent, at_ms in ((30, 100), (60, 200)))
     state.intake('h0', second, 1.0)
     assert not state.intake('h0', first, 1.1)
     state.intake('h0', second, 1.2)
     assert sent(state) == pytest.approx([40, 20, 0])
     # After a boot times begin anew.
-    state.intake('h0', first | {'boot_id': 'c', 'epoch': 'f'}, 1.3)
+    state.intake('h0', msgspec.structs.replace(
+        first, boot_id='c', epoch='f'), 1.3)
     assert sent(state) == pytest.approx([60, 30, 0])
 
 
@@ -223,11 +225,12 @@ PORTS = [{'vm': f'g-{i}', 'dev': f'tap{i}', 'ips': [f'10.0.0.{i}']}
 
 def pair_report(host, *counts, epoch='e'):
     """Of host h<i> with VM g-<i>; (destination row, bytes) per pair."""
-    return report(ports=[PORTS[host]], epoch=epoch, uplink=1e4) | {
-        'coflows': [], 'pairs': [
+    return made.replaced(
+        report(ports=[PORTS[host]], epoch=epoch, uplink=1e4),
+        coflows=[], pairs=[
             {'dev': f'tap{host}', 'src_ip': f'10.0.0.{host}',
              'dst_ip': f'10.0.0.{dst}', 'dst_port': None,
-             'sent_bytes': sent_bytes} for dst, sent_bytes in counts]}
+             'sent_bytes': sent_bytes} for dst, sent_bytes in counts])
 
 
 @pytest.fixture
@@ -252,11 +255,10 @@ def test_without_classes_the_pairs_tell(fair):
 
 def test_pairs_of_others_are_nobodys(fair):
     found = pair_report(0, (1, 30))
-    found['pairs'][0]['dst_port'] = 99
-    fair.intake('h0', found, 1.0)
-    found = pair_report(0, (1, 30))
-    found['pairs'][0]['dev'] = 'tap9'
-    fair.intake('h0', found, 1.0)
+    (pair,) = found.pairs
+    for other in ({'dst_port': 99}, {'dev': 'tap9'}):
+        fair.intake('h0', msgspec.structs.replace(found, pairs=(
+            msgspec.structs.replace(pair, **other),)), 1.0)
     assert sent(fair) == [0, 0, 0]
 
 
@@ -317,10 +319,28 @@ def test_a_host_is_stored_and_loaded(state):
     again = live_state.LiveState()
     again.load_groups([member('g', i, f'h{i}') for i in range(3)],
                       [stored(progress='[20, 10, 0]')])
-    again.load_hosts([types.SimpleNamespace(**row)])
+    again.load_hosts([types.SimpleNamespace(**row.columns())])
     assert again._addresses == {'g-0': ('h0', ('10.0.0.1',))}
     again.intake('h0', report(60, ports=[port]), 2.0)
     assert sent(again) == pytest.approx([40, 20, 0])
+
+
+@pytest.mark.parametrize(('last_report', 'kept'), [
+    (None, '{}'), (None, '{"coflows": [], "pairs": [], "counters": {}}'),
+    (1.0, '{"epoch": "e", "applied_generation": 3, "ports": [], "link": '
+          '{"egress_bps": 1e8, "ingress_bps": 1e8}, "coflows": [], "pairs": '
+          '[], "uplink_sent_bytes": 7, "shared": {"host": {"drops": 1}}, '
+          '"counters": {"epoch": "e", "values": {"/uplink": 7}}}')])
+def test_a_host_of_the_release_before_is_loaded(last_report, kept):
+    state = live_state.LiveState()
+    state.load_hosts([types.SimpleNamespace(
+        host='h0', first_seen=1.0, last_report=last_report, report=kept,
+        minors='{}')])
+    found = state.view('h0', 2.0)
+    assert found.last_report_s == last_report
+    assert found.report.applied_generation == (3 if last_report else 0)
+    state.intake('h0', report(0, uplink=7), 2.0)
+    assert state.view('h0', 2.0).background_bps == 0
 
 
 def recurring(iterations=0, **values):

@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 import pytest
 
+from tests.unit import made
 from virtco.know import rates
 from virtco.measure import hostrates
 
@@ -26,7 +27,7 @@ def test_the_newest_measurement_of_a_pair_counts():
     found = rates.Rates()
     for rate_bps, at_s in ((1e8, 1), (5e7, 2)):
         for src, dst in (('a', 'b'), ('a', 'c')):
-            found.add({'src': src, 'dst': dst, 'rate_bps': rate_bps}, at_s)
+            found.add(made.measurement(src, dst, rate_bps), at_s)
     assert found.estimate(3).hosts['a'].egress_bps == 5e7
     assert found.estimate(9) is found.estimate(10)
     assert found.age_s(3) == {('a', 'b'): 1, ('a', 'c'): 1}
@@ -46,8 +47,8 @@ def test_no_reading_that_counts_is_left_out(measured, asked_at):
     """As if each question was answered from all the pairs."""
     known, loaded, newest = rates.Rates(), rates.Rates(), {}
     for at_s, (src, dst, rate_bps, is_bound) in enumerate(measured):
-        known.add({'src': src, 'dst': dst, 'rate_bps': rate_bps,
-                   'lower_bound': is_bound}, at_s)
+        known.add(made.measurement(src, dst, rate_bps,
+                                   lower_bound=is_bound), at_s)
         newest[src, dst] = hostrates.PairRate(src, dst, rate_bps, at_s,
                                               is_bound)
         if at_s == asked_at:

@@ -13,11 +13,13 @@
 
 import pytest
 
+from virtco.know import reports
 from virtco.know import uplinks
 from virtco.measure import hostrates
 
 RULES = uplinks.Rules(default_bps=1e9, tolerance=0.1, max_age_s=100)
-LINK = {'egress_bps': 1e8, 'ingress_bps': 1e8}
+LINK = reports.Link(1e8, 1e8)
+UNKNOWN = reports.Link(None, None)
 
 
 def rate(egress_bps, ingress_bps=None, age_s=1.0, **kwargs):
@@ -25,7 +27,7 @@ def rate(egress_bps, ingress_bps=None, age_s=1.0, **kwargs):
 
 
 @pytest.mark.parametrize(('link', 'measured', 'egress_bps', 'source'), [
-    ({}, None, 1e9, 'unknown'),
+    (UNKNOWN, None, 1e9, 'unknown'),
     (LINK, None, 1e8, 'link'),
     (LINK, rate(5e7, 5e7), 5e7, 'measured'),
     (LINK, rate(9.6e7, 9.6e7), 1e8, 'measured'),
@@ -36,8 +38,7 @@ def rate(egress_bps, ingress_bps=None, age_s=1.0, **kwargs):
     (LINK, rate(5e7, 5e7, age_s=101), 1e8, 'link'),
     (LINK, rate(5e7, 5e7, egress_lower_bound=True,
                 ingress_lower_bound=True), 1e8, 'link'),
-    ({}, rate(5e7, 4e7), 5e7, 'measured'),
-    ({'egress_bps': None, 'ingress_bps': None}, None, 1e9, 'unknown'),
+    (UNKNOWN, rate(5e7, 4e7), 5e7, 'measured'),
 ])
 def test_what_counts(link, measured, egress_bps, source):
     found = uplinks.of_host(link, measured, RULES)

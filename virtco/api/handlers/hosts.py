@@ -24,14 +24,14 @@ from virtco.api import context
 from virtco.api import media
 from virtco.api.policies import operator as operator_rules
 from virtco.api.policies import service as service_rules
-from virtco.api.schemas import common
-from virtco.api.schemas import host as schema
 from virtco.api import views
 from virtco import app
 from virtco import exception
+from virtco import fields
+from virtco.know import reports
 
 _WAIT = re.compile(r'(?:^|[,;\s])wait=([0-9]{1,6}(?:\.[0-9]{1,6})?)')
-_HOST = re.compile(common.HOST_PATTERN)
+_HOST = re.compile(fields.HOST_PATTERN)
 
 
 class Waiting:
@@ -143,7 +143,8 @@ class Report:
     def on_put(self, request: falcon.Request, response: falcon.Response,
                host: str) -> None:
         self._authorizer.require(request, service_rules.EDGE)
-        self._know.report(_checked(host), media.read(request, schema.REPORT))
+        self._know.report(_checked(host),
+                          media.decode(request, reports.Report))
         response.status = falcon.HTTP_204
 
 
@@ -189,8 +190,8 @@ class Measurements:
     def on_post(self, request: falcon.Request,
                 response: falcon.Response) -> None:
         self._authorizer.require(request, service_rules.EDGE)
-        measurement = media.read(request, schema.MEASUREMENT)
-        self._prober.done(measurement['probe_id'])
+        measurement = media.decode(request, reports.Measurement)
+        self._prober.done(measurement.probe_id)
         self._know.measured(measurement)
         response.status = falcon.HTTP_204
 

@@ -14,27 +14,23 @@
 
 from typing import Any
 
-ID = {'type': 'string', 'minLength': 1, 'maxLength': 36,
-      'pattern': r'^[A-Za-z0-9._:-]+\Z'}
-NAME = {'type': 'string', 'minLength': 1, 'maxLength': 255}
+import msgspec
+
+from virtco import fields
+
+ID = msgspec.json.schema(fields.Id)
+NAME = msgspec.json.schema(fields.Name)
 PROJECT = {'type': 'string', 'minLength': 1, 'maxLength': 255,
            'pattern': r'^[A-Za-z0-9._:@-]+\Z'}
-HOST_PATTERN = r'^[A-Za-z0-9._:@-]+\Z'
-HOST = {'type': 'string', 'minLength': 1, 'maxLength': 255,
-        'pattern': HOST_PATTERN}
-TEXT = {'type': 'string', 'maxLength': 4096}
-ADDRESS = {'type': 'string', 'minLength': 2, 'maxLength': 45,
-           'pattern': r'^[0-9A-Fa-f.:]+\Z'}
-COUNT = {'type': 'integer', 'minimum': 0, 'maximum': 2 ** 31 - 1}
-GENERATION = {'type': 'integer', 'minimum': 0, 'maximum': 2 ** 62}
-AMOUNT = {'type': 'number', 'minimum': 0, 'maximum': 1e15}
-BYTES = {'type': 'number', 'minimum': 0, 'maximum': 1e21}
-RATE = {'type': 'number', 'minimum': 0, 'maximum': 1e15}
-LINK_RATE = {'type': 'number', 'exclusiveMinimum': 0, 'maximum': 1e15}
-PORT = {'type': 'integer', 'minimum': 1, 'maximum': 65535}
+HOST = msgspec.json.schema(fields.Host)
+COUNT = msgspec.json.schema(fields.Count)
+GENERATION = msgspec.json.schema(fields.Generation)
+LINK_RATE = msgspec.json.schema(fields.LinkRate)
+_AMOUNT = msgspec.json.schema(fields.Amount)
 RESOURCES = {
     'type': 'object',
-    'properties': {'vcpus': AMOUNT, 'memory_mb': AMOUNT, 'disk_gb': AMOUNT},
+    'properties': {'vcpus': _AMOUNT, 'memory_mb': _AMOUNT,
+                   'disk_gb': _AMOUNT},
     'required': ['vcpus', 'memory_mb', 'disk_gb'],
     'additionalProperties': False}
 # A matrix in any form of the hint; virtco.hint_matrix reads it.
@@ -51,7 +47,3 @@ def body(properties: dict[str, Any], required: list[str] | None = None,
 
 def listed(items: dict[str, Any], most: int = 10_000) -> dict[str, Any]:
     return {'type': 'array', 'items': items, 'maxItems': most}
-
-
-def nullable(schema: dict[str, Any]) -> dict[str, Any]:
-    return {'anyOf': [{'type': 'null'}, schema]}

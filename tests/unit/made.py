@@ -1,0 +1,37 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Reports from plain values, for tests."""
+
+import msgspec
+
+from virtco.know import reports
+
+PLAIN = {'epoch': 'e', 'applied_generation': 0,
+         'link': {'egress_bps': 1e9, 'ingress_bps': 1e9}, 'ports': [],
+         'coflows': [], 'uplink_sent_bytes': 0}
+
+
+def report(**values):
+    """As a door decodes it; every field has a value here."""
+    return msgspec.convert(PLAIN | values, reports.Report)
+
+
+def measurement(src, dst, rate_bps, **values):
+    return reports.Measurement(probe_id='p', src=src, dst=dst,
+                               rate_bps=rate_bps, **values)
+
+
+def replaced(before, **values):
+    """The report with some fields of plain values."""
+    return msgspec.convert(msgspec.to_builtins(before) | values,
+                           reports.Report)

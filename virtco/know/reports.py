@@ -1,0 +1,189 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Reports and measurements of edge modules: their only description. Pure.
+
+The edge module builds these values, the doors of the controller decode them
+(:mod:`virtco.decoding`), the API's document is generated from them, and all
+who read a report read these fields. Fields of another release are ignored.
+Counters are cumulative since ``epoch``; bytes are those on the wire, as the
+queueing discipline counts them.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+import msgspec
+
+from virtco import fields
+
+MOST_COFLOWS = 10_000
+MOST_PAIRS = 100_000
+RoundTrip = Annotated[float, msgspec.Meta(ge=0, le=3600)]
+
+
+class Link(msgspec.Struct, frozen=True):
+    """The uplink; a rate is null where the device does not tell."""
+
+    egress_bps: fields.LinkRate | None
+    ingress_bps: fields.LinkRate | None
+    dev: fields.Name | None = None
+
+
+class Responder(msgspec.Struct, frozen=True):
+    """Where packet trains of other hosts are received."""
+
+    address: fields.Address
+    port: fields.Port
+
+
+class Port(msgspec.Struct, frozen=True):
+    """Of a VM.
+
+    :ivar notes: why its traffic is not, or not all, managed.
+    """
+
+    vm: fields.Id
+    dev: fields.Name | None = None
+    mac: Annotated[str, msgspec.Meta(max_length=32)] = ''
+    ips: Annotated[tuple[fields.Address, ...],
+                   msgspec.Meta(max_length=256)] = ()
+    notes: Annotated[tuple[fields.LongText, ...],
+                     msgspec.Meta(max_length=64)] = ()
+
+
+class DestinationCounter(msgspec.Struct, frozen=True):
+    host: fields.Host
+    sent_bytes: fields.Bytes
+
+
+class CoflowCounters(msgspec.Struct, frozen=True):
+    """Of a coflow's class.
+
+    :ivar drops: packets.
+    :ivar backlog_bytes: in its queue now.
+    :ivar control_bytes: acknowledgements and the like, beside the data.
+    :ivar destinations: of its child classes; they may be fewer than all.
+    """
+
+    coflow_id: fields.Id
+    sent_bytes: fields.Bytes
+    sent_packets: fields.Bytes = 0
+    drops: fields.Bytes = 0
+    backlog_bytes: fields.Bytes = 0
+    control_bytes: fields.Bytes = 0
+    destinations: Annotated[tuple[DestinationCounter, ...], msgspec.Meta(
+        max_length=MOST_COFLOWS)] = ()
+
+    @property
+    def key(self) -> tuple[str]:
+        return (self.coflow_id,)
+
+
+class PairCounter(msgspec.Struct, frozen=True):
+    """Of a pair of VMs, counted at the sender's port."""
+
+    src_ip: fields.Address
+    dst_ip: fields.Address
+    sent_bytes: fields.Bytes
+    dev: fields.Name | None = None
+    dst_port: fields.Port | None = None
+    sent_packets: fields.Bytes = 0
+
+    @property
+    def key(self) -> tuple[str | None, str, str, int | None]:
+        return self.dev, self.src_ip, self.dst_ip, self.dst_port
+
+
+class PartCounters(msgspec.Struct, frozen=True):
+    """Of a part of the uplink beside the coflows' data."""
+
+    sent_bytes: fields.Bytes = 0
+    drops: fields.Bytes = 0
+    backlog_bytes: fields.Bytes = 0
+
+
+class LimitCounter(msgspec.Struct, frozen=True):
+    """Of unmanaged traffic to a limited destination; ``host`` null: to all
+    others.
+    """
+
+    host: fields.Host | None
+    sent_bytes: fields.Bytes
+    backlog_bytes: fields.Bytes = 0
+
+
+class UnmanagedCounters(msgspec.Struct, frozen=True):
+    """:ivar macs: packets of no coflow went there in the last seconds."""
+
+    macs: Annotated[tuple[fields.Mac, ...],
+                    msgspec.Meta(max_length=1024)] = ()
+    limited: Annotated[tuple[LimitCounter, ...],
+                       msgspec.Meta(max_length=64)] = ()
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of ``PUT /v1/hosts/{host}/report``.
+
+    :ivar boot_ms: when it was sent, since the boot ``boot_id``; where reports
+        may overtake each other.
+    :ivar pairs: by them coflows end that have no class.
+    :ivar default_sent_bytes: of what belongs to no coflow.
+    :ivar shared: by part: ``host``, ``unmanaged``, ``control``.
+    :ivar error: why a policy was refused.
+    :ivar cpu_s: of the edge module.
+    """
+
+    epoch: fields.Key
+    applied_generation: fields.Generation
+    link: Link
+    ports: Annotated[tuple[Port, ...], msgspec.Meta(max_length=10_000)]
+    coflows: Annotated[tuple[CoflowCounters, ...], msgspec.Meta(
+        max_length=MOST_COFLOWS)]
+    uplink_sent_bytes: fields.Bytes
+    boot_id: Annotated[str, msgspec.Meta(max_length=64)] = ''
+    boot_ms: Annotated[int, msgspec.Meta(ge=0, le=2 ** 53)] | None = None
+    probe: Responder | None = None
+    pairs: Annotated[tuple[PairCounter, ...], msgspec.Meta(
+        max_length=MOST_PAIRS)] = ()
+    default_sent_bytes: fields.Bytes = 0
+    shared: Annotated[Mapping[str, PartCounters],
+                      msgspec.Meta(max_length=16)] = {}
+    unmanaged: UnmanagedCounters = UnmanagedCounters()
+    health: fields.LongText | None = None
+    error: fields.LongText | None = None
+    cpu_s: fields.Amount | None = None
+
+
+#: Of a host that has not reported yet.
+NO_REPORT = Report(epoch='', applied_generation=0, link=Link(None, None),
+                   ports=(), coflows=(), uplink_sent_bytes=0)
+
+
+class Measurement(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of ``POST /v1/measurements``: what a packet train told.
+
+    :ivar lower_bound: the path is at least that fast.
+    :ivar loss: share of the packets.
+    :ivar rtt_s: the least of several round trips.
+    """
+
+    probe_id: fields.Key
+    src: fields.Host
+    dst: fields.Host
+    rate_bps: fields.LinkRate
+    lower_bound: bool = False
+    loss: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+    rtt_s: RoundTrip | None = None
+    rtt_median_s: RoundTrip | None = None
+    rtt_p99_s: RoundTrip | None = None
+    method: Annotated[str, msgspec.Meta(max_length=64)] = ''
