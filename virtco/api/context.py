@@ -54,6 +54,13 @@ class Authorizer:
         if not self.may(request, rule, target):
             raise exception.Forbidden(what=rule)
 
+    def who(self, request: falcon.Request) -> str:
+        """The caller, for the history."""
+        if self._noauth:
+            return f'somebody at {request.remote_addr}'
+        found = self.context(request)
+        return str(found.user_name or found.user_id or 'unknown')
+
     def project(self, request: falcon.Request) -> str | None:
         """The caller's project, None without authentication."""
         return None if self._noauth else self.context(request).project_id

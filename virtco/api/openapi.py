@@ -25,6 +25,7 @@ import msgspec
 
 from virtco.api import routes
 from virtco.api.schemas import coflow
+from virtco.api.schemas import host
 from virtco.api.schemas import placement
 from virtco.api.schemas import topology
 from virtco.api import versions
@@ -42,6 +43,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ('post', '/v1/coflows'): coflow.REGISTER,
     ('patch', '/v1/coflows/{coflow_id}'): coflow.CHANGE,
     ('patch', '/v1/projects/{project_id}'): coflow.CHANGE_PROJECT,
+    ('put', '/v1/hosts/{host}/drain'): host.DRAIN,
     ('put', '/v1/hosts/{host}/report'): reports.Report,
     ('post', '/v1/measurements'): reports.Measurement,
     ('patch', '/v1/settings'): coflow.SETTINGS,

@@ -77,7 +77,7 @@ class Placer:
             wait=tenacity.wait_random_exponential(0.005, 0.1),
             after=lambda _: metrics.plan_conflicts.inc(), reraise=True)
         self._reader = membership.Reader(conf, clock)
-        self._siblings = siblings.Siblings()
+        self._siblings = siblings.Siblings(lambda: state.drained)
         self._planning = planning.Planning(conf, settings, metrics, state,
                                            pace, clock)
 

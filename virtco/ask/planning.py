@@ -114,8 +114,7 @@ class Planning:
                   view: membership.View) -> problem_builder.Question:
         rows = tuple(self._row(request, view, member)
                      for member in view.members)
-        free = {entry.host: entry.free.vector
-                for entry in request.hosts}
+        free = self._open_hosts(request, view)
         hosts = free.keys() | {row.host for row in rows if row.host}
         now_s = self._clock()
         self._state.meet(hosts, now_s)
@@ -131,6 +130,23 @@ class Planning:
             loads=self._state.loads(view.group.id), held=view.held,
             batch=membership.batch_rows(request, view.members, view.member),
             server_group=request.server_group)
+
+    def _open_hosts(self, request: requests.Placement,
+                    view: membership.View
+                    ) -> dict[str, problem_builder.Vector]:
+        """What is free per candidate that is not drained, or for which
+        the group was planned before.
+        """
+        planned = {member.host for member in view.members
+                   if member.state != states.MemberState.RUNNING}
+        drained = self._state.drained - planned
+        free: dict[str, problem_builder.Vector] = {
+            entry.host: entry.free.vector for entry in request.hosts
+            if entry.host not in drained}
+        if not free:
+            view.notes.append(('infeasible', 'every candidate host is '
+                                             'drained'))
+        return free
 
     def _row(self, request: requests.Placement, view: membership.View,
              member: models.Member) -> problem_builder.Row:

@@ -301,7 +301,8 @@ class Ask:
         return [{'host': host, 'free': left} for host, left in
                 self.free_after_bookings({
                     host: dict(zip(resources, vector))
-                    for host, vector in free.items()}).items()]
+                    for host, vector in free.items()
+                    if host not in self._state.drained}).items()]
 
 
 def _neutral(event: models.Event | None,

@@ -19,6 +19,8 @@ its row of the database holds for it.
 """
 
 import collections
+from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Iterable
 import dataclasses
 import threading
@@ -54,7 +56,11 @@ class _Group:
 class Siblings:
     """Remembers the last groups; what was forgotten costs time only."""
 
-    def __init__(self) -> None:
+    """:param drained: hosts that are no alternates."""
+
+    def __init__(self, drained: Callable[[], Collection[str]] = frozenset
+                 ) -> None:
+        self._drained = drained
         self._lock = threading.Lock()
         self._groups: collections.OrderedDict[Key, _Group] = (
             collections.OrderedDict())
@@ -111,7 +117,8 @@ class Siblings:
         """Other hosts, in the order in which they suited the first member.
         """
         offered = dict.fromkeys(hosts)
-        offered.pop(planned.host, None)
+        for host in (planned.host, *self._drained()):
+            offered.pop(host, None)
         known = self._groups.get((request.project_id, planned.group_name))
         best = [host for host in known.order if host in offered
                 ] if known is not None else []

@@ -162,6 +162,16 @@ class Client:
     def host(self, host: str) -> dict[str, Any]:
         return self._dict('GET', f'/v1/hosts/{_quote(host)}')
 
+    def drain(self, host: str, reason: str = '') -> dict[str, Any]:
+        return self._dict('PUT', f'/v1/hosts/{_quote(host)}/drain',
+                          {'reason': reason})
+
+    def undrain(self, host: str) -> None:
+        self.request('DELETE', f'/v1/hosts/{_quote(host)}/drain')
+
+    def history(self) -> list[dict[str, Any]]:
+        return self._list('/v1/settings/history', 'changes')
+
     def policy(self, host: str) -> dict[str, Any]:
         return self._dict('GET', f'/v1/hosts/{_quote(host)}/policy')
 

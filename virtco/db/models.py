@@ -301,6 +301,31 @@ class Setting(Base):
     value: orm.Mapped[str] = orm.mapped_column(sa.Text)
 
 
+class Drain(Base):
+    """A host that takes no new group."""
+
+    __tablename__ = 'drains'
+
+    host: orm.Mapped[str] = orm.mapped_column(
+        sa.String(255), primary_key=True)
+    reason: orm.Mapped[str] = orm.mapped_column(sa.Text)
+    drained_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
+
+
+class Change(Base):
+    """What an operator changed."""
+
+    __tablename__ = 'changes'
+
+    id: orm.Mapped[int] = orm.mapped_column(
+        sa.Integer, primary_key=True, autoincrement=True)
+    changed_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
+    who: orm.Mapped[str] = orm.mapped_column(sa.String(255))
+    what: orm.Mapped[str] = orm.mapped_column(sa.String(320))
+    before: orm.Mapped[str] = orm.mapped_column(sa.Text)
+    after: orm.Mapped[str] = orm.mapped_column(sa.Text)
+
+
 class TopologyPlane(Base):
     """One network's tree of switches.
 

@@ -120,6 +120,8 @@ class LiveState:
     def __init__(self, rules: Rules = Rules(),
                  rates: measured_rates.Rates | None = None,
                  plane: Callable[[], tree.Plane | None] = lambda: None):
+        #: Hosts that take no new group.
+        self.drained: frozenset[str] = frozenset()
         self._lock = threading.RLock()
         self._rules = rules
         self._endings = rules.ending
@@ -208,6 +210,12 @@ class LiveState:
             self._note_strangers({member.host for member in everyone
                                   if member.host is not None
                                   and member.running} - self._hosts.keys())
+
+    def count_members(self, host: str) -> int:
+        """VMs of groups that are or will be on the host."""
+        with self._lock:
+            return sum(member.host == host for rows in self._groups.values()
+                       for member in rows.values())
 
     def _note_strangers(self, hosts: Set[str]) -> None:
         if self._uplinks.set_strangers(hosts):

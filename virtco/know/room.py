@@ -31,6 +31,7 @@ from virtco.db import session as db_session
 from virtco import exception
 from virtco.know import coflows
 from virtco.know import live_state
+from virtco.know import operators
 from virtco.know import projects
 from virtco.know import rates
 from virtco.know import reports
@@ -100,11 +101,15 @@ class Know:
         self.peer: Peer | None = None
         #: Raises in a transaction of one who does not lead any more.
         self.fence: Callable[[orm.Session], None] = lambda session: None
-        self.settings = settings.Settings(conf, database, self.invalidate)
+        self.settings = settings.Settings(conf, database, self.invalidate,
+                                          clock)
         self.coflows = coflows.Coflows(conf, database, self.live,
                                        self.invalidate, clock)
         self.projects = projects.Projects(database, self.live,
                                           self.invalidate, self._forgiven)
+        self.drains = operators.Drains(database, self.live, self.invalidate,
+                                       clock)
+        self.history = operators.History(database, clock)
         self.topology = topology.Topology(database, self.invalidate, clock)
         self.on_change: list[Callable[[bool], None]] = []
         self.on_report: list[Callable[[str, reports.Report], None]] = []
@@ -124,6 +129,7 @@ class Know:
     def load(self) -> None:
         """Take over what was known before the last stop."""
         self.settings.load()
+        self.drains.load()
         self.topology.refresh()
         with self._database.reader() as session:
             hosts = records.list_hosts(session)
@@ -189,6 +195,7 @@ class Know:
         """Another process changed these groups; None: anything."""
         if groups is None:
             self.settings.load()
+            self.drains.load()
             self.topology.refresh()
         self.invalidate(groups)
 

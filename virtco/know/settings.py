@@ -15,11 +15,14 @@
 from collections.abc import Callable
 from collections.abc import Mapping
 import threading
+import time
 
 from oslo_config import cfg
+from sqlalchemy import orm
 
 from virtco.conf import placement as placement_conf
 from virtco.conf import scheduler as scheduler_conf
+from virtco.db import operators
 from virtco.db import records
 from virtco.db import session as db_session
 from virtco import exception
@@ -36,8 +39,10 @@ class Settings:
     """:param changed: is called after a change."""
 
     def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
-                 changed: Callable[[], None] = lambda: None):
+                 changed: Callable[[], None] = lambda: None,
+                 clock: Callable[[], float] = time.time):
         self._database = database
+        self._clock = clock
         self._changed = changed
         self._lock = threading.Lock()
         self._values: dict[str, str] = {
@@ -62,8 +67,9 @@ class Settings:
         with self._lock:
             return self._values[name]
 
-    def change(self, values: Mapping[str, str]) -> dict[str, str]:
-        """Remember new values.
+    def change(self, values: Mapping[str, str],
+               who: str = '') -> dict[str, str]:
+        """Remember new values, and who gave them.
 
         :raises virtco.exception.Invalid: for a name or value that is none.
         """
@@ -75,8 +81,17 @@ class Settings:
                 raise exception.Invalid(
                     field=name, value=value,
                     limit='one of ' + ', '.join(CHOICES[name]))
-        self._database.retried(
-            lambda session: records.save_settings(session, dict(values)))
+        before = self.get()
+        now_s = self._clock()
+
+        def save(session: orm.Session) -> None:
+            records.save_settings(session, dict(values))
+            for name, value in values.items():
+                if value != before[name]:
+                    operators.add_change(session, who, f'setting {name}',
+                                         before[name], value, now_s)
+
+        self._database.retried(save)
         with self._lock:
             self._values.update(values)
         self._changed()

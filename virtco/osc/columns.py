@@ -101,6 +101,7 @@ KINDS: dict[str, Any] = {
     'period_s': Seconds, 'compute_s': Seconds,
     'gap': Percent, 'confidence': Percent,
     'loss': Percent, 'arrival': Time, 'ended': Time, 'at': Time,
+    'drain_since': Time,
     'first_byte': Time, 'last_byte': Time, 'predicted_end': Time,
     'last_report': Time, 'hosts': Names,
     'bottleneck': Fields, 'planned_bottleneck': Fields,

@@ -14,6 +14,7 @@
 
 from typing import Any
 
+from osc_lib.command import command
 from osc_lib import exceptions as osc_exceptions
 
 from virtco.client import v1
@@ -31,11 +32,41 @@ class ListHosts(base.Lister):
     more = ['generation', 'applied_generation', 'last_report',
             'measured_age_s', 'measured_egress_bps', 'measured_ingress_bps',
             'link_egress_bps', 'link_ingress_bps', 'background_bps',
-            'error']
+            'drain', 'drain_reason', 'drain_since', 'error']
 
     def entries(self, args: Any) -> list[dict[str, Any]]:
-        return [host | {'n_coflows': len(host['coflows'])}
-                for host in base.client_of(self.app).hosts()]
+        hosts = base.client_of(self.app).hosts()
+        return [host | {'n_coflows': len(host['coflows'])} for host in hosts]
+
+
+class DrainHost(base.ShowOne):
+    """Plan no new group for a hypervisor (operators)
+
+    VMs stay where they are, with their rates; the state is "drained" once no
+    VM of a group is left.
+    """
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('host')
+        parser.add_argument('--reason', default='',
+                            help='For those who read it later')
+        return parser
+
+    def entry(self, args: Any) -> dict[str, Any]:
+        return base.client_of(self.app).drain(args.host, args.reason)
+
+
+class UndrainHost(command.Command):
+    """Plan groups for a hypervisor again (operators)"""
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('host')
+        return parser
+
+    def take_action(self, args: Any) -> None:
+        base.client_of(self.app).undrain(args.host)
 
 
 class ShowHost(base.ShowOne):
@@ -152,6 +183,15 @@ class ShowSettings(base.ShowOne):
 
     def entry(self, args: Any) -> dict[str, Any]:
         return base.client_of(self.app).settings()
+
+
+class ListHistory(base.Lister):
+    """List who changed which setting, host or topology (operators)"""
+
+    shown = ['at', 'who', 'what', 'before', 'after']
+
+    def entries(self, args: Any) -> list[dict[str, Any]]:
+        return base.client_of(self.app).history()
 
 
 class SetSettings(base.ShowOne):

@@ -111,6 +111,68 @@ def test_hosts_and_their_edges(run, show, tenant):
     assert show('host', 'show', sender.name)['vms'] == [tenant.instance(0)]
 
 
+def test_a_host_is_drained(make, capsys):
+    controller = make()
+    tenant = controller.tenant()
+
+    def run(*argv):
+        code = shell.main(['--controller-url', controller.url, *argv])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    def drain_of(host):
+        return controller.call('GET', f'/v1/hosts/{tenant.host(host)}')[
+            'drain']
+
+    one = '[[0, "1GB"], [0, 0]]'
+    hosts = tenant.launch(2, matrix=one, n_hosts=2, slots=1)
+    tenant.edges(hosts)
+    tenant.place(8, 'half', one, n_hosts=2, slots=2, num_instances=2)
+    empty = tenant.host(hosts[0])
+    code, out, err = run('host', 'drain', empty, '--reason', 'new disk',
+                         '-f', 'json')
+    assert code == 0, err
+    assert json.loads(out)['drain'] == 'draining'
+    # What is planned stays planned, what is new goes elsewhere.
+    planned = {m['planned_host'] for m in controller.call(
+        'GET', f'/v1/coflows/{tenant.coflow("half")["id"]}')['members']}
+    answer = tenant.place(9, 'half', one, n_hosts=2, slots=2,
+                          launch_index=1, num_instances=2)
+    assert tenant.host(answer['host']) in planned
+    answer = tenant.place(20, 'b', one, n_hosts=2, slots=9)
+    assert answer['host'] == hosts[1]
+    assert hosts[0] not in [entry['host'] for entry in answer['hosts']]
+    answer = tenant.place(30, 'c', one, status='neutral', hosts={hosts[0]: 9})
+    assert 'every candidate host is drained' in answer['why']
+    for n in (0, 1, 8, 9):
+        tenant.notify('instance.delete.end', n)
+    policies.settled(lambda: drain_of(hosts[0]) == 'drained')
+    code, out, _err = run('host', 'list', '-c', 'host', '-c', 'drain')
+    assert (code, 'drained' in out) == (0, True)
+    # It outlives a restart.
+    controller.stop()
+    controller.start()
+    assert drain_of(hosts[0]) == 'drained'
+    assert run('host', 'undrain', empty)[0] == 0
+    assert drain_of(hosts[0]) is None
+    answer = tenant.place(40, 'd', one, hosts={hosts[0]: 9})
+    assert answer['host'] == hosts[0]
+    code, _out, err = run('host', 'undrain', empty)
+    assert (code, 'was not found' in err) == (1, True)
+    assert run('host', 'drain', 'nowhere')[0] == 1
+
+    assert run('settings', 'set', '--order', 'sebf')[0] == 0
+    assert run('settings', 'set', '--order', 'sebf')[0] == 0
+    code, out, err = run('settings', 'history', '-f', 'json')
+    assert code == 0, err
+    assert [(c['what'], c['before'], c['after'])
+            for c in json.loads(out)] == [
+        ('setting order', 'mrtf', 'sebf'),
+        (f'host {empty}', 'drained: new disk', 'in use'),
+        (f'host {empty}', 'in use', 'drained: new disk')]
+    assert 'somebody at 127.0.0.1' in out
+
+
 def test_doctor_finds_what_is_broken(run, tenant):
     hosts, edges = policies.one_pair(tenant)
     policies.settled(lambda: policies.classes(edges[hosts[0]]))

@@ -24,6 +24,7 @@ from virtco.api import context
 from virtco.api import media
 from virtco.api.policies import operator as operator_rules
 from virtco.api.policies import service as service_rules
+from virtco.api.schemas import host as schema
 from virtco.api import views
 from virtco import app
 from virtco import exception
@@ -81,6 +82,7 @@ def _is_gone(request: falcon.Request) -> bool:
 class Hosts:
     def __init__(self, rooms: app.App, authorizer: context.Authorizer):
         self._live = rooms.know.live
+        self._drains = rooms.know.drains
         self._decide = rooms.decide
         self._clock = rooms.clock
         self._authorizer = authorizer
@@ -92,6 +94,7 @@ class Hosts:
         if host is None:
             response.media = {'hosts': [
                 views.host(seen, self._decide.policy_of(seen.host), now_s)
+                | self._drains.show(seen.host)
                 for seen in self._live.views(now_s)]}
             return
         found = self._live.view(host, now_s)
@@ -99,7 +102,28 @@ class Hosts:
             raise exception.NotFound(what='Host', id=host)
         policy = self._decide.policy_of(host)
         response.media = (views.host(found, policy, now_s)
+                          | self._drains.show(host)
                           | {'classes': views.classes(found, policy)})
+
+
+class Drain:
+    def __init__(self, rooms: app.App, authorizer: context.Authorizer):
+        self._drains = rooms.know.drains
+        self._authorizer = authorizer
+
+    def on_put(self, request: falcon.Request, response: falcon.Response,
+               host: str) -> None:
+        self._authorizer.require(request, operator_rules.DRAIN)
+        body = media.read(request, schema.DRAIN)
+        self._drains.drain(_checked(host), body.get('reason', ''),
+                           self._authorizer.who(request))
+        response.media = {'host': host} | self._drains.show(host)
+
+    def on_delete(self, request: falcon.Request, response: falcon.Response,
+                  host: str) -> None:
+        self._authorizer.require(request, operator_rules.DRAIN)
+        self._drains.undrain(_checked(host), self._authorizer.who(request))
+        response.status = falcon.HTTP_204
 
 
 class Policy:

@@ -38,7 +38,19 @@ class Settings:
                  response: falcon.Response) -> None:
         self._authorizer.require(request, operator_rules.SETTINGS)
         response.media = self._settings.change(
-            media.read(request, schema.SETTINGS))
+            media.read(request, schema.SETTINGS),
+            self._authorizer.who(request))
+
+
+class History:
+    def __init__(self, rooms: app.App, authorizer: context.Authorizer):
+        self._history = rooms.know.history
+        self._authorizer = authorizer
+
+    def on_get(self, request: falcon.Request,
+               response: falcon.Response) -> None:
+        self._authorizer.require(request, operator_rules.SETTINGS)
+        response.media = {'changes': self._history.list()}
 
 
 class Notifications:

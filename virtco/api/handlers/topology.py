@@ -51,7 +51,15 @@ class Topology:
         planes = plain.load({'planes': body['planes']}).planes
         changes = known.would_change(planes)
         if not body.get('dry_run'):
+            before = known.generation()
             known.replace(planes, body.get('generation'))
+            if changes:
+                self._know.history.add(
+                    self._authorizer.who(request),
+                    'topology ' + ', '.join(plane.name for plane in planes),
+                    f'generation {before}',
+                    f'generation {known.generation()}, {len(changes)} '
+                    'changes')
         response.media = {
             'changes': [dataclasses.asdict(change) for change in changes],
             'applied': not body.get('dry_run'),

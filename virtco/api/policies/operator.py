@@ -17,6 +17,7 @@ from oslo_policy import policy
 from virtco.api.policies import base
 
 HOSTS = 'virtco:hosts:get'
+DRAIN = 'virtco:hosts:drain'
 RATES = 'virtco:rates:get'
 SETTINGS = 'virtco:settings'
 PLANS = 'virtco:plans:create'
@@ -28,11 +29,16 @@ RULES = [
         [{'method': 'GET', 'path': '/v1/hosts'},
          {'method': 'GET', 'path': '/v1/hosts/{host}'}]),
     policy.DocumentedRuleDefault(
+        DRAIN, base.ADMIN, 'Keep new groups from a host.',
+        [{'method': 'PUT', 'path': '/v1/hosts/{host}/drain'},
+         {'method': 'DELETE', 'path': '/v1/hosts/{host}/drain'}]),
+    policy.DocumentedRuleDefault(
         RATES, base.ADMIN, 'Show the measured rates.',
         [{'method': 'GET', 'path': '/v1/rates'}]),
     policy.DocumentedRuleDefault(
         SETTINGS, base.ADMIN, 'Show and change run-time settings.',
         [{'method': 'GET', 'path': '/v1/settings'},
+         {'method': 'GET', 'path': '/v1/settings/history'},
          {'method': 'PATCH', 'path': '/v1/settings'}]),
     policy.DocumentedRuleDefault(
         TOPOLOGY, base.ADMIN, 'Show and change the topology.',
