@@ -33,6 +33,7 @@ RESOURCES = {
                    'disk_gb': _AMOUNT},
     'required': ['vcpus', 'memory_mb', 'disk_gb'],
     'additionalProperties': False}
+TEXT = {'type': 'string', 'maxLength': 4096}
 # A matrix in any form of the hint; virtco.hint_matrix reads it.
 MATRIX = {'type': ['string', 'array', 'object']}
 
