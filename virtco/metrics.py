@@ -63,6 +63,22 @@ class Metrics:
             'virtco_nova_unplanned_passes',
             'Scheduling passes of Nova that got no plan, as Nova tells later.',
             registry=self.registry)
+        self.shadow_placements = prometheus_client.Counter(
+            'virtco_shadow_placements', 'Answers kept back in shadow mode by '
+            'status: planned, or neutral for a wish that cannot be met.',
+            ['status'], registry=self.registry)
+        self.shadow_coflows = prometheus_client.Counter(
+            'virtco_shadow_coflows', 'Coflows that were done in shadow mode, '
+            'by what the plan would have been: faster, slower, alike.',
+            ['plan'], registry=self.registry)
+        self.shadow_saved_seconds = prometheus_client.Counter(
+            'virtco_shadow_saved_seconds', 'Measured minus planned CCT of '
+            'coflows that were done in shadow mode, where it is above 0.',
+            registry=self.registry)
+        self.shadow_lost_seconds = prometheus_client.Counter(
+            'virtco_shadow_lost_seconds', 'Planned minus measured CCT of '
+            'coflows that were done in shadow mode, where it is above 0.',
+            registry=self.registry)
         self.resolve_seconds = prometheus_client.Histogram(
             'virtco_resolve_seconds',
             'Time to turn the live coflows into policies.',

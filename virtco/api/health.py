@@ -49,6 +49,7 @@ def document(rooms: app.App) -> tuple[bool, dict[str, Any]]:
     return all(parts.values()), {
         'status': 'ok' if all(parts.values()) else 'failing',
         'parts': parts, 'hosts': len(rooms.decide.generations()),
+        'mode': 'shadow' if rooms.know.settings.is_shadow else 'enforce',
         'leader': rooms.leadership()}
 
 

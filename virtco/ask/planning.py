@@ -30,7 +30,6 @@ from virtco import exception
 from virtco import hints
 from virtco.know import live_state
 from virtco.know import settings
-from virtco.know import snapshot as snapshots
 from virtco import metrics
 from virtco.model import snapshot
 from virtco.model import states
@@ -125,7 +124,7 @@ class Planning:
         return problem_builder.Question(
             row=view.member.row_index, rows=rows, coflows=coflows, free=free,
             capacities=self._state.payload_rates(
-                hosts, now_s, self._settings['order'] == snapshots.FAIR),
+                hosts, now_s, self._settings.is_fair),
             tree=self._state.payload_tree(now_s),
             loads=self._state.loads(view.group.id), held=view.held,
             batch=membership.batch_rows(request, view.members, view.member),

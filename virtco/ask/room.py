@@ -41,7 +41,6 @@ from virtco.db import session as db_session
 from virtco import exception
 from virtco.know import live_state
 from virtco.know import settings
-from virtco.know import snapshot
 from virtco import metrics
 from virtco.model import booking
 from virtco import periodic
@@ -146,6 +145,8 @@ class Ask:
         self.use()
         if answer.status == 'neutral' and answer.refused is None:
             self._journal.add(request, answer)
+        if self._settings.is_shadow:
+            answer = self._in_shadow(request, answer)
         self._metrics.placements.labels(answer.status).inc()
         return answer
 
@@ -169,6 +170,18 @@ class Ask:
         if answer.status == 'planned' and answer.group is not None:
             self._changed([answer.group])
         return answer
+
+    def _in_shadow(self, request: requests.Placement,
+                   answer: answers.Answer) -> answers.Answer:
+        """No opinion, but in the log."""
+        if answer.status != 'planned' and answer.refused is None:
+            return answer
+        why = (f'shadow mode: planned on {answer.host}'
+               if answer.status == 'planned' else f'shadow mode: {answer.why}')
+        LOG.info('Instance %s: %s.', request.instance_uuid, why)
+        self._metrics.shadow_placements.labels(answer.status).inc()
+        return answers.neutral(request.instance_uuid, request.host_names(),
+                               why, group=answer.group)
 
     def _in_time(self, placer: 'placements.Placer',
                  request: requests.Placement) -> answers.Answer:
@@ -274,7 +287,7 @@ class Ask:
             self._conf, request, settings,
             dict.fromkeys(hosts, (unknown_bps, unknown_bps))
             | self._state.payload_rates(
-                hosts, now_s, settings['order'] == snapshot.FAIR),
+                hosts, now_s, self._settings.is_fair),
             self._state.payload_tree(now_s), self._state.loads(None))
         with self._database.reader() as session:
             names = records.coflow_names(

@@ -35,7 +35,21 @@ OBJECTIVES = [
     ('joint', 'the sum over all coflows that wait together, nobody else'),
 ]
 
+MODES = [
+    ('enforce', "rank Nova's hosts and shape at the edges"),
+    ('shadow', 'decide, log and count, and change nothing'),
+]
+
 OPTS = [
+    cfg.StrOpt('mode', default='enforce', choices=MODES, help="""
+Whether anything follows from what is decided.
+
+With ``shadow`` every group is planned and written down as ever, but Nova gets
+no opinion, so its own order stands, and edge modules get no classes, as with
+``[scheduler] order = fair``. When a coflow ends, the log and
+``virtco_shadow_saved_seconds`` compare its measured CCT with the planned one.
+All processes of a controller need the same value.
+"""),
     cfg.StrOpt('planner', default='virtco', choices=PLANNERS, help="""
 Planner that places the groups. ``PATCH /v1/settings`` changes it at run time
 and is remembered over restarts; this is its value until then.

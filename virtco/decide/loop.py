@@ -22,6 +22,7 @@ from oslo_config import cfg
 
 from virtco.decide import policies
 from virtco.decide import publisher
+from virtco.decide import shadow
 from virtco.know import live_state
 from virtco.know import room
 from virtco.know import snapshot
@@ -123,6 +124,8 @@ class Loop:
 
     def _note_end(self, coflow: live_state.Status) -> None:
         self._metrics.coflow_ends.inc()
+        if self._know.settings.is_shadow:
+            shadow.note_end(coflow, self._metrics)
         span, planned_s = coflow.span, coflow.planned_cct_s
         if span is None:  # all of it stayed within hosts
             return
@@ -159,7 +162,8 @@ class Loop:
         """The operator's choices as they are now."""
         conf, chosen = self._conf, self._know.settings.get()
         return snapshot.Options(
-            order=chosen['order'],
+            order=(snapshot.FAIR if self._know.settings.is_shadow
+                   else chosen['order']),
             work_conserving=chosen['ceil'] == 'link',
             theta_s=conf.theta_s or math.inf,
             fifo_plus_share=conf.fifo_plus_share, beta=float(conf.beta),

@@ -27,6 +27,7 @@ from virtco.db import records
 from virtco.db import session as db_session
 from virtco import exception
 
+FAIR = 'fair'
 CHOICES = {
     'planner': [name for name, _ in placement_conf.PLANNERS],
     'objective': [name for name, _ in placement_conf.OBJECTIVES],
@@ -36,7 +37,9 @@ CHOICES = {
 
 
 class Settings:
-    """:param changed: is called after a change."""
+    """:param changed: is called after a change.
+    :ivar is_shadow: nothing follows from what is decided.
+    """
 
     def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
                  changed: Callable[[], None] = lambda: None,
@@ -45,6 +48,7 @@ class Settings:
         self._clock = clock
         self._changed = changed
         self._lock = threading.Lock()
+        self.is_shadow = conf.placement.mode == 'shadow'
         self._values: dict[str, str] = {
             'planner': conf.placement.planner,
             'objective': conf.placement.objective,
@@ -62,6 +66,11 @@ class Settings:
     def get(self) -> dict[str, str]:
         with self._lock:
             return dict(self._values)
+
+    @property
+    def is_fair(self) -> bool:
+        """Whether TCP shares the links, without classes."""
+        return self.is_shadow or self['order'] == FAIR
 
     def __getitem__(self, name: str) -> str:
         with self._lock:

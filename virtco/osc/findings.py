@@ -88,6 +88,9 @@ def _controller(answers: Answers) -> Iterator[_Rest]:
     if answers.health.get('status') == 'starting':
         yield (WARNING, f'starting: {answers.health.get("what")}',
                'Wait; its log names each step.')
+    if answers.health.get('mode') == 'shadow':
+        yield (WARNING, 'is in shadow mode: it decides, and changes nothing',
+               'Remove [placement] mode to let it act.')
     for part, works in answers.health.get('parts', {}).items():
         if not works:
             yield (ERROR, f'its {part} does not work',
