@@ -39,6 +39,12 @@ class HintInvalid(Invalid):
     msg_fmt = 'Hint %(field)s: %(value)s is not acceptable: %(limit)s.'
 
 
+class QuotaExceeded(HintInvalid):
+    """A project has as much as it may have."""
+
+    msg_fmt = 'Quota of %(field)s: %(value)s is more than %(limit)s.'
+
+
 class InputInvalid(Invalid):
     """A tenant's file or option; ``where`` is the file and the line."""
 

@@ -46,7 +46,8 @@ class Authorizer:
             return True
         context = self.context(request)
         return bool(self._enforcer.authorize(
-            rule, target or {}, context))
+            rule, target or {}, {**context.to_policy_values(),
+                                 'user_name': context.user_name}))
 
     def require(self, request: falcon.Request, rule: str,
                 target: dict[str, Any] | None = None) -> None:

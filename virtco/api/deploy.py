@@ -25,6 +25,8 @@ from oslo_middleware import request_id
 from virtco.api import errors
 from virtco.api.handlers import operations
 from virtco.api import media
+from virtco.api import nesting
+from virtco.api import pace
 from virtco.api import routes
 from virtco.api import versions
 from virtco import app
@@ -42,23 +44,31 @@ def application(conf: cfg.ConfigOpts,
     """The API, inside out: falcon, then the token check, then what every
     request gets.
     """
-    app = falcon.App(middleware=[versions.Negotiation()])
+    app = falcon.App(middleware=_middleware(conf))
     handler = media.json_handler()
     for options in (app.req_options, app.resp_options):
         options.media_handlers[falcon.MEDIA_JSON] = handler
     app.req_options.auto_parse_form_urlencoded = False
     errors.add_handlers(app)
     routes.add(app, conf, rooms)
-    wsgi: Wsgi = app
+    wsgi: Wsgi = nesting.checked(app)
     if conf.api.auth_strategy == 'keystone':
         # Embedded controllers start without it.
         from keystonemiddleware import auth_token
-        wsgi = _except_open(app, auth_token.AuthProtocol(
-            app, {'oslo_config_config': conf}))
+        wsgi = _except_open(wsgi, auth_token.AuthProtocol(
+            wsgi, {'oslo_config_config': conf}))
     wsgi = request_id.RequestId(wsgi)
     proxy = http_proxy_to_wsgi.HTTPProxyToWSGI(wsgi, conf)
     is_behind = conf.oslo_middleware.enable_proxy_headers_parsing
     return proxy if is_behind else wsgi
+
+
+def _middleware(conf: cfg.ConfigOpts) -> list[Any]:
+    found: list[Any] = [versions.Negotiation()]
+    # Whoever calls may name any project without keystone.
+    if conf.api.auth_strategy == 'keystone':
+        found.append(pace.Limiter(conf))
+    return found
 
 
 class Monitored(Protocol):

@@ -24,6 +24,8 @@ LOG = logging.getLogger(__name__)
 
 # (status, code, title) per exception, subclasses first.
 KINDS: list[tuple[type[exception.VirtcoException], str, str, str]] = [
+    (exception.QuotaExceeded, falcon.HTTP_403, 'virtco.quota_exceeded',
+     'Quota exceeded'),
     (exception.HintInvalid, falcon.HTTP_400, 'virtco.hint_invalid',
      'Invalid hint'),
     (exception.Invalid, falcon.HTTP_400, 'virtco.invalid', 'Invalid input'),

@@ -56,6 +56,19 @@ Largest number of flows in all live groups of one project.
     cfg.FloatOpt('max_bytes_per_project', default=1e18, min=1, help="""
 Largest size of all live groups of one project together, in bytes.
 """),
+    cfg.FloatOpt('requests_per_s', default=50.0, min=0, help="""
+Requests per second that one project's users may send to one API process in the
+long run; 0: any number. One too many is answered with 429 and ``Retry-After``.
+The roles ``admin`` and ``service`` are not counted, and nobody is where
+``[api] auth_strategy`` is ``noauth``.
+
+Related options:
+
+* ``requests_at_once``
+"""),
+    cfg.IntOpt('requests_at_once', default=200, min=1, help="""
+Requests that one project's users may send at once after a silence.
+"""),
     cfg.IntOpt('max_events_per_project', default=1000, min=10, help="""
 Number of events kept for one project; the oldest are dropped.
 """),

@@ -183,9 +183,9 @@ class Coflows:
 
         def save(session: orm.Session) -> None:
             if records.count_registered(session, project_id) >= most:
-                raise exception.HintInvalid(
+                raise exception.QuotaExceeded(
                     field='registered matrices', value=most + 1,
-                    limit=f'at most {most} per project')
+                    limit=f'{most} per project')
             session.add(coflow)
 
         self._database.retried(save)

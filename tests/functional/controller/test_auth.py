@@ -31,7 +31,13 @@ def application(tmp_path_factory):
         f'[controller]\nstate_dir = {home}\n'
         '[api]\nauth_strategy = keystone\n'
         '[keystone_authtoken]\nwww_authenticate_uri = http://127.0.0.1:1\n'
-        'auth_type = none\n')
+        'auth_type = none\n'
+        f'[oslo_policy]\npolicy_file = {home}/policy.yaml\n'
+        '[limits]\nrequests_per_s = 0.01\nrequests_at_once = 60\n'
+        'max_registered_per_project = 2\n')
+    (home / 'policy.yaml').write_text(
+        'virtco:edge:host: rule:virtco:admin or '
+        '(role:service and user_name:%(host)s)\n')
     conf = controller_cmd.make_conf(['--config-file', str(config)])
     controller = app.App.of(conf)
     controller.start(auto_sync=True)
@@ -47,13 +53,14 @@ def send(application):
     tokens = middleware_fixture.AuthTokenFixture()
     tokens.setUp()
 
-    def send(method, path, role=None, project=PROJECT, body=None):
+    def send(method, path, role=None, project=PROJECT, body=None, user='u'):
         headers = {}
         if role is not None:
+            token = f'{role}-{project}-{user}'
             tokens.add_token_data(
-                token_id=f'{role}-{project}', user_id='u', role_list=[role],
-                project_id=project)
-            headers['X-Auth-Token'] = f'{role}-{project}'
+                token_id=token, user_id=user, user_name=user,
+                role_list=[role], project_id=project)
+            headers['X-Auth-Token'] = token
         return falcon.testing.TestClient(application).simulate_request(
             method, path, headers=headers, json=body)
 
@@ -79,7 +86,7 @@ def test_nova_and_the_edges_have_the_service_role(client):
     assert client('PUT', '/v1/placements/i1', 'member', body=body) == 403
     assert client('PUT', '/v1/placements/i1', 'service', body=body) == 200
     assert client('GET', '/v1/hosts/h/policy', 'member') == 403
-    assert client('GET', '/v1/hosts/h/policy', 'service') == 404
+    assert client('GET', '/v1/hosts/h/policy', 'service', user='h') == 404
     notification = {'event_type': 'instance.delete.end', 'payload': {}}
     assert client('POST', '/v1/notifications', 'reader',
                   body=notification) == 403
@@ -148,3 +155,42 @@ def test_operations_are_the_operators(client):
         assert client(method, path, 'member', body=body) == 403
         assert client(method, path, 'service', body=body) == 403
         assert client(method, path, 'admin', body=body) == 200
+
+
+def test_an_edge_module_speaks_for_its_own_host_only(client):
+    measurement = {'probe_id': 'x', 'src': 'h1', 'dst': 'h2', 'rate_bps': 1.0}
+    for user, status in (('h1', (404, 400, 204, 204)),
+                         ('h2', (403, 403, 403, 403))):
+        assert (client('GET', '/v1/hosts/h1/policy', 'service', user=user),
+                client('PUT', '/v1/hosts/h1/report', 'service', body={},
+                       user=user),
+                client('GET', '/v1/hosts/h1/probes', 'service', user=user),
+                client('POST', '/v1/measurements', 'service', user=user,
+                       body=measurement)) == status
+
+
+def test_quotas_and_rates_are_a_projects(send):
+    def register(project):
+        return send('POST', '/v1/coflows', 'member', project,
+                    {'name': 'm', 'tm': [[0]]})
+
+    found = [register('busy') for _ in range(60)]
+    assert [one.status_code for one in found] == [201] * 2 + [403] * 58
+    assert found[-1].json['error']['code'] == 'virtco.quota_exceeded'
+    assert found[-1].json['error']['limit'] == '2 per project'
+    limited = register('busy')
+    assert limited.status_code == 429
+    assert 50 <= int(limited.headers['Retry-After']) <= 101
+    assert 'Project busy' in limited.json['error']['detail']
+    assert register('quiet').status_code == 201
+    for role in ('admin', 'service'):
+        assert send('GET', '/v1/coflows', role, 'busy').status_code != 429
+
+
+def test_deep_bodies_are_refused(send):
+    body = {}
+    for _ in range(70):
+        body = {'a': body}
+    found = send('POST', '/v1/coflows', 'member', body=body)
+    assert found.status_code == 400
+    assert found.json['error']['limit'] == 'at most 64 levels'

@@ -18,6 +18,7 @@ from virtco.api.policies import base
 
 PLACE = 'virtco:placements:update'
 EDGE = 'virtco:edge'
+HOST = 'virtco:edge:host'
 NOTIFY = 'virtco:notifications:create'
 
 RULES = [
@@ -26,7 +27,13 @@ RULES = [
         [{'method': 'PUT', 'path': '/v1/placements/{instance_uuid}'},
          {'method': 'DELETE', 'path': '/v1/placements/{instance_uuid}'}]),
     policy.DocumentedRuleDefault(
-        EDGE, base.SERVICE, 'Read a policy, report and measure.',
+        EDGE, base.SERVICE, 'Learn where the distributors are.',
+        [{'method': 'GET', 'path': '/v1/distributor'}]),
+    policy.DocumentedRuleDefault(
+        HOST, f'rule:{EDGE}',
+        'Read the policy of a host, report and measure for it. With a user '
+        'per hypervisor, called as [edge] host is: "rule:virtco:admin or '
+        '(role:service and user_name:%(host)s)".',
         [{'method': 'GET', 'path': '/v1/hosts/{host}/policy'},
          {'method': 'PUT', 'path': '/v1/hosts/{host}/report'},
          {'method': 'GET', 'path': '/v1/hosts/{host}/probes'},

@@ -1,0 +1,74 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Refuses bodies that are nested deeper than anything sensible."""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+import io
+import json
+from typing import Any
+
+import falcon
+
+from virtco.api import errors
+
+Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
+
+MOST_DEPTH = 64
+_ALL_BUT_BRACKETS = bytes(set(range(256)) - set(b'[]{}'))
+_AS_BRACKETS = bytes.maketrans(b'{}', b'[]')
+
+
+def is_deeper(body: bytes, most: int = MOST_DEPTH) -> bool:
+    """Whether objects and lists are nested deeper than ``most`` levels.
+
+    Without parsing, which is recursive: brackets outside of strings are kept,
+    and the innermost pairs removed level by level. For what is no JSON the
+    answer means nothing.
+    """
+    unescaped = body.replace(rb'\\', b'').replace(rb'\"', b'')
+    brackets = b''.join(unescaped.split(b'"')[::2]).translate(
+        _AS_BRACKETS, _ALL_BUT_BRACKETS)
+    for _ in range(most):
+        shorter = brackets.replace(b'[]', b'')
+        if len(shorter) == len(brackets):
+            return False
+        brackets = shorter
+    return bool(brackets)
+
+
+def checked(app: Wsgi) -> Wsgi:
+    """The same application, for bodies that are not too deep."""
+    def check(environ: dict[str, Any], start_response: Any
+              ) -> Iterable[bytes]:
+        length = environ.get('CONTENT_LENGTH') or '0'
+        if not length.isdecimal() or int(length) == 0:
+            return app(environ, start_response)
+        body = environ['wsgi.input'].read(int(length))
+        if is_deeper(body):
+            return _refuse(start_response)
+        return app(environ | {'wsgi.input': io.BytesIO(body)},
+                   start_response)
+    return check
+
+
+def _refuse(start_response: Any) -> list[bytes]:
+    fields = {'field': 'body', 'value': 'deep nesting',
+              'limit': f'at most {MOST_DEPTH} levels'}
+    answer = json.dumps(errors.document(
+        'virtco.invalid', 'Invalid input',
+        'body: deep nesting is not acceptable: at most '
+        f'{MOST_DEPTH} levels.', fields)).encode()
+    start_response(falcon.HTTP_400, [
+        ('Content-Type', falcon.MEDIA_JSON),
+        ('Content-Length', str(len(answer)))])
+    return [answer]

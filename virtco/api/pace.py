@@ -1,0 +1,82 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""How often each project may ask."""
+
+from collections.abc import Callable
+import threading
+import time
+from typing import Any
+
+import falcon
+from oslo_config import cfg
+
+#: Roles of those who answer for the cloud, and not for a project.
+EXEMPT = frozenset({'admin', 'service'})
+MOST_PROJECTS = 10_000
+
+
+class Pace:
+    """A bucket of requests per project (GCRA, ITU-T I.371).
+
+    Each process counts for itself.
+
+    :param per_s: requests per second in the long run, 0: any number.
+    :param burst: requests at once.
+    """
+
+    def __init__(self, per_s: float, burst: int,
+                 clock: Callable[[], float] = time.monotonic):
+        self._step_s = 1 / per_s if per_s else 0.0
+        self._ahead_s = self._step_s * burst
+        self._clock = clock
+        self._lock = threading.Lock()
+        #: When the bucket of each project is full again.
+        self._full_s: dict[str, float] = {}
+
+    def wait_s(self, project_id: str) -> float:
+        """0 for a request that may be answered, which is counted; otherwise
+        the seconds until one may be.
+        """
+        if not self._step_s:
+            return 0.0
+        now_s = self._clock()
+        with self._lock:
+            full_s = max(now_s, self._full_s.get(project_id, 0.0)
+                         ) + self._step_s
+            if full_s - now_s > self._ahead_s:
+                return full_s - now_s - self._ahead_s
+            if len(self._full_s) >= MOST_PROJECTS:
+                self._full_s = {project: at_s for project, at_s
+                                in self._full_s.items() if at_s > now_s}
+            self._full_s[project_id] = full_s
+        return 0.0
+
+
+class Limiter:
+    """Middleware of falcon; keystonemiddleware has named the project."""
+
+    def __init__(self, conf: cfg.ConfigOpts):
+        self._pace = Pace(conf.limits.requests_per_s,
+                          conf.limits.requests_at_once)
+
+    def process_request(self, request: falcon.Request,
+                        _response: Any) -> None:
+        project_id = request.env.get('HTTP_X_PROJECT_ID')
+        roles = request.env.get('HTTP_X_ROLES', '').lower().split(',')
+        if not project_id or not EXEMPT.isdisjoint(roles):
+            return
+        wait_s = self._pace.wait_s(project_id)
+        if wait_s > 0:
+            raise falcon.HTTPTooManyRequests(
+                title='Too many requests',
+                description=f'Project {project_id} asks more often than '
+                '[limits] requests_per_s allows.', retry_after=int(wait_s) + 1)
