@@ -31,7 +31,7 @@ def application(tmp_path_factory):
         f'[controller]\nstate_dir = {home}\n'
         '[api]\nauth_strategy = keystone\n'
         '[keystone_authtoken]\nwww_authenticate_uri = http://127.0.0.1:1\n'
-        'auth_type = none\n'
+        'auth_type = none\n[placement]\ndeadline_s = 50\n'
         f'[oslo_policy]\npolicy_file = {home}/policy.yaml\n'
         '[limits]\nrequests_per_s = 0.01\nrequests_at_once = 60\n'
         'max_registered_per_project = 2\n')
