@@ -21,6 +21,7 @@ from typing import Any
 from cliff import app
 from cliff import commandmanager
 from keystoneauth1 import loading
+from keystoneauth1 import noauth
 from keystoneauth1 import session as ks_session
 
 from virtco.client import v1
@@ -44,18 +45,22 @@ class ClientManager:
 
     def at(self, url: str) -> v1.Client:
         """A client of the controller at ``url``."""
-        return v1.Client(url, self.session, self._options.http_timeout)
+        return v1.Client(url, self.session or self._load(noauth.NoAuth()),
+                         self._options.http_timeout)
 
     @property
     def session(self) -> ks_session.Session | None:
         """Of the cloud's user; None without authentication."""
         if self._options.os_auth_type in (None, 'none'):
             return None
+        return self._load(loading.load_auth_from_argparse_arguments(
+            self._options))
+
+    def _load(self, auth: Any) -> ks_session.Session:
+        """With the certificates of the options, which need no login."""
         found: ks_session.Session = (
             loading.load_session_from_argparse_arguments(
-                self._options,
-                auth=loading.load_auth_from_argparse_arguments(
-                    self._options)))
+                self._options, auth=auth))
         return found
 
 
