@@ -15,6 +15,7 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ import time
 
 import pytest
 
+from tests import book
 from tests import patience
 from virtco.lab.cloud import layout as layouts
 from virtco.lab.emulation import namespaces
@@ -47,7 +49,7 @@ def _openstack(*words):
 def cloud():
     assert layouts.load() is None, 'a cloud is up; tools/cloud down ends it'
     try:
-        _run('up', '--computes', '3')
+        _run('up', '--computes', '6')
         yield layouts.load()
     finally:
         _run('down')
@@ -68,6 +70,21 @@ def test_demo(cloud):
     out = _run('demo').stdout
     assert 'Seen by receivers' in out
     assert _openstack('server', 'list', '--all-projects') == []
+
+
+def test_the_page_of_the_first_coflow(cloud):
+    up, *steps, down = book.read('install/first-coflow')
+    assert up.text == 'tools/cloud up' and down.text.endswith(
+        '\ntools/cloud down')
+    script = '\n'.join([step.text for step in steps]
+                       + down.text.splitlines()[:-1])
+    done = subprocess.run(['bash', '-euo', 'pipefail', '-c', script],
+                          text=True, capture_output=True, cwd=book.ROOT)
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    # The coflow's class, with one for each host that it sends to.
+    assert re.search(r'^1:10 +copy ', said, re.MULTILINE), said
+    assert 'to compute' in said
 
 
 def test_a_group_is_placed_while_a_controller_is_killed(cloud):

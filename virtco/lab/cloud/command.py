@@ -26,6 +26,7 @@ from rich import console
 from rich import status as rich_status
 
 from virtco import exception
+from virtco.lab.cloud import accounts
 from virtco.lab.cloud import keeper
 from virtco.lab.cloud import layout as layouts
 from virtco.lab.emulation import namespaces
@@ -102,10 +103,11 @@ def _down(args: argparse.Namespace, out: console.Console) -> int:
     return 0
 
 
-def _run(layout: layouts.Layout, user: str, argv: list[str]) -> int:
-    """A command in the control namespace, with a user's account."""
+def _run(layout: layouts.Layout, namespace: str, user: str,
+         argv: list[str]) -> int:
+    """A command in a namespace, with a user's account."""
     return subprocess.run(
-        ['nsenter', f'--net={namespaces.path(layout.control)}', *argv],
+        ['nsenter', f'--net={namespaces.path(namespace)}', *argv],
         env={**os.environ, **layout.environment(user),
              'PATH': f'{os.path.dirname(sys.executable)}:'
                      f'{os.environ["PATH"]}'}).returncode
@@ -123,7 +125,40 @@ def _exec(args: argparse.Namespace, out: console.Console) -> int:
     if args.action == 'virtco':
         argv[1:1] = ['--os-auth-type', 'password', '--controller-url',
                      layout.controller_url]
-    return _run(layout, args.user, argv)
+    return _run(layout, layout.control, args.user, argv)
+
+
+def _vm(args: argparse.Namespace, out: console.Console) -> int:
+    layout = layouts.load()
+    if layout is None or not _is_up(layout):
+        out.print('No cloud is up; tools/cloud up starts one.')
+        return 1
+    if not args.words:
+        out.print('vm: name a command')
+        return 2
+    uuids = namespaces.call(layout.control, lambda: {
+        server.name: server.id for server in accounts.connect(
+            layout).compute.servers(all_projects=True)})
+    if args.name not in uuids:
+        out.print(f'There is no VM {args.name}; there are: '
+                  f'{", ".join(sorted(uuids)) or "none"}.')
+        return 1
+    return _run(layout, layout.vm_namespace(uuids[args.name]), 'demo',
+                args.words)
+
+
+def _edge(args: argparse.Namespace, out: console.Console) -> int:
+    layout = layouts.load()
+    if layout is None or not _is_up(layout):
+        out.print('No cloud is up; tools/cloud up starts one.')
+        return 1
+    if args.name not in layout.computes:
+        out.print(f'There is no hypervisor {args.name}; there are: '
+                  f'{", ".join(layout.computes)}.')
+        return 1
+    return _run(layout, layout.namespace(args.name), 'admin', [
+        layouts.script('virtco-edge'), '--config-file',
+        str(layout.config(f'edge-{args.name}')), *args.words])
 
 
 def _demo(args: argparse.Namespace, out: console.Console) -> int:
@@ -169,6 +204,14 @@ def _parser() -> argparse.ArgumentParser:
                        ('exec', 'any command in the control namespace')):
         action = actions.add_parser(name, help=text, prefix_chars='\0')
         action.set_defaults(run=_exec, user='admin')
+        action.add_argument('words', nargs='*')
+    for name, function, text in (
+            ('vm', _vm, 'any command in a VM'),
+            ('edge', _edge, "a hypervisor's virtco-edge, as in: edge h1 "
+                            '--show')):
+        action = actions.add_parser(name, help=text, prefix_chars='\0')
+        action.set_defaults(run=function)
+        action.add_argument('name')
         action.add_argument('words', nargs='*')
     return parser
 

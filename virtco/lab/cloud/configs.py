@@ -119,6 +119,8 @@ def nova(layout: layouts.Layout, database: str, api_database: str,
         'DEFAULT': {**_default(layout, 'nova'), 'transport_url': broker,
                     'my_ip': layout.address,
                     'compute_driver': 'virtco_lab.NamespaceDriver',
+                    # A slot is a VM; nothing is shared.
+                    'cpu_allocation_ratio': 1.0,
                     'osapi_compute_workers': 1},
         'api': {'auth_strategy': 'keystone'},
         'wsgi': {'api_paste_config': paste('nova')},

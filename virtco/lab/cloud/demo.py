@@ -55,6 +55,12 @@ GROUPS = (
 )
 
 
+class TooSmall(exception.VirtcoException):
+    msg_fmt = ('The demo launches %(needed)d VMs; this cloud has '
+               '%(slots)d slots (%(computes)d hypervisors of %(each)d). '
+               'tools/cloud up --computes and --slots set them.')
+
+
 class NotReached(exception.VirtcoException):
     msg_fmt = '%(what)s did not happen within %(limit_s)g s; it is %(now)s.'
 
@@ -62,6 +68,11 @@ class NotReached(exception.VirtcoException):
 def show(layout: layouts.Layout, out: console.Console,
          groups: tuple[Group, ...] = GROUPS) -> int:
     """Print planned and measured CCTs; 0 when all coflows are done."""
+    needed = sum(group.n_vms for group in groups)
+    slots = len(layout.computes) * layout.slots
+    if needed > slots:
+        raise TooSmall(needed=needed, slots=slots, each=layout.slots,
+                       computes=len(layout.computes))
     tenant = Client(layout, accounts.TENANT)
     try:
         for group in groups:

@@ -146,7 +146,7 @@ class Keeper:
              [*self._manage('glance'), 'db_sync'],
              [*self._manage('controller0', 'virtco-manage'), 'db', 'sync']],
             [[layouts.script('neutron-db-manage'), '--config-file',
-              str(self._config('neutron')), 'upgrade', 'heads']],
+              str(self.layout.config('neutron')), 'upgrade', 'heads']],
             [[*nova, 'api_db', 'sync'],
              [*nova, 'cell_v2', 'map_cell0', '--database_connection',
               urls['nova_cell0']],
@@ -158,11 +158,11 @@ class Keeper:
 
     def _keystone(self) -> None:
         self._launch([self._wsgi('keystone', 'keystone.wsgi.api', {
-            'OS_KEYSTONE_CONFIG_FILES': str(self._config('keystone'))})])
+            'OS_KEYSTONE_CONFIG_FILES': str(self.layout.config('keystone'))})])
         accounts.add_accounts(self.layout)
 
     def _openstack(self) -> None:
-        config = {name: str(self._config(name))
+        config = {name: str(self.layout.config(name))
                   for name in ('placement', 'glance', 'neutron', 'nova')}
         # Glance looks for files of these names in its directory.
         directory = pathlib.Path(config['glance']).parent
@@ -191,7 +191,7 @@ class Keeper:
         self._launch([daemons.Http(
             layout, f'controller{number}',
             [layouts.script('virtco-controller'), '--config-file',
-             str(self._config(f'controller{number}'))],
+             str(self.layout.config(f'controller{number}'))],
             configs.controller_port(number), '/health')
             for number in range(CONTROLLERS)])
         path = layout.home / 'haproxy.cfg'
@@ -210,8 +210,8 @@ class Keeper:
             started.append(daemons.Daemon(
                 layout, f'nova-{host}',
                 [layouts.script('python'), '-m', 'virtco.lab.cloud.compute',
-                 '--config-file', str(self._config('nova')), '--config-file',
-                 str(own)], environment={layouts.HOST: host}))
+                 '--config-file', str(self.layout.config('nova')),
+                 '--config-file', str(own)], environment={layouts.HOST: host}))
             address = self._fabric.hypervisors[host].mgmt_address
             config = self._write(f'edge-{host}', configs.edge(
                 layout, host, address))
@@ -245,11 +245,8 @@ class Keeper:
               environment: Mapping[str, str]) -> service.Service:
         return daemons.wsgi(self.layout, name, module, environment)
 
-    def _config(self, name: str) -> pathlib.Path:
-        return self.layout.home / 'etc' / name / f'{name}.conf'
-
     def _write(self, name: str, groups: configs.Groups) -> pathlib.Path:
-        path = self._config(name)
+        path = self.layout.config(name)
         path.parent.mkdir(parents=True, mode=0o755)
         (self.layout.home / name).mkdir(exist_ok=True)
         path.write_text(configs.ini(groups))
@@ -257,7 +254,7 @@ class Keeper:
 
     def _manage(self, name: str, command: str | None = None) -> list[str]:
         return [layouts.script(command or f'{name}-manage'), '--config-file',
-                str(self._config(name))]
+                str(self.layout.config(name))]
 
 
 def _all(chains: Sequence[Sequence[Sequence[str]]],

@@ -65,6 +65,9 @@ class Layout:
     def ports_file(self, host: str) -> pathlib.Path:
         return self.home / f'ports-{host}.json'
 
+    def config(self, process: str) -> pathlib.Path:
+        return self.home / 'etc' / process / f'{process}.conf'
+
     def url(self, service: str) -> str:
         return (f'http://{self.address}:{PORTS[service]}'
                 f'{PATHS.get(service, "")}')
