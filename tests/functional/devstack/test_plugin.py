@@ -88,19 +88,20 @@ class DevStack:
             'VIRTCO_CONF_DIR': self.virtco_dir, 'VIRTCO_UPLINK_DEV': 'lo',
             'TOP_DIR': FUNCTIONS.parent}
 
-    def run(self, *phases, **variables):
+    def run(self, *phases, localrc=None, **variables):
         """Run phases one after the other in one shell, as DevStack does."""
-        done = self.attempt(*phases, **variables)
+        done = self.attempt(*phases, localrc=localrc, **variables)
         assert done.returncode == 0, done.stdout + done.stderr
         assert 'warning:' not in done.stdout
         return self.calls.read_text().splitlines()
 
-    def attempt(self, *phases, **variables):
+    def attempt(self, *phases, localrc=None, **variables):
         lines = ['set -o errexit']
         for name, value in {**self.variables, **variables}.items():
             lines.append(f'{name}={shlex.quote(str(value))}')
         lines += [f'source {file}' for file in (
-            FUNCTIONS, FIXTURES / 'recorded', ROOT / 'devstack' / 'settings')]
+            FUNCTIONS, FIXTURES / 'recorded', localrc,
+            ROOT / 'devstack' / 'settings') if file]
         lines += [f'source {ROOT}/devstack/plugin.sh {phase}'
                   for phase in phases]
         return subprocess.run(['bash', '-c', '\n'.join(lines)], text=True,
@@ -338,6 +339,31 @@ def test_a_compute_node_gets_the_edge_only(devstack, fake_edge):
     assert not (devstack.virtco_dir / 'virtco.conf').exists()
     assert 'CoflowFilter' not in devstack.nova_conf.read_text()
     assert not any(call.startswith('create_service_user') for call in calls)
+
+
+@pytest.mark.parametrize('sample, services, started', [
+    ('all-in-one', 'n-api,n-sch,n-cpu', {'controller', 'edge'}),
+    ('controller', 'n-api,n-sch,n-cpu', {'controller'}),
+    ('compute', '', {'edge'})])
+def test_a_sample_starts_what_it_says(devstack, fake_edge, tmp_path, sample,
+                                      services, started):
+    section, _, text = (ROOT / 'devstack' / 'samples' / f'{sample}.conf'
+                        ).read_text().partition('[[local|localrc]]')
+    assert all(line.startswith('#') for line in section.split('\n') if line)
+    # DevStack sources it before the plug-in's settings.
+    localrc = tmp_path / 'localrc'
+    localrc.write_text(text.replace('192.0.2.10', '127.0.0.1')
+                       .replace('192.0.2.11', '127.0.0.1'))
+    variables = {'ENABLED_SERVICES': services} if services else {}
+    calls = devstack.run(*PHASES, BIN_DIR=fake_edge, localrc=localrc,
+                         **variables)
+    assert {call.split()[1] for call in calls
+            if call.startswith('run_process')} == {
+                f'virtco-{name}' for name in started}
+    assert ('CoflowFilter' in devstack.nova_conf.read_text()) == (
+        'controller' in started)
+    database = [call for call in calls if call.startswith('recreate_database')]
+    assert bool(database) == (sample == 'controller')
 
 
 def test_disabled_altogether_it_does_nothing(devstack):
