@@ -41,7 +41,7 @@ def test_a_unit_is_understood(verify, name):
     text = (UNITS / f'virtco-{name}.service').read_text()
     assert 'Type=notify\n' in text
     # Only its program is not where a package would put it.
-    text = text.replace(f'/usr/bin/virtco-{name} ', '/bin/true ')
+    text = text.replace(f'/opt/virtco/bin/virtco-{name} ', '/bin/true ')
     assert verify(text) == ''
     assert 'Failed to parse' in verify(text.replace('notify', 'notifies'))
 
