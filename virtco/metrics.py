@@ -107,6 +107,18 @@ class Metrics:
             'virtco_intake_failures',
             'Reports and measurements that could not be taken in.',
             registry=self.registry)
+        self.probes = prometheus_client.Counter(
+            'virtco_probes', 'Measurements between hosts by outcome: '
+            'measured, failed.', ['outcome'], registry=self.registry)
+        self.probe_bytes = prometheus_client.Gauge(
+            'virtco_probe_bytes_last_hour',
+            'Bytes that measurements sent within the last hour.',
+            registry=self.registry)
+        self.probe_hosts = prometheus_client.Gauge(
+            'virtco_probe_hosts', 'Hosts with all measurements they are to '
+            'have (fresh), without (due), and without because the budget of '
+            'measurements is used up (held).', ['state'],
+            registry=self.registry)
         self.report_age = prometheus_client.Gauge(
             'virtco_report_age_seconds', 'Age of a host\'s last report.',
             ['host'], registry=self.registry)

@@ -64,6 +64,7 @@ class Measurement:
     :ivar throughput_bps: what a bulk TCP connection would get.
     :ivar rtt: round trips between the two processes before the train.
     :ivar lower_bound: the path is at least that fast.
+    :ivar sent_bytes: payload of all packets, also of a longer second train.
     :ivar agrees: see :class:`virtco.measure.trains.TrainRate`; always True
         in the result of :func:`measure` unless it is a lower bound.
     """
@@ -75,6 +76,7 @@ class Measurement:
     loss: float
     rtt: latency.RoundTrips
     bursts: int
+    sent_bytes: int = 0
 
 
 def measure(address: str, port: int, train: protocol.Train,
@@ -122,7 +124,8 @@ class _Session:
                 'the segments of the bursts disagree: a token bucket larger '
                 'than the burst, or other traffic')
         return dataclasses.replace(
-            found, lower_bound=found.lower_bound or self._is_shared)
+            found, lower_bound=found.lower_bound or self._is_shared,
+            sent_bytes=self._settings.max_bytes - self._left_bytes)
 
     def _packet_socket(self) -> socket.socket:
         peer = self._control.sock.getpeername()

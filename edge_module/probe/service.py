@@ -134,4 +134,5 @@ class ProbeService:
                 'throughput_bps': found.throughput_bps,
                 'lower_bound': found.lower_bound, 'loss': found.loss,
                 'rtt_s': found.rtt.min_s, 'rtt_median_s': found.rtt.median_s,
-                'rtt_p99_s': found.rtt.p99_s, 'method': 'train'}
+                'rtt_p99_s': found.rtt.p99_s, 'sent_bytes': found.sent_bytes,
+                'method': 'train'}

@@ -27,8 +27,8 @@ def report(**values):
 
 
 def measurement(src, dst, rate_bps, **values):
-    return reports.Measurement(probe_id='p', src=src, dst=dst,
-                               rate_bps=rate_bps, **values)
+    return reports.Measurement(**{'probe_id': 'p', 'src': src, 'dst': dst,
+                                  'rate_bps': rate_bps, **values})
 
 
 def replaced(before, **values):

@@ -50,6 +50,7 @@ RESOURCES: dict[str, type] = {
     '/v1/distributor': hosts.Distributor,
     '/v1/measurements': hosts.Measurements,
     '/v1/rates': hosts.Rates,
+    '/v1/probes': hosts.Probing,
     '/v1/settings': operations.Settings,
     '/v1/settings/history': operations.History,
     '/v1/topology': topology.Topology,

@@ -178,6 +178,9 @@ class Client:
     def rates(self) -> list[dict[str, Any]]:
         return self._list('/v1/rates', 'pairs')
 
+    def probes(self) -> dict[str, Any]:
+        return self._dict('GET', '/v1/probes')
+
     def place(self, instance_uuid: str,
               request: Mapping[str, Any]) -> dict[str, Any]:
         return self._dict('PUT', f'/v1/placements/{_quote(instance_uuid)}',

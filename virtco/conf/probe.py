@@ -22,13 +22,34 @@ OPTS = [
     cfg.BoolOpt('enabled', default=True, help="""
 Let the edge modules measure each other with packet trains.
 """),
-    cfg.FloatOpt('interval_s', default=2, min=0.05, max=86400, help="""
+    cfg.FloatOpt('interval_s', default=1, min=0.05, max=86400, help="""
 Time between two looks for pairs of hosts whose measurement is too old, in
-seconds.
+seconds. 196 hosts measure all their pairs in about 400 looks.
+"""),
+    cfg.FloatOpt('max_link_share', default=0.01, min=0.0, max=1.0, help="""
+Part of what a host's link carries in an hour that measurements may send over
+it, and likewise receive. Within an hour they may take it at once.
+"""),
+    cfg.IntOpt('max_bytes_per_hour', min=1, help="""
+Most bytes that all measurements together send within any hour. Default: no
+limit but that of each link.
+"""),
+    cfg.IntOpt('max_concurrent_trains', default=128, min=1, max=100_000,
+               help="""
+Most measurements at the same time. No host takes part in two of them, and they
+do not exceed the uplinks above the hosts where the topology is known.
+"""),
+    cfg.IntOpt('all_pairs_hosts', default=256, min=2, max=1000, help="""
+Up to so many hosts are measured towards all others. With more, each host gets
+``readings`` measurements per direction within ``freshness_s``.
+"""),
+    cfg.IntOpt('readings', default=8, min=2, max=32, help="""
+Measurements per host and direction when there are more hosts than
+``all_pairs_hosts``.
 """),
     cfg.FloatOpt('freshness_s', default=1800, min=1, help="""
-A measurement younger than this is not repeated, in seconds. Unused hosts are
-measured again only then.
+A measurement younger than this is not repeated, in seconds. Hosts for which
+VMs are planned are measured first, and again after a quarter of that time.
 """),
     cfg.FloatOpt('max_age_s', default=7200, min=1, help="""
 A measurement older than this is not used any more, in seconds: the speed of

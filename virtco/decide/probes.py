@@ -14,6 +14,7 @@
 
 from collections.abc import Callable
 from collections.abc import Mapping
+from collections.abc import Set
 import dataclasses
 import threading
 import time
@@ -23,43 +24,67 @@ import uuid
 from oslo_config import cfg
 
 from virtco.know import rates
-from virtco.measure import rounds
+from virtco.know import reports
+from virtco.measure import budget
+from virtco.measure import schedule
+from virtco import metrics
+from virtco.model import cluster
 
 POLL_S = 1.0
 RETRY_S = 30.0
 STALE_REPORT_S = 30.0
-
+#: Hosts that are about to be used are measured again so much earlier.
+_AWAITED = 0.25
 
 # Address and port of a responder.
 Target = tuple[str, int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Measurable:
+    """What can be measured now.
+
+    :ivar targets: where each host receives trains.
+    :ivar links_bps: of each of them, the slower direction.
+    :ivar awaited: hosts for which VMs are planned that do not run yet.
+    :ivar tree: of the uplinks above them; empty when unknown.
+    """
+
+    targets: Mapping[str, Target]
+    links_bps: Mapping[str, float]
+    awaited: Set[str] = frozenset()
+    tree: cluster.Tree = cluster.Tree()
 
 
 @dataclasses.dataclass
 class _Train:
     probe_id: str
     pair: tuple[str, str]
+    target: Target
     give_up_s: float
     fetched: bool = False
 
 
 class Prober:
-    """Hands out one train per sender, and waits for a round to end before it
-    begins the next.
+    """Hands out one train per sender, as the schedule chooses them.
 
-    :param responders: the hosts that can be measured at the moment.
+    :param measurable: the hosts that can be measured at a time; its second
+        argument is the age from which on a report is too old, the third
+        whether hosts with busy coflows are left out.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, rates: rates.Rates,
-                 responders: Callable[[float, float, bool],
-                                      Mapping[str, Target]],
+                 measurable: Callable[[float, float, bool], Measurable],
+                 counts: metrics.Metrics | None = None,
                  clock: Callable[[], float] = time.time):
         self._conf = conf.probe
         self._rates = rates
-        self._responders = responders
+        self._measurable = measurable
+        self._counts = counts or metrics.Metrics()
         self._clock = clock
         self._changed = threading.Condition()
-        self._round: dict[str, _Train] = {}
-        self._failed: dict[tuple[str, str], float] = {}
+        self._trains: dict[str, _Train] = {}
+        self._schedule: schedule.Schedule | None = None
         self._next_look_s = 0.0
         self._closed = False
 
@@ -76,14 +101,11 @@ class Prober:
         deadline = time.monotonic() + timeout_s
         with self._changed:
             while True:
-                self._plan_round()
-                train = self._round.get(host)
+                self._look()
+                train = self._trains.get(host)
                 if train is not None and not train.fetched:
-                    target = self._targets(self._clock()).get(train.pair[1])
                     train.fetched = True
-                    if target is not None:
-                        return self._to_dict(train, target)
-                    self._give_up(train)
+                    return self._to_dict(train)
                 left = deadline - time.monotonic()
                 if left <= 0 or self._closed or is_gone():
                     return None
@@ -92,53 +114,91 @@ class Prober:
     def senders(self) -> set[str]:
         """Hosts whose train nobody fetched yet."""
         with self._changed:
-            self._plan_round()
-            return {host for host, train in self._round.items()
+            self._look()
+            return {host for host, train in self._trains.items()
                     if not train.fetched}
 
-    def _targets(self, now_s: float) -> Mapping[str, Target]:
-        return self._responders(now_s, STALE_REPORT_S, self._conf.only_idle)
-
-    def done(self, probe_id: str) -> None:
-        """A measurement of this train has arrived."""
+    def done(self, measurement: reports.Measurement) -> None:
+        """A measurement has arrived, perhaps of a train from here."""
+        pair = measurement.src, measurement.dst
         with self._changed:
-            for host, train in list(self._round.items()):
-                if train.probe_id == probe_id:
-                    del self._round[host]
-                    self._failed.pop(train.pair, None)
-            self._plan_round()
+            now_s = self._clock()
+            plan = self._plan(now_s)
+            plan.measured(pair, now_s)
+            train = self._trains.get(pair[0])
+            if train is not None and train.probe_id == measurement.probe_id:
+                del self._trains[pair[0]]
+                plan.ended(pair, now_s, measurement.sent_bytes and int(
+                    measurement.sent_bytes))
+                self._counts.probes.labels('measured').inc()
+            self._count(plan, now_s)
 
-    def _give_up(self, train: _Train) -> None:
-        self._failed[train.pair] = self._clock()
-        self._round.pop(train.pair[0], None)
+    def _plan(self, now_s: float) -> schedule.Schedule:
+        if self._schedule is None:
+            conf = self._conf
+            self._schedule = schedule.Schedule(schedule.Rules(
+                conf.freshness_s, conf.freshness_s * _AWAITED, RETRY_S,
+                conf.bursts * conf.packets * conf.packet_bytes,
+                conf.all_pairs_hosts, conf.readings,
+                conf.max_concurrent_trains), budget.Budget(
+                    conf.max_link_share, conf.max_bytes_per_hour))
+            ages = self._rates.age_s(now_s)
+            for pair in sorted(ages, key=lambda pair: -ages[pair]):
+                self._schedule.measured(pair, now_s - ages[pair])
+        return self._schedule
 
-    def _plan_round(self) -> None:
-        """Begin a round if none runs and some pair is due."""
+    def _look(self) -> None:
+        """Begin trains between hosts that are free and due."""
         now_s = self._clock()
-        for train in list(self._round.values()):
+        plan = self._plan(now_s)
+        for train in list(self._trains.values()):
             if train.give_up_s <= now_s:
-                self._give_up(train)
-        if self._round or not self._conf.enabled:
+                del self._trains[train.pair[0]]
+                plan.failed(train.pair, now_s)
+                self._counts.probes.labels('failed').inc()
+        if now_s < self._next_look_s or not self._conf.enabled:
             return
-        if now_s < self._next_look_s:
-            return
-        ages = self._rates.age_s(now_s)
-        for pair, failed_s in self._failed.items():
-            if now_s - failed_s < RETRY_S:
-                ages[pair] = 0.0
-        pairs = rounds.next_round(
-            rounds.disjoint_rounds(sorted(self._targets(now_s))), ages,
-            freshness_s=self._conf.freshness_s)
+        self._next_look_s = now_s + self._conf.interval_s
+        found = self._measurable(now_s, STALE_REPORT_S, self._conf.only_idle)
+        pairs = plan.next(found.links_bps, now_s, awaited=found.awaited,
+                          tree=found.tree)
         for src, dst in pairs:
-            self._round[src] = _Train(str(uuid.uuid4()), (src, dst),
-                                      now_s + self._conf.timeout_s)
+            self._trains[src] = _Train(
+                str(uuid.uuid4()), (src, dst), found.targets[dst],
+                now_s + self._conf.timeout_s)
         if pairs:
             self._changed.notify_all()
-        else:
-            self._next_look_s = now_s + self._conf.interval_s
+        self._count(plan, now_s)
 
-    def _to_dict(self, train: _Train, target: Target) -> dict[str, Any]:
+    def _count(self, plan: schedule.Schedule, now_s: float) -> None:
+        state = plan.state()
+        self._counts.probe_bytes.set(plan.budget.spent_bytes(now_s))
+        self._counts.probe_hosts.labels('fresh').set(state.n_fresh)
+        self._counts.probe_hosts.labels('held').set(state.n_held)
+        self._counts.probe_hosts.labels('due').set(
+            state.n_hosts - state.n_fresh)
+
+    def state(self) -> dict[str, Any]:
+        """``GET /v1/probes``: what probing does and what it costs."""
+        with self._changed:
+            now_s = self._clock()
+            plan = self._plan(now_s)
+            state = plan.state()
+            conf = self._conf
+            return {
+                'enabled': conf.enabled, 'n_hosts': state.n_hosts,
+                'n_fresh': state.n_fresh, 'n_held': state.n_held,
+                'all_pairs': state.all_pairs,
+                'freshness_s': conf.freshness_s,
+                'under_way': [{'src': src, 'dst': dst}
+                              for src, dst in state.under_way],
+                'max_link_share': conf.max_link_share,
+                'max_bytes_per_hour': conf.max_bytes_per_hour,
+                'last_hour_bytes': plan.budget.spent_bytes(now_s)}
+
+    def _to_dict(self, train: _Train) -> dict[str, Any]:
+        address, port = train.target
         return {'probe_id': train.probe_id, 'peer': train.pair[1],
-                'address': target[0], 'port': target[1],
+                'address': address, 'port': port,
                 'bursts': self._conf.bursts, 'packets': self._conf.packets,
                 'packet_bytes': self._conf.packet_bytes}

@@ -39,8 +39,8 @@ class Decide:
         self._live = know.live
         self._publisher = publisher
         self.loop = loop.Loop(conf, know, publisher, counts, clock)
-        self.prober = probes.Prober(conf, know.rates, know.live.responders,
-                                    clock)
+        self.prober = probes.Prober(conf, know.rates, self._measurable,
+                                    counts, clock)
         #: The policies of one who leads elsewhere.
         self.elsewhere: stored.Stored | None = None
         know.on_change.append(self.loop.notify)
@@ -78,6 +78,15 @@ class Decide:
 
     def _reported(self, host: str, report: reports.Report) -> None:
         self._publisher.overtake(host, report.applied_generation)
+
+    def _measurable(self, now_s: float, stale_s: float, only_idle: bool
+                    ) -> probes.Measurable:
+        live = self._live
+        targets = live.responders(now_s, stale_s, only_idle)
+        links_bps = live.links_bps(targets, now_s)
+        return probes.Measurable(
+            {host: targets[host] for host in links_bps}, links_bps,
+            live.awaited_hosts(), live.payload_tree(now_s))
 
     def generations(self) -> dict[str, int]:
         """Of the policy of each host that has one."""

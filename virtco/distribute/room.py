@@ -137,7 +137,7 @@ class Distribute:
 
     def measured(self, measurement: reports.Measurement) -> None:
         if self._epoch is not None:
-            self._decide.prober.done(measurement.probe_id)
+            self._decide.prober.done(measurement)
         self._know.measured(measurement)
 
     def trains(self, hosts: Iterable[str]) -> dict[str, dict[str, Any]]:

@@ -92,7 +92,8 @@ class Tracked:
 
     def replace(self) -> None:
         """A VM moved or its host is known only now: another way."""
-        for name in ('route', 'planned_route', 'whole', 'table'):
+        for name in ('route', 'planned_route', 'awaited_hosts', 'whole',
+                     'table'):
             self.__dict__.pop(name, None)
         self.touch()
 
@@ -116,6 +117,13 @@ class Tracked:
     def planned_route(self) -> routes.Route:
         """Also of the VMs that are only planned."""
         return routes.find_route(self.model, self.members, False)
+
+    @functools.cached_property
+    def awaited_hosts(self) -> frozenset[str]:
+        """Hosts of its VMs that are planned and do not run yet."""
+        return frozenset(
+            host for pair in (set(self.planned_route.pairs)
+                              - set(self.route.pairs)) for host in pair)
 
     @functools.cached_property
     def whole(self) -> live.Flows:

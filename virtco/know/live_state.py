@@ -324,6 +324,12 @@ class LiveState:
                     and now_s - host.last_report < stale_s
                     and (probe := host.report.probe) is not None}
 
+    def awaited_hosts(self) -> set[str]:
+        """Hosts for which VMs of a coflow are planned that do not run yet."""
+        with self._lock:
+            return set().union(*(tracked.awaited_hosts
+                                 for tracked in self._coflows.values()))
+
     # Their uplinks.
 
     def payload_rates(self, hosts: Iterable[str], now_s: float, is_fair: bool
@@ -340,6 +346,15 @@ class LiveState:
                          (in_bps / factor).tolist()))
         return {host: rates[number_of[host]] for host in hosts
                 if host in number_of}
+
+    def links_bps(self, hosts: Iterable[str], now_s: float
+                  ) -> dict[str, float]:
+        """The slower direction of each known host, whatever is busy."""
+        with self._lock:
+            self._uplinks.refresh(now_s)
+            return {host: min(found.egress_bps, found.ingress_bps)
+                    for host in hosts
+                    if (found := self._uplinks.capacities.get(host))}
 
     def payload_tree(self, now_s: float) -> cluster.Tree:
         """What is above the hosts, in bits of payload per second."""

@@ -175,6 +175,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     :ivar lower_bound: the path is at least that fast.
     :ivar loss: share of the packets.
     :ivar rtt_s: the least of several round trips.
+    :ivar sent_bytes: what it cost; None when the sender does not say.
     """
 
     probe_id: fields.Key
@@ -186,4 +187,5 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     rtt_s: RoundTrip | None = None
     rtt_median_s: RoundTrip | None = None
     rtt_p99_s: RoundTrip | None = None
+    sent_bytes: fields.Bytes | None = None
     method: Annotated[str, msgspec.Meta(max_length=64)] = ''

@@ -18,10 +18,8 @@ receive", 2N steps for all links (RPCA section IV-B; Cloud Monitoring
 Framework section 3.1 schedules its readings for the same reason).
 """
 
-from collections.abc import Mapping
 from collections.abc import Sequence
 import functools
-import math
 
 from virtco import exception
 
@@ -76,29 +74,3 @@ def _one_turn(circle: Sequence[str | None], turn: int) -> tuple[Pair, ...]:
             # Alternate, or the standing host would always send first.
             pairs.append((right, left) if turn % 2 else (left, right))
     return tuple(pairs)
-
-
-def next_round(rounds: Sequence[Sequence[Pair]],
-               age_s: Mapping[Pair, float], *,
-               freshness_s: float) -> tuple[Pair, ...]:
-    """The round whose stale pairs have waited longest, fresh pairs left out.
-
-    :param rounds: from :func:`disjoint_rounds`.
-    :param age_s: age of each pair's newest measurement; a pair that is not
-        in there was never measured.
-    :param freshness_s: a pair younger than this needs no measurement.
-    :returns: the pairs to measure now, disjoint; empty when all are fresh.
-        Of equally stale rounds the first is taken.
-    """
-    best: tuple[Pair, ...] = ()
-    best_key = (0, 0.0)
-    for pairs in rounds:
-        ages = [age_s.get(pair, math.inf) for pair in pairs]
-        stale = tuple(pair for pair, age in zip(pairs, ages, strict=True)
-                      if age >= freshness_s)
-        never = sum(math.isinf(age) for age in ages)
-        waited = sum(age for age in ages
-                     if freshness_s <= age < math.inf)
-        if stale and (never, waited) > best_key:
-            best, best_key = stale, (never, waited)
-    return best

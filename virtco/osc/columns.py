@@ -87,6 +87,8 @@ class Plain(columns.FormattableColumn):
 
 KINDS: dict[str, Any] = {
     'size_bytes': Size, 'sent_bytes': Size, 'remaining_bytes': Size,
+    'last_hour_bytes': Size, 'max_bytes_per_hour': Size,
+    'max_link_share': Percent, 'under_way': Names, 'freshness_s': Seconds,
     'backlog_bytes': Size, 'debt_bytes': Size,
     'rate_bps': Rate, 'observed_bps': Rate,
     'egress_bps': Rate, 'ingress_bps': Rate, 'background_bps': Rate,

@@ -60,6 +60,7 @@ connection = sqlite:///{state}/controller.sqlite
 [probe]
 interval_s = 0.1
 freshness_s = 1
+max_link_share = 1
 """)
     children.append(process.Child(
         'controller', [harness.script('virtco-controller'), '--config-file',

@@ -34,12 +34,16 @@ def made():
     clock = Clock()
     conf = types.SimpleNamespace(probe=types.SimpleNamespace(
         enabled=True, only_idle=False, interval_s=1.0, freshness_s=100.0,
-        timeout_s=5.0, bursts=10, packets=200, packet_bytes=1472))
+        timeout_s=5.0, bursts=10, packets=200, packet_bytes=1472,
+        all_pairs_hosts=256, readings=8, max_concurrent_trains=128,
+        max_link_share=1.0, max_bytes_per_hour=None))
     found = rates.Rates()
     targets = {host: (f'10.0.0.{i}', 7000 + i)
                for i, host in enumerate(HOSTS)}
     return types.SimpleNamespace(
-        prober=probes.Prober(conf, found, lambda *_args: targets, clock),
+        prober=probes.Prober(
+            conf, found, lambda *_args: probes.Measurable(
+                targets, dict.fromkeys(targets, 1e9)), clock=clock),
         clock=clock, rates=found, targets=targets, conf=conf)
 
 
@@ -50,9 +54,12 @@ def fetch(made):
 
 def answer(made, trains):
     for host, train in trains.items():
-        made.rates.add(plain.measurement(host, train['peer'], 1e8),
-                       made.clock())
-        made.prober.done(train['probe_id'])
+        measurement = plain.measurement(
+            host, train['peer'], 1e8, probe_id=train['probe_id'],
+            sent_bytes=10 * 200 * 1472)
+        made.rates.add(measurement, made.clock())
+        made.prober.done(measurement)
+    made.clock.now += 1
 
 
 def test_a_round_is_disjoint_and_says_where_to_send(made):
@@ -74,10 +81,24 @@ def test_every_pair_is_measured_once_and_then_there_is_rest(made):
         answer(made, trains)
     assert sorted(pairs) == sorted((a, b) for a in HOSTS for b in HOSTS
                                    if a != b)
+    state = made.prober.state()
+    assert state['n_fresh'] == state['n_hosts'] == 4
+    assert state['last_hour_bytes'] == 12 * 10 * 200 * 1472
+    assert state['under_way'] == []
     made.clock.now += 50
     assert fetch(made) == {}
     made.clock.now += 51
     assert len(fetch(made)) == 2
+
+
+def test_what_was_measured_before_a_start_is_not_measured_again(made):
+    for src in HOSTS:
+        for dst in HOSTS:
+            if src != dst and {src, dst} != {'b', 'd'}:
+                made.rates.add(plain.measurement(src, dst, 1e8),
+                               made.clock())
+    trains = fetch(made)
+    assert [{host, t['peer']} for host, t in trains.items()] == [{'b', 'd'}]
 
 
 def test_a_train_without_an_answer_is_given_up_and_tried_later(made):
@@ -96,6 +117,12 @@ def test_a_train_without_an_answer_is_given_up_and_tried_later(made):
         second = fetch(made)
         retried |= {(h, t['peer']) for h, t in second.items()}
     assert {(h, t['peer']) for h, t in first.items()} <= retried
+
+
+def test_a_measurement_of_another_controllers_train_counts(made):
+    made.prober.done(plain.measurement('a', 'b', 1e8))
+    trains = fetch(made)
+    assert ('a', 'b') not in {(h, t['peer']) for h, t in trains.items()}
 
 
 def test_a_host_that_went_is_left_out(made):

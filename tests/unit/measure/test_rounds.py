@@ -11,8 +11,6 @@
 # under the License.
 
 
-import math
-
 from hypothesis import given
 from hypothesis import strategies as st
 import pytest
@@ -53,28 +51,3 @@ def test_two_rounds_give_both_directions():
 def test_a_host_named_twice_is_refused():
     with pytest.raises(exception.Invalid, match='hosts: a is not'):
         rounds.disjoint_rounds(['a', 'b', 'a'])
-
-
-def test_next_round_prefers_the_never_measured_then_the_oldest():
-    plan = ((('a', 'b'), ('c', 'd')), (('a', 'c'), ('b', 'd')))
-    assert rounds.next_round(plan, {}, freshness_s=60.0) == plan[0]
-    half = {('a', 'b'): 5.0, ('c', 'd'): 500.0}
-    assert rounds.next_round(plan, half, freshness_s=60.0) == plan[1]
-    ages = half | {('a', 'c'): 70.0, ('b', 'd'): 80.0}
-    assert rounds.next_round(plan, ages, freshness_s=60.0) == (('c', 'd'),)
-    fresh = dict.fromkeys(ages, 1.0)
-    assert rounds.next_round(plan, fresh, freshness_s=60.0) == ()
-
-
-@given(st.integers(2, 9), st.floats(1.0, 100.0))
-def test_asking_again_and_again_measures_every_pair(n, freshness_s):
-    plan = rounds.disjoint_rounds([str(i) for i in range(n)])
-    measured = {}
-    for step in range(len(plan)):
-        ages = {pair: (step - at) * 0.001 for pair, at in measured.items()}
-        for pair in rounds.next_round(plan, ages, freshness_s=freshness_s):
-            assert pair not in measured
-            measured[pair] = step
-    assert len(measured) == n * (n - 1)
-    assert rounds.next_round(plan, dict.fromkeys(measured, math.inf),
-                             freshness_s=freshness_s) == plan[0]

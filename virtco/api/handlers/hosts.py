@@ -217,7 +217,7 @@ class Measurements:
         measurement = media.decode(request, reports.Measurement)
         self._authorizer.require(request, service_rules.HOST,
                                  {'host': measurement.src})
-        self._prober.done(measurement.probe_id)
+        self._prober.done(measurement)
         self._know.measured(measurement)
         response.status = falcon.HTTP_204
 
@@ -232,3 +232,14 @@ class Rates:
                response: falcon.Response) -> None:
         self._authorizer.require(request, operator_rules.RATES)
         response.media = {'pairs': self._rates.pairs(self._clock())}
+
+
+class Probing:
+    def __init__(self, rooms: app.App, authorizer: context.Authorizer):
+        self._prober = rooms.decide.prober
+        self._authorizer = authorizer
+
+    def on_get(self, request: falcon.Request,
+               response: falcon.Response) -> None:
+        self._authorizer.require(request, operator_rules.PROBES)
+        response.media = self._prober.state()

@@ -19,6 +19,7 @@ from virtco.api.policies import base
 HOSTS = 'virtco:hosts:get'
 DRAIN = 'virtco:hosts:drain'
 RATES = 'virtco:rates:get'
+PROBES = 'virtco:probes:get'
 SETTINGS = 'virtco:settings'
 PLANS = 'virtco:plans:create'
 TOPOLOGY = 'virtco:topology'
@@ -35,6 +36,9 @@ RULES = [
     policy.DocumentedRuleDefault(
         RATES, base.ADMIN, 'Show the measured rates.',
         [{'method': 'GET', 'path': '/v1/rates'}]),
+    policy.DocumentedRuleDefault(
+        PROBES, base.ADMIN, 'Show what is measured and what that costs.',
+        [{'method': 'GET', 'path': '/v1/probes'}]),
     policy.DocumentedRuleDefault(
         SETTINGS, base.ADMIN, 'Show and change run-time settings.',
         [{'method': 'GET', 'path': '/v1/settings'},

@@ -46,7 +46,10 @@ def start_controller(fabric: fabric_module.Fabric, state: pathlib.Path,
         'scheduler': {'default_share': 0.02, 'beta': 0,
                       'interval_s': _report_interval_s(fabric),
                       'quiet_s': max(1.0, 3 * _report_interval_s(fabric))},
-        'probe': {'interval_s': 0.2, 'freshness_s': 3600},
+        # Its links are slow and its hour is short: an hour's part of them
+        # would not be enough for one round.
+        'probe': {'interval_s': 0.2, 'freshness_s': 3600,
+                  'max_link_share': 1},
     })
     return process.Child(
         'virtco-controller',

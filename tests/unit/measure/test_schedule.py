@@ -1,0 +1,226 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import collections
+import random
+import statistics
+
+from hypothesis import given
+from hypothesis import strategies as st
+import pytest
+
+from virtco.measure import budget
+from virtco.measure import schedule
+from virtco.model import cluster
+
+TRAIN_BYTES = 10 * 200 * 1472
+GBIT = 1e9
+
+
+def _schedule(*, link_share=0.01, bytes_per_hour=None, **changes):
+    return schedule.Schedule(
+        schedule.Rules(**{'freshness_s': 1800.0, 'awaited_s': 450.0,
+                          'retry_s': 30.0, 'train_bytes': TRAIN_BYTES,
+                          **changes}),
+        budget.Budget(link_share, bytes_per_hour))
+
+
+def _hosts(n, link_bps=GBIT):
+    return dict.fromkeys((f'h{i:05}' for i in range(n)), link_bps)
+
+
+class Run:
+    """A look per second, trains that last a while, some of which fail."""
+
+    def __init__(self, found, hosts, *, failing=0.0, seed=0, **options):
+        self.schedule, self.hosts, self.options = found, hosts, options
+        self._failing, self._random = failing, random.Random(seed)
+        self._running = []
+        self.now_s = 0.0
+        self.measured = collections.Counter()
+        self.n_trains = 0
+        self.n_at_once = []
+
+    def look(self):
+        over = [train for train in self._running if train[0] <= self.now_s]
+        self._running = [t for t in self._running if t[0] > self.now_s]
+        for end_s, pair, works in over:
+            if works:
+                self.schedule.ended(pair, end_s, TRAIN_BYTES)
+                self.schedule.measured(pair, end_s)
+                self.measured[pair] += 1
+            else:
+                self.schedule.failed(pair, end_s)
+        pairs = self.schedule.next(self.hosts, self.now_s, **self.options)
+        for pair in pairs:
+            works = self._random.random() >= self._failing
+            lasts_s = self._random.uniform(0.2, 0.9) if works else 5.0
+            self._running.append((self.now_s + lasts_s, pair, works))
+        self.n_trains += len(pairs)
+        self.n_at_once.append(len(self._running))
+        busy = [host for _, pair, _ in self._running for host in pair]
+        assert len(busy) == len(set(busy))
+        self.now_s += 1.0
+        return pairs
+
+    def until(self, condition, limit_s):
+        while not condition():
+            assert self.now_s <= limit_s
+            self.look()
+
+
+@pytest.mark.parametrize('failing', [0.0, 0.01])
+def test_all_pairs_of_196_hosts_in_ten_minutes(failing):
+    """By arithmetic 2 (n - 1) looks, 390, as each host is in all of them."""
+    run = Run(_schedule(), _hosts(196), failing=failing)
+    run.until(lambda: len(run.measured) == 196 * 195, 600)
+    assert set(run.measured.values()) == {1}
+    if not failing:
+        assert run.now_s <= 1.05 * 390
+    sent, received = run.schedule.budget.host_bytes('h00007', run.now_s)
+    if not failing:
+        assert sent == received == 195 * TRAIN_BYTES
+    # Of what a link of 1 Gbit/s carries in ten minutes, in per cent.
+    assert 100 * sent / (GBIT / 8 * 600) < 0.85
+
+
+def test_o_of_n_trains_keep_many_hosts_fresh():
+    run = Run(_schedule(), _hosts(1000))
+    run.until(lambda: run.schedule.state().n_fresh == 1000, 120)
+    per_host = run.n_trains / 1000
+    assert 8 <= per_host <= 9
+    assert max(run.n_at_once) == 128
+    run.now_s = 1750.0
+    assert run.look() == ()
+    # Half an hour later all of them once more, and not more than that.
+    run.until(lambda: run.now_s >= 1950, 1950)
+    assert run.schedule.state().n_fresh == 1000
+    assert 1.9 * per_host <= run.n_trains / 1000 <= 2.2 * per_host
+    partners = collections.defaultdict(set)
+    for src, dst in run.measured:
+        partners[src].add(dst)
+    assert max(len(peers) for peers in partners.values()) <= 64
+    # Peers are from all over the cloud, not of the same rack.
+    apart = [abs(int(src[1:]) - int(dst[1:])) for src, dst in run.measured]
+    assert statistics.median(apart) > 100
+
+
+RACKS = cluster.Tree(
+    tuple(cluster.Subtree(f'r{i}', 2 * GBIT, 2 * GBIT) for i in range(4)),
+    {f'h{i:05}': f'r{i // 8}' for i in range(32)})
+
+
+def test_trains_do_not_share_a_full_uplink():
+    run = Run(_schedule(), _hosts(32), tree=RACKS)
+    while len(run.measured) < 32 * 31:
+        assert run.now_s < 200
+        run.look()
+        out, into = collections.Counter(), collections.Counter()
+        for _, (src, dst), _ in run._running:
+            if RACKS.leaf_of[src] != RACKS.leaf_of[dst]:
+                out[RACKS.leaf_of[src]] += 1
+                into[RACKS.leaf_of[dst]] += 1
+        assert max(out.values(), default=0) <= 2
+        assert max(into.values(), default=0) <= 2
+
+
+def test_an_uplink_below_a_hosts_rate_carries_one_train_at_a_time():
+    narrow = cluster.Tree((cluster.Subtree('r', GBIT / 2, GBIT / 2),),
+                          {'h00000': 'r', 'h00001': 'r'})
+    pairs = _schedule().next(_hosts(4), 0.0, tree=narrow)
+    assert len(pairs) == 2
+    run = Run(_schedule(), _hosts(4), tree=narrow)
+    run.until(lambda: len(run.measured) == 12, 60)
+
+
+def test_hosts_about_to_be_used_are_first_and_measured_again_sooner():
+    found = _schedule()
+    first = found.next(_hosts(40), 0.0, awaited={'h00033', 'h00034'})
+    assert {'h00033', 'h00034'} <= {h for pair in first[:2] for h in pair}
+    run = Run(_schedule(), _hosts(10))
+    run.until(lambda: len(run.measured) == 90, 60)
+    run.now_s = 700.0
+    assert run.look() == ()
+    run.options['awaited'] = {'h00003'}
+    assert all('h00003' in pair for pair in run.look())
+
+
+def test_what_is_stale_is_measured_before_what_is_less_so():
+    found = _schedule()
+    for n, pair in enumerate([('a', 'b'), ('b', 'a'), ('c', 'd'),
+                              ('d', 'c')]):
+        found.measured(pair, n)
+    links_bps = dict.fromkeys('abcd', GBIT)
+    first = found.next(links_bps, 10.0)
+    assert not set(first) & {('a', 'b'), ('b', 'a'), ('c', 'd'), ('d', 'c')}
+    for pair in first:
+        found.ended(pair, 11.0, TRAIN_BYTES)
+
+
+@pytest.mark.parametrize('limit', ['link', 'cloud'])
+def test_the_budget_of_an_hour_is_kept_in_any_hour(limit):
+    hosts = _hosts(6)
+    budgets = {'link': {'link_share': 20 * TRAIN_BYTES / (GBIT / 8 * 3600)},
+               'cloud': {'bytes_per_hour': 30 * TRAIN_BYTES,
+                         'link_share': 1.0}}[limit]
+    run = Run(_schedule(freshness_s=10.0, **budgets), hosts)
+    begun = []
+    held = 0
+    while run.now_s < 3 * 3600:
+        begun += [(run.now_s, pair) for pair in run.look()]
+        run.now_s += 9.0
+        held = max(held, run.schedule.state().n_held)
+    assert held
+    for from_s in range(0, 2 * 3600, 97):
+        within = [pair for at_s, pair in begun
+                  if from_s <= at_s < from_s + 3600]
+        sent = collections.Counter(src for src, _ in within)
+        if limit == 'link':
+            assert max(sent.values(), default=0) <= 20
+        else:
+            assert len(within) <= 30
+    # It is used, too.
+    assert len(begun) >= {'link': 100, 'cloud': 60}[limit]
+
+
+def test_what_a_train_really_sent_counts():
+    found = _schedule()
+    (pair,) = found.next(dict.fromkeys('ab', GBIT), 0.0)
+    assert found.budget.spent_bytes(0.0) == TRAIN_BYTES
+    found.ended(pair, 1.0, 3 * TRAIN_BYTES)
+    assert found.budget.host_bytes(pair[0], 1.0) == (3 * TRAIN_BYTES, 0)
+    assert found.budget.spent_bytes(3700.0) == 0
+
+
+def test_a_pair_that_failed_rests():
+    found = _schedule()
+    hosts = dict.fromkeys('ab', GBIT)
+    (pair,) = found.next(hosts, 0.0)
+    found.failed(pair, 5.0)
+    (other,) = found.next(hosts, 6.0)
+    assert other == pair[::-1]
+    found.ended(other, 7.0, None)
+    found.measured(other, 7.0)
+    assert found.next(hosts, 34.0) == ()
+    assert found.next(hosts, 36.0) == (pair,)
+
+
+@given(st.integers(0, 12), st.integers(2, 12), st.integers(0, 3))
+def test_every_host_gets_its_readings_whatever_their_number(n, most, seed):
+    run = Run(_schedule(all_pairs_hosts=most, readings=3), _hosts(n),
+              failing=0.1, seed=seed)
+    run.until(lambda: run.schedule.state().n_fresh == max(0, n)
+              or n < 2, 600)
+    wanted = min(n - 1, n - 1 if n <= most else 3)
+    for host in run.hosts if n > 1 else ():
+        assert sum(src == host for src, _ in run.measured) >= wanted
+        assert sum(dst == host for _, dst in run.measured) >= wanted

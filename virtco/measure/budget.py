@@ -1,0 +1,94 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What probing may cost: bytes within any hour, per link and in all."""
+
+import collections
+
+from virtco import units
+
+HOUR_S = 3600.0
+_SLOT_S = 60.0
+
+
+class LastHour:
+    """Bytes of the last hour, to the minute; a minute more, never less."""
+
+    def __init__(self) -> None:
+        self._slots: collections.deque[tuple[int, int]] = collections.deque()
+        self._total_bytes = 0
+
+    def add(self, size_bytes: int, now_s: float) -> None:
+        slot = int(now_s // _SLOT_S)
+        if self._slots and self._slots[-1][0] >= slot:
+            slot, before_bytes = self._slots.pop()
+            self._slots.append((slot, before_bytes + size_bytes))
+        else:
+            self._slots.append((slot, size_bytes))
+        self._total_bytes += size_bytes
+
+    def total_bytes(self, now_s: float) -> int:
+        oldest = int((now_s - HOUR_S) // _SLOT_S)
+        while self._slots and self._slots[0][0] < oldest:
+            self._total_bytes -= self._slots.popleft()[1]
+        return self._total_bytes
+
+
+class Budget:
+    """Both directions of a host's link count for themselves.
+
+    :param link_share: of what a link carries in an hour, 0 to 1.
+    :param bytes_per_hour: of all links together; None without a limit.
+    """
+
+    def __init__(self, link_share: float, bytes_per_hour: int | None):
+        self._link_share = link_share
+        self._bytes_per_hour = bytes_per_hour
+        self._all = LastHour()
+        self._sent: dict[str, LastHour] = collections.defaultdict(LastHour)
+        self._received: dict[str, LastHour] = collections.defaultdict(
+            LastHour)
+
+    def allows(self, src: str, dst: str, size_bytes: int, link_bps: float,
+               now_s: float) -> bool:
+        """Whether so much more may go from one host to the other.
+
+        :param link_bps: of the slower of the two links.
+        """
+        most_bytes = (units.bps_to_bytes_per_s(link_bps) * HOUR_S
+                      * self._link_share)
+        return (max(self._sent[src].total_bytes(now_s),
+                    self._received[dst].total_bytes(now_s)) + size_bytes
+                <= most_bytes) and not self.is_spent(size_bytes, now_s)
+
+    def is_spent(self, size_bytes: int, now_s: float) -> bool:
+        """Whether no link at all may carry so much more."""
+        return (self._bytes_per_hour is not None
+                and self._all.total_bytes(now_s) + size_bytes
+                > self._bytes_per_hour)
+
+    def spend(self, src: str, dst: str, size_bytes: int,
+              now_s: float) -> None:
+        """:param size_bytes: below 0 to give back what was not sent."""
+        for account in (self._all, self._sent[src], self._received[dst]):
+            account.add(size_bytes, now_s)
+
+    def spent_bytes(self, now_s: float) -> int:
+        """Of all links together, within the last hour."""
+        return self._all.total_bytes(now_s)
+
+    def host_bytes(self, host: str, now_s: float) -> tuple[int, int]:
+        """Sent and received by a host within the last hour."""
+        return (self._sent[host].total_bytes(now_s)
+                if host in self._sent else 0,
+                self._received[host].total_bytes(now_s)
+                if host in self._received else 0)
