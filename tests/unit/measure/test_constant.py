@@ -1,0 +1,116 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from virtco import exception
+from virtco.measure import constant
+
+E = constant.Estimator
+
+
+def _history(seed, *, share=0.0, slow=(), n_snapshots=12, n_pairs=90,
+             jitter=0.02):
+    """Rates, and snapshots with disturbed readings and slow snapshots."""
+    rng = np.random.default_rng(seed)
+    rates = rng.uniform(2e8, 1e9, n_pairs)
+    readings = rates * (1 + jitter * rng.standard_normal(
+        (n_snapshots, n_pairs)))
+    hit = rng.random(readings.shape) < share
+    readings[hit] *= rng.uniform(0.1, 0.6, int(hit.sum()))
+    readings[list(slow)] *= 0.6
+    return rates, readings
+
+
+def _off(found, rates):
+    return float(np.median(np.abs(found / rates - 1)))
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10 ** 6), st.floats(0, 0.3), st.integers(0, 4))
+def test_the_choice_is_never_far_from_the_best(seed, share, n_slow):
+    rates, readings = _history(seed, share=share, slow=range(0, 3 * n_slow, 3))
+    found = constant.fit(readings)
+    best = min(_off(constant.estimate(readings, one), rates) for one in E)
+    assert _off(found.rates, rates) <= best + 0.03
+
+
+def test_calm_history_takes_the_median_and_slow_snapshots_do_not():
+    _rates, calm = _history(1)
+    assert constant.fit(calm).estimator == E.MEDIAN
+    _rates, slow = _history(1, slow=(1, 3, 5, 7, 9))
+    found = constant.fit(slow)
+    assert found.estimator != E.MEDIAN
+    assert found.errors[found.estimator] < found.errors[E.MEDIAN]
+
+
+def test_the_noise_is_the_share_of_disturbed_readings():
+    for share, trust in ((0.05, 'stable'), (0.35, 'dynamic')):
+        found = constant.fit(_history(2, share=share)[1])
+        assert found.noise == pytest.approx(share, abs=0.05)
+        assert found.trust == trust
+    rng = np.random.default_rng(0)
+    assert constant.fit(rng.exponential(1e8, (12, 90))).trust == 'unusable'
+
+
+@pytest.mark.parametrize('one', list(E))
+def test_pairs_with_fewer_readings(one):
+    rates, readings = _history(3)
+    readings[:9, ::2] = np.nan
+    readings[:, 5] = np.nan
+    found = constant.fit(readings, one)
+    assert np.isnan(found.rates[5])
+    known = np.arange(len(rates)) != 5
+    assert _off(found.rates[known], rates[known]) < 0.03
+    assert found.errors == {}
+
+
+def test_the_quantile_is_numpys():
+    _rates, readings = _history(4, share=0.2)
+    readings[2:, 7] = np.nan
+    for q in (0.0, 0.25, 0.5, 0.75, 1.0):
+        assert constant.quantile(readings, q) == pytest.approx(
+            np.nanquantile(readings, q, axis=0))
+
+
+def test_few_snapshots_are_not_compared():
+    assert constant.held_out_errors([[1.0, 2.0], [1.0, 2.0]]) == {}
+    assert constant.fit([[1.0, 2.0]]).estimator == E.MEDIAN
+
+
+def test_what_was_before_a_change_is_forgotten():
+    rates, readings = _history(5)
+    readings[8:, 3] = rates[3] * 0.4
+    found = constant.since_change(readings, 0.3)
+    assert np.isnan(found[:8, 3]).all()
+    assert found[8:, 3] == pytest.approx(rates[3] * 0.4)
+    others = np.arange(len(rates)) != 3
+    assert (found[:, others] == readings[:, others]).all()
+    assert constant.fit(found).rates[3] == pytest.approx(rates[3] * 0.4)
+
+
+def test_disturbed_readings_are_no_change():
+    _rates, readings = _history(6)
+    readings[10:, 3] *= 0.4
+    readings[9:, 4] *= [0.4, 0.7, 0.2]
+    assert (constant.since_change(readings, 0.3) == readings).all()
+
+
+@pytest.mark.parametrize('snapshots', [
+    [], [1.0], [[]], [[-1.0]], [[float('inf')]]])
+def test_what_is_no_history_is_refused(snapshots):
+    with pytest.raises(exception.Invalid, match='snapshots'):
+        constant.fit(snapshots)

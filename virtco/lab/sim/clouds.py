@@ -1,0 +1,157 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Rates of all pairs of a generated cloud over time, with known truth.
+
+The RPCA paper's figures come from traces of EC2 that nobody has. These traces
+have the dynamics that it names: a band around a constant, single readings
+that traffic of others disturbs, snapshots that are slow as a whole, and
+changes for good.
+"""
+
+from collections.abc import Iterator
+import dataclasses
+
+import numpy as np
+from numpy import typing as npt
+
+Matrix = npt.NDArray[np.float64]
+
+LINK_BPS = 1e9
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Dynamics:
+    """How a cloud's rates vary.
+
+    :ivar spread: sigma of the log-normal factor between pairs.
+    :ivar across: what pairs in different racks get of a link.
+    :ivar jitter: standard deviation of every reading, of its rate.
+    :ivar disturbed: share of the readings that are cut …
+    :ivar cut: … to between these shares of their rate.
+    :ivar slow: share of the snapshots in which all pairs get ``slow_to``.
+    :ivar changes: share of the hosts that change their rack or neighbours
+        for good, per snapshot.
+    """
+
+    spread: float = 0.25
+    across: float = 0.5
+    jitter: float = 0.03
+    disturbed: float = 0.1
+    cut: tuple[float, float] = (0.1, 0.7)
+    slow: float = 0.0
+    slow_to: float = 0.5
+    changes: float = 0.0
+
+
+class Cloud:
+    """:param n_hosts: instances, in racks of 16 on average.
+
+    :ivar rates_bps: the constant component, shape (n, n), 0 on the diagonal.
+    :ivar latency_s: of each pair, shape (n, n).
+    """
+
+    def __init__(self, n_hosts: int, dynamics: Dynamics,
+                 rng: np.random.Generator):
+        self._dynamics = dynamics
+        self._rng = rng
+        self._racks = rng.integers(0, max(2, n_hosts // 16), n_hosts)
+        self._factor = rng.lognormal(-dynamics.spread ** 2 / 2,
+                                     dynamics.spread, (n_hosts, n_hosts))
+        self.rates_bps = self._constant()
+        self.latency_s = rng.uniform(1e-4, 3e-4, (n_hosts, n_hosts))
+
+    def _constant(self) -> Matrix:
+        same = self._racks[:, None] == self._racks[None, :]
+        rates = LINK_BPS * self._factor * np.where(
+            same, 1.0, self._dynamics.across)
+        np.fill_diagonal(rates, 0.0)
+        return np.minimum(rates, LINK_BPS)
+
+    def snapshot(self) -> Matrix:
+        """What all pairs get now, in bits per second, shape (n, n)."""
+        how, rng = self._dynamics, self._rng
+        moved = rng.random(len(self._racks)) < how.changes
+        if moved.any():
+            self._racks[moved] = rng.permutation(self._racks)[moved]
+            anew = rng.lognormal(-how.spread ** 2 / 2, how.spread,
+                                 self._factor.shape)
+            change = moved[:, None] | moved[None, :]
+            self._factor = np.where(change, anew, self._factor)
+            self.rates_bps = self._constant()
+        found = self.rates_bps * np.maximum(
+            1 + how.jitter * rng.standard_normal(self.rates_bps.shape), 0.1)
+        hit = rng.random(found.shape) < how.disturbed
+        found[hit] *= rng.uniform(*how.cut, int(hit.sum()))
+        if rng.random() < how.slow:
+            found *= how.slow_to
+        return found
+
+    def snapshots(self, n: int) -> Matrix:
+        """Shape (n, n_hosts, n_hosts)."""
+        return np.array([self.snapshot() for _ in range(n)])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cluster:
+    """The paper's simulated cluster: racks of hosts under one switch.
+
+    Background traffic goes over ``n_flows`` random pairs of machines. Each
+    waits for an exponential time of mean ``wait_s`` and then sends
+    ``message_bytes``; how long that takes depends on the others, so a pair
+    sends with the probability that makes sending and waiting alternate. A
+    reading gets the least fair share, capacity by one more than the flows
+    on a link, along its path.
+    """
+
+    n_racks: int = 32
+    n_per_rack: int = 32
+    host_bps: float = 1e9
+    uplink_bps: float = 1e10
+    n_flows: int = 512
+    message_bytes: float = 1e8
+    wait_s: float = 5.0
+
+    def readings(self, machines: npt.NDArray[np.int64], n: int,
+                 rng: np.random.Generator) -> Iterator[Matrix]:
+        """Snapshots of all pairs of these machines, in bits per second."""
+        total = self.n_racks * self.n_per_rack
+        src = rng.integers(0, total, self.n_flows)
+        dst = (src + rng.integers(1, total, self.n_flows)) % total
+        # Sending and waiting alternate: a fixed point of the mean share.
+        share = 1.0
+        for _ in range(50):
+            sending_s = self.message_bytes * 8 / (self.host_bps * share)
+            busy = sending_s / (sending_s + self.wait_s)
+            share = 1 / (1 + busy * self.n_flows / total)
+        for _ in range(n):
+            on = rng.random(self.n_flows) < busy
+            yield self._rates(machines, src[on], dst[on])
+
+    def _rates(self, machines: npt.NDArray[np.int64],
+               src: npt.NDArray[np.int64],
+               dst: npt.NDArray[np.int64]) -> Matrix:
+        total, size = self.n_racks * self.n_per_rack, self.n_per_rack
+        out = self.host_bps / (1 + np.bincount(src, minlength=total))
+        into = self.host_bps / (1 + np.bincount(dst, minlength=total))
+        far = src // size != dst // size
+        up = self.uplink_bps / (1 + np.bincount(
+            src[far] // size, minlength=self.n_racks))
+        down = self.uplink_bps / (1 + np.bincount(
+            dst[far] // size, minlength=self.n_racks))
+        racks = machines // size
+        found = np.minimum(out[machines][:, None], into[machines][None, :])
+        above = np.minimum(up[racks][:, None], down[racks][None, :])
+        found = np.where(racks[:, None] == racks[None, :], found,
+                         np.minimum(found, above))
+        np.fill_diagonal(found, 0.0)
+        return found

@@ -1,0 +1,230 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The long-term rate of each pair, by the estimator that predicts best.
+
+RPCA (:mod:`virtco.measure.robustpca`) looks at all pairs together, the median
+and the upper quartile at each pair alone. Which of them is nearest to the
+truth depends on how the network is disturbed, so the cloud's own history
+decides: each estimator sees two thirds of the snapshots and predicts the
+others. Some of those are disturbed themselves; an error therefore counts up to
+``MOST_ERROR`` only.
+"""
+
+import dataclasses
+import enum
+
+import numpy as np
+from numpy import typing as npt
+
+from virtco import exception
+from virtco.measure import robustpca
+
+Matrix = npt.NDArray[np.float64]
+
+#: The paper takes ten snapshots (RPCA section V-C).
+SNAPSHOTS = 10
+#: An error above this is a disturbed reading, however large it is.
+MOST_ERROR = 2 * robustpca.TOLERANCE
+#: A smaller advantage than this is chance: the simpler estimator stays.
+LEAST_GAIN = 0.02
+#: Below this Norm(N_E) a network is stable, above the next one not worth
+#: optimising for (RPCA section V-D3).
+STABLE = 0.2
+UNSTABLE = 0.5
+#: So many successive readings that agree with each other, and not with the
+#: constant, are a change and no disturbance.
+CHANGED_READINGS = 3
+
+_FOLDS = 3
+
+
+class Estimator(enum.StrEnum):
+    """In the order of preference where they predict equally well."""
+
+    MEDIAN = 'median'
+    UPPER_QUARTILE = 'upper-quartile'
+    RPCA = 'rpca'
+
+
+class Trust(enum.StrEnum):
+    """How far the constant component may be followed."""
+
+    STABLE = 'stable'
+    DYNAMIC = 'dynamic'
+    UNUSABLE = 'unusable'
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Constant:
+    """The constant component of a history.
+
+    :ivar rates: float array of shape (n_pairs,), NaN where nothing is known.
+    :ivar noise: Norm(N_E), the share of readings that differ from it by more
+        than :data:`virtco.measure.robustpca.TOLERANCE`.
+    :ivar pair_noise: the same share of each pair, shape (n_pairs,).
+    :ivar errors: mean relative error of each estimator on snapshots that it
+        did not see; empty for fewer than three snapshots.
+    """
+
+    estimator: Estimator
+    rates: Matrix
+    noise: float
+    pair_noise: Matrix
+    errors: dict[Estimator, float]
+
+    @property
+    def trust(self) -> Trust:
+        return trust(self.noise)
+
+
+def trust(noise: float) -> Trust:
+    """What a value of Norm(N_E) allows."""
+    if noise <= STABLE:
+        return Trust.STABLE
+    return Trust.DYNAMIC if noise <= UNSTABLE else Trust.UNUSABLE
+
+
+def fit(snapshots: npt.ArrayLike,
+        estimator: Estimator | None = None) -> Constant:
+    """The constant component by the estimator that predicts best.
+
+    :param snapshots: array-like of shape (n_snapshots, n_pairs), oldest
+        first, not negative; NaN where a pair was not measured.
+    :param estimator: this one, without a comparison.
+    :raises virtco.exception.Invalid: for another shape or other values.
+    """
+    matrix = _checked(snapshots)
+    errors = {} if estimator is not None else held_out_errors(matrix)
+    chosen = estimator or choose(errors)
+    rates = estimate(matrix, chosen)
+    wrong, seen = _errors(matrix, rates), np.isfinite(matrix)
+    per_pair = wrong.sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
+    return Constant(chosen, rates, float(wrong.sum() / max(seen.sum(), 1)),
+                    per_pair, errors)
+
+
+def choose(errors: dict[Estimator, float]) -> Estimator:
+    """The one with the least error; a simpler one where they are close."""
+    if not errors:
+        return Estimator.MEDIAN
+    least = min(errors.values())
+    return next(one for one in Estimator
+                if errors[one] <= least * (1 + LEAST_GAIN))
+
+
+def held_out_errors(snapshots: npt.ArrayLike) -> dict[Estimator, float]:
+    """Mean relative error of each estimator on what it did not see.
+
+    Every third snapshot is held out, three times over. Each error counts up
+    to :data:`MOST_ERROR`: else one reading cut to a tenth would weigh more
+    than ten pairs that are estimated a little too low.
+    """
+    matrix = _checked(snapshots)
+    if len(matrix) < _FOLDS:
+        return {}
+    totals = dict.fromkeys(Estimator, 0.0)
+    count = 0
+    for fold in range(_FOLDS):
+        held = np.arange(len(matrix)) % _FOLDS == fold
+        known = np.isfinite(matrix[held])
+        for one in Estimator:
+            rates = estimate(matrix[~held], one)
+            with np.errstate(divide='ignore', invalid='ignore'):
+                off = np.abs(matrix[held] / rates - 1)
+            # A pair without an estimate is wrong by all that counts.
+            off = np.where(np.isfinite(off), np.minimum(off, MOST_ERROR),
+                           MOST_ERROR)
+            totals[one] += float(off[known].sum())
+        count += int(known.sum())
+    return {one: total / max(count, 1) for one, total in totals.items()}
+
+
+def estimate(snapshots: Matrix, estimator: Estimator) -> Matrix:
+    """Rate of each pair, shape (n_pairs,); NaN without any reading."""
+    match estimator:
+        case Estimator.MEDIAN:
+            return quantile(snapshots, 0.5)
+        case Estimator.UPPER_QUARTILE:
+            return quantile(snapshots, 0.75)
+        case Estimator.RPCA:
+            return _by_rpca(snapshots)
+
+
+def quantile(snapshots: Matrix, q: float) -> Matrix:
+    """Of each column without its NaN; as numpy.nanquantile, which is slow."""
+    ordered = np.sort(snapshots, axis=0)
+    count = np.isfinite(ordered).sum(axis=0)
+    place = q * np.maximum(count - 1, 0)
+    low = np.floor(place).astype(np.int64)
+    high = np.ceil(place).astype(np.int64)
+    columns = np.arange(snapshots.shape[1])
+    below, above = ordered[low, columns], ordered[high, columns]
+    found: Matrix = below + (above - below) * (place - low)
+    return found
+
+
+def since_change(snapshots: npt.ArrayLike, threshold: float) -> Matrix:
+    """The snapshots without what was before a pair's last change.
+
+    Algorithm 1, lines 4 to 9, calibrates anew when |t - t'| / t' exceeds a
+    threshold. A history that goes on needs no new calibration, it only has to
+    forget: where the newest readings of a pair agree with each other and
+    differ from the median of the earlier ones by more than the threshold, the
+    earlier ones become NaN.
+
+    :param threshold: a fraction, of the earlier rate.
+    """
+    matrix = _checked(snapshots).copy()
+    if len(matrix) <= CHANGED_READINGS:
+        return matrix
+    for begin in range(1, len(matrix) - CHANGED_READINGS + 1):
+        # The earliest begin wins for each pair: later rows are kept.
+        before = quantile(matrix[:begin], 0.5)
+        after = matrix[begin:]
+        level = quantile(after, 0.5)
+        with np.errstate(invalid='ignore', divide='ignore'):
+            is_moved = np.abs(level / before - 1) > threshold
+            agree = (np.abs(after / level - 1) <= robustpca.TOLERANCE)
+        agree |= np.isnan(after)
+        enough = np.isfinite(after).sum(axis=0) >= CHANGED_READINGS
+        moved = is_moved & agree.all(axis=0) & enough
+        matrix[:begin, moved] = np.nan
+    return matrix
+
+
+def _by_rpca(snapshots: Matrix) -> Matrix:
+    known = np.isfinite(snapshots)
+    seen = known.any(axis=0)
+    rates = np.full(snapshots.shape[1], np.nan)
+    if seen.any():
+        part = snapshots[:, seen]
+        # A reading that is missing agrees with the others of its pair.
+        filled = np.where(known[:, seen], part, quantile(part, 0.5))
+        rates[seen] = robustpca.constant_component(filled).rates
+    return rates
+
+
+def _errors(matrix: Matrix, rates: Matrix) -> npt.NDArray[np.bool_]:
+    with np.errstate(invalid='ignore'):
+        return np.abs(matrix - rates) > robustpca.TOLERANCE * rates
+
+
+def _checked(snapshots: npt.ArrayLike) -> Matrix:
+    matrix = np.asarray(snapshots, dtype=np.float64)
+    if matrix.ndim != 2 or 0 in matrix.shape:
+        raise exception.Invalid(field='snapshots', value=matrix.shape,
+                                limit='a matrix with a row per snapshot')
+    if np.any(np.isinf(matrix)) or np.any(matrix < 0):
+        raise exception.Invalid(field='snapshots', value='some values',
+                                limit='at least 0, NaN where there is none')
+    return matrix
