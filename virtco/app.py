@@ -113,7 +113,7 @@ class App:
             conf, database, self.know.live, self.know.settings, counts,
             self.starting, self.know.invalidate,
             inventory.Inventory(conf) if conf.nova.auth_type else None,
-            clock)
+            clock, self.know.pairs)
         self.know.on_report += [self.follow.reported, self.ask.use]
         self.on_deposed: Callable[[], None] = lambda: None
         self.elector: electors.Elector | None = None
@@ -162,6 +162,7 @@ class App:
             self.know.load()
             self.feed.start()
             self._follower.start()
+        self.know.start()
         self.decide.start()
         if self.plans:
             self.ask.start()

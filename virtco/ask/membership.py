@@ -55,6 +55,7 @@ class View:
     :ivar keeps_matrix: the group's are those of the hint.
     :ivar notes: (kind, detail) of events to write down with the commit.
     :ivar wishes: of the tenant for the group.
+    :ivar remarks: on the measurements that the plan is made by.
     :ivar refused: the required wish that could not be met.
     """
 
@@ -71,6 +72,7 @@ class View:
     notes: list[tuple[str, str]] = dataclasses.field(default_factory=list)
     wishes: hints.Wishes = hints.Wishes()
     refused: exception.WishRefused | None = None
+    remarks: list[str] = dataclasses.field(default_factory=list)
 
     @property
     def is_advice(self) -> bool:

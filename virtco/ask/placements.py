@@ -38,6 +38,7 @@ from virtco.db import session as db_session
 from virtco import exception
 from virtco import hints
 from virtco.know import live_state
+from virtco.know import pairs as known_pairs
 from virtco.know import settings
 from virtco import metrics
 from virtco.model import snapshot
@@ -65,7 +66,8 @@ class Placer:
                  metrics: metrics.Metrics,
                  state: live_state.LiveState,
                  pace: deadlines.Pace, decisions: decisions.Decisions,
-                 clock: Callable[[], float] = time.time):
+                 clock: Callable[[], float] = time.time,
+                 pairs: known_pairs.Pairs | None = None):
         self._database = database
         self._decisions = decisions
         self._metrics = metrics
@@ -79,7 +81,7 @@ class Placer:
         self._reader = membership.Reader(conf, clock)
         self._siblings = siblings.Siblings(lambda: state.drained)
         self._planning = planning.Planning(conf, settings, metrics, state,
-                                           pace, clock)
+                                           pace, clock, pairs)
 
     def place(self, request: requests.Placement,
               deadline: deadlines.Deadline) -> answers.Answer:
@@ -297,7 +299,8 @@ def _answer(request: requests.Placement, view: membership.View,
         instance_uuid=request.instance_uuid, status='planned', host=chosen,
         group=view.group.id, group_name=view.group.name,
         row=view.member.row_index,
-        why='; '.join([why, *(detail for _kind, detail in view.notes)]),
+        why='; '.join([why, *(detail for _kind, detail in view.notes),
+                       *view.remarks]),
         hosts=listed,
         # Nova may lack the time to ask again for each VM of a batch.
         rows=msgspec.UNSET if view.is_advice else {

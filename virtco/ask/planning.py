@@ -29,6 +29,7 @@ from virtco.db import models
 from virtco import exception
 from virtco import hints
 from virtco.know import live_state
+from virtco.know import pairs as known_pairs
 from virtco.know import settings
 from virtco import metrics
 from virtco.model import snapshot
@@ -44,15 +45,18 @@ Solution = tuple[snapshot.PlacementProblem, tuple[int, ...], snapshot.Plan]
 class Planning:
     """:param state: tells rates, what other coflows have to move, and what is
         left of those of a group.
+    :param pairs: of hosts, as measured.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, settings: settings.Settings,
                  counts: metrics.Metrics, state: live_state.LiveState,
-                 pace: deadlines.Pace, clock: Callable[[], float]):
+                 pace: deadlines.Pace, clock: Callable[[], float],
+                 pairs: known_pairs.Pairs | None = None):
         self._conf = conf
         self._settings = settings
         self._metrics = counts
         self._state = state
+        self._pairs = pairs
         self._pace = pace
         self._clock = clock
         self._window = window.Window(conf, settings, counts, pace)
@@ -117,6 +121,12 @@ class Planning:
         hosts = free.keys() | {row.host for row in rows if row.host}
         now_s = self._clock()
         self._state.meet(hosts, now_s)
+        pairs_bps = {}
+        if self._pairs is not None and self._conf.probe.use_pairs:
+            chosen = self._pairs.choose(
+                hosts, now_s, lambda: self._state.wire_tree(now_s))
+            pairs_bps = self._state.payload_pairs(chosen.rates_bps)
+            view.remarks = [chosen.text] if chosen.text else []
         coflows = tuple(
             matrix.scaled(self._state.remaining_fraction(coflow.id))
             for matrix, coflow in zip(
@@ -126,7 +136,8 @@ class Planning:
             capacities=self._state.payload_rates(
                 hosts, now_s, self._settings.is_fair),
             tree=self._state.payload_tree(now_s),
-            loads=self._state.loads(view.group.id), held=view.held,
+            loads=self._state.loads(view.group.id), pairs_bps=pairs_bps,
+            held=view.held,
             batch=membership.batch_rows(request, view.members, view.member),
             server_group=request.server_group)
 

@@ -53,6 +53,8 @@ class Question:
     :ivar row: the index of the row that is asked about.
     :ivar free: candidate host -> what Nova says is left on it.
     :ivar tree: the fabric above the hosts.
+    :ivar pairs_bps: payload rates of the pairs that are slower than their
+        hosts.
     :ivar held: host -> what other groups have reserved but not yet taken.
     :ivar batch: rows whose VMs come in the same request.
     """
@@ -64,6 +66,8 @@ class Question:
     capacities: Rates
     tree: cluster.Tree = cluster.Tree()
     loads: tuple[snapshot.ActiveCoflow, ...] = ()
+    pairs_bps: Mapping[tuple[str, str], float] = dataclasses.field(
+        default_factory=dict)
     held: Mapping[str, Vector] = dataclasses.field(default_factory=dict)
     batch: frozenset[int] = frozenset()
     server_group: requests.ServerGroup | None = None
@@ -130,8 +134,16 @@ def build(question: Question, *, keep_planned: bool = False,
         active=(question.loads if question.tree.subtrees
                 else _known_loads(question.loads, free)),
         server_groups=(group,) if group is not None else (),
+        pair_rate_bps=_pairs(question, free), hose_limits=True,
         resources=RESOURCES)
     return problem, tuple(row.index for row in rows)
+
+
+def _pairs(question: Question, hosts: Mapping[str, Vector]
+           ) -> dict[tuple[str, str], float] | None:
+    """None where hosts and uplinks explain every pair."""
+    return {pair: rate_bps for pair, rate_bps in question.pairs_bps.items()
+            if pair[0] in hosts and pair[1] in hosts} or None
 
 
 def _vm(row: Row, question: Question, keep_planned: bool,

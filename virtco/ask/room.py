@@ -40,6 +40,7 @@ from virtco.db import records
 from virtco.db import session as db_session
 from virtco import exception
 from virtco.know import live_state
+from virtco.know import pairs as known_pairs
 from virtco.know import settings
 from virtco import metrics
 from virtco.model import booking
@@ -63,8 +64,10 @@ class Ask:
                  counts: metrics.Metrics, starting: startup.Startup,
                  changed: Callable[[Iterable[str]], None],
                  inventory: 'inventories.Inventory | None' = None,
-                 clock: Callable[[], float] = time.time):
+                 clock: Callable[[], float] = time.time,
+                 pairs: known_pairs.Pairs | None = None):
         self._conf = conf
+        self._pairs = pairs
         self._inventory = inventory
         self._offers = offers.Offers()
         self._database = database
@@ -115,7 +118,8 @@ class Ask:
             return
         self._placer = placements.Placer(
             self._conf, self._database, self._settings, self._metrics,
-            self._state, self._pace, self._decisions, self._clock)
+            self._state, self._pace, self._decisions, self._clock,
+            self._pairs)
         self._startup.ready()
 
     def is_alive(self) -> bool:

@@ -59,6 +59,24 @@ Related options:
 
 * ``[probe] freshness_s``, which should be shorter
 """),
+    cfg.IntOpt('history_readings', default=10, min=3, max=100, help="""
+Measurements that are kept of each pair of hosts, in memory and in the
+database. The long-term rate of a pair is estimated from them; the RPCA paper
+takes ten.
+"""),
+    cfg.FloatOpt('history_retention_s', default=604800, min=60, help="""
+A measurement older than this is deleted, in seconds.
+
+Related options:
+
+* ``[probe] max_age_s``, up to which the newest one of a pair counts for
+  placements
+"""),
+    cfg.BoolOpt('use_pairs', default=True, help="""
+Plan by the rate of a pair of hosts where it is more than 10 % below what both
+hosts' own rates and the topology's uplinks explain. Off: by hosts and uplinks
+alone.
+"""),
     cfg.FloatOpt('timeout_s', default=5, min=0.1, max=600, help="""
 Time after which an unanswered measurement is given up, in seconds.
 """),

@@ -255,6 +255,27 @@ class Rate(Base):
     measured_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
 
 
+class Reading(Base):
+    """One of the last measurements from one host to another.
+
+    :ivar slot: its place among a fixed number of them; the next measurement
+        takes the place of the oldest one.
+    """
+
+    __tablename__ = 'readings'
+
+    src: orm.Mapped[str] = orm.mapped_column(
+        sa.String(255), primary_key=True)
+    dst: orm.Mapped[str] = orm.mapped_column(
+        sa.String(255), primary_key=True)
+    slot: orm.Mapped[int] = orm.mapped_column(
+        sa.Integer, primary_key=True, autoincrement=False)
+    rate_bps: orm.Mapped[float] = orm.mapped_column(sa.Double)
+    lower_bound: orm.Mapped[bool] = orm.mapped_column(sa.Boolean)
+    rtt_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    measured_at: orm.Mapped[float] = orm.mapped_column(sa.Double, index=True)
+
+
 class Event(Base):
     """Something an operator or a tenant should be able to read later."""
 

@@ -104,6 +104,26 @@ def save_rate(session: orm.Session, **values: Any) -> None:
     session.merge(models.Rate(**values))
 
 
+def list_readings(session: orm.Session,
+                  after_s: float = 0.0) -> list[models.Reading]:
+    """Those that were measured later."""
+    return list(session.scalars(sa.select(models.Reading).where(
+        models.Reading.measured_at > after_s)))
+
+
+def save_reading(session: orm.Session, **values: Any) -> None:
+    """In the place of the one that has its slot."""
+    session.merge(models.Reading(**values))
+
+
+def forget_readings(session: orm.Session, before_s: float, depth: int
+                    ) -> int:
+    """Delete what is too old, or beyond the number of places."""
+    return session.connection().execute(sa.delete(models.Reading).where(
+        sa.or_(models.Reading.measured_at < before_s,
+               models.Reading.slot >= depth))).rowcount
+
+
 def settings(session: orm.Session) -> dict[str, str]:
     return {row.name: row.value
             for row in session.scalars(sa.select(models.Setting))}

@@ -363,6 +363,21 @@ class LiveState:
             found = self._above.tree(self._uplinks.known)
         return above.scaled(found, 1 / self._rules.wire_factor)
 
+    def wire_tree(self, now_s: float) -> cluster.Tree:
+        """What is above the hosts, as their devices count bits."""
+        with self._lock:
+            self._uplinks.refresh(now_s)
+            found = self._above.tree(self._uplinks.known)
+        return above.scaled(found, 1 / (1 - self._rules.share.default_share))
+
+    def payload_pairs(self, rates_bps: Mapping[tuple[str, str], float]
+                      ) -> dict[tuple[str, str], float]:
+        """What coflows may use of rates between hosts, in payload."""
+        factor = ((1 - self._rules.share.default_share)
+                  / self._rules.wire_factor)
+        return {pair: rate_bps * factor
+                for pair, rate_bps in rates_bps.items()}
+
     # Reports.
 
     def count_pairs(self, wanted: bool) -> None:

@@ -32,6 +32,7 @@ from virtco import exception
 from virtco.know import coflows
 from virtco.know import live_state
 from virtco.know import operators
+from virtco.know import pairs
 from virtco.know import projects
 from virtco.know import rates
 from virtco.know import reports
@@ -39,6 +40,7 @@ from virtco.know import settings
 from virtco.know import snapshot
 from virtco.know import topology
 from virtco.know import uplinks
+from virtco.measure import history
 from virtco import metrics
 from virtco import periodic
 from virtco.scheduling import endings
@@ -46,6 +48,10 @@ from virtco.topology import tree
 
 #: Of more, all groups are read anew: databases limit the terms of a query.
 MOST_GROUPS = 500
+#: Pairs are estimated so often where something was measured, and old
+#: measurements are deleted so often.
+PAIRS_S = 1.0
+FORGET_S = 600.0
 
 
 class Leases(Protocol):
@@ -96,6 +102,9 @@ class Know:
         self._leases = leases
         self._clock = clock
         self.rates = rates.Rates()
+        self.pairs = pairs.Pairs(
+            self.rates, conf.probe.history_readings,
+            conf.probe.history_retention_s, conf.probe.max_age_s)
         self.live = live_state.LiveState(rules_of(conf), self.rates,
                                          self._plane)
         self.peer: Peer | None = None
@@ -120,6 +129,9 @@ class Know:
         self._stale: set[str] = set()
         self._flusher = periodic.Periodic(
             'flush', conf.controller.flush_interval_s, self.flush, counts)
+        self._estimator = periodic.Periodic(
+            'estimate pairs', PAIRS_S, self._estimate_pairs, counts)
+        self._forgot_s = 0.0
 
     def _plane(self) -> tree.Plane | None:
         """Of the network that carries the coflows."""
@@ -134,12 +146,18 @@ class Know:
         with self._database.reader() as session:
             hosts = records.list_hosts(session)
             self.rates.load(records.list_rates(session))
+            self.pairs.load(records.list_readings(
+                session, self.pairs.newest_s()))
             self.live.load_debts({
                 project.project_id: project.debt_bytes
                 for project in records.list_projects(session)})
         self.live.load_hosts(hosts)
         self._leases.load_leases(
             {host.host: host.generation_lease for host in hosts})
+
+    def start(self) -> None:
+        """Estimate on a thread of its own, whoever leads."""
+        self._estimator.start()
 
     def lead(self) -> None:
         """Count from here on, and write down what is counted."""
@@ -166,6 +184,7 @@ class Know:
             return db_groups.generation(session)
 
     def stop(self) -> None:
+        self._estimator.stop()
         if self._flusher.is_alive():
             self._flusher.stop()
             self._flusher.attempt()
@@ -252,6 +271,11 @@ class Know:
             return
         now_s = self._clock()
         self.rates.add(measurement, now_s)
+        # In the middle of the train's round trips, if they were counted.
+        rtt_s = measurement.rtt_median_s or measurement.rtt_s
+        slot = self.pairs.add(history.Reading(
+            measurement.src, measurement.dst, measurement.rate_bps, now_s,
+            measurement.lower_bound, rtt_s))
 
         def save(session: orm.Session) -> None:
             self.fence(session)
@@ -259,9 +283,31 @@ class Know:
                 name: getattr(measurement, name)
                 for name in reports.Measurement.__struct_fields__
                 if name != 'probe_id'})
+            records.save_reading(
+                session, src=measurement.src, dst=measurement.dst, slot=slot,
+                rate_bps=measurement.rate_bps,
+                lower_bound=measurement.lower_bound, rtt_s=rtt_s,
+                measured_at=now_s)
 
         self._database.retried(save)
         self.changed(False)
+
+    def _estimate_pairs(self) -> None:
+        began_s = time.thread_time()
+        now_s = self._clock()
+        self.pairs.refresh(now_s)
+        if self.peer is None and now_s - self._forgot_s >= FORGET_S:
+            self._forgot_s = now_s
+
+            def forget(session: orm.Session) -> None:
+                self.fence(session)
+                records.forget_readings(
+                    session, now_s - self._conf.probe.history_retention_s,
+                    self._conf.probe.history_readings)
+
+            self._database.retried(forget)
+        # No more than a tenth of a core.
+        time.sleep(min(10.0, 9 * (time.thread_time() - began_s)))
 
     # What the database is to know.
 

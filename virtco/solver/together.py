@@ -101,6 +101,7 @@ def join(problems: Sequence[snapshot.PlacementProblem]
         coflows=tuple(coflows), active=_active(problems),
         tree=_tree(problems),
         server_groups=tuple(server_groups), pair_rate_bps=rates or None,
+        hose_limits=any(problem.hose_limits for problem in problems),
         excluded_hosts=frozenset())
 
 

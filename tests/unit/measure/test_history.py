@@ -1,0 +1,79 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+from hypothesis import given
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from virtco.measure import history
+
+
+def _reading(at_s, rate_bps=1e8, src='a', dst='b', **more):
+    return history.Reading(src, dst, rate_bps, at_s, **more)
+
+
+@given(st.integers(1, 6), st.integers(0, 20))
+def test_the_newest_readings_are_kept(depth, n):
+    kept = history.History(depth)
+    for i in range(n):
+        kept.add(_reading(float(i + 1), 1e6 * (i + 1)))
+    assert [one.measured_s for one in kept.of(('a', 'b'))] == [
+        float(i + 1) for i in range(max(0, n - depth), n)]
+    table = kept.table()
+    assert np.isfinite(table.times_s).sum() == min(n, depth)
+    if n:
+        assert table.rates_bps[-1, 0] == 1e6 * n
+        assert kept.newest_s() == n
+
+
+@given(st.integers(1, 12))
+def test_a_restart_goes_on_in_the_same_places(n):
+    before, stored = history.History(4), {}
+    for i in range(n):
+        one = _reading(float(i + 1))
+        stored[before.add(one)] = one
+    again = history.History(4)
+    for slot, one in stored.items():
+        again.add(one, slot)
+    assert again.of(('a', 'b')) == before.of(('a', 'b'))
+    late = _reading(100.0)
+    assert again.add(late) == before.add(late)
+
+
+def test_what_is_loaded_replaces_nothing_newer():
+    kept = history.History(4)
+    kept.add(_reading(5.0))
+    assert kept.add(_reading(3.0), 0) is None
+    assert kept.add(_reading(3.0), 9) is None
+    assert kept.add(_reading(7.0), 0) == 0
+
+
+def test_many_pairs_and_what_is_missing():
+    kept = history.History(3)
+    for i in range(150):
+        kept.add(_reading(1.0, 1e6 * i, f'h{i}', 'x', rtt_s=1e-3))
+    kept.add(_reading(2.0, 5e9, 'h7', 'x', lower_bound=True))
+    table = kept.table()
+    assert table.ends.shape == (150, 2) and len(kept) == 150
+    row = kept.row_of['h7', 'x']
+    assert np.isnan(table.rates_bps[-1, row])
+    assert table.rates_bps[-2, row] == 7e6
+    assert kept.of(('h7', 'x'))[-1].lower_bound
+    assert kept.of(('x', 'h7')) == []
+    matrix = table.matrix(table.rtts_s[-1])
+    assert matrix.shape == (151, 151)
+    places = {name: i for i, name in enumerate(table.hosts)}
+    assert matrix[places['h3'], places['x']] == pytest.approx(1e-3)
+    assert np.isnan(matrix[places['x'], places['h3']])
+    # Older ones are out of the table, and the newest stay in its last row.
+    assert np.isnan(kept.table(1.5).times_s[-1]).sum() == 149

@@ -1,0 +1,166 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The last readings of each pair of hosts, in arrays of bounded size."""
+
+from collections.abc import Iterable
+import dataclasses
+
+import numpy as np
+from numpy import typing as npt
+
+from virtco.measure import constant
+
+Matrix = npt.NDArray[np.float64]
+Pair = tuple[str, str]
+
+_GROWTH = 64
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reading:
+    """One measurement of a pair.
+
+    :ivar lower_bound: the pair is at least this fast.
+    :ivar rtt_s: median round-trip time, None where it was not measured.
+    """
+
+    src: str
+    dst: str
+    rate_bps: float
+    measured_s: float
+    lower_bound: bool = False
+    rtt_s: float | None = None
+
+
+class History:
+    """A ring of readings per pair.
+
+    :param depth: readings that are kept of each pair.
+    """
+
+    def __init__(self, depth: int = constant.SNAPSHOTS):
+        self.depth = depth
+        self.row_of: dict[Pair, int] = {}
+        self.hosts: dict[str, int] = {}
+        self._ends = np.zeros((0, 2), np.int64)
+        self._rates_bps = np.zeros((0, depth))
+        self._rtts_s = np.zeros((0, depth))
+        self._times_s = np.zeros((0, depth))
+        self._next: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.row_of)
+
+    def add(self, reading: Reading, slot: int | None = None) -> int | None:
+        """Take a reading in the place of the oldest one.
+
+        :param slot: the place that it had before a restart.
+        :returns: its place; None where a newer one of that place is known.
+        """
+        pair = reading.src, reading.dst
+        row = self.row_of.get(pair)
+        if row is None:
+            row = self._new_row(pair)
+        if slot is None:
+            slot = self._next[row]
+        elif slot >= self.depth or (self._times_s[row, slot]
+                                    >= reading.measured_s):
+            return None
+        self._times_s[row, slot] = reading.measured_s
+        # A lower bound says nothing of how fast the pair is.
+        self._rates_bps[row, slot] = (np.nan if reading.lower_bound
+                                      else reading.rate_bps)
+        self._rtts_s[row, slot] = (np.nan if reading.rtt_s is None
+                                   else reading.rtt_s)
+        newest = int(np.nanargmax(self._times_s[row]))
+        self._next[row] = (newest + 1) % self.depth
+        return slot
+
+    def _new_row(self, pair: Pair) -> int:
+        row = len(self.row_of)
+        if row == len(self._ends):
+            more = max(_GROWTH, row)
+            self._ends = np.concatenate(
+                [self._ends, np.zeros((more, 2), np.int64)])
+            self._rates_bps, self._rtts_s, self._times_s = (
+                np.concatenate([one, np.full((more, self.depth), np.nan)])
+                for one in (self._rates_bps, self._rtts_s, self._times_s))
+        self._next.append(0)
+        self._ends[row] = [self.hosts.setdefault(host, len(self.hosts))
+                           for host in pair]
+        self.row_of[pair] = row
+        return row
+
+    def newest_s(self) -> float:
+        """Time of the newest reading, 0 without any."""
+        times_s = self._times_s[:len(self)]
+        return float(np.nanmax(times_s, initial=0.0))
+
+    def table(self, since_s: float = 0.0) -> 'Table':
+        """All pairs with their readings from ``since_s`` on, oldest first."""
+        n = len(self)
+        times_s = np.where(self._times_s[:n] >= since_s, self._times_s[:n],
+                           np.nan)
+        # Those that are missing come first, so that the newest are aligned.
+        order = np.argsort(np.where(np.isnan(times_s), -np.inf, times_s),
+                           axis=1, kind='stable')
+        rows = np.arange(n)[:, None]
+        times_s = times_s[rows, order]
+        known = ~np.isnan(times_s)
+        return Table(
+            tuple(self.hosts), self._ends[:n].copy(), times_s.T,
+            np.where(known, self._rates_bps[rows, order], np.nan).T,
+            np.where(known, self._rtts_s[rows, order], np.nan).T)
+
+    def of(self, pair: Pair) -> list[Reading]:
+        """The readings of a pair, oldest first."""
+        row = self.row_of.get(pair)
+        if row is None:
+            return []
+        found = [Reading(
+            *pair, float(rate), float(at), bool(np.isnan(rate)),
+            None if np.isnan(rtt) else float(rtt))
+            for at, rate, rtt in zip(self._times_s[row],
+                                     self._rates_bps[row], self._rtts_s[row])
+            if not np.isnan(at)]
+        return sorted(found, key=lambda one: one.measured_s)
+
+    def load(self, stored: Iterable[tuple[Reading, int]]) -> None:
+        """Readings with the places that they had."""
+        for reading, slot in stored:
+            self.add(reading, slot)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Table:
+    """A copy of a history.
+
+    :ivar hosts: their names.
+    :ivar ends: number of source and destination, int array (n_pairs, 2).
+    :ivar times_s: shape (depth, n_pairs), oldest first, NaN where missing.
+    :ivar rates_bps: likewise; NaN also for lower bounds.
+    :ivar rtts_s: likewise.
+    """
+
+    hosts: tuple[str, ...]
+    ends: npt.NDArray[np.int64]
+    times_s: Matrix
+    rates_bps: Matrix
+    rtts_s: Matrix
+
+    def matrix(self, values: Matrix) -> Matrix:
+        """Values of the pairs as (n_hosts, n_hosts), NaN where unknown."""
+        found = np.full((len(self.hosts),) * 2, np.nan)
+        if len(self.ends):
+            found[self.ends[:, 0], self.ends[:, 1]] = values
+        return found
