@@ -13,7 +13,6 @@
 """Writes a plan down, if what it rests on still holds."""
 
 from collections.abc import Iterator
-from collections.abc import Mapping
 from collections.abc import Sequence
 from collections.abc import Set
 from typing import Any
@@ -74,19 +73,19 @@ class Commit:
 
     def _insert(self) -> None:
         """All rows of a new group at once, without reading any of them."""
-        view = self._view
-        for member, values in self._plans():
-            _set(member, values)
-        _set(view.member, self._taken())
-        _set(view.group, _figures(self._plan))
-        for coflow, cct_s in zip(view.coflows, self._plan.coflow_cct_s):
-            coflow.cct_s = codec.finite(cct_s)
-        connection = self._session.connection()
-        for rows in ([view.group], view.members, view.coflows):
-            table = models.Base.metadata.tables[rows[0].__tablename__]
-            connection.execute(sa.insert(table), [
-                {name: value for name, value in vars(row).items()
-                 if name in table.c} for row in rows])
+        view, session = self._view, self._session
+        changes = {member.row_index: values
+                   for member, values in self._plans()}
+        changes[view.member.row_index] = self._taken()
+        db_groups.insert(session, models.Group, [
+            _columns(view.group) | _figures(self._plan)])
+        db_groups.insert(session, models.Member, [
+            _columns(member) | changes.get(member.row_index, {})
+            for member in view.members])
+        db_groups.insert(session, models.Coflow, [
+            _columns(coflow) | {'cct_s': codec.finite(cct_s)}
+            for coflow, cct_s in zip(view.coflows, self._plan.coflow_cct_s,
+                                     strict=True)])
 
     def _update(self) -> None:
         view, session = self._view, self._session
@@ -220,9 +219,10 @@ def _seen(members: Sequence[models.Member]) -> list[tuple[Any, ...]]:
             for m in members]
 
 
-def _set(row: models.Base, values: Mapping[str, Any]) -> None:
-    for name, value in values.items():
-        setattr(row, name, value)
+def _columns(row: models.Base) -> dict[str, Any]:
+    """What was set of a row that is not stored yet."""
+    return {name: value for name, value in vars(row).items()
+            if name != '_sa_instance_state'}
 
 
 def _figures(plan: snapshot.Plan) -> dict[str, Any]:

@@ -16,7 +16,9 @@ Functions over a session; the caller owns the transaction.
 """
 
 from collections.abc import Collection
+from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -27,12 +29,35 @@ from virtco.model import states
 
 _ONLY_ROW = 1
 
+# Built once: building one anew costs more than the database takes to run it.
+_CLUSTER = models.Base.metadata.tables['cluster'].c
+_GENERATION = sa.select(_CLUSTER.generation).where(_CLUSTER.id == _ONLY_ROW)
+_ADVANCE = sa.update(models.Base.metadata.tables['cluster']).where(
+    _CLUSTER.id == _ONLY_ROW).values(generation=_CLUSTER.generation + 1)
+_ADVANCE_FROM = _ADVANCE.where(
+    _CLUSTER.generation == sa.bindparam('expected', type_=sa.BigInteger))
+_FIND = sa.select(models.Group).where(
+    models.Group.project_id == sa.bindparam('project_id'),
+    models.Group.name == sa.bindparam('name'), models.Group.live_key == '')
+_MEMBER_OF = sa.select(models.Member).where(
+    models.Member.instance_uuid == sa.bindparam('instance_uuid'))
+_N_GROUPS = sa.select(sa.func.count()).select_from(models.Group).where(
+    models.Group.project_id == sa.bindparam('project_id'),
+    models.Group.live_key == '')
+_TRAFFIC = sa.select(
+    sa.func.coalesce(sa.func.sum(models.Coflow.n_flows), 0),
+    sa.func.coalesce(sa.func.sum(models.Coflow.size_bytes), 0.0)).join(
+        models.Group, models.Group.id == models.Coflow.group_id).where(
+            models.Group.project_id == sa.bindparam('project_id'),
+            models.Group.live_key == '')
+_INSERT: dict[type[models.Base], sa.Insert] = {
+    model: sa.insert(models.Base.metadata.tables[model.__tablename__])
+    for model in (models.Group, models.Member, models.Coflow)}
+
 
 def generation(session: orm.Session) -> int:
     """Of all reservations together; read it before what depends on it."""
-    found = session.scalar(sa.select(models.Cluster.generation).where(
-        models.Cluster.id == _ONLY_ROW))
-    return found or 0
+    return session.connection().execute(_GENERATION).scalar() or 0
 
 
 def advance(session: orm.Session, expected: int | None = None) -> None:
@@ -41,21 +66,23 @@ def advance(session: orm.Session, expected: int | None = None) -> None:
     :param expected: what the caller's snapshot saw, None = do not care.
     :raises virtco.exception.Conflict: when it is another one by now.
     """
-    change = sa.update(models.Cluster).where(models.Cluster.id == _ONLY_ROW)
-    if expected is not None:
-        change = change.where(models.Cluster.generation == expected)
-    done = session.execute(change.values(
-        generation=models.Cluster.generation + 1))
-    if done.rowcount == 0:  # type: ignore[attr-defined]
+    connection = session.connection()
+    done = (connection.execute(_ADVANCE) if expected is None else
+            connection.execute(_ADVANCE_FROM, {'expected': expected}))
+    if done.rowcount == 0:
         raise exception.Conflict(what='generation', id=expected)
+
+
+def insert(session: orm.Session, model: type[models.Base],
+           rows: Sequence[Mapping[str, Any]]) -> None:
+    """Groups, members or coflows, by their columns."""
+    session.connection().execute(_INSERT[model], rows)
 
 
 def find(session: orm.Session, project_id: str,
          name: str) -> models.Group | None:
     """The living group of that name."""
-    return session.scalar(sa.select(models.Group).where(
-        models.Group.project_id == project_id, models.Group.name == name,
-        models.Group.live_key == ''))
+    return session.scalar(_FIND, {'project_id': project_id, 'name': name})
 
 
 def get(session: orm.Session, group_id: str) -> models.Group | None:
@@ -76,8 +103,7 @@ def members(session: orm.Session, group_id: str) -> list[models.Member]:
 
 def member_of(session: orm.Session,
               instance_uuid: str) -> models.Member | None:
-    return session.scalar(sa.select(models.Member).where(
-        models.Member.instance_uuid == instance_uuid))
+    return session.scalar(_MEMBER_OF, {'instance_uuid': instance_uuid})
 
 
 def coflows(session: orm.Session, group_id: str) -> list[models.Coflow]:
@@ -172,17 +198,9 @@ def expired(session: orm.Session, now_s: float) -> list[models.Member]:
 
 def usage(session: orm.Session, project_id: str) -> tuple[int, int, float]:
     """Living groups of a project, their flows and bytes."""
-    n_groups = session.scalar(
-        sa.select(sa.func.count()).select_from(models.Group).where(
-            models.Group.project_id == project_id,
-            models.Group.live_key == '')) or 0
-    n_flows, size_bytes = session.execute(
-        sa.select(sa.func.coalesce(sa.func.sum(models.Coflow.n_flows), 0),
-                  sa.func.coalesce(sa.func.sum(models.Coflow.size_bytes),
-                                   0.0))
-        .join(models.Group, models.Group.id == models.Coflow.group_id)
-        .where(models.Group.project_id == project_id,
-               models.Group.live_key == '')).one()
+    connection, whose = session.connection(), {'project_id': project_id}
+    n_groups = connection.execute(_N_GROUPS, whose).scalar() or 0
+    n_flows, size_bytes = connection.execute(_TRAFFIC, whose).one()
     return n_groups, int(n_flows), float(size_bytes)
 
 
