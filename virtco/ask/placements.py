@@ -287,7 +287,7 @@ def _answer(request: requests.Placement, view: membership.View,
             ranked: tuple[snapshot.RankedHost, ...]) -> answers.Answer:
     hosts = dict(zip(rows, plan.hosts, strict=True))
     chosen = hosts[view.member.row_index]
-    offered = dict.fromkeys(sorted(request.host_names()), False)
+    offered = set(request.host_names())
     order = sorted((r for r in ranked if r.host in offered),
                    key=lambda r: r.host != chosen)
     why = next((r.why for r in order if r.host == chosen), 'as planned')

@@ -19,6 +19,7 @@ import zlib
 
 from oslo_config import cfg
 
+from virtco.ask import answer as answers
 from virtco.ask import deadline as deadlines
 from virtco.ask import membership
 from virtco.ask import problem as problem_builder
@@ -100,12 +101,13 @@ class Planning:
     def rank(self, solution: Solution, row: int,
              deadline: deadlines.Deadline
              ) -> tuple[snapshot.RankedHost, ...]:
-        """All hosts for one member, the others as planned."""
+        """The best hosts for one member, the others as planned."""
         problem, rows, plan = solution
         deadline.enter('rank')
         return planner.rank_hosts(
             problem, plan, rows.index(row),
-            budget_s=self._budget_s(deadline, 'commit'))
+            budget_s=self._budget_s(deadline, 'commit'),
+            most=answers.MOST_HOSTS)
 
     def _budget_s(self, deadline: deadlines.Deadline, *later: str) -> float:
         """What a phase may take, so that there is time for later ones."""

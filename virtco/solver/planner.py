@@ -47,9 +47,10 @@ ONLINE_SHARE = 0.5
 #: VM or running coflow.
 BUILD_CALLS = 300
 BUILD_CELLS = 10
-#: Work to compare each two hosts that may not be needed, below which only the
-#: best ones are compared with.
+#: Work to compare two hosts that may not be needed, and part of the budget to
+#: compare each two in. Of more hosts all are compared with the best ones only.
 COMPARE_UNITS = 4.0
+COMPARE_SHARE = 0.1
 #: Work to rank a host, for each coflow.
 RANK_UNITS = 100.0
 #: Part of the budget that a baseline's bound may take.
@@ -185,15 +186,16 @@ def load_libraries() -> None:
 
 def rank_hosts(problem: snapshot.PlacementProblem, plan: snapshot.Plan,
                vm_index: int, *, budget_s: float = math.inf,
-               clock: Callable[[], float] = time.monotonic
-               ) -> tuple[snapshot.RankedHost, ...]:
-    """Every host of the problem for one VM, best first, infeasible last.
+               clock: Callable[[], float] = time.monotonic,
+               most: int | None = None) -> tuple[snapshot.RankedHost, ...]:
+    """The hosts of the problem for one VM, best first, infeasible last.
 
     Exact: each host's objective and t are those of the placement in which
     this VM (with its affinity group) goes there and the others stay.
 
     :param budget_s: time to spend; hosts for which none is left come behind
         the others with a lower bound of their objective, and say so.
+    :param most: hosts to name beside the planned one; None: all of them.
     :raises virtco.exception.Invalid: for a plan of another problem.
     """
     if not 0 <= vm_index < len(problem.vms):
@@ -208,7 +210,8 @@ def rank_hosts(problem: snapshot.PlacementProblem, plan: snapshot.Plan,
                      * (1 + len(problem.active)))
         return budget.in_time()
 
-    return ranking.rank(inst, plan.objective, assign, vm_index, in_time)
+    return ranking.rank(inst, plan.objective, assign, vm_index, in_time,
+                        most)
 
 
 def evaluate(problem: snapshot.PlacementProblem, plan: snapshot.Plan,
@@ -243,8 +246,8 @@ def _build(problem: snapshot.PlacementProblem, budget: budgets.Budget,
            reduce: bool = True) -> instances.Instance:
     budget.spend_numpy(BUILD_CALLS, BUILD_CELLS * len(problem.hosts)
                        * (len(problem.vms) + len(problem.active)))
-    thorough = budget.holds(COMPARE_UNITS * len(problem.hosts) ** 2)
-    return instances.build(problem, reduce=reduce, thorough=thorough)
+    return instances.build(problem, reduce=reduce, most_compared=math.sqrt(
+        COMPARE_SHARE * budget.units() / COMPARE_UNITS))
 
 
 def _answer(inst: instances.Instance, objective: snapshot.Objective,

@@ -128,7 +128,7 @@ class _Group:
         self.s_per_byte = self.local.s_per_byte[:inst.n_fabric]
         self.partition = setpartition.Partition(inst, budget, np.vstack([
             self.s_per_byte[:2 * m].reshape(2, m),
-            inst.active_bytes[:, :2 * m].reshape(-1, m)]).T)
+            inst.running.dense()[:, :2 * m].reshape(-1, m)]).T)
         self.bytes = sum(float(size.sum()) for _a, _b, size in inst.arcs)
 
     def improve(self, assign: np.ndarray) -> np.ndarray:

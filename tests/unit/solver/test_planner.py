@@ -353,6 +353,18 @@ def test_ranking_says_why():
     assert not full.feasible and 'slots' in full.why
 
 
+@pytest.mark.parametrize('most', [1, 2, 3, 4, 100])
+def test_ranking_names_the_best_hosts_and_the_planned_one(most):
+    problem = problems.fig_1_problem(excluded_hosts=frozenset(['h2']))
+    plan = planner.plan(problem)
+    for vm in range(len(problem.vms)):
+        every = planner.rank_hosts(problem, plan, vm)
+        best = planner.rank_hosts(problem, plan, vm, most=most)
+        assert best == tuple(
+            row for i, row in enumerate(every)
+            if i < most or row.host == plan.hosts[vm])
+
+
 @pytest.mark.parametrize('free, need, why', [
     (1e-9, 1.0, '0 of 1 vCPU left'), (1.0, 2.0, '1 of 2 vCPUs left'),
     (2.4996, 2.5, '2.499 of 2.5 vCPUs left')])

@@ -17,6 +17,7 @@ import random
 import numpy as np
 import pytest
 
+from virtco.solver.model import loads
 from virtco.solver.model import reduction
 
 
@@ -56,8 +57,9 @@ def test_needed_hosts_are_the_plain_rules(seed, lead, monkeypatch):
     arguments = (
         draw.integers(1, 4, (n_hosts, 1)).astype(float),
         draw.integers(1, levels, (2, n_hosts)).astype(float),
-        draw.integers(0, 2, (seed % 2, 2 * n_hosts)).astype(float), allowed,
+        draw.integers(0, 3, (seed % 3, 2 * n_hosts)).astype(float), allowed,
         fixed, draw.integers(0, 2, (2, n_hosts)) if seed % 5 == 0 else
         np.zeros((0, n_hosts)))
-    kept = reduction.needed_hosts(*arguments)
+    kept = reduction.needed_hosts(
+        *arguments[:2], loads.of_dense(arguments[2]), *arguments[3:])
     assert kept.tolist() == plain(*arguments)

@@ -176,11 +176,7 @@ def objective(inst: instances.Instance, budget: budgets.Budget) -> float:
     than alone on its best placement, nor than the active coflows that are
     before it wherever it goes.
     """
-    total = np.cumsum(inst.active_bytes, axis=0)
-    prefix_s = inst.floor_s[1:].copy()
-    if total.size:
-        prefix_s = np.maximum(
-            prefix_s, instances.times_s(total, inst.s_per_byte).max(axis=1))
+    prefix_s = inst.running_prefix_s
     result = float(prefix_s.sum())
     for arcs in inst.arcs:
         alone = dataclasses.replace(inst, arcs=(arcs,))

@@ -30,6 +30,7 @@ from virtco.solver import budget as budgets
 from virtco.solver.model import constraints
 from virtco.solver.model import instance as instances
 from virtco.solver.model import objectives
+from virtco.solver.model import reduction
 
 #: A second that copies wait, in seconds of the known coflows: they may not
 #: come, or be smaller.
@@ -58,7 +59,7 @@ def copies_s(inst: instances.Instance, assign: np.ndarray) -> float:
     room = _room(inst, assign, inst.demand[movable].mean(axis=0))
     s_per_byte = inst.s_per_byte[:inst.n_fabric]
     hose = slice(2 * m)
-    total = (inst.active_bytes.sum(axis=0) + objectives.own_loads(
+    total = (inst.running.per_port() + objectives.own_loads(
         inst, assign).sum(axis=0))[:inst.n_fabric]
     waiting_s = 0.0
     for _ in range(MAX_COPIES):
@@ -142,8 +143,8 @@ def _exchanges(inst: instances.Instance, assign: np.ndarray, host: int
     kinds = np.column_stack([
         np.where(used, np.arange(m), -1), inst.port_out[1:].T, inst.free,
         inst.s_per_byte[:2 * m].reshape(2, m).T,
-        inst.active_bytes[:, :2 * m].reshape(-1, m).T])
-    _, first = np.unique(kinds, axis=0, return_index=True)
+        inst.load_kinds])
+    _, first, _ = reduction.classes(kinds)
     for other in np.sort(first):
         trial = assign.copy()
         trial[movable & (assign == host)] = other

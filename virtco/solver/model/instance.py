@@ -102,9 +102,10 @@ class Instance:
         return times_s(self.running.per_port(), self.s_per_byte)
 
     @functools.cached_property
-    def active_bytes(self) -> np.ndarray:
-        """Bytes per running coflow and port, shape (A, P)."""
-        return self.running.dense()
+    def load_kinds(self) -> np.ndarray:
+        """A number per host, the same where running coflows load the same."""
+        return reduction.Entries.of(self.running, self.n_hosts, np.arange(
+            self.n_hosts)).kinds()
 
     @functools.cached_property
     def room(self) -> np.ndarray:
@@ -167,11 +168,11 @@ class Instance:
 
 
 def build(problem: snapshot.PlacementProblem, *,
-          reduce: bool = True, thorough: bool = True) -> Instance:
+          reduce: bool = True, most_compared: float = np.inf) -> Instance:
     """Check a problem and turn it into arrays.
 
     :param reduce: drop the hosts that cannot be needed.
-    :param thorough: all of them, which takes a while for thousands.
+    :param most_compared: see :func:`reduction.needed_hosts`.
     :raises virtco.exception.Invalid: for NaN, negative or dangling input.
     :raises virtco.exception.PlacementInfeasible: where a single VM or pin
         already shows that no placement exists.
@@ -198,9 +199,8 @@ def build(problem: snapshot.PlacementProblem, *,
     running = running.ordered(order)
     if problem.pair_rate_bps is None and reduce and problem.hosts:
         keep = reduction.needed_hosts(
-            free, fabric[:2 * len(index)].reshape(2, -1),
-            running.dense()[:, :2 * len(index)], allowed, fixed,
-            above, thorough)
+            free, fabric[:2 * len(index)].reshape(2, -1), running, allowed,
+            fixed, above, most_compared)
     else:
         keep = np.arange(len(problem.hosts))
     return _assemble(problem, keep, node_vms, node_of_vm, fixed, demand,

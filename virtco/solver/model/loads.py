@@ -83,6 +83,20 @@ class Loads:
         return Loads(_starts(counts), port[kept], self.size_bytes[kept],
                      n_ports)
 
+    def then(self, other: 'Loads') -> 'Loads':
+        """The other's coflows behind these, on the same ports."""
+        return Loads(
+            np.concatenate([self.start, self.start[-1] + other.start[1:]]),
+            np.concatenate([self.port, other.port]),
+            np.concatenate([self.size_bytes, other.size_bytes]),
+            self.n_ports)
+
+    def first(self, n: int) -> np.ndarray:
+        """Bytes per port of the first ``n`` coflows, shape (P,)."""
+        end = self.start[n]
+        return np.bincount(self.port[:end], self.size_bytes[:end],
+                           self.n_ports).astype(float)
+
     def with_more(self, other: 'Loads') -> 'Loads':
         """The same coflows with the other's ports behind their own."""
         coflow = np.concatenate([self.coflow, other.coflow])

@@ -37,6 +37,7 @@ import numpy as np
 
 from virtco.model import snapshot
 from virtco.solver.model import instance as instances
+from virtco.solver.model import loads as running_loads
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,7 +135,7 @@ def evaluate(inst: instances.Instance, assign: np.ndarray,
     port = int(times.argmax()) if len(times) else -1
     cct_s = float(times[port]) if port >= 0 else 0.0
     prefix_s = prefix_cct_s(inst, loads)
-    n_active = len(inst.active_bytes)
+    n_active = len(inst.running)
     ahead_s = 0.0
     if (ahead := Ahead.of(inst, objective)).rate:
         ahead_s = float(ahead.per_port_s(times[:inst.n_fabric]).sum())
@@ -149,18 +150,11 @@ def evaluate(inst: instances.Instance, assign: np.ndarray,
 def prefix_cct_s(inst: instances.Instance,
                  loads: np.ndarray) -> np.ndarray:
     """Prefix CCT of every active, then every own coflow."""
-    n_active = len(inst.active_bytes)
+    n_active = len(inst.running)
     order = mrtf_order(inst, own_cct_s(inst, loads))
-    result = np.zeros(len(order))
-    total = np.zeros(len(inst.s_per_byte))
-    seen = 0
-    for who in order:
-        if who < n_active:
-            total = total + inst.active_bytes[who]
-            seen += 1
-        else:
-            total = total + loads[who - n_active]
-        times = instances.times_s(total, inst.s_per_byte)
-        top = times.max() if len(times) else 0.0
-        result[who] = max(float(top), float(inst.floor_s[seen]))
+    _ports, slowest_s = inst.running.then(running_loads.of_dense(
+        loads)).ordered(order).prefix_tops(inst.s_per_byte, 1)
+    result = np.empty(len(order))
+    result[order] = np.maximum(
+        slowest_s[1:, 0], inst.floor_s[np.cumsum(order < n_active)])
     return result

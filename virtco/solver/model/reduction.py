@@ -19,42 +19,49 @@ one of them that is empty, and no load, bound or objective grows. Hosts with
 pinned VMs are neither dropped nor counted.
 """
 
+import dataclasses
+
 import numpy as np
+
+from virtco.solver.model import loads as loads_model
 
 #: How many classes are looked at first, and by which of their values they
 #: are chosen: capacities and rates come first. Both only decide the time.
 LEAD = 256
 LEAD_COLUMNS = 4
+#: Cells of a table that compares classes, at most.
+CELLS = 1 << 22
 
 
 def needed_hosts(free: np.ndarray, s_per_byte: np.ndarray,
-                 active_bytes: np.ndarray, allowed: np.ndarray,
+                 running: loads_model.Loads, allowed: np.ndarray,
                  fixed: np.ndarray, above: np.ndarray,
-                 thorough: bool = True) -> np.ndarray:
+                 most_compared: float = np.inf) -> np.ndarray:
     """Indices of the hosts to keep, rising.
 
     :param free: capacity left, shape (M, R).
     :param s_per_byte: egress and ingress, shape (2, M), less is better.
-    :param active_bytes: loads of active coflows, shape (A, 2M).
+    :param running: loads of running coflows; ports of hosts come first.
     :param allowed: shape (n, M).
     :param fixed: host of every pinned node, -1 for the others.
     :param above: subtree of every host per tier, shape (L, M).
-    :param thorough: compare every two hosts and not with the best ones only.
+    :param most_compared: of so many unlike hosts every two are compared,
+        more are compared with the best ones only.
     """
     n_hosts = len(free)
     n_movable = int((fixed < 0).sum())
     pinned_hosts = np.unique(fixed[fixed >= 0])
     if n_hosts <= n_movable + len(pinned_hosts):
         return np.arange(n_hosts)
-    value, same = _values(free, s_per_byte, active_bytes, allowed, above)
     candidates = np.setdiff1d(np.arange(n_hosts), pinned_hosts)
-    rows = np.hstack([value[candidates], same[candidates]])
-    classes, class_of, counts = np.unique(
-        rows, axis=0, return_inverse=True, return_counts=True)
-    class_of = class_of.reshape(-1)
-    dominators = _dominators(classes[:, :value.shape[1]],
-                             classes[:, value.shape[1]:], counts, n_movable,
-                             thorough)
+    value = np.hstack([free, -s_per_byte.T])[candidates]
+    same = np.column_stack([above.T, _who(allowed)])[candidates]
+    entries = Entries.of(running, n_hosts, candidates)
+    class_of, first, counts = classes(np.column_stack(
+        [value, same, entries.kinds()]))
+    dominators = _Dominators(
+        value[first], same[first], entries.chosen(first), counts,
+        n_movable).count(most_compared)
     room = np.maximum(0, n_movable - dominators)
     rank = np.zeros(len(candidates), dtype=np.int64)
     by_class = np.argsort(class_of, kind='stable')
@@ -64,47 +71,148 @@ def needed_hosts(free: np.ndarray, s_per_byte: np.ndarray,
     return np.union1d(kept, pinned_hosts).astype(np.int64)
 
 
-def _values(free: np.ndarray, s_per_byte: np.ndarray,
-            active_bytes: np.ndarray, allowed: np.ndarray,
-            above: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What may only be larger, and what must be equal, per host."""
-    n_hosts = len(free)
-    loads = active_bytes.reshape(len(active_bytes), 2, n_hosts)
-    value = np.hstack([free, -s_per_byte.T,
-                       -loads.reshape(-1, n_hosts).T])
+def _who(allowed: np.ndarray) -> np.ndarray:
+    """A number per host, the same for the same nodes that may be there."""
     # np.unique takes 30 ms for the columns of 5,000 hosts, this 2.
     seen: dict[bytes, int] = {}
-    who = [seen.setdefault(column.tobytes(), len(seen))
-           for column in np.packbits(allowed, axis=0).T]
-    return value, np.column_stack([above.T, who]).astype(float)
+    return np.array([seen.setdefault(column.tobytes(), len(seen))
+                     for column in np.packbits(allowed, axis=0).T])
 
 
-def _dominators(value: np.ndarray, same: np.ndarray, counts: np.ndarray,
-                enough: int, thorough: bool) -> np.ndarray:
+def classes(columns: np.ndarray
+            ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Class of every row, the first row of each class, and how many it has.
+
+    Rows that are equal are a class.
+    """
+    key = np.zeros(len(columns), np.int64)
+    for column in columns.T:
+        values, place = np.unique(column, return_inverse=True)
+        _, key = np.unique(key * len(values) + place.reshape(-1),
+                           return_inverse=True)
+    _, first, counts = np.unique(key, return_index=True, return_counts=True)
+    return key, first, counts
+
+
+@dataclasses.dataclass(frozen=True)
+class Entries:
+    """What running coflows load, host by host; N entries.
+
+    :ivar start: entries of host m are start[m] to start[m + 1] - 1.
+    :ivar column: coflow and direction, rising; shape (N,).
+    :ivar size_bytes: shape (N,).
+    """
+
+    start: np.ndarray
+    column: np.ndarray
+    size_bytes: np.ndarray
+
+    @classmethod
+    def of(cls, running: loads_model.Loads, n_hosts: int, hosts: np.ndarray
+           ) -> 'Entries':
+        """:param hosts: whose, in this order."""
+        of_hosts = running.port < 2 * n_hosts
+        way, host = np.divmod(running.port[of_hosts], n_hosts)
+        column = 2 * running.coflow[of_hosts] + way
+        order = np.lexsort((column, host))
+        start = np.searchsorted(host[order], np.arange(n_hosts + 1))
+        size_bytes = running.size_bytes[of_hosts][order]
+        return cls(start, column[order], size_bytes).chosen(hosts)
+
+    def chosen(self, hosts: np.ndarray) -> 'Entries':
+        """Those of these hosts, in this order."""
+        counts = np.diff(self.start)[hosts]
+        start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        entry = np.arange(start[-1]) + np.repeat(
+            self.start[hosts] - start[:-1], counts)
+        return Entries(start, self.column[entry], self.size_bytes[entry])
+
+    @property
+    def counts(self) -> np.ndarray:
+        counts: np.ndarray = np.diff(self.start)
+        return counts
+
+    def kinds(self) -> np.ndarray:
+        """A number per host, the same for the same entries."""
+        seen: dict[bytes, int] = {}
+        starts = self.start.tolist()
+        return np.array([seen.setdefault(
+            self.column[first:last].tobytes()
+            + self.size_bytes[first:last].tobytes(), len(seen))
+            for first, last in zip(starts, starts[1:])])
+
+    def within(self, others: 'Entries') -> np.ndarray:
+        """within[i, j]: no load of others[j] is above that of host i.
+
+        Only loads on the same column meet, so this takes about as long as
+        there are such pairs.
+        """
+        n, m = len(self.start) - 1, len(others.start) - 1
+        order = np.argsort(others.column, kind='stable')
+        columns = others.column[order]
+        first = np.searchsorted(columns, self.column, 'left')
+        counts = np.searchsorted(columns, self.column, 'right') - first
+        mine = np.repeat(np.arange(len(self.column)), counts)
+        theirs = order[np.arange(len(mine)) + np.repeat(
+            first - (np.cumsum(counts) - counts), counts)]
+        below = others.size_bytes[theirs] <= self.size_bytes[mine]
+        pair = (np.repeat(np.arange(n), self.counts)[mine[below]] * m
+                + np.repeat(np.arange(m), others.counts)[theirs[below]])
+        met = np.bincount(pair, minlength=n * m).reshape(n, m)
+        result: np.ndarray = met == others.counts
+        return result
+
+
+@dataclasses.dataclass(frozen=True)
+class _Dominators:
     """Hosts of other classes at least as good; where ``enough``, or more.
 
     Most classes have enough among the few best. A class with enough is not
     missed as a dominator: those of its dominators that have not enough
     themselves are already enough for whatever it dominates.
+
+    :ivar value: what may only be larger, per class.
+    :ivar same: what must be equal.
+    :ivar entries: loads, which may only be less.
+    :ivar counts: hosts per class.
     """
-    def count(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
-        better = dominance(value[rows], value[others])
-        for column in same.T:
+
+    value: np.ndarray
+    same: np.ndarray
+    entries: Entries
+    counts: np.ndarray
+    enough: int
+
+    def count(self, most_compared: float) -> np.ndarray:
+        every = np.arange(len(self.value))
+        # Of equally good ones those without loads are better than any.
+        no_better = np.array([
+            np.searchsorted(np.sort(column), column, 'right')
+            for column in self.value[:, :LEAD_COLUMNS].T])
+        best = np.lexsort((self.entries.counts, -no_better.min(axis=0)))[
+            :LEAD]
+        result = self._among(every, best)
+        rest = np.flatnonzero(result < self.enough)
+        if len(rest) <= most_compared:
+            result[rest] = self._among(rest, rest)
+        return result
+
+    def _among(self, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+        step = max(1, CELLS // max(1, len(others)))
+        parts = [self._count(rows[at:at + step], others)
+                 for at in range(0, len(rows), step)]
+        return np.concatenate([np.zeros(0, np.int64), *parts])
+
+    def _count(self, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+        better = dominance(self.value[rows], self.value[others])
+        for column in self.same.T:
             if column.min() < column.max():
                 better &= column[rows][:, None] == column[others][None, :]
         better &= rows[:, None] != others[None, :]
-        result: np.ndarray = np.einsum('ij,j->i', better.view(np.uint8),
-                                       counts[others])
+        better &= self.entries.chosen(rows).within(
+            self.entries.chosen(others))
+        result: np.ndarray = better @ self.counts[others]
         return result
-
-    every = np.arange(len(value))
-    ranks = np.argsort(np.argsort(value[:, :LEAD_COLUMNS], axis=0), axis=0)
-    best = np.argsort(-ranks.min(axis=1), kind='stable')[:LEAD]
-    result = count(every, best)
-    if thorough:
-        rest = np.flatnonzero(result < enough)
-        result[rest] = count(rest, rest)
-    return result
 
 
 def dominance(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
@@ -114,8 +222,7 @@ def dominance(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
         return better
     seen = set()
     for mine, theirs in zip(rows.T, others.T, strict=True):
-        # The best ones are as good as any. Of an active coflow's load these
-        # are nearly all, which leaves little to compare.
+        # The best ones are as good as any, which leaves little to compare.
         lower = np.flatnonzero(theirs < mine.max())
         if not len(lower):
             continue

@@ -84,7 +84,7 @@ class Searcher:
         """Whether the objective is t itself: one level, no order."""
         return (self.objective == snapshot.Objective.ISOLATED
                 or (len(self.inst.arcs) <= 1
-                    and not len(self.inst.active_bytes)))
+                    and not len(self.inst.running)))
 
     def evaluate(self, assign: np.ndarray) -> objectives.Evaluation:
         return objectives.evaluate(self.inst, assign, self.objective)
@@ -214,7 +214,7 @@ class Searcher:
             keeps its order, so it must also try others than its start's.
         """
         inst = self.inst
-        n_active = len(inst.active_bytes)
+        n_active = len(inst.running)
         if self.objective == snapshot.Objective.ISOLATED:
             return (np.zeros(len(inst.arcs), dtype=np.int64),
                     np.zeros((1, len(inst.s_per_byte))), np.zeros(1),
@@ -225,21 +225,14 @@ class Searcher:
             own_s = own_s * np.exp([self.order_random.gauss(0.0, noise)
                                     for _ in own_s])
         order = objectives.mrtf_order(inst, own_s)
-        first = int(np.flatnonzero(order >= n_active).min(initial=len(order)))
+        ranks = np.flatnonzero(order >= n_active)
+        first = int(ranks.min(initial=len(order)))
         level = np.zeros(len(inst.arcs), dtype=np.int64)
-        base, floor = [], []
-        total = np.zeros(len(inst.s_per_byte))
-        seen = 0
-        for rank, who in enumerate(order):
-            if who < n_active:
-                total = total + inst.active_bytes[who]
-                seen += 1
-            else:
-                level[who - n_active] = rank - first
-            if rank >= first:
-                base.append(total)
-                floor.append(inst.floor_s[seen])
-        return _merge_levels(level, np.array(base), np.array(floor))
+        level[order[ranks] - n_active] = ranks - first
+        level, ends, weight = _merge_levels(level, len(order) - first)
+        seen = np.cumsum(order < n_active)[first + ends]
+        base = np.array([inst.running.first(n) for n in seen.tolist()])
+        return level, base, inst.floor_s[seen], weight
 
     def _prepare(self, assign: np.ndarray, s_per_byte: np.ndarray,
                  level: np.ndarray, base: np.ndarray, floor: np.ndarray,
@@ -290,21 +283,23 @@ def _room(inst: instances.Instance, assign: np.ndarray) -> np.ndarray:
     return free.ravel()
 
 
-def _merge_levels(level: np.ndarray, base: np.ndarray, floor: np.ndarray
-                  ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _merge_levels(level: np.ndarray, n_levels: int
+                  ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """At most MAX_LEVELS levels; the last of each merged run stands for it.
 
     Levels at which an own coflow enters are kept, since merging them would
     put a coflow's bytes where they are not.
+
+    :returns: level of each own coflow, the last level of each run, and how
+        many it has.
     """
-    n_levels = len(floor)
-    if n_levels <= MAX_LEVELS:
-        return level, base, floor, np.ones(n_levels)
-    ends = np.unique(np.concatenate([
-        np.linspace(0, n_levels - 1, MAX_LEVELS).astype(np.int64),
-        level, np.maximum(level - 1, 0)]))
+    ends = np.arange(n_levels)
+    if n_levels > MAX_LEVELS:
+        ends = np.unique(np.concatenate([
+            np.linspace(0, n_levels - 1, MAX_LEVELS).astype(np.int64),
+            level, np.maximum(level - 1, 0)]))
     weight = np.diff(np.concatenate([[-1], ends])).astype(float)
-    return np.searchsorted(ends, level), base[ends], floor[ends], weight
+    return np.searchsorted(ends, level), ends, weight
 
 
 def _adjacency(inst: instances.Instance) -> tuple[np.ndarray, ...]:

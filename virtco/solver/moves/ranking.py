@@ -55,8 +55,8 @@ class Values:
 
 def rank(inst: instances.Instance, objective: snapshot.Objective,
          assign: np.ndarray, vm_index: int,
-         in_time: Callable[[], bool] = lambda: True
-         ) -> tuple[snapshot.RankedHost, ...]:
+         in_time: Callable[[], bool] = lambda: True,
+         most: int | None = None) -> tuple[snapshot.RankedHost, ...]:
     """Best first, infeasible last; ties keep the planned host in front.
 
     The VMs of its affinity group go where the VM goes.
@@ -75,17 +75,22 @@ def rank(inst: instances.Instance, objective: snapshot.Objective,
     values = evaluate(inst, objective, assign, node, hosts, in_time)
     order = np.lexsort((hosts, hosts != planned, values.cct_s,
                         values.objective_s, ~values.is_exact))
-    texts = _whys(inst, values, assign, node, hosts)
-    names = [host.name for host in inst.problem.hosts]
-    ranked = [snapshot.RankedHost(names[host], True, objective_s, cct_s, why)
+    if most is not None:
+        order = order[(np.arange(len(order)) < most)
+                      | (hosts[order] == planned)]
+    ranked = [snapshot.RankedHost(inst.host_name(host), True, objective_s,
+                                  cct_s, why)
               for host, objective_s, cct_s, why in zip(
                   hosts[order].tolist(), values.objective_s[order].tolist(),
                   values.cct_s[order].tolist(),
-                  [texts[i] for i in order.tolist()])]
-    ranked += [snapshot.RankedHost(names[host], False, math.inf, math.inf,
-                                   why_not[host])
-               for host in sorted(np.flatnonzero(~feasible).tolist(),
-                                  key=lambda host: host != planned)]
+                  _whys(inst, values, assign, node, hosts, order))]
+    behind = sorted(np.flatnonzero(~feasible).tolist(),
+                    key=lambda host: host != planned)
+    if most is not None:
+        behind = behind[:max(0, most - len(ranked))]
+    ranked += [snapshot.RankedHost(inst.host_name(host), False, math.inf,
+                                   math.inf, why_not[host])
+               for host in behind]
     return tuple(ranked)
 
 
@@ -334,14 +339,16 @@ def _lack(inst: instances.Instance, need: np.ndarray, free: np.ndarray,
 
 
 def _whys(inst: instances.Instance, values: Values, assign: np.ndarray,
-          node: int, hosts: np.ndarray) -> list[str]:
+          node: int, hosts: np.ndarray, order: np.ndarray) -> list[str]:
+    """Of the hosts in that order."""
     planned = int(assign[node])
     n_vms = np.array([len(vms) for vms in inst.node_vms])
     beside = np.bincount(assign, n_vms, inst.n_hosts).astype(int)
     texts = []
     for host, company, port, cct_s, is_exact in zip(
-            hosts.tolist(), beside[hosts].tolist(), values.port.tolist(),
-            values.cct_s.tolist(), values.is_exact.tolist()):
+            hosts[order].tolist(), beside[hosts[order]].tolist(),
+            values.port[order].tolist(), values.cct_s[order].tolist(),
+            values.is_exact[order].tolist()):
         where = ('planned' if host == planned else
                  f'beside {company} VMs of its group' if company else
                  'alone there')

@@ -27,6 +27,8 @@ SEEDS = 4
 #: beginning.
 SETUP_UNITS = 500.0
 LEAST_UNITS = 1000.0
+#: Work for each host and running coflow to find the hosts that are alike.
+ALIKE_UNITS = 350.0
 
 
 def solve(state: states.State, budget: budgets.Budget) -> None:
@@ -48,7 +50,8 @@ def lower_targets(state: states.State, budget: budgets.Budget) -> None:
     """Several coflows: better prefix CCTs by set partition."""
     if state.local.is_single() or state.inst.pipe or not np.isfinite(
             state.answer.value.objective_s) or _is_too_large(state) or (
-            not budget.in_time()):
+            not budget.holds(ALIKE_UNITS * state.inst.n_hosts
+                             * (1 + len(state.inst.running)))):
         return
     state.relaxed = True
     state.offer(states.Method.LOWERED_TARGETS, targets.improve(

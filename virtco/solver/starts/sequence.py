@@ -88,17 +88,16 @@ def restrict(inst: instances.Instance, part: Group, free: np.ndarray,
     row[part.nodes] = np.arange(len(part.nodes))
     arcs = tuple((row[inst.arcs[c][0]], row[inst.arcs[c][1]],
                   inst.arcs[c][2]) for c in part.coflows)
-    loads = np.concatenate([inst.active_bytes, np.array(placed).reshape(
-        -1, len(inst.s_per_byte))])
-    own_s = np.concatenate([inst.active_cct_s, objectives.own_cct_s(
-        inst, loads[len(inst.active_bytes):])])
+    loads = np.array(placed).reshape(-1, len(inst.s_per_byte))
+    own_s = np.concatenate([inst.active_cct_s,
+                            objectives.own_cct_s(inst, loads)])
     order = np.argsort(own_s, kind='stable')
-    running = np.concatenate(
-        [[0], np.cumsum(order < len(inst.active_bytes))])
+    running = np.concatenate([[0], np.cumsum(order < len(inst.running))])
     return dataclasses.replace(
         inst, node_vms=tuple(inst.node_vms[j] for j in part.nodes),
         fixed=inst.fixed[part.nodes], demand=inst.demand[part.nodes],
         free=free, allowed=inst.allowed[part.nodes], arcs=arcs,
-        running=running_loads.of_dense(loads[order]),
+        running=inst.running.then(running_loads.of_dense(loads)).ordered(
+            order),
         active_cct_s=own_s[order],
         floor_s=inst.floor_s[running])
