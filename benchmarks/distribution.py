@@ -49,6 +49,7 @@ from virtco.db import migration
 from virtco.decide import publisher
 from virtco.distribute import codec
 from virtco.distribute import connection
+from virtco.distribute import messages
 from virtco.distribute import server
 from virtco.distribute import session
 from virtco.table import edge_policy
@@ -95,7 +96,7 @@ class Observed(server.Distributor):
 
     def heard(self, connection: connection.Connection,
               event: session.Event) -> None:
-        if isinstance(event, session.Ack) and connection.host is not None:
+        if isinstance(event, messages.Ack) and connection.host is not None:
             self.acked_s[connection.host] = time.perf_counter()
         super().heard(connection, event)
 

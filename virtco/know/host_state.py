@@ -76,6 +76,7 @@ class HostState:
         self.towards = towards.Towards()
         self.unmanaged: edge_policy.Unmanaged | None = None
         self.macs: frozenset[str] = frozenset()
+        self._loaded: int | None = None
 
     def learn_ports(self) -> None:
         self.macs = frozenset(
@@ -136,9 +137,20 @@ class HostState:
                      for name in _REPORTED if name not in _UNKEPT}),
             self.minors)
 
-    def load(self, stored: 'models.Host') -> None:
+    @property
+    def known_link(self) -> reports.Link | None:
+        """None before the first report."""
+        return None if self.last_report is None else self.report.link
+
+    def load(self, stored: 'models.Host') -> bool:
+        """Whether what is stored of the report changed since the last time.
+        """
         self.first_seen = stored.first_seen
         self.last_report = stored.last_report
+        texts = hash((stored.report, stored.minors))
+        if texts == self._loaded:
+            return False
+        self._loaded = texts
         # Without a report the host is one that only Nova told of.
         if stored.last_report is not None:
             kept = _KEPT.decode(stored.report)
@@ -151,6 +163,7 @@ class HostState:
         if minors.get('taken'):
             self.minors = coflow_table.Minors(minors['taken'],
                                               minors.get('needed_s', {}))
+        return True
 
 
 class _Counters(msgspec.Struct, frozen=True):

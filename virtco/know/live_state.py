@@ -241,9 +241,12 @@ class LiveState:
             minors = dict(self._minors)
             for stored in hosts:
                 state = self._host(stored.host, stored.first_seen)
-                state.load(stored)
+                link = state.known_link
+                if state.load(stored):
+                    self._learn_addresses(stored.host, state.report.ports)
+                if state.known_link != link:
+                    self._uplinks.changed(stored.host)
                 minors[stored.host] = state.minors
-                self._learn_addresses(stored.host, state.report.ports)
             self._minors = minors
             self._changed_hosts = None
 

@@ -325,6 +325,24 @@ def test_a_host_is_stored_and_loaded(state):
     assert sent(again) == pytest.approx([40, 20, 0])
 
 
+def test_a_process_that_follows_learns_links_from_the_database(state):
+    """It met the host before the leader stored its first report."""
+    state.intake('h0', report(30), 1.0)
+    (row,) = state.take_unsaved().hosts
+    row = types.SimpleNamespace(**row.columns())
+    follower = live_state.LiveState()
+    follower.meet({'h0'}, 0.5)
+    default_bps = follower.view('h0', 0.5).capacity.egress_bps
+    follower.load_hosts([row])
+    link = state.view('h0', 1.0).capacity
+    assert link.egress_bps != default_bps
+    assert follower.view('h0', 1.0).capacity == link
+    # Nothing is read twice.
+    known = follower._hosts['h0'].report
+    follower.load_hosts([row])
+    assert follower._hosts['h0'].report is known
+
+
 @pytest.mark.parametrize(('last_report', 'kept'), [
     (None, '{}'), (None, '{"coflows": [], "pairs": [], "counters": {}}'),
     (1.0, '{"epoch": "e", "applied_generation": 3, "ports": [], "link": '
