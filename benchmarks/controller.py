@@ -103,7 +103,7 @@ class Cloud:
             for row, host in enumerate(at)], models.Coflow(
                 id=f'c{i}', group_id=f'g{i}', project_id=f'p{i % 20}',
                 name='c', state=states.CoflowState.ACTIVE,
-                n_vms=self._n_vms, tm=codec.encode_flows(model),
+                n_vms=self._n_vms, tm=codec.encode_matrix(model.matrix),
                 progress='[]', dst_port=None, iterations=1, iteration=1,
                 priority_class=0, weight=1.0, arrival=self._now_s,
                 ended_at=None)

@@ -88,7 +88,8 @@ def fill(controller: app.App, n_hosts: int, n_coflows: int,
                 project_id=group.project_id, name=group.name, position=0,
                 state=states.CoflowState.ACTIVE, n_vms=N_VMS,
                 n_flows=n_flows, size_bytes=model.size_bytes, dst_port=None,
-                iterations=1, iteration=1, tm=codec.encode_flows(model),
+                iterations=1, iteration=1,
+                tm=codec.encode_matrix(model.matrix),
                 progress='[]', sent_bytes=0.0, priority_class=0, weight=1.0,
                 why='', created_at=1.0, arrival=1.0))
             session.add_all([models.Member(

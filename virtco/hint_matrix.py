@@ -112,8 +112,9 @@ def encode_matrix(coflows: tuple[coflow_model.Coflow, ...], name: str) -> str:
         if coflow.rank_hint:
             entry['rank_hint'] = True
         entry['tm'] = {'n': coflow.n_vms,
-                       'flows': [[f.src, f.dst, _plain(f.size_bytes)]
-                                 for f in coflow.flows]}
+                       'flows': [[src, dst, _plain(size_bytes)]
+                                 for src, dst, size_bytes
+                                 in coflow.matrix.rows()]}
         entries.append(entry)
     if len(coflows) == 1 and set(entries[0]) == {'name', 'tm'} and (
             coflows[0].name == name):
@@ -168,9 +169,9 @@ class _Reader:
                dst_port: int | None = None) -> coflow_model.Coflow:
         coflow = coflow_model.Coflow.from_flows(
             name, found.n_vms, found.flows, dst_port)
-        for flow in coflow.flows:  # entries of one pair have been added up
-            self._size(f'{found.field}[{flow.src}][{flow.dst}]',
-                       flow.size_bytes)
+        # Entries of one pair have been added up.
+        for src, dst, size_bytes in coflow.matrix.rows():
+            self._size(f'{found.field}[{src}][{dst}]', size_bytes)
         return coflow
 
     def matrix(self, field: str, value: Any) -> _Matrix:

@@ -200,11 +200,12 @@ class Reader:
             id=str(uuid.uuid4()), group_id=group.id,
             project_id=group.project_id, name=matrix.name, position=i,
             state=states.CoflowState.PLANNED, n_vms=matrix.n_vms,
-            n_flows=len(matrix.flows), size_bytes=matrix.size_bytes,
+            n_flows=len(matrix.matrix), size_bytes=matrix.size_bytes,
             dst_port=matrix.dst_port, iterations=matrix.iterations,
             period_s=matrix.period_s, compute_s=matrix.compute_s,
             rank_hint=matrix.rank_hint, iteration=0,
-            tm=codec.encode_flows(matrix), progress='[]', sent_bytes=0.0,
+            tm=codec.encode_matrix(matrix.matrix), progress='[]',
+            sent_bytes=0.0,
             priority_class=given.priority_class,
             weight=given.weight, why='', created_at=now_s)
             for i, matrix in enumerate(matrices)]
@@ -235,7 +236,7 @@ class Reader:
                        matrices: Sequence[coflow_model.Coflow]) -> None:
         n_groups, n_flows, size_bytes = db_groups.usage(session, project_id)
         bounds = self._conf.limits
-        n_flows += sum(len(matrix.flows) for matrix in matrices)
+        n_flows += sum(len(matrix.matrix) for matrix in matrices)
         size_bytes += sum(matrix.size_bytes for matrix in matrices)
         for field, value, most, shown in (
                 ('groups', n_groups + 1, bounds.max_groups_per_project, str),

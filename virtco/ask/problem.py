@@ -170,10 +170,8 @@ def _host(name: str, free: Vector,
 def _restricted(coflow: coflow_model.Coflow, position: Mapping[int, int]
                 ) -> coflow_model.Coflow:
     """The coflow over the VMs of the problem, by their positions."""
-    return coflow.over(len(position), (
-        coflow_model.Flow(position[f.src], position[f.dst], f.size_bytes)
-        for f in coflow.flows
-        if f.src in position and f.dst in position))
+    return coflow.renumbered(len(position), [
+        position.get(member, -1) for member in range(coflow.n_vms)])
 
 
 def _known_loads(loads: Sequence[snapshot.ActiveCoflow],

@@ -79,9 +79,9 @@ def _host(entry: Mapping[str, Any],
 def _shifted(coflow: coflow_model.Coflow, by: int, n_vms: int,
              number: int) -> coflow_model.Coflow:
     return coflow_model.Coflow(
-        f'{number}:{coflow.name}', n_vms,
-        tuple(coflow_model.Flow(f.src + by, f.dst + by, f.size_bytes)
-              for f in coflow.flows), coflow.dst_port)
+        f'{number}:{coflow.name}',
+        coflow.matrix.renumbered(n_vms, range(by, by + coflow.n_vms)),
+        coflow.dst_port)
 
 
 def answer(conf: cfg.ConfigOpts, request: Mapping[str, Any],

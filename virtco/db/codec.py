@@ -10,24 +10,52 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Matrices and numbers as the database and JSON keep them. Pure."""
+"""Matrices and numbers as the database and JSON keep them. Pure.
 
-import json
+The text of a matrix is the one that the releases before wrote and read, so
+that schedulers of two releases share a database. A matrix that this process
+has is not decoded again, however often its group is read.
+"""
+
+import hashlib
 import math
 from typing import TYPE_CHECKING
+import weakref
+
+import msgspec
 
 from virtco.model import coflow as coflow_model
+from virtco.model import matrix as matrices
 
 if TYPE_CHECKING:
     from virtco.db import models
 
+_ROWS = msgspec.json.Decoder(list[tuple[int, int, float]])
+#: By the digest of their text, as long as somebody else has them.
+_KNOWN: 'weakref.WeakValueDictionary[bytes, matrices.Matrix]' = (
+    weakref.WeakValueDictionary())
+
+
+def decode_matrix(text: str, n_vms: int) -> matrices.Matrix:
+    """The same object for the same text, while it is in use."""
+    key = hashlib.blake2b(f'{n_vms} {text}'.encode(),
+                          digest_size=16).digest()
+    found = _KNOWN.get(key)
+    if found is None:
+        rows = _ROWS.decode(text)
+        found = matrices.Matrix.of(
+            n_vms, *(zip(*rows) if rows else ((), (), ())))
+        _KNOWN[key] = found
+    return found
+
+
+def encode_matrix(matrix: matrices.Matrix) -> str:
+    return msgspec.json.encode(list(matrix.rows())).decode()
+
 
 def decode_coflow(stored: 'models.Coflow') -> coflow_model.Coflow:
-    """The matrix of a stored coflow."""
     return coflow_model.Coflow(
-        stored.name, stored.n_vms,
-        tuple(coflow_model.Flow(src, dst, size_bytes)
-              for src, dst, size_bytes in json.loads(stored.tm)),
+        stored.name, decode_matrix(stored.tm, stored.n_vms),
         stored.dst_port, stored.iterations, stored.period_s,
         stored.compute_s, bool(stored.rank_hint))
 
@@ -35,8 +63,3 @@ def decode_coflow(stored: 'models.Coflow') -> coflow_model.Coflow:
 def finite(value: float | None) -> float | None:
     """Databases and JSON know no infinity; null stands for it."""
     return value if value is not None and math.isfinite(value) else None
-
-
-def encode_flows(coflow: coflow_model.Coflow) -> str:
-    return json.dumps([[flow.src, flow.dst, flow.size_bytes]
-                       for flow in coflow.flows], separators=(',', ':'))

@@ -170,7 +170,7 @@ class Coflows:
             id=str(uuid.uuid4()), group_id=None, project_id=project_id,
             name=name, position=0, state=states.CoflowState.REGISTERED,
             n_vms=coflows[0].n_vms,
-            n_flows=sum(len(c.flows) for c in coflows),
+            n_flows=sum(len(c.matrix) for c in coflows),
             size_bytes=sum(c.size_bytes for c in coflows), dst_port=None,
             iterations=only.iterations if only else 1, iteration=0,
             period_s=only.period_s if only else None,

@@ -111,12 +111,12 @@ class Tracked:
     @functools.cached_property
     def route(self) -> routes.Route:
         """Of the VMs that run."""
-        return routes.find_route(self.model, self.members, True)
+        return routes.find_route(self.model.matrix, self.members, True)
 
     @functools.cached_property
     def planned_route(self) -> routes.Route:
         """Also of the VMs that are only planned."""
-        return routes.find_route(self.model, self.members, False)
+        return routes.find_route(self.model.matrix, self.members, False)
 
     @functools.cached_property
     def awaited_hosts(self) -> frozenset[str]:
@@ -180,7 +180,7 @@ class Tracked:
                 claimed_bytes=self.claimed_bytes,
                 project_id=self.project_id,
                 priority_class=self.priority_class, weight=self.weight,
-                n_flows=len(self.model.flows),
+                n_flows=len(self.model.matrix),
                 whole=None if has_strangers else self.whole)
         found: live.LiveCoflow = self.__dict__['_live']
         return found
@@ -236,9 +236,9 @@ class Tracked:
 
     def vms(self, flow: int) -> tuple[str, str]:
         """Instances between which a flow runs."""
-        found = self.model.flows[flow]
-        return (self.members[found.src].instance_uuid or '',
-                self.members[found.dst].instance_uuid or '')
+        matrix = self.model.matrix
+        return (self.members[matrix.src[flow]].instance_uuid or '',
+                self.members[matrix.dst[flow]].instance_uuid or '')
 
     # Its bytes.
 
@@ -266,7 +266,7 @@ class Tracked:
     def counted_bytes(self, flow: int) -> float:
         """Payload of a flow in all iterations, as far as is known."""
         n_ended = self.iteration - (self.upcoming is None)
-        return float(max(0, n_ended) * self.model.flows[flow].size_bytes
+        return float(max(0, n_ended) * self.model.matrix.size_bytes[flow]
                      + self.counting.sent_bytes[flow])
 
     def credited(self, new_bytes: float, since_s: float, now_s: float,
@@ -295,10 +295,9 @@ class Tracked:
                 and not (member.running and member.host)}
         if not away:
             return 0.0
-        left_bytes = self.progress.remaining_bytes()
-        return float(sum(left_bytes[i] for i, flow
-                         in enumerate(self.model.flows)
-                         if flow.src in away or flow.dst in away))
+        matrix, absent = self.model.matrix, list(away)
+        return float(self.progress.remaining_bytes()[
+            np.isin(matrix.src, absent) | np.isin(matrix.dst, absent)].sum())
 
     # Its life.
 
@@ -381,7 +380,7 @@ def load(stored: 'models.Coflow') -> Tracked:
         project_id=stored.project_id, name=stored.name, state=stored.state,
         model=model,
         progress=byte_counters.CoflowProgress(
-            [flow.size_bytes for flow in model.flows],
+            np.asarray(model.matrix.size_bytes),
             json.loads(stored.progress)),
         iteration=stored.iteration, priority_class=stored.priority_class,
         weight=stored.weight, arrival_s=stored.arrival,

@@ -17,8 +17,8 @@ import dataclasses
 
 import numpy as np
 
-from virtco.model import coflow as coflow_model
 from virtco.model import live
+from virtco.model import matrix as matrices
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,23 +61,31 @@ class Route:
         return np.flatnonzero(np.isin(self.pair_of, wanted))
 
 
-def find_route(model: coflow_model.Coflow, members: Mapping[int, Member],
+def find_route(matrix: matrices.Matrix, members: Mapping[int, Member],
                running: bool) -> Route:
     """:param running: only VMs that run; False also takes planned ones."""
-    hosts = {index: member.host for index, member in members.items()
-             if member.host is not None and (member.running or not running)}
-    pairs: dict[tuple[str, str], int] = {}
-    pair_of = np.full(len(model.flows), -1)
-    local = []
-    n_placed = 0
-    for i, flow in enumerate(model.flows):
-        if flow.src not in hosts or flow.dst not in hosts:
-            continue
-        n_placed += 1
-        pair = (hosts[flow.src], hosts[flow.dst])
-        if pair[0] == pair[1]:
-            local.append(i)
-        else:
-            pair_of[i] = pairs.setdefault(pair, len(pairs))
-    return Route(live.Pairs(pairs), pair_of, np.array(local, np.int64),
-                 n_placed == len(model.flows))
+    number_of: dict[str, int] = {}
+    host_of = np.full(matrix.n_vms, -1)
+    for index, member in members.items():
+        if member.host is not None and (member.running or not running):
+            host_of[index] = number_of.setdefault(member.host,
+                                                  len(number_of))
+    hosts = list(number_of)
+    src = host_of[np.asarray(matrix.src)]
+    dst = host_of[np.asarray(matrix.dst)]
+    is_placed = (src >= 0) & (dst >= 0)
+    crossing = np.flatnonzero(is_placed & (src != dst))
+    keys, first, entry = np.unique(
+        src[crossing] * len(hosts) + dst[crossing], return_index=True,
+        return_inverse=True)
+    # Pairs stand in the order of their first flows.
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    pair_of = np.full(len(matrix), -1)
+    pair_of[crossing] = rank[entry]
+    return Route(
+        live.Pairs((hosts[key // len(hosts)], hosts[key % len(hosts)])
+                   for key in keys[order].tolist()),
+        pair_of, np.flatnonzero(is_placed & (src == dst)),
+        bool(is_placed.all()))

@@ -13,20 +13,15 @@
 """Coflows: who sends how many bytes to whom."""
 
 from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import replace
 import math
 
 from virtco import exception
+from virtco.model import matrix as matrices
 
-
-@dataclass(frozen=True, slots=True)
-class Flow:
-    """Bytes from one VM of a group to another, both by row index."""
-
-    src: int
-    dst: int
-    size_bytes: float
+Flow = matrices.Flow
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +29,8 @@ class Coflow:
     """One traffic matrix P_i over the VMs of a group (VirtCO section 4.1).
 
     :ivar name: unique within the group.
-    :ivar n_vms: number of rows of the matrix.
-    :ivar flows: the non-zero entries; self-flows are left out and duplicates
-        are added up by :meth:`from_flows`.
+    :ivar matrix: self-flows are left out and duplicates are added up by
+        :meth:`from_flows`.
     :ivar dst_port: TCP/UDP destination port by which the edge tells this
         coflow from another over the same pair of VMs; None matches all.
     :ivar iterations: how often the whole matrix is sent, 0 = without end.
@@ -48,8 +42,7 @@ class Coflow:
     """
 
     name: str
-    n_vms: int
-    flows: tuple[Flow, ...]
+    matrix: matrices.Matrix
     dst_port: int | None = None
     iterations: int = 1
     period_s: float | None = None
@@ -58,7 +51,7 @@ class Coflow:
 
     @classmethod
     def from_flows(cls, name: str, n_vms: int,
-                   flows: 'list[tuple[int, int, float]]',
+                   flows: Iterable[tuple[int, int, float]],
                    dst_port: int | None = None,
                    iterations: int = 1) -> 'Coflow':
         """Build from (src, dst, size_bytes) rows.
@@ -79,19 +72,28 @@ class Coflow:
                     limit='a finite number of bytes, at least 0')
             if src != dst and size_bytes > 0:
                 total[src, dst] = total.get((src, dst), 0.0) + size_bytes
-        return cls(name, n_vms,
-                   tuple(Flow(s, d, b) for (s, d), b in sorted(total.items())),
-                   dst_port, iterations)
+        ends = sorted(total)
+        return cls(name, matrices.Matrix.of(
+            n_vms, (src for src, _ in ends), (dst for _, dst in ends),
+            (total[end] for end in ends)), dst_port, iterations)
+
+    @property
+    def n_vms(self) -> int:
+        return self.matrix.n_vms
+
+    @property
+    def flows(self) -> tuple[Flow, ...]:
+        """See :attr:`virtco.model.matrix.Matrix.flows`."""
+        return self.matrix.flows
 
     @property
     def size_bytes(self) -> float:
-        return sum(flow.size_bytes for flow in self.flows)
+        return self.matrix.total_bytes
 
     def scaled(self, factor: float) -> 'Coflow':
         """The same coflow with every size multiplied, e.g. by 1 + beta*."""
-        return self.over(self.n_vms, (
-            Flow(f.src, f.dst, f.size_bytes * factor) for f in self.flows))
+        return replace(self, matrix=self.matrix.scaled(factor))
 
-    def over(self, n_vms: int, flows: Iterable[Flow]) -> 'Coflow':
-        """The same coflow with other flows, over a group of ``n_vms``."""
-        return replace(self, n_vms=n_vms, flows=tuple(flows))
+    def renumbered(self, n_vms: int, number_of: Sequence[int]) -> 'Coflow':
+        """See :meth:`virtco.model.matrix.Matrix.renumbered`."""
+        return replace(self, matrix=self.matrix.renumbered(n_vms, number_of))

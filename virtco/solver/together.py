@@ -145,10 +145,9 @@ def _active(problems: Sequence[snapshot.PlacementProblem]
 def _shifted(coflow: coflow_model.Coflow, prefix: str, first: int,
              n_vms: int) -> coflow_model.Coflow:
     """The coflow over the VMs of all groups, its own from ``first``."""
-    return dataclasses.replace(coflow.over(n_vms, (
-        coflow_model.Flow(flow.src + first, flow.dst + first,
-                          flow.size_bytes)
-        for flow in coflow.flows)), name=prefix + coflow.name)
+    return dataclasses.replace(
+        coflow.renumbered(n_vms, range(first, first + coflow.n_vms)),
+        name=prefix + coflow.name)
 
 
 def _split(hosts: Sequence[str],
@@ -199,12 +198,12 @@ def _placed(coflow: coflow_model.Coflow, prefix: str,
     pairs: dict[tuple[str, str], float] = collections.defaultdict(float)
     out: dict[str, float] = collections.defaultdict(float)
     into: dict[str, float] = collections.defaultdict(float)
-    for flow in coflow.flows:
-        src, dst = hosts[flow.src], hosts[flow.dst]
+    for sender, receiver, size_bytes in coflow.matrix.rows():
+        src, dst = hosts[sender], hosts[receiver]
         if src != dst:
-            pairs[src, dst] += flow.size_bytes
-            out[src] += flow.size_bytes
-            into[dst] += flow.size_bytes
+            pairs[src, dst] += size_bytes
+            out[src] += size_bytes
+            into[dst] += size_bytes
     return snapshot.ActiveCoflow(
         prefix + coflow.name, tuple(out.items()), tuple(into.items()),
         tuple((*pair, size_bytes) for pair, size_bytes in pairs.items()))

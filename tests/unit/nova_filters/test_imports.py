@@ -26,7 +26,7 @@ HEAVY = {'numpy', 'scipy', 'numba', 'pulp', 'matplotlib', 'rich', 'falcon',
          'oslo_db', 'waitress', 'prometheus_client'}
 OWN = {'virtco', 'virtco.exception', 'virtco.hints', 'virtco.hint_matrix',
        'virtco.hint_patterns', 'virtco.units', 'virtco.model',
-       'virtco.model.coflow'}
+       'virtco.model.coflow', 'virtco.model.matrix'}
 SCRIPT = '''
 import json, os, sys
 os.environ['OS_NOVA_DISABLE_EVENTLET_PATCHING'] = '1'

@@ -127,9 +127,8 @@ def test_a_cover_of_a_dive_refutes_nothing():
             ('h0', (3.0, 0.0)), ('h1', (2.0, 1.0)), ('h2', (2.0, 3.0)))),
         vms=tuple(cluster.Vm(f'v{n}', (1.0, float(n % 2 == 0)))
                   for n in range(5)),
-        coflows=(coflow.Coflow('c', 5, (
-            coflow.Flow(0, 1, 1e7), coflow.Flow(0, 3, 1e7),
-            coflow.Flow(2, 1, 1e7))),),
+        coflows=(coflow.Coflow.from_flows('c', 5, [
+            (0, 1, 1e7), (0, 3, 1e7), (2, 1, 1e7)]),),
         tree=cluster.Tree((slow,), {'h0': 's', 'h2': 's'}),
         resources=('vcpus', 'ram'))
     lower_s, _found_s, _verdicts = _narrow(build(problem), 2.0)

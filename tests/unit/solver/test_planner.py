@@ -28,6 +28,7 @@ from tests.unit.solver import problems
 from virtco import exception
 from virtco.model import cluster
 from virtco.model import coflow
+from virtco.model import matrix
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver.judging import foresight
@@ -219,8 +220,8 @@ def test_senseless_vms_are_refused(vm):
 
 def test_senseless_traffic_and_arguments_are_refused():
     problem = problems.fig_1_problem()
-    far = coflow.Coflow('far', 9, (coflow.Flow(0, 8, 1.0),))
-    nan = coflow.Coflow('nan', 3, (coflow.Flow(0, 1, math.nan),))
+    far = coflow.Coflow('far', matrix.Matrix.of(9, [0], [8], [1.0]))
+    nan = coflow.Coflow('nan', matrix.Matrix.of(3, [0], [1], [math.nan]))
     for bad in (far, nan):
         with pytest.raises(exception.Invalid, match=bad.name):
             planner.plan(dataclasses.replace(problem, coflows=(bad,)))

@@ -20,6 +20,7 @@ from tests.unit.solver import problems
 from virtco import exception
 from virtco.model import cluster
 from virtco.model import coflow
+from virtco.model import matrix
 from virtco.model import snapshot
 from virtco.solver.model import validation
 
@@ -52,8 +53,8 @@ def vms(**changes):
 
 
 def flows(*found):
-    return {'coflows': (coflow.Coflow('c', 3, tuple(
-        coflow.Flow(*one) for one in found)),)}
+    return {'coflows': (coflow.Coflow(
+        'c', matrix.Matrix.of(3, *zip(*found))),)}
 
 
 def groups(*members):

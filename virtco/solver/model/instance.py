@@ -233,9 +233,9 @@ def _arcs(problem: snapshot.PlacementProblem, node_of_vm: np.ndarray
     """(source, destination, bytes) per coflow; one entry per node pair."""
     n, result = int(node_of_vm.max(initial=0)) + 1, []
     for coflow in problem.coflows:
-        flows = [(flow.src, flow.dst) for flow in coflow.flows]
-        src, dst = node_of_vm[np.array(flows, np.int64).reshape(-1, 2).T]
-        sizes = np.array([flow.size_bytes for flow in coflow.flows], float)
+        src = node_of_vm[np.asarray(coflow.matrix.src)]
+        dst = node_of_vm[np.asarray(coflow.matrix.dst)]
+        sizes = np.asarray(coflow.matrix.size_bytes)
         keep = (src != dst) & (sizes > 0)
         keys, entry = np.unique(src[keep] * n + dst[keep],
                                 return_inverse=True)

@@ -71,15 +71,15 @@ def _check_tree(tree: cluster.Tree) -> None:
 def _check_traffic(problem: snapshot.PlacementProblem) -> None:
     for coflow in problem.coflows:
         known, limit = range(len(problem.vms)), len(problem.vms)
-        for flow in coflow.flows:
-            if not (flow.src in known and flow.dst in known):
+        for src, dst, size_bytes in coflow.matrix.rows():
+            if not (src in known and dst in known):
                 raise exception.Invalid(
                     field=f'{coflow.name}.flows',
-                    value=flow.dst if flow.src in known else flow.src,
+                    value=dst if src in known else src,
                     limit=f'VM indices below {limit}')
-            if not 0 <= flow.size_bytes < math.inf:
+            if not 0 <= size_bytes < math.inf:
                 raise exception.Invalid(
-                    field=f'{coflow.name}.size_bytes', value=flow.size_bytes,
+                    field=f'{coflow.name}.size_bytes', value=size_bytes,
                     limit='a finite number, at least 0')
     for pair, rate_bps in (problem.pair_rate_bps or {}).items():
         _check_rate(f'pair_rate_bps{pair}', rate_bps)
