@@ -12,64 +12,36 @@
 
 """A whole OpenStack: up, a group through the real client, down."""
 
-import json
 import os
 import pathlib
 import re
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
 
 from tests import book
+from tests.cloud import clients
 from tests import patience
-from virtco.lab.cloud import layout as layouts
-from virtco.lab.emulation import namespaces
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason='makes namespaces')
 _MATRIX = '[[0, "20MB"], [0, 0]]'
 
 
-def _run(*words, check=True):
-    done = subprocess.run(
-        [sys.executable, '-m', 'virtco.lab.cloud.command', *words], text=True,
-        capture_output=True)
-    if check:
-        assert done.returncode == 0, done.stdout + done.stderr
-    return done
-
-
-def _openstack(*words):
-    return json.loads(_run('openstack', *words, '-f', 'json').stdout)
-
-
-@pytest.fixture(scope='module')
-def cloud():
-    assert layouts.load() is None, 'a cloud is up; tools/cloud down ends it'
-    try:
-        _run('up', '--computes', '6')
-        yield layouts.load()
-    finally:
-        _run('down')
-        assert not layouts.HOME.exists()
-        assert not namespaces.list_names()
-
-
 def test_every_part_is_up(cloud):
-    services = _openstack('compute', 'service', 'list')
+    services = clients.openstack('compute', 'service', 'list')
     assert {(row['Binary'], row['State']) for row in services} == {
         (name, 'up') for name in ('nova-scheduler', 'nova-conductor',
                                   'nova-compute')}
-    hosts = _openstack('coflow', 'host', 'list')
+    hosts = clients.openstack('coflow', 'host', 'list')
     assert {row['host'] for row in hosts} == set(cloud.computes)
 
 
 def test_demo(cloud):
-    out = _run('demo').stdout
+    out = clients.run('demo').stdout
     assert 'Seen by receivers' in out
-    assert _openstack('server', 'list', '--all-projects') == []
+    assert clients.openstack('server', 'list', '--all-projects') == []
 
 
 def test_the_page_of_the_first_coflow(cloud):
@@ -94,15 +66,16 @@ def test_a_group_is_placed_while_a_controller_is_killed(cloud):
     assert family
     os.kill(int(family[0]), signal.SIGKILL)
     began_s = time.monotonic()
-    _run('openstack', 'server', 'create', '--image', 'tiny', '--flavor',
-         'slot1', '--network', 'lab', '--min', '2', '--max', '2', '--hint',
-         'virtco:coflow=pair', '--hint', f'virtco:tm={_MATRIX}', '--wait',
-         'pair')
-    servers = _openstack('server', 'list', '--all-projects')
+    clients.run(
+        'openstack', 'server', 'create', '--image', 'tiny', '--flavor',
+        'slot1', '--network', 'lab', '--min', '2', '--max', '2', '--hint',
+        'virtco:coflow=pair', '--hint', f'virtco:tm={_MATRIX}', '--wait',
+        'pair')
+    servers = clients.openstack('server', 'list', '--all-projects')
     assert [row['Status'] for row in servers] == ['ACTIVE'] * 2
     assert time.monotonic() - began_s < 300
     patience.wait_for(lambda: [
-        row for row in _openstack('coflow', 'list')
+        row for row in clients.openstack('coflow', 'list')
         if row['name'] == 'pair' and row['state'] in ('active', 'done')],
         'the coflow in the table of the other controller')
     for row in servers:
