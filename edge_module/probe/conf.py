@@ -59,8 +59,8 @@ repetition with longer bursts that follows when a token bucket bent the first
 train.
 """),
     cfg.IntOpt('max_trains_per_minute', default=60, min=1, max=6000, help="""
-Most trains accepted from all peers together within a minute. Trains above it
-are refused.
+Most trains accepted from all peers together within a minute, and most that are
+sent. Trains above it are refused.
 """),
     cfg.FloatOpt('foreign_share', default=0.05, min=0.0, max=1.0, help="""
 A measurement during which other traffic took more than this share of what

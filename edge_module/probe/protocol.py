@@ -15,15 +15,26 @@
 Packets of a train are UDP, everything else is JSON lines over one TCP
 connection, so that a forged source address can make nobody send anything::
 
-   train {bursts, packets, packet_bytes}  →  ←  go {cookie} | refuse {why}
+   hello {probe_id, nonce}                →  ←  challenge {nonce, proof}
+   proof {proof}                          →
+   train {bursts, packets, packet_bytes}  →  ←  go {} | refuse {why}
    ping                                   →  ←  pong
    (UDP burst) burst {index, sent, …}     →  ←  got {index, received}
    end                                    →  ←  result {rate_bps, …}
 
 The next burst waits for ``got``: at most one burst is ever in flight.
+
+The controller gives both ends a key of its own for each measurement. Each end
+proves that it has the key (HMAC-SHA256 over both nonces) before the other one
+does anything for it: the receiver answers no stranger, and the sender sends no
+packet to an address that did not prove to be the receiver. The packets' cookie
+is derived from the key and never sent over TCP.
 """
 
+import collections
 import dataclasses
+import hashlib
+import hmac
 import json
 import select
 import socket
@@ -31,8 +42,10 @@ import struct
 import time
 from typing import Any
 
-VERSION = 1
+VERSION = 2
 COOKIE_BYTES = 8
+KEY_BYTES = 32
+NONCE_BYTES = 16
 #: Cookie of the train, index of the burst, sequence number in the burst.
 HEADER = struct.Struct(f'!{COOKIE_BYTES}sHI')
 MAX_BURSTS = 1000
@@ -46,6 +59,66 @@ _MAX_LINE_BYTES = 4096
 
 class ProbeError(Exception):
     """A train that did not come about, with the reason."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, repr=False)
+class Key:
+    """What only the controller and the two ends of one measurement know."""
+
+    probe_id: str
+    secret: bytes
+
+    @classmethod
+    def from_dict(cls, order: dict[str, Any]) -> 'Key':
+        """Read ``probe_id`` and ``key`` of an order of the controller."""
+        try:
+            found = cls(str(order['probe_id']), bytes.fromhex(order['key']))
+        except (KeyError, TypeError, ValueError):
+            raise ProbeError('the order has no valid key') from None
+        if len(found.secret) < KEY_BYTES:
+            raise ProbeError(f'the key is shorter than {KEY_BYTES} bytes')
+        return found
+
+    def sign(self, what: str, *nonces: str) -> str:
+        """:param what: for what the signature is good, and nothing else."""
+        text = json.dumps([VERSION, what, self.probe_id, *nonces])
+        return hmac.digest(self.secret, text.encode(),
+                           hashlib.sha256).hex()
+
+    def check(self, proof: object, what: str, *nonces: str) -> None:
+        """:raises ProbeError: for a proof by somebody without the key."""
+        if not isinstance(proof, str) or not hmac.compare_digest(
+                proof.encode(), self.sign(what, *nonces).encode()):
+            raise ProbeError('the peer does not have the key')
+
+    def cookie(self, index: int, *nonces: str) -> bytes:
+        """Of the packets of a connection's train."""
+        return bytes.fromhex(self.sign(f'train {index}', *nonces)
+                             )[:COOKIE_BYTES]
+
+
+class Pace:
+    """At most so many trains within a minute."""
+
+    def __init__(self, most: int):
+        self._most = most
+        self._begun_s: collections.deque[float] = collections.deque()
+
+    def admit(self) -> None:
+        """:raises ProbeError: for one too many."""
+        now_s = time.monotonic()
+        while self._begun_s and self._begun_s[0] < now_s - 60.0:
+            self._begun_s.popleft()
+        if len(self._begun_s) >= self._most:
+            raise ProbeError('too many trains within a minute')
+        self._begun_s.append(now_s)
+
+
+def nonce_of(message: dict[str, Any]) -> str:
+    nonce = message.get('nonce')
+    if not isinstance(nonce, str) or len(nonce) != 2 * NONCE_BYTES:
+        raise ProbeError('the nonce is not valid')
+    return nonce
 
 
 def header_bytes(family: int) -> int:
@@ -92,6 +165,10 @@ class Train:
             raise ProbeError(f'{missing.args[0]} is missing') from None
 
 
+class PeerGone(ProbeError):
+    """The connection ended."""
+
+
 class Control:
     """JSON lines over a connected TCP socket, until a deadline.
 
@@ -111,7 +188,7 @@ class Control:
         try:
             self.sock.sendall(line)
         except OSError as error:
-            raise ProbeError(f'the peer went away: {error}') from None
+            raise PeerGone(f'the peer went away: {error}') from None
 
     def has_message(self) -> bool:
         """Whether :meth:`receive` would return without waiting for data."""
@@ -124,10 +201,12 @@ class Control:
             self.sock.settimeout(self._left_s())
             try:
                 data = self.sock.recv(_MAX_LINE_BYTES)
+            except ConnectionError as error:
+                raise PeerGone(f'the peer went away: {error}') from None
             except OSError as error:
                 raise ProbeError(f'no answer: {error}') from None
             if not data:
-                raise ProbeError('the peer closed the connection')
+                raise PeerGone('the peer closed the connection')
             self._buffer += data
             if len(self._buffer) > _MAX_LINE_BYTES:
                 raise ProbeError('the message is too long')

@@ -12,7 +12,6 @@
 
 """Answers the packet trains of other edge modules."""
 
-import collections
 from collections.abc import Callable
 from collections.abc import Iterator
 import dataclasses
@@ -40,6 +39,9 @@ _BUFFER_BYTES = 16 * 2 ** 20
 _QUIET_S = 0.05
 _MAX_QUIET_S = 0.5
 _ACCEPT_S = 0.2  # for a connection that went again
+#: A stranger may hold the responder up for so long.
+_HELLO_S = 1.0
+_MOST_EXPECTED = 64
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,8 +59,9 @@ class Settings:
 class Responder:
     """One thread that receives one train at a time.
 
-    It never sends a packet to anyone who has not opened a TCP connection,
-    and never more than a few hundred bytes per burst.
+    It answers only who has the key of a measurement that the controller
+    announced; every other connection is closed without a word. It never sends
+    UDP, and over TCP a few hundred bytes per burst.
 
     :ivar port: the port in use, also when a free one was asked for.
     """
@@ -67,7 +70,10 @@ class Responder:
         self._settings = settings
         self._stop = threading.Event()
         self._wake = os.eventfd(0)
-        self._begun_s: collections.deque[float] = collections.deque()
+        self._pace = protocol.Pace(settings.max_trains_per_minute)
+        #: By id, and until when.
+        self._expected: dict[str, tuple[protocol.Key, float]] = {}
+        self._lock = threading.Lock()
         family = (socket.AF_INET6 if ':' in settings.address
                   else socket.AF_INET)
         self._listener = socket.create_server(
@@ -84,6 +90,29 @@ class Responder:
 
     def start(self) -> None:
         self._thread.start()
+
+    def expect(self, key: protocol.Key, lasts_s: float) -> None:
+        """Answer who has this key, for so long."""
+        now_s = time.monotonic()
+        with self._lock:
+            self._expected = {name: found for name, found
+                              in self._expected.items() if found[1] > now_s}
+            if len(self._expected) >= _MOST_EXPECTED:
+                self._expected.pop(next(iter(self._expected)))
+            self._expected[key.probe_id] = key, now_s + lasts_s
+
+    def _key(self, probe_id: object) -> protocol.Key:
+        with self._lock:
+            key, until_s = self._expected.get(str(probe_id), (None, 0.0))
+        if key is None or time.monotonic() > until_s:
+            raise protocol.ProbeError('nobody is expected by that name')
+        return key
+
+    def _expects(self) -> bool:
+        now_s = time.monotonic()
+        with self._lock:
+            return any(until_s > now_s
+                       for _, until_s in self._expected.values())
 
     def stop(self) -> None:
         self._stop.set()
@@ -107,6 +136,8 @@ class Responder:
                 self._stop.wait(1.0)
                 continue
             with sock:
+                if not self._expects():
+                    continue
                 try:
                     self._serve(sock)
                 except protocol.ProbeError as error:
@@ -115,39 +146,47 @@ class Responder:
                     LOG.exception('Packet train of %s failed', peer[0])
 
     def _serve(self, sock: socket.socket) -> None:
-        deadline_s = time.monotonic() + self._settings.timeout_s
-        control = protocol.Control(sock, deadline_s)
+        control = protocol.Control(sock, time.monotonic() + _HELLO_S)
+        key, nonces = self._authenticate(control)
+        control.deadline_s = time.monotonic() + self._settings.timeout_s
         left_bytes = self._settings.max_bytes
+        index = 0
         while not self._stop.is_set():
             message = control.receive('train')
             try:
                 train = protocol.Train.from_dict(message)
-                self._admit(train, left_bytes)
+                if train.size_bytes > left_bytes:
+                    raise protocol.ProbeError(
+                        f'{train.size_bytes} bytes are more than '
+                        f'{left_bytes}')
+                self._pace.admit()
             except protocol.ProbeError as error:
                 control.send('refuse', why=str(error))
                 raise
-            left_bytes -= self._receive(control, train)
+            left_bytes -= self._receive(control, train,
+                                        key.cookie(index, *nonces))
+            index += 1
 
-    def _admit(self, train: protocol.Train, left_bytes: int) -> None:
-        if train.size_bytes > left_bytes:
-            raise protocol.ProbeError(
-                f'{train.size_bytes} bytes are more than {left_bytes}')
-        now_s = time.monotonic()
-        while self._begun_s and self._begun_s[0] < now_s - 60.0:
-            self._begun_s.popleft()
-        if len(self._begun_s) >= self._settings.max_trains_per_minute:
-            raise protocol.ProbeError('too many trains within a minute')
-        self._begun_s.append(now_s)
+    def _authenticate(self, control: protocol.Control
+                      ) -> tuple[protocol.Key, tuple[str, str]]:
+        """The key that both have; nothing is said to who is not expected."""
+        hello = control.receive('hello')
+        key = self._key(hello.get('probe_id'))
+        nonces = (protocol.nonce_of(hello),
+                  os.urandom(protocol.NONCE_BYTES).hex())
+        control.send('challenge', nonce=nonces[1],
+                     proof=key.sign('receiver', *nonces))
+        key.check(control.receive('proof').get('proof'), 'sender', *nonces)
+        return key, nonces
 
-    def _receive(self, control: protocol.Control,
-                 train: protocol.Train) -> int:
+    def _receive(self, control: protocol.Control, train: protocol.Train,
+                 cookie: bytes) -> int:
         """Receive a train, send its result, return the bytes of it."""
-        cookie = os.urandom(protocol.COOKIE_BYTES)
         frame_bytes = protocol.frame_bytes(control.sock.family,
                                            train.packet_bytes)
         dev = self._settings.uplink_dev
         before_bytes = netdev.received_bytes(dev)
-        control.send('go', cookie=cookie.hex())
+        control.send('go')
         bursts: list[trains.Burst] = []
         receiver = _BurstReceiver(self._packets, control, train, cookie)
         while (burst := receiver.next(len(bursts))) is not None:

@@ -15,6 +15,7 @@
 import dataclasses
 import errno
 import logging
+import os
 import select
 import socket
 import time
@@ -43,6 +44,9 @@ _PINGING_S = 0.3
 #: How much longer the bursts get when a token bucket bent the first train.
 _LONGER = 8
 _PAUSE_S = 0.001
+#: How long the peer may not yet know of the measurement.
+_UNEXPECTED_S = 3.0
+_RETRY_S = 0.2
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,28 +84,66 @@ class Measurement:
 
 
 def measure(address: str, port: int, train: protocol.Train,
-            settings: Settings) -> Measurement:
+            settings: Settings, key: protocol.Key) -> Measurement:
     """Measure the path to a peer, with longer bursts if the first mislead.
 
+    :param key: as the controller gave it to both ends.
     :raises protocol.ProbeError: when there is no result, with the reason.
     """
     deadline_s = time.monotonic() + settings.timeout_s
-    try:
-        sock = socket.create_connection((address, port),
-                                        timeout=settings.timeout_s)
-    except OSError as error:
-        raise protocol.ProbeError(
-            f'{address} port {port} does not answer: {error}') from None
-    with sock:
-        session = _Session(protocol.Control(sock, deadline_s), settings)
-        return session.run(train)
+    control, nonces = _connect(address, port, deadline_s, key)
+    with control.sock:
+        return _Session(control, settings, key, nonces).run(train)
+
+
+def _connect(address: str, port: int, deadline_s: float, key: protocol.Key
+             ) -> tuple[protocol.Control, tuple[str, str]]:
+    """A connection to a peer that has the key.
+
+    The peer may hear of it from the controller a little later than this end.
+    """
+    stop_s = min(deadline_s, time.monotonic() + _UNEXPECTED_S)
+    while True:
+        try:
+            sock = socket.create_connection(
+                (address, port), max(0.1, deadline_s - time.monotonic()))
+        except OSError as error:
+            raise protocol.ProbeError(
+                f'{address} port {port} does not answer: {error}') from None
+        control = protocol.Control(sock, deadline_s)
+        try:
+            return control, _authenticate(control, key)
+        except protocol.PeerGone as error:
+            sock.close()
+            if time.monotonic() + _RETRY_S > stop_s:
+                raise protocol.ProbeError(
+                    f'{address} expects no train: {error}') from None
+            time.sleep(_RETRY_S)
+        except BaseException:
+            sock.close()
+            raise
+
+
+def _authenticate(control: protocol.Control, key: protocol.Key
+                  ) -> tuple[str, str]:
+    mine = os.urandom(protocol.NONCE_BYTES).hex()
+    answer = control.ask('hello', 'challenge', version=protocol.VERSION,
+                         probe_id=key.probe_id, nonce=mine)
+    nonces = mine, protocol.nonce_of(answer)
+    key.check(answer.get('proof'), 'receiver', *nonces)
+    control.send('proof', proof=key.sign('sender', *nonces))
+    return nonces
 
 
 class _Session:
     """Trains over one control connection."""
 
-    def __init__(self, control: protocol.Control, settings: Settings):
+    def __init__(self, control: protocol.Control, settings: Settings,
+                 key: protocol.Key, nonces: tuple[str, str]):
         self._control = control
+        self._key = key
+        self._nonces = nonces
+        self._n_trains = 0
         self._settings = settings
         self._stop_s = time.monotonic() + settings.max_sending_s
         self._left_bytes = settings.max_bytes
@@ -162,10 +204,11 @@ class _Session:
     def _send(self, sock: socket.socket,
               train: protocol.Train) -> Measurement:
         control = self._control
-        answer = control.ask('train', 'go', version=protocol.VERSION,
-                             **dataclasses.asdict(train))
+        control.ask('train', 'go', **dataclasses.asdict(train))
+        cookie = self._key.cookie(self._n_trains, *self._nonces)
+        self._n_trains += 1
         rtt = self._round_trips()
-        sender = BurstSender(sock, train, _cookie(answer))
+        sender = BurstSender(sock, train, cookie)
         dev = self._settings.uplink_dev
         before_bytes = netdev.sent_bytes(dev)
         n_sent = self._send_bursts(sender, train)
@@ -285,16 +328,6 @@ class BurstSender:
             self._segments = 1
             return True
         return False
-
-
-def _cookie(answer: dict[str, Any]) -> bytes:
-    try:
-        cookie = bytes.fromhex(answer['cookie'])
-    except (KeyError, TypeError, ValueError):
-        cookie = b''
-    if len(cookie) != protocol.COOKIE_BYTES:
-        raise protocol.ProbeError('the peer sent no valid cookie')
-    return cookie
 
 
 def _read_result(result: dict[str, Any], rtt: latency.RoundTrips

@@ -76,6 +76,7 @@ class ProbeService:
             max_trains_per_minute=options.max_trains_per_minute,
             uplink_dev=uplink_dev))
         self.port = self._responder.port
+        self._pace = protocol.Pace(options.max_trains_per_minute)
         self._stop = threading.Event()
         self._worker = threading.Thread(target=self._run, daemon=True,
                                         name='virtco-probe-sender')
@@ -111,6 +112,10 @@ class ProbeService:
 
     def _measure(self, probe: dict[str, Any]) -> None:
         try:
+            if probe.get('role') == 'receive':
+                self._responder.expect(protocol.Key.from_dict(probe),
+                                       2 * self._settings.timeout_s)
+                return
             measurement = self.measure(probe)
         except protocol.ProbeError as error:
             LOG.info('No packet train to %s: %s', probe.get('peer'), error)
@@ -122,13 +127,15 @@ class ProbeService:
         """Send one train.
 
         :param probe: ``probe_id, peer, address, port, bursts, packets,
-            packet_bytes`` as the controller sends them.
+            packet_bytes, key`` as the controller sends them.
         :returns: the body of ``POST /v1/measurements``.
         :raises edge_module.probe.protocol.ProbeError: no result.
         """
         train = protocol.Train.from_dict(probe)
+        key = protocol.Key.from_dict(probe)
+        self._pace.admit()
         found = sender.measure(probe['address'], probe['port'], train,
-                               self._settings)
+                               self._settings, key)
         return {'probe_id': probe['probe_id'], 'src': self._host,
                 'dst': probe['peer'], 'rate_bps': found.rate_bps,
                 'throughput_bps': found.throughput_bps,

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Set
 import dataclasses
+import secrets
 import threading
 import time
 from typing import Any
@@ -62,11 +63,15 @@ class _Train:
     pair: tuple[str, str]
     target: Target
     give_up_s: float
+    #: Known to these two hosts only, for this train only.
+    key: str = dataclasses.field(
+        default_factory=lambda: secrets.token_hex(32), repr=False)
     fetched: bool = False
+    announced: bool = False
 
 
 class Prober:
-    """Hands out one train per sender, as the schedule chooses them.
+    """Hands out trains to their senders, and announces them to the receivers.
 
     :param measurable: the hosts that can be measured at a time; its second
         argument is the age from which on a report is too old, the third
@@ -83,7 +88,9 @@ class Prober:
         self._counts = counts or metrics.Metrics()
         self._clock = clock
         self._changed = threading.Condition()
+        #: By sender, and by receiver.
         self._trains: dict[str, _Train] = {}
+        self._expected: dict[str, _Train] = {}
         self._schedule: schedule.Schedule | None = None
         self._next_look_s = 0.0
         self._closed = False
@@ -97,26 +104,42 @@ class Prober:
     def next_train(self, host: str, timeout_s: float,
                    is_gone: Callable[[], bool] = lambda: False
                    ) -> dict[str, Any] | None:
-        """The train ``host`` should send, None when there is none in time."""
+        """What ``host`` is to do: to send a train, or to expect one.
+
+        :returns: None when there is nothing in time.
+        """
         deadline = time.monotonic() + timeout_s
         with self._changed:
             while True:
                 self._look()
-                train = self._trains.get(host)
-                if train is not None and not train.fetched:
-                    train.fetched = True
-                    return self._to_dict(train)
+                order = self._order(host)
+                if order is not None:
+                    return order
                 left = deadline - time.monotonic()
                 if left <= 0 or self._closed or is_gone():
                     return None
                 self._changed.wait(min(left, POLL_S))
 
-    def senders(self) -> set[str]:
-        """Hosts whose train nobody fetched yet."""
+    def _order(self, host: str) -> dict[str, Any] | None:
+        train = self._trains.get(host)
+        if train is not None and not train.fetched:
+            train.fetched = True
+            return self._to_dict(train)
+        train = self._expected.get(host)
+        if train is not None and not train.announced:
+            train.announced = True
+            return {'role': 'receive', 'probe_id': train.probe_id,
+                    'peer': train.pair[0], 'key': train.key}
+        return None
+
+    def called(self) -> set[str]:
+        """Hosts for which there is something to do that they do not know."""
         with self._changed:
             self._look()
             return {host for host, train in self._trains.items()
-                    if not train.fetched}
+                    if not train.fetched} | {
+                host for host, train in self._expected.items()
+                if not train.announced}
 
     def done(self, measurement: reports.Measurement) -> None:
         """A measurement has arrived, perhaps of a train from here."""
@@ -127,11 +150,15 @@ class Prober:
             plan.measured(pair, now_s)
             train = self._trains.get(pair[0])
             if train is not None and train.probe_id == measurement.probe_id:
-                del self._trains[pair[0]]
+                self._drop(train)
                 plan.ended(pair, now_s, measurement.sent_bytes and int(
                     measurement.sent_bytes))
                 self._counts.probes.labels('measured').inc()
             self._count(plan, now_s)
+
+    def _drop(self, train: _Train) -> None:
+        src, dst = train.pair
+        del self._trains[src], self._expected[dst]
 
     def _plan(self, now_s: float) -> schedule.Schedule:
         if self._schedule is None:
@@ -153,7 +180,7 @@ class Prober:
         plan = self._plan(now_s)
         for train in list(self._trains.values()):
             if train.give_up_s <= now_s:
-                del self._trains[train.pair[0]]
+                self._drop(train)
                 plan.failed(train.pair, now_s)
                 self._counts.probes.labels('failed').inc()
         if now_s < self._next_look_s or not self._conf.enabled:
@@ -163,7 +190,7 @@ class Prober:
         pairs = plan.next(found.links_bps, now_s, awaited=found.awaited,
                           tree=found.tree)
         for src, dst in pairs:
-            self._trains[src] = _Train(
+            self._trains[src] = self._expected[dst] = _Train(
                 str(uuid.uuid4()), (src, dst), found.targets[dst],
                 now_s + self._conf.timeout_s)
         if pairs:
@@ -201,4 +228,4 @@ class Prober:
         return {'probe_id': train.probe_id, 'peer': train.pair[1],
                 'address': address, 'port': port,
                 'bursts': self._conf.bursts, 'packets': self._conf.packets,
-                'packet_bytes': self._conf.packet_bytes}
+                'packet_bytes': self._conf.packet_bytes, 'key': train.key}

@@ -144,7 +144,7 @@ class Distribute:
         if self._epoch is None:
             return {}
         prober = self._decide.prober
-        return {host: train for host in prober.senders() & set(hosts)
+        return {host: train for host in prober.called() & set(hosts)
                 if (train := prober.next_train(host, 0.0)) is not None}
 
 

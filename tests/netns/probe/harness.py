@@ -29,6 +29,7 @@ from tests import patience
 
 ADDRESSES = {'a': '10.77.0.1', 'b': '10.77.0.2'}
 UPLINK = 'uplink0'
+KEY = protocol.Key('p', bytes(32))
 _SPAWN = multiprocessing.get_context('spawn')
 
 
@@ -133,7 +134,8 @@ class Net:
             'max_bytes': 16 * 2 ** 20, 'uplink_dev': UPLINK, **changes})
         train = protocol.Train(bursts, packets, 1472)
         with self.inside(role):
-            return sender.measure(ADDRESSES[peer], port, train, settings)
+            return sender.measure(ADDRESSES[peer], port, train, settings,
+                                  KEY)
 
     @contextlib.contextmanager
     def inside(self, role):
@@ -149,6 +151,7 @@ class Net:
 def _answer(namespace, settings, pipe):
     netns.setns(namespace, flags=0)
     service = responder.Responder(settings)
+    service.expect(KEY, 3600.0)
     service.start()
     pipe.send(service.port)
     with contextlib.suppress(EOFError):

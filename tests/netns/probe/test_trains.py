@@ -201,12 +201,14 @@ def _service(role, controller):
 def test_the_service_measures_what_the_controller_asks_for(net):
     net.shape_htb('core', 'to-b', '20mbit')
     with net.inside('b'):
-        peer = _service('b', _Controller(None))
+        peer = _service('b', _Controller({
+            'role': 'receive', 'probe_id': 'p1', 'peer': 'host-a',
+            'key': harness.KEY.secret.hex()}))
         peer.start()
     controller = _Controller({
         'probe_id': 'p1', 'peer': 'host-b', 'address': peer.address,
         'port': peer.port, 'bursts': 5, 'packets': 200,
-        'packet_bytes': 1472})
+        'packet_bytes': 1472, 'key': harness.KEY.secret.hex()})
     with net.inside('a'):
         asking = _service('a', controller)
         asking.start()

@@ -48,8 +48,18 @@ def made():
 
 
 def fetch(made):
-    found = {host: made.prober.next_train(host, 0) for host in HOSTS}
-    return {host: train for host, train in found.items() if train}
+    """What is to be sent; what is to be expected is told to the receivers."""
+    found = {host: made.prober.next_train(host, 0)
+             for host in made.prober.called()}
+    expected = {host: order for host, order in found.items()
+                if order.get('role') == 'receive'}
+    trains = {host: order for host, order in found.items()
+              if host not in expected}
+    assert {train['peer']: (host, train['key'], train['probe_id'])
+            for host, train in trains.items()} == {
+        host: (order['peer'], order['key'], order['probe_id'])
+        for host, order in expected.items()}
+    return trains
 
 
 def answer(made, trains):
@@ -140,3 +150,13 @@ def test_who_waits_is_told_when_it_closes(made):
     made.conf.probe.enabled = False
     made.prober.close()
     assert made.prober.next_train('a', 60) is None
+
+
+def test_each_train_has_a_key_of_its_own(made):
+    keys = []
+    while trains := fetch(made):
+        keys += [train['key'] for train in trains.values()]
+        answer(made, trains)
+    assert len(set(keys)) == len(keys) == 12
+    assert {len(bytes.fromhex(key)) for key in keys} == {32}
+    assert 'key' not in str(made.prober.state())

@@ -34,13 +34,16 @@ from edge_module.probe import service
 LOOPBACK = '127.0.0.1'
 SENDING = sender.Settings(timeout_s=10.0, max_sending_s=1.0,
                           max_bytes=2 ** 24)
+KEY = protocol.Key('p', bytes(range(32)))
 
 
 @contextlib.contextmanager
-def _responder(**changes):
+def _responder(key=KEY, **changes):
     answering = responder.Responder(responder.Settings(**{
         'address': LOOPBACK, 'port': 0, 'timeout_s': 10.0,
         'max_bytes': 2 ** 24, 'max_trains_per_minute': 60, **changes}))
+    if key is not None:
+        answering.expect(key, 60.0)
     answering.start()
     try:
         yield answering
@@ -49,9 +52,17 @@ def _responder(**changes):
 
 
 @contextlib.contextmanager
-def _control(port, timeout_s=10.0):
+def _stranger(port):
     with socket.create_connection((LOOPBACK, port), timeout=5) as sock:
-        yield protocol.Control(sock, time.monotonic() + timeout_s)
+        yield protocol.Control(sock, time.monotonic() + 10.0)
+
+
+@contextlib.contextmanager
+def _control(port):
+    """Of somebody who has the key."""
+    with _stranger(port) as control:
+        control.nonces = sender._authenticate(control, KEY)
+        yield control
 
 
 def _ask(control, **changes):
@@ -62,7 +73,7 @@ def _ask(control, **changes):
 def test_a_train_over_loopback_arrives():
     with _responder() as answering:
         found = sender.measure(LOOPBACK, answering.port,
-                               protocol.Train(3, 100, 1000), SENDING)
+                               protocol.Train(3, 100, 1000), SENDING, KEY)
     assert found.rate_bps > 1e6
     assert found.loss < 0.5
     assert (0 < found.rtt.min_s <= found.rtt.median_s <= found.rtt.p99_s
@@ -74,7 +85,7 @@ def test_a_train_over_ipv6_arrives():
     try:
         with _responder(address='::1') as answering:
             found = sender.measure('::1', answering.port,
-                                   protocol.Train(3, 100, 1000), SENDING)
+                                   protocol.Train(3, 100, 1000), SENDING, KEY)
     except OSError as error:
         pytest.skip(f'no IPv6 loopback: {error}')
     assert found.rate_bps > 1e6
@@ -85,7 +96,7 @@ def test_two_trains_one_after_the_other():
         for _ in range(2):
             assert sender.measure(LOOPBACK, answering.port,
                                   protocol.Train(2, 50, 500),
-                                  SENDING).rate_bps > 0
+                                  SENDING, KEY).rate_bps > 0
 
 
 def test_super_packets_give_way_where_the_device_cannot_cut_them():
@@ -164,7 +175,8 @@ def test_the_sender_keeps_within_its_own_budget():
                                max_bytes=60_000)
     with _responder(max_bytes=60_000) as answering:
         found = sender.measure(LOOPBACK, answering.port,
-                               protocol.Train(10, 100, 1000), settings)
+                               protocol.Train(10, 100, 1000), settings,
+                               KEY)
     assert found.bursts == 1
 
 
@@ -192,7 +204,7 @@ def test_garbage_ends_the_connection_and_nothing_else(line):
                 while sock.recv(1000):
                     pass
         with _control(answering.port) as control:
-            assert 'cookie' in _ask(control)
+            assert _ask(control)['op'] == 'go'
 
 
 @pytest.mark.parametrize('burst', [
@@ -209,10 +221,126 @@ def test_lies_about_a_burst_end_the_connection(burst):
             control.ask('burst', 'got', **burst)
 
 
-def test_a_silent_peer_is_dropped_and_the_next_one_served():
-    with _responder(timeout_s=0.3) as answering:
-        with _control(answering.port), _control(answering.port) as second:
-            assert 'cookie' in _ask(second)
+def test_a_silent_peer_is_dropped_and_the_next_one_served(monkeypatch):
+    monkeypatch.setattr(responder, '_HELLO_S', 0.3)
+    with _responder() as answering, _stranger(answering.port):
+        with _control(answering.port) as second:
+            assert _ask(second)['op'] == 'go'
+
+
+def _said(port, *lines):
+    """All that the responder answers to somebody who says these lines."""
+    with socket.create_connection((LOOPBACK, port), timeout=5) as sock:
+        found = b''
+        with contextlib.suppress(OSError):
+            sock.sendall(b''.join(json.dumps(line).encode() + b'\n'
+                                  for line in lines))
+            while data := sock.recv(4000):
+                found += data
+        return found
+
+
+NONCE = '00' * protocol.NONCE_BYTES
+HELLO = {'op': 'hello', 'version': 2, 'probe_id': 'p', 'nonce': NONCE}
+TRAIN = {'op': 'train', 'bursts': 2, 'packets': 50, 'packet_bytes': 1000}
+
+
+@pytest.mark.parametrize('lines', [
+    [TRAIN], [{'op': 'ping'}], [HELLO | {'probe_id': 'other'}],
+    [HELLO | {'probe_id': ['p']}], [HELLO | {'nonce': 'short'}],
+    [HELLO | {'nonce': None}]])
+def test_a_stranger_gets_no_word(lines):
+    with _responder() as answering:
+        assert _said(answering.port, *lines) == b''
+
+
+def test_nobody_is_served_unless_the_controller_announced_it():
+    with _responder(key=None) as answering:
+        assert _said(answering.port, HELLO, TRAIN) == b''
+        answering.expect(KEY, -1.0)
+        assert _said(answering.port, HELLO, TRAIN) == b''
+        answering.expect(KEY, 60.0)
+        assert b'challenge' in _said(answering.port, HELLO)
+
+
+@pytest.mark.parametrize('proof', [
+    None, '', 'zz', '00' * 32, 'é' * 64, ['x'],
+    protocol.Key('p', bytes(32)).sign('sender', NONCE, NONCE)])
+def test_a_false_proof_gets_one_short_answer_and_no_train(proof):
+    with _responder() as answering:
+        lines = HELLO, {'op': 'proof', 'proof': proof}, TRAIN
+        found = _said(answering.port, *lines)
+        assert found.count(b'\n') == 1 and b'"go"' not in found
+        # Not more than was asked with: nothing is amplified.
+        assert len(found) < sum(len(json.dumps(line)) for line in lines)
+
+
+def test_the_receivers_proof_is_no_senders_proof():
+    with _responder() as answering, _stranger(answering.port) as control:
+        answer = control.ask('hello', 'challenge', probe_id='p', nonce=NONCE)
+        control.send('proof', proof=answer['proof'])
+        with pytest.raises(protocol.ProbeError, match='closed|went away'):
+            _ask(control)
+
+
+def test_a_conversation_cannot_be_replayed():
+    with _responder() as answering:
+        with _stranger(answering.port) as control:
+            answer = control.ask('hello', 'challenge', probe_id='p',
+                                 nonce=NONCE)
+            proof = KEY.sign('sender', NONCE, answer['nonce'])
+            control.send('proof', proof=proof)
+            assert _ask(control)['op'] == 'go'
+        assert b'"go"' not in _said(
+            answering.port, HELLO, {'op': 'proof', 'proof': proof}, TRAIN)
+
+
+def test_an_impostor_gets_no_packets():
+    """The address of a host may be wrong or taken over by somebody else."""
+    server = socket.create_server((LOOPBACK, 0))
+    victim = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    victim.bind(server.getsockname())
+    victim.settimeout(0.2)
+
+    def claim():
+        with server.accept()[0] as sock:
+            sock.recv(4000)
+            sock.sendall(json.dumps({
+                'op': 'challenge', 'nonce': NONCE,
+                'proof': '00' * 32}).encode() + b'\n{"op": "go"}\n')
+            sock.recv(4000)
+
+    thread = threading.Thread(target=claim)
+    thread.start()
+    with server, victim:
+        with pytest.raises(protocol.ProbeError, match='not have the key'):
+            sender.measure(LOOPBACK, server.getsockname()[1],
+                           protocol.Train(2, 50, 500), SENDING, KEY)
+        with pytest.raises(TimeoutError):
+            victim.recv(100)
+    thread.join(5)
+
+
+def test_a_receiver_that_hears_of_it_later_is_waited_for():
+    with _responder(key=None) as answering:
+        timer = threading.Timer(0.3, answering.expect, (KEY, 60.0))
+        timer.start()
+        assert sender.measure(LOOPBACK, answering.port,
+                              protocol.Train(2, 50, 500), SENDING,
+                              KEY).rate_bps > 0
+        timer.join()
+
+
+def test_a_key_is_never_shown():
+    assert KEY.secret.hex() not in repr(KEY) + str(KEY)
+
+
+@pytest.mark.parametrize('order', [
+    {}, {'probe_id': 'p'}, {'probe_id': 'p', 'key': 7},
+    {'probe_id': 'p', 'key': 'zz'}, {'probe_id': 'p', 'key': 'aa'}])
+def test_an_order_without_a_good_key_is_named(order):
+    with pytest.raises(protocol.ProbeError, match='key'):
+        protocol.Key.from_dict(order)
 
 
 def test_packets_without_the_cookie_do_not_count():
@@ -234,24 +362,23 @@ def test_packets_without_the_cookie_do_not_count():
 
 
 @pytest.mark.parametrize('answer', [
-    {'op': 'go'}, {'op': 'go', 'cookie': 5}, {'op': 'go', 'cookie': 'zz'},
-    {'op': 'go', 'cookie': 'aabb'}, {'op': 'pong'}, {}])
+    {'op': 'go'}, {'op': 'challenge'}, {'op': 'pong'}, {},
+    {'op': 'challenge', 'nonce': 5, 'proof': 'aa'},
+    {'op': 'challenge', 'nonce': NONCE, 'proof': 5},
+    {'op': 'challenge', 'nonce': NONCE}])
 def test_a_peer_that_answers_nonsense_is_a_probe_error(answer):
     server = socket.create_server((LOOPBACK, 0))
 
     def answer_once():
-        sock = server.accept()[0]
-        with sock:
-            for reply in [answer] + [{'op': 'pong'}] * 4:
-                if not sock.recv(4000):
-                    return
-                sock.sendall(json.dumps(reply).encode() + b'\n')
+        with server.accept()[0] as sock:
+            if sock.recv(4000):
+                sock.sendall(json.dumps(answer).encode() + b'\n')
 
     thread = threading.Thread(target=answer_once)
     thread.start()
     with server, pytest.raises(protocol.ProbeError):
         sender.measure(LOOPBACK, server.getsockname()[1],
-                       protocol.Train(2, 50, 500), SENDING)
+                       protocol.Train(2, 50, 500), SENDING, KEY)
     thread.join(5)
     assert not thread.is_alive()
 
@@ -305,7 +432,31 @@ class _Controller:
 
 def _probe(port, **changes):
     return {'probe_id': 'p', 'peer': 'h2', 'address': LOOPBACK, 'port': port,
-            'bursts': 2, 'packets': 50, 'packet_bytes': 1000, **changes}
+            'bursts': 2, 'packets': 50, 'packet_bytes': 1000,
+            'key': KEY.secret.hex(), **changes}
+
+
+def test_the_service_expects_whom_the_controller_announces():
+    controller = _Controller({'role': 'receive', 'probe_id': 'p',
+                              'peer': 'h1', 'key': KEY.secret.hex()})
+    answering = service.ProbeService(_conf(), controller, 'h2')
+    answering.start()
+    try:
+        assert controller.idle.wait(20)
+        assert sender.measure(LOOPBACK, answering.port,
+                              protocol.Train(2, 50, 500), SENDING,
+                              KEY).rate_bps > 0
+    finally:
+        answering.stop()
+
+
+def test_the_service_sends_no_more_trains_than_it_may():
+    with _responder() as answering:
+        sending = service.ProbeService(
+            _conf(max_trains_per_minute=1), _Controller(), 'h1')
+        sending.measure(_probe(answering.port))
+        with pytest.raises(protocol.ProbeError, match='too many trains'):
+            sending.measure(_probe(answering.port))
 
 
 def test_the_service_goes_on_after_a_controller_that_failed(monkeypatch):
