@@ -32,10 +32,13 @@ PURE_IN_ROOMS = [
     'virtco.decide.waiting',
     'virtco.follow.comparison',
     'virtco.follow.notifications', 'virtco.hintkit.collectives',
-    'virtco.know.byte_counters',
+    'virtco.know.addresses', 'virtco.know.byte_counters',
     'virtco.know.debts', 'virtco.know.host_state', 'virtco.know.inflight',
-    'virtco.know.host_uplinks', 'virtco.know.pair_counters',
-    'virtco.know.reports', 'virtco.know.route', 'virtco.know.snapshot',
+    'virtco.know.groups', 'virtco.know.host_uplinks',
+    'virtco.know.pair_counters',
+    'virtco.know.progress', 'virtco.know.reports', 'virtco.know.rules',
+    'virtco.know.route', 'virtco.know.snapshot',
+    'virtco.know.summary',
     'virtco.know.towards',
     'virtco.know.uplinks', 'virtco.lab.cloud.configs']
 

@@ -23,9 +23,9 @@ from oslo_config import cfg
 from virtco.decide import policies
 from virtco.decide import publisher
 from virtco.decide import shadow
-from virtco.know import live_state
 from virtco.know import room
 from virtco.know import snapshot
+from virtco.know import summary
 from virtco import metrics
 from virtco.model import states
 
@@ -122,7 +122,7 @@ class Loop:
             if coflow.state == states.CoflowState.DONE:
                 self._note_end(coflow)
 
-    def _note_end(self, coflow: live_state.Status) -> None:
+    def _note_end(self, coflow: summary.Status) -> None:
         self._metrics.coflow_ends.inc()
         if self._know.settings.is_shadow:
             shadow.note_end(coflow, self._metrics)
@@ -142,7 +142,7 @@ class Loop:
             self._know.live.snapshot(self.options(), self._clock()),
             self.policies)
 
-    def publish(self, now_s: float) -> list[live_state.Status]:
+    def publish(self, now_s: float) -> list[summary.Status]:
         """By what is known; the coflows whose state changed."""
         options = self.options()
         state = self._know.live

@@ -14,7 +14,7 @@
 
 import logging
 
-from virtco.know import live_state
+from virtco.know import summary
 from virtco import metrics
 
 LOG = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ LOG = logging.getLogger(__name__)
 TOLERANCE = 0.05
 
 
-def note_end(coflow: live_state.Status, counts: metrics.Metrics) -> None:
+def note_end(coflow: summary.Status, counts: metrics.Metrics) -> None:
     """Compare the measured CCT of Nova's hosts and TCP's sharing with the
     planned one.
 

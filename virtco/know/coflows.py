@@ -31,6 +31,7 @@ from virtco.db import session as db_session
 from virtco import exception
 from virtco import hint_matrix
 from virtco.know import live_state
+from virtco.know import summary
 from virtco.model import live
 from virtco.model import states
 
@@ -116,10 +117,10 @@ class Coflows:
         over = state in (states.CoflowState.DONE, states.CoflowState.RETIRED)
         if over:
             ranked = None
-        measured = (live_state.measured(status.span)
+        measured = (summary.measured(status.span)
                     if status is not None and coflow.is_live else
                     {name: getattr(coflow, name)
-                     for name in live_state.measured(None)})
+                     for name in summary.measured(None)})
         return {
             'id': coflow.id, 'name': coflow.name,
             'group': coflow.group_id,
@@ -195,7 +196,7 @@ class Coflows:
         """Declare it done, or set its class or weight."""
         status = self._state.status(coflow_id)
         iteration = status.iteration if status is not None else 0
-        measured = (live_state.measured(status.span)
+        measured = (summary.measured(status.span)
                     if status is not None else {})
 
         def save(session: orm.Session) -> None:

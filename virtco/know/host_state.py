@@ -53,11 +53,24 @@ class View:
     observed_bps: Mapping[str, float]
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Taken:
+    """What a report says that the one before did not.
+
+    :ivar since_s: when the counters of the one before were read; now, where
+        they began anew.
+    """
+
+    since_s: float
+    new_ports: bool
+    new_link: bool
+    deltas: list[byte_counters.Delta]
+
+
 class HostState:
     """What it counted, measured and was given.
 
     :ivar new_vms: with a port in the last report and none before it.
-    :ivar addressed: VMs whose addresses are known by it.
     """
 
     def __init__(self, host: str, first_seen: float, half_life_s: float):
@@ -70,7 +83,6 @@ class HostState:
         self.background = byte_counters.Average(half_life_s)
         self.new_vms: Set[str] = frozenset()
         self.queued: Set[str] = frozenset()
-        self.addressed: Set[str] = frozenset()
         self.minors = coflow_table.NO_MINORS
         self.observed: dict[str, byte_counters.Average] = {}
         self.towards = towards.Towards()
@@ -90,6 +102,24 @@ class HostState:
         return (at_ms is not None and last_ms is not None
                 and at_ms < last_ms
                 and report.boot_id == self.report.boot_id)
+
+    def take(self, report: reports.Report, now_s: float) -> Taken:
+        """Take in a report."""
+        last_s = self.last_report
+        since_s = (last_s if last_s is not None
+                   and self.counters.epoch == report.epoch else now_s)
+        elapsed_s = now_s - since_s
+        new_ports = self.report.ports != report.ports
+        new_link = last_s is None or self.report.link != report.link
+        deltas, background_bytes = self.counters.update(report)
+        vms, self.report, self.last_report = self.vms, report, now_s
+        self.new_vms = self.vms - vms
+        if elapsed_s > 0:
+            self.observe(deltas, elapsed_s, background_bytes, now_s)
+        self.towards.update(report, self.unmanaged, elapsed_s, now_s)
+        if new_ports:
+            self.learn_ports()
+        return Taken(since_s, new_ports, new_link, deltas)
 
     def observe(self, deltas: Iterable[byte_counters.Delta], elapsed_s: float,
                 background_bytes: float, now_s: float) -> None:

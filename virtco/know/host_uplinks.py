@@ -13,6 +13,7 @@
 """The uplinks of all hosts, as they are told until something changes. Pure.
 """
 
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Set
 import math
@@ -122,6 +123,17 @@ class HostUplinks:
     def residual(self, is_fair: bool) -> tuple[np.ndarray, np.ndarray]:
         """See :meth:`virtco.know.snapshot.Share.residual`."""
         return self._share.residual(self.known, self._background_bps, is_fair)
+
+    def payload_rates(self, hosts: Iterable[str], is_fair: bool,
+                      wire_factor: float) -> dict[str, tuple[float, float]]:
+        """Egress and ingress of each known one of these hosts that coflows
+        may use, in bits of payload per second.
+        """
+        rates = list(zip(*((rate_bps / wire_factor).tolist()
+                           for rate_bps in self.residual(is_fair))))
+        number_of = self.known.number_of
+        return {host: rates[number_of[host]] for host in hosts
+                if host in number_of}
 
     def background_share(self) -> float:
         """The share of traffic that is no coflow's."""

@@ -282,6 +282,13 @@ class Tracked:
         self.is_dirty = True
         self.touch()
 
+    def remaining_fraction(self) -> float:
+        """Of its size, this iteration."""
+        if self.model.size_bytes <= 0:
+            return 1.0
+        left = float(self.counting.remaining_bytes().sum())
+        return max(TAIL, left / self.model.size_bytes)
+
     def cross_remaining(self, progress: byte_counters.CoflowProgress | None
                         = None) -> float:
         """Bytes left between hosts."""

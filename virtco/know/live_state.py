@@ -18,37 +18,30 @@ clock, the callers say what time it is. The lock is nobody else's: others get
 values that do not change.
 """
 
-import collections
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Set
-import dataclasses
-import json
-import math
 import threading
-from typing import Any
 from typing import TYPE_CHECKING
 
 from virtco.know import above
-from virtco.know import byte_counters
+from virtco.know import addresses
 from virtco.know import debts
+from virtco.know import groups
 from virtco.know import host_state
 from virtco.know import host_uplinks
 from virtco.know import inflight
-from virtco.know import pair_counters
+from virtco.know import progress
 from virtco.know import rates as measured_rates
 from virtco.know import reports
-from virtco.know import route as routes
+from virtco.know import rules
 from virtco.know import snapshot as snapshots
+from virtco.know import summary
 from virtco.know import towards
-from virtco.know import uplinks
 from virtco.model import cluster
 from virtco.model import snapshot as model
-from virtco.model import states
-from virtco.scheduling import endings
-from virtco.scheduling import policing
 from virtco.table import coflow_table
 from virtco.table import edge_policy
 from virtco.topology import tree
@@ -57,98 +50,37 @@ if TYPE_CHECKING:
     from virtco.db import models
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Rules:
-    """See ``[scheduler]``, ``[probe]`` and ``[placement]``."""
-
-    half_life_s: float = 5.0
-    wire_overhead_fraction: float = 0.0
-    ending: endings.Rules = endings.Rules()
-    uplink: uplinks.Rules = uplinks.Rules()
-    share: snapshots.Share = snapshots.Share()
-    max_debt_bytes: float = math.inf
-
-    @property
-    def wire_factor(self) -> float:
-        """Bytes on the wire per byte of payload."""
-        return 1 + self.wire_overhead_fraction
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Status:
-    """How far a coflow is.
-
-    :ivar span: of the iteration that is or was under way.
-    """
-
-    coflow_id: str
-    name: str
-    state: str
-    iteration: int
-    sent_bytes: float
-    arrival_s: float | None
-    ended_s: float | None
-    planned_cct_s: float | None
-    span: byte_counters.Span | None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Unsaved:
-    """What the database does not know yet.
-
-    :ivar coflows: columns of each.
-    :ivar debts: bytes per project.
-    :ivar ended: ids of the coflows that are over with it.
-    """
-
-    coflows: list[dict[str, Any]]
-    hosts: list[host_state.Stored]
-    debts: dict[str, float]
-    ended: tuple[str, ...]
-
-    def is_empty(self) -> bool:
-        return not (self.coflows or self.hosts or self.debts)
-
-
 class LiveState:
     """All of it, behind one lock that is held for computations only.
 
+    :param given: by the operator.
     :param rates: as measured between the hosts.
     :param plane: tells which switches are above the hosts.
     """
 
-    def __init__(self, rules: Rules = Rules(),
+    def __init__(self, given: rules.Rules = rules.Rules(),
                  rates: measured_rates.Rates | None = None,
                  plane: Callable[[], tree.Plane | None] = lambda: None):
         #: Hosts that take no new group.
         self.drained: frozenset[str] = frozenset()
         self._lock = threading.RLock()
-        self._rules = rules
-        self._endings = rules.ending
-        self._groups: dict[str, dict[int, routes.Member]] = {}
-        self._coflows: dict[str, inflight.Tracked] = {}
-        # Done for good, but not yet so in the database.
-        self._ended: dict[str, inflight.Tracked] = {}
+        self._rules = given
+        self._groups = groups.Groups()
         self._hosts: dict[str, host_state.HostState] = {}
         self._unsaved_hosts: set[str] = set()
         # Those that send what belongs to no coflow.
         self._sending: set[str] = set()
-        self._debts = debts.Debts(most_bytes=rules.max_debt_bytes)
-        self._addresses: dict[str, tuple[str, tuple[str, ...]]] = {}
-        # VMs whose hosts Nova has not confirmed, and whether one is planned;
-        # hosts that only they or their coflows name.
-        self._waiting: dict[str, bool] = {}
-        self._group_of: dict[str, str] = {}
-        self._coflows_of: dict[str, list[inflight.Tracked]] = {}
-        self._owners: (
-            dict[pair_counters.Key, pair_counters.Owner] | None) = None
-        self._counts_pairs = False
+        self._debts = debts.Debts(most_bytes=given.max_debt_bytes)
+        self._addresses = addresses.Addresses()
+        self._progress = progress.Progress(
+            self._groups, self._hosts, self._debts, self._addresses,
+            given.ending, given.wire_factor)
         self._minors: Mapping[str, coflow_table.Minors] = {}
         self._uplinks = host_uplinks.HostUplinks(
-            rules.uplink, rules.share, rates or measured_rates.Rates(),
+            given.uplink, given.share, rates or measured_rates.Rates(),
             self._hosts)
-        self._above = above.Above(plane, rules.share.default_share,
-                                  rules.uplink.default_bps)
+        self._above = above.Above(plane, given.share.default_share,
+                                  given.uplink.default_bps)
 
     # Groups and their members.
 
@@ -163,63 +95,20 @@ class LiveState:
         :param only: ids of the groups that were read; None: all of them.
         :param anew: somebody else counts, so the database is newer.
         """
-        groups: dict[str, dict[int, routes.Member]] = {}
-        for member in members:
-            found = groups.setdefault(member.group_id, {})
-            found[member.row_index] = routes.Member(
-                member.instance_uuid, member.host,
-                member.state == states.MemberState.RUNNING)
         with self._lock:
-            read = groups.keys() | self._groups if only is None else only
-            for group_id in read - groups.keys():
-                self._groups.pop(group_id, None)
-            self._groups |= groups
-            known = self._coflows
-            self._coflows = {coflow_id: tracked
-                             for coflow_id, tracked in known.items()
-                             if tracked.group_id not in read}
-            for stored in coflows:
-                if stored.id in self._ended:
-                    continue
-                tracked = ((None if anew else known.get(stored.id))
-                           or inflight.load(stored))
-                if (tracked.priority_class, tracked.weight) != (
-                        stored.priority_class, stored.weight):
-                    tracked.priority_class = stored.priority_class
-                    tracked.weight = stored.weight
-                    tracked.touch()
-                tracked.planned_cct_s = stored.cct_s
-                tracked.place(self._groups.get(tracked.group_id, {}))
-                self._coflows[stored.id] = tracked
-            for coflow_id in known.keys() - self._coflows.keys():
-                self._debts.end(known[coflow_id].project_id, coflow_id)
-            self._owners = None
-            everyone = [member for rows in self._groups.values()
-                        for member in rows.values()]
-            self._group_of = {
-                member.instance_uuid: group_id
-                for group_id, rows in self._groups.items()
-                for member in rows.values() if member.instance_uuid}
-            self._coflows_of = collections.defaultdict(list)
-            for tracked in self._coflows.values():
-                self._coflows_of[tracked.group_id].append(tracked)
-            self._waiting = {
-                member.instance_uuid: member.host is not None
-                for member in everyone
-                if member.instance_uuid and not member.running}
-            self._note_strangers({member.host for member in everyone
-                                  if member.host is not None
-                                  and member.running} - self._hosts.keys())
+            for gone in self._groups.load(members, coflows, only, anew):
+                self._debts.end(gone.project_id, gone.coflow_id)
+            self._progress.forget_owners()
+            self._note_strangers(self._groups.hosts() - self._hosts.keys())
 
     def count_members(self, host: str) -> int:
         """VMs of groups that are or will be on the host."""
         with self._lock:
-            return sum(member.host == host for rows in self._groups.values()
-                       for member in rows.values())
+            return self._groups.count_members(host)
 
     def _note_strangers(self, hosts: Set[str]) -> None:
         if self._uplinks.set_strangers(hosts):
-            for tracked in self._coflows.values():
+            for tracked in self._groups.coflows.values():
                 tracked.touch()
 
     def waiting(self, host: str) -> Set[str]:
@@ -231,8 +120,8 @@ class LiveState:
         """
         with self._lock:
             state = self._hosts[host]
-            return {vm for vm in state.vms & self._waiting.keys()
-                    if self._waiting[vm] or vm in state.new_vms}
+            return {vm for vm in state.vms & self._groups.waiting.keys()
+                    if self._groups.waiting[vm] or vm in state.new_vms}
 
     # Hosts.
 
@@ -248,7 +137,6 @@ class LiveState:
                     self._uplinks.changed(stored.host)
                 minors[stored.host] = state.minors
             self._minors = minors
-            self._changed_hosts = None
 
     def meet(self, hosts: Collection[str], now_s: float) -> None:
         """Nova has these hosts."""
@@ -266,28 +154,8 @@ class LiveState:
 
     def _learn_addresses(self, host: str, ports: Iterable[reports.Port]
                          ) -> None:
-        before = {uuid: self._addresses[uuid]
-                  for uuid in self._hosts[host].addressed
-                  if self._addresses.get(uuid, ('',))[0] == host}
-        found: dict[str, tuple[str, ...]] = {}
-        for port in ports:
-            found[port.vm] = found.get(port.vm, ()) + port.ips
-        after = {uuid: (host, ips) for uuid, ips in found.items()}
-        gone = before.keys() - after.keys()
-        changed = {uuid for uuid, known in after.items()
-                   if self._addresses.get(uuid) != known}
-        for uuid in gone:
-            del self._addresses[uuid]
-        self._addresses |= after
-        self._hosts[host].addressed = after.keys()
-        self._readdress(gone | changed)
-
-    def _readdress(self, vms: Collection[str]) -> None:
-        self._owners = None
-        for group_id in {self._group_of[vm] for vm in vms
-                         if vm in self._group_of}:
-            for tracked in self._coflows_of.get(group_id, ()):
-                tracked.readdress()
+        self._progress.forget_owners()
+        self._groups.readdress(self._addresses.learn(host, ports))
 
     def views(self, now_s: float) -> list[host_state.View]:
         """All hosts by name, as an operator wants to see them."""
@@ -317,7 +185,7 @@ class LiveState:
         :param only_idle: no coflow sends from there or to there.
         """
         with self._lock:
-            busy = {host for tracked in self._coflows.values()
+            busy = {host for tracked in self._groups.coflows.values()
                     if only_idle and self._shown(tracked).is_busy(
                         now_s, self._rules.ending.quiet_s)
                     for pair in tracked.route.pairs for host in pair}
@@ -330,8 +198,7 @@ class LiveState:
     def awaited_hosts(self) -> set[str]:
         """Hosts for which VMs of a coflow are planned that do not run yet."""
         with self._lock:
-            return set().union(*(tracked.awaited_hosts
-                                 for tracked in self._coflows.values()))
+            return self._groups.awaited_hosts()
 
     # Their uplinks.
 
@@ -342,13 +209,8 @@ class LiveState:
         """
         with self._lock:
             self._uplinks.refresh(now_s)
-            out_bps, in_bps = self._uplinks.residual(is_fair)
-            number_of = self._uplinks.known.number_of
-        factor = self._rules.wire_factor
-        rates = list(zip((out_bps / factor).tolist(),
-                         (in_bps / factor).tolist()))
-        return {host: rates[number_of[host]] for host in hosts
-                if host in number_of}
+            return self._uplinks.payload_rates(hosts, is_fair,
+                                               self._rules.wire_factor)
 
     def links_bps(self, hosts: Iterable[str], now_s: float
                   ) -> dict[str, float]:
@@ -361,24 +223,22 @@ class LiveState:
 
     def payload_tree(self, now_s: float) -> cluster.Tree:
         """What is above the hosts, in bits of payload per second."""
-        with self._lock:
-            self._uplinks.refresh(now_s)
-            found = self._above.tree(self._uplinks.known)
-        return above.scaled(found, 1 / self._rules.wire_factor)
+        return self._tree(now_s, self._rules.wire_factor)
 
     def wire_tree(self, now_s: float) -> cluster.Tree:
         """What is above the hosts, as their devices count bits."""
+        return self._tree(now_s, 1 - self._rules.share.default_share)
+
+    def _tree(self, now_s: float, divisor: float) -> cluster.Tree:
         with self._lock:
             self._uplinks.refresh(now_s)
-            found = self._above.tree(self._uplinks.known)
-        return above.scaled(found, 1 / (1 - self._rules.share.default_share))
+            return above.scaled(self._above.tree(self._uplinks.known),
+                                1 / divisor)
 
     def payload_pairs(self, rates_bps: Mapping[tuple[str, str], float]
                       ) -> dict[tuple[str, str], float]:
         """What coflows may use of rates between hosts, in payload."""
-        factor = ((1 - self._rules.share.default_share)
-                  / self._rules.wire_factor)
-        return {pair: rate_bps * factor
+        return {pair: rate_bps * self._rules.payload_fraction
                 for pair, rate_bps in rates_bps.items()}
 
     # Reports.
@@ -386,16 +246,7 @@ class LiveState:
     def count_pairs(self, wanted: bool) -> None:
         """Whether coflows have no classes, so that the VM pairs tell."""
         with self._lock:
-            if wanted == self._counts_pairs:
-                return
-            self._counts_pairs = wanted
-            self._endings = self._rules.ending
-            if wanted:
-                self._endings = dataclasses.replace(
-                    self._endings, quiet_s=max(self._endings.quiet_s,
-                                               pair_counters.QUIET_S))
-            for tracked in self._coflows.values():
-                tracked.touch()
+            self._progress.count_pairs(wanted)
 
     def intake(self, host: str, report: reports.Report,
                now_s: float) -> bool:
@@ -405,32 +256,17 @@ class LiveState:
             if state.has_overtaken(report):
                 return False
             self._unsaved_hosts.add(host)
-            since_s = (state.last_report if state.last_report is not None
-                       and state.counters.epoch == report.epoch else now_s)
-            elapsed_s = now_s - since_s
-            new_ports = state.report.ports != report.ports
-            new_link = (state.report.link != report.link
-                        or state.last_report is None)
-            if new_link:
+            taken = state.take(report, now_s)
+            if taken.new_link:
                 self._uplinks.changed(host)
-            urgent = new_ports or new_link
-            deltas, background_bytes = state.counters.update(report)
-            vms, state.report = state.vms, report
-            state.new_vms = state.vms - vms
-            if elapsed_s > 0:
-                state.observe(deltas, elapsed_s, background_bytes, now_s)
-                self._uplinks.observed(host)
-            state.last_report = now_s
-            state.towards.update(report, state.unmanaged, elapsed_s, now_s)
+            self._uplinks.observed(host)
             (self._sending.add if state.towards.is_sending
              else self._sending.discard)(host)
-            if new_ports:
-                state.learn_ports()
+            if taken.new_ports:
                 self._learn_addresses(host, report.ports)
-            urgent |= self._take_backlogs(state)
-            for delta in deltas:
-                urgent |= self._credit(host, delta, since_s, now_s)
-            return self._credit_pairs(state, since_s, now_s) or urgent
+            return (self._progress.take(state, taken.deltas, taken.since_s,
+                                        now_s)
+                    or taken.new_ports or taken.new_link)
 
     def heard(self, hosts: Collection[str], now_s: float) -> None:
         """What these reported last still holds."""
@@ -438,143 +274,44 @@ class LiveState:
             for name in hosts & self._hosts.keys():
                 self._hosts[name].heard(now_s)
 
-    def _take_backlogs(self, state: host_state.HostState) -> bool:
-        """True when a coflow may have ended, now that its queue is empty."""
-        host = state.host
-        after = {counters.coflow_id: counters.backlog_bytes
-                 for counters in state.report.coflows
-                 if counters.backlog_bytes}
-        drained = False
-        for coflow_id in after.keys() | state.queued:
-            tracked = self._coflows.get(coflow_id)
-            if tracked is None:
-                continue
-            if coflow_id in after:
-                tracked.backlog_bytes[host] = after[coflow_id]
-            elif tracked.backlog_bytes.pop(host, 0):
-                drained |= tracked.is_all_sent(self._endings)
-            tracked.touch()
-        state.queued = after.keys()
-        return drained
-
-    def _credit(self, host: str, delta: byte_counters.Delta,
-                since_s: float, now_s: float) -> bool:
-        """Credit one delta; True when the coflow starts or may have ended."""
-        tracked = self._coflows.get(delta.coflow_id)
-        if tracked is None:
-            return False
-        flows = tracked.route.flows(host, delta.dst_host)
-        new_bytes = delta.wire_bytes / self._rules.wire_factor
-        tracked.counting.credit(flows, new_bytes)
-        return self._moved(tracked, new_bytes, since_s, now_s)
-
-    def _moved(self, tracked: inflight.Tracked, new_bytes: float,
-               since_s: float, now_s: float) -> bool:
-        """True when the coflow starts, goes on, or may have ended."""
-        started = (tracked.moved_s is None
-                   or now_s - tracked.moved_s >= self._endings.quiet_s)
-        tracked.credited(new_bytes, since_s, now_s, self._endings)
-        if tracked.upcoming is not None:
-            return tracked.begins_anew(now_s, self._endings)
-        self._debts.charge(tracked.project_id, policing.Report(
-            tracked.coflow_id, tracked.claimed_bytes,
-            tracked.progress.all_bytes, new_bytes))
-        return started or tracked.is_all_sent(self._endings)
-
-    def _credit_pairs(self, state: host_state.HostState,
-                      since_s: float, now_s: float) -> bool:
-        """True when a coflow that has no class starts or may have ended."""
-        if not self._counts_pairs:
-            state.pair_counters = None
-            return False
-        if state.pair_counters is None:
-            state.pair_counters = pair_counters.PairCounters()
-        if self._owners is None:
-            self._owners = pair_counters.find_owners(self._in_turn(),
-                                                     self._addresses)
-        return any([self._moved(tracked, new_bytes, since_s, now_s)
-                    for tracked, new_bytes in state.pair_counters.credit(
-                        state.report, self._owners,
-                        self._rules.wire_factor)])
-
     # Coflows.
 
-    def _in_turn(self) -> list[inflight.Tracked]:
-        """Coflows whose VMs run; those that rest between two iterations last.
-        """
-        return sorted((tracked for tracked in self._coflows.values()
-                       if tracked.state != states.CoflowState.PLANNED),
-                      key=lambda tracked: tracked.upcoming is not None)
-
-    def advance(self, now_s: float) -> list[Status]:
+    def advance(self, now_s: float) -> list[summary.Status]:
         """Move coflows along their life; those whose state changed."""
-        changed = []
         with self._lock:
-            for tracked in [tracked for tracked in self._coflows.values()
-                            if tracked.check_s <= now_s]:
-                begun = tracked.begins(now_s, self._endings)
-                if begun:
-                    tracked.begin(now_s)
-                    self._owners = None
-                    changed.append(_status(tracked))
-                if tracked.has_ended(now_s, self._endings):
-                    self._finish(tracked, now_s)
-                    changed.append(_status(tracked))
-                tracked.rest_until(now_s, self._endings)
-        return changed
+            return self._progress.advance(now_s)
 
     def finish(self, coflow_id: str, now_s: float) -> None:
         """It is over for good, also when iterations are still to come."""
         with self._lock:
-            tracked = self._coflows.get(coflow_id)
+            tracked = self._groups.coflows.get(coflow_id)
             if tracked is not None:
-                self._finish(tracked, now_s, for_good=True)
-
-    def _finish(self, tracked: inflight.Tracked, now_s: float,
-                for_good: bool = False) -> None:
-        if tracked.upcoming is None:
-            tracked.end(now_s)
-            self._debts.end(tracked.project_id, tracked.coflow_id)
-        self._owners = None
-        if tracked.has_more and not for_good:
-            tracked.rest()
-            return
-        self._coflows.pop(tracked.coflow_id, None)
-        self._ended[tracked.coflow_id] = tracked
-        for host in tracked.route.pairs.hosts & self._hosts.keys():
-            self._hosts[host].counters.forget(tracked.coflow_id)
+                self._progress.finish(tracked, now_s, for_good=True)
 
     def drop(self, coflow_id: str) -> None:
         """It was deleted."""
         with self._lock:
-            tracked = self._coflows.pop(coflow_id, None)
+            tracked = self._groups.coflows.pop(coflow_id, None)
             if tracked is not None:
                 self._debts.end(tracked.project_id, coflow_id)
 
-    def status(self, coflow_id: str) -> Status | None:
+    def status(self, coflow_id: str) -> summary.Status | None:
         """None for a coflow that is not, or no longer, in flight."""
         with self._lock:
-            tracked = (self._coflows.get(coflow_id)
-                       or self._ended.get(coflow_id))
-            return _status(tracked) if tracked is not None else None
+            tracked = self._groups.find(coflow_id)
+            return summary.Status.of(tracked) if tracked is not None else None
 
     def remaining_fraction(self, coflow_id: str) -> float:
         """Of its size; 1 for a coflow of which nothing is known."""
         with self._lock:
-            tracked = self._coflows.get(coflow_id)
-            if tracked is None or tracked.model.size_bytes <= 0:
-                return 1.0
-            left = float(tracked.counting.remaining_bytes().sum())
-            return max(inflight.TAIL, left / tracked.model.size_bytes)
+            tracked = self._groups.coflows.get(coflow_id)
+            return tracked.remaining_fraction() if tracked else 1.0
 
     def loads(self, except_group: str | None = None
               ) -> tuple[model.ActiveCoflow, ...]:
         """What the coflows of other groups still have to move per host."""
         with self._lock:
-            return tuple(
-                tracked.load for tracked in self._coflows.values()
-                if tracked.group_id != except_group
-                and tracked.load.out_bytes)
+            return self._groups.loads(except_group)
 
     # What is decided by.
 
@@ -585,7 +322,7 @@ class LiveState:
             beta = (options.beta if options.beta >= 0
                     else self._uplinks.background_share())
             self._debts.tolerance = max(options.policing_tolerance, beta)
-            in_turn = self._in_turn()
+            in_turn = self._groups.in_turn()
             egress_bps, ingress_bps = self._uplinks.residual(options.is_fair)
             return snapshots.Snapshot(
                 now_s, options, self._uplinks.known, egress_bps, ingress_bps,
@@ -600,8 +337,8 @@ class LiveState:
                 self._above.uplinks(self._uplinks.known))
 
     def _shown(self, tracked: inflight.Tracked) -> snapshots.Coflow:
-        return tracked.shown(self._uplinks.strangers, self._endings,
-                             self._addresses)
+        return tracked.shown(self._uplinks.strangers, self._progress.endings,
+                             self._addresses.of_vm)
 
     def keep_minors(self, minors: Mapping[str, coflow_table.Minors]) -> None:
         """What is assigned to these hosts' classes."""
@@ -636,7 +373,7 @@ class LiveState:
 
     # What the database is to know.
 
-    def take_unsaved(self, also: Collection[str] = ()) -> Unsaved:
+    def take_unsaved(self, also: Collection[str] = ()) -> summary.Unsaved:
         """What changed since the last call; see :meth:`saved`.
 
         :param also: hosts to write in any case.
@@ -644,53 +381,22 @@ class LiveState:
         with self._lock:
             hosts = (self._unsaved_hosts | set(also)) & self._hosts.keys()
             self._unsaved_hosts = set()
-            unsaved = Unsaved(
-                [_columns(tracked) for tracked in
-                 (*self._coflows.values(), *self._ended.values())
-                 if tracked.is_dirty],
+            return summary.Unsaved(
+                [summary.columns(tracked)
+                 for tracked in self._groups.take_dirty()],
                 [self._hosts[name].to_stored() for name in sorted(hosts)],
-                self._debts.take_unsaved(), tuple(self._ended))
-            for tracked in self._coflows.values():
-                tracked.is_dirty = False
-        return unsaved
+                self._debts.take_unsaved(), tuple(self._groups.ended))
 
-    def saved(self, unsaved: Unsaved) -> None:
+    def saved(self, unsaved: summary.Unsaved) -> None:
         with self._lock:
             for coflow_id in unsaved.ended:
-                self._ended.pop(coflow_id, None)
+                self._groups.ended.pop(coflow_id, None)
 
-    def not_saved(self, unsaved: Unsaved) -> None:
+    def not_saved(self, unsaved: summary.Unsaved) -> None:
         """The database did not take it; again with the next."""
         with self._lock:
             self._unsaved_hosts |= {stored.host for stored in unsaved.hosts}
             for row in unsaved.coflows:
-                if row['id'] in self._coflows:
-                    self._coflows[row['id']].is_dirty = True
+                if row['id'] in self._groups.coflows:
+                    self._groups.coflows[row['id']].is_dirty = True
             self._debts.not_saved(unsaved.debts)
-
-
-def _status(tracked: inflight.Tracked) -> Status:
-    return Status(tracked.coflow_id, tracked.name, tracked.state,
-                  tracked.iteration,
-                  float(tracked.progress.sent_bytes.sum()),
-                  tracked.arrival_s, tracked.ended_s, tracked.planned_cct_s,
-                  tracked.progress.span)
-
-
-def _columns(tracked: inflight.Tracked) -> dict[str, Any]:
-    sent_bytes = tracked.progress.sent_bytes
-    return {'id': tracked.coflow_id, 'state': tracked.state,
-            'iteration': tracked.iteration,
-            'progress': json.dumps(sent_bytes.round().tolist()),
-            'sent_bytes': float(sent_bytes.sum()),
-            'arrival': tracked.arrival_s, 'ended_at': tracked.ended_s,
-            **measured(tracked.progress.span)}
-
-
-def measured(span: byte_counters.Span | None) -> dict[str, float | None]:
-    """As columns of a coflow."""
-    values = ((None,) * 4 if span is None else
-              (span.first_byte_s, span.last_byte_s, span.cct_s,
-               span.cct_error_s))
-    return dict(zip(('first_byte_at', 'last_byte_at', 'measured_cct_s',
-                     'measured_cct_error_s'), values, strict=True))

@@ -36,6 +36,7 @@ from virtco.know import pairs
 from virtco.know import projects
 from virtco.know import rates
 from virtco.know import reports
+from virtco.know import rules
 from virtco.know import settings
 from virtco.know import snapshot
 from virtco.know import topology
@@ -345,9 +346,9 @@ class Know:
             return False
 
 
-def rules_of(conf: cfg.ConfigOpts) -> live_state.Rules:
+def rules_of(conf: cfg.ConfigOpts) -> rules.Rules:
     scheduler = conf.scheduler
-    return live_state.Rules(
+    return rules.Rules(
         scheduler.background_half_life_s, scheduler.wire_overhead_fraction,
         endings.Rules(quiet_s=scheduler.quiet_s,
                       done_fraction=scheduler.done_fraction),

@@ -60,7 +60,7 @@ def reads(controller, monkeypatch):
 
 def hosts(controller):
     return {name: rows[0].host
-            for name, rows in controller.know.live._groups.items()}
+            for name, rows in controller.know.live._groups._members.items()}
 
 
 def test_an_event_reads_its_group_only(controller, reads):

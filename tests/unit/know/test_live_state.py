@@ -18,6 +18,7 @@ import pytest
 
 from tests.unit import made
 from virtco.know import live_state
+from virtco.know import rules
 from virtco.know import snapshot
 from virtco.model import states
 
@@ -64,7 +65,7 @@ def state():
 
 
 def sent(state):
-    return state._coflows['c'].progress.sent_bytes.tolist()
+    return state._groups.coflows['c'].progress.sent_bytes.tolist()
 
 
 def test_bytes_go_to_the_flows_of_the_host(state):
@@ -95,7 +96,7 @@ def test_a_report_that_comes_late_is_not_counted(state):
 
 def test_the_headers_are_taken_off():
     state = live_state.LiveState(
-        live_state.Rules(wire_overhead_fraction=0.25))
+        rules.Rules(wire_overhead_fraction=0.25))
     state.load_groups([member('g', i, f'h{i}') for i in range(3)],
                       [stored()])
     state.intake('h1', report(25), 1.0)
@@ -135,13 +136,13 @@ def test_when_all_was_counted_only_queues_are_left(state):
 
 
 def pair_bytes(state):
-    tracked = state._coflows['c']
+    tracked = state._groups.coflows['c']
     return dict(zip(tracked.route.pairs,
                     tracked.left_bytes(tracked.route).tolist()))
 
 
 def table(state):
-    return state._coflows['c'].table_of(state._addresses)
+    return state._groups.coflows['c'].table_of(state._addresses.of_vm)
 
 
 def advance(state, now_s):
@@ -154,8 +155,8 @@ def test_done_when_all_is_counted_and_no_queue_is_left(state):
     assert advance(state, 1.0) == []
     assert state.intake('h1', report(25), 1.1)
     assert advance(state, 1.1) == [states.CoflowState.DONE]
-    assert state._coflows == {}
-    assert set(state._ended) == {'c'}
+    assert state._groups.coflows == {}
+    assert set(state._groups.ended) == {'c'}
 
 
 def test_done_when_nearly_all_is_counted_and_nothing_moves(state):
@@ -179,7 +180,7 @@ def test_planned_becomes_active_with_the_first_vm():
     members[0].state = states.MemberState.RUNNING
     state.load_groups(members, [stored(state=states.CoflowState.PLANNED)])
     assert advance(state, 2.0) == [states.CoflowState.ACTIVE]
-    assert state._coflows['c'].arrival_s == 2.0
+    assert state._groups.coflows['c'].arrival_s == 2.0
     # What others will be planned around counts planned hosts, too.
     (load,) = state.loads('other')
     assert dict(load.out_bytes) == {'h0': 150, 'h1': 25}
@@ -320,7 +321,7 @@ def test_a_host_is_stored_and_loaded(state):
     again.load_groups([member('g', i, f'h{i}') for i in range(3)],
                       [stored(progress='[20, 10, 0]')])
     again.load_hosts([types.SimpleNamespace(**row.columns())])
-    assert again._addresses == {'g-0': ('h0', ('10.0.0.1',))}
+    assert again._addresses.of_vm == {'g-0': ('h0', ('10.0.0.1',))}
     again.intake('h0', report(60, ports=[port]), 2.0)
     assert sent(again) == pytest.approx([40, 20, 0])
 
@@ -371,7 +372,7 @@ def recurring(iterations=0, **values):
 
 
 def shown(state):
-    tracked = state._coflows['c']
+    tracked = state._groups.coflows['c']
     return tracked.state, tracked.iteration
 
 
@@ -386,7 +387,7 @@ def test_a_recurring_coflow_begins_anew_with_all_of_its_matrix():
     assert state.intake('h0', report(1_020_000), 61.0)
     assert advance(state, 61.0) == [states.CoflowState.ACTIVE]
     assert shown(state) == (states.CoflowState.ACTIVE, 2)
-    assert state._coflows['c'].arrival_s == 61.0
+    assert state._groups.coflows['c'].arrival_s == 61.0
     assert sent(state) == [20_000]
     state.intake('h0', report(2_000_000), 62.0)
     assert advance(state, 62.0) == [states.CoflowState.DONE]
@@ -437,8 +438,8 @@ def test_after_the_last_iteration_it_is_over():
     assert advance(state, 5.0) == [states.CoflowState.ACTIVE]
     state.intake('h0', report(2_000_000), 6.0)
     assert advance(state, 6.0) == [states.CoflowState.DONE]
-    assert state._coflows == {}
-    assert state._ended['c'].iteration == 2
+    assert state._groups.coflows == {}
+    assert state._groups.ended['c'].iteration == 2
 
 
 @pytest.mark.parametrize('when', ['active', 'resting'])
@@ -448,8 +449,9 @@ def test_a_declared_end_is_final(when):
         state.intake('h0', report(1_000_000), 1.0)
         advance(state, 1.0)
     state.finish('c', 3.0)
-    assert state._coflows == {}
-    assert state._ended['c'].ended_s == (1.0 if when == 'resting' else 3.0)
+    assert state._groups.coflows == {}
+    assert state._groups.ended['c'].ended_s == (
+        1.0 if when == 'resting' else 3.0)
     state.intake('h0', report(5_000_000), 4.0)
     assert advance(state, 4.0) == []
 
@@ -460,8 +462,8 @@ def test_a_pair_belongs_to_the_coflow_that_is_not_between_iterations(fair):
             stored('b', flows='[[0,1,100]]')]
     fair.load_groups([member('g', i, f'h{i}') for i in range(2)], both)
     fair.intake('h0', pair_report(0, (1, 60)), 1.0)
-    assert fair._coflows['b'].progress.sent_bytes.tolist() == [60]
-    assert fair._coflows['a'].counting.sent_bytes.tolist() == [0]
+    assert fair._groups.coflows['b'].progress.sent_bytes.tolist() == [60]
+    assert fair._groups.coflows['a'].counting.sent_bytes.tolist() == [0]
 
 
 def test_pairs_begin_an_iteration_too():
@@ -506,48 +508,48 @@ def two_groups(hosts=('h0', 'h1', 'h2')):
 def test_only_what_moved_gets_another_way():
     state = live_state.LiveState()
     state.load_groups(*two_groups())
-    before = {name: tracked.table_of(state._addresses)
-              for name, tracked in state._coflows.items()}
-    assert before['c'].pairs is state._coflows['c'].route.pairs
+    before = {name: tracked.table_of(state._addresses.of_vm)
+              for name, tracked in state._groups.coflows.items()}
+    assert before['c'].pairs is state._groups.coflows['c'].route.pairs
     state.load_groups(*two_groups(['h0', 'h9', 'h2']))
-    after = {name: tracked.table_of(state._addresses)
-             for name, tracked in state._coflows.items()}
+    after = {name: tracked.table_of(state._addresses.of_vm)
+             for name, tracked in state._groups.coflows.items()}
     assert after['c2'] is before['c2']
     assert after['c'].pairs == (('h0', 'h9'), ('h0', 'h2'), ('h9', 'h2'))
-    assert state._coflows['c'].route.pairs == after['c'].pairs
+    assert state._groups.coflows['c'].route.pairs == after['c'].pairs
 
 
 def test_one_group_is_read_anew_and_the_others_stay():
     state = live_state.LiveState()
     state.load_groups(*two_groups())
-    before = {name: (tracked, tracked.table_of(state._addresses))
-              for name, tracked in state._coflows.items()}
+    before = {name: (tracked, tracked.table_of(state._addresses.of_vm))
+              for name, tracked in state._groups.coflows.items()}
     state.load_groups([member('g', i, f'h{i}') for i in range(2)],
                       [stored()], {'g'})
-    assert state._coflows.keys() == {'c', 'c2'}
-    assert state._groups.keys() == {'g', 'g2'}
-    assert len(state._groups['g']) == 2
-    after = {name: (tracked, tracked.table_of(state._addresses))
-             for name, tracked in state._coflows.items()}
+    assert state._groups.coflows.keys() == {'c', 'c2'}
+    assert state._groups._members.keys() == {'g', 'g2'}
+    assert len(state._groups._members['g']) == 2
+    after = {name: (tracked, tracked.table_of(state._addresses.of_vm))
+             for name, tracked in state._groups.coflows.items()}
     assert after['c2'] == before['c2']
     assert after['c'][0] is before['c'][0]
     assert after['c'][1] is not before['c'][1]
     # Over, and one that is new.
     state.load_groups([member('g3', 0, 'h0')], [stored('c3', 'g3')],
                       {'g', 'g3'})
-    assert state._coflows.keys() == {'c2', 'c3'}
-    assert state._groups.keys() == {'g2', 'g3'}
+    assert state._groups.coflows.keys() == {'c2', 'c3'}
+    assert state._groups._members.keys() == {'g2', 'g3'}
     # Without bounds what is not read is over.
     state.load_groups([member('g3', 0, 'h0')], [stored('c3', 'g3')])
-    assert state._coflows.keys() == {'c3'}
-    assert state._groups.keys() == {'g3'}
+    assert state._groups.coflows.keys() == {'c3'}
+    assert state._groups._members.keys() == {'g3'}
 
 
 def test_a_coflow_that_was_dropped_is_read_anew():
     state = live_state.LiveState()
     state.load_groups(*two_groups())
     table(state)
-    del state._coflows['c']
+    del state._groups.coflows['c']
     members, coflows = two_groups()
     coflows[0] = stored(flows='[[1,0,5]]')
     state.load_groups(members, coflows)
@@ -568,8 +570,8 @@ def test_only_whose_address_changed_gets_other_entries():
     tables = []
     for ip in ('10.0.0.1', '10.0.0.2'):
         state.intake('h0', report(ports=ports(ip)), 1.0)
-        tables.append({name: tracked.table_of(state._addresses)
-                       for name, tracked in state._coflows.items()})
+        tables.append({name: tracked.table_of(state._addresses.of_vm)
+                       for name, tracked in state._groups.coflows.items()})
         assert addresses(tables[-1]) == {(ip,)}
     assert tables[0]['c2'] is tables[1]['c2']
     state.intake('h0', report(ports=ports('10.0.0.2')[1:]), 2.0)

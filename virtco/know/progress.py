@@ -1,0 +1,164 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""How coflows get on by what hosts report: bytes, and their life. Pure."""
+
+from collections.abc import Mapping
+import dataclasses
+
+from virtco.know import addresses
+from virtco.know import byte_counters
+from virtco.know import debts
+from virtco.know import groups
+from virtco.know import host_state
+from virtco.know import inflight
+from virtco.know import pair_counters
+from virtco.know import summary
+from virtco.scheduling import endings
+from virtco.scheduling import policing
+
+
+class Progress:
+    """
+    :param wire_factor: bytes on the wire per byte of payload.
+    :ivar endings: by which coflows end now.
+    """
+
+    def __init__(self, known: groups.Groups,
+                 hosts: Mapping[str, host_state.HostState],
+                 owed: debts.Debts, places: addresses.Addresses,
+                 rules: endings.Rules, wire_factor: float):
+        self.endings = rules
+        self._groups = known
+        self._hosts = hosts
+        self._debts = owed
+        self._addresses = places
+        self._rules = rules
+        self._wire_factor = wire_factor
+        self._counts_pairs = False
+        self._owners: (
+            dict[pair_counters.Key, pair_counters.Owner] | None) = None
+
+    def count_pairs(self, wanted: bool) -> None:
+        """Whether coflows have no classes, so that the VM pairs tell."""
+        if wanted == self._counts_pairs:
+            return
+        self._counts_pairs = wanted
+        self.endings = self._rules if not wanted else dataclasses.replace(
+            self._rules, quiet_s=max(self._rules.quiet_s,
+                                     pair_counters.QUIET_S))
+        for tracked in self._groups.coflows.values():
+            tracked.touch()
+
+    def forget_owners(self) -> None:
+        """A pair of VMs may belong to another coflow now."""
+        self._owners = None
+
+    def take(self, state: host_state.HostState,
+             deltas: list[byte_counters.Delta], since_s: float, now_s: float
+             ) -> bool:
+        """Credit the host's last report; True when a coflow starts, or may
+        have ended.
+        """
+        urgent = self._take_backlogs(state)
+        for delta in deltas:
+            urgent |= self._credit(state.host, delta, since_s, now_s)
+        return self._credit_pairs(state, since_s, now_s) or urgent
+
+    def _take_backlogs(self, state: host_state.HostState) -> bool:
+        """True when a coflow may have ended, now that its queue is empty."""
+        host = state.host
+        after = {counters.coflow_id: counters.backlog_bytes
+                 for counters in state.report.coflows
+                 if counters.backlog_bytes}
+        drained = False
+        for coflow_id in after.keys() | state.queued:
+            tracked = self._groups.coflows.get(coflow_id)
+            if tracked is None:
+                continue
+            if coflow_id in after:
+                tracked.backlog_bytes[host] = after[coflow_id]
+            elif tracked.backlog_bytes.pop(host, 0):
+                drained |= tracked.is_all_sent(self.endings)
+            tracked.touch()
+        state.queued = after.keys()
+        return drained
+
+    def _credit(self, host: str, delta: byte_counters.Delta,
+                since_s: float, now_s: float) -> bool:
+        """Credit one delta; True when the coflow starts or may have ended."""
+        tracked = self._groups.coflows.get(delta.coflow_id)
+        if tracked is None:
+            return False
+        flows = tracked.route.flows(host, delta.dst_host)
+        new_bytes = delta.wire_bytes / self._wire_factor
+        tracked.counting.credit(flows, new_bytes)
+        return self._moved(tracked, new_bytes, since_s, now_s)
+
+    def _moved(self, tracked: inflight.Tracked, new_bytes: float,
+               since_s: float, now_s: float) -> bool:
+        """True when the coflow starts, goes on, or may have ended."""
+        started = (tracked.moved_s is None
+                   or now_s - tracked.moved_s >= self.endings.quiet_s)
+        tracked.credited(new_bytes, since_s, now_s, self.endings)
+        if tracked.upcoming is not None:
+            return tracked.begins_anew(now_s, self.endings)
+        self._debts.charge(tracked.project_id, policing.Report(
+            tracked.coflow_id, tracked.claimed_bytes,
+            tracked.progress.all_bytes, new_bytes))
+        return started or tracked.is_all_sent(self.endings)
+
+    def _credit_pairs(self, state: host_state.HostState,
+                      since_s: float, now_s: float) -> bool:
+        """True when a coflow that has no class starts or may have ended."""
+        if not self._counts_pairs:
+            state.pair_counters = None
+            return False
+        if state.pair_counters is None:
+            state.pair_counters = pair_counters.PairCounters()
+        if self._owners is None:
+            self._owners = pair_counters.find_owners(self._groups.in_turn(),
+                                                     self._addresses.of_vm)
+        return any([self._moved(tracked, new_bytes, since_s, now_s)
+                    for tracked, new_bytes in state.pair_counters.credit(
+                        state.report, self._owners,
+                        self._wire_factor)])
+
+    def advance(self, now_s: float) -> list[summary.Status]:
+        """Move coflows along their life; those whose state changed."""
+        changed = []
+        for tracked in [tracked for tracked in self._groups.coflows.values()
+                        if tracked.check_s <= now_s]:
+            if tracked.begins(now_s, self.endings):
+                tracked.begin(now_s)
+                self.forget_owners()
+                changed.append(summary.Status.of(tracked))
+            if tracked.has_ended(now_s, self.endings):
+                self.finish(tracked, now_s)
+                changed.append(summary.Status.of(tracked))
+            tracked.rest_until(now_s, self.endings)
+        return changed
+
+    def finish(self, tracked: inflight.Tracked, now_s: float,
+               for_good: bool = False) -> None:
+        """Its iteration is over, or all of it."""
+        if tracked.upcoming is None:
+            tracked.end(now_s)
+            self._debts.end(tracked.project_id, tracked.coflow_id)
+        self.forget_owners()
+        if tracked.has_more and not for_good:
+            tracked.rest()
+            return
+        self._groups.end(tracked)
+        for host in tracked.route.pairs.hosts & self._hosts.keys():
+            self._hosts[host].counters.forget(tracked.coflow_id)

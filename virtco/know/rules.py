@@ -1,0 +1,43 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""How what is known is counted, as an operator configures it. Pure."""
+
+import dataclasses
+import math
+
+from virtco.know import snapshot as snapshots
+from virtco.know import uplinks
+from virtco.scheduling import endings
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rules:
+    """See ``[scheduler]``, ``[probe]`` and ``[placement]``."""
+
+    half_life_s: float = 5.0
+    wire_overhead_fraction: float = 0.0
+    ending: endings.Rules = endings.Rules()
+    uplink: uplinks.Rules = uplinks.Rules()
+    share: snapshots.Share = snapshots.Share()
+    max_debt_bytes: float = math.inf
+
+    @property
+    def wire_factor(self) -> float:
+        """Bytes on the wire per byte of payload."""
+        return 1 + self.wire_overhead_fraction
+
+    @property
+    def payload_fraction(self) -> float:
+        """Payload of coflows per bit of a link."""
+        return (1 - self.share.default_share) / self.wire_factor

@@ -1,0 +1,85 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""How far coflows are, for those who ask and for the database. Pure."""
+
+import dataclasses
+import json
+from typing import Any
+
+from virtco.know import byte_counters
+from virtco.know import host_state
+from virtco.know import inflight
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Status:
+    """How far a coflow is.
+
+    :ivar span: of the iteration that is or was under way.
+    """
+
+    coflow_id: str
+    name: str
+    state: str
+    iteration: int
+    sent_bytes: float
+    arrival_s: float | None
+    ended_s: float | None
+    planned_cct_s: float | None
+    span: byte_counters.Span | None
+
+    @classmethod
+    def of(cls, tracked: inflight.Tracked) -> 'Status':
+        return cls(tracked.coflow_id, tracked.name, tracked.state,
+                   tracked.iteration,
+                   float(tracked.progress.sent_bytes.sum()),
+                   tracked.arrival_s, tracked.ended_s,
+                   tracked.planned_cct_s, tracked.progress.span)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unsaved:
+    """What the database does not know yet.
+
+    :ivar coflows: columns of each.
+    :ivar debts: bytes per project.
+    :ivar ended: ids of the coflows that are over with it.
+    """
+
+    coflows: list[dict[str, Any]]
+    hosts: list[host_state.Stored]
+    debts: dict[str, float]
+    ended: tuple[str, ...]
+
+    def is_empty(self) -> bool:
+        return not (self.coflows or self.hosts or self.debts)
+
+
+def columns(tracked: inflight.Tracked) -> dict[str, Any]:
+    sent_bytes = tracked.progress.sent_bytes
+    return {'id': tracked.coflow_id, 'state': tracked.state,
+            'iteration': tracked.iteration,
+            'progress': json.dumps(sent_bytes.round().tolist()),
+            'sent_bytes': float(sent_bytes.sum()),
+            'arrival': tracked.arrival_s, 'ended_at': tracked.ended_s,
+            **measured(tracked.progress.span)}
+
+
+def measured(span: byte_counters.Span | None) -> dict[str, float | None]:
+    """As columns of a coflow."""
+    values = ((None,) * 4 if span is None else
+              (span.first_byte_s, span.last_byte_s, span.cct_s,
+               span.cct_error_s))
+    return dict(zip(('first_byte_at', 'last_byte_at', 'measured_cct_s',
+                     'measured_cct_error_s'), values, strict=True))
