@@ -22,6 +22,9 @@ connection, so that a forged source address can make nobody send anything::
    (UDP burst) burst {index, sent, …}     →  ←  got {index, received}
    end                                    →  ←  result {rate_bps, …}
 
+   bulk {lasts_s}                         →  ←  go {} | refuse {why}
+   (bytes, then the end of the stream)    →  ←  flow {windows_bytes}
+
 The next burst waits for ``got``: at most one burst is ever in flight.
 
 The controller gives both ends a key of its own for each measurement. Each end
@@ -51,10 +54,11 @@ HEADER = struct.Struct(f'!{COOKIE_BYTES}sHI')
 MAX_BURSTS = 1000
 MAX_PACKETS = 5000
 MAX_PACKET_BYTES = 8972
+MAX_BULK_S = 10.0
 _ETHERNET_BYTES = 14
 _UDP_BYTES = 8
 _IP_BYTES = {socket.AF_INET: 20, socket.AF_INET6: 40}
-_MAX_LINE_BYTES = 4096
+_MAX_LINE_BYTES = 16384
 
 
 class ProbeError(Exception):
@@ -212,6 +216,14 @@ class Control:
                 raise ProbeError('the message is too long')
         line, self._buffer = self._buffer.split(b'\n', 1)
         return self._check(line, wanted)
+
+    def receive_into(self, buffer: bytearray) -> int:
+        """Bytes that are no message; 0 at the end of the stream."""
+        self.sock.settimeout(self._left_s())
+        try:
+            return self.sock.recv_into(buffer)
+        except OSError as error:
+            raise ProbeError(f'no answer: {error}') from None
 
     def ask(self, op: str, wanted: str, **fields: Any) -> dict[str, Any]:
         self.send(op, **fields)

@@ -26,6 +26,7 @@ from typing import Any
 
 from edge_module.probe import netdev
 from edge_module.probe import protocol
+from virtco.measure import crosstraffic
 from virtco.measure import trains
 
 LOG = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ _ACCEPT_S = 0.2  # for a connection that went again
 #: A stranger may hold the responder up for so long.
 _HELLO_S = 1.0
 _MOST_EXPECTED = 64
+_MOST_WINDOWS = 1500
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ class Settings:
     timeout_s: float
     max_bytes: int
     max_trains_per_minute: int
+    max_bulk_bytes: int = 2 ** 28
     uplink_dev: str | None = None
 
 
@@ -152,7 +155,10 @@ class Responder:
         left_bytes = self._settings.max_bytes
         index = 0
         while not self._stop.is_set():
-            message = control.receive('train')
+            message = control.receive('train', 'bulk')
+            if message['op'] == 'bulk':
+                self._receive_bulk(control, message)
+                return
             try:
                 train = protocol.Train.from_dict(message)
                 if train.size_bytes > left_bytes:
@@ -178,6 +184,26 @@ class Responder:
                      proof=key.sign('receiver', *nonces))
         key.check(control.receive('proof').get('proof'), 'sender', *nonces)
         return key, nonces
+
+    def _receive_bulk(self, control: protocol.Control,
+                      message: dict[str, Any]) -> None:
+        """Count what a TCP connection brings in each window."""
+        lasts_s = message.get('lasts_s')
+        try:
+            if (type(lasts_s) is not float
+                    or not 0 < lasts_s <= protocol.MAX_BULK_S):
+                raise protocol.ProbeError(
+                    f'lasts_s: {lasts_s!r} is not a time of at most '
+                    f'{protocol.MAX_BULK_S} s')
+            self._pace.admit()
+        except protocol.ProbeError as error:
+            control.send('refuse', why=str(error))
+            raise
+        control.deadline_s = (time.monotonic() + lasts_s
+                              + self._settings.timeout_s)
+        control.send('go')
+        control.send('flow', windows_bytes=_count(
+            control, self._settings.max_bulk_bytes))
 
     def _receive(self, control: protocol.Control, train: protocol.Train,
                  cookie: bytes) -> int:
@@ -205,6 +231,25 @@ class Responder:
         control.send('result', foreign_share=foreign,
                      **dataclasses.asdict(rate))
         return sum(burst.sent for burst in bursts) * train.packet_bytes
+
+
+def _count(control: protocol.Control, most_bytes: int) -> list[int]:
+    """Bytes of each window from the first one on, until the stream ends."""
+    buffer = bytearray(2 ** 18)
+    windows: list[int] = []
+    begin_s: float | None = None
+    while size_bytes := control.receive_into(buffer):
+        now_s = time.monotonic()
+        begin_s = now_s if begin_s is None else begin_s
+        window = int((now_s - begin_s) / crosstraffic.WINDOW_S)
+        if window >= _MOST_WINDOWS:
+            raise protocol.ProbeError('the stream does not end')
+        windows += [0] * (window + 1 - len(windows))
+        windows[window] += size_bytes
+        most_bytes -= size_bytes
+        if most_bytes < 0:
+            raise protocol.ProbeError('the stream is too long')
+    return windows
 
 
 class _BurstReceiver:

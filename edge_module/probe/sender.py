@@ -23,6 +23,7 @@ from typing import Any
 
 from edge_module.probe import netdev
 from edge_module.probe import protocol
+from virtco.measure import crosstraffic
 from virtco.measure import latency
 
 LOG = logging.getLogger(__name__)
@@ -56,6 +57,7 @@ class Settings:
     timeout_s: float
     max_sending_s: float
     max_bytes: int
+    max_bulk_bytes: int = 2 ** 28
     bypass_classes: bool = True
     foreign_share: float = 0.05
     uplink_dev: str | None = None
@@ -94,6 +96,55 @@ def measure(address: str, port: int, train: protocol.Train,
     control, nonces = _connect(address, port, deadline_s, key)
     with control.sock:
         return _Session(control, settings, key, nonces).run(train)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Flow:
+    """What one bulk TCP connection got.
+
+    :ivar windows_bytes: at the receiver, in each window of
+        ``virtco.measure.crosstraffic.WINDOW_S`` from its first byte on.
+    """
+
+    rate_bps: float
+    windows_bytes: tuple[int, ...]
+
+    @property
+    def sent_bytes(self) -> int:
+        return sum(self.windows_bytes)
+
+
+def bulk(address: str, port: int, lasts_s: float, settings: Settings,
+         key: protocol.Key) -> Flow:
+    """Send as much as one TCP connection can for some time.
+
+    :raises protocol.ProbeError: when there is no result, with the reason.
+    """
+    begin_s = time.monotonic()
+    control, _ = _connect(address, port, begin_s + settings.timeout_s
+                          + lasts_s, key)
+    with control.sock:
+        control.ask('bulk', 'go', lasts_s=lasts_s)
+        left_bytes = settings.max_bulk_bytes
+        chunk = bytes(2 ** 16)
+        stop_s = time.monotonic() + lasts_s
+        control.sock.settimeout(settings.timeout_s + lasts_s)
+        try:
+            while time.monotonic() < stop_s and left_bytes >= len(chunk):
+                control.sock.sendall(chunk)
+                left_bytes -= len(chunk)
+            control.sock.shutdown(socket.SHUT_WR)
+        except OSError as error:
+            raise protocol.ProbeError(f'cannot send: {error}') from None
+        return _read_flow(control.receive('flow'))
+
+
+def _read_flow(answer: dict[str, Any]) -> Flow:
+    windows = answer.get('windows_bytes')
+    if (not isinstance(windows, list)
+            or not all(type(one) is int and one >= 0 for one in windows)):
+        raise protocol.ProbeError('no valid flow')
+    return Flow(crosstraffic.steady_bps(windows), tuple(windows))
 
 
 def _connect(address: str, port: int, deadline_s: float, key: protocol.Key

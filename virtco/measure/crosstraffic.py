@@ -18,6 +18,7 @@ count of connections. It assumes that TCP shares the bottleneck evenly.
 
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Sequence
 
 from virtco import exception
 from virtco import units
@@ -88,6 +89,26 @@ def over_time(arrivals: Iterable[tuple[float, int]], path_rate_bps: float, *,
             current = window
             size_bytes = 0
         size_bytes += packet_bytes
+
+
+def of_windows(windows_bytes: Sequence[int], path_rate_bps: float
+               ) -> list[float]:
+    """Cross traffic in each window in which something arrived, without the
+    last one, which ends early.
+    """
+    return [cross_traffic(path_rate_bps, units.bytes_per_s_to_bps(
+        size_bytes / WINDOW_S)) for size_bytes in windows_bytes[:-1]
+        if size_bytes]
+
+
+def steady_bps(windows_bytes: Sequence[int]) -> float:
+    """Rate of a connection without its first quarter: slow start, and what a
+    token bucket lets through; and without its last window, which ends early.
+    """
+    steady = windows_bytes[len(windows_bytes) // 4:-1]
+    if not steady:
+        return 0.0
+    return units.bytes_per_s_to_bps(sum(steady) / (len(steady) * WINDOW_S))
 
 
 def _need_positive(field: str, rate_bps: float) -> None:

@@ -372,27 +372,34 @@ def test_a_slow_host_is_measured_and_shown(tenant):
     assert len([p for p in pairs if p['src'] == slow.name]) == 2
 
 
-def test_probes_go_in_rounds_of_disjoint_pairs(make):
+def test_probes_go_to_disjoint_pairs_and_both_ends_hear_of_them(make):
     tenant = make({'probe': {'interval_s': 0.1}}).tenant()
     edges = [harness.Edge(tenant, f'h{i}') for i in range(4)]
     for edge in edges:
         edge.report()
     measured = set()
+
+    keys = {}
     while len(measured) < 12:
         trains = {}
         for edge in edges:
-            train = tenant.call('GET', f'/v1/hosts/{edge.name}/probes',
+            order = tenant.call('GET', f'/v1/hosts/{edge.name}/probes',
                                 status=None)
-            if train:
-                trains[edge.name] = train
+            if order:
+                keys.setdefault(order['probe_id'], set()).add(order['key'])
+                if order.get('role') != 'receive':
+                    trains[edge.name] = order
         busy = [*trains, *(t['peer'] for t in trains.values())]
-        assert len(set(busy)) == len(busy) == 4
+        assert len(set(busy)) == len(busy)
         for src, train in trains.items():
             measured.add((src, train['peer']))
             tenant.call('POST', '/v1/measurements', {
                 'probe_id': train['probe_id'], 'src': src,
-                'dst': train['peer'], 'rate_bps': 9.7e7}, 204)
-    tenant.call('GET', f'/v1/hosts/{edges[0].name}/probes', status=204)
+                'dst': train['peer'], 'rate_bps': 9.7e7,
+                'sent_bytes': 1000}, 204)
+    assert all(len(found) == 1 for found in keys.values())
+    found = tenant.call('GET', '/v1/probes')
+    assert (found['n_hosts'], found['last_hour_bytes']) == (4, 12_000)
     shown = tenant.call('GET', f'/v1/hosts/{edges[0].name}')
     assert shown['rate_source'] == 'measured'
     assert shown['egress_bps'] == 1e8

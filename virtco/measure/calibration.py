@@ -1,0 +1,95 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Which trains a network needs: K bursts of B packets of P bytes.
+
+Each setting is tried on some paths, a bulk TCP connection tells the truth on
+the same paths, and the cheapest setting that is near enough is taken (Choreo
+section 4.1: 10 bursts of 200 packets on EC2, of 2000 on Rackspace).
+"""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import statistics
+
+#: Choreo's error on Rackspace.
+NEAR_ENOUGH = 0.04
+#: Ethernet, IPv4 and TCP headers with timestamps.
+_HEADERS_BYTES = 66
+_ETHERNET_BYTES = 14
+
+
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
+class Setting:
+    """K, B and P; ordered by K, then B, then P."""
+
+    bursts: int
+    packets: int
+    packet_bytes: int
+
+    @property
+    def train_bytes(self) -> int:
+        return self.bursts * self.packets * self.packet_bytes
+
+
+GRID = tuple(Setting(bursts, packets, 1472) for bursts in (5, 10, 20)
+             for packets in (50, 100, 200, 500, 1000, 2000))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Error:
+    """Of a setting over all paths: shares of what TCP got.
+
+    :ivar failed: share of the paths on which the train said nothing; they
+        are not in the others.
+    """
+
+    mean: float
+    median: float
+    worst: float
+    failed: float
+
+
+def tcp_bps(rate_bps: float, mtu_bytes: int = 1500) -> float:
+    """Payload that TCP moves at a rate of whole Ethernet frames."""
+    frame_bytes = mtu_bytes + _ETHERNET_BYTES
+    return rate_bps * (frame_bytes - _HEADERS_BYTES) / frame_bytes
+
+
+def error(truth_bps: Sequence[float], found_bps: Sequence[float | None]
+          ) -> Error:
+    """:param truth_bps: of each path by TCP.
+    :param found_bps: of the same paths by trains; None without a result.
+    """
+    errors = [abs(found / truth - 1) for truth, found
+              in zip(truth_bps, found_bps, strict=True) if found is not None]
+    if not errors:
+        return Error(1.0, 1.0, 1.0, 1.0)
+    return Error(statistics.mean(errors), statistics.median(errors),
+                 max(errors), 1 - len(errors) / len(found_bps))
+
+
+def choose(errors: Mapping[Setting, Error], *,
+           near_enough: float = NEAR_ENOUGH) -> Setting | None:
+    """The cheapest setting whose mean error is near enough.
+
+    :returns: the one with the least error if none is; None without any
+        setting that worked on all paths.
+    """
+    good: Iterable[Setting] = [one for one, found in errors.items()
+                               if found.failed == 0]
+    near = [one for one in good if errors[one].mean <= near_enough]
+    if near:
+        return min(near, key=lambda one: (one.train_bytes, one))
+    return min(good, key=lambda one: (errors[one].mean, one), default=None)
