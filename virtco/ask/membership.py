@@ -128,7 +128,7 @@ class Reader:
         if group is None:
             matrices = self._matrices(session, request, hint)
             group, coflows = self._new_group(session, request, hint, matrices)
-            members = [_vacant(group.id, i) for i in range(group.n_vms)]
+            members = [vacant(group.id, i) for i in range(group.n_vms)]
         else:
             members = db_groups.members(session, group.id)
             coflows = db_groups.coflows(session, group.id)
@@ -196,19 +196,7 @@ class Reader:
             id=str(uuid.uuid4()), project_id=request.project_id,
             name=hint.coflow_name, live_key='', n_vms=matrices[0].n_vms,
             created_at=now_s, method='', why='')
-        return group, [models.Coflow(
-            id=str(uuid.uuid4()), group_id=group.id,
-            project_id=group.project_id, name=matrix.name, position=i,
-            state=states.CoflowState.PLANNED, n_vms=matrix.n_vms,
-            n_flows=len(matrix.matrix), size_bytes=matrix.size_bytes,
-            dst_port=matrix.dst_port, iterations=matrix.iterations,
-            period_s=matrix.period_s, compute_s=matrix.compute_s,
-            rank_hint=matrix.rank_hint, iteration=0,
-            tm=codec.encode_matrix(matrix.matrix), progress='[]',
-            sent_bytes=0.0,
-            priority_class=given.priority_class,
-            weight=given.weight, why='', created_at=now_s)
-            for i, matrix in enumerate(matrices)]
+        return group, new_coflows(group, matrices, given, now_s)
 
     def _matrices(self, session: orm.Session, request: requests.Placement,
                   hint: hints.Hint) -> tuple[coflow_model.Coflow, ...]:
@@ -283,7 +271,29 @@ def batch_rows(request: requests.Placement,
     return frozenset(known | set(free[:n_missing]))
 
 
-def _vacant(group_id: str, index: int) -> models.Member:
+def new_coflows(group: models.Group,
+                matrices: Sequence[coflow_model.Coflow],
+                given: models.Project, now_s: float) -> list[models.Coflow]:
+    """The coflows of a group whose VMs are to come.
+
+    :param given: what its project is given.
+    """
+    return [models.Coflow(
+        id=str(uuid.uuid4()), group_id=group.id,
+        project_id=group.project_id, name=matrix.name, position=i,
+        state=states.CoflowState.PLANNED, n_vms=matrix.n_vms,
+        n_flows=len(matrix.matrix), size_bytes=matrix.size_bytes,
+        dst_port=matrix.dst_port, iterations=matrix.iterations,
+        period_s=matrix.period_s, compute_s=matrix.compute_s,
+        rank_hint=matrix.rank_hint, iteration=0,
+        tm=codec.encode_matrix(matrix.matrix), progress='[]', sent_bytes=0.0,
+        priority_class=given.priority_class, weight=given.weight, why='',
+        created_at=now_s)
+        for i, matrix in enumerate(matrices)]
+
+
+def vacant(group_id: str, index: int) -> models.Member:
+    """A row of a new group."""
     return models.Member(
         group_id=group_id, row_index=index, instance_uuid=None,
         display_name='', reservation_id='', state=states.MemberState.VACANT,

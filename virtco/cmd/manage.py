@@ -24,7 +24,12 @@ from virtco.db import leader
 from virtco.db import migration
 from virtco.db import session as db_session
 from virtco import exception
+from virtco.follow import nova
+from virtco.follow import rebuild
 from virtco.follow import transitions
+
+#: Lines on what is skipped.
+SHOWN = 20
 
 
 def _sync(conf: cfg.ConfigOpts, database: db_session.Database) -> int:
@@ -61,6 +66,24 @@ def _raise_epoch(conf: cfg.ConfigOpts, database: db_session.Database) -> int:
     return 0
 
 
+def _rebuild(conf: cfg.ConfigOpts, database: db_session.Database) -> int:
+    if not conf.nova.auth_type:
+        raise exception.Invalid(field='[nova] auth_type', value=None,
+                                limit='a way to log in to Nova')
+    found = rebuild.rebuild(
+        conf, database, map(rebuild.read, nova.Nova(conf).all_servers()),
+        conf.command.dry_run)
+    would = 'would be ' if conf.command.dry_run else ''
+    for project_id, what, why in found.skipped[:SHOWN]:
+        print(f'skipped {what} of project {project_id}: {why}')
+    if len(found.skipped) > SHOWN:
+        print(f'and {len(found.skipped) - SHOWN} more')
+    print(f'{found.n_groups} groups with {found.n_members} VMs {would}'
+          f'rebuilt of {found.n_servers} servers, {len(found.skipped)} '
+          'skipped')
+    return 0
+
+
 def _add_commands(
         subparsers: 'argparse._SubParsersAction[argparse.ArgumentParser]',
 ) -> None:
@@ -76,6 +99,12 @@ def _add_commands(
     purge.add_argument('--days', type=float, default=1.0,
                        help='Keep what is younger, default 1')
     purge.set_defaults(run=_purge)
+    again = subparsers.add_parser(
+        'rebuild', help='Groups from the hints of all servers in Nova, after '
+                        'the database was lost')
+    again.add_argument('--dry-run', action='store_true',
+                       help='Only say what would be written')
+    again.set_defaults(run=_rebuild)
     epoch = subparsers.add_parser('epoch', help='The epoch of the leader')
     commands = epoch.add_subparsers(dest='action', required=True)
     shown = commands.add_parser('show', help='Show it, and who leads')

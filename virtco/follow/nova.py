@@ -24,6 +24,8 @@ from virtco import exception
 from virtco.follow import comparison
 
 GROUP = 'nova'
+#: Nova tells the scheduler hints of a server since then.
+HINTS_VERSION = '2.100'
 
 
 class Nova:
@@ -71,6 +73,30 @@ class Nova:
             if is_last:
                 return
             marker = {'marker': servers[-1].uuid}
+
+    def all_servers(self) -> Iterator[dict[str, Any]]:
+        """All servers of the cloud, as Nova 2.100 and later describes them.
+
+        :raises virtco.exception.NovaUnavailable:
+        """
+        marker: dict[str, str] = {}
+        while True:
+            with translated():
+                response = self._adapter.get(
+                    '/servers/detail', microversion=HINTS_VERSION, params={
+                        'all_tenants': '1',
+                        'limit': str(self._conf.page_size), **marker})
+                if response.status_code == 406:
+                    raise exception.NovaUnavailable(
+                        why=f'it has no microversion {HINTS_VERSION}, which '
+                            'tells hints')
+                response.raise_for_status()
+                page = response.json()
+                servers: list[dict[str, Any]] = page['servers']
+            yield from servers
+            if not servers or not page.get('servers_links'):
+                return
+            marker = {'marker': servers[-1]['id']}
 
     def server(self, uuid: str) -> comparison.Server | None:
         """One server; None when Nova knows none of that uuid.

@@ -117,7 +117,8 @@ class RealControllerTest(nova_cloud.Cloud):
             'request_budget_ms': 250_000, 'breaker_reset_s': 0.5}
         super().setUp()
         self.create_flavor('slot1')
-        self.nova = nova_client.NovaClient(self.serve_api())
+        self.nova_url = self.serve_api()
+        self.nova = nova_client.NovaClient(self.nova_url)
 
     def create(self, n_vms, name, tm=None, **kwargs):
         hints = {'virtco:coflow': name, **kwargs.pop('hints', {})}
@@ -277,6 +278,64 @@ class RealControllerTest(nova_cloud.Cloud):
         (line,) = [line for line in metrics.splitlines() if line.startswith(
             'virtco_nova_unplanned_passes_total')]
         self.assertGreaterEqual(float(line.split()[1]), 2)
+
+    def test_groups_are_rebuilt_from_nova_alone(self):
+        ring = {'pattern': 'ring', 'n': 3, 'size': '3GB'}
+        servers = self.create(3, 'a', ring)
+        servers += self.create(2, 'b', {'pattern': 'ring', 'n': 4,
+                                        'size': '4GB'}, hints={})
+        gone = self.create(1, 'c', [[0, 5], [0, 0]])
+        self.create(1, 'bad', [[0, 'apples'], [0, 0]])
+        (index,) = self.create(1, 'd', ring, hints={'virtco:index': '2'})
+        self.nova.delete(gone)
+
+        def model():
+            return {coflow['name']: (coflow['size_bytes'], {
+                member['row']: (member['instance_uuid'], member['host'],
+                                member['state'])
+                for member in self.controller.get(
+                    f'/v1/coflows/{coflow["id"]}')['members']
+                if member['instance_uuid']})
+                for coflow in self.controller.coflows().values()
+                if coflow['state'] in ('planned', 'active')}
+
+        def expected(rows):
+            return {row: (server.uuid, server.host, 'running')
+                    for row, server in rows.items()}
+
+        wanted = {
+            'a': (3e9, expected(dict(enumerate(servers[:3])))),
+            'b': (4e9, expected(dict(enumerate(servers[3:])))),
+            'd': (3e9, expected({2: index}))}
+        self.controller.wait_for(lambda: model() == wanted, 'as launched')
+        self.controller.kill()
+        for path in self.controller.config.parent.glob('virtco.sqlite*'):
+            path.unlink()
+        options = (self.controller.config.read_text()
+                   + '[nova]\nauth_type = none\npage_size = 2\n'
+                   f'endpoint_override = {self.nova_url}\n')
+        self.controller.config.write_text(options)
+
+        def manage(*argv):
+            return subprocess.run(
+                [sys.executable, '-m', 'virtco.cmd.manage', '--config-file',
+                 str(self.controller.config), *argv], check=True, text=True,
+                capture_output=True).stdout
+
+        manage('db', 'sync')
+        self.assertIn('3 groups with 6 VMs would be rebuilt of 7 servers',
+                      manage('rebuild', '--dry-run'))
+        found = manage('rebuild')
+        self.assertIn('3 groups with 6 VMs rebuilt of 7 servers, 1 skipped',
+                      found)
+        self.assertIn('virtco:tm[0][1]', found)
+        self.assertIn('0 groups with 0 VMs rebuilt', manage('rebuild'))
+        self.controller.start()
+        self.assertEqual(wanted, model())
+        # The group goes on: its next server takes the next row.
+        (more,) = self.create(1, 'b')
+        self.assertEqual(2, self.controller.get(
+            f'/v1/placements/{more.uuid}')['row'])
 
     def test_bad_hint_is_seen(self):
         (server,) = self.create(1, 'bad', [[0, 'apples'], [0, 0]])

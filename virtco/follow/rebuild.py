@@ -1,0 +1,254 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Groups from Nova alone: a server's hints say all that a group is.
+
+What Nova does not know is lost: plans, bytes that were sent, matrices that
+were registered, debts and settings.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Sequence
+import dataclasses
+import logging
+import time
+from typing import Any
+import uuid
+
+from oslo_config import cfg
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from virtco.ask import membership
+from virtco.db import groups as db_groups
+from virtco.db import models
+from virtco.db import records
+from virtco.db import session as db_session
+from virtco import exception
+from virtco.follow import comparison
+from virtco import hints
+from virtco.model import states
+
+LOG = logging.getLogger(__name__)
+
+#: Groups of one transaction.
+CHUNK = 200
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Server:
+    """A server with what its tenant said of it.
+
+    :ivar launch_index: in its request.
+    :ivar demand: vCPUs, MB of memory and GB of disk.
+    """
+
+    uuid: str
+    project_id: str
+    name: str
+    status: str
+    host: str | None
+    created: str
+    launch_index: int
+    reservation_id: str
+    demand: tuple[float, float, float]
+    hints: dict[str, Any]
+    metadata: dict[str, Any]
+
+
+@dataclasses.dataclass
+class Outcome:
+    """:ivar skipped: (project, group or server, reason)."""
+
+    n_servers: int = 0
+    n_groups: int = 0
+    n_members: int = 0
+    skipped: list[tuple[str, str, str]] = dataclasses.field(
+        default_factory=list)
+
+
+def read(body: dict[str, Any]) -> Server:
+    """Of Nova's microversion 2.100."""
+    flavor = body['flavor']
+    prefix = 'OS-EXT-SRV-ATTR:'
+    return Server(
+        body['id'], body['tenant_id'], body['name'], body['status'],
+        body.get(f'{prefix}host') or None, body['created'],
+        body.get(f'{prefix}launch_index') or 0,
+        body.get(f'{prefix}reservation_id') or '',
+        (float(flavor['vcpus']), float(flavor['ram']),
+         # A volume-backed server has no image and no root disk on its host.
+         (float(flavor['disk']) if body.get('image') else 0.0)
+         + flavor['ephemeral'] + flavor['swap'] / 1024),
+        body.get('scheduler_hints') or {}, body.get('metadata') or {})
+
+
+def rebuild(conf: cfg.ConfigOpts, database: db_session.Database,
+            servers: Iterable[Server], dry_run: bool = False,
+            clock: Callable[[], float] = time.time) -> Outcome:
+    """Write down the groups that the servers form.
+
+    A living group that the database has stays as it is.
+
+    :raises virtco.exception.DatabaseUnavailable:
+    :raises virtco.exception.NovaUnavailable:
+    """
+    outcome = Outcome()
+    found = list(_groups(servers, membership.limits_of(conf), outcome))
+    for start in range(0, len(found), CHUNK):
+        chunk = found[start:start + CHUNK]
+        if dry_run:
+            with database.reader() as session:
+                rows = _rows(session, chunk, clock(), outcome)
+        else:
+            rows = database.retried(
+                lambda session: _write(session, chunk, clock(), outcome))
+        outcome.n_groups += len(rows)
+        outcome.n_members += sum(
+            member.instance_uuid is not None
+            for _group, members, _coflows in rows for member in members)
+    return outcome
+
+
+_Group = tuple[str, hints.Hint, dict[int, Server]]
+_Rows = tuple[models.Group, list[models.Member], list[models.Coflow]]
+
+
+def _groups(servers: Iterable[Server], limits: hints.Limits,
+            outcome: Outcome) -> Iterator[_Group]:
+    """Project, hint and the server of each row."""
+    named: dict[tuple[str, str], list[tuple[Server, hints.Outline]]] = {}
+    for server in servers:
+        outcome.n_servers += 1
+        if server.status in comparison.OVER or (
+                server.status == 'ERROR' and not server.host):
+            continue
+        try:
+            outline = hints.outline(server.hints, server.metadata, limits)
+        except exception.HintInvalid as error:
+            outcome.skipped.append((server.project_id, server.uuid,
+                                    str(error)))
+            continue
+        if outline is not None:
+            named.setdefault((server.project_id, outline.coflow_name),
+                             []).append((server, outline))
+    for (project_id, name), parts in named.items():
+        parts.sort(key=lambda part: (part[0].created,
+                                     part[0].launch_index, part[0].uuid))
+        try:
+            hint = _hint(parts, limits)
+        except exception.HintInvalid as error:
+            outcome.skipped.append((project_id, name, str(error)))
+            continue
+        yield project_id, hint, _by_row(project_id, hint, parts, outcome)
+
+
+def _hint(parts: Sequence[tuple[Server, hints.Outline]],
+          limits: hints.Limits) -> hints.Hint:
+    """Of the first server that brings the matrix.
+
+    :raises virtco.exception.HintInvalid:
+    """
+    for _server, outline in parts:
+        if outline.matrix_text is not None:
+            return outline.read(limits)
+    raise exception.HintInvalid(
+        field=hints.TM, value=None,
+        limit='a matrix of its own: registered ones are lost')
+
+
+def _by_row(project_id: str, hint: hints.Hint,
+            parts: Sequence[tuple[Server, hints.Outline]],
+            outcome: Outcome) -> dict[int, Server]:
+    """As rows are given at a launch: the asked one or the next free one."""
+    n_vms = hint.coflows[0].n_vms
+    found: dict[int, Server] = {}
+    for server, outline in sorted(
+            parts, key=lambda part: part[1].index is None):
+        wanted = (outline.index if outline.index is not None
+                  else server.launch_index) % n_vms
+        row = next((row for row in (
+            (wanted + step) % n_vms for step in range(n_vms))
+            if row not in found), None)
+        if row is None:
+            outcome.skipped.append((project_id, server.uuid, (
+                f'all {n_vms} rows of {hint.coflow_name} have a VM')))
+        else:
+            found[row] = server
+    return found
+
+
+def _write(session: orm.Session, chunk: Sequence[_Group], now_s: float,
+           outcome: Outcome) -> list[_Rows]:
+    db_groups.advance(session)
+    found = _rows(session, chunk, now_s, outcome)
+    connection = session.connection()
+    kinds: tuple[list[Any], ...] = (
+        [group for group, _members, _coflows in found],
+        [row for _group, members, _coflows in found for row in members],
+        [row for _group, _members, coflows in found for row in coflows])
+    for rows in kinds:
+        if rows:
+            table = models.Base.metadata.tables[rows[0].__tablename__]
+            connection.execute(sa.insert(table), [
+                {name: getattr(row, name) for name in table.c.keys()}
+                for row in rows])
+    return found
+
+
+def _rows(session: orm.Session, chunk: Sequence[_Group], now_s: float,
+          outcome: Outcome) -> list[_Rows]:
+    """What is missing in the database."""
+    known = {row[0] for row in db_groups.living_vms(session)}
+    found = []
+    for project_id, hint, servers in chunk:
+        if db_groups.find(session, project_id,
+                          hint.coflow_name) is not None:
+            reason = 'there is such a group'
+        elif any(server.uuid in known for server in servers.values()):
+            reason = 'a server of it is in another group'
+        else:
+            found.append(_made(session, project_id, hint, servers, now_s))
+            continue
+        outcome.skipped.append((project_id, hint.coflow_name, reason))
+    return found
+
+
+def _made(session: orm.Session, project_id: str, hint: hints.Hint,
+          servers: dict[int, Server], now_s: float) -> _Rows:
+    group = models.Group(
+        id=str(uuid.uuid4()), project_id=project_id, name=hint.coflow_name,
+        live_key='', n_vms=hint.coflows[0].n_vms, created_at=now_s,
+        method='', why='rebuilt from Nova')
+    return (group, [_member(group.id, row, servers.get(row), now_s)
+                    for row in range(group.n_vms)],
+            membership.new_coflows(
+                group, hint.coflows, records.project(session, project_id),
+                now_s))
+
+
+def _member(group_id: str, row: int, server: Server | None,
+            now_s: float) -> models.Member:
+    member = membership.vacant(group_id, row)
+    if server is not None:
+        member.instance_uuid = server.uuid
+        member.display_name = server.name[:255]
+        member.reservation_id = server.reservation_id[:255]
+        member.vcpus, member.memory_mb, member.disk_gb = server.demand
+        if server.host is not None and server.status not in (
+                comparison.UNDECIDED):
+            member.state = states.MemberState.RUNNING
+            member.host = server.host
+            member.placed_at = now_s
+    return member
