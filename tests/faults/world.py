@@ -417,14 +417,14 @@ class Edge:
 
 def said(found):
     """What all hosts are told, unnumbered."""
-    return {host: json.loads(msgspec.json.encode(sheet.policy(1)))
-            for host, sheet in found.of_host.items()}
+    return {host: json.loads(msgspec.json.encode(unnumbered.policy(1)))
+            for host, unnumbered in found.of_host.items()}
 
 
 def _no_port_above_capacity(found):
     into = collections.Counter()
-    for host, sheet in found.of_host.items():
-        policy = sheet.policy(1)
+    for host, unnumbered in found.of_host.items():
+        policy = unnumbered.policy(1)
         out_bps = sum(one.rate_bps for one in policy.classes)
         assert out_bps <= LINK_BPS * 1.0001, (host, policy)
         for one in policy.classes:

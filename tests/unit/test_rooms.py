@@ -59,7 +59,7 @@ def test_who_calls_itself_pure_is_known_here():
 
 
 @pytest.mark.parametrize('name', PURE_IN_ROOMS + [
-    'virtco.model.states', 'virtco.scheduling', 'virtco.table.book'])
+    'virtco.model.states', 'virtco.scheduling', 'virtco.table.layouts'])
 def test_pure_modules_load_no_database(name):
     assert not _loaded_by(f'import {name}') & {
         'alembic', 'falcon', 'oslo_config', 'oslo_db', 'sqlalchemy',
@@ -80,7 +80,7 @@ def test_a_room_keeps_what_is_private(room):
 
 
 PRIVATE = {'lock', '_lock', '_coflows', '_groups', '_hosts', '_ended',
-           '_debts', '_addresses', '_changed', '_issues'}
+           '_debts', '_addresses', '_changed', '_numbered'}
 
 
 def test_nobody_holds_the_whole():

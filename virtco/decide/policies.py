@@ -24,10 +24,11 @@ from virtco.know import snapshot as known
 from virtco.model import live
 from virtco import scheduling
 from virtco.scheduling import starvation
-from virtco.table import book
 from virtco.table import coflow_table
 from virtco.table import edge_policy
-from virtco.table import sheet
+from virtco.table import host_policies
+from virtco.table import host_policy
+from virtco.table import layouts
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -40,12 +41,12 @@ class Policies:
     :ivar snapshot: what all this is by.
     """
 
-    of_host: Mapping[str, sheet.Sheet]
+    of_host: Mapping[str, host_policy.HostPolicy]
     changed: tuple[str, ...]
     minors: Mapping[str, coflow_table.Minors]
     schedule: live.Schedule
     next_check_s: float
-    told: book.Told
+    told: host_policies.HostPolicies
     snapshot: known.Snapshot
 
     def limits(self) -> dict[str, edge_policy.Unmanaged]:
@@ -69,24 +70,25 @@ def compute(snapshot: known.Snapshot,
         [c.live.coflow_id for c in snapshot.coflows] if options.is_fair
         else [c.coflow_id for c in schedule.coflows])}
     told = before.told if before is not None else None
-    layouts = book.lay_out(
+    laid = layouts.lay_out(
         snapshot.hosts.links, [c.table for c in snapshot.coflows],
         snapshot.minors, ranks, snapshot.now_s, options.minor_grace_s,
         is_counted=options.is_fair,
         protect=options.protect_receivers and not options.is_fair,
-        before=told.book if told is not None else None)
-    told = book.tell(
-        layouts, schedule,
+        before=told.layouts if told is not None else None)
+    told = host_policies.update(
+        laid, schedule,
         {c.live.coflow_id: c.live.flows.remaining_bytes for c in coflows
          if isinstance(c.live.flows, live.Flows)}, ranks,
-        book.Options(options.work_conserving, options.min_rate_fraction,
-                     options.policy_ttl_s),
+        host_policies.Options(
+            options.work_conserving, options.min_rate_fraction,
+            options.policy_ttl_s),
         options.rate_tolerance_fraction, told,
         functools.partial(senders.limit, snapshot)
         if options.limits_senders else None)
-    is_kept = before is not None and before.told.book is layouts
-    return Policies(told.sheets, told.changed,
-                    {} if is_kept else layouts.new_minors, schedule,
+    is_kept = before is not None and before.told.layouts is laid
+    return Policies(told.of_host, told.changed,
+                    {} if is_kept else laid.new_minors, schedule,
                     next_check_s, told, snapshot)
 
 

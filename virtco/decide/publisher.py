@@ -19,24 +19,24 @@ import threading
 import time
 
 from virtco.table import edge_policy
-from virtco.table import sheet as table_sheet
+from virtco.table import host_policy
 
 LEASE = 1000
 POLL_S = 1.0
 
 
-class _Issue:
-    """A sheet and its number; written out when somebody asks for it."""
+class _Numbered:
+    """A policy and its number; written out when somebody asks for it."""
 
-    def __init__(self, sheet: table_sheet.Sheet, generation: int):
-        self.sheet = sheet
+    def __init__(self, policy: host_policy.HostPolicy, generation: int):
+        self.unnumbered = policy
         self.generation = generation
         self._policy: edge_policy.EdgePolicy | None = None
 
     def policy(self) -> edge_policy.EdgePolicy:
         # Two that ask at once write it twice; nobody waits for a lock.
         if self._policy is None:
-            self._policy = self.sheet.policy(self.generation)
+            self._policy = self.unnumbered.policy(self.generation)
         return self._policy
 
 
@@ -50,7 +50,7 @@ class Publisher:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._issues: dict[str, _Issue] = {}
+        self._numbered: dict[str, _Numbered] = {}
         self._leases: dict[str, int] = {}
         self._next: dict[str, int] = {}
         self._first = 1
@@ -90,11 +90,12 @@ class Publisher:
         with self._changed:
             self._leases.update(leases)
 
-    def publish(self, policies: Mapping[str, table_sheet.Sheet]) -> int:
+    def publish(self, policies: Mapping[str, host_policy.HostPolicy]) -> int:
         """Take over those that are other objects; how many."""
-        issues = self._issues
-        changed = [host for host, sheet in policies.items()
-                   if host not in issues or issues[host].sheet is not sheet]
+        numbered = self._numbered
+        changed = [host for host, policy in policies.items()
+                   if host not in numbered
+                   or numbered[host].unnumbered is not policy]
         if changed:
             with self._changed:
                 for host in changed:
@@ -107,10 +108,10 @@ class Publisher:
         for tell in self.on_publish:
             tell(hosts)
 
-    def _put(self, host: str, sheet: table_sheet.Sheet) -> None:
+    def _put(self, host: str, policy: host_policy.HostPolicy) -> None:
         generation = self._next.get(host, self._first)
         self._next[host] = generation + 1
-        self._issues[host] = _Issue(sheet, generation)
+        self._numbered[host] = _Numbered(policy, generation)
         self._unstored[host] = None
 
     def overtake(self, host: str, generation: int) -> None:
@@ -118,31 +119,31 @@ class Publisher:
         edge of another controller, makes this necessary.
         """
         with self._changed:
-            issue = self._issues.get(host)
-            if issue is None:
+            one = self._numbered.get(host)
+            if one is None:
                 # Its first policy is to be another than the one it has.
                 self._next[host] = max(self._next.get(host, self._first),
                                        generation + 1)
-            elif generation > issue.generation:
+            elif generation > one.generation:
                 self._next[host] = generation + 1
-                self._put(host, issue.sheet)
+                self._put(host, one.unnumbered)
                 self._changed.notify_all()
                 self._tell([host])
 
     def get(self, host: str) -> edge_policy.EdgePolicy | None:
         with self._changed:
-            issue = self._issues.get(host)
-        return issue.policy() if issue is not None else None
+            one = self._numbered.get(host)
+        return one.policy() if one is not None else None
 
     def take_unstored(self, most: int) -> list[edge_policy.EdgePolicy]:
         """Policies that changed since they were last taken; as many at most.
         """
         with self._changed:
             hosts = list(self._unstored)[:most]
-            issues = [self._issues[host] for host in hosts]
+            numbered = [self._numbered[host] for host in hosts]
             for host in hosts:
                 del self._unstored[host]
-        return [issue.policy() for issue in issues]
+        return [one.policy() for one in numbered]
 
     def not_stored(self, hosts: Collection[str]) -> None:
         """The database did not take them; again with the next."""
@@ -151,8 +152,8 @@ class Publisher:
 
     def generations(self) -> dict[str, int]:
         with self._changed:
-            return {host: issue.generation
-                    for host, issue in self._issues.items()}
+            return {host: one.generation
+                    for host, one in self._numbered.items()}
 
     def wait(self, host: str, generation: int | None, timeout_s: float,
              is_gone: Callable[[], bool] = lambda: False
@@ -162,18 +163,18 @@ class Publisher:
         :param is_gone: whether the one who waits has left.
         :returns: the newest policy, None when the host has none in time.
         """
-        issue = self._wait(host, generation, timeout_s, is_gone)
-        return issue.policy() if issue is not None else None
+        one = self._wait(host, generation, timeout_s, is_gone)
+        return one.policy() if one is not None else None
 
     def _wait(self, host: str, generation: int | None, timeout_s: float,
-              is_gone: Callable[[], bool]) -> _Issue | None:
+              is_gone: Callable[[], bool]) -> _Numbered | None:
         deadline = time.monotonic() + timeout_s
         with self._changed:
             while True:
-                issue = self._issues.get(host)
-                if issue is not None and issue.generation != generation:
-                    return issue
+                one = self._numbered.get(host)
+                if one is not None and one.generation != generation:
+                    return one
                 left = deadline - time.monotonic()
                 if left <= 0 or self._closed or is_gone():
-                    return issue
+                    return one
                 self._changed.wait(min(left, POLL_S))

@@ -17,36 +17,36 @@ from collections.abc import Mapping
 import numpy as np
 
 from virtco.know import snapshot as known
-from virtco.table import book
 from virtco.table import edge_policy
+from virtco.table import layouts
 from virtco.table import unmanaged
 
 
-def limit(snapshot: known.Snapshot, layouts: book.Book,
+def limit(snapshot: known.Snapshot, laid: layouts.Layouts,
           child_bps: np.ndarray) -> Mapping[str, edge_policy.Unmanaged]:
     """What every host that reports is told.
 
-    :param child_bps: rates of the coflows' classes, laid out as in the book.
+    :param child_bps: rates of the coflows' classes, laid out as in ``laid``.
     """
-    if not snapshot.senders and len(layouts.peers) > 1:
-        return layouts.unlimited
+    if not snapshot.senders and len(laid.peers) > 1:
+        return laid.unlimited
     options = snapshot.options
     busy = {coflow.live.coflow_id for coflow in snapshot.coflows
             if coflow.is_busy(snapshot.now_s, options.quiet_s)}
-    is_busy = np.array([one.coflow_id in busy for one in layouts.coflows],
+    is_busy = np.array([one.coflow_id in busy for one in laid.coflows],
                        np.bool_)
     promised_bps = np.bincount(
-        layouts.peer_of,
-        child_bps * is_busy[layouts.coflow_of][layouts.class_of],
-        len(layouts.peers)) if layouts.peers else np.zeros(0)
-    promised = dict(zip(layouts.peers, promised_bps.tolist()))
+        laid.peer_of,
+        child_bps * is_busy[laid.coflow_of][laid.class_of],
+        len(laid.peers)) if laid.peers else np.zeros(0)
+    promised = dict(zip(laid.peers, promised_bps.tolist()))
     told = unmanaged.limits(
         _left_bps(snapshot, promised), snapshot.senders)
     if len(promised) > 1:
-        return {**layouts.unlimited, **told}
+        return {**laid.unlimited, **told}
     return {link.host: unmanaged.nothing_limited(
         link.default_rate_bps if len(promised) > (link.host in promised)
-        else link.egress_bps) for link in layouts.links} | told
+        else link.egress_bps) for link in laid.links} | told
 
 
 def _left_bps(snapshot: known.Snapshot, promised: Mapping[str, float]

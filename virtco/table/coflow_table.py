@@ -16,7 +16,7 @@ Pure. A host's document holds the coflows that send from it: per coflow a
 class with the sum of its rates, per destination host a child with its share
 (VirtCO Corollary 1: enforcement per coflow and hypervisor), and per pair of
 VMs the entry by which the edge finds the child. Here is what stays while
-nothing moves; :mod:`virtco.table.sheet` adds the numbers.
+nothing moves; :mod:`virtco.table.host_policy` adds the numbers.
 """
 
 from collections.abc import Callable

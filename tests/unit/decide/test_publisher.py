@@ -19,22 +19,25 @@ import pytest
 
 from virtco.decide import publisher
 from virtco.table import coflow_table
-from virtco.table import sheet
+from virtco.table import host_policy
+from virtco.table import layout
 
 DEADLINE_S = 10
 
 
-def a_sheet(host='h0', rate_bps=1e8):
+def a_policy(host='h0', rate_bps=1e8):
     none = np.zeros(0)
-    return sheet.Sheet(sheet.Layout.of(host, ()), coflow_table.Link(
-        host, rate_bps, 1e8, 1e6), 60.0, {}, none, none, none, none)
+    return host_policy.HostPolicy(
+        layout.Layout.of(host, ()),
+        coflow_table.Link(host, rate_bps, 1e8, 1e6), 60.0, {}, none, none,
+        none, none)
 
 
 def test_only_what_changed_gets_a_new_generation():
     found = publisher.Publisher()
-    kept = a_sheet()
-    assert found.publish({'h0': kept, 'h1': a_sheet('h1')}) == 2
-    assert found.publish({'h0': kept, 'h1': a_sheet('h1', 5e7)}) == 1
+    kept = a_policy()
+    assert found.publish({'h0': kept, 'h1': a_policy('h1')}) == 2
+    assert found.publish({'h0': kept, 'h1': a_policy('h1', 5e7)}) == 1
     assert (found.get('h0').generation, found.get('h1').generation) == (1, 2)
 
 
@@ -44,55 +47,55 @@ def test_a_host_without_a_lease_is_numbered_above_the_leader_before(
     """It reported, and the leader before could write no more."""
     before, after = publisher.Publisher(), publisher.Publisher()
     before.lead(1)
-    before.publish({'h0': a_sheet()})
+    before.publish({'h0': a_policy()})
     if reads_first:
         after.load_leases({'h0': 0})
     after.lead(2)
     after.load_leases({'h0': 0})
-    after.publish({'h0': a_sheet()})
+    after.publish({'h0': a_policy()})
     assert after.get('h0').generation > before.get('h0').generation
 
 
 def test_a_restart_goes_on_above_the_lease():
     found = publisher.Publisher()
-    found.publish({'h0': a_sheet()})
+    found.publish({'h0': a_policy()})
     leases = found.leases_to_renew()
     found.renewed(leases)
     assert found.leases_to_renew() == {}
     for i in range(publisher.LEASE // 2 + 1):
-        found.publish({'h0': a_sheet(rate_bps=1e8 + i + 1)})
+        found.publish({'h0': a_policy(rate_bps=1e8 + i + 1)})
     assert found.get('h0').generation <= leases['h0']
     assert found.leases_to_renew()['h0'] > leases['h0']
     again = publisher.Publisher()
     again.load_leases(leases)
-    again.publish({'h0': a_sheet()})
+    again.publish({'h0': a_policy()})
     assert again.get('h0').generation == leases['h0'] + 1
 
 
 def test_an_edge_that_is_ahead_is_overtaken():
     found = publisher.Publisher()
-    found.publish({'h0': a_sheet()})
+    found.publish({'h0': a_policy()})
     found.overtake('h0', 1)
     assert found.get('h0').generation == 1
     found.overtake('h0', 41)
     assert found.get('h0').generation == 42
-    found.publish({'h0': a_sheet(rate_bps=2e8)})
+    found.publish({'h0': a_policy(rate_bps=2e8)})
     assert found.get('h0').generation == 43
 
 
 def test_a_first_policy_is_another_than_the_one_an_edge_has():
     found = publisher.Publisher()
     found.overtake('h0', 7)
-    found.publish({'h0': a_sheet()})
+    found.publish({'h0': a_policy()})
     assert found.get('h0').generation == 8
 
 
 def test_who_listens_hears_of_the_hosts_that_changed():
     found, heard = publisher.Publisher(), []
     found.on_publish.append(lambda hosts: heard.append(list(hosts)))
-    kept = a_sheet()
-    found.publish({'h0': kept, 'h1': a_sheet('h1')})
-    found.publish({'h0': kept, 'h1': a_sheet('h1', 5e7)})
+    kept = a_policy()
+    found.publish({'h0': kept, 'h1': a_policy('h1')})
+    found.publish({'h0': kept, 'h1': a_policy('h1', 5e7)})
     found.publish({'h0': kept})
     found.overtake('h0', 7)
     assert heard == [['h0', 'h1'], ['h1'], ['h0']]
@@ -100,15 +103,15 @@ def test_who_listens_hears_of_the_hosts_that_changed():
 
 def test_who_waits_is_woken_by_news_for_its_host_only():
     found = publisher.Publisher()
-    found.publish({'h0': a_sheet(), 'h1': a_sheet('h1')})
+    found.publish({'h0': a_policy(), 'h1': a_policy('h1')})
     woken = []
     thread = threading.Thread(target=lambda: woken.append(
         found.wait('h0', 1, DEADLINE_S)))
     thread.start()
-    found.publish({'h1': a_sheet('h1', 5e7)})
+    found.publish({'h1': a_policy('h1', 5e7)})
     thread.join(0.05)
     assert thread.is_alive()
-    found.publish({'h0': a_sheet(rate_bps=5e7)})
+    found.publish({'h0': a_policy(rate_bps=5e7)})
     thread.join(DEADLINE_S)
     assert [p.generation for p in woken] == [2]
 
@@ -117,7 +120,7 @@ def test_waiting_ends_in_time_when_nothing_happens():
     found = publisher.Publisher()
     started = time.monotonic()
     assert found.wait('h0', None, 0.05) is None
-    found.publish({'h0': a_sheet()})
+    found.publish({'h0': a_policy()})
     assert found.wait('h0', 1, 0.05).generation == 1
     assert found.wait('h0', 1, 60, is_gone=lambda: True).generation == 1
     found.close()

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What sheets must say, in the plainest way: object by object."""
+"""What policies must say, in the plainest way: object by object."""
 
 import dataclasses
 

@@ -23,9 +23,10 @@ import pytest
 from tests.unit.table import objects
 from virtco.model import live
 from virtco import scheduling
-from virtco.table import book
 from virtco.table import coflow_table
 from virtco.table import edge_policy
+from virtco.table import host_policies
+from virtco.table import layouts
 
 HOSTS = ['h0', 'h1', 'h2']
 EGRESS_BPS = 1e8
@@ -76,17 +77,17 @@ def schedule(coflows, capacity_bps=0.98 * EGRESS_BPS):
 
 @dataclasses.dataclass
 class Made:
-    """The sheets of all hosts, and what they were made from."""
+    """The policies of all hosts, and what they were made from."""
 
     schedule: live.Schedule
     coflows: list
     minors: dict
-    sheets: dict
-    options: book.Options
+    of_host: dict
+    options: host_policies.Options
 
     @property
     def policies(self):
-        return {host: made.policy() for host, made in self.sheets.items()}
+        return {host: made.policy() for host, made in self.of_host.items()}
 
     def by_objects(self):
         return objects.policies(
@@ -95,20 +96,20 @@ class Made:
             self.options)
 
 
-def make(coflows, options=book.Options(), minors=None, protect=False,
+def make(coflows, options=host_policies.Options(), minors=None, protect=False,
          grace_s=10):
     planned = schedule(coflows)
     ranks = {c.coflow_id: c.rank for c in planned.coflows}
-    made = book.lay_out(
+    made = layouts.lay_out(
         LINKS, [c.table for c in coflows], minors or {}, ranks, 0, grace_s,
         protect=protect)
-    minors = {layout.host: layout.minors for layout in made.layouts}
-    return Made(planned, coflows, minors, book.tell(
+    minors = {layout.host: layout.minors for layout in made.of_link}
+    return Made(planned, coflows, minors, host_policies.update(
         made, planned, {c.coflow_id: c.bytes_left for c in coflows}, ranks,
-        options).sheets, options)
+        options).of_host, options)
 
 
-def build(coflows, options=book.Options(), minors=None):
+def build(coflows, options=host_policies.Options(), minors=None):
     made = make(coflows, options, minors)
     return made.policies, made.minors
 
@@ -126,7 +127,7 @@ coflow_lists = st.lists(
 @settings(deadline=None)
 @given(coflow_lists, st.booleans())
 def test_a_host_is_never_over_committed(coflows, work_conserving):
-    policies, _minors = build(coflows, book.Options(
+    policies, _minors = build(coflows, host_policies.Options(
         work_conserving=work_conserving))
     for policy in policies.values():
         total = sum(c.rate_bps for c in policy.classes)
@@ -146,9 +147,9 @@ def test_a_host_is_never_over_committed(coflows, work_conserving):
 @settings(deadline=None, max_examples=60)
 @given(coflow_lists, coflow_lists, st.booleans(),
        st.lists(st.integers(1, 200), max_size=14))
-def test_sheets_say_what_objects_say(coflows, others, borrow, percents):
+def test_policies_say_what_objects_say(coflows, others, borrow, percents):
     """The arrays are nothing but a faster way to the same documents."""
-    options = book.Options(work_conserving=borrow)
+    options = host_policies.Options(work_conserving=borrow)
     first = make(coflows, options)
     moved = [dataclasses.replace(one, left={
         pair: size * percent / 100 for pair, size in one.left.items()})
@@ -162,8 +163,8 @@ def test_sheets_say_what_objects_say(coflows, others, borrow, percents):
         for host in HOSTS:
             # An odd tolerance, lest a difference is just as large.
             for tolerance in (0, 0.031415):
-                assert first.sheets[host].is_close(
-                    second.sheets[host], tolerance) is objects.is_close(
+                assert first.of_host[host].is_close(
+                    second.of_host[host], tolerance) is objects.is_close(
                         expected[host] if tolerance else first.policies[host],
                         news[host] if tolerance else second.policies[host],
                         tolerance)
@@ -274,7 +275,7 @@ def test_weights_follow_what_is_left_to_each_host():
 def test_work_conserving_classes_may_use_the_link():
     policies, _minors = build(
         [table_coflow('a', vm_flow('h0', 'h1'))],
-        book.Options(work_conserving=True))
+        host_policies.Options(work_conserving=True))
     (one,) = policies['h0'].classes
     assert one.ceil_bps == one.destinations[0].ceil_bps == EGRESS_BPS
 
@@ -298,16 +299,16 @@ def test_close_policies_are_not_news():
     for coflows, expected in ((near, True), (moved, True), (other, False),
                               ([], False)):
         again = make(coflows, minors=first.minors)
-        assert first.sheets['h0'].is_close(again.sheets['h0'],
-                                           0.03) is expected
-    assert not first.sheets['h0'].is_close(
-        make(moved, minors=first.minors).sheets['h0'], 0)
+        assert first.of_host['h0'].is_close(again.of_host['h0'],
+                                            0.03) is expected
+    assert not first.of_host['h0'].is_close(
+        make(moved, minors=first.minors).of_host['h0'], 0)
 
 
 @pytest.mark.parametrize('field', ['egress_bps', 'ingress_bps',
                                    'default_rate_bps'])
 def test_another_speed_of_the_link_is_news(field):
-    made = make([table_coflow('a', vm_flow('h0', 'h1'))]).sheets['h0']
+    made = make([table_coflow('a', vm_flow('h0', 'h1'))]).of_host['h0']
     for factor, expected in ((1.0, True), (1.02, True), (1.1, False),
                              (0.9, False)):
         again = dataclasses.replace(made, link=dataclasses.replace(
@@ -318,8 +319,9 @@ def test_another_speed_of_the_link_is_news(field):
 def test_being_allowed_to_borrow_is_news():
     coflows = [table_coflow('a', vm_flow('h0', 'h1'))]
     before = make(coflows)
-    after = make(coflows, book.Options(work_conserving=True), before.minors)
-    assert not before.sheets['h0'].is_close(after.sheets['h0'], 0.1)
+    after = make(coflows, host_policies.Options(work_conserving=True),
+                 before.minors)
+    assert not before.of_host['h0'].is_close(after.of_host['h0'], 0.1)
 
 
 def test_whose_a_pair_is_is_news():
@@ -332,7 +334,7 @@ def test_whose_a_pair_is_is_news():
     after = make(sizes(5e5), minors=before.minors)
     assert before.policies['h0'].flows[0].coflow_id == 'b'
     assert after.policies['h0'].flows[0].coflow_id == 'a'
-    assert not before.sheets['h0'].is_close(after.sheets['h0'], math.inf)
+    assert not before.of_host['h0'].is_close(after.of_host['h0'], math.inf)
 
 
 def test_receivers_are_told_when_they_want_to_know():
@@ -346,7 +348,7 @@ def test_receivers_are_told_when_they_want_to_know():
         edge_policy.ReceivedPair(one, two, 5001),)
     assert told.policies['h1'].received == (
         edge_policy.ReceivedPair(two, one),)
-    assert not quiet.sheets['h1'].is_close(told.sheets['h1'], 0.1)
+    assert not quiet.of_host['h1'].is_close(told.of_host['h1'], 0.1)
 
 
 def test_without_classes_every_pair_is_counted_in_the_default_class():
@@ -354,10 +356,11 @@ def test_without_classes_every_pair_is_counted_in_the_default_class():
     # Of two coflows over the same pair the first has the entry.
     second = table_coflow('b', vm_flow('h0', 'h1'), vm_flow('h0', 'h2'))
     ranks = {'a': 0, 'b': 1}
-    made = book.lay_out(LINKS, [second.table, first.table], {}, ranks, 0, 10,
-                        is_counted=True)
-    found = {host: made.policy() for host, made in book.tell(
-        made, live.Schedule(0.0, ()), {}, ranks).sheets.items()}
+    made = layouts.lay_out(
+        LINKS, [second.table, first.table], {}, ranks, 0, 10,
+        is_counted=True)
+    found = {host: made.policy() for host, made in host_policies.update(
+        made, live.Schedule(0.0, ()), {}, ranks).of_host.items()}
     assert {host: [(f.coflow_id, f.src_ip, f.dst_ip) for f in policy.flows]
             for host, policy in found.items()} == {
         'h0': [('a', '10.0.0.0', '10.0.0.1'), ('b', '10.0.0.0', '10.0.0.2')],

@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 import pytest
 
+from tests.unit import made
 from virtco.know import towards
 from virtco.table import edge_policy
 from virtco.table import unmanaged
@@ -109,16 +110,16 @@ def test_small_changes_are_no_news():
 
 
 def _report(*macs, limited=()):
-    return {'unmanaged': {'macs': list(macs), 'limited': [
+    return made.report(unmanaged={'macs': list(macs), 'limited': [
         {'host': host, 'sent_bytes': sent, 'backlog_bytes': backlog}
-        for host, sent, backlog in limited]}}
+        for host, sent, backlog in limited]})
 
 
 def test_a_limited_destination_is_known_by_its_bytes():
     told = edge_policy.Unmanaged(1e7, (), (
         edge_policy.DestinationLimit('h2', 1, 1e8, (_mac(1), _mac(2))),))
     seen = towards.Towards()
-    seen.update({}, None, 0, 0)  # of an older module
+    seen.update(made.report(), None, 0, 0)  # of an older module
     seen.update(_report(_mac(1)), None, 1, 1)
     assert seen.macs == {_mac(1)}
     for now_s in range(2, 20):

@@ -10,13 +10,12 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""One host's document as arrays: compared as they are, written when asked for.
 
-A :class:`Layout` is what the document consists of, and stays while no coflow
-comes, goes or moves at the host. A :class:`Sheet` is a layout with the
-numbers of one schedule. Most schedules change few numbers enough to be told,
-and an edge fetches its document when it comes to it: only then
-:meth:`Sheet.policy` makes the thousands of objects.
+"""The policy of one host as arrays; it becomes a document when it is fetched.
+
+Most schedules change few numbers enough to be told, and an edge fetches its
+document when it comes to it: only then :meth:`HostPolicy.policy` makes the
+thousands of objects.
 """
 
 from collections.abc import Mapping
@@ -26,121 +25,19 @@ import numpy as np
 
 from virtco.table import coflow_table
 from virtco.table import edge_policy
+from virtco.table import layout as layouts
 from virtco.table import unmanaged as table_unmanaged
 
 # Rates of what senders want vary from report to report.
 UNMANAGED_TOLERANCE = 0.1
 LAST_PRIO = edge_policy.PRIOS - 1
-Coflows = tuple[coflow_table.TableCoflow, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Layout:
-    """Classes (one per coflow), their children and the flows of one host.
+class HostPolicy:
+    """What one schedule says to one host, as arrays.
 
-    :ivar senders: the coflows that send from here.
-    :ivar receivers: those of whose arrival the host wants to know.
-    :ivar minors: of which the classes have theirs; None = flows are counted
-        in the default class.
-    :ivar is_whole: nothing lacks a minor.
-    :ivar classes: of which coflow, n_classes of them.
-    :ivar class_minors: of each class.
-    :ivar peers: destination host of each child; a class's are in a row.
-    :ivar child_minors: of each child.
-    :ivar class_of: index of each child's class, shape (n_children,).
-    :ivar places: of each child among its coflow's pairs, shape (n_children,).
-    :ivar n_children: of each class, shape (n_classes,).
-    :ivar entries: of each coflow that has any.
-    :ivar rivals: ids of the coflows that have the same pair of VMs, for each
-        such case; it belongs to the one that is served first.
-    :ivar protects: the host is told what arrives.
-    """
-
-    host: str
-    senders: Coflows
-    receivers: Coflows
-    minors: coflow_table.Minors | None
-    is_whole: bool
-    classes: Coflows
-    class_minors: tuple[int, ...]
-    peers: tuple[str, ...]
-    child_minors: tuple[int, ...]
-    class_of: np.ndarray
-    places: np.ndarray
-    n_children: np.ndarray
-    entries: Mapping[str, coflow_table.Entries]
-    rivals: tuple[tuple[str, ...], ...]
-    protects: bool = False
-
-    @classmethod
-    def of(cls, host: str, senders: Coflows, receivers: Coflows = (),
-           minors: coflow_table.Minors | None = None,
-           protects: bool = False) -> 'Layout':
-        classes: list[coflow_table.TableCoflow] = []
-        rows: list[tuple[str, int, int, int]] = []
-        entries: dict[str, coflow_table.Entries] = {}
-        taken = minors.taken if minors is not None else {}
-        for coflow in senders:
-            children = _children(coflow, host, taken)
-            if minors is None:
-                entries[coflow.coflow_id] = coflow.entries(
-                    host, dict.fromkeys(coflow.places[host],
-                                        edge_policy.DEFAULT_MINOR))
-            elif children and coflow.coflow_id in taken:
-                rows += [(peer, minor, len(classes),
-                          coflow.places[host][peer])
-                         for peer, minor in sorted(children.items())]
-                classes.append(coflow)
-                entries[coflow.coflow_id] = coflow.entries(host, children)
-        class_of = np.array([row[2] for row in rows], np.int64)
-        return cls(
-            host, senders, receivers, minors,
-            len(rows) == sum(len(c.places[host]) for c in senders),
-            tuple(classes), tuple(taken[c.coflow_id] for c in classes),
-            tuple(row[0] for row in rows), tuple(row[1] for row in rows),
-            class_of, np.array([row[3] for row in rows], np.int64),
-            np.bincount(class_of, minlength=len(classes)), entries,
-            _rivals(entries), protects)
-
-    def says_same(self, other: 'Layout') -> bool:
-        """Whether documents made from both differ in numbers only."""
-        return self is other or (
-            [(c.coflow_id, c.name) for c in self.classes]
-            == [(c.coflow_id, c.name) for c in other.classes]
-            and self.class_minors == other.class_minors
-            and self.peers == other.peers
-            and self.child_minors == other.child_minors
-            and self.entries == other.entries
-            and self.received() == other.received())
-
-    def received(self) -> coflow_table.Received:
-        found: coflow_table.Received = {}
-        for coflow in self.receivers:
-            found |= coflow.received().get(self.host, {})
-        return found
-
-
-def _children(coflow: coflow_table.TableCoflow, host: str,
-              taken: Mapping[str, int]) -> dict[str, int]:
-    """Minor by destination host, of those that have one."""
-    return {peer: taken[key] for peer in coflow.places[host]
-            if (key := coflow_table.destination_key(coflow.coflow_id, peer))
-            in taken}
-
-
-def _rivals(entries: Mapping[str, coflow_table.Entries]
-            ) -> tuple[tuple[str, ...], ...]:
-    claims: dict[coflow_table.EntryKey, tuple[str, ...]] = {}
-    for coflow_id, some in entries.items():
-        for key in some:
-            claims[key] = *claims.get(key, ()), coflow_id
-    return tuple(sorted({some for some in claims.values() if len(some) > 1}))
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Sheet:
-    """What one schedule says to one host.
-
+    :ivar layout: of its classes.
     :ivar ranks: of the coflows, 0 is served first.
     :ivar prios: of each class, shape (n_classes,).
     :ivar class_bps: rate of each class, shape (n_classes,).
@@ -150,7 +47,7 @@ class Sheet:
     :ivar unmanaged: limits of what belongs to no coflow, if any are kept.
     """
 
-    layout: Layout
+    layout: layouts.Layout
     link: coflow_table.Link
     ttl_s: float
     ranks: Mapping[str, int]
@@ -170,8 +67,8 @@ class Sheet:
         return [min(some, key=self.ranks.__getitem__)
                 for some in self.layout.rivals]
 
-    def is_close(self, new: 'Sheet', tolerance: float) -> bool:
-        """Whether the new sheet says the same, up to small changes of rates.
+    def is_close(self, new: 'HostPolicy', tolerance: float) -> bool:
+        """Whether the new policy says the same, up to small changes of rates.
 
         A small child may move by much of itself and matter to no one, so its
         class is the measure. Whether a class may borrow is no matter of a few
@@ -190,7 +87,7 @@ class Sheet:
                 and _near(self.child_bps, new.child_bps, tolerance, scale)
                 and self._is_ceil_close(new, tolerance, scale))
 
-    def _is_ceil_close(self, new: 'Sheet', tolerance: float,
+    def _is_ceil_close(self, new: 'HostPolicy', tolerance: float,
                        scale: np.ndarray) -> bool:
         if not (self.borrows or new.borrows):
             return True

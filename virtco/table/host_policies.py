@@ -1,0 +1,207 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The policies of all hosts by one schedule.
+
+Hosts are rated together and compared together; only those that may differ
+from what they were told get a policy of their own.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+import dataclasses
+
+import numpy as np
+
+from virtco.model import live
+from virtco.table import edge_policy
+from virtco.table import host_policy
+from virtco.table import layouts
+from virtco.table import unmanaged
+
+Limit = Callable[[layouts.Layouts, np.ndarray],
+                 Mapping[str, edge_policy.Unmanaged]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Options:
+    """How a schedule becomes classes.
+
+    :ivar work_conserving: ceil is the link instead of the allocated rate.
+    :ivar min_rate_fraction: share of the link that is there for the classes
+        to which the schedule gives nothing, all of them together.
+    """
+
+    work_conserving: bool = False
+    min_rate_fraction: float = 0.01
+    ttl_s: float = 60.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Numbers:
+    """Of all classes and children of all hosts."""
+
+    prios: np.ndarray
+    class_bps: np.ndarray
+    child_bps: np.ndarray
+    left_bytes: np.ndarray
+
+    @classmethod
+    def of(cls, laid: layouts.Layouts, schedule: live.Schedule,
+           remaining: Mapping[str, np.ndarray], ranks: Mapping[str, int],
+           options: Options) -> 'Numbers':
+        rates = {c.coflow_id: c.flow_rates.rate_bps
+                 for c in schedule.coflows} if len(laid.coflow_of) else {}
+        none = np.zeros(0)
+        at = laid.pair_of if rates else none.astype(np.int64)
+        ids = [one.coflow_id for one in laid.coflows] if rates else []
+        child_bps = laid.fitted_bps(
+            layouts.joined(map(rates.__getitem__, ids))[at],
+            options.min_rate_fraction)
+        rank = np.array([ranks[one.coflow_id] for one in laid.coflows],
+                        np.int64)
+        return cls(np.minimum(rank[laid.coflow_of], host_policy.LAST_PRIO),
+                   np.bincount(laid.class_of, child_bps,
+                               len(laid.n_children)),
+                   child_bps, layouts.joined(
+                       map(remaining.__getitem__, ids))[at])
+
+    def far(self, told: 'Numbers', laid: layouts.Layouts, tolerance: float,
+            borrows: bool) -> np.ndarray:
+        """Whether a host's numbers may not be close to what it was told.
+
+        :param told: NaN where it was told nothing of the kind.
+        """
+        class_far = ~(np.abs(self.class_bps - told.class_bps) <= tolerance
+                      * np.maximum(self.class_bps, told.class_bps))
+        class_far |= self.prios != told.prios
+        if borrows:
+            egress_bps = laid.egress_bps[laid.host_of]
+            class_far |= ((egress_bps > self.class_bps)
+                          != (egress_bps > told.class_bps))
+        class_far[laid.class_of[~(
+            np.abs(self.child_bps - told.child_bps)
+            <= tolerance * self.class_bps[laid.class_of])]] = True
+        found: np.ndarray = np.bincount(
+            laid.host_of[class_far], minlength=len(laid.of_link)) > 0
+        return found
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class HostPolicies:
+    """What all hosts were told last.
+
+    :ivar changed: hosts that were told something new.
+    :ivar numbers: of the policies, laid out as in ``layouts``; NaN where a
+        host's policy has another layout.
+    :ivar is_other: whether more than numbers tells a host's policy from a new
+        one, or may do so.
+    :ivar limits: of unmanaged traffic, by host.
+    """
+
+    layouts: layouts.Layouts
+    options: Options
+    of_host: Mapping[str, host_policy.HostPolicy]
+    changed: tuple[str, ...]
+    numbers: Numbers
+    is_other: np.ndarray
+    limits: Mapping[str, edge_policy.Unmanaged] = dataclasses.field(
+        default_factory=dict)
+
+
+def update(laid: layouts.Layouts, schedule: live.Schedule,
+           remaining: Mapping[str, np.ndarray], ranks: Mapping[str, int],
+           options: Options = Options(), tolerance: float = 0.0,
+           before: HostPolicies | None = None, limit: Limit | None = None
+           ) -> HostPolicies:
+    """A policy per link.
+
+    A host keeps the policy it has, the same object, while the new one would
+    say the same up to the tolerance (see :meth:`.HostPolicy.is_close`).
+
+    :param schedule: of all coflows of ``laid``, with their pairs; without
+        any, flows are only counted: all stay in the default class.
+    :param remaining: per coflow, bytes left of each of its pairs.
+    :param ranks: of the coflows, 0 is served first.
+    :param limit: makes limits of unmanaged traffic, by host, of layouts and
+        its children's rates.
+    """
+    new = Numbers.of(laid, schedule, remaining, ranks, options)
+    told = _laid_anew(laid, options, before)
+    limits = limit(laid, new.child_bps) if limit is not None else {}
+    policies = dict(told.of_host)
+    numbers = Numbers(told.numbers.prios.copy(),
+                      told.numbers.class_bps.copy(),
+                      told.numbers.child_bps.copy(), new.left_bytes)
+    is_other = told.is_other.copy()
+    far = new.far(told.numbers, laid, tolerance, options.work_conserving)
+    if limits is not told.limits and (limits or told.limits):
+        is_other |= np.array([not unmanaged.is_close(
+            policies[link.host].unmanaged if link.host in policies else None,
+            limits.get(link.host), host_policy.UNMANAGED_TOLERANCE)
+            for link in laid.links], np.bool_)
+    changed = []
+    for i in np.flatnonzero(far | is_other).tolist():
+        link, layout = laid.links[i], laid.of_link[i]
+        classes = slice(laid.class_ends[i], laid.class_ends[i + 1])
+        children = slice(laid.child_ends[i], laid.child_ends[i + 1])
+        made = host_policy.HostPolicy(
+            layout, link, options.ttl_s, ranks, new.prios[classes].copy(),
+            new.class_bps[classes].copy(), new.child_bps[children].copy(),
+            new.left_bytes[children].copy(), options.work_conserving,
+            limits.get(link.host))
+        old = policies.get(link.host)
+        if (is_other[i] and old is not None
+                and old.is_close(made, tolerance)):
+            continue
+        changed.append(link.host)
+        policies[link.host] = made
+        numbers.prios[classes] = made.prios
+        numbers.class_bps[classes] = made.class_bps
+        numbers.child_bps[children] = made.child_bps
+        is_other[i] = bool(layout.rivals)
+    return HostPolicies(laid, options, policies, tuple(changed), numbers,
+                        is_other, limits)
+
+
+def _laid_anew(laid: layouts.Layouts, options: Options,
+               before: HostPolicies | None) -> HostPolicies:
+    """What was told before, as it is laid out now."""
+    if before is not None and before.layouts is laid and (
+            before.options == options):
+        return before
+    hosts = {link.host for link in laid.links}
+    policies = {host: made for host, made in (
+        before.of_host.items() if before is not None else ()) if host in hosts}
+    olds = [policies.get(link.host) for link in laid.links]
+    known = [old if old is not None and old.layout is layout else None
+             for old, layout in zip(olds, laid.of_link)]
+
+    def joined(name: str, counts: Iterable[int]) -> np.ndarray:
+        return layouts.joined(
+            getattr(old, name) if old is not None else np.full(n, np.nan)
+            for old, n in zip(known, counts))
+
+    n_children = [len(layout.peers) for layout in laid.of_link]
+    return HostPolicies(
+        laid, options, policies, (), Numbers(
+            joined('prios', laid.n_classes.tolist()),
+            joined('class_bps', laid.n_classes.tolist()),
+            joined('child_bps', n_children), np.zeros(0)),
+        np.array([old is None or old.link is not link
+                  or bool(old.layout.rivals)
+                  or old.borrows != options.work_conserving
+                  or old.ttl_s != options.ttl_s
+                  for old, link in zip(known, laid.links)], bool),
+        before.limits if before is not None else {})

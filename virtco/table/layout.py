@@ -1,0 +1,131 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What the policy of one host consists of.
+
+A layout stays while no coflow comes, goes or moves at the host;
+:mod:`virtco.table.host_policy` adds the numbers of one schedule.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+
+import numpy as np
+
+from virtco.table import coflow_table
+from virtco.table import edge_policy
+
+Coflows = tuple[coflow_table.TableCoflow, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """Classes (one per coflow), their children and the flows of one host.
+
+    :ivar senders: the coflows that send from here.
+    :ivar receivers: those of whose arrival the host wants to know.
+    :ivar minors: of which the classes have theirs; None = flows are counted
+        in the default class.
+    :ivar is_whole: nothing lacks a minor.
+    :ivar classes: of which coflow, n_classes of them.
+    :ivar class_minors: of each class.
+    :ivar peers: destination host of each child; a class's are in a row.
+    :ivar child_minors: of each child.
+    :ivar class_of: index of each child's class, shape (n_children,).
+    :ivar places: of each child among its coflow's pairs, shape (n_children,).
+    :ivar n_children: of each class, shape (n_classes,).
+    :ivar entries: of each coflow that has any.
+    :ivar rivals: ids of the coflows that have the same pair of VMs, for each
+        such case; it belongs to the one that is served first.
+    :ivar protects: the host is told what arrives.
+    """
+
+    host: str
+    senders: Coflows
+    receivers: Coflows
+    minors: coflow_table.Minors | None
+    is_whole: bool
+    classes: Coflows
+    class_minors: tuple[int, ...]
+    peers: tuple[str, ...]
+    child_minors: tuple[int, ...]
+    class_of: np.ndarray
+    places: np.ndarray
+    n_children: np.ndarray
+    entries: Mapping[str, coflow_table.Entries]
+    rivals: tuple[tuple[str, ...], ...]
+    protects: bool = False
+
+    @classmethod
+    def of(cls, host: str, senders: Coflows, receivers: Coflows = (),
+           minors: coflow_table.Minors | None = None,
+           protects: bool = False) -> 'Layout':
+        classes: list[coflow_table.TableCoflow] = []
+        rows: list[tuple[str, int, int, int]] = []
+        entries: dict[str, coflow_table.Entries] = {}
+        taken = minors.taken if minors is not None else {}
+        for coflow in senders:
+            children = _children(coflow, host, taken)
+            if minors is None:
+                entries[coflow.coflow_id] = coflow.entries(
+                    host, dict.fromkeys(coflow.places[host],
+                                        edge_policy.DEFAULT_MINOR))
+            elif children and coflow.coflow_id in taken:
+                rows += [(peer, minor, len(classes),
+                          coflow.places[host][peer])
+                         for peer, minor in sorted(children.items())]
+                classes.append(coflow)
+                entries[coflow.coflow_id] = coflow.entries(host, children)
+        class_of = np.array([row[2] for row in rows], np.int64)
+        return cls(
+            host, senders, receivers, minors,
+            len(rows) == sum(len(c.places[host]) for c in senders),
+            tuple(classes), tuple(taken[c.coflow_id] for c in classes),
+            tuple(row[0] for row in rows), tuple(row[1] for row in rows),
+            class_of, np.array([row[3] for row in rows], np.int64),
+            np.bincount(class_of, minlength=len(classes)), entries,
+            _rivals(entries), protects)
+
+    def says_same(self, other: 'Layout') -> bool:
+        """Whether documents made from both differ in numbers only."""
+        return self is other or (
+            [(c.coflow_id, c.name) for c in self.classes]
+            == [(c.coflow_id, c.name) for c in other.classes]
+            and self.class_minors == other.class_minors
+            and self.peers == other.peers
+            and self.child_minors == other.child_minors
+            and self.entries == other.entries
+            and self.received() == other.received())
+
+    def received(self) -> coflow_table.Received:
+        found: coflow_table.Received = {}
+        for coflow in self.receivers:
+            found |= coflow.received().get(self.host, {})
+        return found
+
+
+def _children(coflow: coflow_table.TableCoflow, host: str,
+              taken: Mapping[str, int]) -> dict[str, int]:
+    """Minor by destination host, of those that have one."""
+    return {peer: taken[key] for peer in coflow.places[host]
+            if (key := coflow_table.destination_key(coflow.coflow_id, peer))
+            in taken}
+
+
+def _rivals(entries: Mapping[str, coflow_table.Entries]
+            ) -> tuple[tuple[str, ...], ...]:
+    claims: dict[coflow_table.EntryKey, tuple[str, ...]] = {}
+    for coflow_id, some in entries.items():
+        for key in some:
+            claims[key] = *claims.get(key, ()), coflow_id
+    return tuple(sorted({some for some in claims.values() if len(some) > 1}))

@@ -1,0 +1,246 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The layouts of all hosts, end to end in a few arrays.
+
+A cloud has thousands of hosts, and between two schedules few of them have
+anything new to do. So their classes are rated together and compared together
+(:mod:`virtco.table.host_policies`).
+"""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import functools
+import itertools
+
+import numpy as np
+
+from virtco.table import coflow_table
+from virtco.table import edge_policy
+from virtco.table import layout
+from virtco.table import unmanaged
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Layouts:
+    """The layout of each link's host, and all their classes and children.
+
+    :ivar coflows: of which all of them are.
+    :ivar new_minors: of the hosts where they are others than was given.
+    """
+
+    links: Sequence[coflow_table.Link]
+    of_link: tuple[layout.Layout, ...]
+    coflows: tuple[coflow_table.TableCoflow, ...]
+    new_minors: Mapping[str, coflow_table.Minors] = dataclasses.field(
+        default_factory=dict)
+
+    def holds(self, minors: Mapping[str, coflow_table.Minors],
+              is_counted: bool, protect: bool) -> bool:
+        """Whether its layouts would be made again while its coflows stay."""
+        asked = id(minors), is_counted, protect
+        known = self.__dict__.get('_holds')
+        if known is None or known[0] != asked or known[1] is not minors:
+            found = all(_holds(one, minors, is_counted, protect)
+                        for one in self.of_link)
+            known = self.__dict__['_holds'] = asked, minors, found
+        is_held: bool = known[2]
+        return is_held
+
+    @functools.cached_property
+    def n_classes(self) -> np.ndarray:
+        """Of each host, shape (n_hosts,)."""
+        return np.array([len(some.classes) for some in self.of_link],
+                        np.int64)
+
+    @functools.cached_property
+    def class_ends(self) -> list[int]:
+        """Where the classes of each host begin, and where all end."""
+        return [0, *np.cumsum(self.n_classes).tolist()]
+
+    @functools.cached_property
+    def child_ends(self) -> list[int]:
+        return [0, *np.cumsum([len(some.peers)
+                               for some in self.of_link]).tolist()]
+
+    @functools.cached_property
+    def n_children(self) -> np.ndarray:
+        """Of each class."""
+        return joined((some.n_children for some in self.of_link), np.int64)
+
+    @functools.cached_property
+    def class_of(self) -> np.ndarray:
+        """Of each child."""
+        found: np.ndarray = np.repeat(np.arange(len(self.n_children)),
+                                      self.n_children)
+        return found
+
+    @functools.cached_property
+    def host_of(self) -> np.ndarray:
+        """Of each class."""
+        return np.repeat(np.arange(len(self.of_link)), self.n_classes)
+
+    @functools.cached_property
+    def coflow_of(self) -> np.ndarray:
+        """Of each class."""
+        number = {id(one): i for i, one in enumerate(self.coflows)}
+        return np.array([number[id(one)] for some in self.of_link
+                         for one in some.classes], np.int64)
+
+    @functools.cached_property
+    def pair_of(self) -> np.ndarray:
+        """Of each child, among the pairs of all coflows."""
+        start = np.cumsum([0, *(len(one.pairs) for one in self.coflows)])
+        found: np.ndarray = start[self.coflow_of][self.class_of] + joined(
+            (some.places for some in self.of_link), np.int64)
+        return found
+
+    @functools.cached_property
+    def peers(self) -> tuple[str, ...]:
+        """Hosts at which coflows arrive."""
+        return tuple(dict.fromkeys(peer for some in self.of_link
+                                   for peer in some.peers))
+
+    @functools.cached_property
+    def peer_of(self) -> np.ndarray:
+        """Of each child."""
+        number = {peer: i for i, peer in enumerate(self.peers)}
+        return np.array([number[peer] for some in self.of_link
+                         for peer in some.peers], np.int64)
+
+    @functools.cached_property
+    def egress_bps(self) -> np.ndarray:
+        return np.array([link.egress_bps for link in self.links], np.float64)
+
+    @functools.cached_property
+    def limit_bps(self) -> np.ndarray:
+        """What all classes of a host may have together."""
+        return self.egress_bps - np.array(
+            [link.default_rate_bps for link in self.links], np.float64)
+
+    @functools.cached_property
+    def unlimited(self) -> Mapping[str, edge_policy.Unmanaged]:
+        """What hosts are told of unmanaged traffic that send none, while
+        coflows arrive at others.
+        """
+        return {link.host: unmanaged.nothing_limited(link.default_rate_bps)
+                for link in self.links}
+
+    def fitted_bps(self, rate_bps: np.ndarray,
+                   min_rate_fraction: float) -> np.ndarray:
+        """Rate of each child: the schedule's, or a little where it gives
+        nothing; a host's are scaled down together when they are more than
+        its link has.
+
+        :param rate_bps: of each child.
+        """
+        floor_bps = (self.egress_bps * min_rate_fraction
+                     / np.maximum(1, self.n_classes))
+        rate_bps = np.maximum(rate_bps, (
+            floor_bps[self.host_of] / self.n_children)[self.class_of])
+        host_of_child = self.host_of[self.class_of]
+        total_bps = np.bincount(host_of_child, rate_bps, len(self.of_link))
+        factor = np.where(total_bps <= self.limit_bps, 1.0,
+                          self.limit_bps / np.maximum(total_bps, 1e-9))
+        found: np.ndarray = rate_bps * factor[host_of_child]
+        return found
+
+
+def joined(arrays: Iterable[np.ndarray], dtype: type = np.float64
+           ) -> np.ndarray:
+    return np.concatenate([np.zeros(0, dtype), *arrays])
+
+
+def lay_out(links: Sequence[coflow_table.Link],
+            coflows: Sequence[coflow_table.TableCoflow],
+            minors: Mapping[str, coflow_table.Minors],
+            ranks: Mapping[str, int], now_s: float, grace_s: float, *,
+            is_counted: bool = False, protect: bool = False,
+            before: Layouts | None = None) -> Layouts:
+    """Layouts of the coflows; those in which nothing changed stay.
+
+    :param minors: by host, as they were taken; where a host's coflows
+        changed its new layout has others (``layout.minors``).
+    :param is_counted: without classes.
+    :param protect: hosts are told what arrives at them.
+    """
+    ordered = tuple(sorted(coflows, key=lambda coflow: coflow.coflow_id))
+    if before is not None and _same(ordered, before.coflows):
+        if before.links is links and before.holds(minors, is_counted,
+                                                  protect):
+            return before
+        ordered = before.coflows
+    known = {} if before is None else {
+        one.host: one for one in before.of_link}
+    changed = _touched(ordered, () if before is None else before.coflows)
+    senders = coflow_table.by_sender(ordered)
+    receivers = coflow_table.by_receiver(ordered) if protect else {}
+    found: list[layout.Layout] = []
+    for link in links:
+        host = link.host
+        one = known.get(host)
+        if (one is None or host in changed
+                or not _holds(one, minors, is_counted, protect)):
+            one = _lay_out_one(
+                host, senders.get(host, ()), receivers.get(host, ()),
+                None if is_counted else minors.get(
+                    host, coflow_table.NO_MINORS),
+                ranks, now_s, grace_s, protect)
+        found.append(one)
+    return Layouts(links, tuple(found), ordered, {
+        one.host: one.minors for one in found
+        if one.minors is not None and one.minors is not minors.get(
+            one.host, coflow_table.NO_MINORS)})
+
+
+def _same(some: Sequence[object], others: Sequence[object]) -> bool:
+    return len(some) == len(others) and all(
+        one is other for one, other in zip(some, others))
+
+
+def _touched(after: Sequence[coflow_table.TableCoflow],
+             before: Sequence[coflow_table.TableCoflow]) -> set[str]:
+    """Hosts of the coflows that came, went or changed."""
+    old, new = ({id(one): one for one in some} for some in (before, after))
+    return {host for one in itertools.chain(
+        (old[i] for i in old.keys() - new.keys()),
+        (new[i] for i in new.keys() - old.keys()))
+        for host in one.pairs.hosts}
+
+
+def _holds(one: layout.Layout, minors: Mapping[str, coflow_table.Minors],
+           is_counted: bool, protect: bool) -> bool:
+    """Whether it would be made again while its coflows stay."""
+    if one.protects != protect:
+        return False
+    if is_counted:
+        return one.minors is None
+    taken = minors.get(one.host, coflow_table.NO_MINORS)
+    return one.is_whole and one.minors is taken
+
+
+def _lay_out_one(host: str, senders: layout.Coflows,
+                 receivers: layout.Coflows,
+                 minors: coflow_table.Minors | None,
+                 ranks: Mapping[str, int], now_s: float, grace_s: float,
+                 protect: bool) -> layout.Layout:
+    if minors is not None:
+        # Where minors run out, the first coflows have some.
+        minors = minors.assign(coflow_table.wanted_keys(host, sorted(
+            senders, key=lambda coflow: ranks[coflow.coflow_id])),
+            now_s, grace_s)
+        if not minors.taken:
+            minors = coflow_table.NO_MINORS
+    return layout.Layout.of(host, senders, receivers, minors, protect)
