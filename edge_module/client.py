@@ -116,7 +116,7 @@ class EdgeClient:
                         f'{MOST_BYTES} bytes')
         except requests.RequestException as error:
             raise exception.ControllerUnavailable(
-                url=self.url, why=str(error)) from error
+                url=self.url, why=exception.reason(error)) from error
         return bytes(body)
 
     def put_report(self, report: reports.Report) -> None:
@@ -145,7 +145,7 @@ class EdgeClient:
         except (ks_exception.ClientException,
                 urllib3.exceptions.HTTPError) as error:
             raise exception.ControllerUnavailable(
-                url=self.url, why=str(error)) from error
+                url=self.url, why=exception.reason(error)) from error
         return 200 <= answer.status < 300
 
     def get_distributor(self) -> dict[str, Any]:
@@ -176,7 +176,7 @@ class EdgeClient:
             raise exception.NotFound(what=method, id=path) from error
         except ks_exception.ClientException as error:
             raise exception.ControllerUnavailable(
-                url=self.url, why=str(error)) from error
+                url=self.url, why=exception.reason(error)) from error
 
     def _decode(self, body: bytes) -> Any:
         try:

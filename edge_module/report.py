@@ -81,10 +81,12 @@ class Reporter:
             try:
                 self.last_report = self.make(started_s)
                 client.put_report(self.last_report)
+                if self._undelivered is not None:
+                    LOG.info('Reports are delivered again')
                 self._undelivered = None
             except (exception.ControllerUnavailable,
                     exception.NotFound) as error:
-                if str(error) != self._undelivered:
+                if self._undelivered is None:
                     LOG.warning('Report not delivered: %s', error)
                 self._undelivered = str(error)
             except exception.VirtcoException as error:

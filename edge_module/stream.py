@@ -103,7 +103,9 @@ class Link:
                     spread_s = self._converse(sock)
                 n_failures = 0
             except (OSError, exception.VirtcoException) as error:
-                LOG.info('No connection to the distributor: %s', error)
+                LOG.log(logging.DEBUG if n_failures else logging.INFO,
+                        'No connection to the distributor: %s',
+                        exception.reason(error))
                 n_failures += 1
                 # The next one, and after the last one what is said then.
                 self._addresses = (self._addresses[1:] if n_failures
@@ -172,7 +174,7 @@ class Link:
                 for frame in self._outbox.take(self._heard_s):
                     sock.sendall(frame)
         except (OSError, exception.VirtcoException) as error:
-            LOG.warning('Lost the distributor: %s', error)
+            LOG.warning('Lost the distributor: %s', exception.reason(error))
         finally:
             self._set_up(False)
         return float(welcome.get('spread_s', 0.0))

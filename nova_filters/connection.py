@@ -67,7 +67,8 @@ class Connection:
                 content = response.raw.read(MAX_ANSWER_BYTES + 1,
                                             decode_content=True)
         except Exception as error:  # of keystoneauth, requests or urllib3
-            raise Unanswered(url=self.url, why=_why(error)) from error
+            raise Unanswered(url=self.url,
+                             why=exception.reason(error)) from error
         if len(content) > MAX_ANSWER_BYTES:
             raise Refused(url=self.url,
                           why=f'more than {MAX_ANSWER_BYTES} bytes')
@@ -85,10 +86,6 @@ class Connection:
             return self._adapter.request(path, method, **kwargs)
         except ks_exceptions.ConnectFailure:
             return self._adapter.request(path, method, **kwargs)
-
-
-def _why(error: Exception) -> str:
-    return f'{type(error).__name__}: {str(error)[:200]}'
 
 
 def _detail(content: bytes) -> str:

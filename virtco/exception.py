@@ -122,3 +122,21 @@ class QdiscConflict(VirtcoException):
 
 class OvsUnavailable(VirtcoException):
     msg_fmt = 'Open vSwitch at %(address)s did not answer: %(why)s.'
+
+
+def reason(error: BaseException) -> str:
+    """Why a call failed, in a few words.
+
+    Libraries put the repr of their connection pool around what the operating
+    system said; its own words are enough.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno is not None and (
+                cause.strerror):
+            return cause.strerror.lower()
+        if isinstance(cause, TimeoutError) or 'Timeout' in type(
+                cause).__name__:
+            return 'timed out'
+        cause = cause.__cause__ or cause.__context__
+    return str(error)[:200]

@@ -138,6 +138,10 @@ class Reader:
                 matrix for matrix, coflow in zip(decoded, coflows)
                 if coflow.is_live)
         keeps_matrix = not notes
+        if is_new and 1 < request.num_instances < group.n_vms:
+            notes.append(('rows_left', (
+                f'{request.num_instances} servers for a matrix of '
+                f'{group.n_vms} rows; the others wait for servers that join')))
         if member is None:
             member = _choose_row(members, request, hint, notes)
         else:

@@ -86,7 +86,7 @@ class Client:
             response = self._adapter.request(path, method, **kwargs)
         except ks_exceptions.ClientException as error:
             raise exception.ControllerUnavailable(
-                url=self.url, why=_reason(error)) from error
+                url=self.url, why=exception.reason(error)) from error
         if response.status_code == 204 or not response.content:
             return None
         try:
@@ -254,17 +254,6 @@ class Client:
         """Also that of a controller that starts or fails."""
         found: dict[str, Any] = self.request('GET', '/health', expected=(503,))
         return found
-
-
-def _reason(error: BaseException) -> str:
-    """What the operating system said, if it began there: one short line."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, OSError) and cause.errno is not None and (
-                cause.strerror):
-            return cause.strerror.lower()
-        cause = cause.__cause__ or cause.__context__
-    return str(error)
 
 
 def _quote(part: str) -> str:

@@ -24,6 +24,7 @@ from virtco.cmd import controller
 from virtco.db import groups
 from virtco.db import members
 from virtco.db import migration
+from virtco.db import records
 from virtco.db import session as db_session
 from virtco import exception
 from virtco import hint_matrix
@@ -64,6 +65,15 @@ def place(database):
             json.dumps(body | {'instance_uuid': f'vm-{number}'}).encode())
         return placer.place(request, deadline or deadlines.Deadline(60))
     return ask
+
+
+def test_a_batch_smaller_than_its_matrix_is_noted(place, database):
+    assert '3 servers for a matrix of 4 rows' in place(
+        0, num_instances=3).why
+    place(1, num_instances=3)
+    with database.reader() as session:
+        assert [event.kind for event in records.list_events(session)] == [
+            'rows_left']
 
 
 @pytest.fixture

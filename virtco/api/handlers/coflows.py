@@ -27,7 +27,7 @@ from virtco import exception
 from virtco.model import states
 
 
-HINT_EVENTS = ('hint_ignored', 'index_taken', 'matrix_differs')
+HINT_EVENTS = ('hint_ignored', 'index_taken', 'matrix_differs', 'rows_left')
 
 
 class Coflows:
