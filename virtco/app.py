@@ -32,13 +32,11 @@ from virtco.decide import publisher
 from virtco.decide import room as decide_room
 from virtco.decide import stored
 from virtco.distribute import feed as feeds
-from virtco.distribute import peers
 from virtco.distribute import room as distribute_room
 from virtco.distribute import source as sources
 from virtco import exception
 from virtco.follow import inventory
 from virtco.follow import room as follow_room
-from virtco.know import reports
 from virtco.know import room as know_room
 from virtco.leadership import elector as electors
 from virtco.leadership import lock as locks
@@ -210,7 +208,7 @@ class App:
 
     def _stand_by(self) -> None:
         """Another process leads, as far as is known."""
-        self.know.peer = Peer(self.feed)
+        self.know.peer = self.feed
         self.decide.elsewhere = stored.Stored(self.database)
         self.decide.loop.leads = self.leads
 
@@ -297,19 +295,3 @@ class App:
 
     def _has_peers(self) -> bool:
         return self._source is not None and self._source.has_had_peers
-
-
-class Peer:
-    """Tells the leader what was said to this process."""
-
-    def __init__(self, feed: feeds.Feed):
-        self.report = feed.report
-        self.heard = feed.heard
-        self.changed = feed.changed
-        self._feed = feed
-
-    def measured(self, measurement: reports.Measurement) -> None:
-        self._feed.say(peers.Measured(measurement))
-
-    def forgiven(self, project_id: str) -> None:
-        self._feed.say(peers.Forgiven(project_id))

@@ -182,12 +182,10 @@ class Reader:
 
         :param free: per host, as Nova shows it.
         """
-        rooms = dict(free)
-        for row in bookings.old(session, self._clock() - booking.SETTLED_S,
-                                free):
-            rooms[row.host] = tuple(map(sum, zip(rooms[row.host],
-                                                 row[5:8])))
-        return rooms
+        taken = bookings.old_demands(
+            session, self._clock() - booking.SETTLED_S, free)
+        return {host: tuple(map(sum, zip(left, taken[host])))
+                if host in taken else left for host, left in free.items()}
 
     def _new_group(self, session: orm.Session, request: requests.Placement,
                    hint: hints.Hint,

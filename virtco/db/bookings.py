@@ -35,11 +35,14 @@ _YOUNG = _BOOKING.where(
     _MEMBERS.host.is_not(None),
     (_MEMBERS.expires_at > 0)  # what is not null, by the index
     | (_MEMBERS.placed_at > sa.bindparam('since_s')))
-_OLD = _BOOKING.where(
-    _MEMBERS.host.in_(sa.bindparam('hosts', expanding=True)),
-    _MEMBERS.state == states.MemberState.RUNNING,
-    _MEMBERS.placed_at.is_(None)
-    | (_MEMBERS.placed_at <= sa.bindparam('since_s')))
+_IS_OLD = (_MEMBERS.host.in_(sa.bindparam('hosts', expanding=True)),
+           _MEMBERS.state == states.MemberState.RUNNING,
+           _MEMBERS.placed_at.is_(None)
+           | (_MEMBERS.placed_at <= sa.bindparam('since_s')))
+_OLD = _BOOKING.where(*_IS_OLD)
+_OLD_DEMANDS = sa.select(
+    _MEMBERS.host, *(sa.func.sum(_MEMBERS[name]) for name in DEMAND)
+).where(*_IS_OLD).group_by(_MEMBERS.host)
 
 
 def young(session: orm.Session, since_s: float) -> list[Any]:
@@ -54,6 +57,17 @@ def old(session: orm.Session, since_s: float,
     """Members that have run on one of these hosts since then."""
     return list(session.connection().execute(
         _OLD, {'since_s': since_s, 'hosts': list(hosts)})) if hosts else []
+
+
+def old_demands(session: orm.Session, since_s: float,
+                hosts: Collection[str]) -> dict[str, booking.Vector]:
+    """Of the members that :func:`old` finds, together per host.
+
+    A host may have hundreds of them, so the database adds them up.
+    """
+    return {row[0]: tuple(map(float, row[1:]))
+            for row in session.connection().execute(_OLD_DEMANDS, {
+                'since_s': since_s, 'hosts': list(hosts)})} if hosts else {}
 
 
 def rooms(rows: Iterable[Any], shown: Mapping[str, booking.Vector],

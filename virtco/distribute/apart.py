@@ -19,7 +19,6 @@ from oslo_config import cfg
 from virtco.db import leader
 from virtco.db import session as db_session
 from virtco.distribute import feed as feeds
-from virtco.distribute import peers
 from virtco.distribute import room
 from virtco.distribute import server
 from virtco import exception
@@ -64,8 +63,7 @@ class Apart:
             epoch=lambda: feed.epoch, policy=feed.policy, came=feed.follow,
             left=feed.leave, n_hosts=lambda: feed.n_hosts,
             report=feed.report, heard=feed.heard,
-            measured=lambda measurement: feed.say(
-                peers.Measured(measurement)),
+            measured=feed.measured,
             trains=lambda hosts: {})
 
     def health(self) -> tuple[bool, dict[str, Any]]:

@@ -122,6 +122,12 @@ class Feed:
     def changed(self, groups: Iterable[str] | None) -> None:
         self.say(peers.Changed(None if groups is None else list(groups)))
 
+    def measured(self, measurement: reports.Measurement) -> None:
+        self.say(peers.Measured(measurement))
+
+    def forgiven(self, project_id: str) -> None:
+        self.say(peers.Forgiven(project_id))
+
     def _soon(self, work: Callable[..., None], *args: Any) -> None:
         with contextlib.suppress(RuntimeError):  # it was stopped
             self._loop.call_soon_threadsafe(work, *args)

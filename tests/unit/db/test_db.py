@@ -154,6 +154,13 @@ def test_members_are_found_by_their_host(database):
         assert rows(bookings.old(session, 2.0, ['h1', 'h2'])) == [1, 2]
         assert rows(bookings.old(session, 2.0, ['h1'])) == [1]
         assert bookings.old(session, 2.0, []) == []
+        assert bookings.old_demands(session, 2.0, []) == {}
+        sums = {}
+        for row in bookings.old(session, 2.0, ['h1', 'h2']):
+            sums[row.host] = tuple(map(sum, zip(
+                sums.get(row.host, (0.0,) * 3), row[5:8])))
+        assert sums and sums == bookings.old_demands(session, 2.0,
+                                                     ['h1', 'h2', 'h9'])
     with database.writer() as session:
         bookings.give_back(session, 'h1', {
             'vcpus': 1.0, 'memory_mb': 2.0, 'disk_gb': 3.0})
