@@ -45,6 +45,22 @@ class Stopwatch:
         return max(0.0, time.monotonic() - self._begin_s - starved_ns / 1e9)
 
 
+class Answer:
+    """Wall time since it was made, less what the thread that waited longest
+    waited in vain: of an answer that several threads make by turns, a little
+    too much is taken off at most.
+    """
+
+    def __init__(self):
+        self._begin_s, self._waited_ns = time.monotonic(), waited_ns()
+
+    def seconds(self):
+        starved_ns = max((value - self._waited_ns.get(thread, 0)
+                          for thread, value in waited_ns().items()),
+                         default=0)
+        return max(0.0, time.monotonic() - self._begin_s - starved_ns / 1e9)
+
+
 class Patience:
     """Ends after ``limit_s`` seconds in which nothing of ours starved.
 

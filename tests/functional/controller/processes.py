@@ -40,11 +40,11 @@ class Edge:
     def say(self, kind, **fields):
         self._sock.sendall(frames.pack(kind, **fields))
 
-    def report(self, tenant, vms=()):
+    def report(self, tenant, vms=(), link_bps=1e8):
         self.say('report', report={
             'boot_id': 'b', 'epoch': 'e', 'applied_generation':
-            self.generation, 'link': {'dev': 'eth0', 'egress_bps': 1e8,
-                                      'ingress_bps': 1e8},
+            self.generation, 'link': {'dev': 'eth0', 'egress_bps': link_bps,
+                                      'ingress_bps': link_bps},
             'ports': [{'vm': tenant.instance(n), 'dev': f'tap{n}',
                        'mac': '02:00:00:00:00:01', 'ips': [f'10.1.0.{n}']}
                       for n in vms],
