@@ -9,7 +9,9 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
-"""Sends notifications to a message bus, one per line of its input."""
+"""Sends notifications to a message bus, one per line of its input; tries again
+so often, -1 = until it is taken.
+"""
 
 import json
 import sys
@@ -25,7 +27,8 @@ def main():
     notifier = oslo_messaging.Notifier(
         oslo_messaging.get_notification_transport(conf, sys.argv[1]),
         'nova-compute:h1', driver='messagingv2',
-        topics=['versioned_notifications'], retry=3)
+        topics=['versioned_notifications'],
+        retry=int(sys.argv[2]))
     for line in sys.stdin:
         priority, event_type, payload = json.loads(line)
         getattr(notifier, priority)({}, event_type, payload)

@@ -44,9 +44,10 @@ def notify_of(buses):
 
 
 @contextlib.contextmanager
-def sending(url):
+def sending(url, n_retries=3):
     sender = subprocess.Popen(
-        [sys.executable, '-m', 'tests.functional.controller.sender', url],
+        [sys.executable, '-m', 'tests.functional.controller.sender', url,
+         str(n_retries)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def send(event_type, uuid, priority='info', **data):

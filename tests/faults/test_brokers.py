@@ -1,0 +1,149 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""kill -9 of etcd and of RabbitMQ while VMs are launched and followed."""
+
+import collections
+import contextlib
+import os
+import random
+import threading
+
+import pytest
+
+from tests.faults import history
+from tests.faults import nova as fake_nova
+from tests.faults import test_kills
+from tests.functional.controller import harness
+from tests.functional.controller import processes
+from tests.functional.controller import test_notifications as notifications
+from tests import patience
+from virtco.lab import services
+
+FULL = os.environ.get('VIRTCO_FAULTS') == 'full'
+N_LAUNCHES = 600 if FULL else 40
+MOST_KILLS = 20 if FULL else 2
+CAPACITIES = {f'h{i}': 6 for i in range(12)}
+DEADLINE_S = 5
+
+
+class Nova(fake_nova.Nova):
+    """Sends to a real bus, and again what was not taken.
+
+    :param send: as :func:`notifications.sending` gives it.
+    """
+
+    def __init__(self, send, *args, **kwargs):
+        self._send = send
+        self._sending = threading.Lock()
+        super().__init__(*args, **kwargs)
+
+    def notify(self, event_type, vm, host=None):
+        with self._sending:
+            self._send(event_type, vm, host=host, instance_uuid=vm)
+
+
+@pytest.fixture
+def servers():
+    found = services.Etcd, services.RabbitMQ
+    for one in found:
+        if one.is_missing():
+            pytest.skip(f'Debian package {one.package} is missing')
+    pytest.importorskip('etcd3gw')
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(one()) for one in found]
+
+
+def test_etcd_and_rabbitmq_are_killed(servers, databases, tmp_path):
+    etcd, rabbitmq = servers
+    connection = databases.make_current('mariadb', tmp_path)
+    history.record(connection)
+    options = {
+        'database': {'connection': connection},
+        'controller': {'db_timeout_s': 2},
+        'leadership': {'backend_url': etcd.url, 'lease_s': 3},
+        'notifications': {'transport_url': rabbitmq.url},
+        'placement': {'deadline_s': DEADLINE_S, 'attempts': 100,
+                      'budget_s': 0.05}}
+    with contextlib.ExitStack() as stack:
+        controllers = []
+        for name in ('first', 'second'):
+            (tmp_path / name).mkdir()
+            controllers.append(harness.ControllerProcess(
+                tmp_path / name, options))
+            stack.callback(controllers[-1].stop, 9)
+            controllers[-1].start()
+        first = controllers[0]
+        assert processes.leader_of(first)['here']
+        nova = stack.enter_context(contextlib.closing(Nova(
+            stack.enter_context(notifications.sending(rabbitmq.url, -1)),
+            first.url, CAPACITIES)))
+        killed = _kill_while_launching(servers, nova)
+        _judge(nova, connection, killed, test_kills.Plain(first))
+        # A lock service that is away deposes nobody.
+        assert processes.leader_of(first) == {
+            'epoch': 1, 'here': True, 'reached': True}
+        assert not processes.leader_of(controllers[1])['here']
+
+
+def _kill_while_launching(servers, nova):
+    errors, killed = [], collections.Counter()
+
+    def launch():
+        try:
+            fake_nova.drive(nova, N_LAUNCHES, 4)
+        except BaseException as error:
+            errors.append(error)
+            raise
+
+    thread = threading.Thread(target=launch)
+    thread.start()
+    rng = random.Random(1)
+    wait = patience.Patience('the end of the launches', 600)
+    while thread.is_alive():
+        wait.pause(0.5 + rng.random())
+        if sum(killed.values()) < MOST_KILLS:
+            server = servers[sum(killed.values()) % 2]
+            server.kill()
+            wait.pause(rng.random())
+            server.start()
+            killed[type(server).__name__] += 1
+    assert not errors, errors
+    return killed
+
+
+def _judge(nova, connection, killed, tenant):
+    def differing():
+        final = history.final(history.read(connection))
+        return {vm: found for vm, found in final.items()
+                if found != ((nova.claims[vm], 'running')
+                             if vm in nova.claims else None)}
+
+    print(f'killed {dict(killed)}; {dict(nova.counts)}; slowest answer '
+          f'{nova.slowest_s:.1f} s')
+    with contextlib.suppress(AssertionError):
+        patience.wait_for(lambda: not differing(), 'all notifications', 15)
+    lost = differing()
+    # A broker that is killed forgets what it has not delivered. Ports tell
+    # of those that run, and who was deleted is found by asking Nova.
+    for host in CAPACITIES:
+        harness.Edge(tenant, host).report(ports=[
+            {'vm': vm, 'dev': f'tap{vm[:8]}', 'mac': '02:00:00:00:00:01',
+             'ips': []} for vm, at in nova.claims.items() if at == host])
+    patience.wait_for(lambda: nova.claims.keys().isdisjoint(differing()),
+                      'what ports tell')
+    print(f'{len(lost)} notifications were lost; {len(differing())} VMs are '
+          'not in Nova any more, the others were found by their ports')
+    assert nova.counts['planned'] > 0
+    assert nova.slowest_s < DEADLINE_S + 1
+    assert [one for one in history.overbooked(
+        history.read(connection), CAPACITIES) if not one.is_novas] == []
