@@ -21,6 +21,7 @@ import pytest
 import yaml
 
 from edge_module import metrics as edge_metrics
+from tests.unit import made
 from virtco import metrics
 
 ETC = pathlib.Path(__file__).parents[2] / 'etc' / 'virtco'
@@ -41,10 +42,6 @@ def exported():
                            'histogram': ['_bucket', '_sum', '_count']}[
                                family.type]:
                 found[family.name + suffix] = labels
-    coflow = {'coflow_id': 'c', 'sent_packets': 1, 'drops': 0,
-              'backlog_bytes': 0,
-              'destinations': [{'host': 'h', 'sent_bytes': 1}]}
-    shared = {'sent_bytes': 0, 'drops': 0, 'backlog_bytes': 0}
     one = types.SimpleNamespace(coflow_id='c', name='n', rate_bps=1.0)
     enforcer = types.SimpleNamespace(
         fair=False, policy=types.SimpleNamespace(
@@ -56,12 +53,11 @@ def exported():
     reporter = types.SimpleNamespace(
         enforcer=enforcer,
         readings=types.SimpleNamespace(limited_drops=dict),
-        last_report={'health': 'ok', 'applied_generation': 1, 'ports': [],
-                     'cpu_s': 1.0, 'uplink_sent_bytes': 1,
-                     'default_sent_bytes': 1, 'shared': {'host': shared},
-                     'unmanaged': {'limited': [{
-                         'host': 'h', 'sent_bytes': 1, 'backlog_bytes': 0}]},
-                     'coflows': [coflow]})
+        last_report=made.report(
+            health='ok', cpu_s=1.0, shared={'host': {}},
+            unmanaged={'limited': [{'host': 'h', 'sent_bytes': 1}]},
+            coflows=[{'coflow_id': 'c', 'sent_bytes': 1, 'destinations': [
+                {'host': 'h', 'sent_bytes': 1}]}]))
     policies = types.SimpleNamespace(controller_up=True)
     for family in edge_metrics.EdgeCollector(
             reporter, policies).collect():
