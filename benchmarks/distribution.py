@@ -13,7 +13,7 @@
 """How fast policies reach every edge module, and what that takes.
 
 ``python -m benchmarks.distribution [--hosts 1000] [--changed M] [--tls]
-[--reports] [--json]``; policies of about 3 kB, all different, over the real
+[--reports] [--resync] [--json]``; policies of about 3 kB, all different, over the real
 protocol on loopback. The edges are emulated by another process.
 
 ``median_ms``, ``p99_ms`` and ``last_ms`` from the publishing of computed
@@ -25,6 +25,10 @@ have connected, and ``connect_core`` what that took; with ``--reports``
 ``reports_core`` its CPU time per second while one in twenty of the edges has
 20 coflows that send, and reports each second what changed, and the others send
 a heartbeat each 10 s. ``edges_core`` is the other process's share meanwhile.
+With ``--resync`` the distributor ends, and another one has a new policy for
+each: ``resync_s`` until all came back, which the protocol spreads, and
+acknowledged it, ``resync_core`` and ``resync_peak_rss_bytes`` meanwhile,
+``resync_refused`` of connections that were refused since the start.
 """
 
 import argparse
@@ -55,7 +59,7 @@ from virtco.distribute import session
 from virtco.table import edge_policy
 
 ROUNDS = 5
-PATIENCE_S = 60.0
+PATIENCE_S = 240.0
 
 
 def policy_of(host: str, seed: int) -> edge_policy.EdgePolicy:
@@ -117,22 +121,14 @@ class Bench:
             f'max_connections = {2 * n_hosts + 64}\n'
             + ('heartbeat_s = 10\n' if reports else '')
             + (certificate(home) if tls else ''))
-        conf = controller_cmd.make_conf(['--config-file', str(config)])
-        self.rooms = app.App.of(conf)
+        self.conf = controller_cmd.make_conf(['--config-file', str(config)])
+        self.rooms = app.App.of(self.conf)
         migration.upgrade(self.rooms.database)
         self.rooms.know.load()
         self.publisher = publisher.Publisher()
-        self.distributor = Observed(
-            conf, server.Doors(
-                epoch=lambda: 0, left=lambda host: None,
-                policy=self._policy, came=self.publisher.overtake,
-                n_hosts=lambda: n_hosts, report=self.rooms.know.report,
-                heard=self.rooms.know.heard,
-                measured=self.rooms.know.measured, trains=lambda hosts: {}),
-            self.rooms.metrics,
-            server.tls_context(conf.distributor))
-        self.distributor.acked_s = {}
-        self.publisher.on_publish.append(self.distributor.published)
+        self.distributor = self._distributor()
+        self.publisher.on_publish.append(
+            lambda hosts: self.distributor.published(hosts))
         self.computed = {host: Computed(policy_of(host, 0))
                          for host in self.hosts}
         self.publisher.publish(self.computed)  # type: ignore[arg-type]
@@ -146,6 +142,53 @@ class Bench:
              str(self.distributor.port), str(n_hosts),
              *(['--tls'] if tls else []),
              *(['--reports'] if reports else [])])
+
+    def _distributor(self) -> Observed:
+        know = self.rooms.know
+        found = Observed(
+            self.conf, server.Doors(
+                epoch=lambda: 0, left=lambda host: None,
+                policy=self._policy, came=self.publisher.overtake,
+                n_hosts=lambda: len(self.hosts), report=know.report,
+                heard=know.heard, measured=know.measured,
+                trains=lambda hosts: {}),
+            self.rooms.metrics, server.tls_context(self.conf.distributor))
+        found.acked_s = {}
+        return found
+
+    def resync(self) -> dict[str, float]:
+        """All lose the distributor, and the next one has a new policy for
+        each.
+        """
+        self.conf.set_override('port', self.distributor.port, 'distributor')
+        self.distributor.stop()
+        self.publisher.publish({  # type: ignore[arg-type]
+            host: Computed(policy_of(host, -1)) for host in self.hosts})
+        self.distributor = self._distributor()
+        process = psutil.Process()
+        peaks = [process.memory_info().rss]
+        began_s, began_cpu_s = time.perf_counter(), time.process_time()
+        self.distributor.start()
+
+        def are_back() -> bool:
+            time.sleep(0.05)
+            peaks.append(process.memory_info().rss)
+            return (self.distributor.n_open() == len(self.hosts)
+                    == len(self.distributor.acked_s))
+
+        self.wait(are_back, 'coming back')
+        came_s = sorted(self.distributor.acked_s.values())
+        took_s = came_s[-1] - began_s
+        return {
+            'resync_s': took_s,
+            'resync_median_s': statistics.median(came_s) - began_s,
+            'resync_core': (time.process_time() - began_cpu_s) / took_s,
+            'resync_peak_rss_bytes': max(peaks),
+            'resync_refused': sum(
+                sample.value for metric in
+                self.rooms.metrics.refused_connections.collect()
+                for sample in metric.samples
+                if sample.name.endswith('_total'))}
 
     def _policy(self, host: str) -> codec.Numbered | None:
         found = self.publisher.get(host)
@@ -237,6 +280,8 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         name = 'reports_core' if args.reports else 'idle_core'
         found[name], found['edges_core'] = bench.core(args.seconds)
         found['rss_bytes'] = psutil.Process().memory_info().rss
+        if args.resync:
+            found |= bench.resync()
     return found
 
 
@@ -247,6 +292,8 @@ def main() -> None:
                         help='of how many hosts; all when it is not given')
     parser.add_argument('--tls', action='store_true')
     parser.add_argument('--reports', action='store_true')
+    parser.add_argument('--resync', action='store_true',
+                        help='restart the distributor at the end')
     parser.add_argument('--seconds', type=float, default=20.0,
                         help='how long CPU time is measured')
     parser.add_argument('--json', action='store_true')

@@ -15,11 +15,16 @@
 ``python -m benchmarks.emulated_edges PORT HOSTS [--tls] [--reports]`` connects
 to a distributor on loopback as host-0, host-1, …, acknowledges every policy
 and sends heartbeats; with ``--reports`` one in twenty has 20 coflows that
-send, and tells each second what changed.
+send, and tells each second what changed. One that loses its connection comes
+back as an edge module does: within the time it was told at first, then with
+twice the pause after each failure.
 """
 
 import argparse
 import asyncio
+from collections.abc import Awaitable
+from collections.abc import Callable
+import itertools
 import random
 import re
 import resource
@@ -36,6 +41,7 @@ except ImportError:
 N_COFLOWS = 20
 ONE_SENDS_OF = 20
 AT_ONCE = 64
+FIRST_BACKOFF_S, LAST_BACKOFF_S = 0.5, 30.0
 _GENERATION = re.compile(rb'"generation":(\d+)')
 _HEARTBEAT = frames.pack('heartbeat')
 
@@ -57,28 +63,47 @@ def report(sending: bool) -> dict[str, Any]:
 
 
 class Edge(asyncio.Protocol):
-    def __init__(self, number: int, reports: bool):
+    """:param connect: makes a connection for it."""
+
+    def __init__(self, number: int, reports: bool,
+                 connect: Callable[['Edge'], Awaitable[Any]]):
         self._host = f'host-{number}'
         self._reports = reports
         self._sends = reports and number % ONE_SENDS_OF == 0
         self._sent_bytes = 0
-        self._reader = frames.Reader(1 << 28)
+        self._generation = 0
+        self._spread_s = 0.0
         self._loop = asyncio.get_running_loop()
+        self.connect = connect
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
+        self._reader = frames.Reader(1 << 28)
         transport.write(frames.pack(
             'hello', versions=[frames.OLDEST, frames.NEWEST],
-            host=self._host, epoch=0, generation=0))
+            host=self._host, epoch=0, generation=self._generation))
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
+        self._task = self._loop.create_task(self._come_back())
+
+    async def _come_back(self) -> None:
+        spread_s = self._spread_s
+        for n_failures in itertools.count(1):
+            await asyncio.sleep(random.uniform(0, spread_s))
+            try:
+                await self.connect(self)
+                return
+            except OSError:
+                spread_s = min(LAST_BACKOFF_S,
+                               FIRST_BACKOFF_S * 2 ** min(n_failures, 10))
 
     def data_received(self, data: bytes) -> None:
         for payload in self._reader.feed(data):
             if payload.startswith(b'{"type":"policy"'):
                 found = _GENERATION.search(payload)
                 assert found is not None
+                self._generation = int(found.group(1))
                 self._transport.write(frames.frame(
                     b'{"type":"ack","epoch":0,"generation":%s}'
                     % found.group(1)))
@@ -91,22 +116,25 @@ class Edge(asyncio.Protocol):
         self._transport.write(frames.pack('report',
                                           report=report(self._sends)))
         self._heartbeat_s = message['heartbeat_s']
-        self._loop.call_later(random.random() * self._heartbeat_s, self._beat)
+        self._spread_s = message['spread_s']
+        self._loop.call_later(random.random() * self._heartbeat_s, self._beat,
+                              self._transport)
         if self._sends:
-            self._loop.call_later(random.random(), self._tell)
+            self._loop.call_later(random.random(), self._tell,
+                                  self._transport)
 
-    def _beat(self) -> None:
-        if self._transport is not None:
-            self._transport.write(_HEARTBEAT)
-            self._loop.call_later(self._heartbeat_s, self._beat)
+    def _beat(self, transport: Any) -> None:
+        if transport is self._transport:
+            transport.write(_HEARTBEAT)
+            self._loop.call_later(self._heartbeat_s, self._beat, transport)
 
-    def _tell(self) -> None:
+    def _tell(self, transport: Any) -> None:
         self._sent_bytes += 1_000_000
-        if self._transport is not None:
-            self._transport.write(frames.pack(
+        if transport is self._transport:
+            transport.write(frames.pack(
                 'delta', set={'uplink_sent_bytes': 20 * self._sent_bytes},
                 rows={'coflows': {'set': coflows(self._sent_bytes)}}))
-            self._loop.call_later(1.0, self._tell)
+            self._loop.call_later(1.0, self._tell, transport)
 
 
 async def run(port: int, n_hosts: int, tls: bool, reports: bool) -> None:
@@ -116,10 +144,14 @@ async def run(port: int, n_hosts: int, tls: bool, reports: bool) -> None:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     loop = asyncio.get_running_loop()
+
+    async def connect(edge: Edge) -> None:
+        await loop.create_connection(lambda: edge, '127.0.0.1', port,
+                                     ssl=context)
+
     for start in range(0, n_hosts, AT_ONCE):
-        await asyncio.gather(*(loop.create_connection(
-            lambda number=number: Edge(number, reports),
-            '127.0.0.1', port, ssl=context)
+        await asyncio.gather(*(
+            connect(Edge(number, reports, connect))
             for number in range(start, min(n_hosts, start + AT_ONCE))))
     await loop.create_future()
 
