@@ -13,8 +13,8 @@
 """How fast policies reach every edge module, and what that takes.
 
 ``python -m benchmarks.distribution [--hosts 1000] [--changed M] [--tls]
-[--reports] [--resync] [--json]``; policies of about 3 kB, all different, over the real
-protocol on loopback. The edges are emulated by another process.
+[--reports] [--resync] [--json]``; policies of about 3 kB, all different, over
+the real protocol on loopback. The edges are emulated by another process.
 
 ``median_ms``, ``p99_ms`` and ``last_ms`` from the publishing of computed
 policies to an edge's acknowledgement, each the median of several rounds;
@@ -162,6 +162,7 @@ class Bench:
         """
         self.conf.set_override('port', self.distributor.port, 'distributor')
         self.distributor.stop()
+        self.wait(lambda: not self.distributor.is_alive(), 'the end')
         self.publisher.publish({  # type: ignore[arg-type]
             host: Computed(policy_of(host, -1)) for host in self.hosts})
         self.distributor = self._distributor()

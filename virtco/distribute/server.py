@@ -178,11 +178,13 @@ class Distributor:
         finally:
             for task in tasks:
                 task.cancel()
-            for found in list(self._all):
-                found.close()
             self._loop.run_until_complete(
                 asyncio.gather(*tasks, return_exceptions=True))
+            # First, or those that come back at once would be let go again.
             self._listener.close()
+            for found in list(self._all):
+                found.close()
+            self._loop.run_until_complete(asyncio.sleep(0))
             self._loop.close()
 
     # Connections.
