@@ -133,8 +133,8 @@ class Commit:
 
     def _free(self, hosts: Set[str]) -> dict[str, problem_builder.Vector]:
         """Of those of these hosts that Nova offers."""
-        return {offer.host: offer.free.vector for offer in
-                self._request.hosts if offer.host in hosts}
+        free = self._request.free
+        return {host: free[host] for host in hosts if host in free}
 
     def _plans(self) -> Iterator[tuple[models.Member, dict[str, Any]]]:
         """Members that no VM is yet, and what is planned for them."""

@@ -163,7 +163,7 @@ class Reader:
         """
         now_s = self._clock()
         since_s = now_s - booking.SETTLED_S
-        shown = {offer.host: offer.free.vector for offer in request.hosts}
+        shown = request.free
         young = [row for row in bookings.young(session, since_s)
                  if row.host in shown]
         old = bookings.old(session, since_s, {row.host for row in young})

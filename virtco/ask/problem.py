@@ -124,9 +124,10 @@ def build(question: Question, *, keep_planned: bool = False,
             free.setdefault(vm.pinned, (0.0,) * len(RESOURCES))
     position = {row.index: i for i, row in enumerate(rows)}
     group = _server_group(question, position)
+    capacities = question.capacities
     problem = snapshot.PlacementProblem(
-        hosts=tuple(_host(name, free[name], question.capacities)
-                    for name in sorted(free)),
+        hosts=tuple([cluster.Host(name, free[name], *capacities[name])
+                     for name in sorted(free)]),
         vms=tuple(vms),
         coflows=tuple(_restricted(c, position) for c in question.coflows),
         tree=question.tree,
@@ -162,11 +163,6 @@ def _vm(row: Row, question: Question, keep_planned: bool,
     return cluster.Vm(name, row.demand, pinned=host, counted=counted)
 
 
-def _host(name: str, free: Vector,
-          capacities: Rates) -> cluster.Host:
-    return cluster.Host(name, free, *capacities[name])
-
-
 def _restricted(coflow: coflow_model.Coflow, position: Mapping[int, int]
                 ) -> coflow_model.Coflow:
     """The coflow over the VMs of the problem, by their positions."""
@@ -178,9 +174,9 @@ def _known_loads(loads: Sequence[snapshot.ActiveCoflow],
                  hosts: Mapping[str, Vector]
                  ) -> tuple[snapshot.ActiveCoflow, ...]:
     """Loads on the hosts of the problem; the others change nothing in it."""
-    named = {host for load in loads
-             for ends in (load.out_bytes, load.in_bytes) for host, _ in ends}
-    if named <= hosts.keys():
+    known = hosts.keys()
+    if all(dict(load.out_bytes).keys() <= known
+           and dict(load.in_bytes).keys() <= known for load in loads):
         return tuple(loads)
     return tuple(snapshot.ActiveCoflow(
         load.coflow_id,

@@ -12,6 +12,7 @@
 
 """What Nova asks, as one frozen value; its schema is derived from it."""
 
+import functools
 import re
 from typing import Annotated
 
@@ -58,7 +59,7 @@ class ServerGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int, msgspec.Meta(ge=1, le=10_000)] | None = None
 
 
-class Placement(msgspec.Struct, frozen=True, kw_only=True):
+class Placement(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The body of ``PUT /v1/placements/{instance_uuid}``.
 
     :ivar instance_uuid: of the path.
@@ -86,3 +87,8 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
 
     def host_names(self) -> list[str]:
         return [offer.host for offer in self.hosts]
+
+    @functools.cached_property
+    def free(self) -> dict[str, tuple[float, float, float]]:
+        """What Nova says is left on each candidate host."""
+        return {offer.host: offer.free.vector for offer in self.hosts}

@@ -189,17 +189,28 @@ class Tracked:
     def load(self) -> snapshot.ActiveCoflow:
         """What it still has to move, planned members included."""
         route = self.planned_route
-        sizes = self.left_bytes(route).tolist()
-        out: dict[str, float] = {}
-        into: dict[str, float] = {}
-        for (src, dst), size_bytes in zip(route.pairs, sizes, strict=True):
-            out[src] = out.get(src, 0.0) + size_bytes
-            into[dst] = into.get(dst, 0.0) + size_bytes
+        sizes_bytes = self.left_bytes(route)
+        out_bytes, in_bytes = (
+            tuple(zip(names, np.bincount(
+                of_pair, sizes_bytes, len(names)).tolist()))
+            for names, of_pair in self._ends)
         return snapshot.ActiveCoflow(
-            self.coflow_id, tuple(sorted(out.items())),
-            tuple(sorted(into.items())),
-            tuple((src, dst, size_bytes) for (src, dst), size_bytes
-                  in zip(route.pairs, sizes)))
+            self.coflow_id, out_bytes, in_bytes,
+            tuple([(src, dst, size_bytes) for (src, dst), size_bytes
+                   in zip(route.pairs, sizes_bytes.tolist())]))
+
+    @functools.cached_property
+    def _ends(self) -> tuple[tuple[tuple[str, ...], np.ndarray], ...]:
+        """Hosts that send and those that receive, by name, and which of them
+        each pair's is.
+        """
+        found = []
+        for end in (0, 1):
+            hosts = [pair[end] for pair in self.planned_route.pairs]
+            number = {host: i for i, host in enumerate(sorted(set(hosts)))}
+            found.append((tuple(number), np.array(
+                [number[host] for host in hosts], np.int64)))
+        return tuple(found)
 
     def table_of(self, addresses: Addresses) -> coflow_table.TableCoflow:
         """As the table sees it; the same object while it is the same."""
