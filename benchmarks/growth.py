@@ -13,10 +13,12 @@
 """How the cost of a launch grows with the cloud: ``benchmarks.launch --plot``.
 
 Each point is a run of its own process. ``slope`` is the exponent by which a
-cost grew since the point before: 1 is linear.
+cost grew since the point before: 1 is linear, and more than
+:data:`MOST_SLOPE` is told.
 """
 
 from collections.abc import Iterator
+import csv
 import json
 import math
 import pathlib
@@ -27,8 +29,12 @@ from typing import Any
 HOSTS, COFLOWS = (10, 100, 1000, 10_000), (0, 125, 500, 2000)
 #: What the other one is, while one grows.
 AT_HOSTS, AT_COFLOWS = 1000, 500
+#: What measuring adds to a linear cost.
+MOST_SLOPE = 1.1
 COLUMNS = {'read': 'read', 'rank': 'rank', 'commit': 'commit',
            'cpu': 'beyond the solve', 'sibling': 'sibling'}
+
+HEAD = ['hosts', 'coflows', 'neutral', *COLUMNS]
 
 Point = dict[str, Any]
 
@@ -45,10 +51,11 @@ def points(n_flows: int, n_launches: int, deadline_s: float
              '--deadline-s', str(deadline_s)],
             stdout=subprocess.PIPE, text=True, check=True)
         found = json.loads(done.stdout.splitlines()[-1])
-        yield {'hosts': n_hosts, 'coflows': n_coflows, 'cpu': found[
-            'cpu_p50_ms'], 'sibling': found['sibling_cpu_p50_ms'], **{
-                name: found['steps'][name]['p50_ms']
-                for name in ('read', 'rank', 'commit')}}
+        steps_ms = {name: found['steps'][name]['p50_ms']
+                    for name in ('read', 'rank', 'commit')}
+        yield {'hosts': n_hosts, 'coflows': n_coflows,
+               'neutral': found['neutral'], 'cpu': found['cpu_p50_ms'],
+               'sibling': found['sibling_cpu_p50_ms'], **steps_ms}
 
 
 def lines(found: list[Point], name: str, size: str, other: str, at: int
@@ -70,13 +77,30 @@ def series(found: list[Point], name: str
             ('coflows', lines(found, name, 'coflows', 'hosts', AT_HOSTS))]
 
 
+def write(found: list[Point], path: pathlib.Path) -> None:
+    """As a table: sizes, then milliseconds."""
+    with open(path, 'w', newline='') as file:
+        table = csv.DictWriter(file, HEAD, extrasaction='ignore',
+                               lineterminator='\n')
+        table.writeheader()
+        table.writerows(found)
+
+
+def overall(line: list[tuple[int, float]]) -> float:
+    """Slope from the smallest size to the largest one."""
+    ends = [point for point in line if all(point)]
+    return slopes([ends[0], ends[-1]])[0] if len(ends) > 1 else 0.0
+
+
 def report(found: list[Point]) -> str:
-    head = ['hosts', 'coflows', *COLUMNS]
+    head = HEAD
     rows = [' '.join(f'{name:>8}' for name in head)]
     rows += [' '.join(f'{point[name]:8.4g}' for name in head)
              for point in found]
     rows += [f'slope of {COLUMNS[name]} over {size}: ' + ', '.join(
         f'{slope:.2f}' for slope in slopes(line))
+        + f'; overall {overall(line):.2f}'
+        + (' MORE THAN LINEAR' if overall(line) > MOST_SLOPE else '')
         for name in COLUMNS for size, line in series(found, name)]
     return '\n'.join(rows)
 

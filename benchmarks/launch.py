@@ -23,8 +23,8 @@ launch's phases and of the publication of policies after it, ``cpu_*`` of the
 whole call but the solve, ``sibling_cpu_p50_ms`` of the second VM's call.
 ``neutral`` is the share of launches without a plan. A deadline is one of the
 wall clock: with other work on the machine give ``--deadline-s`` more than the
-usual 0.7. ``--plot FILE`` measures clouds of several sizes, and prints by
-which power the costs grow.
+usual 0.7. ``--plot FILE.svg`` measures clouds of several sizes in some
+minutes, writes the figures beside it, and prints by which power they grow.
 """
 
 import argparse
@@ -44,6 +44,7 @@ import uuid
 import msgspec
 import numpy as np
 import requests
+import sqlalchemy as sa
 import waitress
 
 from benchmarks import growth
@@ -69,36 +70,38 @@ def fill(controller: app.App, n_hosts: int, n_coflows: int,
          n_flows: int) -> None:
     """Hosts that report, and groups whose VMs all run."""
     rng = random.Random(1)
+    rows: dict[type[models.Base], list[dict[str, Any]]] = {
+        models.Host: [
+            {'host': name, 'first_seen': 1.0, 'last_report': 1.0,
+             'report': msgspec.json.encode(report({})).decode(),
+             'minors': '{}',
+             'generation_lease': 0} for name in names(n_hosts)],
+        models.Group: [], models.Coflow: [], models.Member: []}
+    for i in range(n_coflows):
+        group = {'id': str(uuid.UUID(int=i)), 'project_id': f'p{i % 20}',
+                 'name': f'running-{i}', 'live_key': '', 'n_vms': N_VMS,
+                 'created_at': 1.0, 'method': '', 'why': ''}
+        rows[models.Group].append(group)
+        model = matrix(rng, n_flows)
+        rows[models.Coflow].append({
+            'id': coflow_id(i), 'group_id': group['id'],
+            'project_id': group['project_id'], 'name': group['name'],
+            'position': 0, 'state': states.CoflowState.ACTIVE,
+            'n_vms': N_VMS, 'n_flows': n_flows,
+            'size_bytes': model.size_bytes, 'iterations': 1, 'iteration': 1,
+            'tm': codec.encode_matrix(model.matrix), 'progress': '[]',
+            'sent_bytes': 0.0, 'priority_class': 0, 'weight': 1.0,
+            'why': '', 'created_at': 1.0, 'arrival': 1.0})
+        rows[models.Member] += [{
+            'group_id': group['id'], 'row_index': row, 'display_name': '',
+            'instance_uuid': str(uuid.UUID(int=N_VMS * i + row)),
+            'reservation_id': '', 'state': states.MemberState.RUNNING,
+            'host': f'h{rng.randrange(n_hosts)}', 'vcpus': 1.0,
+            'memory_mb': 512.0, 'disk_gb': 1.0} for row in range(N_VMS)]
     with controller.database.writer() as session:
-        session.add_all([models.Host(
-            host=name, first_seen=1.0, last_report=1.0,
-            report=msgspec.json.encode(report({})).decode(), minors='{}',
-            generation_lease=0)
-            for name in names(n_hosts)])
-        for i in range(n_coflows):
-            group = models.Group(
-                id=str(uuid.UUID(int=i)), project_id=f'p{i % 20}',
-                name=f'running-{i}', live_key='', n_vms=N_VMS,
-                created_at=1.0, method='', why='')
-            session.add(group)
-            session.flush()
-            model = matrix(rng, n_flows)
-            session.add(models.Coflow(
-                id=coflow_id(i), group_id=group.id,
-                project_id=group.project_id, name=group.name, position=0,
-                state=states.CoflowState.ACTIVE, n_vms=N_VMS,
-                n_flows=n_flows, size_bytes=model.size_bytes, dst_port=None,
-                iterations=1, iteration=1,
-                tm=codec.encode_matrix(model.matrix),
-                progress='[]', sent_bytes=0.0, priority_class=0, weight=1.0,
-                why='', created_at=1.0, arrival=1.0))
-            session.add_all([models.Member(
-                group_id=group.id, row_index=row, display_name='',
-                instance_uuid=str(uuid.UUID(int=N_VMS * i + row)),
-                reservation_id='', state=states.MemberState.RUNNING,
-                host=f'h{rng.randrange(n_hosts)}', expires_at=None,
-                vcpus=1.0, memory_mb=512.0, disk_gb=1.0)
-                for row in range(N_VMS)])
+        for table, some in rows.items():
+            if some:
+                session.execute(sa.insert(table), some)
 
 
 def names(n_hosts: int) -> list[str]:
@@ -286,7 +289,8 @@ def running(home: pathlib.Path, n_hosts: int, n_coflows: int, n_flows: int,
     controller.decide.stop()
     server = waitress.create_server(
         deploy.application(conf, controller), host='127.0.0.1', port=0,
-        threads=8, max_request_body_size=64 * 1024 * 1024)
+        threads=8, max_request_body_size=64 * 1024 * 1024,
+        **controller_cmd.SERVER)
     threading.Thread(target=server.run, daemon=True).start()
     controller_cmd.spare_libraries()
     bench = Bench(controller, f'http://127.0.0.1:{server.effective_port}',
@@ -327,24 +331,27 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument('--hosts', type=int, default=200)
     parser.add_argument('--coflows', type=int, default=500)
     parser.add_argument('--flows', type=int, default=36)
-    parser.add_argument('--launches', type=int, default=40)
+    parser.add_argument('--launches', type=int,
+                        help='40 unless told, 8 for each point of --plot')
     parser.add_argument('--deadline-s', type=float, default=0.7)
     parser.add_argument('--json', action='store_true')
     parser.add_argument('--plot', metavar='FILE', type=pathlib.Path,
-                        help='10 to 10,000 hosts, and 0 to 2,000 coflows')
+                        help='10 to 10,000 hosts, and 0 to 2,000 coflows; '
+                             'writes FILE and its figures as .csv')
     parser.add_argument('--as-launcher', action='store_true',
                         help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     if args.as_launcher:
         return launch_when_told()
     if args.plot:
-        points = list(growth.points(args.flows, args.launches,
+        points = list(growth.points(args.flows, args.launches or 8,
                                     args.deadline_s))
         print(json.dumps(points) if args.json else growth.report(points))
+        growth.write(points, args.plot.with_suffix('.csv'))
         growth.plot(points, args.plot)
         return 0
-    found = measure(args.hosts, args.coflows, args.flows, args.launches,
-                    args.deadline_s)
+    found = measure(args.hosts, args.coflows, args.flows,
+                    args.launches or 40, args.deadline_s)
     print(json.dumps(found) if args.json else json.dumps(found, indent=1))
     return 0
 

@@ -17,7 +17,7 @@ from benchmarks import growth
 
 
 def test_slopes_are_exponents(tmp_path):
-    found = [{'hosts': hosts, 'coflows': coflows,
+    found = [{'hosts': hosts, 'coflows': coflows, 'neutral': 0.0,
               **dict.fromkeys(growth.COLUMNS, hosts * (1 + coflows) ** 2.0)}
              for hosts, coflows in (
                  *((n, growth.AT_COFLOWS) for n in growth.HOSTS),
@@ -28,5 +28,11 @@ def test_slopes_are_exponents(tmp_path):
     assert growth.slopes(over_coflows) == pytest.approx([2, 2], abs=0.02)
     assert 'slope of beyond the solve over hosts: 1.00' in growth.report(
         found)
+    text = growth.report(found)
+    assert 'over hosts: 1.00, 1.00, 1.00; overall 1.00\n' in text
+    assert 'overall 1.99 MORE THAN LINEAR' in text
+    growth.write(found, tmp_path / 'a.csv')
+    assert (tmp_path / 'a.csv').read_text().splitlines()[0].startswith(
+        'hosts,coflows,neutral,')
     growth.plot(found, tmp_path / 'a.svg')
     assert (tmp_path / 'a.svg').stat().st_size > 1000
