@@ -96,32 +96,6 @@ def parse_matrix(value: Any, name: str, limits: Limits = Limits()
     return _Reader(limits).named_matrices(value)
 
 
-def encode_matrix(coflows: tuple[coflow_model.Coflow, ...], name: str) -> str:
-    """JSON text of ``virtco:tm`` for the coflows of the group ``name``."""
-    entries: list[dict[str, Any]] = []
-    for coflow in coflows:
-        entry: dict[str, Any] = {'name': coflow.name}
-        if coflow.dst_port is not None:
-            entry['dst_port'] = coflow.dst_port
-        if coflow.iterations != 1:
-            entry['iterations'] = coflow.iterations
-        for key, time_s in (('period', coflow.period_s),
-                            ('compute', coflow.compute_s)):
-            if time_s is not None:
-                entry[key] = _plain(time_s)
-        if coflow.rank_hint:
-            entry['rank_hint'] = True
-        entry['tm'] = {'n': coflow.n_vms,
-                       'flows': [[src, dst, _plain(size_bytes)]
-                                 for src, dst, size_bytes
-                                 in coflow.matrix.rows()]}
-        entries.append(entry)
-    if len(coflows) == 1 and set(entries[0]) == {'name', 'tm'} and (
-            coflows[0].name == name):
-        return json.dumps(entries[0]['tm'], separators=(',', ':'))
-    return json.dumps(entries, separators=(',', ':'))
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Matrix:
     field: str
@@ -406,11 +380,3 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _why(error: ValueError) -> str:
     text = str(error)
     return text if len(text) <= 80 else text[:77] + '...'
-
-
-def _plain(size_bytes: float) -> float | int:
-    """Whole numbers without their ``.0``; exact below 2**53."""
-    if size_bytes.is_integer() and abs(size_bytes) < 2 ** 53 and (
-            math.isfinite(size_bytes)):
-        return int(size_bytes)
-    return size_bytes

@@ -28,6 +28,7 @@ import hashlib
 import re
 from typing import Any
 
+from virtco import hint_encoding
 from virtco import hint_matrix
 from virtco.model import coflow as coflow_model
 
@@ -195,7 +196,8 @@ def encode(hint: Hint) -> dict[str, str]:
     if hint.tm_ref is not None:
         values[TM_REF] = hint.tm_ref
     elif hint.coflows:
-        values[TM] = hint_matrix.encode_matrix(hint.coflows, hint.coflow_name)
+        values[TM] = hint_encoding.encode_matrix(hint.coflows,
+                                                 hint.coflow_name)
     if hint.index is not None:
         values[INDEX] = str(hint.index)
     for key, wish in ((WITHIN, hint.wishes.within),

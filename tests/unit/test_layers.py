@@ -33,7 +33,8 @@ IMPURE_PACKAGES = {
     'sqlalchemy', 'waitress',
 }
 PURE = [
-    'virtco/units.py', 'virtco/hints.py', 'virtco/hint_matrix.py',
+    'virtco/units.py', 'virtco/hints.py', 'virtco/hint_encoding.py',
+    'virtco/hint_matrix.py', 'virtco/fields.py',
     'virtco/hint_patterns.py', 'virtco/hintkit/figures.py',
     'virtco/hintkit/made.py', 'virtco/hintkit/screen.py', 'virtco/model',
     'virtco/scheduling', 'virtco/table', 'virtco/topology',

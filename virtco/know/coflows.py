@@ -29,6 +29,7 @@ from virtco.db import models
 from virtco.db import records
 from virtco.db import session as db_session
 from virtco import exception
+from virtco import hint_encoding
 from virtco import hint_matrix
 from virtco.know import live_state
 from virtco.know import summary
@@ -177,7 +178,7 @@ class Coflows:
             period_s=only.period_s if only else None,
             compute_s=only.compute_s if only else None,
             rank_hint=any(c.rank_hint for c in coflows),
-            tm=hint_matrix.encode_matrix(coflows, name), progress='[]',
+            tm=hint_encoding.encode_matrix(coflows, name), progress='[]',
             sent_bytes=0.0, priority_class=0, weight=1.0, why='',
             created_at=self._clock())
         most = self._conf.limits.max_registered_per_project

@@ -24,9 +24,9 @@ from nova_filters import conf as virtco_conf
 HEAVY = {'numpy', 'scipy', 'numba', 'pulp', 'matplotlib', 'rich', 'falcon',
          'alembic', 'sqlalchemy', 'eventlet', 'pyroute2', 'jsonschema',
          'oslo_db', 'waitress', 'prometheus_client'}
-OWN = {'virtco', 'virtco.exception', 'virtco.hints', 'virtco.hint_matrix',
-       'virtco.hint_patterns', 'virtco.units', 'virtco.model',
-       'virtco.model.coflow', 'virtco.model.matrix'}
+OWN = {'virtco', 'virtco.exception', 'virtco.hints', 'virtco.hint_encoding',
+       'virtco.hint_matrix', 'virtco.hint_patterns', 'virtco.units',
+       'virtco.model', 'virtco.model.coflow', 'virtco.model.matrix'}
 SCRIPT = '''
 import json, os, sys
 os.environ['OS_NOVA_DISABLE_EVENTLET_PATCHING'] = '1'

@@ -1,0 +1,54 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Matrices as the text of ``virtco:tm``; :mod:`virtco.hint_matrix` reads it.
+"""
+
+import json
+import math
+from typing import Any
+
+from virtco.model import coflow as coflow_model
+
+
+def encode_matrix(coflows: tuple[coflow_model.Coflow, ...], name: str) -> str:
+    """JSON text of ``virtco:tm`` for the coflows of the group ``name``."""
+    entries: list[dict[str, Any]] = []
+    for coflow in coflows:
+        entry: dict[str, Any] = {'name': coflow.name}
+        if coflow.dst_port is not None:
+            entry['dst_port'] = coflow.dst_port
+        if coflow.iterations != 1:
+            entry['iterations'] = coflow.iterations
+        for key, time_s in (('period', coflow.period_s),
+                            ('compute', coflow.compute_s)):
+            if time_s is not None:
+                entry[key] = _plain(time_s)
+        if coflow.rank_hint:
+            entry['rank_hint'] = True
+        entry['tm'] = {'n': coflow.n_vms,
+                       'flows': [[src, dst, _plain(size_bytes)]
+                                 for src, dst, size_bytes
+                                 in coflow.matrix.rows()]}
+        entries.append(entry)
+    if len(coflows) == 1 and set(entries[0]) == {'name', 'tm'} and (
+            coflows[0].name == name):
+        return json.dumps(entries[0]['tm'], separators=(',', ':'))
+    return json.dumps(entries, separators=(',', ':'))
+
+
+def _plain(size_bytes: float) -> float | int:
+    """Whole numbers without their ``.0``; exact below 2**53."""
+    if size_bytes.is_integer() and abs(size_bytes) < 2 ** 53 and (
+            math.isfinite(size_bytes)):
+        return int(size_bytes)
+    return size_bytes
