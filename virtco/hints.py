@@ -39,6 +39,9 @@ INDEX = 'virtco:index'
 TM_REF = 'virtco:tm_ref'
 WITHIN = 'virtco:within'
 SPREAD = 'virtco:spread'
+APP = 'virtco:app'
+APP_REFUSE = 'virtco:app_refuse'
+KEYS = (COFLOW, TM, INDEX, TM_REF, WITHIN, SPREAD, APP, APP_REFUSE)
 
 Limits = hint_matrix.Limits
 parse_matrix = hint_matrix.parse_matrix
@@ -87,6 +90,17 @@ class Wishes:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class App:
+    """An application that is launched again and again.
+
+    :ivar refuses: what was learned of it shall not be used.
+    """
+
+    name: str
+    refuses: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Hint:
     """A valid hint.
 
@@ -104,6 +118,7 @@ class Hint:
     tm_ref: str | None = None
     n_vms: int | None = None
     wishes: Wishes = Wishes()
+    app: App | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -118,6 +133,7 @@ class Outline:
     index: int | None = None
     tm_ref: str | None = None
     wishes: Wishes = Wishes()
+    app: App | None = None
 
     @property
     def digest(self) -> str:
@@ -129,14 +145,14 @@ class Outline:
         """:raises virtco.exception.HintInvalid:"""
         if self.matrix_text is None:
             return Hint(self.coflow_name, index=self.index,
-                        tm_ref=self.tm_ref, wishes=self.wishes)
+                        tm_ref=self.tm_ref, wishes=self.wishes, app=self.app)
         coflows = hint_matrix.parse_matrix_text(
             self.matrix_text, self.coflow_name, limits)
         n_vms = coflows[0].n_vms
         if self.index is not None:
             _index(self.index, n_vms)
         return Hint(self.coflow_name, coflows, self.index, n_vms=n_vms,
-                    wishes=self.wishes)
+                    wishes=self.wishes, app=self.app)
 
 
 def select(values: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -182,7 +198,7 @@ def outline(hints: Mapping[str, Any] | None,
              else None)
     return Outline(name, text, index, tm_ref, Wishes(
         *(wish(key, values[key]) if key in values else None
-          for key in (WITHIN, SPREAD))))
+          for key in (WITHIN, SPREAD))), _app(values, limits))
 
 
 def text_of_matrix(hints: Mapping[str, Any]) -> str:
@@ -204,6 +220,10 @@ def encode(hint: Hint) -> dict[str, str]:
                       (SPREAD, hint.wishes.spread)):
         if wish is not None:
             values[key] = str(wish)
+    if hint.app is not None:
+        values[APP] = hint.app.name
+        if hint.app.refuses:
+            values[APP_REFUSE] = 'true'
     return values
 
 
@@ -231,12 +251,10 @@ def _checked(values: Any, what: str) -> dict[str, Any]:
         hint_matrix.refuse(what, values, 'keys with values')
     found = select(values)
     for key in found:
-        if key not in (COFLOW, TM, INDEX, TM_REF, WITHIN, SPREAD) and (
-                not _CHUNK.fullmatch(key)):
+        if key not in KEYS and not _CHUNK.fullmatch(key):
             hint_matrix.refuse(
                 hint_matrix.shorten(key), found[key],
-                f'a known key: {COFLOW}, {TM}, {INDEX}, {TM_REF}, {WITHIN} '
-                f'or {SPREAD}')
+                f'a known key: {", ".join(KEYS[:-1])} or {KEYS[-1]}')
     return found
 
 
@@ -285,6 +303,20 @@ def wish(key: str, value: Any) -> Wish:
         hint_matrix.refuse(key, text, 'a level such as rack, rack:required '
                                       'or rack:preferred')
     return Wish(found[1], found[2] == 'required')
+
+
+def _app(values: Mapping[str, Any], limits: Limits) -> App | None:
+    refuses = values.get(APP_REFUSE, 'false')
+    if isinstance(refuses, bool):
+        refuses = str(refuses).lower()
+    if refuses not in ('true', 'false'):
+        hint_matrix.refuse(APP_REFUSE, refuses, 'true or false')
+    if APP not in values:
+        if APP_REFUSE in values:
+            hint_matrix.refuse(APP_REFUSE, refuses, f'beside {APP}')
+        return None
+    return App(hint_matrix.as_name(APP, values[APP], limits),
+               refuses == 'true')
 
 
 def _index(value: Any, n_vms: int) -> int:

@@ -22,6 +22,7 @@ import math
 import re
 
 BITS_PER_BYTE = 8
+SECONDS_PER_HOUR = 3600
 
 _PREFIXES = {
     '': 1, 'K': 10 ** 3, 'M': 10 ** 6, 'G': 10 ** 9, 'T': 10 ** 12,

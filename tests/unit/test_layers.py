@@ -38,6 +38,7 @@ PURE = [
     'virtco/hint_patterns.py', 'virtco/hintkit/figures.py',
     'virtco/hintkit/made.py', 'virtco/hintkit/screen.py', 'virtco/model',
     'virtco/scheduling', 'virtco/table', 'virtco/topology',
+    'virtco/profiles',
     'virtco/measure',
     'edge_module/tcplan',
 ]

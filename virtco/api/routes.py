@@ -22,6 +22,7 @@ from virtco.api.handlers import coflows
 from virtco.api.handlers import hosts
 from virtco.api.handlers import operations
 from virtco.api.handlers import placements
+from virtco.api.handlers import profiles
 from virtco.api.handlers import projects
 from virtco.api.handlers import topology
 from virtco.api import health
@@ -41,6 +42,10 @@ RESOURCES: dict[str, type] = {
     '/v1/projects': projects.Projects,
     '/v1/projects/{project_id}': projects.Project,
     '/v1/events': coflows.Events,
+    '/v1/profiles': profiles.Profiles,
+    '/v1/profiles/{group}': profiles.Profile,
+    '/v1/apps': profiles.Apps,
+    '/v1/apps/{name}': profiles.App,
     '/v1/hosts': hosts.Hosts,
     '/v1/hosts/{host}': hosts.Hosts,
     '/v1/hosts/{host}/drain': hosts.Drain,

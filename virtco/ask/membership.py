@@ -22,6 +22,7 @@ import uuid
 from oslo_config import cfg
 from sqlalchemy import orm
 
+from virtco.ask import applications
 from virtco.ask import request as requests
 from virtco.db import bookings
 from virtco.db import codec
@@ -125,8 +126,9 @@ class Reader:
                                    hint.coflow_name)
         is_new = group is None
         notes: list[tuple[str, str]] = []
+        told: Notes = ()
         if group is None:
-            matrices = self._matrices(session, request, hint)
+            matrices, told = self._matrices(session, request, hint)
             group, coflows = self._new_group(session, request, hint, matrices)
             members = [vacant(group.id, i) for i in range(group.n_vms)]
         else:
@@ -142,6 +144,7 @@ class Reader:
             notes.append(('rows_left', (
                 f'{request.num_instances} servers for a matrix of '
                 f'{group.n_vms} rows; the others wait for servers that join')))
+        notes += told
         if member is None:
             member = _choose_row(members, request, hint, notes)
         else:
@@ -197,13 +200,20 @@ class Reader:
         group = models.Group(
             id=str(uuid.uuid4()), project_id=request.project_id,
             name=hint.coflow_name, live_key='', n_vms=matrices[0].n_vms,
-            created_at=now_s, method='', why='')
+            created_at=now_s, method='', why='',
+            app=hint.app.name if hint.app is not None else '')
         return group, new_coflows(group, matrices, given, now_s)
 
     def _matrices(self, session: orm.Session, request: requests.Placement,
-                  hint: hints.Hint) -> tuple[coflow_model.Coflow, ...]:
+                  hint: hints.Hint
+                  ) -> tuple[tuple[coflow_model.Coflow, ...], Notes]:
+        """Of a new group; and what is to be said about them."""
         if hint.coflows:
-            return hint.coflows
+            return hint.coflows, ()
+        if hint.tm_ref is None and hint.app is not None:
+            return applications.matrices(
+                session, request.project_id, hint, hint.app,
+                request.num_instances, self.limits)
         if hint.tm_ref is None:
             raise exception.HintInvalid(
                 field=hints.COFLOW, value=repr(hint.coflow_name),
@@ -220,7 +230,7 @@ class Reader:
             raise exception.HintInvalid(
                 field=hints.INDEX, value=hint.index,
                 limit=f'between 0 and {matrices[0].n_vms - 1}')
-        return matrices
+        return matrices, ()
 
     def _check_project(self, session: orm.Session, project_id: str,
                        matrices: Sequence[coflow_model.Coflow]) -> None:
@@ -288,6 +298,7 @@ def new_coflows(group: models.Group,
         dst_port=matrix.dst_port, iterations=matrix.iterations,
         period_s=matrix.period_s, compute_s=matrix.compute_s,
         rank_hint=matrix.rank_hint, iteration=0,
+        is_estimated=matrix.is_estimated,
         tm=codec.encode_matrix(matrix.matrix), progress='[]', sent_bytes=0.0,
         priority_class=given.priority_class, weight=given.weight, why='',
         created_at=now_s)

@@ -156,6 +156,34 @@ class Client:
     def events(self, project_id: str | None = None) -> list[dict[str, Any]]:
         return self._list('/v1/events', 'events', {'project_id': project_id})
 
+    def profiles(self, project_id: str | None = None
+                 ) -> list[dict[str, Any]]:
+        return self._list('/v1/profiles', 'profiles',
+                          {'project_id': project_id})
+
+    def profile(self, group: str, project_id: str | None = None
+                ) -> dict[str, Any]:
+        """What the pairs of a group sent; by its id or its name."""
+        found: dict[str, Any] = self.request(
+            'GET', f'/v1/profiles/{_quote(group)}',
+            params={'project_id': project_id})
+        return found
+
+    def apps(self, project_id: str | None = None) -> list[dict[str, Any]]:
+        return self._list('/v1/apps', 'apps', {'project_id': project_id})
+
+    def app(self, name: str, n_vms: int | None = None,
+            project_id: str | None = None) -> dict[str, Any]:
+        """What the next launch of an application would get."""
+        found: dict[str, Any] = self.request(
+            'GET', f'/v1/apps/{_quote(name)}',
+            params={'n_vms': n_vms, 'project_id': project_id})
+        return found
+
+    def forget_app(self, name: str, project_id: str | None = None) -> None:
+        self.request('DELETE', f'/v1/apps/{_quote(name)}',
+                     params={'project_id': project_id})
+
     def hosts(self) -> list[dict[str, Any]]:
         return self._list('/v1/hosts', 'hosts')
 

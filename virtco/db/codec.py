@@ -57,7 +57,8 @@ def decode_coflow(stored: 'models.Coflow') -> coflow_model.Coflow:
     return coflow_model.Coflow(
         stored.name, decode_matrix(stored.tm, stored.n_vms),
         stored.dst_port, stored.iterations, stored.period_s,
-        stored.compute_s, bool(stored.rank_hint))
+        stored.compute_s, bool(stored.rank_hint),
+        bool(stored.is_estimated))
 
 
 def finite(value: float | None) -> float | None:

@@ -73,6 +73,8 @@ class Group(Base):
     objective_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     method: orm.Mapped[str] = orm.mapped_column(sa.String(255), default='')
     why: orm.Mapped[str] = orm.mapped_column(sa.Text, default='')
+    app: orm.Mapped[str] = orm.mapped_column(
+        sa.String(255), default='', server_default='')
 
 
 class Member(Base):
@@ -123,6 +125,7 @@ class Coflow(Base):
     :ivar period_s: hinted seconds from one iteration's start to the next's.
     :ivar compute_s: hinted seconds of an iteration without traffic.
     :ivar rank_hint: whether the tenant wants an order of ranks proposed.
+    :ivar is_estimated: nobody said the sizes; they follow what is counted.
     :ivar cct_s: as planned.
     :ivar first_byte_at: of the iteration under way or the last one, like the
         three columns after it.
@@ -151,6 +154,8 @@ class Coflow(Base):
     period_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     compute_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     rank_hint: orm.Mapped[bool] = orm.mapped_column(
+        sa.Boolean, default=False, server_default=sa.false())
+    is_estimated: orm.Mapped[bool] = orm.mapped_column(
         sa.Boolean, default=False, server_default=sa.false())
     tm: orm.Mapped[str] = orm.mapped_column(LongText)
     progress: orm.Mapped[str] = orm.mapped_column(LongText, default='[]')
@@ -186,6 +191,28 @@ class Coflow(Base):
             sa.and_(cls.state == states.CoflowState.DONE,
                     sa.or_(cls.iterations == 0,
                            cls.iteration < cls.iterations)))
+
+
+class ProfileHour(Base):
+    """What the pairs of VMs of a group sent in one hour.
+
+    :ivar hour: since the epoch.
+    :ivar app: of the group, or empty.
+    :ivar pairs: as :mod:`virtco.profiles.pairs` encodes them.
+    """
+
+    __tablename__ = 'profile_hours'
+
+    group_id: orm.Mapped[str] = orm.mapped_column(
+        sa.String(36), primary_key=True)
+    hour: orm.Mapped[int] = orm.mapped_column(
+        sa.Integer, primary_key=True, autoincrement=False, index=True)
+    project_id: orm.Mapped[str] = orm.mapped_column(
+        sa.String(255), index=True)
+    group_name: orm.Mapped[str] = orm.mapped_column(sa.String(255))
+    app: orm.Mapped[str] = orm.mapped_column(sa.String(255), default='')
+    n_vms: orm.Mapped[int] = orm.mapped_column(sa.Integer)
+    pairs: orm.Mapped[str] = orm.mapped_column(LongText)
 
 
 class Placement(Base):

@@ -363,3 +363,31 @@ class FromAicb(_Maker):
             args.file, _number(args, 'gpus-per-vm', collectives.MAX_RANKS),
             _number(args, 'world-size', collectives.MAX_RANKS)
             if args.world_size is not None else None)
+
+
+class FromObserved(_Maker):
+    """Make a hint from what a group of your project was seen to send
+
+    The bytes are those of its whole life, or of the last [profiles] keep_days.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('group', metavar='<group>',
+                            help='Name or id; the latest of a name')
+        parser.add_argument('--project', metavar='<project>',
+                            help='Project id, default your own')
+        return parser
+
+    def make(self, args: Any) -> made.Made:
+        app: Any = self.app
+        found = app.client_manager.coflow.profile(args.group, args.project)
+        if found['tm'] is None:
+            raise exception.NotFound(what='Traffic of group', id=args.group)
+        unseen = [pair for pair in found['pairs'] if not pair['is_seen']]
+        told = [f'The bytes are those of {found["n_hours"]} hours of group '
+                f'{found["group_name"]}: {found["pattern"]}.']
+        if unseen:
+            told.append(f'{len(unseen)} pairs shared a host, where nobody '
+                        'counts; the pattern tells theirs, if there is one.')
+        return made.Made(found['tm'], tuple(told))

@@ -19,6 +19,7 @@ import dataclasses
 import numpy as np
 
 from virtco.know import reports
+from virtco.scheduling import pilots
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,6 +70,10 @@ class Span:
                 self.last_s[1] - self.first_s[0])
 
 
+#: Longer than TCP's silences and the interval of reports.
+FLOW_RESTS_S = 2.0
+
+
 class CoflowProgress:
     """Payload bytes sent per flow of one coflow.
 
@@ -99,8 +104,13 @@ class CoflowProgress:
         """What each flow has left, array of shape (n_flows,)."""
         return np.maximum(0.0, self.sizes_bytes - self.sent_bytes)
 
-    def credit(self, flows: np.ndarray, payload_bytes: float) -> None:
-        """Count ``payload_bytes`` for the flows with these indices."""
+    def credit(self, flows: np.ndarray, payload_bytes: float,
+               shares: np.ndarray | None = None) -> None:
+        """Count ``payload_bytes`` for the flows with these indices.
+
+        :param shares: of each of them, as the pairs' counters tell; what the
+            flows have left is the better guide where their sizes are known.
+        """
         left = self.remaining_bytes()[flows]
         total = float(left.sum())
         used = min(payload_bytes, total)
@@ -126,6 +136,77 @@ class CoflowProgress:
         """Take flows that no uplink sees (same host) as sent."""
         self.sent_bytes[flows] = np.maximum(self.sent_bytes[flows],
                                             self.sizes_bytes[flows])
+
+
+class Estimated(CoflowProgress):
+    """Progress of a coflow whose sizes nobody said.
+
+    Sizes follow what is counted: a flow that rests while others send has
+    ended, and those that ended tell how large a flow is
+    (:func:`virtco.scheduling.pilots.remaining_bytes`, as in the simulator). A
+    flow that does not begin with the others is taken for none until it sends.
+
+    :param receivers: array of shape (n_flows,), a number for each receiver.
+    :param rest_s: a flow that is silent for so long has ended.
+    """
+
+    def __init__(self, receivers: np.ndarray,
+                 sent_bytes: Sequence[float] = (),
+                 rest_s: float = FLOW_RESTS_S):
+        super().__init__(np.zeros(len(receivers)), sent_bytes)
+        self._receivers = receivers
+        self._rest_s = rest_s
+        self._is_pilot = pilots.choose(len(receivers))
+        self._moved_s = np.full(len(receivers), -np.inf)
+        self._is_local = np.zeros(len(receivers), bool)
+        self._credited: list[np.ndarray] = []
+        self._estimate(None)
+
+    def _estimate(self, now_s: float | None) -> None:
+        """:param now_s: of the last byte; None before the first."""
+        has_sent = self.sent_bytes > 0
+        is_young = now_s is None or self.span is None or (
+            now_s - self.span.first_s[0] < self._rest_s)
+        sends = (has_sent | is_young) & ~self._is_local
+        has_ended = np.zeros(len(has_sent), bool)
+        if now_s is not None:
+            has_ended = has_sent & (now_s - self._moved_s >= self._rest_s)
+        self.sizes_bytes = self.sent_bytes.copy()
+        if sends.any():
+            self.sizes_bytes[sends] += pilots.remaining_bytes(
+                self._receivers[sends], self.sent_bytes[sends],
+                has_ended[sends], self._is_pilot[sends])
+
+    def anew(self) -> 'Estimated':
+        """Of the next iteration."""
+        return Estimated(self._receivers, rest_s=self._rest_s)
+
+    def credit(self, flows: np.ndarray, payload_bytes: float,
+               shares: np.ndarray | None = None) -> None:
+        if not len(flows):
+            self.excess_bytes += payload_bytes
+            return
+        if shares is None:
+            left = self.remaining_bytes()[flows]
+            total = left.sum()
+            shares = left / total if total > 0 else np.full(
+                len(flows), 1 / len(flows))
+        self.sent_bytes[flows] += shares * payload_bytes
+        self._credited.append(np.asarray(flows)[shares > 0])
+
+    def moved(self, between_s: tuple[float, float], is_first: bool) -> None:
+        super().moved(between_s, is_first)
+        now_s = between_s[1]
+        for flows in self._credited:
+            self._moved_s[flows] = now_s
+        self._credited = []
+        self._estimate(now_s)
+
+    def complete(self, flows: np.ndarray) -> None:
+        """Flows inside of a host; nobody counts them."""
+        if not self._is_local[flows].all():
+            self._is_local[flows] = True
+            self._estimate(None)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

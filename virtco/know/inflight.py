@@ -163,7 +163,8 @@ class Tracked:
         if '_live' not in self.__dict__:
             pairs = self.route.pairs
             left_bytes = (
-                self._queued_bytes(self.route) if endings.is_all_sent(
+                self._queued_bytes(self.route)
+                if not self.model.is_estimated and endings.is_all_sent(
                     self.model.size_bytes,
                     self.cross_remaining(self.counting), rules)
                 else self.left_bytes(self.route))
@@ -181,7 +182,8 @@ class Tracked:
                 project_id=self.project_id,
                 priority_class=self.priority_class, weight=self.weight,
                 n_flows=len(self.model.matrix),
-                whole=None if has_strangers else self.whole)
+                whole=None if has_strangers or self.model.is_estimated
+                else self.whole)
         found: live.LiveCoflow = self.__dict__['_live']
         return found
 
@@ -340,8 +342,10 @@ class Tracked:
 
     def rest(self) -> None:
         """Wait for the next iteration, of which nothing was seen so far."""
-        self.upcoming = byte_counters.CoflowProgress(
-            self.progress.sizes_bytes)
+        self.upcoming = (
+            self.progress.anew() if isinstance(
+                self.progress, byte_counters.Estimated)
+            else byte_counters.CoflowProgress(self.progress.sizes_bytes))
         self.touch()
 
     def begins(self, now_s: float, rules: endings.Rules) -> bool:
@@ -360,8 +364,8 @@ class Tracked:
             now_s - (self.ended_s or 0.0), rules)
 
     def is_all_sent(self, rules: endings.Rules) -> bool:
-        return endings.is_all_sent(self.model.size_bytes,
-                                   self.cross_remaining(), rules)
+        return not self.model.is_estimated and endings.is_all_sent(
+            self.model.size_bytes, self.cross_remaining(), rules)
 
     def has_ended(self, now_s: float, rules: endings.Rules) -> bool:
         if self.state != states.CoflowState.ACTIVE:
@@ -373,10 +377,14 @@ class Tracked:
             self.progress.complete(self.route.local)
         if any(self.backlog_bytes.values()):
             return False
+        silent_s = None if self.moved_s is None else now_s - self.moved_s
+        if self.model.is_estimated:
+            # Silence alone tells, and that of any VM may be a pause.
+            return (silent_s is not None and silent_s
+                    >= max(rules.quiet_s, byte_counters.FLOW_RESTS_S))
         return endings.has_ended(
             self.model.size_bytes,
-            self.cross_remaining() + self._away_remaining(),
-            None if self.moved_s is None else now_s - self.moved_s, rules)
+            self.cross_remaining() + self._away_remaining(), silent_s, rules)
 
     def rest_until(self, now_s: float, rules: endings.Rules) -> None:
         """Nothing changed at this time: when it may do so by silence."""
@@ -384,11 +392,23 @@ class Tracked:
         if self.moved_s is not None:
             times_s += [self.moved_s + rules.quiet_s,
                         self.moved_s + rules.pause_s]
+            if self.model.is_estimated:
+                times_s.append(self.moved_s + max(
+                    rules.quiet_s, byte_counters.FLOW_RESTS_S))
         if self.ended_s is not None:
             times_s.append(self.ended_s + rules.settle_s)
         # A rounding error must not let the moment pass by.
         self.check_s = min(time_s for time_s in times_s
                            if time_s >= now_s - 1e-6)
+
+
+def _progress(model: coflow_model.Coflow, sent_bytes: list[float]
+              ) -> byte_counters.CoflowProgress:
+    if model.is_estimated:
+        return byte_counters.Estimated(np.array(model.matrix.dst),
+                                       sent_bytes)
+    return byte_counters.CoflowProgress(
+        np.asarray(model.matrix.size_bytes), sent_bytes)
 
 
 def load(stored: 'models.Coflow') -> Tracked:
@@ -397,9 +417,7 @@ def load(stored: 'models.Coflow') -> Tracked:
         coflow_id=stored.id, group_id=stored.group_id or '',
         project_id=stored.project_id, name=stored.name, state=stored.state,
         model=model,
-        progress=byte_counters.CoflowProgress(
-            np.asarray(model.matrix.size_bytes),
-            json.loads(stored.progress)),
+        progress=_progress(model, json.loads(stored.progress)),
         iteration=stored.iteration, priority_class=stored.priority_class,
         weight=stored.weight, arrival_s=stored.arrival,
         planned_cct_s=stored.cct_s, ended_s=stored.ended_at)

@@ -42,6 +42,7 @@ from virtco.know import summary
 from virtco.know import towards
 from virtco.model import cluster
 from virtco.model import snapshot as model
+from virtco.profiles import pairs as profile_pairs
 from virtco.table import coflow_table
 from virtco.table import edge_policy
 from virtco.topology import tree
@@ -275,6 +276,16 @@ class LiveState:
                 self._hosts[name].heard(now_s)
 
     # Coflows.
+
+    def take_profiles(self) -> dict[str, profile_pairs.Bytes]:
+        """What the pairs of each group sent since this was asked last."""
+        with self._lock:
+            return self._progress.profiles.take()
+
+    def give_back_profiles(self, found: Mapping[str, profile_pairs.Bytes]
+                           ) -> None:
+        with self._lock:
+            self._progress.profiles.give_back(found)
 
     def advance(self, now_s: float) -> list[summary.Status]:
         """Move coflows along their life; those whose state changed."""

@@ -19,8 +19,10 @@ that the edge modules count at the VMs' ports.
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 import itertools
+import math
 
 import numpy as np
 
@@ -70,15 +72,15 @@ class PairCounters:
 
     def credit(self, report: reports.Report,
                owners: Mapping[Key, Owner], wire_factor: float
-               ) -> list[tuple[inflight.Tracked, float]]:
-        """Count what is new in a report; the coflows that moved, and by how
+               ) -> list[tuple[Owner, float]]:
+        """Count what is new in a report; the flows that moved, and by how
         many bytes of payload.
 
         A pair that is seen for the first time (the controller is new, the VM
         has moved here, the coflow had a class before) is taken to repeat what
         is counted already: bytes count late rather than twice.
         """
-        seen = dict(_pairs(report))
+        seen = totals(report)
         moved = []
         for key, value in seen.items():
             owner = owners.get(key)
@@ -94,9 +96,37 @@ class PairCounters:
             if new_bytes > 0:
                 owner.tracked.counting.credit(np.array([owner.flow]),
                                               new_bytes)
-                moved.append((owner.tracked, new_bytes))
+                moved.append((owner, new_bytes))
         self._last = seen
         return moved
+
+
+def totals(report: reports.Report) -> dict[Key, float]:
+    """What a host has counted for each pair, in all."""
+    return dict(_pairs(report))
+
+
+def shares(seen: Mapping[Key, float], tracked: inflight.Tracked,
+           flows: Sequence[int], addresses: inflight.Addresses
+           ) -> np.ndarray:
+    """How the bytes of flows between two hosts are divided among them.
+
+    :param seen: of :func:`totals`.
+    :returns: array of shape (n_flows,) with the sum 1: by the pairs' counters
+        where there are any, else by what the flows have left.
+    """
+    counted = np.array([math.fsum(
+        seen.get((src_vm, src_ip, dst_ip, tracked.model.dst_port or 0), 0.0)
+        for src_ip, dst_ip in itertools.product(
+            addresses.get(src_vm, ('', ()))[1],
+            addresses.get(dst_vm, ('', ()))[1]))
+        for src_vm, dst_vm in map(tracked.vms, flows)])
+    for weights in (counted, tracked.counting.remaining_bytes()[flows],
+                    np.ones(len(counted))):
+        total = weights.sum()
+        if total > 0:
+            return np.asarray(weights / total)
+    return counted
 
 
 def _pairs(report: reports.Report) -> Iterator[tuple[Key, float]]:

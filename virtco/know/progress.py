@@ -13,8 +13,13 @@
 
 """How coflows get on by what hosts report: bytes, and their life. Pure."""
 
+from collections.abc import Callable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
+import functools
+
+import numpy as np
 
 from virtco.know import addresses
 from virtco.know import byte_counters
@@ -24,6 +29,7 @@ from virtco.know import host_state
 from virtco.know import inflight
 from virtco.know import pair_counters
 from virtco.know import summary
+from virtco.profiles import pairs as profile_pairs
 from virtco.scheduling import endings
 from virtco.scheduling import policing
 
@@ -32,6 +38,7 @@ class Progress:
     """
     :param wire_factor: bytes on the wire per byte of payload.
     :ivar endings: by which coflows end now.
+    :ivar profiles: what the pairs of VMs sent.
     """
 
     def __init__(self, known: groups.Groups,
@@ -45,6 +52,7 @@ class Progress:
         self._addresses = places
         self._rules = rules
         self._wire_factor = wire_factor
+        self.profiles = profile_pairs.Counted()
         self._counts_pairs = False
         self._owners: (
             dict[pair_counters.Key, pair_counters.Owner] | None) = None
@@ -71,8 +79,9 @@ class Progress:
         have ended.
         """
         urgent = self._take_backlogs(state)
+        seen = functools.cache(lambda: pair_counters.totals(state.report))
         for delta in deltas:
-            urgent |= self._credit(state.host, delta, since_s, now_s)
+            urgent |= self._credit(state.host, delta, seen, since_s, now_s)
         return self._credit_pairs(state, since_s, now_s) or urgent
 
     def _take_backlogs(self, state: host_state.HostState) -> bool:
@@ -95,6 +104,7 @@ class Progress:
         return drained
 
     def _credit(self, host: str, delta: byte_counters.Delta,
+                seen: Callable[[], dict[pair_counters.Key, float]],
                 since_s: float, now_s: float) -> bool:
         """Credit one delta; True when the coflow starts or may have ended."""
         tracked = self._groups.coflows.get(delta.coflow_id)
@@ -102,7 +112,12 @@ class Progress:
             return False
         flows = tracked.route.flows(host, delta.dst_host)
         new_bytes = delta.wire_bytes / self._wire_factor
-        tracked.counting.credit(flows, new_bytes)
+        shares = (np.ones(len(flows)) if len(flows) < 2
+                  else pair_counters.shares(seen(), tracked, flows.tolist(),
+                                            self._addresses.of_vm))
+        if len(flows):
+            self._profile(tracked, flows.tolist(), shares, new_bytes)
+        tracked.counting.credit(flows, new_bytes, shares)
         return self._moved(tracked, new_bytes, since_s, now_s)
 
     def _moved(self, tracked: inflight.Tracked, new_bytes: float,
@@ -129,10 +144,26 @@ class Progress:
         if self._owners is None:
             self._owners = pair_counters.find_owners(self._groups.in_turn(),
                                                      self._addresses.of_vm)
-        return any([self._moved(tracked, new_bytes, since_s, now_s)
-                    for tracked, new_bytes in state.pair_counters.credit(
-                        state.report, self._owners,
-                        self._wire_factor)])
+        moved = state.pair_counters.credit(state.report, self._owners,
+                                           self._wire_factor)
+        for owner, new_bytes in moved:
+            self._profile(owner.tracked, [owner.flow], np.ones(1), new_bytes)
+        return any([self._moved(owner.tracked, new_bytes, since_s, now_s)
+                    for owner, new_bytes in moved])
+
+    def _profile(self, tracked: inflight.Tracked, flows: Sequence[int],
+                 shares: np.ndarray, new_bytes: float) -> None:
+        """These flows of a group sent so many bytes together."""
+        src, dst = tracked.model.matrix.src, tracked.model.matrix.dst
+
+        def pairs_of(which: Sequence[int]) -> list[profile_pairs.Pair]:
+            return [(src[flow], dst[flow]) for flow in which]
+
+        group_id = tracked.group_id
+        self.profiles.add(
+            group_id, zip(pairs_of(flows), (shares * new_bytes).tolist()),
+            () if self.profiles.has(group_id)
+            else pairs_of(tracked.route.local.tolist()))
 
     def advance(self, now_s: float) -> list[summary.Status]:
         """Move coflows along their life; those whose state changed."""

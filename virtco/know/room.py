@@ -33,6 +33,7 @@ from virtco.know import coflows
 from virtco.know import live_state
 from virtco.know import operators
 from virtco.know import pairs
+from virtco.know import profiles
 from virtco.know import projects
 from virtco.know import rates
 from virtco.know import reports
@@ -121,6 +122,7 @@ class Know:
                                        clock)
         self.history = operators.History(database, clock)
         self.topology = topology.Topology(database, self.invalidate, clock)
+        self.profiles = profiles.Profiles(conf, database, self.live, clock)
         self.on_change: list[Callable[[bool], None]] = []
         self.on_report: list[Callable[[str, reports.Report], None]] = []
         self._lock = threading.Lock()
@@ -133,6 +135,9 @@ class Know:
         self._estimator = periodic.Periodic(
             'estimate pairs', PAIRS_S, self._estimate_pairs, counts)
         self._forgot_s = 0.0
+        self._profiler = periodic.Periodic(
+            'write profiles', conf.profiles.flush_interval_s,
+            lambda: self.profiles.flush(self.fence), counts)
 
     def _plane(self) -> tree.Plane | None:
         """Of the network that carries the coflows."""
@@ -168,6 +173,7 @@ class Know:
         with self._lock:
             self._stale_all = self._is_behind = True
         self._flusher.start()
+        self._profiler.start()
 
     def follow(self) -> None:
         """Take over what the leader wrote down."""
@@ -189,6 +195,8 @@ class Know:
         if self._flusher.is_alive():
             self._flusher.stop()
             self._flusher.attempt()
+            self._profiler.stop()
+            self._profiler.attempt()
 
     def is_alive(self) -> bool:
         """Once this process leads."""

@@ -72,6 +72,8 @@ def columns(tracked: inflight.Tracked) -> dict[str, Any]:
             'iteration': tracked.iteration,
             'progress': json.dumps(sent_bytes.round().tolist()),
             'sent_bytes': float(sent_bytes.sum()),
+            **({'size_bytes': float(tracked.progress.sizes_bytes.sum())}
+               if tracked.model.is_estimated else {}),
             'arrival': tracked.arrival_s, 'ended_at': tracked.ended_s,
             **measured(tracked.progress.span)}
 

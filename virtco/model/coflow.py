@@ -39,6 +39,8 @@ class Coflow:
     :ivar compute_s: seconds of an iteration in which nothing is sent, None =
         not said.
     :ivar rank_hint: whether the tenant wants an order of ranks proposed.
+    :ivar is_estimated: nobody said the sizes; those of ``flows`` are a first
+        guess, and what is counted tells better ones.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Coflow:
     period_s: float | None = None
     compute_s: float | None = None
     rank_hint: bool = False
+    is_estimated: bool = False
 
     @classmethod
     def from_flows(cls, name: str, n_vms: int,

@@ -86,6 +86,8 @@ class Plain(columns.FormattableColumn):
 
 
 KINDS: dict[str, Any] = {
+    'next_bytes': Size, 'error': Percent, 'hours': Lines, 'hour': Time,
+    'first_hour': Time, 'last_hour': Time,
     'size_bytes': Size, 'sent_bytes': Size, 'remaining_bytes': Size,
     'last_hour_bytes': Size, 'max_bytes_per_hour': Size,
     'max_link_share': Percent, 'under_way': Names, 'freshness_s': Seconds,
@@ -114,6 +116,8 @@ KINDS: dict[str, Any] = {
 
 #: Titles of fields in tables, where the name without its unit is no title.
 TITLES = {
+    'next_bytes': 'Next Hour', 'n_hours': 'Hours', 'app': 'Application',
+    'n_launches': 'Launches', 'last_hour': 'Last Hour',
     'hosts_n': 'Hosts', 'slots': 'VMs',
     'n_vms': 'VMs', 'n_flows': 'Flows', 'n_coflows': 'Coflows', 'rank': '#',
     'n_elsewhere': 'Elsewhere', 'n_before': 'Before', 'cct_s': 'CCT',

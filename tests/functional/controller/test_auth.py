@@ -43,8 +43,13 @@ def application(tmp_path_factory):
     controller.start(auto_sync=True)
     controller.ask.load_planner(is_used=False)
     wsgi = deploy.application(conf, controller)
+
     # falcon's test client inspects the signature, webob's hide theirs.
-    yield lambda environ, start_response: wsgi(environ, start_response)
+    def call(environ, start_response):
+        return wsgi(environ, start_response)
+
+    call.controller = controller
+    yield call
     controller.stop()
 
 
@@ -115,6 +120,35 @@ def test_a_tenant_sees_no_hypervisors(send):
         assert found['host'] not in send('GET', path, 'reader').text
     for path in ('/v1/coflows', coflow, '/v1/placements/i2'):
         assert found['host'] in send('GET', path, 'admin').text
+
+
+@pytest.mark.parametrize(('role', 'project', 'status'), [
+    ('reader', PROJECT, 200), ('reader', 'p2', 403), ('service', 'p2', 403),
+    ('admin', 'p2', 200)])
+def test_what_vms_sent_is_their_tenants(application, client, send, role,
+                                        project, status):
+    name = f'{role}-{project}'
+    body = harness.placement(7, name, project_id=PROJECT,
+                             hosts={f'{name}-h': 4},
+                             hints={'virtco:app': name})
+    group = send('PUT', f'/v1/placements/{name}', 'service',
+                 body=body).json['group']
+    know = application.controller.know
+    know.live.give_back_profiles({group: {(0, 1): 5e6}})
+    know.profiles.flush(lambda session: None)
+    for path in ('/v1/profiles', f'/v1/profiles/{name}', '/v1/apps',
+                 f'/v1/apps/{name}'):
+        assert client('GET', f'{path}?project_id={PROJECT}', role,
+                      project) == status, path
+    # Without a project its own is meant, and that has none.
+    assert client('GET', f'/v1/profiles/{group}', 'reader', 'p2') == 404
+    assert client('GET', f'/v1/apps/{name}', 'reader', 'p2') == 404
+    assert send('GET', '/v1/profiles', 'reader', 'p2').json == {
+        'profiles': []}
+    assert client('DELETE', f'/v1/apps/{name}', 'reader') == 403
+    assert client('DELETE', f'/v1/apps/{name}', 'member', 'p2') == 404
+    assert client('DELETE', f'/v1/apps/{name}', 'member') == 204
+    assert client('GET', f'/v1/apps/{name}', 'reader') == 404
 
 
 def coflow_id(send, name):

@@ -25,7 +25,8 @@ COMMANDS = {
     'check': commands.Check, 'from-pattern': commands.FromPattern,
     'from-mpi': commands.FromMpi, 'from-spark-eventlog': commands.FromSpark,
     'from-nccl': commands.FromNccl, 'from-torch': commands.FromTorch,
-    'from-aicb': commands.FromAicb}
+    'from-aicb': commands.FromAicb,
+    'from-observed': commands.FromObserved}
 
 
 def hint(name, *argv, client=None):

@@ -135,3 +135,57 @@ def test_a_span_is_read_as_it_was_written(first_s, last_s):
     span = byte_counters.Span(first_s, last_s)
     assert byte_counters.Span.load(span.first_byte_s, span.last_byte_s,
                                    span.cct_error_s) == span
+
+
+def estimated(n_vms=4):
+    """All pairs of VMs, in the order of the controller."""
+    flows = [(src, dst) for src in range(n_vms) for dst in range(n_vms)
+             if src != dst]
+    return flows, byte_counters.Estimated(np.array([dst for _, dst in flows]))
+
+
+def test_what_ended_tells_the_size_of_the_others():
+    """Philae's idea: two of three senders of a gather are through."""
+    flows, progress = estimated()
+    gather = [flows.index((src, 3)) for src in range(3)]
+    now_s = 0.0
+    for step in range(60):
+        now_s += 0.1
+        for turn, flow in enumerate(gather):
+            # The first two end after 50 MB, in 1 s; the third is slower.
+            if turn == 2 or step < 10:
+                progress.credit(np.array([flow]), 5e5 if turn == 2 else 5e6)
+        progress.moved((now_s - 0.1, now_s), False)
+    left = progress.remaining_bytes()
+    assert left[gather[:2]].tolist() == [0, 0]
+    # The third has sent 30 MB, and is believed to be about as large.
+    assert left[gather[2]] == pytest.approx(2e7, rel=0.3)
+    # Who never began is no flow.
+    others = [i for i in range(len(flows)) if i not in gather]
+    assert left[others].sum() == 0
+    assert progress.all_bytes == pytest.approx(1.3e8)
+
+
+def test_nothing_is_beyond_an_unknown_size_and_late_flows_count():
+    flows, progress = estimated(3)
+    progress.credit(np.array([0, 1]), 1e9, np.array([0.75, 0.25]))
+    progress.moved((0.0, 0.1), True)
+    assert progress.sent_bytes[:2].tolist() == [7.5e8, 2.5e8]
+    assert progress.excess_bytes == 0
+    assert progress.remaining_bytes()[0] > 0
+    progress.credit(np.array([0]), 1e6)
+    progress.moved((9.0, 9.1), False)
+    assert progress.remaining_bytes()[5] == 0
+    progress.credit(np.array([5]), 1e6)
+    progress.moved((9.1, 9.2), False)
+    assert progress.remaining_bytes()[5] > 0
+    assert progress.anew().all_bytes == 0
+
+
+def test_flows_inside_of_a_host_hold_nothing():
+    _flows, progress = estimated(3)
+    progress.complete(np.array([0, 3]))
+    left = progress.remaining_bytes()
+    assert left[[0, 3]].sum() == 0 and (left[[1, 2, 4, 5]] > 0).all()
+    progress.complete(np.arange(6))
+    assert progress.remaining_bytes().sum() == 0

@@ -27,7 +27,8 @@ from virtco import exception
 from virtco.model import states
 
 
-HINT_EVENTS = ('hint_ignored', 'index_taken', 'matrix_differs', 'rows_left')
+HINT_EVENTS = ('hint_ignored', 'index_taken', 'matrix_differs', 'rows_left',
+               'app_learned', 'app_unknown', 'wish_refused')
 
 
 class Coflows:
@@ -38,7 +39,7 @@ class Coflows:
 
     def on_get(self, request: falcon.Request,
                response: falcon.Response) -> None:
-        project_id = _project(request, self._authorizer)
+        project_id = project(request, self._authorizer, rules.LIST)
         state = request.get_param('state')
         if state is not None and state not in list(states.CoflowState):
             raise exception.Invalid(
@@ -114,21 +115,24 @@ class Events:
 
     def on_get(self, request: falcon.Request,
                response: falcon.Response) -> None:
-        events = self._coflows.events(_project(request, self._authorizer))
+        events = self._coflows.events(project(
+            request, self._authorizer, rules.LIST))
         if not self._authorizer.may(request, operator_rules.HOSTS):
             events = _about_hints(events)
         response.media = {'events': events}
 
 
-def _project(request: falcon.Request,
-             authorizer: context.Authorizer) -> str | None:
-    """The project asked about; all of them only for operators."""
+def project(request: falcon.Request, authorizer: context.Authorizer,
+            rule: str) -> str | None:
+    """The project asked about; all of them only for operators.
+
+    :raises virtco.exception.Forbidden: by the rule.
+    """
     project_id = request.get_param('project_id')
     if project_id is None and not authorizer.may(
-            request, rules.LIST, {'project_id': ''}):
+            request, rule, {'project_id': ''}):
         project_id = authorizer.project(request)
-    authorizer.require(request, rules.LIST,
-                       {'project_id': project_id or ''})
+    authorizer.require(request, rule, {'project_id': project_id or ''})
     return project_id
 
 

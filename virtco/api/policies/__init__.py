@@ -17,8 +17,10 @@ from oslo_policy import policy
 from virtco.api.policies import base
 from virtco.api.policies import coflow
 from virtco.api.policies import operator
+from virtco.api.policies import profile
 from virtco.api.policies import service
 
 
 def list_rules() -> list[policy.RuleDefault]:
-    return [*base.RULES, *coflow.RULES, *operator.RULES, *service.RULES]
+    return [*base.RULES, *coflow.RULES, *operator.RULES,
+            *profile.RULES, *service.RULES]

@@ -1,0 +1,62 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""How counted bytes are kept."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from virtco.profiles import pairs
+from virtco.profiles import prediction
+
+BYTES = st.dictionaries(
+    st.tuples(st.integers(0, 9), st.integers(0, 9)),
+    st.integers(0, 10 ** 15).map(float) | st.just(pairs.UNSEEN))
+
+
+@given(BYTES)
+def test_what_is_kept_comes_back(found):
+    assert pairs.decode(pairs.encode(found)) == found
+
+
+@given(BYTES, BYTES)
+def test_merging_keeps_all_bytes(one, other):
+    def total(found):
+        return sum(size for size in found.values() if size > 0)
+
+    both = pairs.merged(one, other)
+    assert total(both) == total(one) + total(other)
+    assert both.keys() == one.keys() | other.keys()
+    counted = pairs.Counted()
+    for part in (one, other):
+        counted.add('g', [(pair, size) for pair, size in part.items()
+                          if size >= 0],
+                    [pair for pair, size in part.items() if size < 0])
+    assert counted.take() == {'g': both}
+    counted.give_back({'g': both})
+    counted.give_back({'g': one})
+    assert total(counted.take()['g']) == total(both) + total(one)
+    assert not counted.take()
+
+
+def test_a_pair_and_day_takes_less_than_a_kilobyte():
+    large = {(src, dst): 10.0 ** 13 + src for src in range(100, 200)
+             for dst in range(200, 300)}
+    assert (prediction.HOURS_PER_DAY * len(pairs.encode(large)) / len(large)
+            < 1000)
+
+
+def test_of_too_many_pairs_the_largest_are_kept():
+    many = {(0, dst): float(dst) for dst in range(1, pairs.MOST_PAIRS + 11)}
+    kept = pairs.decode(pairs.encode(many))
+    assert len(kept) == pairs.MOST_PAIRS and (0, 1) not in kept

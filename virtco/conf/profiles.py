@@ -1,0 +1,48 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What is remembered of the bytes that tenants send."""
+
+from typing import Any
+
+from oslo_config import cfg
+
+GROUP = 'profiles'
+
+OPTS = [
+    cfg.BoolOpt('enabled', default=True, help="""
+Keep how many bytes each pair of VMs of a group sends in each hour.
+
+``virtco profile show``, ``virtco hint from-observed`` and ``virtco:app`` need
+it. A tenant sees its own groups only.
+"""),
+    cfg.FloatOpt('flush_interval_s', default=30.0, min=0.1, max=3600, help="""
+Time in seconds between two writes of profiles to the database. Bytes that were
+counted since the last one are lost when the leader ends without warning.
+"""),
+    cfg.IntOpt('keep_days', default=28, min=1, max=3650, help="""
+Number of days for which profiles are kept. A pair takes up to 1 kB per day.
+"""),
+    cfg.IntOpt('max_rows_per_project', default=5000, min=24, help="""
+Number of hours of groups kept for one project; the oldest are dropped.
+"""),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    for group, opts in list_opts().items():
+        conf.register_opts(opts, group=group)
+
+
+def list_opts() -> dict[str, list[Any]]:
+    return {GROUP: OPTS}

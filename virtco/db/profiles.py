@@ -1,0 +1,134 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Profiles in the database: one row per group and hour."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from virtco.db import models
+from virtco.profiles import learning
+from virtco.profiles import pairs
+
+_HOUR = models.ProfileHour
+
+
+def add(session: orm.Session, hour: int,
+        counted: Mapping[str, pairs.Bytes]) -> set[str]:
+    """Add what was counted in an hour; groups that are gone are left out.
+
+    :returns: the projects of the groups.
+    """
+    projects = set()
+    for group_id, found in counted.items():
+        group = session.get(models.Group, group_id)
+        if group is None:
+            continue
+        projects.add(group.project_id)
+        row = session.get(_HOUR, (group_id, hour))
+        if row is None:
+            session.add(_HOUR(
+                group_id=group_id, hour=hour, project_id=group.project_id,
+                group_name=group.name, app=group.app, n_vms=group.n_vms,
+                pairs=pairs.encode(found)))
+        else:
+            row.pairs = pairs.encode(pairs.merged(
+                pairs.decode(row.pairs), found))
+    return projects
+
+
+def trim(session: orm.Session, project_id: str, keep: int) -> None:
+    """Of a project the newest rows stay."""
+    oldest = session.scalars(sa.select(_HOUR.hour).where(
+        _HOUR.project_id == project_id).order_by(
+            _HOUR.hour.desc()).offset(keep).limit(1)).first()
+    if oldest is not None:
+        session.execute(sa.delete(_HOUR).where(
+            _HOUR.project_id == project_id, _HOUR.hour <= oldest))
+
+
+def purge(session: orm.Session, before_hour: int) -> None:
+    session.execute(sa.delete(_HOUR).where(_HOUR.hour < before_hour))
+
+
+def list_groups(session: orm.Session, project_id: str | None
+                ) -> Sequence[sa.Row[tuple[str, str, str, str, int, int,
+                                           int, int]]]:
+    """Group, its project, name, app and VMs; first and last hour, hours."""
+    asked = sa.select(
+        _HOUR.group_id, sa.func.max(_HOUR.project_id),
+        sa.func.max(_HOUR.group_name), sa.func.max(_HOUR.app),
+        sa.func.max(_HOUR.n_vms), sa.func.min(_HOUR.hour),
+        sa.func.max(_HOUR.hour), sa.func.count()).group_by(_HOUR.group_id)
+    if project_id is not None:
+        asked = asked.where(_HOUR.project_id == project_id)
+    return session.execute(asked.order_by(
+        sa.func.max(_HOUR.hour).desc(), _HOUR.group_id)).all()
+
+
+def find(session: orm.Session, project_id: str | None, group: str
+         ) -> str | None:
+    """The id of a group by its id or name; of several the latest."""
+    asked = sa.select(_HOUR.group_id).where(sa.or_(
+        _HOUR.group_id == group, _HOUR.group_name == group))
+    if project_id is not None:
+        asked = asked.where(_HOUR.project_id == project_id)
+    return session.scalars(asked.order_by(_HOUR.hour.desc()).limit(1)
+                           ).first()
+
+
+def hours(session: orm.Session, group_id: str) -> list[models.ProfileHour]:
+    return list(session.scalars(sa.select(_HOUR).where(
+        _HOUR.group_id == group_id).order_by(_HOUR.hour)))
+
+
+def launches(session: orm.Session, project_id: str, app: str
+             ) -> list[learning.Launch]:
+    """The latest launches of an application, the last one first."""
+    latest = session.execute(sa.select(_HOUR.group_id).where(
+        _HOUR.project_id == project_id, _HOUR.app == app).group_by(
+            _HOUR.group_id).order_by(
+                sa.func.max(_HOUR.hour).desc(), _HOUR.group_id).limit(
+                    learning.MOST_LAUNCHES)).scalars().all()
+    found = []
+    for group_id in latest:
+        rows = hours(session, group_id)
+        found.append(learning.Launch(rows[0].n_vms, pairs.merged(
+            *(pairs.decode(row.pairs) for row in rows))))
+    return found
+
+
+def list_apps(session: orm.Session, project_id: str | None
+              ) -> Sequence[sa.Row[tuple[str, str, int, int]]]:
+    """Project, application, number of launches, last hour."""
+    asked = sa.select(
+        _HOUR.project_id, _HOUR.app,
+        sa.func.count(sa.distinct(_HOUR.group_id)),
+        sa.func.max(_HOUR.hour)).where(_HOUR.app != '').group_by(
+            _HOUR.project_id, _HOUR.app)
+    if project_id is not None:
+        asked = asked.where(_HOUR.project_id == project_id)
+    return session.execute(asked.order_by(_HOUR.project_id, _HOUR.app)).all()
+
+
+def forget_app(session: orm.Session, project_id: str, app: str) -> bool:
+    """Its launches stay as profiles of groups; whether there were any."""
+    done = session.execute(sa.update(_HOUR).where(
+        _HOUR.project_id == project_id, _HOUR.app == app).values(app=''))
+    session.execute(sa.update(models.Group).where(
+        models.Group.project_id == project_id, models.Group.app == app
+    ).values(app=''))
+    return bool(done.rowcount)  # type: ignore[attr-defined]

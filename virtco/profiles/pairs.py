@@ -1,0 +1,84 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Bytes per pair of VMs, as they are counted and kept. Pure.
+
+A pair is (sending row, receiving row) of a group's matrices. VMs on one host
+send nothing over an uplink, so nobody counts what they say to each other:
+:data:`UNSEEN` stands for it.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+import json
+
+Pair = tuple[int, int]
+Bytes = dict[Pair, float]
+
+UNSEEN = -1.0
+#: Of one group and hour; of more the largest are kept.
+MOST_PAIRS = 20_000
+
+
+class Counted:
+    """What was counted since somebody took it, by group."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, Bytes] = {}
+
+    def add(self, group_id: str, found: Iterable[tuple[Pair, float]],
+            unseen: Iterable[Pair] = ()) -> None:
+        """:param unseen: pairs of the group that share a host."""
+        of_group = self._groups.setdefault(group_id, {})
+        for pair, size_bytes in found:
+            of_group[pair] = max(0.0, of_group.get(pair, 0.0)) + size_bytes
+        for pair in unseen:
+            of_group.setdefault(pair, UNSEEN)
+
+    def has(self, group_id: str) -> bool:
+        return group_id in self._groups
+
+    def take(self) -> dict[str, Bytes]:
+        found, self._groups = self._groups, {}
+        return found
+
+    def give_back(self, found: Mapping[str, Bytes]) -> None:
+        """It could not be kept."""
+        for group_id, of_group in found.items():
+            self._groups[group_id] = merged(
+                of_group, self._groups.get(group_id, {}))
+
+
+def merged(*parts: Mapping[Pair, float]) -> Bytes:
+    """The sum; unseen is what no part has seen."""
+    total: Bytes = {}
+    for part in parts:
+        for pair, size_bytes in part.items():
+            if size_bytes == UNSEEN:
+                total.setdefault(pair, UNSEEN)
+            else:
+                total[pair] = max(0.0, total.get(pair, 0.0)) + size_bytes
+    return total
+
+
+def encode(found: Mapping[Pair, float]) -> str:
+    """About 20 bytes per pair: 0.5 kB for a pair's 24 hours."""
+    largest = sorted(found.items(), key=lambda item: -item[1])[:MOST_PAIRS]
+    return json.dumps([[src, dst, round(size_bytes)]
+                       for (src, dst), size_bytes in sorted(largest)],
+                      separators=(',', ':'))
+
+
+def decode(text: str) -> Bytes:
+    return {(src, dst): float(size_bytes)
+            for src, dst, size_bytes in json.loads(text)}

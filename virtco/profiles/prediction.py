@@ -1,0 +1,111 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What a pair will send in the next hour. Pure.
+
+Choreo section 2.1: "data from the previous hour and the time-of-day are good
+predictors of the number of bytes transferred in the next hour". Both are
+offered, and a mixture whose weight is chosen by the error that it would have
+had on the same history; the error that a prediction shows is that one.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import enum
+
+import numpy as np
+
+HOURS_PER_DAY = 24
+MOST_DAYS = 7
+WEIGHTS = np.linspace(0.0, 1.0, 11)
+#: Fewer hours of history say nothing about the error.
+LEAST_HOURS = 3
+
+
+class Method(enum.StrEnum):
+    LAST_HOUR = 'last-hour'
+    TIME_OF_DAY = 'time-of-day'
+    MIXED = 'mixed'
+    NONE = 'none'
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Prediction:
+    """:ivar size_bytes: of the next hour.
+    :ivar error_fraction: absolute errors over bytes, one hour ahead, on the
+        same history; None where it is too short to tell.
+    :ivar weight: of the last hour; the rest is the time of day's.
+    """
+
+    size_bytes: float
+    error_fraction: float | None
+    method: Method
+    weight: float = 1.0
+
+
+def series(hours: Mapping[int, float], first: int, until: int
+           ) -> np.ndarray:
+    """Bytes of each hour from ``first`` to ``until - 1``; none is 0."""
+    return np.array([hours.get(hour, 0.0) for hour in range(first, until)])
+
+
+def time_of_day(history: np.ndarray) -> np.ndarray:
+    """For each hour the mean of the same hour of the last days before it.
+
+    :param history: array of shape (n_hours,).
+    :returns: array of shape (n_hours + 1,), the last one of the hour to come;
+        NaN where no earlier day is known.
+    """
+    found = np.full(len(history) + 1, np.nan)
+    for hour in range(HOURS_PER_DAY, len(found)):
+        days = np.arange(hour - HOURS_PER_DAY, -1, -HOURS_PER_DAY)
+        found[hour] = history[days[:MOST_DAYS]].mean()
+    return found
+
+
+def last_hour(history: np.ndarray) -> np.ndarray:
+    """For each hour the one before it, as :func:`time_of_day`."""
+    return np.concatenate([[np.nan], history])
+
+
+def error_fraction(history: np.ndarray, predicted: np.ndarray
+                   ) -> float | None:
+    """Sum of absolute errors over the sum of bytes, where both are known."""
+    known = ~np.isnan(predicted[:len(history)])
+    if known.sum() < LEAST_HOURS or history[known].sum() <= 0:
+        return None
+    return float(np.abs(predicted[:len(history)][known] - history[known]
+                        ).sum() / history[known].sum())
+
+
+def predict(history: Sequence[float] | np.ndarray) -> Prediction:
+    """:param history: bytes of each hour, the oldest first."""
+    found = np.asarray(history, np.float64)
+    if not len(found):
+        return Prediction(0.0, None, Method.NONE)
+    last, daily = last_hour(found), time_of_day(found)
+    if np.isnan(daily[-1]):
+        return Prediction(float(last[-1]), error_fraction(found, last),
+                          Method.LAST_HOUR)
+    errors = [error_fraction(found, weight * last + (1 - weight) * daily)
+              for weight in WEIGHTS]
+    if any(error is None for error in errors):
+        return Prediction(float(last[-1]), error_fraction(found, last),
+                          Method.LAST_HOUR)
+    best = int(np.argmin(np.array(errors, np.float64)))
+    weight = float(WEIGHTS[best])
+    method = {0.0: Method.TIME_OF_DAY, 1.0: Method.LAST_HOUR}.get(
+        weight, Method.MIXED)
+    return Prediction(float(weight * last[-1] + (1 - weight) * daily[-1]),
+                      errors[best], method, weight)
