@@ -117,10 +117,11 @@ class Planning:
 
     def _question(self, request: requests.Placement,
                   view: membership.View) -> problem_builder.Question:
-        rows = tuple(self._row(request, view, member)
-                     for member in view.members)
+        members = tuple(self._member(request, view, member)
+                        for member in view.members)
         free = self._open_hosts(request, view)
-        hosts = free.keys() | {row.host for row in rows if row.host}
+        hosts = free.keys() | {member.host for member in members
+                               if member.host}
         now_s = self._clock()
         self._state.meet(hosts, now_s)
         pairs_bps = {}
@@ -134,7 +135,8 @@ class Planning:
             for matrix, coflow in zip(
                 view.matrices, (c for c in view.coflows if c.is_live)))
         return problem_builder.Question(
-            row=view.member.row_index, rows=rows, coflows=coflows, free=free,
+            asked=view.member.row_index, members=members, coflows=coflows,
+            free=free,
             capacities=self._state.payload_rates(
                 hosts, now_s, self._settings.is_fair),
             tree=self._state.payload_tree(now_s),
@@ -160,11 +162,11 @@ class Planning:
                                              'drained'))
         return free
 
-    def _row(self, request: requests.Placement, view: membership.View,
-             member: models.Member) -> problem_builder.Row:
+    def _member(self, request: requests.Placement, view: membership.View,
+                member: models.Member) -> problem_builder.Member:
         own = member is view.member
         has_vm = member.instance_uuid is not None and not own
-        return problem_builder.Row(
+        return problem_builder.Member(
             index=member.row_index,
             demand=(request.flavor.vector
                     if own or not has_vm else
@@ -180,7 +182,7 @@ class Planning:
                                               respect_held=False)
         by_row = {m.row_index: m.host for m in view.members}
         return problem, rows, self._plan_of(view.group, tuple(
-            by_row[row] or by_row[question.row] or '' for row in rows))
+            by_row[row] or by_row[question.asked] or '' for row in rows))
 
     def _plan_of(self, group: models.Group, hosts: tuple[str, ...]
                  ) -> snapshot.Plan:

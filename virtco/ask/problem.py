@@ -30,8 +30,8 @@ Rates = Mapping[str, tuple[float, float]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Row:
-    """A row of the group.
+class Member:
+    """A member of the group, with a VM or without one.
 
     :ivar host: where it runs or is planned, None = nowhere yet.
     :ivar fixed: it has a VM, so it stays where it is.
@@ -50,17 +50,17 @@ class Row:
 class Question:
     """One placement pass.
 
-    :ivar row: the index of the row that is asked about.
+    :ivar asked: index of the member that is asked about.
     :ivar free: candidate host -> what Nova says is left on it.
     :ivar tree: the fabric above the hosts.
     :ivar pairs_bps: payload rates of the pairs that are slower than their
         hosts.
     :ivar held: host -> what other groups have reserved but not yet taken.
-    :ivar batch: rows whose VMs come in the same request.
+    :ivar batch: members whose VMs come in the same request.
     """
 
-    row: int
-    rows: tuple[Row, ...]
+    asked: int
+    members: tuple[Member, ...]
     coflows: tuple[coflow_model.Coflow, ...]
     free: Mapping[str, Vector]
     capacities: Rates
@@ -100,16 +100,17 @@ def sum_by_host(demands: Iterable[tuple[str, Vector]]) -> dict[str, Vector]:
 def build(question: Question, *, keep_planned: bool = False,
           respect_held: bool = True, alone: bool = False
           ) -> tuple[snapshot.PlacementProblem, tuple[int, ...]]:
-    """The problem, and the row of each of its VMs.
+    """The problem, and the index of the member of each of its VMs.
 
-    :param keep_planned: rows without a VM stay where they are planned, too;
-        only the row in question is free.
+    :param keep_planned: members without a VM stay where they are planned, too;
+        only the member in question is free.
     :param respect_held: what other groups hold is taken from the free
         capacity.
-    :param alone: rows that have neither VM nor plan are left out.
+    :param alone: members that have neither VM nor plan are left out.
     """
-    rows = [row for row in question.rows
-            if row.index == question.row or row.fixed or not alone]
+    members = [member for member in question.members
+               if member.index == question.asked or member.fixed
+               or not alone]
     free = dict(question.free)
     if respect_held:
         free = {host: minus(left, question.held[host])
@@ -117,12 +118,12 @@ def build(question: Question, *, keep_planned: bool = False,
                 for host, left in free.items()}
     candidates = frozenset(free)
     left = dict(free)
-    vms = [_vm(row, question, keep_planned, candidates, left)
-           for row in rows]
+    vms = [_vm(member, question, keep_planned, candidates, left)
+           for member in members]
     for vm in vms:
         if vm.pinned is not None:
             free.setdefault(vm.pinned, (0.0,) * len(RESOURCES))
-    position = {row.index: i for i, row in enumerate(rows)}
+    position = {member.index: i for i, member in enumerate(members)}
     group = _server_group(question, position)
     capacities = question.capacities
     problem = snapshot.PlacementProblem(
@@ -137,7 +138,7 @@ def build(question: Question, *, keep_planned: bool = False,
         server_groups=(group,) if group is not None else (),
         pair_rate_bps=_pairs(question, free), hose_limits=True,
         resources=RESOURCES)
-    return problem, tuple(row.index for row in rows)
+    return problem, tuple(member.index for member in members)
 
 
 def _pairs(question: Question, hosts: Mapping[str, Vector]
@@ -147,20 +148,20 @@ def _pairs(question: Question, hosts: Mapping[str, Vector]
             if pair[0] in hosts and pair[1] in hosts} or None
 
 
-def _vm(row: Row, question: Question, keep_planned: bool,
+def _vm(member: Member, question: Question, keep_planned: bool,
         candidates: frozenset[str], left: dict[str, Vector]) -> cluster.Vm:
-    name = row.instance_uuid or f'row {row.index}'
-    stays = row.host is not None and (row.fixed or keep_planned)
-    if row.index == question.row or not stays:
-        return cluster.Vm(name, row.demand, allowed=candidates)
-    host = row.host
+    name = member.instance_uuid or f'member {member.index}'
+    stays = member.host is not None and (member.fixed or keep_planned)
+    if member.index == question.asked or not stays:
+        return cluster.Vm(name, member.demand, allowed=candidates)
+    host = member.host
     # Nova may or may not have booked a VM it was only just told about. When
     # the room is there it is taken off here, to be on the safe side.
-    counted = (row.in_nova or host not in left
-               or not fits(row.demand, left[host]))
+    counted = (member.in_nova or host not in left
+               or not fits(member.demand, left[host]))
     if not counted and host is not None:
-        left[host] = minus(left[host], row.demand)
-    return cluster.Vm(name, row.demand, pinned=host, counted=counted)
+        left[host] = minus(left[host], member.demand)
+    return cluster.Vm(name, member.demand, pinned=host, counted=counted)
 
 
 def _restricted(coflow: coflow_model.Coflow, position: Mapping[int, int]
@@ -193,17 +194,17 @@ def _server_group(question: Question, position: Mapping[int, int]
     if group is None:
         return None
     uuids = set(group.members)
-    members = {row.index for row in question.rows
-               if row.instance_uuid in uuids}
+    indices = {member.index for member in question.members
+               if member.instance_uuid in uuids}
     # A batch is in its server group as a whole; the uuids of those that were
-    # not asked about yet are not known to be rows.
-    members |= question.batch | {question.row}
-    fixed_hosts = {row.host for row in question.rows
-                   if row.index in members and row.fixed
-                   and row.index != question.row}
+    # not asked about yet are not known to be members.
+    indices |= question.batch | {question.asked}
+    fixed_hosts = {member.host for member in question.members
+                   if member.index in indices and member.fixed
+                   and member.index != question.asked}
     return snapshot.ServerGroup(
         policy=snapshot.GroupPolicy(group.policy),
-        members=tuple(sorted(position[i] for i in members
+        members=tuple(sorted(position[i] for i in indices
                              if i in position)),
         taken_hosts=frozenset(group.hosts) - fixed_hosts,
         max_per_host=group.max_per_host or 1)

@@ -30,13 +30,13 @@ def room(slots):
 def question(rows, free, **kwargs):
     hosts = set(free) | {row.host for row in rows if row.host}
     return problem.Question(
-        **{'row': 0, 'rows': tuple(rows), 'coflows': (RING,), 'free': free,
-           'capacities': {h: (1e8, 2e8) for h in hosts}}
+        **{'asked': 0, 'members': tuple(rows), 'coflows': (RING,),
+           'free': free, 'capacities': {h: (1e8, 2e8) for h in hosts}}
         | kwargs)
 
 
 def rows(*hosts, **kwargs):
-    return [problem.Row(i, ONE, host, **kwargs)
+    return [problem.Member(i, ONE, host, **kwargs)
             for i, host in enumerate(hosts)]
 
 
@@ -52,9 +52,9 @@ def test_open_rows_are_planned_on_the_candidates():
 
 
 def test_vms_that_run_are_pinned_and_counted():
-    running = problem.Row(1, ONE, 'z', 'i1', fixed=True, in_nova=True)
+    running = problem.Member(1, ONE, 'z', 'i1', fixed=True, in_nova=True)
     found, _order = problem.build(question(
-        [problem.Row(0, ONE), running, problem.Row(2, ONE)],
+        [problem.Member(0, ONE), running, problem.Member(2, ONE)],
         {'a': room(2)}))
     vm = found.vms[1]
     assert (vm.pinned, vm.counted) == ('z', True)
@@ -64,10 +64,10 @@ def test_vms_that_run_are_pinned_and_counted():
 
 
 def test_a_vm_nova_may_not_have_booked_is_taken_off_while_there_is_room():
-    told = problem.Row(1, ONE, 'a', 'i1', fixed=True)
+    told = problem.Member(1, ONE, 'a', 'i1', fixed=True)
     for slots, counted in ((1, False), (0, True)):
         found, _order = problem.build(question(
-            [problem.Row(0, ONE), told, problem.Row(2, ONE)],
+            [problem.Member(0, ONE), told, problem.Member(2, ONE)],
             {'a': room(slots), 'b': room(2)}))
         assert found.vms[1].counted is counted
 
@@ -89,7 +89,7 @@ def test_planned_rows_can_stay():
 
 
 def test_alone_leaves_out_rows_without_a_vm():
-    fixed = problem.Row(2, ONE, 'b', 'i2', fixed=True, in_nova=True)
+    fixed = problem.Member(2, ONE, 'b', 'i2', fixed=True, in_nova=True)
     found, order = problem.build(question(
         [*rows(None, 'a'), fixed], {'a': room(1)}), alone=True)
     assert order == (0, 2)
@@ -109,7 +109,7 @@ def test_loads_elsewhere_do_not_matter():
 
 @pytest.mark.parametrize('policy', list(snapshot.GroupPolicy))
 def test_a_server_group_over_known_and_coming_rows(policy):
-    fixed = problem.Row(2, ONE, 'b', 'i2', fixed=True, in_nova=True)
+    fixed = problem.Member(2, ONE, 'b', 'i2', fixed=True, in_nova=True)
     found, _order = problem.build(question(
         [*rows(None, None), fixed], {'a': room(2), 'b': room(2)},
         batch=frozenset({0, 1}),
