@@ -52,7 +52,11 @@ _RETRY_S = 0.2
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Settings:
-    """See the options of ``[probe]`` with the same names."""
+    """See the options of ``[probe]`` with the same names.
+
+    :ivar repeats: False to take the train as it is, whether its bursts are
+        long enough or not: for calibration.
+    """
 
     timeout_s: float
     max_sending_s: float
@@ -60,6 +64,7 @@ class Settings:
     max_bulk_bytes: int = 2 ** 28
     bypass_classes: bool = True
     foreign_share: float = 0.05
+    repeats: bool = True
     uplink_dev: str | None = None
 
 
@@ -207,12 +212,14 @@ class _Session:
             found = self._send(sock, train)
             longer = self._longer(train)
             misleads = found.lower_bound or not found.agrees
-            if longer is not None and misleads and not self._is_shared:
+            if (longer is not None and misleads and not self._is_shared
+                    and self._settings.repeats):
                 try:
                     found = self._send(sock, longer)
                 except protocol.ProbeError as error:
                     LOG.debug('No second, longer train: %s', error)
-        if not found.agrees and not found.lower_bound:
+        if (not found.agrees and not found.lower_bound
+                and self._settings.repeats):
             raise protocol.ProbeError(
                 'the segments of the bursts disagree: a token bucket larger '
                 'than the burst, or other traffic')

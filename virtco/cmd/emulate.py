@@ -27,6 +27,7 @@ import rich.console
 from virtco.cmd import present
 from virtco import exception
 from virtco.lab.emulation import capability
+from virtco.lab.emulation import choreo
 from virtco.lab.emulation import demo
 from virtco.lab.emulation import display
 from virtco.lab.emulation import namespaces
@@ -120,7 +121,8 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_reproduce(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument('figure', choices=reproduce.FIGURES)
+    parser.add_argument(
+        'figure', choices=[*reproduce.FIGURES, *choreo.FIGURES])
     parser.add_argument(
         '--rate', type=_rate, default=50e6, metavar='RATE',
         help='of each uplink, both ways (default 50Mbit)')
@@ -144,10 +146,15 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     _check_writable('--output', arguments.output)
     capability.check()
     namespaces.sweep()
-    found = reproduce.FIGURES[arguments.figure](
-        reproduce.Options(arguments.rate, tuple(range(arguments.seeds)),
-                          arguments.shape, arguments.output / 'logs'),
-        display.Display(rich.console.Console(stderr=True)))
+    shown = display.Display(rich.console.Console(stderr=True))
+    if arguments.figure in choreo.FIGURES:
+        found = choreo.FIGURES[arguments.figure](
+            choreo.Options(arguments.rate, arguments.seeds - 1), shown)
+    else:
+        found = reproduce.FIGURES[arguments.figure](
+            reproduce.Options(arguments.rate, tuple(range(arguments.seeds)),
+                              arguments.shape, arguments.output / 'logs'),
+            shown)
     present.show([found], arguments.output, arguments.json)
     if arguments.write:
         document.write_measured(

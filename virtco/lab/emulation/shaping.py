@@ -41,19 +41,23 @@ def ifb_name(port: str) -> str:
     return f'ifb-{port}'
 
 
-def limit_commands(port: str, rate_bps: float,
-                   verb: str = 'add') -> list[str]:
+def limit_commands(port: str, rate_bps: float, verb: str = 'add',
+                   burst_bytes: int | None = None) -> list[str]:
     """Lines for ``tc -batch`` that give a port its rate both ways.
 
     :param verb: ``add`` at first, ``change`` to alter the rate under traffic.
+    :param burst_bytes: what the token bucket holds; None for as little as a
+        late timer needs.
     """
     lines = []
     for dev in (port, ifb_name(port)):
-        classes = [_class(verb, dev, '1:', '1:9', rate_bps, rate_bps),
+        classes = [_class(verb, dev, '1:', '1:9', rate_bps, rate_bps,
+                          burst_bytes=burst_bytes),
                    _class(verb, dev, '1:9', '1:1',
-                          rate_bps * (1 - _ACK_SHARE), rate_bps, prio=1),
+                          rate_bps * (1 - _ACK_SHARE), rate_bps, prio=1,
+                          burst_bytes=burst_bytes),
                    _class(verb, dev, '1:9', '1:2', rate_bps * _ACK_SHARE,
-                          rate_bps, prio=0)]
+                          rate_bps, prio=0, burst_bytes=burst_bytes)]
         if verb == 'add':
             lines += [
                 f'qdisc add dev {dev} root handle 1: htb default 1',
@@ -76,9 +80,11 @@ def limit_commands(port: str, rate_bps: float,
 
 
 def _class(verb: str, dev: str, parent: str, classid: str, rate_bps: float,
-           ceil_bps: float, prio: int = 0) -> str:
-    burst = max(_MIN_BURST_BYTES,
-                round(units.bps_to_bytes_per_s(ceil_bps) * _BURST_S))
+           ceil_bps: float, prio: int = 0,
+           burst_bytes: int | None = None) -> str:
+    burst = burst_bytes or max(
+        _MIN_BURST_BYTES,
+        round(units.bps_to_bytes_per_s(ceil_bps) * _BURST_S))
     return (f'class {verb} dev {dev} parent {parent} classid {classid} '
             f'htb rate {round(rate_bps)}bit ceil {round(ceil_bps)}bit '
             f'burst {burst} cburst {burst} quantum 65536 prio {prio}')
