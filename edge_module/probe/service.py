@@ -12,6 +12,7 @@
 
 """Measures the paths to other hypervisors when the controller asks for it."""
 
+import dataclasses
 import logging
 import threading
 import time
@@ -131,11 +132,14 @@ class ProbeService:
         :returns: the body of ``POST /v1/measurements``.
         :raises edge_module.probe.protocol.ProbeError: no result.
         """
-        train = protocol.Train.from_dict(probe)
         key = protocol.Key.from_dict(probe)
+        if probe.get('kind') == 'bulk':
+            return self._bulk(probe, key)
+        train = protocol.Train.from_dict(probe)
         self._pace.admit()
-        found = sender.measure(probe['address'], probe['port'], train,
-                               self._settings, key)
+        found = sender.measure(
+            probe['address'], probe['port'], train, dataclasses.replace(
+                self._settings, repeats=probe.get('repeats', True)), key)
         return {'probe_id': probe['probe_id'], 'src': self._host,
                 'dst': probe['peer'], 'rate_bps': found.rate_bps,
                 'throughput_bps': found.throughput_bps,
@@ -143,3 +147,20 @@ class ProbeService:
                 'rtt_s': found.rtt.min_s, 'rtt_median_s': found.rtt.median_s,
                 'rtt_p99_s': found.rtt.p99_s, 'sent_bytes': found.sent_bytes,
                 'method': 'train'}
+
+    def _bulk(self, probe: dict[str, Any], key: protocol.Key
+              ) -> dict[str, Any]:
+        lasts_s = probe.get('lasts_s')
+        if type(lasts_s) is not float or not 0 < lasts_s <= (
+                protocol.MAX_BULK_S):
+            raise protocol.ProbeError(f'lasts_s: {lasts_s!r} is not a time '
+                                      f'of at most {protocol.MAX_BULK_S} s')
+        self._pace.admit()
+        flow = sender.bulk(probe['address'], probe['port'], lasts_s,
+                           self._settings, key)
+        if flow.rate_bps <= 0:
+            raise protocol.ProbeError('the connection was too short')
+        return {'probe_id': probe['probe_id'], 'src': self._host,
+                'dst': probe['peer'], 'rate_bps': flow.rate_bps,
+                'sent_bytes': flow.sent_bytes,
+                'windows_bytes': list(flow.windows_bytes), 'method': 'bulk'}

@@ -31,12 +31,13 @@ from virtco.api.schemas import topology
 from virtco.api import versions
 from virtco.ask import answer
 from virtco.ask import request
+from virtco.decide import asked
 from virtco.know import reports
 from virtco.table import edge_policy
 
 #: Frozen values, whose schemas are derived from them.
 TYPES = [answer.Answer, request.Placement, edge_policy.EdgePolicy,
-         reports.Report, reports.Measurement]
+         reports.Report, reports.Measurement, asked.Request]
 BODIES: dict[tuple[str, str], Any] = {
     ('put', '/v1/placements/{instance_uuid}'): request.Placement,
     ('post', '/v1/plans'): placement.PLAN,
@@ -46,6 +47,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ('put', '/v1/hosts/{host}/drain'): host.DRAIN,
     ('put', '/v1/hosts/{host}/report'): reports.Report,
     ('post', '/v1/measurements'): reports.Measurement,
+    ('post', '/v1/probes'): asked.Request,
     ('patch', '/v1/settings'): coflow.SETTINGS,
     ('put', '/v1/topology'): topology.TOPOLOGY,
     ('post', '/v1/capacity'): topology.CAPACITY,

@@ -56,6 +56,7 @@ RESOURCES: dict[str, type] = {
     '/v1/measurements': hosts.Measurements,
     '/v1/rates': hosts.Rates,
     '/v1/probes': hosts.Probing,
+    '/v1/probes/{probe_id}': hosts.Probe,
     '/v1/settings': operations.Settings,
     '/v1/settings/history': operations.History,
     '/v1/topology': topology.Topology,

@@ -206,6 +206,13 @@ class Client:
     def rates(self) -> list[dict[str, Any]]:
         return self._list('/v1/rates', 'pairs')
 
+    def ask_probes(self, **request: Any) -> str:
+        """See :class:`virtco.decide.asked.Request`; the request's id."""
+        return str(self._dict('POST', '/v1/probes', request)['id'])
+
+    def asked_probes(self, probe_id: str) -> dict[str, Any]:
+        return self._dict('GET', f'/v1/probes/{_quote(probe_id)}')
+
     def probes(self) -> dict[str, Any]:
         return self._dict('GET', '/v1/probes')
 

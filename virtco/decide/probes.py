@@ -24,6 +24,8 @@ import uuid
 
 from oslo_config import cfg
 
+from virtco.decide import asked
+from virtco import exception
 from virtco.know import rates
 from virtco.know import reports
 from virtco.measure import budget
@@ -36,6 +38,8 @@ RETRY_S = 30.0
 STALE_REPORT_S = 30.0
 #: Hosts that are about to be used are measured again so much earlier.
 _AWAITED = 0.25
+#: In which an order that somebody asked for has come to the edge modules.
+_FETCHED_S = 3.0
 
 # Address and port of a responder.
 Target = tuple[str, int]
@@ -66,6 +70,9 @@ class _Train:
     #: Known to these two hosts only, for this train only.
     key: str = dataclasses.field(
         default_factory=lambda: secrets.token_hex(32), repr=False)
+    #: Who asked for it and what it is, beside the schedule's trains.
+    asked: str | None = None
+    order: dict[str, Any] = dataclasses.field(default_factory=dict)
     fetched: bool = False
     announced: bool = False
 
@@ -92,6 +99,7 @@ class Prober:
         self._trains: dict[str, _Train] = {}
         self._expected: dict[str, _Train] = {}
         self._schedule: schedule.Schedule | None = None
+        self._desk = asked.Desk()
         self._next_look_s = 0.0
         self._closed = False
 
@@ -141,20 +149,51 @@ class Prober:
                 host for host, train in self._expected.items()
                 if not train.announced}
 
-    def done(self, measurement: reports.Measurement) -> None:
-        """A measurement has arrived, perhaps of a train from here."""
+    def done(self, measurement: reports.Measurement) -> bool:
+        """A measurement has arrived, perhaps of a train from here.
+
+        :returns: whether it is one to be kept. What was asked for is not:
+            it may be what TCP gets, or a train that is too short.
+        """
         pair = measurement.src, measurement.dst
         with self._changed:
             now_s = self._clock()
             plan = self._plan(now_s)
-            plan.measured(pair, now_s)
             train = self._trains.get(pair[0])
+            is_asked = measurement.method == 'bulk'
             if train is not None and train.probe_id == measurement.probe_id:
                 self._drop(train)
-                plan.ended(pair, now_s, measurement.sent_bytes and int(
-                    measurement.sent_bytes))
+                sent_bytes = measurement.sent_bytes
+                plan.ended(pair, now_s,
+                           None if sent_bytes is None else int(sent_bytes))
                 self._counts.probes.labels('measured').inc()
+                if train.asked is not None:
+                    is_asked = True
+                    self._desk.ended(train.asked, pair, measurement)
+            if not is_asked:
+                plan.measured(pair, now_s)
             self._count(plan, now_s)
+            return not is_asked
+
+    def ask(self, request: asked.Request) -> str:
+        """Measure these pairs soon; the id of the request.
+
+        :raises virtco.exception.Invalid: when that is not possible.
+        """
+        if not self._conf.enabled:
+            raise exception.Invalid(field='[probe] enabled', value=False,
+                                    limit='true, to measure')
+        with self._changed:
+            return self._desk.add(request, self._clock())
+
+    def answer(self, name: str) -> dict[str, Any]:
+        """See :meth:`virtco.decide.asked.Asked.to_dict`.
+
+        :raises virtco.exception.NotFound: for a request that is not known.
+        """
+        with self._changed:
+            self._look()
+            return self._desk.get(name).to_dict()
 
     def _drop(self, train: _Train) -> None:
         src, dst = train.pair
@@ -181,21 +220,39 @@ class Prober:
         for train in list(self._trains.values()):
             if train.give_up_s <= now_s:
                 self._drop(train)
-                plan.failed(train.pair, now_s)
+                if train.asked is None:
+                    plan.failed(train.pair, now_s)
+                else:
+                    plan.ended(train.pair, now_s, None)
+                    self._desk.ended(train.asked, train.pair, None)
                 self._counts.probes.labels('failed').inc()
         if now_s < self._next_look_s or not self._conf.enabled:
             return
         self._next_look_s = now_s + self._conf.interval_s
         found = self._measurable(now_s, STALE_REPORT_S, self._conf.only_idle)
+        self._begin_asked(plan, found, now_s)
         pairs = plan.next(found.links_bps, now_s, awaited=found.awaited,
                           tree=found.tree)
         for src, dst in pairs:
             self._trains[src] = self._expected[dst] = _Train(
                 str(uuid.uuid4()), (src, dst), found.targets[dst],
                 now_s + self._conf.timeout_s)
-        if pairs:
-            self._changed.notify_all()
+        self._changed.notify_all()
         self._count(plan, now_s)
+
+    def _begin_asked(self, plan: schedule.Schedule, found: Measurable,
+                     now_s: float) -> None:
+        free = found.targets.keys() - self._trains.keys() - (
+            self._expected.keys())
+        for name, (src, dst), request in self._desk.begin(free, now_s):
+            is_bulk = request.kind == 'bulk'
+            plan.begin((src, dst), 0 if is_bulk else request.train_bytes,
+                       now_s)
+            self._trains[src] = self._expected[dst] = _Train(
+                str(uuid.uuid4()), (src, dst), found.targets[dst],
+                now_s + self._conf.timeout_s + _FETCHED_S
+                + (request.lasts_s if is_bulk else 0.0),
+                asked=name, order=request.order())
 
     def _count(self, plan: schedule.Schedule, now_s: float) -> None:
         state = plan.state()
@@ -228,4 +285,5 @@ class Prober:
         return {'probe_id': train.probe_id, 'peer': train.pair[1],
                 'address': address, 'port': port,
                 'bursts': self._conf.bursts, 'packets': self._conf.packets,
-                'packet_bytes': self._conf.packet_bytes, 'key': train.key}
+                'packet_bytes': self._conf.packet_bytes, 'key': train.key,
+                **train.order}

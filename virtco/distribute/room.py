@@ -136,9 +136,8 @@ class Distribute:
                 else len(self._decide.generations()))
 
     def measured(self, measurement: reports.Measurement) -> None:
-        if self._epoch is not None:
-            self._decide.prober.done(measurement)
-        self._know.measured(measurement)
+        if self._epoch is None or self._decide.prober.done(measurement):
+            self._know.measured(measurement)
 
     def trains(self, hosts: Iterable[str]) -> dict[str, dict[str, Any]]:
         if self._epoch is None:

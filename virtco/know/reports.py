@@ -175,6 +175,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     :ivar lower_bound: the path is at least that fast.
     :ivar loss: share of the packets.
     :ivar rtt_s: the least of several round trips.
+    :ivar windows_bytes: of a bulk connection, received in each 10 ms.
     :ivar sent_bytes: what it cost; None when the sender does not say.
     """
 
@@ -188,4 +189,6 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     rtt_median_s: RoundTrip | None = None
     rtt_p99_s: RoundTrip | None = None
     sent_bytes: fields.Bytes | None = None
+    windows_bytes: Annotated[list[fields.Count], msgspec.Meta(
+        max_length=1500)] | None = None
     method: Annotated[str, msgspec.Meta(max_length=64)] = ''

@@ -92,7 +92,8 @@ class Schedule:
         self._received: dict[str, dict[str, float]] = {}
         self._failed: dict[Pair, float] = {}
         self._cursors: dict[tuple[str, bool], int] = {}
-        self._under_way: dict[Pair, None] = {}
+        #: And the bytes that were set aside for each.
+        self._under_way: dict[Pair, int] = {}
         self._uplinks = _Uplinks(cluster.Tree())
         self._counts = 0, 0, 0, True
 
@@ -106,6 +107,13 @@ class Schedule:
             _forget(readings, at_s - self.rules.freshness_s)
         self._failed.pop(pair, None)
 
+    def begin(self, pair: Pair, size_bytes: int, now_s: float) -> None:
+        """A train is under way; also one that somebody asked for, which
+        counts in the budget but is not held back by it.
+        """
+        self._under_way[pair] = size_bytes
+        self.budget.spend(*pair, size_bytes, now_s)
+
     def ended(self, pair: Pair, now_s: float, sent_bytes: int | None) -> None:
         """A train that was chosen is over.
 
@@ -113,10 +121,9 @@ class Schedule:
             it then counts as sent.
         """
         if pair in self._under_way:
-            del self._under_way[pair]
+            set_aside_bytes = self._under_way.pop(pair)
             if sent_bytes is not None:
-                self.budget.spend(*pair, sent_bytes - self.rules.train_bytes,
-                                  now_s)
+                self.budget.spend(*pair, sent_bytes - set_aside_bytes, now_s)
 
     def failed(self, pair: Pair, now_s: float) -> None:
         self.ended(pair, now_s, None)
@@ -273,8 +280,7 @@ class _Look:
         schedule = self._schedule
         self._free.difference_update(pair)
         self._used.take(*pair, self._rate_bps(*pair))
-        schedule._under_way[pair] = None
-        schedule.budget.spend(*pair, schedule.rules.train_bytes, self._now_s)
+        schedule.begin(pair, schedule.rules.train_bytes, self._now_s)
 
     def _rate_bps(self, src: str, dst: str) -> float:
         return min(self._links_bps.get(src, math.inf),

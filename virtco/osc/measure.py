@@ -12,9 +12,22 @@
 
 """Commands of the measurements between hypervisors."""
 
+from collections.abc import Sequence
+import statistics
+import time
 from typing import Any
 
+from osc_lib import exceptions as osc_exceptions
+
+from virtco.client import v1
+from virtco.measure import bottleneck
+from virtco.measure import calibration
+from virtco.measure import crosstraffic
 from virtco.osc import base
+
+_POLL_S = 0.5
+
+Pair = tuple[str, str]
 
 
 class ShowProbes(base.ShowOne):
@@ -25,3 +38,136 @@ class ShowProbes(base.ShowOne):
         under_way = found.pop('under_way')
         return found | {'n_under_way': len(under_way), 'under_way': [
             f'{pair["src"]} -> {pair["dst"]}' for pair in under_way]}
+
+
+def _ask(client: v1.Client, pairs: Sequence[Pair], **request: Any
+         ) -> list[dict[str, Any]]:
+    """Results in the order of the pairs; without a rate where it failed."""
+    probe_id = client.ask_probes(pairs=[list(pair) for pair in pairs],
+                                 **request)
+    while not (found := client.asked_probes(probe_id))['done']:
+        time.sleep(_POLL_S)
+    by_pair = {(one['src'], one['dst']): one for one in found['results']}
+    return [by_pair[pair] for pair in pairs]
+
+
+def _bulk(client: v1.Client, pairs: Sequence[Pair], lasts_s: float
+          ) -> list[dict[str, Any]]:
+    """:raises osc_lib.exceptions.CommandError: where TCP got nowhere."""
+    found = _ask(client, pairs, kind='bulk', lasts_s=lasts_s)
+    for one in found:
+        if 'rate_bps' not in one:
+            raise osc_exceptions.CommandError(
+                f'No TCP connection from {one["src"]} to {one["dst"]} could '
+                'be measured: is either host unknown, busy or silent?')
+    return found
+
+
+class Calibrate(base.Lister):
+    """Find the packet trains that tell what TCP gets in this cloud
+
+    Measures a few disjoint pairs of hosts with one TCP connection each, then
+    with trains of several lengths, and marks the cheapest trains that are near
+    enough. Takes some minutes; what is measured is not used for placement.
+    """
+
+    shown = ['bursts', 'packets', 'train_bytes', 'mean_error', 'median_error',
+             'worst_error', 'failed', 'chosen']
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('--hosts', metavar='<host,host,...>', help=(
+            'Hosts to measure, in pairs (default: the first ten)'))
+        parser.add_argument('--near-enough', type=float, metavar='<share>',
+                            default=calibration.NEAR_ENOUGH, help=(
+                                'Largest mean error (default: %(default)s)'))
+        parser.add_argument('--seconds', type=float, default=3.0, help=(
+            'Of each TCP connection (default: %(default)s)'))
+        return parser
+
+    def entries(self, args: Any) -> list[dict[str, Any]]:
+        client = base.client_of(self.app)
+        names = (args.hosts.split(',') if args.hosts else
+                 [host['host'] for host in client.hosts()][:10])
+        pairs = list(zip(names[::2], names[1::2]))
+        if not pairs:
+            raise osc_exceptions.CommandError('Give at least two hosts.')
+        truth_bps = [one['rate_bps']
+                     for one in _bulk(client, pairs, args.seconds)]
+        errors = {}
+        for setting in calibration.GRID:
+            found = _ask(client, pairs, kind='train', bursts=setting.bursts,
+                         packets=setting.packets,
+                         packet_bytes=setting.packet_bytes)
+            errors[setting] = calibration.error(truth_bps, [
+                calibration.tcp_bps(one['rate_bps']) if 'rate_bps' in one
+                else None for one in found])
+        chosen = calibration.choose(errors, near_enough=args.near_enough)
+        return [{'bursts': one.bursts, 'packets': one.packets,
+                 'packet_bytes': one.packet_bytes,
+                 'train_bytes': one.train_bytes, 'mean_error': error.mean,
+                 'median_error': error.median, 'worst_error': error.worst,
+                 'failed': error.failed,
+                 'chosen': '[probe]' if one == chosen else ''}
+                for one, error in errors.items()]
+
+
+class CrossTraffic(base.ShowOne):
+    """Estimate the other connections on the path between two hosts
+
+    By one TCP connection, each 10 ms (Choreo section 3.2).
+    """
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('src', metavar='<from>')
+        parser.add_argument('dst', metavar='<to>')
+        parser.add_argument('--seconds', type=float, default=5.0)
+        return parser
+
+    def entry(self, args: Any) -> dict[str, Any]:
+        client = base.client_of(self.app)
+        path_bps = calibration.tcp_bps(min(
+            client.host(args.src)['egress_bps'],
+            client.host(args.dst)['ingress_bps']))
+        (found,) = _bulk(client, [(args.src, args.dst)], args.seconds)
+        others = crosstraffic.of_windows(found['windows_bytes'], path_bps)
+        if not others:
+            raise osc_exceptions.CommandError('The connection was too short.')
+        return {'src': args.src, 'dst': args.dst, 'path_bps': path_bps,
+                'rate_bps': found['rate_bps'],
+                'connections': crosstraffic.cross_traffic(
+                    path_bps, found['rate_bps']),
+                'connections_median': statistics.median(others),
+                'connections_most': max(others),
+                'n_windows': len(others)}
+
+
+class Interference(base.Lister):
+    """Find out whether two paths between four hosts share a bottleneck
+
+    By a TCP connection on each alone, then on both at the same time (Choreo
+    section 3.3).
+    """
+
+    shown = ['src', 'dst', 'alone_bps', 'beside_bps', 'shares_bottleneck']
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('hosts', nargs=4, metavar='<host>', help=(
+            'From, to, and from, to of the other path'))
+        parser.add_argument('--seconds', type=float, default=5.0)
+        return parser
+
+    def entries(self, args: Any) -> list[dict[str, Any]]:
+        client = base.client_of(self.app)
+        if len(set(args.hosts)) < 4:
+            raise osc_exceptions.CommandError('Give four different hosts.')
+        paths = [tuple(args.hosts[:2]), tuple(args.hosts[2:])]
+        alone = [_bulk(client, [path], args.seconds)[0] for path in paths]
+        beside = _bulk(client, paths, args.seconds)
+        return [{'src': src, 'dst': dst, 'alone_bps': one['rate_bps'],
+                 'beside_bps': other['rate_bps'],
+                 'shares_bottleneck': bottleneck.shares_bottleneck(
+                     one['rate_bps'], other['rate_bps'])}
+                for (src, dst), one, other in zip(paths, alone, beside)]

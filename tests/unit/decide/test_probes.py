@@ -16,7 +16,9 @@ import types
 import pytest
 
 from tests.unit import made as plain
+from virtco.decide import asked
 from virtco.decide import probes
+from virtco import exception
 from virtco.know import rates
 
 HOSTS = ['a', 'b', 'c', 'd']
@@ -160,3 +162,70 @@ def test_each_train_has_a_key_of_its_own(made):
     assert len(set(keys)) == len(keys) == 12
     assert {len(bytes.fromhex(key)) for key in keys} == {32}
     assert 'key' not in str(made.prober.state())
+
+
+def measure_all(made):
+    while trains := fetch(made):
+        answer(made, trains)
+
+
+def test_what_is_asked_for_is_measured_at_the_same_time_and_not_kept(made):
+    measure_all(made)
+    name = made.prober.ask(asked.Request(
+        pairs=[('a', 'b'), ('c', 'd')], kind='bulk', lasts_s=2.0))
+    made.clock.now += 1
+    trains = fetch(made)
+    assert {(h, t['peer'], t['kind'], t['lasts_s'])
+            for h, t in trains.items()} == {('a', 'b', 'bulk', 2.0),
+                                            ('c', 'd', 'bulk', 2.0)}
+    assert made.prober.answer(name) == {'done': False, 'results': []}
+    assert not made.prober.done(plain.measurement(
+        'a', 'b', 9e7, probe_id=trains['a']['probe_id'], method='bulk',
+        sent_bytes=500, windows_bytes=[1, 2]))
+    made.clock.now += 20
+    found = made.prober.answer(name)
+    assert found['done']
+    assert sorted(found['results'], key=str) == sorted([
+        {'src': 'a', 'dst': 'b', 'rate_bps': 9e7, 'lower_bound': False,
+         'loss': 0.0, 'rtt_s': None, 'sent_bytes': 500,
+         'windows_bytes': [1, 2]}, {'src': 'c', 'dst': 'd'}], key=str)
+    assert fetch(made) == {}
+
+
+def test_asked_trains_take_turns_where_they_share_a_host(made):
+    measure_all(made)
+    name = made.prober.ask(asked.Request(
+        pairs=[('a', 'b'), ('a', 'c')], bursts=3, packets=50))
+    made.clock.now += 1
+    for peer in 'bc':
+        (train,) = fetch(made).values()
+        assert (train['peer'], train['bursts'], train['repeats']) == (
+            peer, 3, False)
+        assert not made.prober.done(plain.measurement(
+            'a', peer, 1e8, probe_id=train['probe_id'], sent_bytes=9))
+        made.clock.now += 1
+    assert made.prober.answer(name)['done']
+    # It counts in the budget with what it sent.
+    assert made.prober.state()['last_hour_bytes'] == (
+        12 * 10 * 200 * 1472 + 2 * 9)
+
+
+def test_a_host_that_never_comes_ends_a_request(made):
+    name = made.prober.ask(asked.Request(pairs=[('a', 'gone')]))
+    made.clock.now += asked.PATIENCE_S + 1
+    assert made.prober.answer(name) == {
+        'done': True, 'results': [{'src': 'a', 'dst': 'gone'}]}
+
+
+def test_requests_are_bounded_and_named(made):
+    with pytest.raises(exception.Invalid, match='two different hosts'):
+        made.prober.ask(asked.Request(pairs=[('a', 'a')]))
+    for _ in range(asked.MOST):
+        made.prober.ask(asked.Request(pairs=[('a', 'gone')]))
+    with pytest.raises(exception.Invalid, match='16 under way'):
+        made.prober.ask(asked.Request(pairs=[('a', 'gone')]))
+    with pytest.raises(exception.NotFound):
+        made.prober.answer('unknown')
+    made.conf.probe.enabled = False
+    with pytest.raises(exception.Invalid, match='enabled'):
+        made.prober.ask(asked.Request(pairs=[('a', 'b')]))

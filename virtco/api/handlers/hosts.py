@@ -27,6 +27,7 @@ from virtco.api.policies import service as service_rules
 from virtco.api.schemas import host as schema
 from virtco.api import views
 from virtco import app
+from virtco.decide import asked
 from virtco import exception
 from virtco import fields
 from virtco.know import reports
@@ -217,8 +218,8 @@ class Measurements:
         measurement = media.decode(request, reports.Measurement)
         self._authorizer.require(request, service_rules.HOST,
                                  {'host': measurement.src})
-        self._prober.done(measurement)
-        self._know.measured(measurement)
+        if self._prober.done(measurement):
+            self._know.measured(measurement)
         response.status = falcon.HTTP_204
 
 
@@ -243,3 +244,21 @@ class Probing:
                response: falcon.Response) -> None:
         self._authorizer.require(request, operator_rules.PROBES)
         response.media = self._prober.state()
+
+    def on_post(self, request: falcon.Request,
+                response: falcon.Response) -> None:
+        self._authorizer.require(request, operator_rules.PROBE)
+        response.media = {'id': self._prober.ask(
+            media.decode(request, asked.Request))}
+        response.status = falcon.HTTP_202
+
+
+class Probe:
+    def __init__(self, rooms: app.App, authorizer: context.Authorizer):
+        self._prober = rooms.decide.prober
+        self._authorizer = authorizer
+
+    def on_get(self, request: falcon.Request, response: falcon.Response,
+               probe_id: str) -> None:
+        self._authorizer.require(request, operator_rules.PROBES)
+        response.media = self._prober.answer(probe_id)

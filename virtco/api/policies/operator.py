@@ -20,6 +20,7 @@ HOSTS = 'virtco:hosts:get'
 DRAIN = 'virtco:hosts:drain'
 RATES = 'virtco:rates:get'
 PROBES = 'virtco:probes:get'
+PROBE = 'virtco:probes:create'
 SETTINGS = 'virtco:settings'
 PLANS = 'virtco:plans:create'
 TOPOLOGY = 'virtco:topology'
@@ -38,7 +39,11 @@ RULES = [
         [{'method': 'GET', 'path': '/v1/rates'}]),
     policy.DocumentedRuleDefault(
         PROBES, base.ADMIN, 'Show what is measured and what that costs.',
-        [{'method': 'GET', 'path': '/v1/probes'}]),
+        [{'method': 'GET', 'path': '/v1/probes'},
+         {'method': 'GET', 'path': '/v1/probes/{probe_id}'}]),
+    policy.DocumentedRuleDefault(
+        PROBE, base.ADMIN, 'Order measurements between hosts.',
+        [{'method': 'POST', 'path': '/v1/probes'}]),
     policy.DocumentedRuleDefault(
         SETTINGS, base.ADMIN, 'Show and change run-time settings.',
         [{'method': 'GET', 'path': '/v1/settings'},

@@ -1,0 +1,137 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Measurements that an operator asked for, beside those of the schedule."""
+
+from collections.abc import Collection
+from collections.abc import Iterator
+import dataclasses
+from typing import Annotated, Any, Literal
+import uuid
+
+import msgspec
+
+from virtco import exception
+from virtco import fields
+from virtco.know import reports
+
+#: Requests that are remembered, and how long one may wait for its hosts.
+MOST = 16
+PATIENCE_S = 120.0
+
+Pair = tuple[str, str]
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True,
+              forbid_unknown_fields=True):
+    """The body of ``POST /v1/probes``.
+
+    Pairs without a common host are measured at the same time.
+
+    :ivar kind: ``train``, taken as it is even if its bursts are too short, or
+        ``bulk``, one TCP connection for ``lasts_s``.
+    """
+
+    pairs: Annotated[list[tuple[fields.Host, fields.Host]],
+                     msgspec.Meta(min_length=1, max_length=1000)]
+    kind: Literal['train', 'bulk'] = 'train'
+    bursts: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 10
+    packets: Annotated[int, msgspec.Meta(ge=2, le=5000)] = 200
+    packet_bytes: Annotated[int, msgspec.Meta(ge=64, le=8972)] = 1472
+    lasts_s: Annotated[float, msgspec.Meta(gt=0, le=10)] = 3.0
+
+    @property
+    def train_bytes(self) -> int:
+        return self.bursts * self.packets * self.packet_bytes
+
+    def order(self) -> dict[str, Any]:
+        """What the sender is told beside the peer."""
+        if self.kind == 'bulk':
+            return {'kind': 'bulk', 'lasts_s': float(self.lasts_s)}
+        return {'kind': 'train', 'repeats': False, 'bursts': self.bursts,
+                'packets': self.packets, 'packet_bytes': self.packet_bytes}
+
+
+@dataclasses.dataclass
+class Asked:
+    """A request and what became of it so far."""
+
+    request: Request
+    until_s: float
+    waiting: list[Pair]
+    results: dict[Pair, reports.Measurement | None] = dataclasses.field(
+        default_factory=dict)
+
+    def is_done(self) -> bool:
+        return len(self.results) == len(set(self.request.pairs))
+
+    def to_dict(self) -> dict[str, Any]:
+        """``GET /v1/probes/{id}``; a pair without a result has no rate."""
+        return {'done': self.is_done(), 'results': [
+            {'src': src, 'dst': dst, **({} if found is None else {
+                name: getattr(found, name) for name in (
+                    'rate_bps', 'lower_bound', 'loss', 'rtt_s',
+                    'sent_bytes', 'windows_bytes')})}
+            for (src, dst), found in self.results.items()]}
+
+
+class Desk:
+    """The requests of a controller, the oldest first."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str, Asked] = {}
+
+    def add(self, request: Request, now_s: float) -> str:
+        """:raises virtco.exception.Invalid: for a pair of one host, or when
+            too many requests are under way.
+        """
+        for src, dst in request.pairs:
+            if src == dst:
+                raise exception.Invalid(field='pairs', value=[src, dst],
+                                        limit='two different hosts')
+        while len(self._asked) >= MOST:
+            over = next((name for name, one in self._asked.items()
+                         if one.is_done()), None)
+            if over is None:
+                raise exception.Invalid(
+                    field='probes', value=f'{MOST} under way',
+                    limit='one of them has to end first')
+            del self._asked[over]
+        name = str(uuid.uuid4())
+        pairs = list(dict.fromkeys(request.pairs))
+        self._asked[name] = Asked(request, now_s + PATIENCE_S, pairs)
+        return name
+
+    def get(self, name: str) -> Asked:
+        """:raises virtco.exception.NotFound: for one that is not known."""
+        if name not in self._asked:
+            raise exception.NotFound(what='Probe', id=name)
+        return self._asked[name]
+
+    def begin(self, free: Collection[str], now_s: float
+              ) -> Iterator[tuple[str, Pair, Request]]:
+        """Yield what may begin between hosts that are free now."""
+        left = set(free)
+        for name, one in self._asked.items():
+            for pair in list(one.waiting):
+                if set(pair) <= left:
+                    left -= set(pair)
+                    one.waiting.remove(pair)
+                    yield name, pair, one.request
+                elif now_s > one.until_s:
+                    one.waiting.remove(pair)
+                    one.results[pair] = None
+
+    def ended(self, name: str, pair: Pair,
+              found: reports.Measurement | None) -> None:
+        if name in self._asked:
+            self._asked[name].results[pair] = found
