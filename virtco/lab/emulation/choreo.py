@@ -206,9 +206,10 @@ def _try(bed: Bed, kind: str, settings: Sequence[calibration.Setting],
     for setting in settings:
         found = [_or_none(bed.train(*path, setting)) for path in paths]
         ours[kind, setting] = calibration.error(truth_bps, [
-            one and calibration.tcp_bps(one.rate_bps) for one in found])
+            None if one is None else calibration.tcp_bps(one.rate_bps)
+            for one in found])
         theirs[kind, setting] = calibration.error(truth_bps, [
-            one and one.throughput_bps for one in found])
+            None if one is None else one.throughput_bps for one in found])
         display.say(f'{kind}: {setting.bursts} bursts of {setting.packets}: '
                     f'{100 * ours[kind, setting].mean:.2f} %')
 
