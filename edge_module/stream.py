@@ -20,23 +20,18 @@ made, they use its REST API as before.
 from collections.abc import Callable
 import contextlib
 import random
-import select
 import socket
-import ssl
 import threading
 import time
 from typing import Any
-import urllib.parse
 
-import msgspec
 from oslo_config import cfg
 from oslo_log import log as logging
 
 from edge_module import client as edge_client
-from edge_module import conf as edge_conf
 from edge_module import epochs
-from virtco.distribute import deltas
-from virtco.distribute import frames
+from edge_module import outbox
+from edge_module import talk
 from virtco import exception
 from virtco.know import reports
 
@@ -49,11 +44,6 @@ _LOOK_AGAIN = 3
 _LOOK_S = 60.0
 #: Times the heartbeat's interval that the controller may be silent.
 _SILENT = 2.5
-_MOST_MEASUREMENTS = 64
-
-
-#: Host, port and whether by TLS.
-Address = tuple[str, int, bool]
 
 
 class Link:
@@ -78,8 +68,8 @@ class Link:
         self._heard_s = 0.0
         self._policy: tuple[int, Any] | None = None
         self._train: dict[str, Any] | None = None
-        self._outbox = _Outbox()
-        self._addresses: list[Address] = []
+        self._outbox = outbox.Outbox()
+        self._addresses: list[talk.Address] = []
 
     def client(self) -> 'Client':
         """For one thread."""
@@ -93,13 +83,13 @@ class Link:
         n_failures = 0
         while not self._stop.is_set():
             try:
-                self._addresses = self._addresses or self._find(rest)
+                self._addresses = self._addresses or talk.find(self._conf, rest)
                 if not self._addresses:
                     self._set_polls(True)
                     self._stop.wait(_LOOK_S * random.uniform(0.5, 1.5))
                     continue
-                with contextlib.closing(self._connect(
-                        self._addresses[0])) as sock:
+                with contextlib.closing(talk.connect(
+                        self._conf, self._addresses[0])) as sock:
                     spread_s = self._converse(sock)
                 n_failures = 0
             except (OSError, exception.VirtcoException) as error:
@@ -116,49 +106,13 @@ class Link:
             # All that lost the same controller come back one by one.
             self._stop.wait(random.uniform(0, spread_s))
 
-    def _find(self, rest: edge_client.EdgeClient) -> list[Address]:
-        """As the controller says, in any order; it may say none."""
-        try:
-            found = rest.get_distributor()
-            oldest, newest = found['versions']
-            if oldest > frames.NEWEST or newest < frames.OLDEST:
-                return []
-            host = found['host'] or urllib.parse.urlsplit(
-                self._conf.edge.controller_url).hostname
-            is_tls = bool(found['tls'])
-            ends = [urllib.parse.urlsplit(f'//{text}')
-                    for text in found.get('endpoints', ())]
-            random.shuffle(ends)
-            return ([(str(end.hostname), int(end.port or found['port']),
-                      is_tls) for end in ends]
-                    or [(str(host), int(found['port']), is_tls)])
-        except exception.NotFound:
-            return []
-        except (KeyError, TypeError, ValueError) as error:
-            raise exception.ControllerUnavailable(
-                url=self._conf.edge.controller_url,
-                why=f'no address of its distributor: {error!r}') from error
-
-    def _connect(self, address: Address) -> socket.socket:
-        host, port, is_tls = address
-        sock = socket.create_connection(
-            (host, port), timeout=self._conf.edge.http_timeout_s)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if not is_tls:
-            return sock
-        try:
-            return _tls(self._conf).wrap_socket(sock, server_hostname=host)
-        except BaseException:
-            sock.close()
-            raise
-
     def _converse(self, sock: socket.socket) -> float:
         """Until the connection breaks; how long to spread the return over.
 
         :raises OSError: when it never was one.
         """
-        talk = _Talk(sock, self._conf.edge.http_timeout_s)
-        welcome = talk.greet(self._conf.edge.host, self._epochs.newest,
+        ends = talk.Talk(sock, self._conf.edge.http_timeout_s)
+        welcome = ends.greet(self._conf.edge.host, self._epochs.newest,
                              self._generation())
         self._outbox.restart(welcome)
         self._heard_s = time.monotonic()
@@ -166,7 +120,7 @@ class Link:
         LOG.info('Connected to the distributor')
         try:
             while not self._stop.is_set():
-                for message in talk.read(self._outbox.wake_end,
+                for message in ends.read(self._outbox.wake_end,
                                          self._outbox.pause_s()):
                     self._hear(message)
                 if self._is_silent():
@@ -282,168 +236,6 @@ def etag_of(generation: int) -> str:
     return f'"{generation}"'
 
 
-class _Talk:
-    """Messages over one socket."""
-
-    def __init__(self, sock: socket.socket, timeout_s: float):
-        self._sock = sock
-        self._timeout_s = timeout_s
-        self._reader = frames.Reader(edge_client.MOST_BYTES)
-        self._early: list[dict[str, Any]] = []
-
-    def greet(self, host: str, epoch: int, generation: int
-              ) -> dict[str, Any]:
-        """What the distributor says to a hello.
-
-        :raises OSError: when it does not welcome us.
-        """
-        self._sock.sendall(frames.pack(
-            'hello', versions=[frames.OLDEST, frames.NEWEST], host=host,
-            epoch=epoch, generation=generation))
-        deadline_s = time.monotonic() + self._timeout_s
-        while (left_s := deadline_s - time.monotonic()) > 0:
-            messages = self.read(None, left_s)
-            if messages:
-                message, *self._early = messages
-                if message['type'] != 'welcome':
-                    raise ConnectionRefusedError(str(message.get('why')))
-                return message
-        raise TimeoutError('it does not answer')
-
-    def read(self, wake: socket.socket | None, wait_s: float
-             ) -> list[dict[str, Any]]:
-        """What arrives, once something has; nothing when it is time to go on.
-
-        :raises OSError: when the other end is gone.
-        """
-        if self._early:
-            early, self._early = self._early, []
-            return early
-        ends = [self._sock] + ([wake] if wake is not None else [])
-        pending = isinstance(self._sock, ssl.SSLSocket) and (
-            self._sock.pending())
-        ready = ([self._sock] if pending
-                 else select.select(ends, [], [], wait_s)[0])
-        if wake in ready:
-            assert wake is not None
-            wake.recv(4096)
-        if self._sock not in ready:
-            return []
-        data = self._sock.recv(1 << 16)
-        if not data:
-            raise ConnectionResetError('it was closed')
-        return [frames.unpack(payload) for payload in
-                self._reader.feed(data)]
-
-
-class _Outbox:
-    """The newest of what is to be said; nothing queues up behind it."""
-
-    def __init__(self) -> None:
-        self.heartbeat_s = 1.0
-        self.wake_end, self._wake = socket.socketpair()
-        self.wake_end.setblocking(False)
-        self._wake.setblocking(False)
-        self._lock = threading.Lock()
-        self._report: reports.Report | None = None
-        self._told: reports.Report | None = None
-        self._told_s = 0.0
-        self._seen: reports.Report | None = None
-        self._was_moving = False
-        self._beat_s = 0.0
-        self._ack: tuple[int, int] | None = None
-        self._measurements: list[dict[str, Any]] = []
-        self._most_bytes = frames.MOST_BYTES
-
-    def restart(self, welcome: dict[str, Any]) -> None:
-        with self._lock:
-            self.heartbeat_s = max(0.1, float(welcome['heartbeat_s']))
-            self._most_bytes = int(welcome['most_bytes'])
-            self._told = None
-            self._ack = None
-            self._beat_s = time.monotonic()
-
-    def resend(self) -> None:
-        """The next report is to be whole."""
-        with self._lock:
-            self._told = None
-
-    def put_report(self, report: reports.Report) -> None:
-        with self._lock:
-            self._report = report
-        self._rouse()
-
-    def put_ack(self, epoch: int, generation: int) -> None:
-        with self._lock:
-            self._ack = epoch, generation
-        self._rouse()
-
-    def put_measurement(self, measurement: dict[str, Any]) -> None:
-        with self._lock:
-            self._measurements = [*self._measurements[1 - _MOST_MEASUREMENTS:],
-                                  measurement]
-        self._rouse()
-
-    def _rouse(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            self._wake.send(b'.')
-
-    def pause_s(self) -> float:
-        """Until there is something to say in any case."""
-        due_s = self._beat_s + self.heartbeat_s - time.monotonic()
-        return max(0.0, min(1.0, due_s))
-
-    def take(self, heard_s: float) -> list[bytes]:
-        """The frames to send now."""
-        now_s = time.monotonic()
-        found = []
-        with self._lock:
-            if self._ack is not None:
-                epoch, generation = self._ack
-                found.append(frames.pack('ack', epoch=epoch,
-                                         generation=generation))
-                self._ack = None
-            found += [frames.pack('measurement', measurement=one)
-                      for one in self._measurements]
-            self._measurements = []
-            is_due = now_s >= self._beat_s + self.heartbeat_s
-            report = self._news(is_due, now_s)
-            if report is not None:
-                found.append(report)
-            if is_due:
-                # An answer to it renews the policy.
-                found.append(frames.pack('heartbeat'))
-                self._beat_s = now_s
-        for frame in found:
-            if len(frame) > self._most_bytes + frames.HEADER_BYTES:
-                raise exception.Invalid(
-                    field='report', value=f'{len(frame)} bytes',
-                    limit=f'at most {self._most_bytes} bytes')
-        return found
-
-    def _news(self, is_due: bool, now_s: float) -> bytes | None:
-        """What the controller does not know of the report."""
-        report, told = self._report, self._told
-        if report is None:
-            return None
-        if told is None:
-            self._told = self._seen = report
-            self._told_s, self._was_moving = now_s, False
-            return frames.pack('report', report=report)
-        delta = deltas.diff(told, report)
-        is_moving = bool(delta) and deltas.is_urgent(
-            told, delta, now_s - self._told_s)
-        # That it moves no more is told at once as well.
-        if report is self._seen or not (
-                is_due or is_moving or self._was_moving):
-            return None
-        self._seen, self._was_moving = report, is_moving
-        self._told, self._told_s = report, now_s
-        if delta:
-            return frames.frame(msgspec.json.encode(delta))
-        return None if is_due else frames.pack('heartbeat')
-
-
 class Client:
     """What :class:`edge_module.client.EdgeClient` is, by the connection where
     there is one.
@@ -499,15 +291,3 @@ class Client:
             self._link.say_measurement(measurement)
         else:
             self._rest.post_measurement(measurement)
-
-
-def _tls(conf: cfg.ConfigOpts) -> ssl.SSLContext:
-    """By the same files as the REST API's."""
-    options = conf[edge_conf.AUTH]
-    context = ssl.create_default_context(cafile=options.cafile)
-    if options.insecure:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if options.certfile:
-        context.load_cert_chain(options.certfile, options.keyfile)
-    return context

@@ -15,7 +15,7 @@
 import msgspec
 import pytest
 
-from edge_module import stream
+from edge_module import outbox as outboxes
 from tests.unit import made
 from virtco.distribute import frames
 from virtco import exception
@@ -28,13 +28,13 @@ REPORT = made.report(link={'egress_bps': 8e6, 'ingress_bps': 8e6},
 @pytest.fixture
 def clock(monkeypatch):
     now = [1000.0]
-    monkeypatch.setattr(stream.time, 'monotonic', lambda: now[0])
+    monkeypatch.setattr(outboxes.time, 'monotonic', lambda: now[0])
     return now
 
 
 @pytest.fixture
 def outbox(clock):
-    found = stream._Outbox()
+    found = outboxes.Outbox()
     found.restart({'heartbeat_s': 10, 'most_bytes': 2000})
     yield found
     found.wake_end.close()

@@ -1,0 +1,136 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What an edge module has to say to the distributor, and when."""
+
+import contextlib
+import socket
+import threading
+import time
+from typing import Any
+
+import msgspec
+
+from virtco.distribute import deltas
+from virtco.distribute import frames
+from virtco import exception
+from virtco.know import reports
+
+_MOST_MEASUREMENTS = 64
+
+
+class Outbox:
+    """The newest of what is to be said; nothing queues up behind it."""
+
+    def __init__(self) -> None:
+        self.heartbeat_s = 1.0
+        self.wake_end, self._wake = socket.socketpair()
+        self.wake_end.setblocking(False)
+        self._wake.setblocking(False)
+        self._lock = threading.Lock()
+        self._report: reports.Report | None = None
+        self._told: reports.Report | None = None
+        self._told_s = 0.0
+        self._seen: reports.Report | None = None
+        self._was_moving = False
+        self._beat_s = 0.0
+        self._ack: tuple[int, int] | None = None
+        self._measurements: list[dict[str, Any]] = []
+        self._most_bytes = frames.MOST_BYTES
+
+    def restart(self, welcome: dict[str, Any]) -> None:
+        with self._lock:
+            self.heartbeat_s = max(0.1, float(welcome['heartbeat_s']))
+            self._most_bytes = int(welcome['most_bytes'])
+            self._told = None
+            self._ack = None
+            self._beat_s = time.monotonic()
+
+    def resend(self) -> None:
+        """The next report is to be whole."""
+        with self._lock:
+            self._told = None
+
+    def put_report(self, report: reports.Report) -> None:
+        with self._lock:
+            self._report = report
+        self._rouse()
+
+    def put_ack(self, epoch: int, generation: int) -> None:
+        with self._lock:
+            self._ack = epoch, generation
+        self._rouse()
+
+    def put_measurement(self, measurement: dict[str, Any]) -> None:
+        with self._lock:
+            self._measurements = [*self._measurements[1 - _MOST_MEASUREMENTS:],
+                                  measurement]
+        self._rouse()
+
+    def _rouse(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._wake.send(b'.')
+
+    def pause_s(self) -> float:
+        """Until there is something to say in any case."""
+        due_s = self._beat_s + self.heartbeat_s - time.monotonic()
+        return max(0.0, min(1.0, due_s))
+
+    def take(self, heard_s: float) -> list[bytes]:
+        """The frames to send now."""
+        now_s = time.monotonic()
+        found = []
+        with self._lock:
+            if self._ack is not None:
+                epoch, generation = self._ack
+                found.append(frames.pack('ack', epoch=epoch,
+                                         generation=generation))
+                self._ack = None
+            found += [frames.pack('measurement', measurement=one)
+                      for one in self._measurements]
+            self._measurements = []
+            is_due = now_s >= self._beat_s + self.heartbeat_s
+            report = self._news(is_due, now_s)
+            if report is not None:
+                found.append(report)
+            if is_due:
+                # An answer to it renews the policy.
+                found.append(frames.pack('heartbeat'))
+                self._beat_s = now_s
+        for frame in found:
+            if len(frame) > self._most_bytes + frames.HEADER_BYTES:
+                raise exception.Invalid(
+                    field='report', value=f'{len(frame)} bytes',
+                    limit=f'at most {self._most_bytes} bytes')
+        return found
+
+    def _news(self, is_due: bool, now_s: float) -> bytes | None:
+        """What the controller does not know of the report."""
+        report, told = self._report, self._told
+        if report is None:
+            return None
+        if told is None:
+            self._told = self._seen = report
+            self._told_s, self._was_moving = now_s, False
+            return frames.pack('report', report=report)
+        delta = deltas.diff(told, report)
+        is_moving = bool(delta) and deltas.is_urgent(
+            told, delta, now_s - self._told_s)
+        # That it moves no more is told at once as well.
+        if report is self._seen or not (
+                is_due or is_moving or self._was_moving):
+            return None
+        self._seen, self._was_moving = report, is_moving
+        self._told, self._told_s = report, now_s
+        if delta:
+            return frames.frame(msgspec.json.encode(delta))
+        return None if is_due else frames.pack('heartbeat')

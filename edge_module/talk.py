@@ -1,0 +1,137 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Where the distributors are, and messages over a socket to one."""
+
+import random
+import select
+import socket
+import ssl
+import time
+from typing import Any
+import urllib.parse
+
+from oslo_config import cfg
+
+from edge_module import client as edge_client
+from edge_module import conf as edge_conf
+from virtco.distribute import frames
+from virtco import exception
+
+#: Host, port and whether by TLS.
+Address = tuple[str, int, bool]
+
+
+def find(conf: cfg.ConfigOpts, rest: edge_client.EdgeClient
+         ) -> list[Address]:
+    """As the controller says, in any order; it may say none."""
+    try:
+        found = rest.get_distributor()
+        oldest, newest = found['versions']
+        if oldest > frames.NEWEST or newest < frames.OLDEST:
+            return []
+        host = found['host'] or urllib.parse.urlsplit(
+            conf.edge.controller_url).hostname
+        is_tls = bool(found['tls'])
+        ends = [urllib.parse.urlsplit(f'//{text}')
+                for text in found.get('endpoints', ())]
+        random.shuffle(ends)
+        return ([(str(end.hostname), int(end.port or found['port']),
+                  is_tls) for end in ends]
+                or [(str(host), int(found['port']), is_tls)])
+    except exception.NotFound:
+        return []
+    except (KeyError, TypeError, ValueError) as error:
+        raise exception.ControllerUnavailable(
+            url=conf.edge.controller_url,
+            why=f'no address of its distributor: {error!r}') from error
+
+
+def connect(conf: cfg.ConfigOpts, address: Address) -> socket.socket:
+    """:raises OSError: when there is nobody, or nobody to trust."""
+    host, port, is_tls = address
+    sock = socket.create_connection(
+        (host, port), timeout=conf.edge.http_timeout_s)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if not is_tls:
+        return sock
+    try:
+        return _tls(conf).wrap_socket(sock, server_hostname=host)
+    except BaseException:
+        sock.close()
+        raise
+
+
+def _tls(conf: cfg.ConfigOpts) -> ssl.SSLContext:
+    """By the same files as the REST API's."""
+    options = conf[edge_conf.AUTH]
+    context = ssl.create_default_context(cafile=options.cafile)
+    if options.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if options.certfile:
+        context.load_cert_chain(options.certfile, options.keyfile)
+    return context
+
+
+class Talk:
+    """Messages over one socket."""
+
+    def __init__(self, sock: socket.socket, timeout_s: float):
+        self._sock = sock
+        self._timeout_s = timeout_s
+        self._reader = frames.Reader(edge_client.MOST_BYTES)
+        self._early: list[dict[str, Any]] = []
+
+    def greet(self, host: str, epoch: int, generation: int
+              ) -> dict[str, Any]:
+        """What the distributor says to a hello.
+
+        :raises OSError: when it does not welcome us.
+        """
+        self._sock.sendall(frames.pack(
+            'hello', versions=[frames.OLDEST, frames.NEWEST], host=host,
+            epoch=epoch, generation=generation))
+        deadline_s = time.monotonic() + self._timeout_s
+        while (left_s := deadline_s - time.monotonic()) > 0:
+            messages = self.read(None, left_s)
+            if messages:
+                message, *self._early = messages
+                if message['type'] != 'welcome':
+                    raise ConnectionRefusedError(str(message.get('why')))
+                return message
+        raise TimeoutError('it does not answer')
+
+    def read(self, wake: socket.socket | None, wait_s: float
+             ) -> list[dict[str, Any]]:
+        """What arrives, once something has; nothing when it is time to go on.
+
+        :raises OSError: when the other end is gone.
+        """
+        if self._early:
+            early, self._early = self._early, []
+            return early
+        ends = [self._sock] + ([wake] if wake is not None else [])
+        pending = isinstance(self._sock, ssl.SSLSocket) and (
+            self._sock.pending())
+        ready = ([self._sock] if pending
+                 else select.select(ends, [], [], wait_s)[0])
+        if wake in ready:
+            assert wake is not None
+            wake.recv(4096)
+        if self._sock not in ready:
+            return []
+        data = self._sock.recv(1 << 16)
+        if not data:
+            raise ConnectionResetError('it was closed')
+        return [frames.unpack(payload) for payload in
+                self._reader.feed(data)]
