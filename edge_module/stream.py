@@ -83,7 +83,8 @@ class Link:
         n_failures = 0
         while not self._stop.is_set():
             try:
-                self._addresses = self._addresses or talk.find(self._conf, rest)
+                self._addresses = (self._addresses
+                                   or talk.find(self._conf, rest))
                 if not self._addresses:
                     self._set_polls(True)
                     self._stop.wait(_LOOK_S * random.uniform(0.5, 1.5))

@@ -145,7 +145,8 @@ def is_urgent(before: reports.Report, delta: Delta,
         return True
     if 'uplink_sent_bytes' not in changed:
         return False
-    sent_bytes = delta.set.uplink_sent_bytes - before.uplink_sent_bytes
+    after: Any = delta.set
+    sent_bytes: float = after.uplink_sent_bytes - before.uplink_sent_bytes
     matters_bytes = MATTERS * elapsed_s * units.bps_to_bytes_per_s(
         before.link.egress_bps or 0)
     return abs(sent_bytes) > matters_bytes

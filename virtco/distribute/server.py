@@ -321,7 +321,8 @@ class Distributor:
         match event:
             case session.Report(report=None):
                 pass
-            case session.Report(report=report, is_new=True):
+            case session.Report(report=reports.Report() as report,
+                                is_new=True):
                 self._intake.add_report(host, report)
             case session.Report():
                 self._heard.add(host)
