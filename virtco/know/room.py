@@ -291,7 +291,7 @@ class Know:
             records.save_rate(session, measured_at=now_s, **{
                 name: getattr(measurement, name)
                 for name in reports.Measurement.__struct_fields__
-                if name not in ('probe_id', 'sent_bytes')})
+                if name not in ('probe_id', 'sent_bytes', 'windows_bytes')})
             records.save_reading(
                 session, src=measurement.src, dst=measurement.dst, slot=slot,
                 rate_bps=measurement.rate_bps,
