@@ -230,7 +230,8 @@ def _made(session: orm.Session, project_id: str, hint: hints.Hint,
     group = models.Group(
         id=str(uuid.uuid4()), project_id=project_id, name=hint.coflow_name,
         live_key='', n_vms=hint.coflows[0].n_vms, created_at=now_s,
-        method='', why='rebuilt from Nova')
+        method='', why='rebuilt from Nova',
+        app=hint.app.name if hint.app is not None else '')
     return (group, [_member(group.id, row, servers.get(row), now_s)
                     for row in range(group.n_vms)],
             membership.new_coflows(
