@@ -42,6 +42,7 @@ SERVED = {
     'plot': ['virtco.topology.plot'],
     'hint': ['virtco.osc.shell', 'virtco.hintkit.commands'],
     'sim': ['virtco.cmd.sim', 'virtco.cmd.emulate'],
+    'cast': ['virtco.cast.command'],
     'nova': ['virtco.lab.emulation.nova_stack'],
 }
 PLUGINS = ['nova_filters.coflow_filter', 'nova_filters.coflow_weigher',

@@ -26,6 +26,10 @@ def api() -> int:
     return _run('virtco-api', 'virtco.cmd.api', 'controller')
 
 
+def cast() -> int:
+    return _run('virtco-cast', 'virtco.cast.command', 'cast')
+
+
 def controller() -> int:
     return _run('virtco-controller', 'virtco.cmd.controller', 'controller')
 

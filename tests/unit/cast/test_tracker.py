@@ -1,0 +1,147 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import http.client
+import json
+
+import pytest
+
+from virtco.cast import clusters
+from virtco.cast import tracker as trackers
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self):
+        return self.now_s
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def tracker(clock):
+    return trackers.Tracker('src', 2, clock, {'b': 'rack2'})
+
+
+def _names(answer):
+    return {peer['name'] for peer in answer['peers']}
+
+
+def test_nobody_is_named_before_the_source_is_there(tracker):
+    assert tracker.ask('a', ('10.0.0.2', 1)) == {'peers': [], 'done': False}
+    tracker.ask('src', ('10.0.0.1', 1), share=1)
+    assert tracker.ask('a', ('10.0.0.2', 1))['peers'] == [
+        {'name': 'src', 'host': '10.0.0.1', 'port': 1}]
+
+
+def test_it_is_done_when_all_receivers_have_all(tracker):
+    tracker.ask('src', ('10.0.0.1', 1), share=1)
+    assert not tracker.ask('a', ('10.0.0.2', 1), share=1)['done']
+    assert not tracker.ask('b', ('10.0.0.3', 1), share=0.99)['done']
+    assert tracker.ask('b', ('10.0.0.3', 1), share=1)['done']
+    assert tracker.done
+    assert tracker.shares() == {'a': 1, 'b': 1}
+
+
+def test_who_is_silent_is_not_named_until_it_is_back(tracker, clock):
+    tracker.ask('src', ('10.0.0.1', 1), share=1)
+    tracker.ask('a', ('10.0.0.2', 1))
+    clock.now_s = trackers.LOST_S + 1
+    assert _names(tracker.ask('src', ('10.0.0.1', 1), share=1)) == set()
+    # Killed and started again it listens elsewhere.
+    tracker.ask('a', ('10.0.0.2', 2))
+    assert tracker.ask('src', ('10.0.0.1', 1), share=1)['peers'] == [
+        {'name': 'a', 'host': '10.0.0.2', 'port': 2}]
+
+
+def test_clusters_come_from_members_or_from_the_sender(tracker):
+    tracker.ask('a', ('10.0.0.2', 1), cluster='rack1')
+    tracker.ask('b', ('10.0.0.3', 1))
+    assert {member.name: member.cluster for member in tracker.members()} == {
+        'a': 'rack1', 'b': 'rack2'}
+
+
+def test_rates_are_kept_of_members_only(tracker):
+    tracker.ask('a', ('10.0.0.2', 1))
+    tracker.ask('b', ('10.0.0.3', 1), rates_bps={'a': 5e6, 'nobody': 1e9})
+    assert tracker.rates_bps() == {('a', 'b'): [5e6]}
+
+
+@pytest.fixture
+def ask(tracker):
+    server = trackers.serve(tracker, 'key', b'torrent', ('127.0.0.1', 0))
+
+    def call(method, path, body=None):
+        connection = http.client.HTTPConnection(*server.server_address,
+                                                timeout=10)
+        connection.request(method, path, body)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    yield call
+    server.shutdown()
+    server.server_close()
+
+
+def test_who_has_the_key_is_answered(ask):
+    assert ask('GET', '/key/torrent') == (200, b'torrent')
+    status, body = ask('POST', '/key/peers', json.dumps(
+        {'name': 'a', 'port': 7}))
+    assert (status, json.loads(body)) == (200, {'peers': [], 'done': False})
+    assert ask('GET', '/other/torrent')[0] == 404
+    assert ask('POST', '/other/peers', '{}')[0] == 404
+
+
+@pytest.mark.parametrize('body, said', [
+    ('', 'Expecting value'), ('[]', 'body'), ('{"name": ""}', 'name'),
+    ('{"name": "a", "port": 0}', 'port'),
+    ('{"name": "a", "port": true}', 'port'),
+    ('{"name": "a", "port": 1, "share": 2}', 'share'),
+    ('{"name": "a", "port": 1, "share": NaN}', 'share'),
+    ('{"name": "a", "port": 1, "cluster": 5}', 'cluster'),
+    ('{"name": "a", "port": 1, "rates_bps": {"b": -1}}', 'rates_bps'),
+    ('[' * 100_000, '')])
+def test_other_bodies_get_an_error_that_names_the_field(ask, body, said):
+    status, answer = ask('POST', '/key/peers', body)
+    assert status == 400
+    assert said in json.loads(answer)['error']
+
+
+def test_a_long_body_is_not_read(ask):
+    assert ask('POST', '/key/peers', 'x' * 300_000)[0] == 413
+
+
+def test_members_are_bounded(tracker, monkeypatch):
+    monkeypatch.setattr(trackers, 'MAX_MEMBERS', 1)
+    tracker.ask('a', ('10.0.0.2', 1))
+    with pytest.raises(OverflowError, match='1'):
+        tracker.ask('b', ('10.0.0.3', 1))
+
+
+def test_racks_are_seen_in_the_rates_of_former_casts():
+    names = [f'{rack}{vm}' for rack in 'xy' for vm in range(4)]
+    rates_bps = {(one, other): 9e6 if one[0] == other[0] else 2e6
+                 for one in names for other in names if one < other
+                 and (one, other) not in {('x0', 'x1'), ('x2', 'y2')}}
+    found = clusters.infer(rates_bps)
+    assert len({found[name] for name in names if name[0] == 'x'}) == 1
+    assert len(set(found.values())) == 2
+
+
+def test_one_rack_is_no_cluster():
+    names = 'abcde'
+    assert clusters.infer({(one, other): 5e6 for one in names
+                           for other in names if one < other}) == {}
+    assert clusters.infer({}) == {}

@@ -1,0 +1,221 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The tracker of a cast: who takes part, who has all, who may talk to whom.
+
+Each member asks once per second (Orchestra §5.2), saying where it listens and
+what it has; the answer names its neighbours. The key in the path keeps others
+out. Bodies, members and names are bounded.
+"""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+import dataclasses
+import http.server
+import json
+import threading
+from typing import Any
+
+from virtco.cast import peers
+
+POLL_S = 1.0
+#: A member that did not ask for this long is gone; it may come back.
+LOST_S = 10.0
+MAX_MEMBERS = 4096
+_MAX_BODY_BYTES = 256 * 1024
+_MAX_NAME = 255
+
+
+@dataclasses.dataclass
+class _Seen:
+    address: tuple[str, int]
+    seen_s: float
+    cluster: str | None = None
+    share: float = 0.0
+    has_all: bool = False
+
+
+class Tracker:
+    """State of one cast; safe for threads.
+
+    :param expected: receivers that have to be done before all is.
+    :param clusters: of members by name, for those that name none.
+    """
+
+    def __init__(self, source: str, expected: int, clock: Callable[[], float],
+                 clusters: Mapping[str, str] | None = None, seed: int = 0):
+        self._source = source
+        self._expected = expected
+        self._clock = clock
+        self._clusters = dict(clusters or {})
+        self._seed = seed
+        self._members: dict[str, _Seen] = {}
+        #: Median matters, so all rates that were told are kept, boundedly.
+        self._rates_bps: dict[tuple[str, str], list[float]] = {}
+        self._lock = threading.Lock()
+
+    def ask(self, name: str, address: tuple[str, int], *,
+            cluster: str | None = None, share: float = 0.0,
+            rates_bps: Mapping[str, float] | None = None) -> dict[str, Any]:
+        """What a member says and gets.
+
+        :param share: of the bytes that it has, 1 when it has all.
+        :param rates_bps: at which it received from others since it last asked.
+        :raises OverflowError: beyond MAX_MEMBERS.
+        """
+        with self._lock:
+            now_s = self._clock()
+            if name not in self._members:
+                if len(self._members) >= MAX_MEMBERS:
+                    raise OverflowError(f'{MAX_MEMBERS} members are the most')
+                self._members[name] = _Seen(address, now_s)
+            member = self._members[name]
+            member.address, member.seen_s = address, now_s
+            member.cluster = cluster or self._clusters.get(name)
+            member.share = share
+            member.has_all = share >= 1
+            for other, rate_bps in (rates_bps or {}).items():
+                if other in self._members:
+                    told = self._rates_bps.setdefault((other, name), [])
+                    told.append(rate_bps)
+                    del told[:-100]
+            return {'peers': self._peers(name, now_s), 'done': self._done()}
+
+    def members(self) -> list[peers.Member]:
+        with self._lock:
+            return [peers.Member(name, seen.cluster)
+                    for name, seen in self._members.items()]
+
+    def shares(self) -> dict[str, float]:
+        """What each receiver has."""
+        with self._lock:
+            return {name: seen.share for name, seen in self._members.items()
+                    if name != self._source}
+
+    def rates_bps(self) -> dict[tuple[str, str], list[float]]:
+        """From whom to whom, as told by the receivers."""
+        with self._lock:
+            return {pair: list(told) for pair, told in
+                    self._rates_bps.items()}
+
+    @property
+    def done(self) -> bool:
+        with self._lock:
+            return self._done()
+
+    def _done(self) -> bool:
+        return sum(seen.has_all for name, seen in self._members.items()
+                   if name != self._source) >= self._expected
+
+    def _peers(self, name: str, now_s: float) -> list[dict[str, Any]]:
+        present = {one: seen for one, seen in self._members.items()
+                   if now_s - seen.seen_s <= LOST_S}
+        if self._source not in present:
+            return []
+        found = peers.neighbours(
+            self._source, [peers.Member(one, seen.cluster)
+                           for one, seen in present.items()], self._seed)
+        return [{'name': one, 'host': present[one].address[0],
+                 'port': present[one].address[1]}
+                for one in sorted(found[name])]
+
+
+def serve(tracker: Tracker, key: str, torrent: bytes,
+          address: tuple[str, int]) -> http.server.ThreadingHTTPServer:
+    """Answer on an address until ``shutdown``.
+
+    ``GET /KEY/torrent`` is the description of the files, ``POST /KEY/peers``
+    a member's question.
+    """
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = 'HTTP/1.1'
+        timeout = 30
+
+        def do_GET(self) -> None:
+            if self.path == f'/{key}/torrent':
+                self._answer(200, torrent, 'application/x-bittorrent')
+            else:
+                self._refuse(404, 'There is no such cast.')
+
+        def do_POST(self) -> None:
+            if self.path != f'/{key}/peers':
+                self._refuse(404, 'There is no such cast.')
+                return
+            length = self.headers.get('Content-Length', '')
+            if not length.isdigit() or int(length) > _MAX_BODY_BYTES:
+                self._refuse(413, f'body: {length or "no"} bytes, at most '
+                                  f'{_MAX_BODY_BYTES}')
+                return
+            try:
+                said = _checked(json.loads(self.rfile.read(int(length))))
+                found = tracker.ask(
+                    said['name'], (self.client_address[0], said['port']),
+                    cluster=said['cluster'], share=said['share'],
+                    rates_bps=said['rates_bps'])
+            except (ValueError, RecursionError) as error:
+                self._refuse(400, str(error))
+                return
+            except OverflowError as error:
+                self._refuse(403, str(error))
+                return
+            self._answer(200, json.dumps(found).encode(), 'application/json')
+
+        def _refuse(self, status: int, why: str) -> None:
+            # What was not read of a body is not the next request.
+            self.close_connection = True
+            self._answer(status, json.dumps({'error': why}).encode(),
+                         'application/json')
+
+        def _answer(self, status: int, body: bytes, kind: str) -> None:
+            self.send_response(status)
+            self.send_header('Content-Type', kind)
+            self.send_header('Content-Length', str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(address, Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+def _checked(said: Any) -> dict[str, Any]:
+    """:raises ValueError: names field, value and limit."""
+    if not isinstance(said, dict):
+        raise ValueError('body: an object is needed')
+    name, port = said.get('name'), said.get('port')
+    if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME:
+        raise ValueError(f'name: 1 to {_MAX_NAME} characters are needed')
+    if type(port) is not int or not 0 < port < 65536:
+        raise ValueError(f'port: {port!r}, 1 to 65535 is needed')
+    cluster = said.get('cluster')
+    if cluster is not None and (not isinstance(cluster, str)
+                                or len(cluster) > _MAX_NAME):
+        raise ValueError(f'cluster: up to {_MAX_NAME} characters are needed')
+    share = said.get('share', 0)
+    if not _is_number(share) or not 0 <= share <= 1:
+        raise ValueError(f'share: {share!r}, 0 to 1 is needed')
+    rates_bps = said.get('rates_bps', {})
+    if not isinstance(rates_bps, dict) or not all(
+            _is_number(rate_bps) and 0 <= rate_bps < 1e15
+            for rate_bps in rates_bps.values()):
+        raise ValueError('rates_bps: numbers from 0 to 1e15 are needed')
+    return {'name': name, 'port': port, 'cluster': cluster,
+            'share': float(share), 'rates_bps': rates_bps}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
