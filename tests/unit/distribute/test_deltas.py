@@ -47,7 +47,8 @@ REPORTS = st.builds(
 
 def _sorted(report):
     return msgspec.structs.replace(report, **{
-        name: tuple(sorted(getattr(report, name), key=repr))
+        name: tuple(sorted(getattr(report, name),
+                           key=lambda row: repr(row.key)))
         for name in deltas.LISTS})
 
 
