@@ -15,6 +15,7 @@
 from collections.abc import Callable
 import dataclasses
 import logging
+import math
 import socket
 import time
 from typing import Any
@@ -36,6 +37,7 @@ from virtco.distribute import room as distribute_room
 from virtco.distribute import source as sources
 from virtco import exception
 from virtco.follow import inventory
+from virtco.follow import nova
 from virtco.follow import room as follow_room
 from virtco.know import room as know_room
 from virtco.leadership import elector as electors
@@ -123,6 +125,9 @@ class App:
         self._storer = periodic.Periodic('store', STORE_S, self._store,
                                          counts)
         self._watch = periodic.Periodic('clock', CHECK_S, clock.check, counts)
+        self._adviser = periodic.Periodic(
+            're-evaluate', conf.reevaluation.interval_s or math.inf,
+            self._advise, counts)
         self._checker = periodic.Periodic('check', CHECK_S, self._check,
                                           counts)
 
@@ -175,7 +180,7 @@ class App:
         self.decide.stop()
         self.follow.stop()
         for turns in (self._follower, self._storer, self._checker,
-                      self._watch):
+                      self._watch, self._adviser):
             turns.stop()
         self.know.stop()
         if self.elector is not None:
@@ -228,6 +233,8 @@ class App:
         self.distribute.lead(epoch)
         self._storer.start()
         self._checker.start()
+        if self._conf.reevaluation.interval_s and self._conf.nova.auth_type:
+            self._adviser.start()
 
     def _address(self) -> str:
         assert self._source is not None
@@ -283,6 +290,11 @@ class App:
         except exception.VirtcoException:
             self._policies.not_stored([policy.host for policy in found])
             raise
+
+    def _advise(self) -> None:
+        """Look for moves that would pay."""
+        assert self.elector is not None
+        self.ask.adviser().turn(nova.Nova(self._conf), self.elector.check)
 
     def _check(self) -> None:
         """A peer may have ended between a commit and telling it."""

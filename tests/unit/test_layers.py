@@ -50,7 +50,7 @@ ALLOWED = {('virtco/solver/planner.py', 'time'),
 SOLVER_ORDER = [
     'budget', 'model', 'bounds', 'starts', 'moves', 'partition', 'judging',
     'exact', 'targets', 'baselines', 'stages', 'search', 'planner',
-    'together', 'counterfactuals', 'delays',
+    'together', 'counterfactuals', 'delays', 'reevaluation',
 ]
 
 LABORATORY_COMMANDS = {'virtco/cmd/emulate.py', 'virtco/cmd/present.py',

@@ -41,6 +41,7 @@ TYPES = [answer.Answer, request.Placement, edge_policy.EdgePolicy,
 BODIES: dict[tuple[str, str], Any] = {
     ('put', '/v1/placements/{instance_uuid}'): request.Placement,
     ('post', '/v1/plans'): placement.PLAN,
+    ('post', '/v1/advice'): placement.ADVICE,
     ('post', '/v1/coflows'): coflow.REGISTER,
     ('patch', '/v1/coflows/{coflow_id}'): coflow.CHANGE,
     ('patch', '/v1/projects/{project_id}'): coflow.CHANGE_PROJECT,

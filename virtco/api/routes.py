@@ -36,6 +36,7 @@ RESOURCES: dict[str, type] = {
     '/v1': versions.Versions,
     '/v1/placements/{instance_uuid}': placements.Placement,
     '/v1/placements/{instance_uuid}/explanation': placements.Explanation,
+    '/v1/advice': placements.Advice,
     '/v1/plans': placements.Plans,
     '/v1/coflows': coflows.Coflows,
     '/v1/coflows/{coflow_id}': coflows.Coflow,

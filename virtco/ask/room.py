@@ -48,6 +48,7 @@ from virtco import periodic
 from virtco import startup
 
 if TYPE_CHECKING:
+    from virtco.ask import advice
     from virtco.ask import placements
     from virtco.follow import inventory as inventories
 
@@ -300,6 +301,21 @@ class Ask:
             late | dict(zip(('name', 'project_id'), names.get(
                 late['coflow_id'], (None, None))))
             for late in found['delays']]}
+
+    def advise(self, budget_s: float | None) -> list[dict[str, Any]]:
+        """Moves that would pay now; nothing is written down.
+
+        :raises virtco.exception.Invalid: nothing is known of any host.
+        :raises virtco.exception.NovaUnavailable:
+        """
+        return self.adviser().look(budget_s)
+
+    def adviser(self) -> 'advice.Adviser':
+        from virtco.ask import advice
+        return advice.Adviser(
+            self._conf, self._database, self._state, self._settings,
+            lambda: {offer['host']: problem.demand_of(offer['free'])
+                     for offer in self._hosts()}, self._clock)
 
     def _hosts(self) -> list[dict[str, Any]]:
         """All hosts with what is free on them, as for a launch.

@@ -234,6 +234,15 @@ class Client:
     def release(self, instance_uuid: str) -> None:
         self.request('DELETE', f'/v1/placements/{_quote(instance_uuid)}')
 
+    def advice(self) -> list[dict[str, Any]]:
+        return self._list('/v1/advice', 'moves')
+
+    def advise(self, budget_s: float | None = None) -> list[dict[str, Any]]:
+        body = {} if budget_s is None else {'budget_s': budget_s}
+        found: list[dict[str, Any]] = self._dict(
+            'POST', '/v1/advice', body)['moves']
+        return found
+
     def plan(self, request: Mapping[str, Any]) -> dict[str, Any]:
         return self._dict('POST', '/v1/plans', request)
 

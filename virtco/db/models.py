@@ -349,6 +349,17 @@ class Setting(Base):
     value: orm.Mapped[str] = orm.mapped_column(sa.Text)
 
 
+class Advice(Base):
+    """A move that was proposed; JSON of :mod:`virtco.ask.advice`."""
+
+    __tablename__ = 'advice'
+
+    instance_uuid: orm.Mapped[str] = orm.mapped_column(
+        sa.String(36), primary_key=True)
+    advised_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
+    document: orm.Mapped[str] = orm.mapped_column(LongText)
+
+
 class Drain(Base):
     """A host that takes no new group."""
 

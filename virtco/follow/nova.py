@@ -98,6 +98,18 @@ class Nova:
                 return
             marker = {'marker': servers[-1]['id']}
 
+    def live_migrate(self, uuid: str, host: str) -> None:
+        """Have a server moved; Nova's scheduler checks the host.
+
+        :raises virtco.exception.NovaUnavailable: or it refuses.
+        """
+        with translated():
+            response = self._adapter.post(
+                f'/servers/{uuid}/action', microversion='2.68',
+                json={'os-migrateLive': {'host': host,
+                                         'block_migration': 'auto'}})
+            response.raise_for_status()
+
     def server(self, uuid: str) -> comparison.Server | None:
         """One server; None when Nova knows none of that uuid.
 

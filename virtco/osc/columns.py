@@ -101,6 +101,7 @@ KINDS: dict[str, Any] = {
     'measured_egress_bps': Rate, 'measured_ingress_bps': Rate,
     'ceil_bps': Rate, 'cct_s': Seconds, 'lower_bound_s': Seconds,
     'measured_cct_s': Seconds, 'measured_cct_error_s': Seconds,
+    'saved_s': Seconds, 'cost_s': Seconds, 'then_cct_s': Seconds,
     'before_s': Seconds, 'after_s': Seconds, 'instead_of_s': Seconds,
     'saved_objective_s': Seconds,
     'objective_s': Seconds, 'age_s': Seconds, 'measured_age_s': Seconds,

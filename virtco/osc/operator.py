@@ -167,6 +167,31 @@ def _summary(found: dict[str, Any], explained: dict[str, Any]) -> str:
     return '\n'.join(lines) + '\n'
 
 
+class ListAdvice(base.Lister):
+    """List moves of running VMs that would pay (operators)
+
+    They are those of the last re-evaluation; --now looks anew, without writing
+    anything down or moving anything.
+    """
+
+    shown = ['group_name', 'row', 'host', 'to_host', 'saved_s', 'cost_s',
+             'state']
+    more = ['instance_uuid', 'group', 'project_id', 'reason', 'cct_s',
+            'then_cct_s', 'at']
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('--now', action='store_true',
+                            help='Look anew: a dry run')
+        parser.add_argument('--budget', type=float, metavar='<seconds>',
+                            help='Time to look, with --now')
+        return parser
+
+    def entries(self, args: Any) -> list[dict[str, Any]]:
+        client = base.client_of(self.app)
+        return client.advise(args.budget) if args.now else client.advice()
+
+
 class ListRates(base.Lister):
     """List the measured rates between hypervisors"""
 

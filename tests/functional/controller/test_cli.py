@@ -173,6 +173,27 @@ def test_a_host_is_drained(make, capsys):
     assert 'somebody at 127.0.0.1' in out
 
 
+def test_moves_that_would_pay(make, capsys):
+    controller = make()
+    tenant = controller.tenant()
+
+    def run(*argv):
+        code = shell.main(['--controller-url', controller.url, *argv])
+        return code, *capsys.readouterr()
+
+    tenant.launch(2, matrix='[[0, "1TB"], [0, 0]]', n_hosts=2, slots=1)
+    tenant.place(9, 'broken', 'x', status='ignored', n_hosts=2, slots=6)
+    code, out, err = run('advice', 'list', '--now', '-f', 'json')
+    assert code == 0, err
+    (move,) = json.loads(out)
+    assert {move['host'], move['to_host']} == {
+        tenant.host('h0'), tenant.host('h1')}
+    assert move['saved_s'] > move['cost_s'] > 0
+    assert isinstance(move['row'], int)
+    assert run('advice', 'list')[0] == 0
+    assert controller.call('GET', '/v1/advice') == {'moves': []}
+
+
 def test_doctor_finds_what_is_broken(run, tenant):
     hosts, edges = policies.one_pair(tenant)
     policies.settled(lambda: policies.classes(edges[hosts[0]]))

@@ -76,6 +76,23 @@ class Explanation:
             self._ask.placement(instance_uuid), budget_s)
 
 
+class Advice:
+    def __init__(self, rooms: app.App, authorizer: context.Authorizer):
+        self._ask = rooms.ask
+        self._authorizer = authorizer
+
+    def on_get(self, request: falcon.Request,
+               response: falcon.Response) -> None:
+        self._authorizer.require(request, operator_rules.PLANS)
+        response.media = {'moves': self._ask.adviser().known()}
+
+    def on_post(self, request: falcon.Request,
+                response: falcon.Response) -> None:
+        self._authorizer.require(request, operator_rules.PLANS)
+        body = media.read(request, schema.ADVICE)
+        response.media = {'moves': self._ask.advise(body.get('budget_s'))}
+
+
 class Plans:
     def __init__(self, rooms: app.App, authorizer: context.Authorizer):
         self._ask = rooms.ask

@@ -57,6 +57,8 @@ RULES = [
     policy.DocumentedRuleDefault(
         PLANS, base.ADMIN, 'Ask what would be planned, and what decided.',
         [{'method': 'POST', 'path': '/v1/plans'},
+         {'method': 'GET', 'path': '/v1/advice'},
+         {'method': 'POST', 'path': '/v1/advice'},
          {'method': 'GET',
           'path': '/v1/placements/{instance_uuid}/explanation'}]),
 ]

@@ -31,3 +31,5 @@ PLAN = common.body({
     'budget_s': BUDGET_S,
     'seed': common.COUNT, 'within': common.TEXT, 'spread': common.TEXT,
 }, required=['groups'])
+
+ADVICE = common.body({'budget_s': BUDGET_S}, required=[])

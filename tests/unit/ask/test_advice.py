@@ -1,0 +1,108 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Moves that are written down, and those that Nova is told to make."""
+
+import pytest
+
+from tests.unit.db import test_db
+from tests.unit.follow import test_rebuild
+from virtco.ask import advice
+from virtco.cmd import controller
+from virtco.db import groups as db_groups
+from virtco import exception
+from virtco.follow import rebuild
+from virtco.know import live_state
+from virtco.know import settings
+
+database = test_db.database
+
+
+class Mover:
+    def __init__(self):
+        self.moved = []
+        self.error = None
+
+    def live_migrate(self, uuid, host):
+        if self.error:
+            raise self.error
+        self.moved.append((uuid, host))
+
+
+@pytest.fixture
+def make(database):
+    """Two groups of two VMs, each on hosts of their own."""
+    def call(migrate='advice', drained=()):
+        conf = controller.make_conf([])
+        conf.set_override('migrate', migrate, 'reevaluation')
+        conf.set_override('dirty_bps', 0, 'reevaluation')
+        rebuild.rebuild(conf, database, [rebuild.read(test_rebuild.body(
+            number, f'g{number // 2}', '[[0, "1TB"], [0, 0]]',
+            **{'OS-EXT-SRV-ATTR:launch_index': number % 2}))
+            for number in range(4)])
+        state = live_state.LiveState()
+        state.drained = frozenset(drained)
+        return advice.Adviser(
+            conf, database, state,
+            settings.Settings(conf, database),
+            lambda: {f'h{i}': (2.0, 4096.0, 90.0) for i in range(6)
+                     if f'h{i}' not in drained})
+    return call
+
+
+def turn(adviser, mover=None):
+    adviser.turn(mover, lambda session: None)
+    return adviser.known()
+
+
+def test_advice_moves_nothing(make):
+    adviser = make()
+    assert adviser.known() == []
+    mover = Mover()
+    moves = turn(adviser, mover)
+    assert len(moves) == 2
+    assert mover.moved == []
+    for move in moves:
+        assert move['state'] == 'proposed'
+        assert move['saved_s'] > move['cost_s'] > 0
+        assert move['then_cct_s'] == 0 < move['cct_s']
+    # Looking alone writes nothing down.
+    assert [m['instance_uuid'] for m in adviser.look()] == [
+        m['instance_uuid'] for m in moves]
+
+
+def test_nova_moves_so_many_at_a_time(make, database):
+    adviser, mover = make('live'), Mover()
+    moves = turn(adviser, mover)
+    assert [m['state'] for m in moves].count('migrating') == 1
+    ((uuid, host),) = mover.moved
+    # While it is under way nothing else begins.
+    turn(adviser, mover)
+    assert len(mover.moved) == 1
+    with database.writer() as session:
+        db_groups.member_of(session, uuid).host = host
+    moves = turn(adviser, mover)
+    assert len(mover.moved) == 2
+    assert uuid not in [m['instance_uuid'] for m in moves]
+
+
+def test_what_nova_refuses(make):
+    adviser, mover = make('live'), Mover()
+    mover.error = exception.NovaUnavailable(why='HTTP 400')
+    assert sorted(m['state'] for m in turn(adviser, mover)) == [
+        'proposed', 'refused']
+
+
+def test_a_drained_host_is_left_first(make):
+    moves = turn(make(drained={'h0'}))
+    assert (moves[0]['reason'], moves[0]['host']) == ('drain', 'h0')
+    assert 'h0' not in [m['to_host'] for m in moves]

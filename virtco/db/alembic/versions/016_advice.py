@@ -1,0 +1,28 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Moves that the re-evaluation proposes."""
+
+from alembic import op
+import sqlalchemy as sa
+
+from virtco.db import models
+
+revision = '016'
+down_revision = '015'
+
+
+def upgrade() -> None:
+    op.create_table(
+        'advice',
+        sa.Column('instance_uuid', sa.String(36), primary_key=True),
+        sa.Column('advised_at', sa.Double, nullable=False),
+        sa.Column('document', models.LongText, nullable=False))

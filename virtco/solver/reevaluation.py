@@ -1,0 +1,103 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Moves of running VMs that are worth their migration. Pure.
+
+Choreo (section 2.4) places anew every T minutes and migrates where that pays.
+A migration copies the memory of a VM that goes on writing it, so it takes
+memory / (rate - dirty rate). It is worth what all coflows together save.
+"""
+
+from collections.abc import Callable
+from collections.abc import Collection
+import dataclasses
+import math
+
+from virtco.model import snapshot
+from virtco.solver import budget as budgets
+from virtco.solver import planner
+from virtco import units
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Move:
+    """:ivar saved_s: what all coflows together would end earlier.
+    :ivar cost_s: time that the migration takes.
+    :ivar cct_s: of the group, now and then.
+    """
+
+    vm_index: int
+    source: str
+    target: str
+    saved_s: float
+    cost_s: float
+    cct_s: tuple[float, float]
+
+
+def migration_s(memory_bytes: float, rate_bps: float,
+                dirty_bps: float) -> float:
+    """Time to copy a VM's memory while it is written; inf: never."""
+    if rate_bps <= dirty_bps:
+        return math.inf
+    return units.BITS_PER_BYTE * memory_bytes / (rate_bps - dirty_bps)
+
+
+def best_move(problem: snapshot.PlacementProblem, hosts: tuple[str, ...],
+              cost_s: Callable[[int, str, str], float],
+              budget: budgets.Budget, n_times: float = 1.0,
+              leaving: Collection[str] = ()) -> Move | None:
+    """The move of one VM that saves most beyond its cost.
+
+    :param problem: with VMs that may move; what they take is free where they
+        are. Its coflows are what is left of them.
+    :param hosts: where each VM is.
+    :param cost_s: time to migrate a VM from a host to another one.
+    :param n_times: how often the coflows will be sent.
+    :param leaving: hosts that VMs leave at any cost.
+    :returns: None where no move is worth it, or there was no time.
+    :raises virtco.exception.Invalid: when the problem makes no sense.
+    """
+    now = planner.evaluate(problem, _plan(hosts), budget.slice(0.1))
+    best: Move | None = None
+    for vm_index, source in enumerate(hosts):
+        if not budget.in_time():
+            break
+        ranked = [one for one in planner.rank_hosts(
+            problem, now, vm_index, budget_s=budget.left_s(),
+            clock=budget.clock)
+            if one.feasible and one.host != source
+            and one.host not in leaving]
+        if not ranked:
+            continue
+        target = ranked[0]
+        found = Move(vm_index, source, target.host, n_times * (
+            now.objective_s - target.objective_s),
+            cost_s(vm_index, source, target.host),
+            (now.cct_s, target.cct_s))
+        must = source in leaving and math.isfinite(found.cost_s)
+        if (must or found.saved_s > found.cost_s) and (
+                best is None or _value(found, leaving) > _value(
+                    best, leaving)):
+            best = found
+    return best
+
+
+def _value(move: Move, leaving: Collection[str]) -> tuple[bool, float]:
+    return move.source in leaving, move.saved_s - move.cost_s
+
+
+def _plan(hosts: tuple[str, ...]) -> snapshot.Plan:
+    """What runs, as a plan without figures."""
+    return snapshot.Plan(
+        hosts=hosts, cct_s=0.0, coflow_cct_s=(),
+        objective=snapshot.Objective.ONLINE, objective_s=0.0,
+        lower_bound_s=0.0, gap=0.0, method=snapshot.Method.OTHER)
