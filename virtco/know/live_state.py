@@ -97,6 +97,7 @@ class LiveState:
         :param anew: somebody else counts, so the database is newer.
         """
         with self._lock:
+            self._progress.spread(only)
             for gone in self._groups.load(members, coflows, only, anew):
                 self._debts.end(gone.project_id, gone.coflow_id)
             self._progress.forget_owners()
@@ -280,6 +281,7 @@ class LiveState:
     def take_profiles(self) -> dict[str, profile_pairs.Bytes]:
         """What the pairs of each group sent since this was asked last."""
         with self._lock:
+            self._progress.spread()
             return self._progress.profiles.take()
 
     def give_back_profiles(self, found: Mapping[str, profile_pairs.Bytes]

@@ -13,9 +13,11 @@
 
 """How coflows get on by what hosts report: bytes, and their life. Pure."""
 
+import collections
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
+from collections.abc import Set
 import dataclasses
 import functools
 
@@ -53,6 +55,10 @@ class Progress:
         self._rules = rules
         self._wire_factor = wire_factor
         self.profiles = profile_pairs.Counted()
+        # Coflow -> way between two hosts -> bytes not yet in the profiles.
+        self._unspread: dict[
+            str, dict[tuple[str, str | None], float]] = (
+                collections.defaultdict(dict))
         self._counts_pairs = False
         self._owners: (
             dict[pair_counters.Key, pair_counters.Owner] | None) = None
@@ -79,9 +85,8 @@ class Progress:
         have ended.
         """
         urgent = self._take_backlogs(state)
-        seen = functools.cache(lambda: pair_counters.totals(state.report))
         for delta in deltas:
-            urgent |= self._credit(state.host, delta, seen, since_s, now_s)
+            urgent |= self._credit(state.host, delta, since_s, now_s)
         return self._credit_pairs(state, since_s, now_s) or urgent
 
     def _take_backlogs(self, state: host_state.HostState) -> bool:
@@ -104,7 +109,6 @@ class Progress:
         return drained
 
     def _credit(self, host: str, delta: byte_counters.Delta,
-                seen: Callable[[], dict[pair_counters.Key, float]],
                 since_s: float, now_s: float) -> bool:
         """Credit one delta; True when the coflow starts or may have ended."""
         tracked = self._groups.coflows.get(delta.coflow_id)
@@ -112,11 +116,14 @@ class Progress:
             return False
         flows = tracked.route.flows(host, delta.dst_host)
         new_bytes = delta.wire_bytes / self._wire_factor
-        shares = (np.ones(len(flows)) if len(flows) < 2
-                  else pair_counters.shares(seen(), tracked, flows.tolist(),
-                                            self._addresses.of_vm))
-        if len(flows):
-            self._profile(tracked, flows.tolist(), shares, new_bytes)
+        waiting = self._unspread[tracked.coflow_id]
+        way = host, delta.dst_host
+        waiting[way] = waiting.get(way, 0.0) + new_bytes
+        shares = None
+        if tracked.model.is_estimated and len(flows) > 1:
+            shares = pair_counters.shares(
+                pair_counters.totals(self._hosts[host].report), tracked,
+                flows.tolist(), self._addresses.of_vm)
         tracked.counting.credit(flows, new_bytes, shares)
         return self._moved(tracked, new_bytes, since_s, now_s)
 
@@ -151,6 +158,33 @@ class Progress:
         return any([self._moved(owner.tracked, new_bytes, since_s, now_s)
                     for owner, new_bytes in moved])
 
+    def spread(self, groups: Set[str] | None = None) -> None:
+        """Divide what came by classes among the pairs, before they change.
+
+        :param groups: ids; None: of all.
+        """
+        seen = functools.cache(lambda host: pair_counters.totals(
+            self._hosts[host].report))
+        for coflow_id in list(self._unspread):
+            tracked = self._groups.coflows.get(coflow_id)
+            if tracked is None:
+                del self._unspread[coflow_id]
+            elif groups is None or tracked.group_id in groups:
+                self._spread(tracked, seen)
+
+    def _spread(self, tracked: inflight.Tracked,
+                seen: Callable[[str], dict[pair_counters.Key, float]]
+                ) -> None:
+        """The pairs' counters tell how; once for many reports."""
+        for (host, dst_host), new_bytes in self._unspread.pop(
+                tracked.coflow_id, {}).items():
+            flows = tracked.route.flows(host, dst_host).tolist()
+            if flows:
+                self._profile(tracked, flows, np.ones(1)
+                              if len(flows) == 1 else pair_counters.shares(
+                                  seen(host), tracked, flows,
+                                  self._addresses.of_vm), new_bytes)
+
     def _profile(self, tracked: inflight.Tracked, flows: Sequence[int],
                  shares: np.ndarray, new_bytes: float) -> None:
         """These flows of a group sent so many bytes together."""
@@ -183,6 +217,7 @@ class Progress:
     def finish(self, tracked: inflight.Tracked, now_s: float,
                for_good: bool = False) -> None:
         """Its iteration is over, or all of it."""
+        self.spread({tracked.group_id})
         if tracked.upcoming is None:
             tracked.end(now_s)
             self._debts.end(tracked.project_id, tracked.coflow_id)
