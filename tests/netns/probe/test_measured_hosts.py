@@ -12,6 +12,9 @@
 
 """The real controller and edge modules find out what the uplinks carry."""
 
+import json
+import subprocess
+
 import pytest
 
 from tests.netns.probe import harness
@@ -20,6 +23,7 @@ from virtco.lab.emulation import janitor
 from virtco.lab.emulation import namespaces
 from virtco.lab.emulation import process
 from virtco.lab.emulation import services
+from virtco.measure import calibration
 
 LINK_BPS = 50e6
 HOSTS = ('h0', 'h1', 'h2', 'h3')
@@ -111,3 +115,35 @@ def test_a_halved_uplink_is_found_and_its_recovery_too(fabric, children,
     _wait(fabric, children, lambda hosts: _measured(hosts['h1'],
                                                     LINK_BPS / 4),
           'the slowness of h1')
+
+
+def _command(fabric, *argv):
+    """What a command of ``virtco`` prints, as JSON."""
+    done = subprocess.run(
+        ['nsenter', f'--net={namespaces.path(fabric.control)}',
+         harness.script('virtco'), '--controller-url',
+         services.controller_url(fabric), *argv, '-f', 'json'],
+        capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.real_time(reason='times the packets of trains and TCP')
+def test_an_operator_asks_what_tcp_gets(fabric, children, tmp_path):
+    fabric.set_uplink_rate('h3', LINK_BPS / 2)
+    _start(fabric, children, tmp_path)
+    _wait(fabric, children, lambda hosts: len(hosts) == 4 and all(
+        _measured(hosts[host], LINK_BPS / 2 if host == 'h3' else LINK_BPS)
+        for host in HOSTS), 'a measurement of all hosts')
+    paths = _command(fabric, 'measure', 'interference', 'h0', 'h1', 'h2',
+                     'h3', '--seconds', '2')
+    for path, rate_bps in zip(paths, (LINK_BPS, LINK_BPS / 2)):
+        expected_bps = calibration.tcp_bps(rate_bps)
+        assert path['alone_bps'] == pytest.approx(expected_bps, rel=0.1)
+        assert path['beside_bps'] == pytest.approx(expected_bps, rel=0.1)
+        assert not path['shares_bottleneck']
+    # Nobody else is there, and what was asked for changed no rate.
+    found = _command(fabric, 'measure', 'cross-traffic', 'h0', 'h1',
+                     '--seconds', '2')
+    assert found['connections'] < 0.1
+    assert _measured(_hosts(fabric)['h0'], LINK_BPS)
