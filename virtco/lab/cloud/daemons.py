@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import http.client
 import os
+import pathlib
 
 from virtco.lab.cloud import layout as layouts
 from virtco.lab.services import service
@@ -47,6 +48,9 @@ class Daemon(service.Service):
                 # Nova's processes run on native threads.
                 'OS_NOVA_DISABLE_EVENTLET_PATCHING': '1',
                 'PYTHONWARNINGS': 'ignore', **self._environment}
+
+    def logs(self) -> Sequence[pathlib.Path]:
+        return [self.log.parents[2] / f'{self.name}.log', self.log]
 
     def is_up(self) -> bool:
         return self.process is not None and self.process.poll() is None

@@ -74,6 +74,7 @@ class Service(abc.ABC):
             tempfile.mkdtemp(prefix='virtco-') if home is None else home)
         self.home.mkdir(parents=True, exist_ok=True)
         self.port = port or free_ports(1)[0]
+        self.name = type(self).__name__
         self.log = self.home / 'output'
         self.process: subprocess.Popen[bytes] | None = None
         self._hand_over(self.home)
@@ -222,10 +223,16 @@ class Service(abc.ABC):
                 one.send_signal(number)
 
     def _error(self, why: str) -> ServiceFailed:
-        lines = self.log.read_text(errors='replace').splitlines()
+        log = next((log for log in self.logs()
+                    if log.exists() and log.stat().st_size), self.log)
+        lines = log.read_text(errors='replace').splitlines()
         return ServiceFailed(
-            what=f'{type(self).__name__} of package {self.package}', why=why,
-            log=self.log, said='\n'.join(lines[-_TAIL_LINES:]))
+            what=f'{self.name} of package {self.package}', why=why,
+            log=log, said='\n'.join(lines[-_TAIL_LINES:]))
+
+    def logs(self) -> Sequence[pathlib.Path]:
+        """Where it says why it failed, the most telling first."""
+        return [self.log]
 
 
 class SqlService(Service):
