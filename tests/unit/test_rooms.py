@@ -39,7 +39,7 @@ PURE_IN_ROOMS = [
     'virtco.know.progress', 'virtco.know.reports', 'virtco.know.rules',
     'virtco.know.route', 'virtco.know.snapshot',
     'virtco.know.summary',
-    'virtco.know.towards',
+    'virtco.know.sending', 'virtco.know.towards',
     'virtco.know.uplinks', 'virtco.lab.cloud.configs']
 
 

@@ -37,9 +37,9 @@ from virtco.know import progress
 from virtco.know import rates as measured_rates
 from virtco.know import reports
 from virtco.know import rules
+from virtco.know import sending
 from virtco.know import snapshot as snapshots
 from virtco.know import summary
-from virtco.know import towards
 from virtco.model import cluster
 from virtco.model import snapshot as model
 from virtco.profiles import pairs as profile_pairs
@@ -344,7 +344,7 @@ class LiveState:
                 self._debts.behind({
                     tracked.coflow_id: tracked.project_id
                     for tracked in in_turn} if self._debts.all() else {}),
-                towards.senders(self._hosts, self._sending,
+                sending.senders(self._hosts, self._sending,
                                 self._uplinks.known.links)
                 if options.limits_senders else {},
                 self._above.uplinks(self._uplinks.known))

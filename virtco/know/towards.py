@@ -11,20 +11,11 @@
 # under the License.
 """Where a host sends what belongs to no coflow, as it reports. Pure."""
 
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Set
 import math
-from typing import TYPE_CHECKING
 
 from virtco.know import reports
-from virtco.table import coflow_table
 from virtco.table import edge_policy
-from virtco.table import unmanaged
 from virtco import units
-
-if TYPE_CHECKING:
-    from virtco.know import host_state
 
 # A destination that is not named any more keeps its limit for so long.
 KEPT_S = 10.0
@@ -79,31 +70,3 @@ class Towards:
     @property
     def macs(self) -> frozenset[str]:
         return frozenset(self._seen_s)
-
-
-def senders(hosts: Mapping[str, 'host_state.HostState'], names: Set[str],
-            links: Iterable[coflow_table.Link]
-            ) -> dict[str, unmanaged.Sender]:
-    """What the hosts of these names, which send unmanaged traffic, send to
-    which other ones.
-    """
-    if not names:
-        return {}
-    sending = [link for link in links if link.host in names]
-    places = {mac: name for name, host in hosts.items()
-              for mac in host.macs}
-    found = {}
-    for link in sending:
-        host = hosts[link.host]
-        macs: dict[str, set[str]] = {}
-        for mac in host.towards.macs:
-            place = places.get(mac)
-            if place is not None and place != link.host:
-                macs.setdefault(place, set()).add(mac)
-        before = host.unmanaged.limits if host.unmanaged is not None else ()
-        found[link.host] = unmanaged.Sender(
-            link.egress_bps, link.default_rate_bps,
-            {name: frozenset(some) for name, some in macs.items()},
-            host.towards.sent_bps,
-            {limit.host: limit.slot for limit in before})
-    return found
