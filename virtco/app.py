@@ -36,6 +36,7 @@ from virtco.distribute import feed as feeds
 from virtco.distribute import room as distribute_room
 from virtco.distribute import source as sources
 from virtco import exception
+from virtco.follow import feedback
 from virtco.follow import inventory
 from virtco.follow import nova
 from virtco.follow import room as follow_room
@@ -125,6 +126,10 @@ class App:
         self._storer = periodic.Periodic('store', STORE_S, self._store,
                                          counts)
         self._watch = periodic.Periodic('clock', CHECK_S, clock.check, counts)
+        self._feedback = periodic.Periodic(
+            'tell tenants', conf.nova.feedback_interval_s or math.inf,
+            self._tell_tenants, counts)
+        self._teller: feedback.Feedback | None = None
         self._adviser = periodic.Periodic(
             're-evaluate', conf.reevaluation.interval_s or math.inf,
             self._advise, counts)
@@ -180,7 +185,7 @@ class App:
         self.decide.stop()
         self.follow.stop()
         for turns in (self._follower, self._storer, self._checker,
-                      self._watch, self._adviser):
+                      self._watch, self._adviser, self._feedback):
             turns.stop()
         self.know.stop()
         if self.elector is not None:
@@ -235,6 +240,10 @@ class App:
         self._checker.start()
         if self._conf.reevaluation.interval_s and self._conf.nova.auth_type:
             self._adviser.start()
+        if self._conf.nova.feedback_interval_s and self._conf.nova.auth_type:
+            self._teller = feedback.Feedback(self.database,
+                                             nova.Nova(self._conf))
+            self._feedback.start()
 
     def _address(self) -> str:
         assert self._source is not None
@@ -290,6 +299,11 @@ class App:
         except exception.VirtcoException:
             self._policies.not_stored([policy.host for policy in found])
             raise
+
+    def _tell_tenants(self) -> None:
+        """Tell tenants on their servers."""
+        if self._teller is not None and self.leads():
+            self._teller.turn()
 
     def _advise(self) -> None:
         """Look for moves that would pay."""

@@ -42,6 +42,15 @@ Where OpenStack's placement listens, where the service catalogue does not say.
 Placement tells what is free on the hosts when an operator asks what would be
 planned, with the account of ``[nova] auth_type``.
 """),
+    cfg.FloatOpt('feedback_interval_s', default=0, min=0, max=86400, help="""
+Time between two rounds in which tenants are told on their servers what
+became of their hints, in seconds; 0 tells nothing.
+
+Servers get the metadata ``virtco.group``, ``virtco.row``,
+``virtco.planned_cct_s`` and ``virtco.measured_cct_s``, 100 servers a round.
+The account of ``[nova] auth_type`` needs the right to change the metadata of
+all servers.
+"""),
     cfg.IntOpt('page_size', default=500, min=1, max=1000, help="""
 Number of servers asked for at a time. Nova's ``[api] max_limit`` bounds it,
 too.

@@ -13,6 +13,7 @@
 """What Nova says of its servers, asked for rather than notified."""
 
 from collections.abc import Iterator
+from collections.abc import Mapping
 import contextlib
 from typing import Any
 
@@ -97,6 +98,17 @@ class Nova:
             if not servers or not page.get('servers_links'):
                 return
             marker = {'marker': servers[-1]['id']}
+
+    def set_metadata(self, uuid: str, values: Mapping[str, str]) -> None:
+        """Add metadata to a server; one that is gone does not matter.
+
+        :raises virtco.exception.NovaUnavailable:
+        """
+        with translated():
+            response = self._adapter.post(f'/servers/{uuid}/metadata',
+                                          json={'metadata': dict(values)})
+            if response.status_code not in (404, 409):
+                response.raise_for_status()
 
     def live_migrate(self, uuid: str, host: str) -> None:
         """Have a server moved; Nova's scheduler checks the host.

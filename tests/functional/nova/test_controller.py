@@ -356,6 +356,7 @@ class ComparisonTest(nova_cloud.Cloud):
         api = self.serve_api()
         controller = self.useFixture(ControllerProcess(
             '[nova]\nauth_type = none\npage_size = 2\n'
+            'feedback_interval_s = 0.5\n'
             f'compare_interval_s = 1\nendpoint_override = {api}\n'))
         self.flags(controller_url=controller.url, timeout_ms=60_000,
                    request_budget_ms=250_000, group='virtco')
@@ -381,6 +382,12 @@ class ComparisonTest(nova_cloud.Cloud):
         expected = {s.uuid: ('running', s.host) for s in servers}
         repaired(expected)
 
+        def told():
+            found = self.api.get_server(servers[3].uuid)['metadata']
+            return (found.get('virtco.group'), found.get('virtco.row'),
+                    'virtco.planned_cct_s' in found) == ('a', '3', True)
+
+        controller.wait_for(told, 'metadata for the tenant')
         gone, moved, shelved, *_ = servers
         cloud.delete([gone])
         cloud.live_migrate(moved.uuid)
