@@ -13,6 +13,7 @@
 """Wires the rooms together, and owns nothing else."""
 
 from collections.abc import Callable
+from collections.abc import Iterable
 import dataclasses
 import logging
 import math
@@ -112,7 +113,7 @@ class App:
             self.know.live.waiting, clock)
         self.ask = ask_room.Ask(
             conf, database, self.know.live, self.know.settings, counts,
-            self.starting, self.know.invalidate,
+            self.starting, self._planned,
             inventory.Inventory(conf) if conf.nova.auth_type else None,
             clock, self.know.pairs)
         self.know.on_report += [self.follow.reported, self.ask.use]
@@ -266,6 +267,12 @@ class App:
         found = self.decide.policy_of(host)
         return (None if found is None else
                 (found.generation, msgspec.json.encode(found)))
+
+    def _planned(self, groups: Iterable[str]) -> None:
+        planned = list(groups)
+        self.know.invalidate(planned)
+        if self._conf.probe.check_at_launch and self._epoch is not None:
+            self.decide.checks.planned(planned)
 
     # What is done again and again.
 

@@ -87,6 +87,13 @@ class Metrics:
         self.policy_changes = prometheus_client.Counter(
             'virtco_policy_changes', 'Policy documents published.',
             registry=self.registry)
+        self.measured_bps = prometheus_client.Gauge(
+            'virtco_host_measured_bps', 'Rate of a host by all of its pairs, '
+            'bits per second.', ['host', 'way'], registry=self.registry)
+        self.poor = prometheus_client.Gauge(
+            'virtco_poor_ratio', 'Measured by expected rate of hosts and leaf '
+            'uplinks that a check found poor.', ['kind', 'subject'],
+            registry=self.registry)
         self.generation_lag = prometheus_client.Gauge(
             'virtco_generation_lag',
             'Generations between the published and the applied policy.',

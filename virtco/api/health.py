@@ -60,6 +60,11 @@ def gauge(rooms: app.App, now_s: float) -> None:
         if host.last_report_s is None:
             continue
         counts.report_age.labels(host.host).set(now_s - host.last_report_s)
+        for way, rate_bps in (
+                ('egress', host.capacity.measured_egress_bps),
+                ('ingress', host.capacity.measured_ingress_bps)):
+            if rate_bps is not None:
+                counts.measured_bps.labels(host.host, way).set(rate_bps)
         counts.generation_lag.labels(host.host).set(
             generations.get(host.host, 0)
             - host.report.applied_generation)

@@ -26,6 +26,7 @@ import msgspec
 from virtco.api import routes
 from virtco.api.schemas import coflow
 from virtco.api.schemas import host
+from virtco.api.schemas import measure
 from virtco.api.schemas import placement
 from virtco.api.schemas import topology
 from virtco.api import versions
@@ -49,6 +50,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ('put', '/v1/hosts/{host}/report'): reports.Report,
     ('post', '/v1/measurements'): reports.Measurement,
     ('post', '/v1/probes'): asked.Request,
+    ('post', '/v1/checks'): measure.CHECK,
     ('patch', '/v1/settings'): coflow.SETTINGS,
     ('put', '/v1/topology'): topology.TOPOLOGY,
     ('post', '/v1/capacity'): topology.CAPACITY,

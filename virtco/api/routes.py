@@ -20,6 +20,7 @@ from oslo_config import cfg
 from virtco.api import context
 from virtco.api.handlers import coflows
 from virtco.api.handlers import hosts
+from virtco.api.handlers import measure
 from virtco.api.handlers import operations
 from virtco.api.handlers import placements
 from virtco.api.handlers import profiles
@@ -56,6 +57,10 @@ RESOURCES: dict[str, type] = {
     '/v1/distributor': hosts.Distributor,
     '/v1/measurements': hosts.Measurements,
     '/v1/rates': hosts.Rates,
+    '/v1/checks': measure.Checks,
+    '/v1/checks/{check_id}': measure.Check,
+    '/v1/matrices/{kind}': measure.Matrices,
+    '/v1/performers': measure.Performers,
     '/v1/probes': hosts.Probing,
     '/v1/probes/{probe_id}': hosts.Probe,
     '/v1/settings': operations.Settings,

@@ -203,6 +203,32 @@ class Client:
     def policy(self, host: str) -> dict[str, Any]:
         return self._dict('GET', f'/v1/hosts/{_quote(host)}/policy')
 
+    def check(self, hosts: Sequence[str] | None = None,
+              group: str | None = None) -> dict[str, Any]:
+        """Begin to check hosts, or those of a group."""
+        body: dict[str, Any] = ({'group': group} if hosts is None
+                                else {'hosts': list(hosts)})
+        return self._dict('POST', '/v1/checks', body)
+
+    def check_state(self, check_id: str) -> dict[str, Any]:
+        return self._dict('GET', f'/v1/checks/{_quote(check_id)}')
+
+    def checks(self) -> list[dict[str, Any]]:
+        return self._list('/v1/checks', 'checks')
+
+    def matrix(self, kind: str, statistic: str | None = None,
+               at: float | None = None,
+               hosts: Sequence[str] | None = None) -> dict[str, Any]:
+        """:param kind: rate or latency."""
+        found: dict[str, Any] = self.request(
+            'GET', f'/v1/matrices/{_quote(kind)}', params={
+                'statistic': statistic, 'at': at,
+                'hosts': ','.join(hosts) if hosts else None})
+        return found
+
+    def performers(self) -> dict[str, Any]:
+        return self._dict('GET', '/v1/performers')
+
     def rates(self) -> list[dict[str, Any]]:
         return self._list('/v1/rates', 'pairs')
 

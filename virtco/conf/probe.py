@@ -59,6 +59,16 @@ Related options:
 
 * ``[probe] freshness_s``, which should be shorter
 """),
+    cfg.BoolOpt('check_at_launch', default=False, help="""
+Check the hosts of a new group right after it is planned, as ``virtco measure
+check --group`` does, unless all of them were checked within ``freshness_s``.
+The VMs do not wait for it; what is found counts for later placements and
+policies.
+
+Related options:
+
+* ``[probe] freshness_s``
+"""),
     cfg.IntOpt('history_readings', default=10, min=3, max=100, help="""
 Measurements that are kept of each pair of hosts, in memory and in the
 database. The long-term rate of a pair is estimated from them; the RPCA paper

@@ -13,6 +13,7 @@
 """Who measures whom next: rounds of disjoint pairs, one after the other."""
 
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Set
 import dataclasses
@@ -102,6 +103,9 @@ class Prober:
         self._desk = asked.Desk()
         self._next_look_s = 0.0
         self._closed = False
+        #: A check has the network for itself: nothing is begun meanwhile.
+        self._held = False
+        self.on_measured: list[Callable[[reports.Measurement], None]] = []
 
     def close(self) -> None:
         """Let nobody wait any more."""
@@ -140,6 +144,41 @@ class Prober:
                     'peer': train.pair[0], 'key': train.key}
         return None
 
+    def hold(self, held: bool) -> None:
+        """Begin no trains of the schedule, or go on with them."""
+        with self._changed:
+            self._held = held
+
+    def is_idle(self) -> bool:
+        """Whether no train is under way."""
+        with self._changed:
+            self._look()
+            return not self._trains
+
+    def order(self, pairs: Iterable[tuple[str, str]]
+              ) -> dict[tuple[str, str], str]:
+        """Begin these trains now; their ids.
+
+        Pairs that cannot be measured now are left out: a host is away, or has
+        a coflow that should not be disturbed.
+        """
+        begun = {}
+        with self._changed:
+            now_s = self._clock()
+            found = self._measurable(now_s, STALE_REPORT_S,
+                                     self._conf.only_idle)
+            for src, dst in pairs:
+                if (src in self._trains or dst in self._expected
+                        or not {src, dst} <= found.targets.keys()):
+                    continue
+                train = _Train(str(uuid.uuid4()), (src, dst),
+                               found.targets[dst],
+                               now_s + self._conf.timeout_s)
+                self._trains[src] = self._expected[dst] = train
+                begun[src, dst] = train.probe_id
+            self._changed.notify_all()
+        return begun
+
     def called(self) -> set[str]:
         """Hosts for which there is something to do that they do not know."""
         with self._changed:
@@ -155,6 +194,9 @@ class Prober:
         :returns: whether it is one to be kept. What was asked for is not:
             it may be what TCP gets, or a train that is too short.
         """
+        # First: who sees that no train is left has seen all measurements.
+        for tell in self.on_measured:
+            tell(measurement)
         pair = measurement.src, measurement.dst
         with self._changed:
             now_s = self._clock()
@@ -226,7 +268,8 @@ class Prober:
                     plan.ended(train.pair, now_s, None)
                     self._desk.ended(train.asked, train.pair, None)
                 self._counts.probes.labels('failed').inc()
-        if now_s < self._next_look_s or not self._conf.enabled:
+        if (now_s < self._next_look_s or not self._conf.enabled
+                or self._held):
             return
         self._next_look_s = now_s + self._conf.interval_s
         found = self._measurable(now_s, STALE_REPORT_S, self._conf.only_idle)

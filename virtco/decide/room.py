@@ -18,6 +18,7 @@ import time
 
 from oslo_config import cfg
 
+from virtco.decide import checks
 from virtco.decide import loop
 from virtco.decide import probes
 from virtco.decide import publisher
@@ -41,6 +42,8 @@ class Decide:
         self.loop = loop.Loop(conf, know, publisher, counts, clock)
         self.prober = probes.Prober(conf, know.rates, self._measurable,
                                     counts, clock)
+        self.checks = checks.Checks(conf, self.prober, know.live, counts,
+                                    lambda: know.changed(True), clock)
         #: The policies of one who leads elsewhere.
         self.elsewhere: stored.Stored | None = None
         know.on_change.append(self.loop.notify)
@@ -61,6 +64,7 @@ class Decide:
         self.prober.close()
 
     def stop(self) -> None:
+        self.checks.stop()
         self.loop.stop()
 
     def is_alive(self) -> bool:

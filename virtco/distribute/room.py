@@ -136,7 +136,11 @@ class Distribute:
                 else len(self._decide.generations()))
 
     def measured(self, measurement: reports.Measurement) -> None:
-        if self._epoch is None or self._decide.prober.done(measurement):
+        keep = True
+        if self._epoch is not None:
+            loaded = self._decide.checks.takes(measurement)
+            keep = self._decide.prober.done(measurement) and not loaded
+        if keep:
             self._know.measured(measurement)
 
     def trains(self, hosts: Iterable[str]) -> dict[str, dict[str, Any]]:

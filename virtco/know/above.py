@@ -13,6 +13,8 @@
 """What is above the hosts: the topology's uplinks with their rates."""
 
 from collections.abc import Callable
+from collections.abc import Mapping
+import dataclasses
 
 from virtco.know import snapshot
 from virtco.model import cluster
@@ -36,6 +38,22 @@ class Above:
             None, None)
         self._tree = cluster.Tree()
         self._uplinks = uplinks.NONE
+        self._poor: Mapping[str, tuple[float, float]] = {}
+
+    def set_poor(self, rates_bps: Mapping[str, tuple[float, float]]) -> None:
+        """What uplinks were found to carry, if less than the topology says.
+
+        :param rates_bps: out of and into subtrees by name, in bits on the
+            wire.
+        """
+        self._poor = dict(rates_bps)
+        self._seen = None, None
+
+    def nominal(self, hosts: snapshot.Hosts) -> cluster.Tree:
+        """What the topology says, of all traffic together."""
+        plane = self._plane()
+        return (cluster.Tree() if plane is None
+                else _resolved(plane, hosts, self._unknown_bps))
 
     def tree(self, hosts: snapshot.Hosts) -> cluster.Tree:
         """What coflows may use of each uplink, in bits on the wire."""
@@ -54,14 +72,32 @@ class Above:
         if plane is None:
             self._tree, self._uplinks = cluster.Tree(), uplinks.NONE
         else:
-            # Of a host that never reported nothing is known.
-            self._tree = scaled(resolution.resolved(plane, {
-                host.name: (host.egress_bps, host.ingress_bps)
-                for host in hosts if host.egress_bps > 0},
-                self._unknown_bps), self._left)
+            self._tree = scaled(limited(_resolved(
+                plane, hosts, self._unknown_bps), self._poor), self._left)
             self._uplinks = uplinks.of(self._tree, hosts.names,
                                        hosts.egress_bps, hosts.ingress_bps)
         self._seen = plane, hosts
+
+
+def _resolved(plane: tree.Plane, hosts: snapshot.Hosts,
+              unknown_bps: float) -> cluster.Tree:
+    # Of a host that never reported nothing is known.
+    return resolution.resolved(plane, {
+        host.name: (host.egress_bps, host.ingress_bps)
+        for host in hosts if host.egress_bps > 0}, unknown_bps)
+
+
+def limited(found: cluster.Tree, most_bps: Mapping[str, tuple[float, float]]
+            ) -> cluster.Tree:
+    """With no uplink above what it was found to carry."""
+    if not most_bps:
+        return found
+    return cluster.Tree(tuple(
+        one if one.name not in most_bps else dataclasses.replace(
+            one,
+            uplink_out_bps=min(one.uplink_out_bps, most_bps[one.name][0]),
+            uplink_in_bps=min(one.uplink_in_bps, most_bps[one.name][1]))
+        for one in found.subtrees), found.leaf_of)
 
 
 def scaled(found: cluster.Tree, factor: float) -> cluster.Tree:

@@ -107,6 +107,11 @@ class Groups:
                 for member in members.values()
                 if member.host is not None and member.running}
 
+    def hosts_of(self, group_id: str) -> list[str]:
+        """Where the members of a group are or will be."""
+        return sorted({member.host for member in self._members.get(
+            group_id, {}).values() if member.host is not None})
+
     def awaited_hosts(self) -> set[str]:
         """For which members are planned that do not run yet."""
         return set().union(*(tracked.awaited_hosts

@@ -227,8 +227,15 @@ class LiveState:
         """What is above the hosts, in bits of payload per second."""
         return self._tree(now_s, self._rules.wire_factor)
 
-    def wire_tree(self, now_s: float) -> cluster.Tree:
-        """What is above the hosts, as their devices count bits."""
+    def wire_tree(self, now_s: float, nominal: bool = False) -> cluster.Tree:
+        """What is above the hosts, as their devices count bits.
+
+        :param nominal: as the topology says, whatever was found.
+        """
+        if nominal:
+            with self._lock:
+                self._uplinks.refresh(now_s)
+                return self._above.nominal(self._uplinks.known)
         return self._tree(now_s, 1 - self._rules.share.default_share)
 
     def _tree(self, now_s: float, divisor: float) -> cluster.Tree:
@@ -236,6 +243,26 @@ class LiveState:
             self._uplinks.refresh(now_s)
             return above.scaled(self._above.tree(self._uplinks.known),
                                 1 / divisor)
+
+    def set_poor_uplinks(self, rates_bps: Mapping[str, tuple[float, float]]
+                         ) -> None:
+        """See :meth:`virtco.know.above.Above.set_poor`."""
+        with self._lock:
+            self._above.set_poor(rates_bps)
+
+    def nominal_links_bps(self, hosts: Iterable[str]
+                          ) -> dict[str, tuple[float, float]]:
+        """Egress and ingress of those hosts whose link tells its speed."""
+        with self._lock:
+            links = {host: self._hosts[host].report.link for host in hosts
+                     if host in self._hosts}
+        return {host: (link.egress_bps, link.ingress_bps or link.egress_bps)
+                for host, link in links.items() if link.egress_bps}
+
+    def hosts_of_group(self, group_id: str) -> list[str]:
+        """Hosts on which its VMs are or will be."""
+        with self._lock:
+            return self._groups.hosts_of(group_id)
 
     def payload_pairs(self, rates_bps: Mapping[tuple[str, str], float]
                       ) -> dict[tuple[str, str], float]:

@@ -52,7 +52,7 @@ def fabric(run):
         yield fabric
 
 
-def _start(fabric, children, state):
+def start(fabric, children, state, enabled=True):
     """A controller that measures without pause, and four edge modules."""
     config = state / 'controller.conf'
     config.write_text(f"""
@@ -65,6 +65,7 @@ connection = sqlite:///{state}/controller.sqlite
 interval_s = 0.1
 freshness_s = 1
 max_link_share = 1
+enabled = {enabled}
 """)
     children.append(process.Child(
         'controller', [harness.script('virtco-controller'), '--config-file',
@@ -75,7 +76,7 @@ max_link_share = 1
                                             state))
 
 
-def _wait(fabric, children, condition, what):
+def wait(fabric, children, condition, what):
     process.wait_until(
         lambda: (hosts := _hosts(fabric)) is not None and condition(hosts),
         what, children, interval_s=0.3)
@@ -98,8 +99,8 @@ def _measured(host, bps):
 def test_a_halved_uplink_is_found_and_its_recovery_too(fabric, children,
                                                        tmp_path):
     fabric.set_uplink_rate('h2', LINK_BPS / 2)
-    _start(fabric, children, tmp_path)
-    _wait(fabric, children, lambda hosts: len(hosts) == 4 and all(
+    start(fabric, children, tmp_path)
+    wait(fabric, children, lambda hosts: len(hosts) == 4 and all(
         _measured(hosts[host], LINK_BPS / 2 if host == 'h2' else LINK_BPS)
         for host in HOSTS), 'a measurement of all hosts')
     slow = _hosts(fabric)['h2']
@@ -108,13 +109,12 @@ def test_a_halved_uplink_is_found_and_its_recovery_too(fabric, children,
 
     # The edge shapes to what was measured by now; trains go past that.
     fabric.set_uplink_rate('h2', LINK_BPS)
-    _wait(fabric, children, lambda hosts: _measured(hosts['h2'], LINK_BPS),
-          'the recovery of h2')
+    wait(fabric, children, lambda hosts: _measured(hosts['h2'], LINK_BPS),
+         'the recovery of h2')
 
     fabric.set_uplink_rate('h1', LINK_BPS / 4)
-    _wait(fabric, children, lambda hosts: _measured(hosts['h1'],
-                                                    LINK_BPS / 4),
-          'the slowness of h1')
+    wait(fabric, children, lambda hosts: _measured(hosts['h1'], LINK_BPS / 4),
+         'the slowness of h1')
 
 
 def _command(fabric, *argv):
@@ -131,8 +131,8 @@ def _command(fabric, *argv):
 @pytest.mark.real_time(reason='times the packets of trains and TCP')
 def test_an_operator_asks_what_tcp_gets(fabric, children, tmp_path):
     fabric.set_uplink_rate('h3', LINK_BPS / 2)
-    _start(fabric, children, tmp_path)
-    _wait(fabric, children, lambda hosts: len(hosts) == 4 and all(
+    start(fabric, children, tmp_path)
+    wait(fabric, children, lambda hosts: len(hosts) == 4 and all(
         _measured(hosts[host], LINK_BPS / 2 if host == 'h3' else LINK_BPS)
         for host in HOSTS), 'a measurement of all hosts')
     paths = _command(fabric, 'measure', 'interference', 'h0', 'h1', 'h2',

@@ -208,8 +208,7 @@ class Distributor:
 
 class Measurements:
     def __init__(self, rooms: app.App, authorizer: context.Authorizer):
-        self._know = rooms.know
-        self._prober = rooms.decide.prober
+        self._distribute = rooms.distribute
         self._authorizer = authorizer
 
     def on_post(self, request: falcon.Request,
@@ -218,8 +217,7 @@ class Measurements:
         measurement = media.decode(request, reports.Measurement)
         self._authorizer.require(request, service_rules.HOST,
                                  {'host': measurement.src})
-        if self._prober.done(measurement):
-            self._know.measured(measurement)
+        self._distribute.measured(measurement)
         response.status = falcon.HTTP_204
 
 

@@ -19,6 +19,7 @@ from virtco.api.policies import base
 HOSTS = 'virtco:hosts:get'
 DRAIN = 'virtco:hosts:drain'
 RATES = 'virtco:rates:get'
+CHECKS = 'virtco:checks'
 PROBES = 'virtco:probes:get'
 PROBE = 'virtco:probes:create'
 SETTINGS = 'virtco:settings'
@@ -36,7 +37,14 @@ RULES = [
          {'method': 'DELETE', 'path': '/v1/hosts/{host}/drain'}]),
     policy.DocumentedRuleDefault(
         RATES, base.ADMIN, 'Show the measured rates.',
-        [{'method': 'GET', 'path': '/v1/rates'}]),
+        [{'method': 'GET', 'path': '/v1/rates'},
+         {'method': 'GET', 'path': '/v1/matrices/{kind}'},
+         {'method': 'GET', 'path': '/v1/performers'}]),
+    policy.DocumentedRuleDefault(
+        CHECKS, base.ADMIN, 'Check hosts, and show what was found.',
+        [{'method': 'GET', 'path': '/v1/checks'},
+         {'method': 'POST', 'path': '/v1/checks'},
+         {'method': 'GET', 'path': '/v1/checks/{check_id}'}]),
     policy.DocumentedRuleDefault(
         PROBES, base.ADMIN, 'Show what is measured and what that costs.',
         [{'method': 'GET', 'path': '/v1/probes'},

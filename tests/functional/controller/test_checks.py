@@ -1,0 +1,217 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A check through the real controller; the edges' trains are made up."""
+
+import json
+import threading
+
+import pytest
+
+from tests.functional.controller import harness
+from virtco.osc import shell
+
+HOSTS = ('h0', 'h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'h7')
+LINK_BPS = 1e8
+LEAVES = {'leaf0': HOSTS[:4], 'leaf1': HOSTS[4:]}
+
+
+@pytest.fixture
+def controller(tmp_path):
+    with harness.running(tmp_path, {'probe': {'enabled': 'false'}}) as found:
+        yield found
+
+
+@pytest.fixture
+def tenant(controller):
+    found = controller.tenant()
+    found.edges(HOSTS, link_bps=LINK_BPS)
+    return found
+
+
+@pytest.fixture
+def virtco(capsys):
+    """Runs ``virtco`` in this process; (exit code, out, err)."""
+    def call(controller, *argv):
+        code = shell.main(['--controller-url', controller.url, *argv])
+        return code, *capsys.readouterr()
+    return call
+
+
+class Trains(threading.Thread):
+    """Fetches all trains, and answers by a rule."""
+
+    def __init__(self, tenant, rate_of):
+        super().__init__(daemon=True)
+        self.tenant, self.rate_of = tenant, rate_of
+        self.over = threading.Event()
+
+    def run(self):
+        while not self.over.is_set():
+            trains = {}
+            for host in HOSTS:
+                name = self.tenant.host(host)
+                found = self.tenant.call(
+                    'GET', f'/v1/hosts/{name}/probes', status=None)
+                if found and found.get('role') != 'receive':
+                    trains[host] = found
+            for host, train in trains.items():
+                peer = self.tenant.name(train['peer'])
+                self.tenant.call('POST', '/v1/measurements', {
+                    'probe_id': train['probe_id'],
+                    'src': self.tenant.host(host), 'dst': train['peer'],
+                    'rate_bps': self.rate_of(host, peer), 'loss': 0.0,
+                    'rtt_s': 0.001, 'method': 'train',
+                    'sent_bytes': 1000000}, 204)
+
+
+def check(tenant, rate_of):
+    """The result of a check of all hosts."""
+    trains = Trains(tenant, rate_of)
+    trains.start()
+    try:
+        begun = tenant.call('POST', '/v1/checks', {
+            'hosts': [tenant.host(host) for host in HOSTS]}, 202)
+        return harness.wait_for(lambda: (
+            found := tenant.call('GET', f'/v1/checks/{begun["check_id"]}'))[
+                'state'] == 'done' and found)
+    finally:
+        trains.over.set()
+        trains.join()
+
+
+def test_a_slow_host_reaches_placements_and_the_alert(controller, tenant):
+    found = check(tenant, lambda src, dst: LINK_BPS * (
+        0.5 if 'h2' in (src, dst) else 1.0))
+    assert {(one['kind'], tenant.name(one['subject']))
+            for one in found['findings']} == {
+                ('host-egress', 'h2'), ('host-ingress', 'h2')}
+    assert found['n_failed'] == 0 and found['sent_bytes'] > 0
+    host = tenant.host('h2')
+    shown = tenant.call('GET', f'/v1/hosts/{host}')
+    assert shown['rate_source'] == 'measured'
+    assert shown['egress_bps'] == pytest.approx(LINK_BPS / 2)
+    metrics = controller.metrics()
+    assert metrics[f'virtco_poor_ratio{{kind="host-egress",subject="{host}"}}'
+                   ] == pytest.approx(0.5)
+    assert metrics[f'virtco_host_measured_bps{{host="{host}",way="egress"}}'
+                   ] == pytest.approx(LINK_BPS / 2)
+    assert f'host-egress of {host}: 50 instead of 100' in (
+        controller.log_text())
+    # Well again.
+    found = check(tenant, lambda src, dst: LINK_BPS)
+    assert found['findings'] == []
+    assert not [name for name in controller.metrics()
+                if name.startswith('virtco_poor_ratio')]
+
+
+def test_a_slow_leaf_uplink_limits_plans(controller, tenant):
+    tenant.call('PUT', '/v1/topology', {'planes': [{
+        'name': 'front-end', 'levels': [
+            {'name': 'rack', 'uplink': int(4 * LINK_BPS)}],
+        'nodes': [{'name': leaf, 'hosts': [tenant.host(h) for h in hosts]}
+                  for leaf, hosts in LEAVES.items()]}]})
+
+    def rate_of(src, dst):
+        apart = (src in LEAVES['leaf0']) != (dst in LEAVES['leaf0'])
+        slow = apart and src in LEAVES['leaf0']
+        return LINK_BPS * (0.5 if slow else 1.0)
+
+    found = check(tenant, rate_of)
+    named = {(one['kind'], one['subject']) for one in found['findings']}
+    assert ('leaf-uplink', 'leaf0') in named
+    assert not {kind for kind, _ in named if kind.startswith('host')}
+    # The readings of loaded rounds are no rates of pairs.
+    assert all(pair['rate_bps'] == LINK_BPS for pair in tenant.call(
+        'GET', '/v1/rates')['pairs'])
+
+
+def test_what_cannot_be_checked(tenant):
+    for body, said in (({'hosts': [tenant.host('h0')]}, 'hosts'),
+                       ({'hosts': [tenant.host('h0'), 'nobody']}, 'nobody'),
+                       ({}, 'hosts')):
+        found = tenant.call('POST', '/v1/checks', body, 400)
+        assert said in json.dumps(found)
+    tenant.call('POST', '/v1/checks', {'group': 'nobody'}, 404)
+    tenant.call('GET', '/v1/checks/nobody', status=404)
+
+
+def test_the_hosts_of_a_new_group_are_checked(tmp_path):
+    with harness.running(tmp_path, {'probe': {
+            'enabled': 'false', 'check_at_launch': 'true'}}) as controller:
+        tenant = controller.tenant()
+        tenant.edges(HOSTS, link_bps=LINK_BPS)
+        trains = Trains(tenant, lambda src, dst: LINK_BPS)
+        trains.start()
+        try:
+            hosts = tenant.launch(2, hosts={'h0': 1, 'h1': 1}, matrix=(
+                '{"n": 2, "flows": [[0, 1, "100MB"]]}'))
+            (found,) = harness.wait_for(lambda: [
+                one for one in tenant.call('GET', '/v1/checks')['checks']
+                if one['state'] == 'done'])
+        finally:
+            trains.over.set()
+            trains.join()
+        assert found['trigger'] == 'launch'
+        assert {tenant.name(host) for host in found['hosts']} == set(hosts)
+
+
+def test_matrices_and_poor_performers(controller, tenant, virtco, tmp_path):
+    for turn in range(3):
+        for src in HOSTS:
+            for dst in HOSTS:
+                if src != dst:
+                    tenant.call('POST', '/v1/measurements', {
+                        'probe_id': 'p', 'src': tenant.host(src),
+                        'dst': tenant.host(dst),
+                        'rate_bps': LINK_BPS * (0.3 if src == 'h5' else 1.0)
+                        * (1 + 0.01 * turn),
+                        'loss': 0.0, 'rtt_s': 0.001 * (1 + turn),
+                        'method': 'train'}, 204)
+    found = harness.wait_for(lambda: (one := tenant.call(
+        'GET', '/v1/performers'))['hosts'] and all(
+            host['n_peers'] == len(HOSTS) - 1 and abs(
+                host['rtt_s'] - 0.002) < 1e-9 for host in one['hosts'])
+        and one)
+    poor = [one for one in found['hosts'] if one['reasons']]
+    assert [tenant.name(one['host']) for one in poor] == ['h5']
+    assert 'egress 3' in poor[0]['reasons'][0]
+    assert found['trust'] == 'stable'
+    hosts = ','.join(tenant.host(host) for host in HOSTS)
+    matrix = tenant.call('GET', '/v1/matrices/rate', params={'hosts': hosts})
+    assert matrix['values'][0][1] == pytest.approx(1.01 * LINK_BPS)
+    assert matrix['values'][5][1] == pytest.approx(0.303 * LINK_BPS)
+    assert matrix['values'][3][3] is None
+    matrix = tenant.call('GET', '/v1/matrices/latency', params={
+        'statistic': 'most', 'hosts': hosts})
+    assert matrix['values'][0][1] == pytest.approx(0.003)
+    matrix = tenant.call('GET', '/v1/matrices/rate', params={
+        'statistic': 'latest', 'at': 1.0, 'hosts': hosts})
+    assert matrix['values'][0][1] is None
+    # The same by command, and as a picture.
+    code, out, err = virtco(controller, 'measure', 'matrix', 'rate',
+                            '--hosts', hosts)
+    assert code == 0, err
+    first, *rows = out.splitlines()
+    assert first == 'rate bit/s,' + hosts
+    assert float(rows[5].split(',')[2]) == pytest.approx(0.303 * LINK_BPS)
+    path = tmp_path / 'rates.png'
+    code, _out, err = virtco(controller, 'measure', 'matrix', 'rate',
+                             '--plot', str(path))
+    assert code == 0, err
+    assert path.read_bytes().startswith(b'\x89PNG')
+    code, out, err = virtco(controller, 'measure', 'performers', '-f', 'json')
+    assert [tenant.name(one['host']) for one in json.loads(out)] == ['h5']
+    assert ': stable.' in err
+    for path in ('rate?statistic=x', 'speed', 'latency?statistic=constant',
+                 'rate?hosts=nobody'):
+        tenant.call('GET', f'/v1/matrices/{path}', status=400)

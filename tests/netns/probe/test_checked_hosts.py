@@ -1,0 +1,50 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A check with real trains finds the host at half of its speed."""
+
+import pytest
+
+from tests.netns.probe import test_measured_hosts as measured
+from virtco.client import v1
+from virtco.lab.emulation import namespaces
+from virtco.lab.emulation import process
+from virtco.lab.emulation import services
+
+run = measured.run
+children = measured.children
+fabric = measured.fabric
+
+
+@pytest.mark.real_time(reason='times the packets of trains')
+def test_the_host_at_half_speed_is_found(fabric, children, tmp_path):
+    fabric.set_uplink_rate('h2', measured.LINK_BPS / 2)
+    measured.start(fabric, children, tmp_path, enabled=False)
+    measured.wait(fabric, children, lambda hosts: len(hosts) == len(
+        measured.HOSTS), 'all edge modules')
+    client = v1.Client(services.controller_url(fabric))
+
+    def ask(function):
+        return namespaces.call(fabric.control, function)
+
+    check_id = ask(lambda: client.check(measured.HOSTS))['check_id']
+    process.wait_until(
+        lambda: ask(lambda: client.check_state(check_id))['state'] not in (
+            'waiting', 'running'), 'the end of the check', children,
+        interval_s=0.3)
+    found = ask(lambda: client.check_state(check_id))
+    shown = ask(lambda: client.host('h2'))
+    assert found['state'] == 'done'
+    assert {(one['kind'], one['subject']) for one in found['findings']} == {
+        ('host-egress', 'h2'), ('host-ingress', 'h2')}
+    assert shown['egress_bps'] == pytest.approx(measured.LINK_BPS / 2,
+                                                rel=0.05)

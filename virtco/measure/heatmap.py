@@ -1,0 +1,49 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A matrix of host pairs as a picture."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from matplotlib import figure as mpl_figure
+import numpy as np
+
+#: Names beside more hosts than this could not be read.
+MOST_NAMES = 64
+_SCALES = {'rate': (1e-6, 'Mbit/s', 'viridis'),
+           'latency': (1e3, 'ms', 'viridis_r')}
+
+
+def save(found: Mapping[str, Any], path: str) -> None:
+    """:param found: the answer of ``GET /v1/matrices/{kind}``."""
+    factor, unit, colours = _SCALES[found['kind']]
+    values = factor * np.array([
+        [np.nan if value is None else value for value in row]
+        for row in found['values']], dtype=float).reshape(
+            len(found['hosts']), -1)
+    size = min(16.0, 4 + 0.18 * len(values))
+    drawn = mpl_figure.Figure(figsize=(size + 1, size),
+                              layout='constrained')
+    axes = drawn.add_subplot()
+    axes.set_facecolor('0.85')  # pairs that nobody measured
+    image = axes.imshow(values, cmap=colours, interpolation='nearest')
+    drawn.colorbar(image, ax=axes, label=unit, shrink=0.8)
+    axes.set_title(f'{found["statistic"]} {found["kind"]} of '
+                   f'{len(values)} hosts')
+    axes.set_xlabel('to')
+    axes.set_ylabel('from')
+    if len(values) <= MOST_NAMES:
+        places = np.arange(len(values))
+        axes.set_xticks(places, found['hosts'], rotation=90, fontsize=7)
+        axes.set_yticks(places, found['hosts'], fontsize=7)
+    drawn.savefig(path, dpi=110)

@@ -1,0 +1,264 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A quick check of the hosts that a group is about to use.
+
+A few rounds of disjoint pairs give every host readings in both directions,
+each with another peer: one slow host shows in all of its readings, its peers
+are cleared by their others. In *loaded* rounds all hosts of a leaf send out of
+it at the same time; their sum shows what the leaf's uplink carries.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import enum
+import statistics
+
+from virtco import exception
+from virtco.measure import rounds
+
+#: Rates below this share of what is expected are poor. Half of the speed is
+#: far below, noise and other traffic rarely reach it.
+POOR = 0.75
+#: Rounds of lone pairs: so many readings of each host in each direction.
+LONE_ROUNDS = 4
+#: Loaded rounds of each leaf; their median counts.
+LOADED_ROUNDS = 3
+#: A leaf of fewer hosts does not load its uplink.
+LEAST_LEAF = 2
+
+Pair = rounds.Pair
+
+
+class Kind(enum.StrEnum):
+    EGRESS = 'host-egress'
+    INGRESS = 'host-ingress'
+    UPLINK = 'leaf-uplink'
+    DOWNLINK = 'leaf-downlink'
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Round:
+    """Pairs that measure at the same time.
+
+    :ivar loaded: several pairs are meant to share the leaves' uplinks.
+    """
+
+    pairs: tuple[Pair, ...]
+    loaded: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reading:
+    """:ivar number: of the round in the plan."""
+
+    pair: Pair
+    number: int
+    rate_bps: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that does not do what it should.
+
+    :ivar subject: host or leaf.
+    :ivar rate_bps: what it does; of a leaf what all hosts get together.
+    :ivar evidence: the readings behind it.
+    """
+
+    kind: Kind
+    subject: str
+    rate_bps: float
+    expected_bps: float
+    evidence: tuple[Reading, ...]
+
+    def __str__(self) -> str:
+        return (f'{self.kind} of {self.subject}: {self.rate_bps / 1e6:.4g} '
+                f'instead of {self.expected_bps / 1e6:.4g} Mbit/s in '
+                f'{len(self.evidence)} readings')
+
+
+def plan(hosts: Sequence[str], leaf_of: Mapping[str, str] | None = None
+         ) -> tuple[Round, ...]:
+    """The rounds of a check.
+
+    :param hosts: at least two, all different.
+    :param leaf_of: the leaf of each host, where the topology knows it. Leaves
+        of two or more of these hosts are loaded; without a second leaf there
+        is nowhere to send to.
+    :raises virtco.exception.Invalid: for fewer hosts.
+    """
+    if len(hosts) < 2:
+        raise exception.Invalid(field='hosts', value=len(hosts),
+                                limit='at least 2')
+    by_leaf = _by_leaf(hosts, leaf_of or {})
+    order = [host for group in _transposed(list(by_leaf.values()))
+             for host in group]
+    found = _lone_rounds(by_leaf)
+    if len(by_leaf) > 1:
+        for turn in range(LOADED_ROUNDS):
+            for leaf, members in by_leaf.items():
+                others = [host for host in order
+                          if (leaf_of or {}).get(host) != leaf]
+                if len(members) < LEAST_LEAF or len(others) < len(members):
+                    continue
+                begin = turn * len(members) % len(others)
+                peers = (others[begin:] + others[:begin])[:len(members)]
+                out = tuple(zip(members, peers, strict=True))
+                found.append(Round(out, True))
+                found.append(Round(tuple((b, a) for a, b in out), True))
+    return tuple(found)
+
+
+def _lone_rounds(by_leaf: Mapping[str, Sequence[str]]) -> list[Round]:
+    """Each leaf's hosts among themselves, all leaves at the same time, so
+    that no uplink is shared. Hosts that are alone in their leaf meet each
+    other, or a host of another leaf.
+    """
+    groups = [list(members) for members in by_leaf.values()
+              if len(members) >= LEAST_LEAF]
+    alone = [members[0] for members in by_leaf.values()
+             if len(members) < LEAST_LEAF]
+    if len(alone) == 1 and groups:
+        groups[0].append(alone[0])
+    elif alone:
+        groups.append(alone)
+    each = [rounds.disjoint_rounds(group) for group in groups]
+    return [Round(tuple(pair for one in each for pair in one[turn % len(one)]
+                        if turn < len(one)))
+            for turn in range(min(2 * LONE_ROUNDS, max(map(len, each))))]
+
+
+def _by_leaf(hosts: Sequence[str], leaf_of: Mapping[str, str]
+             ) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for host in hosts:
+        found.setdefault(leaf_of.get(host, ''), []).append(host)
+    return found
+
+
+def _transposed(groups: Sequence[Sequence[str]]) -> Iterable[list[str]]:
+    """First of each, second of each, …"""
+    for i in range(max(map(len, groups))):
+        yield [group[i] for group in groups if i < len(group)]
+
+
+def judge(planned: Sequence[Round], readings: Iterable[Reading],
+          nominal_bps: Mapping[str, tuple[float, float]],
+          leaf_of: Mapping[str, str] | None = None,
+          uplinks_bps: Mapping[str, tuple[float, float]] | None = None
+          ) -> tuple[Finding, ...]:
+    """What is poor, hosts first.
+
+    :param planned: as :func:`plan` made it.
+    :param nominal_bps: egress and ingress of each host's link, without those
+        whose speed nobody knows: they are compared with the others' median.
+    :param uplinks_bps: out of and into each leaf, by the topology; a leaf
+        that is not among them is compared with the others.
+    """
+    given = list(readings)
+    hosts = _hosts(planned, given, nominal_bps, leaf_of or {})
+    return (*hosts, *_leaves(planned, given, leaf_of or {},
+                             uplinks_bps or {},
+                             {(one.subject, one.kind) for one in hosts}))
+
+
+def _hosts(planned: Sequence[Round], readings: Sequence[Reading],
+           nominal_bps: Mapping[str, tuple[float, float]],
+           leaf_of: Mapping[str, str]) -> list[Finding]:
+    sides: dict[tuple[str, Kind], list[Reading]] = {}
+    for one in readings:
+        if not planned[one.number].loaded:
+            src, dst = one.pair
+            sides.setdefault((src, Kind.EGRESS), []).append(one)
+            sides.setdefault((dst, Kind.INGRESS), []).append(one)
+    # A host is as fast as its best peers let it be; two of them confirm it.
+    best = {side: _second(row.rate_bps for row in rows)
+            for side, rows in sides.items()}
+    usual = {kind: _median(rate for (_, at), rate in best.items()
+                           if at == kind)
+             for kind in (Kind.EGRESS, Kind.INGRESS)}
+    # A single pair at a time shares no uplink.
+    is_alone = all(len(one.pairs) == 1 for one in planned if not one.loaded)
+    found = []
+    for (host, kind), rate_bps in sorted(best.items()):
+        nominal = nominal_bps.get(host)
+        expected = usual[kind]
+        if nominal is not None and (is_alone or leaf_of):
+            expected = nominal[kind == Kind.INGRESS]
+        elif nominal is not None:
+            # Uplinks that nobody knows of may slow all of them.
+            expected = min(expected, nominal[kind == Kind.INGRESS])
+        if rate_bps < POOR * expected:
+            found.append(Finding(kind, host, rate_bps, expected,
+                                 tuple(sides[host, kind])))
+    return found
+
+
+def _leaves(planned: Sequence[Round], readings: Sequence[Reading],
+            leaf_of: Mapping[str, str],
+            uplinks_bps: Mapping[str, tuple[float, float]],
+            poor: set[tuple[str, Kind]]) -> list[Finding]:
+    """Of loaded rounds, per host: leaves may differ in size."""
+    sums: dict[tuple[str, Kind], list[tuple[float, int]]] = {}
+    evidence: dict[tuple[str, Kind], list[Reading]] = {}
+    by_round: dict[int, list[Reading]] = {}
+    for one in readings:
+        if planned[one.number].loaded:
+            by_round.setdefault(one.number, []).append(one)
+    for number, rows in by_round.items():
+        if len(rows) < len(planned[number].pairs):
+            continue  # part of them failed: the uplink was not loaded
+        out = {leaf_of.get(row.pair[0]) for row in rows}
+        leaf, kind = ((out.pop(), Kind.UPLINK) if len(out) == 1 else (
+            leaf_of.get(rows[0].pair[1]), Kind.DOWNLINK))
+        if leaf is None:
+            continue
+        # What a slow host lacks is not the uplink's fault.
+        fair = [row for row in rows
+                if (row.pair[0], Kind.EGRESS) not in poor
+                and (row.pair[1], Kind.INGRESS) not in poor]
+        if fair:
+            sums.setdefault((leaf, kind), []).append(
+                (sum(row.rate_bps for row in fair), len(fair)))
+            evidence.setdefault((leaf, kind), []).extend(rows)
+    share = {side: statistics.median(total / count for total, count in rows)
+             for side, rows in sums.items()}
+    usual = {kind: _median(rate for (_, at), rate in share.items()
+                           if at == kind)
+             for kind in (Kind.UPLINK, Kind.DOWNLINK)}
+    found = []
+    for (leaf, kind), rate_bps in sorted(share.items()):
+        n_hosts = max(count for _, count in sums[leaf, kind])
+        expected = usual[kind]
+        if (given := uplinks_bps.get(leaf)) is not None:
+            # The hosts' own links may be what limits them.
+            expected = min(expected if len(share) > 2 else rate_bps * 1e9,
+                           given[kind == Kind.DOWNLINK] / n_hosts)
+        if rate_bps < POOR * expected:
+            found.append(Finding(kind, leaf, rate_bps * n_hosts,
+                                 expected * n_hosts,
+                                 tuple(evidence[leaf, kind])))
+    return found
+
+
+def _second(rates_bps: Iterable[float]) -> float:
+    """The second largest, so that one odd reading decides nothing."""
+    ordered = sorted(rates_bps, reverse=True)
+    return ordered[min(1, len(ordered) - 1)]
+
+
+def _median(rates_bps: Iterable[float]) -> float:
+    known = list(rates_bps)
+    return statistics.median(known) if known else 0.0

@@ -1,0 +1,164 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``measure check``, ``checks``, ``matrix`` and ``performers``."""
+
+import csv
+import importlib
+import json
+import time
+from typing import Any
+
+from osc_lib.command import command
+from osc_lib import exceptions as osc_exceptions
+
+from virtco.cmd import entry
+from virtco import exception
+from virtco.osc import base
+
+POLL_S = 0.5
+
+
+class Check(base.Lister):
+    """Check hypervisors before they are used
+
+    Rounds of packet trains between disjoint pairs find hosts and leaf uplinks
+    that do much less than they should. Placements count with what is found.
+    """
+
+    shown = ['kind', 'subject', 'rate_bps', 'expected_bps', 'n_readings']
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        what = parser.add_mutually_exclusive_group(required=True)
+        what.add_argument('--hosts', metavar='HOST,…',
+                          help='At least two')
+        what.add_argument('--group', metavar='<id>',
+                          help='The hosts of this group\'s VMs')
+        parser.add_argument('--timeout', type=float, default=300.0,
+                            metavar='SECONDS',
+                            help='How long to wait for it (default 300)')
+        return parser
+
+    def entries(self, args: Any) -> list[dict[str, Any]]:
+        client = base.client_of(self.app)
+        found = client.check(
+            None if args.hosts is None else args.hosts.split(','),
+            args.group)
+        until_s = time.monotonic() + args.timeout
+        while found['state'] in ('waiting', 'running'):
+            if time.monotonic() > until_s:
+                raise osc_exceptions.CommandError(
+                    f'Check {found["check_id"]} is not over after '
+                    f'{args.timeout:g} s; virtco measure checks shows it.')
+            time.sleep(POLL_S)
+            found = client.check_state(found['check_id'])
+        if found['state'] == 'failed':
+            raise osc_exceptions.CommandError(
+                'The check failed; see the log of the controller.')
+        self.app.stderr.write(
+            f'{len(found["hosts"])} hosts, {found["n_rounds"]} rounds in '
+            f'{found["seconds"]:.1f} s, {found["sent_bytes"] / 1e6:.1f} MB, '
+            f'{found["n_failed"]} trains failed: '
+            f'{len(found["findings"]) or "nothing"} found.\n')
+        return [one | {'n_readings': len(one['evidence'])}
+                for one in found['findings']]
+
+
+class ListChecks(base.Lister):
+    """List the latest checks of hypervisors"""
+
+    shown = ['check_id', 'state', 'trigger', 'n_hosts', 'n_findings']
+    more = ['asked', 'seconds', 'n_rounds', 'n_rounds_done', 'n_failed',
+            'sent_bytes', 'subjects']
+
+    def entries(self, args: Any) -> list[dict[str, Any]]:
+        return [one | {
+            'n_hosts': len(one['hosts']), 'n_findings': len(one['findings']),
+            'subjects': ', '.join(f'{found["kind"]} {found["subject"]}'
+                                  for found in one['findings'])}
+                for one in base.client_of(self.app).checks()]
+
+
+class Performers(base.Lister):
+    """List hypervisors by what the pairs do that they are part of
+
+    Poor ones are listed with the reasons; --all lists the others, too.
+    """
+
+    shown = ['host', 'egress_bps', 'ingress_bps', 'rtt_s', 'reasons']
+    more = ['range_share', 'n_peers']
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('--all', action='store_true')
+        return parser
+
+    def entries(self, args: Any) -> list[dict[str, Any]]:
+        found = base.client_of(self.app).performers()
+        if found['estimator'] is not None:
+            self.app.stderr.write(
+                f'Long-term rates by {found["estimator"]}, Norm(N_E) '
+                f'{found["noise"]:.2f}: {found["trust"]}.\n')
+        return [one | {'reasons': '; '.join(one['reasons'])}
+                for one in found['hosts'] if one['reasons'] or args.all]
+
+
+class Matrix(command.Command):
+    """Write the matrix of rates or latencies between hypervisors"""
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('kind', choices=['rate', 'latency'])
+        parser.add_argument(
+            '--statistic', metavar='<name>', help=(
+                'constant (default of rates), latest, median (default of '
+                'latencies), least, most or range of the readings kept'))
+        parser.add_argument('--at', type=float, metavar='SECONDS', help=(
+            'As it was at this time, in seconds since 1970'))
+        parser.add_argument('--hosts', metavar='HOST,…',
+                            help='Only these')
+        parser.add_argument('--format', choices=['csv', 'json'],
+                            default='csv')
+        parser.add_argument('--plot', metavar='FILE',
+                            help='Draw a heat map: PNG, SVG or PDF')
+        return parser
+
+    def take_action(self, args: Any) -> None:
+        found = base.client_of(self.app).matrix(
+            args.kind, args.statistic, args.at,
+            args.hosts.split(',') if args.hosts else None)
+        if args.plot is not None:
+            _plot(found, args.plot)
+        elif args.format == 'json':
+            json.dump(found, self.app.stdout)
+            self.app.stdout.write('\n')
+        else:
+            writer = csv.writer(self.app.stdout, lineterminator='\n')
+            writer.writerow([f'{found["kind"]} {found["unit"]}',
+                             *found['hosts']])
+            for host, row in zip(found['hosts'], found['values']):
+                writer.writerow([host, *('' if value is None else repr(value)
+                                         for value in row)])
+
+
+def _plot(found: dict[str, Any], path: str) -> None:
+    try:
+        importlib.import_module('virtco.measure.heatmap').save(found, path)
+    except ModuleNotFoundError as error:
+        raise osc_exceptions.CommandError(
+            entry.missing(error, 'plot')) from None
+    except (OSError, ValueError) as error:
+        raise exception.InputInvalid(
+            where=path, field='file', value=str(error)[:80],
+            limit='a file *.png, *.svg or *.pdf that can be written'
+        ) from None
