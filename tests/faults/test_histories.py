@@ -78,6 +78,18 @@ class Story(stateful.RuleBasedStateMachine):
         for vm in self.world.building()[:n_built]:
             self.world.built(vm)
 
+    @stateful.rule(n_vms=st.integers(2, 3), order=st.randoms())
+    def group_that_sends(self, n_vms, order):
+        name = self.world.new_group(n_vms, is_apart=True)
+        for _ in range(n_vms):
+            self.world.launch_next(name, 0)
+        for vm in self.world.building():
+            self.world.built(vm)
+        while self.world.messages:
+            self.world.deliver(order.randrange(100), False)
+        self.world.send_all(10 ** 6)
+        self.world.send_all(10 ** 6)
+
     @stateful.precondition(lambda self: self.world.unfinished())
     @stateful.rule(pick=number, skips=st.sampled_from([0, 0, 0, 1]))
     def sibling(self, pick, skips):

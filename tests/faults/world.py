@@ -82,7 +82,7 @@ class Group:
     name: str
     n_vms: int
     vms: list[str] = dataclasses.field(default_factory=list)
-    started_s: float = 0.0
+    is_apart: bool = False
 
 
 class World:
@@ -177,9 +177,9 @@ class World:
         """Compute services write their numbers."""
         self.shown = {host: self.used(host) for host in HOSTS}
 
-    def new_group(self, n_vms):
+    def new_group(self, n_vms, is_apart=False):
         name = f'g{next(self._numbers)}'
-        self.groups[name] = Group(name, n_vms, started_s=self.steady_s)
+        self.groups[name] = Group(name, n_vms, is_apart=is_apart)
         return name
 
     def unfinished(self):
@@ -206,6 +206,11 @@ class World:
             'hosts': [{'host': host, 'free': {
                 'vcpus': max(0, SLOTS - self.shown[host]),
                 'memory_mb': 65536, 'disk_gb': 900}} for host in offers]}
+        if group.is_apart:
+            body['server_group'] = {
+                'policy': 'anti-affinity', 'members': group.vms[:-1],
+                'hosts': [self.vms[one].host for one in group.vms
+                          if one in self.vms and self.vms[one].host]}
         answer = self.app.ask.place(msgspec.structs.replace(
             msgspec.convert(body, requests.Placement), instance_uuid=vm))
         self.statuses[answer.status] += 1
@@ -283,6 +288,16 @@ class World:
     def edge(self, host):
         return self.edges.setdefault(host, Edge(self, host))
 
+    def send_all(self, n_bytes):
+        for host in HOSTS:
+            self.edge(host).report()
+        self.compute()
+        for host in HOSTS:
+            self.edge(host).send(n_bytes)
+            self.edge(host).keep()
+            self.edge(host).send(n_bytes)
+            self.edge(host).report()
+
     def late(self):
         """Those with a report that others may overtake."""
         return [self.edges[host] for host in sorted(self.edges)
@@ -325,9 +340,11 @@ class World:
 
     def check_recovery(self):
         """Who begins now tells the hosts the same."""
-        self.wait(3)  # Longer than a coflow counts as sending.
-        for host in HOSTS:
-            self.edge(host).report()
+        for _ in range(2):
+            for host in HOSTS:
+                self.edge(host).report()
+            self.compute()
+            self.wait(3)  # Longer than a coflow counts as sending.
         self.compute()
         self.app.know.flush()
         other = self._load(self.app._epoch)
@@ -335,8 +352,9 @@ class World:
             self.edge(host).report(other)
         other.decide.loop.run_once()
         try:
-            assert said(other.decide.loop.policies) == said(
-                self.app.decide.loop.policies)
+            found = differences(said(other.decide.loop.policies),
+                                said(self.app.decide.loop.policies))
+            assert found == [], found
         finally:
             other.ask._pool.shutdown()
             other.database.dispose()
@@ -438,6 +456,16 @@ def said(found):
     """What all hosts are told, unnumbered."""
     return {host: json.loads(msgspec.json.encode(unnumbered.policy(1)))
             for host, unnumbered in found.of_host.items()}
+
+
+def differences(one, other):
+    """What hosts are told otherwise: (host, field, of one, of the other)."""
+    return [(host, field, one.get(host, {}).get(field),
+             other.get(host, {}).get(field))
+            for host in sorted(one.keys() | other.keys())
+            for field in sorted(one.get(host, {}).keys()
+                                | other.get(host, {}).keys())
+            if one.get(host, {}).get(field) != other.get(host, {}).get(field)]
 
 
 def _no_port_above_capacity(found):
