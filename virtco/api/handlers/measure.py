@@ -120,11 +120,13 @@ def until(table: history.Table, at_s: float) -> history.Table:
     times_s = np.where(known, table.times_s, np.nan)
     order = np.argsort(np.where(known, times_s, -np.inf), axis=0,
                        kind='stable')
-    return dataclasses.replace(table, **{
-        name: np.take_along_axis(np.where(known, values, np.nan), order, 0)
-        for name, values in (('times_s', table.times_s),
-                             ('rates_bps', table.rates_bps),
-                             ('rtts_s', table.rtts_s))})
+
+    def moved(values: Any) -> Any:
+        return np.take_along_axis(np.where(known, values, np.nan), order, 0)
+
+    return dataclasses.replace(
+        table, times_s=moved(table.times_s),
+        rates_bps=moved(table.rates_bps), rtts_s=moved(table.rtts_s))
 
 
 def statistics(values: Any, statistic: str) -> Any:
