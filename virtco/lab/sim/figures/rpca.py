@@ -190,9 +190,8 @@ def _fig6(setting: str, seed: int, context: samples.Context) -> samples.Found:
                 + CALIBRATION_S * calibrations / n_runs / 100)}
 
 
-def _fig7(setting: str, seed: int, context: samples.Context) -> samples.Found:
-    found, _ = _trial(64 if context.short else 196, clouds.Dynamics(),
-                      _rng(seed, 7))
+def _fig7(setting: str, seed: int, _context: samples.Context) -> samples.Found:
+    found, _ = _trial(196, clouds.Dynamics(), _rng(seed, 7))
     return _means(found, OPERATIONS.index(setting))
 
 
