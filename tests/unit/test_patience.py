@@ -72,6 +72,7 @@ def test_children_are_counted():
                    in patience.waited_ns().items() if pid in pids) / 1e9
 
     patience.wait_for(lambda: starved_s() > 0.2, 'a wait for a processor')
-    assert watch.seconds() <= time.monotonic() - begin_s - 0.2
+    # Both may wait at once, for a third.
+    assert watch.seconds() <= max(time.monotonic() - begin_s - 0.2, 0)
     for child in children:
         assert patience.wait_end(child) == 0
