@@ -47,7 +47,9 @@ Time between two rounds in which tenants are told on their servers what
 became of their hints, in seconds; 0 tells nothing.
 
 Servers get the metadata ``virtco.group``, ``virtco.row``,
-``virtco.planned_cct_s`` and ``virtco.measured_cct_s``, 100 servers a round.
+``virtco.planned_cct_s`` and ``virtco.measured_cct_s``, or ``virtco.ignored``
+with the reason for which their hint was ignored within the last hour; 100
+servers a round.
 The account of ``[nova] auth_type`` needs the right to change the metadata of
 all servers.
 """),

@@ -203,6 +203,18 @@ def newest_event(session: orm.Session, instance_uuid: str,
             models.Event.id.desc()).limit(1))
 
 
+def ignored_hints(session: orm.Session, since_s: float,
+                  limit: int = 1000) -> dict[str, str]:
+    """Why the last hint of a server was ignored, of the newest events."""
+    query = sa.select(models.Event.instance_uuid, models.Event.detail).where(
+        models.Event.kind == 'hint_ignored',
+        models.Event.created_at >= since_s,
+        models.Event.instance_uuid != '').order_by(
+            models.Event.id.desc()).limit(limit)
+    return {uuid: detail for uuid, detail in reversed(
+        session.execute(query).all())}
+
+
 def count_events(session: orm.Session, project_id: str | None = None
                  ) -> dict[tuple[str, str], int]:
     """Events per (project, name of the group)."""

@@ -16,14 +16,17 @@ The keys begin with ``virtco.``, which no hint does: what is written here is
 never read as one.
 """
 
+from collections.abc import Callable
 from collections.abc import Mapping
 import logging
+import time
 from typing import Protocol
 
 import sqlalchemy as sa
 
 from virtco.db import groups as db_groups
 from virtco.db import models
+from virtco.db import records
 from virtco.db import session as db_session
 from virtco import exception
 from virtco.model import states
@@ -34,21 +37,29 @@ LOG = logging.getLogger(__name__)
 MOST_A_TURN = 100
 #: Of a value in Nova.
 MOST_CHARS = 255
+#: An ignored hint is told for so long: Nova refuses metadata while a server is
+#: built, and for good when the build fails.
+IGNORED_S = 3600.0
 
 
 class Writer(Protocol):
-    def set_metadata(self, uuid: str, values: Mapping[str, str]) -> None:
-        """:raises virtco.exception.NovaUnavailable:"""
+    def set_metadata(self, uuid: str, values: Mapping[str, str]) -> bool:
+        """:returns: False when it has to be tried again.
+        :raises virtco.exception.NovaUnavailable:
+        """
         raise NotImplementedError
 
 
 class Feedback:
     """What was written is remembered until the process ends."""
 
-    def __init__(self, database: db_session.Database, nova: Writer):
+    def __init__(self, database: db_session.Database, nova: Writer,
+                 clock: Callable[[], float] = time.time):
         self._database = database
         self._nova = nova
+        self._clock = clock
         self._written: dict[str, dict[str, str]] = {}
+        self._refused: set[str] = set()
         self._is_away = False
 
     def turn(self) -> int:
@@ -59,25 +70,36 @@ class Feedback:
         wanted = self.wanted()
         self._written = {uuid: values for uuid, values
                          in self._written.items() if uuid in wanted}
-        new = [(uuid, values) for uuid, values in wanted.items()
-               if self._written.get(uuid) != values][:MOST_A_TURN]
+        self._refused &= wanted.keys()
+        # Servers that are not ready keep no other waiting.
+        new = sorted(((uuid, values) for uuid, values in wanted.items()
+                      if self._written.get(uuid) != values),
+                     key=lambda item: item[0] in self._refused)[:MOST_A_TURN]
+        n_told = 0
         for uuid, values in new:
             try:
-                self._nova.set_metadata(uuid, values)
+                is_told = self._nova.set_metadata(uuid, values)
             except exception.NovaUnavailable as error:
                 if not self._is_away:
                     LOG.warning('Tenants are not told on their servers: %s',
                                 error)
                 self._is_away = True
                 return 0
-            self._written[uuid] = values
+            if is_told:
+                self._written[uuid] = values
+                self._refused.discard(uuid)
+                n_told += 1
+            else:
+                self._refused.add(uuid)
         if new and self._is_away:
             self._is_away = False
             LOG.info('Tenants are told on their servers again.')
-        return len(new)
+        return n_told
 
     def wanted(self) -> dict[str, dict[str, str]]:
-        """Metadata per server of the living groups."""
+        """Metadata per server of the living groups, and per server whose hint
+        was ignored.
+        """
         with self._database.reader() as session:
             members = db_groups.living_members(session)
             groups = {group.id: group for group in session.scalars(
@@ -87,7 +109,12 @@ class Feedback:
                     models.Coflow.group_id.in_(list(groups))).order_by(
                         models.Coflow.position)):
                 coflows.setdefault(coflow.group_id, []).append(coflow)
-        return {member.instance_uuid: _values(
+            ignored = records.ignored_hints(
+                session, self._clock() - IGNORED_S)
+        found = {uuid: {'virtco.ignored': _shortened(why)}
+                 for uuid, why in ignored.items()}
+        # A later hint of the server may have been taken.
+        return found | {member.instance_uuid: _values(
             groups[member.group_id], member,
             coflows.get(member.group_id, ()))
             for member in members if member.instance_uuid is not None
@@ -104,4 +131,9 @@ def _values(group: models.Group, member: models.Member,
         if any(time_s is not None for time_s in times):
             found[name] = ','.join('' if time_s is None else f'{time_s:.3f}'
                                    for time_s in times)
-    return {key: value[:MOST_CHARS] for key, value in found.items()}
+    return {key: _shortened(value) for key, value in found.items()}
+
+
+def _shortened(value: str) -> str:
+    return (value if len(value) <= MOST_CHARS
+            else value[:MOST_CHARS - 3] + '...')

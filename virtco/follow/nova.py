@@ -99,9 +99,10 @@ class Nova:
                 return
             marker = {'marker': servers[-1]['id']}
 
-    def set_metadata(self, uuid: str, values: Mapping[str, str]) -> None:
+    def set_metadata(self, uuid: str, values: Mapping[str, str]) -> bool:
         """Add metadata to a server; one that is gone does not matter.
 
+        :returns: False when the server's state does not allow it.
         :raises virtco.exception.NovaUnavailable:
         """
         with translated():
@@ -109,6 +110,7 @@ class Nova:
                                           json={'metadata': dict(values)})
             if response.status_code not in (404, 409):
                 response.raise_for_status()
+            return response.status_code != 409
 
     def live_migrate(self, uuid: str, host: str) -> None:
         """Have a server moved; Nova's scheduler checks the host.

@@ -16,6 +16,7 @@ import pytest
 
 from tests.unit.db import test_db
 from virtco.db import models
+from virtco.db import records
 from virtco import exception
 from virtco.follow import feedback
 from virtco import hints
@@ -23,18 +24,24 @@ from virtco.model import states
 
 database = test_db.database
 
+NOW_S = 10_000.0
+
 
 class Nova:
     def __init__(self):
         self.metadata = {}
         self.calls = 0
         self.error = None
+        self.building = set()
 
     def set_metadata(self, uuid, values):
         self.calls += 1
         if self.error:
             raise self.error
+        if uuid in self.building:
+            return False
         self.metadata.setdefault(uuid, {}).update(values)
+        return True
 
 
 @pytest.fixture
@@ -48,7 +55,14 @@ def told(database):
             test_db.member('p-sort', 1, instance_uuid='vm-1', host='h1',
                            state=states.MemberState.RESERVED),
             test_db.coflow('p-sort', cct_s=2.0)])
-    return feedback.Feedback(database, Nova())
+    return feedback.Feedback(database, Nova(), lambda: NOW_S)
+
+
+def ignored(database, uuid, why, at=NOW_S):
+    with database.writer() as session:
+        records.add_event(session, keep=100, project_id='p', group_name='',
+                          instance_uuid=uuid, kind='hint_ignored', detail=why,
+                          created_at=at)
 
 
 def test_the_group_and_both_ccts(told, database):
@@ -72,3 +86,41 @@ def test_a_nova_that_is_away(told, caplog):
     told._nova.error = None
     assert told.turn() == 1
     assert told._nova.metadata
+
+
+def test_an_ignored_hint(told, database):
+    ignored(database, 'bad', 'virtco:tm[0][1]: apples')
+    ignored(database, 'bad', 'virtco:tm[0][1]: pears')
+    ignored(database, 'long', 'x' * 256)
+    ignored(database, 'fits', 'x' * 255)
+    ignored(database, 'old', 'n', NOW_S - feedback.IGNORED_S - 1)
+    assert told.turn() == 4
+    nova = told._nova
+    assert nova.metadata['bad'] == {
+        'virtco.ignored': 'virtco:tm[0][1]: pears'}
+    assert nova.metadata['long'] == {'virtco.ignored': 'x' * 252 + '...'}
+    assert nova.metadata['fits'] == {'virtco.ignored': 'x' * 255}
+    assert 'old' not in nova.metadata
+    assert hints.select(nova.metadata['bad']) == {}
+
+
+def test_a_member_is_not_told_of_an_earlier_hint(told, database):
+    ignored(database, 'vm-0', 'no')
+    told.turn()
+    assert 'virtco.ignored' not in told._nova.metadata['vm-0']
+
+
+def test_a_server_that_is_not_ready_is_told_later(told, database,
+                                                  monkeypatch):
+    monkeypatch.setattr(feedback, 'MOST_A_TURN', 1)
+    nova = told._nova
+    nova.building = {'a'}
+    ignored(database, 'a', 'no')
+    assert told.turn() == 0
+    # It keeps the next from nothing.
+    assert told.turn() == 1
+    assert set(nova.metadata) == {'vm-0'}
+    nova.building = set()
+    assert told.turn() == 1
+    assert nova.metadata['a'] == {'virtco.ignored': 'no'}
+    assert told.turn() == 0
