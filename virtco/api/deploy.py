@@ -20,13 +20,13 @@ from typing import Protocol
 import falcon
 from oslo_config import cfg
 from oslo_middleware import http_proxy_to_wsgi
-from oslo_middleware import request_id
 
 from virtco.api import errors
 from virtco.api.handlers import operations
 from virtco.api import media
 from virtco.api import nesting
 from virtco.api import pace
+from virtco.api import request_ids
 from virtco.api import routes
 from virtco.api import versions
 from virtco import app
@@ -57,7 +57,7 @@ def application(conf: cfg.ConfigOpts,
         from keystonemiddleware import auth_token
         wsgi = _except_open(wsgi, auth_token.AuthProtocol(
             wsgi, {'oslo_config_config': conf}))
-    wsgi = request_id.RequestId(wsgi)
+    wsgi = request_ids.identified(wsgi)
     proxy = http_proxy_to_wsgi.HTTPProxyToWSGI(wsgi, conf)
     is_behind = conf.oslo_middleware.enable_proxy_headers_parsing
     return proxy if is_behind else wsgi

@@ -24,7 +24,7 @@ from virtco.api import errors
 Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 MOST_DEPTH = 64
-_ALL_BUT_BRACKETS = bytes(set(range(256)) - set(b'[]{}'))
+_NEITHER_BRACKET_NOR_QUOTE = bytes(set(range(256)) - set(b'[]{}"'))
 _AS_BRACKETS = bytes.maketrans(b'{}', b'[]')
 
 
@@ -32,12 +32,14 @@ def is_deeper(body: bytes, most: int = MOST_DEPTH) -> bool:
     """Whether objects and lists are nested deeper than ``most`` levels.
 
     Without parsing, which is recursive: brackets outside of strings are kept,
-    and the innermost pairs removed level by level. For what is no JSON the
-    answer means nothing.
+    and the innermost pairs removed level by level. Strings without a bracket
+    go first, so that there are few left to be told apart. For what is no JSON
+    the answer means nothing.
     """
     unescaped = body.replace(rb'\\', b'').replace(rb'\"', b'')
-    brackets = b''.join(unescaped.split(b'"')[::2]).translate(
-        _AS_BRACKETS, _ALL_BUT_BRACKETS)
+    kept = unescaped.translate(
+        _AS_BRACKETS, _NEITHER_BRACKET_NOR_QUOTE).replace(b'""', b'')
+    brackets = b''.join(kept.split(b'"')[::2])
     for _ in range(most):
         shorter = brackets.replace(b'[]', b'')
         if len(shorter) == len(brackets):

@@ -20,6 +20,7 @@ import time
 
 import msgspec
 from oslo_config import cfg
+import sqlalchemy as sa
 from sqlalchemy import orm
 import tenacity
 
@@ -135,25 +136,39 @@ class Placer:
         if planned is None or not siblings.has_room(request, planned):
             return self._planned(question, view, deadline)
         with self._database.writer() as session:
-            return self._assign(session, question, planned, view.wishes,
-                                view.notes, deadline)
+            answer = self._assign(session.connection(), question, planned,
+                                  view.wishes, view.notes, deadline)
+            self._reader.note(session, request, view.notes,
+                              planned.group_name, planned.group_id)
+            session.flush()
+            deadline.claim()
+        return answer
 
     def _as_sibling(self, request: requests.Placement, fingerprint: str,
                     outline: hints.Outline, deadline: deadlines.Deadline
                     ) -> answers.Answer | None:
-        """Most questions end in this one transaction."""
-        with self._database.writer() as session:
-            stored, is_known = _stored(session, request, fingerprint)
-            if stored is not None:
-                return stored
-            planned = self._siblings.find(
-                session, request, (request.project_id, outline.coflow_name),
-                outline.index)
-            return None if planned is None else self._assign(
-                session, Question(request, fingerprint, is_known), planned,
-                outline.wishes, (), deadline)
+        """Most questions end in this one transaction.
 
-    def _assign(self, session: orm.Session, question: Question,
+        None for any other, such as the very same question again.
+        """
+        with self._database.statements() as connection:
+            before = db_members.fingerprint(connection,
+                                            request.instance_uuid)
+            if before == fingerprint:
+                return None
+            planned = self._siblings.find(
+                connection, request, (request.project_id,
+                                      outline.coflow_name), outline.index)
+            if planned is None:
+                return None
+            answer = self._assign(
+                connection, Question(request, fingerprint,
+                                     before is not None), planned,
+                outline.wishes, (), deadline)
+            deadline.claim()
+        return answer
+
+    def _assign(self, connection: sa.Connection, question: Question,
                 planned: db_members.Planned, wishes: hints.Wishes,
                 notes: membership.Notes, deadline: deadlines.Deadline
                 ) -> answers.Answer:
@@ -163,13 +178,9 @@ class Placer:
         answer = self._siblings.answer(
             request, planned, self._planning.allowed(
                 request, wishes, planned.host), notes)
-        db_members.take(session, planned, commit.taken_by(
+        db_members.take(connection, planned, commit.taken_by(
             request, self._reader.expiry_s()))
-        self._reader.note(session, request, notes, planned.group_name,
-                          planned.group_id)
-        self._remember(session, question, answer)
-        session.flush()
-        deadline.claim()
+        self._remember(connection, question, answer)
         return answer
 
     def _planned(self, question: Question, view: membership.View,
@@ -193,7 +204,7 @@ class Placer:
         with self._database.writer() as session:
             commit.Commit(self._reader, session, request, view, rows,
                           plan).write()
-            self._remember(session, question, answer)
+            self._remember(session.connection(), question, answer)
             session.flush()
             deadline.claim()
         if not is_advice:
@@ -218,7 +229,7 @@ class Placer:
                 self._reader.note(session, request, view.notes,
                                   view.group.name,
                                   None if view.is_new else view.group.id)
-                self._remember(session, question, answer)
+                self._remember(session.connection(), question, answer)
                 session.flush()
                 deadline.claim()
         return answer
@@ -244,16 +255,16 @@ class Placer:
             self._reader.note(session, request,
                               [('hint_ignored', str(error))], name,
                               answer.group)
-            self._remember(session, Question(
+            self._remember(session.connection(), Question(
                 request, fingerprint, is_known), answer)
             session.flush()
             deadline.claim()
         return answer
 
-    def _remember(self, session: orm.Session, question: Question,
+    def _remember(self, connection: sa.Connection, question: Question,
                   answer: answers.Answer) -> None:
         db_members.remember(
-            session, answer.instance_uuid, question.is_known, {
+            connection, answer.instance_uuid, question.is_known, {
                 'project_id': question.request.project_id,
                 'group_id': answer.group,
                 'fingerprint': question.fingerprint,
@@ -266,7 +277,8 @@ def _stored(session: orm.Session, request: requests.Placement,
     """The answer to the very same question, while it still holds, and
     whether there is an answer to any.
     """
-    before = db_members.fingerprint(session, request.instance_uuid)
+    before = db_members.fingerprint(session.connection(),
+                                    request.instance_uuid)
     if before != fingerprint:
         return None, before is not None
     found = records.placement(session, request.instance_uuid)
@@ -312,5 +324,6 @@ def _answer(request: requests.Placement, view: membership.View,
 
 
 def _fingerprint(request: requests.Placement) -> str:
-    return hashlib.sha256(msgspec.msgpack.encode(msgspec.structs.replace(
-        request, unplanned_passes=0))).hexdigest()
+    if request.unplanned_passes:
+        request = msgspec.structs.replace(request, unplanned_passes=0)
+    return hashlib.sha256(msgspec.msgpack.encode(request)).hexdigest()

@@ -23,9 +23,10 @@ from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
 import dataclasses
+import itertools
 import threading
 
-from sqlalchemy import orm
+import sqlalchemy as sa
 
 from virtco.ask import answer as answers
 from virtco.ask import problem as problem_builder
@@ -85,7 +86,7 @@ class Siblings:
         known = self._groups.get(key)
         return known is not None and digest in ('', known.digest)
 
-    def find(self, session: orm.Session, request: requests.Placement,
+    def find(self, connection: sa.Connection, request: requests.Placement,
              key: Key, index: int | None) -> members.Planned | None:
         """The member that the instance becomes, on its planned host.
 
@@ -94,8 +95,9 @@ class Siblings:
         the planned host.
         """
         known = self._groups.get(key)
-        found = members.next_planned(session, *key, request.instance_uuid,
-                                     index, request.launch_index or 0)
+        found = members.next_planned(connection, *key,
+                                     request.instance_uuid, index,
+                                     request.launch_index or 0)
         return found if (
             found is not None and known is not None
             and found.group_id == known.group_id
@@ -117,15 +119,19 @@ class Siblings:
         """Other hosts, in the order in which they suited the first member.
         """
         offered = dict.fromkeys(hosts)
-        for host in (planned.host, *self._drained()):
-            offered.pop(host, None)
+        not_these = {planned.host, *self._drained()}
         known = self._groups.get((request.project_id, planned.group_name))
         best = [host for host in known.order if host in offered
                 ] if known is not None else []
-        return list(dict.fromkeys([*best, *offered]))[:MOST_ALTERNATES]
+        others = (host for host in itertools.chain(best, offered)
+                  if host not in not_these)
+        # No host comes more than twice.
+        return list(dict.fromkeys(itertools.islice(
+            others, 2 * MOST_ALTERNATES)))[:MOST_ALTERNATES]
 
 
 def has_room(request: requests.Placement, planned: members.Planned) -> bool:
     """Whether Nova offers the planned host, with room for the instance."""
-    return any(offer.host == planned.host and problem_builder.fits(
-        request.flavor.vector, offer.free.vector) for offer in request.hosts)
+    offers = [offer for offer in request.hosts if offer.host == planned.host]
+    return any(problem_builder.fits(request.flavor.vector, offer.free.vector)
+               for offer in offers)

@@ -21,7 +21,6 @@ import dataclasses
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy import orm
 
 from virtco.db import models
 from virtco import exception
@@ -67,7 +66,7 @@ _FROM = _VACANT.order_by(
     _MEMBERS.row_index).limit(1)
 
 
-def next_planned(session: orm.Session, project_id: str, name: str,
+def next_planned(connection: sa.Connection, project_id: str, name: str,
                  instance_uuid: str, index: int | None,
                  launch_index: int) -> Planned | None:
     """The member of a living group that a new instance would become.
@@ -77,7 +76,7 @@ def next_planned(session: orm.Session, project_id: str, name: str,
 
     :param index: of the member, if one is asked for.
     """
-    found = session.connection().execute(_FROM if index is None else _AT, {
+    found = connection.execute(_FROM if index is None else _AT, {
         'project_id': project_id, 'name': name,
         'instance_uuid': instance_uuid,
         'number': launch_index if index is None else index}).first()
@@ -103,7 +102,7 @@ _TAKE = sa.update(_TABLES['members']).where(
         'planned_host': sa.bindparam('on_host')})
 
 
-def take(session: orm.Session, planned: Planned,
+def take(connection: sa.Connection, planned: Planned,
          values: Mapping[str, Any]) -> None:
     """The instance becomes that member, on its planned host.
 
@@ -111,7 +110,6 @@ def take(session: orm.Session, planned: Planned,
     :raises virtco.exception.Conflict: when another one took it, or it has
         another host by now.
     """
-    connection = session.connection()
     # Plans of the group that are under way must see it.
     connection.execute(_ADVANCE)
     done = connection.execute(_TAKE, {
@@ -130,21 +128,21 @@ _UPDATE = sa.update(_TABLES['placements']).where(
             'project_id', 'group_id', 'fingerprint', 'answer', 'updated_at')})
 
 
-def fingerprint(session: orm.Session, instance_uuid: str) -> str | None:
+def fingerprint(connection: sa.Connection, instance_uuid: str
+                ) -> str | None:
     """Of the last question about an instance."""
-    found: str | None = session.connection().execute(
+    found: str | None = connection.execute(
         _FINGERPRINT, {'instance_uuid': instance_uuid}).scalar()
     return found
 
 
-def remember(session: orm.Session, instance_uuid: str, is_known: bool,
+def remember(connection: sa.Connection, instance_uuid: str, is_known: bool,
              values: Mapping[str, Any]) -> None:
     """Keep a question's fingerprint and its answer.
 
     :param is_known: an earlier answer is replaced.
     :param values: columns of the placement.
     """
-    connection = session.connection()
     if is_known:
         done = connection.execute(_UPDATE, {'of': instance_uuid, **values})
         if done.rowcount:

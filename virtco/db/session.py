@@ -74,9 +74,9 @@ class Database:
                 **engine_options)
             bounds.put_on(self.engine, PATIENCE_S)
         self._readers = orm.sessionmaker(self.engine, expire_on_commit=False)
-        self._writers = orm.sessionmaker(
-            self.engine.execution_options(virtco_writes=True),
-            expire_on_commit=False)
+        self._writing = self.engine.execution_options(virtco_writes=True)
+        self._writers = orm.sessionmaker(self._writing,
+                                         expire_on_commit=False)
         # SQLite has one writer at a time. Waiting for the turn here is fair
         # and bounded; waiting inside SQLite is neither.
         self._sqlite_turn = threading.Lock()
@@ -112,6 +112,17 @@ class Database:
         with (translated(), self._turn(max(patience_s, self.timeout_s)),
               self._writers.begin() as session):
             yield session
+
+    @contextlib.contextmanager
+    def statements(self) -> Iterator[sa.Connection]:
+        """A transaction like :meth:`writer`'s, for what needs no objects.
+
+        A session takes a quarter of the time of a short transaction.
+        """
+        self._file.check()
+        with (translated(), self._turn(self.timeout_s),
+              self._writing.begin() as connection):
+            yield connection
 
     @contextlib.contextmanager
     def _turn(self, limit_s: float) -> Iterator[None]:

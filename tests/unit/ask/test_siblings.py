@@ -123,26 +123,28 @@ def test_the_same_matrix_in_other_words_is_the_same(place, parsed):
 def test_a_member_is_taken_once(place, database):
     place(0)
     with database.reader() as session:
-        planned = members.next_planned(session, 'p', 'a', 'x', None, 1)
+        connection = session.connection()
+        planned = members.next_planned(connection, 'p', 'a', 'x', None, 1)
         assert planned.index == 1
-        assert members.next_planned(session, 'p', 'a', 'vm-0', None, 1
+        assert members.next_planned(connection, 'p', 'a', 'vm-0', None, 1
                                     ) is None
-        assert members.next_planned(session, 'p', 'a', 'x', 0, 1) is None
-        assert members.next_planned(session, 'p', 'a', 'x', 3, 1).index == 3
+        assert members.next_planned(connection, 'p', 'a', 'x', 0, 1) is None
+        assert members.next_planned(connection, 'p', 'a', 'x', 3, 1).index == 3
         # After the last one comes the first that is free.
-        assert members.next_planned(session, 'p', 'a', 'x', None, 4
+        assert members.next_planned(connection, 'p', 'a', 'x', None, 4
                                     ).index == 1
         before = groups.generation(session)
     values = {'instance_uuid': 'x', 'display_name': '', 'reservation_id': '',
               'expires_at': 1.0, 'vcpus': 1.0, 'memory_mb': 1.0,
               'disk_gb': 1.0}
-    with database.writer() as session:
-        members.take(session, planned, values)
+    with database.statements() as connection:
+        members.take(connection, planned, values)
     with database.reader() as session:
         assert groups.generation(session) == before + 1
         assert groups.member_of(session, 'x').host == planned.host
-    with pytest.raises(exception.Conflict), database.writer() as session:
-        members.take(session, planned, values | {'instance_uuid': 'y'})
+    with (pytest.raises(exception.Conflict),
+          database.statements() as connection):
+        members.take(connection, planned, values | {'instance_uuid': 'y'})
 
 
 def test_nothing_is_committed_after_the_deadline(place, database):
