@@ -20,6 +20,7 @@ from oslo_context import context as oslo_context
 from oslo_policy import policy as oslo_policy
 
 from virtco.api import policies
+from virtco.api.policies import service as service_rules
 from virtco import exception
 
 
@@ -28,6 +29,7 @@ class Authorizer:
 
     def __init__(self, conf: cfg.ConfigOpts):
         self._noauth = conf.api.auth_strategy == 'noauth'
+        self._asks_certificates = bool(conf.distributor.client_ca_file)
         _check_file(conf)
         self._enforcer = oslo_policy.Enforcer(conf)
         self._enforcer.register_defaults(policies.list_rules())
@@ -54,6 +56,20 @@ class Authorizer:
         """:raises virtco.exception.Forbidden:"""
         if not self.may(request, rule, target):
             raise exception.Forbidden(what=rule)
+
+    def require_host(self, request: falcon.Request, host: str) -> None:
+        """That the caller may speak for this host.
+
+        Without tokens only certificates tell hosts apart, and they are seen
+        by the distributor alone.
+
+        :raises virtco.exception.Forbidden:
+        """
+        if self._noauth and self._asks_certificates:
+            raise exception.Forbidden(
+                what=f'to speak for {host} but at the distributor, by its '
+                'certificate')
+        self.require(request, service_rules.HOST, {'host': host})
 
     def who(self, request: falcon.Request) -> str:
         """The caller, for the history."""

@@ -162,8 +162,9 @@ def open_server(conf: cfg.ConfigOpts, doors: server.Doors,
         return None
     if (conf.api.auth_strategy != 'noauth'
             and not (options.cert_file and options.client_ca_file)):
-        LOG.warning('Edge modules poll: without [distributor] cert_file '
-                    'and client_ca_file nobody could tell them apart.')
+        LOG.warning('Edge modules poll, each as a user called like its '
+                    'host: without [distributor] cert_file and '
+                    'client_ca_file nobody could tell connections apart.')
         return None
     try:
         tls = server.tls_context(options)

@@ -32,12 +32,8 @@ def application(tmp_path_factory):
         '[api]\nauth_strategy = keystone\n'
         '[keystone_authtoken]\nwww_authenticate_uri = http://127.0.0.1:1\n'
         'auth_type = none\n[placement]\ndeadline_s = 50\n'
-        f'[oslo_policy]\npolicy_file = {home}/policy.yaml\n'
         '[limits]\nrequests_per_s = 0.01\nrequests_at_once = 60\n'
         'max_registered_per_project = 2\n')
-    (home / 'policy.yaml').write_text(
-        'virtco:edge:host: rule:virtco:admin or '
-        '(role:service and user_name:%(host)s)\n')
     conf = controller_cmd.make_conf(['--config-file', str(config)])
     controller = app.App.of(conf)
     controller.start(auto_sync=True)
@@ -194,13 +190,19 @@ def test_operations_are_the_operators(client):
 def test_an_edge_module_speaks_for_its_own_host_only(client):
     measurement = {'probe_id': 'x', 'src': 'h1', 'dst': 'h2', 'rate_bps': 1.0}
     for user, status in (('h1', (404, 400, 204, 204)),
-                         ('h2', (403, 403, 403, 403))):
-        assert (client('GET', '/v1/hosts/h1/policy', 'service', user=user),
-                client('PUT', '/v1/hosts/h1/report', 'service', body={},
-                       user=user),
-                client('GET', '/v1/hosts/h1/probes', 'service', user=user),
-                client('POST', '/v1/measurements', 'service', user=user,
-                       body=measurement)) == status
+                         ('virtco', (403, 403, 403, 403))):
+        assert spoken_for_h1(client, 'service', user, measurement) == status
+    # An account of services with the role admin is nobody's host either.
+    assert spoken_for_h1(client, 'admin', 'virtco', measurement) == (403,) * 4
+    assert client('GET', '/v1/distributor', 'service', user='virtco') != 403
+
+
+def spoken_for_h1(client, role, user, measurement):
+    return (client('GET', '/v1/hosts/h1/policy', role, user=user),
+            client('PUT', '/v1/hosts/h1/report', role, body={}, user=user),
+            client('GET', '/v1/hosts/h1/probes', role, user=user),
+            client('POST', '/v1/measurements', role, user=user,
+                   body=measurement))
 
 
 def test_quotas_and_rates_are_a_projects(send):

@@ -340,6 +340,16 @@ def test_certificates_say_for_whom_an_edge_speaks(make, connect, tmp_path):
     harness.wait_for(lambda: bad.link._polls, 'a refusal')
     assert not is_up(bad)
     assert 'h1 with this certificate' in controller.log_text()
+    # Nobody's certificate is seen here.
+    for method, path, body in (
+            ('GET', '/v1/hosts/h1/policy', None),
+            ('PUT', '/v1/hosts/h1/report', msgspec.to_builtins(report())),
+            ('GET', '/v1/hosts/h1/probes', None),
+            ('POST', '/v1/measurements', {
+                'probe_id': 'p', 'src': 'h1', 'dst': 'h2',
+                'rate_bps': 1e9})):
+        refused = controller.call(method, path, body, status=403)
+        assert 'certificate' in refused['error']['detail']
 
 
 def test_a_certificate_that_is_none_is_an_error_of_the_start(make, tmp_path):

@@ -19,6 +19,7 @@ import sys
 from oslo_config import cfg
 from oslo_log import log
 import pytest
+import yaml
 
 from edge_module import conf as edge_conf
 from nova_filters import conf as nova_conf
@@ -27,6 +28,7 @@ from tests.functional.devstack.node import BIN_DIR
 from tests.functional.devstack.node import NOVA_CONF
 from tests.functional.devstack.node import PHASES
 from tests.functional.devstack.node import ROOT
+from virtco.api import policies
 from virtco.cmd import controller as controller_cmd
 
 
@@ -92,6 +94,12 @@ def test_every_option_that_is_written_exists(devstack, fake_edge,
     devstack.run('stack post-config', BIN_DIR=fake_edge, **variables)
     controller = controller_cmd.make_conf(
         ['--config-file', str(devstack.virtco_dir / 'virtco.conf')])
+    policy = devstack.virtco_dir / 'policy.yaml'
+    if controller.api.auth_strategy == 'keystone' and (
+            devstack.virtco_dir / 'virtco.conf').exists():
+        assert controller.find_file('policy.yaml') == str(policy)
+        (name,) = yaml.safe_load(policy.read_text())
+        assert name in {rule.name for rule in policies.list_rules()}
     _check_known(controller, devstack.virtco_dir / 'virtco.conf',
                  but={'keystone_authtoken'})
     edge = cfg.ConfigOpts()

@@ -137,7 +137,7 @@ class Policy:
 
     def on_get(self, request: falcon.Request, response: falcon.Response,
                host: str) -> None:
-        self._authorizer.require(request, service_rules.HOST, {'host': host})
+        self._authorizer.require_host(request, host)
         generation = _generation(request)
         with self._waiting.seat(request, response) as wait_s:
             policy = self._decide.wait_for_policy(
@@ -167,7 +167,7 @@ class Report:
 
     def on_put(self, request: falcon.Request, response: falcon.Response,
                host: str) -> None:
-        self._authorizer.require(request, service_rules.HOST, {'host': host})
+        self._authorizer.require_host(request, host)
         self._know.report(_checked(host),
                           media.decode(request, reports.Report))
         response.status = falcon.HTTP_204
@@ -182,7 +182,7 @@ class Probes:
 
     def on_get(self, request: falcon.Request, response: falcon.Response,
                host: str) -> None:
-        self._authorizer.require(request, service_rules.HOST, {'host': host})
+        self._authorizer.require_host(request, host)
         with self._waiting.seat(request, response) as wait_s:
             train = self._prober.next_train(
                 _checked(host), wait_s, lambda: _is_gone(request))
@@ -215,8 +215,7 @@ class Measurements:
                 response: falcon.Response) -> None:
         self._authorizer.require(request, service_rules.EDGE)
         measurement = media.decode(request, reports.Measurement)
-        self._authorizer.require(request, service_rules.HOST,
-                                 {'host': measurement.src})
+        self._authorizer.require_host(request, measurement.src)
         self._distribute.measured(measurement)
         response.status = falcon.HTTP_204
 

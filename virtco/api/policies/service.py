@@ -30,10 +30,12 @@ RULES = [
         EDGE, base.SERVICE, 'Learn where the distributors are.',
         [{'method': 'GET', 'path': '/v1/distributor'}]),
     policy.DocumentedRuleDefault(
-        HOST, f'rule:{EDGE}',
-        'Read the policy of a host, report and measure for it. With a user '
-        'per hypervisor, called as [edge] host is: "rule:virtco:admin or '
-        '(role:service and user_name:%(host)s)".',
+        HOST, 'role:service and user_name:%(host)s',
+        'Read the policy of a host, report and measure for it by the REST '
+        'API: with a user per hypervisor, called as [edge] host is. Edge '
+        'modules with a certificate and a connection to the distributor do '
+        'not need it. "rule:virtco:edge" lets every service user speak for '
+        'every host.',
         [{'method': 'GET', 'path': '/v1/hosts/{host}/policy'},
          {'method': 'PUT', 'path': '/v1/hosts/{host}/report'},
          {'method': 'GET', 'path': '/v1/hosts/{host}/probes'},

@@ -41,10 +41,12 @@ def add_accounts(layout: layouts.Layout) -> None:
     for name in ('service', 'member', 'reader'):
         if name not in roles:
             roles[name] = identity.create_role(name=name)
-    for name in ('nova', 'placement', 'glance', 'neutron', 'virtco'):
+    services = ('nova', 'placement', 'glance', 'neutron', 'virtco')
+    # An edge module's user is called as its host.
+    for name in (*services, *layout.computes):
         user = identity.create_user(
             name=name, password=layouts.PASSWORD, domain_id=domain)
-        for role in ('service', 'admin'):
+        for role in ('service', 'admin') if name in services else ('service',):
             identity.assign_project_role_to_user(
                 project=project, user=user, role=roles[role])
     tenant = identity.create_project(name=TENANT, domain_id=domain)

@@ -214,5 +214,5 @@ def edge(layout: layouts.Layout, host: str, address: str) -> Groups:
                  'ports_file': layout.ports_file(host),
                  'state_dir': layout.home / f'edge-{host}'},
         'probe': {'address': address},
-        'controller_auth': {**account(layout, 'virtco'),
+        'controller_auth': {**account(layout, host),
                             'cafile': layout.ca_file}}
