@@ -39,7 +39,6 @@ from rich import progress
 import tenacity
 import urllib3
 
-from virtco.cast import clusters
 from virtco.cast import swarm
 from virtco.cast import tracker as trackers
 from virtco import exception
@@ -209,6 +208,8 @@ def _from_file(path: str | None) -> dict[str, str]:
 def _from_history(path: str | None) -> dict[str, str]:
     if path is None or not pathlib.Path(path).exists():
         return {}
+    # Only who infers loads scipy, which takes a second.
+    from virtco.cast import clusters
     told = json.loads(pathlib.Path(path).read_text())
     return clusters.infer({(src, dst): rate_bps
                            for src, dst, rate_bps in told})
