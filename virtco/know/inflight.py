@@ -93,7 +93,7 @@ class Tracked:
     def replace(self) -> None:
         """A VM moved or its host is known only now: another way."""
         for name in ('route', 'planned_route', 'awaited_hosts', 'whole',
-                     'table'):
+                     '_ends', 'table'):
             self.__dict__.pop(name, None)
         self.touch()
 

@@ -81,6 +81,17 @@ def test_bytes_per_destination_go_to_its_flows(state):
     assert sent(state) == pytest.approx([0, 30, 0])
 
 
+def test_what_a_coflow_loads_follows_its_members(state):
+    coflow = state._groups.coflows['c']
+    assert dict(coflow.load.out_bytes) == {'h0': 150, 'h1': 25}
+    # Two move together: another number of pairs of hosts.
+    state.load_groups([member('g', 0, 'h0'), member('g', 1, 'h3'),
+                       member('g', 2, 'h3')], [stored()])
+    coflow = state._groups.coflows['c']
+    assert dict(coflow.load.out_bytes) == {'h0': 150}
+    assert dict(coflow.load.in_bytes) == {'h3': 150}
+
+
 def test_a_report_that_comes_late_is_not_counted(state):
     first, second = (msgspec.structs.replace(
         report(sent), boot_id='b', boot_ms=at_ms)
