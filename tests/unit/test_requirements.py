@@ -28,7 +28,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 PINS = sorted((ROOT / 'tests' / 'fixtures' / 'constraints').glob('*.txt'))
 OWN = ('virtco', 'nova_filters', 'edge_module')
 #: Distributions that are not called as their modules are.
-NAMED = {'yaml': 'PyYAML'}
+NAMED = {'watcher': 'python-watcher', 'yaml': 'PyYAML'}
 #: What each extra serves, with all that these modules import.
 SERVED = {
     'controller': ['virtco.cmd.api', 'virtco.cmd.controller',
@@ -44,6 +44,7 @@ SERVED = {
     'sim': ['virtco.cmd.sim', 'virtco.cmd.emulate'],
     'cast': ['virtco.cast.command'],
     'nova': ['virtco.lab.emulation.nova_stack'],
+    'watcher': ['virtco.watcher.goal', 'virtco.watcher.strategy'],
 }
 PLUGINS = ['nova_filters.coflow_filter', 'nova_filters.coflow_weigher',
            'nova_filters.notifier', 'nova_filters.conf']

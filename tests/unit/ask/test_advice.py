@@ -12,6 +12,9 @@
 
 """Moves that are written down, and those that Nova is told to make."""
 
+import json
+import pathlib
+
 import pytest
 
 from tests.unit.db import test_db
@@ -25,6 +28,9 @@ from virtco.know import live_state
 from virtco.know import settings
 
 database = test_db.database
+
+SAMPLE = json.loads((pathlib.Path(__file__).parents[2] / 'fixtures'
+                     / 'advice.json').read_text())['moves'][0]
 
 
 class Mover:
@@ -75,6 +81,9 @@ def test_advice_moves_nothing(make):
         assert move['state'] == 'proposed'
         assert move['saved_s'] > move['cost_s'] > 0
         assert move['then_cct_s'] == 0 < move['cct_s']
+        # What the tests of the plug-in for Watcher answer with.
+        assert {name: type(value) for name, value in move.items()} == {
+            name: type(value) for name, value in SAMPLE.items()}
     # Looking alone writes nothing down.
     assert [m['instance_uuid'] for m in adviser.look()] == [
         m['instance_uuid'] for m in moves]

@@ -1,0 +1,91 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What Watcher's operators aim at with virtco's strategy."""
+
+from typing import Any
+
+from watcher.decision_engine.goal import base
+from watcher.decision_engine.goal.efficacy import base as efficacy_base
+from watcher.decision_engine.goal.efficacy import indicators
+from watcher.decision_engine.solution import efficacy
+
+NAME = 'coflow_completion_time'
+TITLE = 'Coflow Completion Time'
+
+
+class MigrationsCount(indicators.IndicatorSpecification):
+    def __init__(self) -> None:
+        super().__init__(name='migrations_count', unit=None,
+                         description='Number of live migrations')
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        return {'type': 'integer', 'minimum': 0}
+
+
+class SavedTime(indicators.IndicatorSpecification):
+    def __init__(self) -> None:
+        super().__init__(
+            name='saved_s', unit='s',
+            description='What the coflows together end earlier, in seconds')
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        return {'type': 'number'}
+
+
+class MigrationTime(indicators.IndicatorSpecification):
+    def __init__(self) -> None:
+        super().__init__(
+            name='cost_s', unit='s',
+            description='What the migrations take together, in seconds')
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        return {'type': 'number', 'minimum': 0}
+
+
+class Efficacy(efficacy_base.EfficacySpecification):
+    def get_indicators_specifications(self) -> list[Any]:
+        return [MigrationsCount(), SavedTime(), MigrationTime()]
+
+    def get_global_efficacy_indicator(self, indicators_map: Any = None
+                                      ) -> list[Any]:
+        gain_s = (indicators_map.saved_s - indicators_map.cost_s
+                  if indicators_map else 0.0)
+        return [efficacy.Indicator(
+            name='gain_s', unit='s', value=gain_s,
+            description='Time saved, less that of the migrations')]
+
+
+class CoflowCompletionTime(base.Goal):
+    """Coflow Completion Time
+
+    Groups of servers that send to each other end their transfers earlier.
+    """
+
+    @classmethod
+    def get_name(cls) -> str:
+        return NAME
+
+    @classmethod
+    def get_display_name(cls) -> str:
+        return TITLE
+
+    @classmethod
+    def get_translatable_display_name(cls) -> str:
+        return TITLE
+
+    @classmethod
+    def get_efficacy_specification(cls) -> Efficacy:
+        return Efficacy()
