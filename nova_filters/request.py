@@ -199,7 +199,7 @@ def _may_have_metadata(spec: Any) -> bool:
     except Exception as error:
         LOG.warning('Cannot look for virtco metadata of instance %s: %s',
                     spec.instance_uuid, error)
-        return False
+    # Nor is a query repeated that failed: filter and weigher both ask.
     _without_metadata.add(key)
     return False
 
