@@ -26,6 +26,7 @@ from virtco import exception
 from virtco.know import reports
 
 _MOST_MEASUREMENTS = 64
+_LONGEST_ERROR = 1000
 
 
 class Outbox:
@@ -43,12 +44,14 @@ class Outbox:
         self._seen: reports.Report | None = None
         self._was_moving = False
         self._beat_s = 0.0
-        self._ack: tuple[int, int] | None = None
+        self._version = frames.OLDEST
+        self._ack: dict[str, Any] | None = None
         self._measurements: list[dict[str, Any]] = []
         self._most_bytes = frames.MOST_BYTES
 
     def restart(self, welcome: dict[str, Any]) -> None:
         with self._lock:
+            self._version = int(welcome['version'])
             self.heartbeat_s = max(0.1, float(welcome['heartbeat_s']))
             self._most_bytes = int(welcome['most_bytes'])
             self._told = None
@@ -65,9 +68,13 @@ class Outbox:
             self._report = report
         self._rouse()
 
-    def put_ack(self, epoch: int, generation: int) -> None:
+    def put_ack(self, epoch: int, generation: int,
+                error: str | None = None) -> None:
+        """:param error: why the policy is refused."""
         with self._lock:
-            self._ack = epoch, generation
+            self._ack = {'epoch': epoch, 'generation': generation}
+            if error is not None:
+                self._ack['error'] = error[:_LONGEST_ERROR]
         self._rouse()
 
     def put_measurement(self, measurement: dict[str, Any]) -> None:
@@ -91,9 +98,7 @@ class Outbox:
         found = []
         with self._lock:
             if self._ack is not None:
-                epoch, generation = self._ack
-                found.append(frames.pack('ack', epoch=epoch,
-                                         generation=generation))
+                found.append(self._answer(self._ack))
                 self._ack = None
             found += [frames.pack('measurement', measurement=one)
                       for one in self._measurements]
@@ -112,6 +117,14 @@ class Outbox:
                     field='report', value=f'{len(frame)} bytes',
                     limit=f'at most {self._most_bytes} bytes')
         return found
+
+    def _answer(self, ack: dict[str, Any]) -> bytes:
+        """A controller of before knows no nack; the report names the error.
+        """
+        if 'error' in ack and self._version >= frames.NACK_SINCE:
+            return frames.pack('nack', **ack)
+        return frames.pack('ack', epoch=ack['epoch'],
+                           generation=ack['generation'])
 
     def _news(self, is_due: bool, now_s: float) -> bytes | None:
         """What the controller does not know of the report."""

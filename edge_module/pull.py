@@ -98,8 +98,8 @@ class PolicySource:
             self._renewed_s = client.heard_s()
             if answer is not None:
                 etag = answer[0]
-                self._take(answer[1], client.epoch())
-                client.policy_taken(answer[1])
+                why_not = self._take(answer[1], client.epoch())
+                client.policy_taken(answer[1], why_not)
             elif self.enforcer.fair and self.enforcer.policy is not None:
                 LOG.info('The controller is back: order and rates again')
                 self._apply(self.enforcer.policy, False)
@@ -120,17 +120,21 @@ class PolicySource:
             else:
                 LOG.warning('%s The last policy holds.', why)
 
-    def _take(self, document: Any, epoch: int) -> None:
-        """Apply a document; a malformed or older one is refused whole."""
+    def _take(self, document: Any, epoch: int) -> str | None:
+        """Apply a document; a malformed or older one is refused whole.
+
+        :returns: why it is refused.
+        """
         try:
             policy = edge_policy.EdgePolicy.from_dict(document)
             self._check(policy, epoch)
         except exception.PolicyInvalid as error:
             self._refuse(str(error))
-        else:
-            self._epoch = epoch
-            self._apply(policy, False)
-            self.save()
+            return str(error)
+        self._epoch = epoch
+        self._apply(policy, False)
+        self.save()
+        return None
 
     def _check(self, policy: edge_policy.EdgePolicy, epoch: int) -> None:
         if policy.host != self.conf.edge.host:

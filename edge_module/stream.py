@@ -32,6 +32,7 @@ from edge_module import client as edge_client
 from edge_module import epochs
 from edge_module import outbox
 from edge_module import talk
+from virtco.distribute import frames
 from virtco import exception
 from virtco.know import reports
 
@@ -51,12 +52,15 @@ class Link:
     :param generation: of the policy that is here, 0 without one.
     :param heard: which schedulers were heard of.
     :param stop: ends :meth:`run`.
+    :param newest: version of the protocol that is spoken.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, generation: Callable[[], int],
                  stop: threading.Event,
-                 heard: epochs.Epochs | None = None):
+                 heard: epochs.Epochs | None = None,
+                 newest: int = frames.NEWEST):
         self._conf = conf
+        self._newest = newest
         self._epochs = heard or epochs.Epochs()
         self._generation = generation
         self._stop = stop
@@ -114,7 +118,7 @@ class Link:
         """
         ends = talk.Talk(sock, self._conf.edge.http_timeout_s)
         welcome = ends.greet(self._conf.edge.host, self._epochs.newest,
-                             self._generation())
+                             self._generation(), self._newest)
         self._outbox.restart(welcome)
         self._heard_s = time.monotonic()
         self._set_up(True)
@@ -226,8 +230,8 @@ class Link:
     def say_report(self, report: reports.Report) -> None:
         self._outbox.put_report(report)
 
-    def say_taken(self, generation: int) -> None:
-        self._outbox.put_ack(self._epochs.newest, generation)
+    def say_taken(self, generation: int, error: str | None = None) -> None:
+        self._outbox.put_ack(self._epochs.newest, generation, error)
 
     def say_measurement(self, measurement: dict[str, Any]) -> None:
         self._outbox.put_measurement(measurement)
@@ -271,10 +275,13 @@ class Client:
         heard_s = self._link.heard_s()
         return time.monotonic() if heard_s is None else heard_s
 
-    def policy_taken(self, document: Any) -> None:
-        """It is applied, or refused for good."""
+    def policy_taken(self, document: Any, error: str | None = None) -> None:
+        """It is applied, or refused for good.
+
+        :param error: why it is refused.
+        """
         if isinstance(document, dict):
-            self._link.say_taken(int(document.get('generation', 0)))
+            self._link.say_taken(int(document.get('generation', 0)), error)
 
     def put_report(self, report: reports.Report) -> None:
         if self._link.is_used():

@@ -92,14 +92,14 @@ class Talk:
         self._reader = frames.Reader(edge_client.MOST_BYTES)
         self._early: list[dict[str, Any]] = []
 
-    def greet(self, host: str, epoch: int, generation: int
-              ) -> dict[str, Any]:
+    def greet(self, host: str, epoch: int, generation: int,
+              newest: int = frames.NEWEST) -> dict[str, Any]:
         """What the distributor says to a hello.
 
         :raises OSError: when it does not welcome us.
         """
         self._sock.sendall(frames.pack(
-            'hello', versions=[frames.OLDEST, frames.NEWEST], host=host,
+            'hello', versions=[frames.OLDEST, newest], host=host,
             epoch=epoch, generation=generation))
         deadline_s = time.monotonic() + self._timeout_s
         while (left_s := deadline_s - time.monotonic()) > 0:

@@ -110,6 +110,10 @@ class Metrics:
             'virtco_policies_sent',
             'Policy documents that the distributor sent.',
             registry=self.registry)
+        self.policies_refused = prometheus_client.Counter(
+            'virtco_policies_refused',
+            'Policy documents that edge modules refused.',
+            registry=self.registry)
         self.intake_failures = prometheus_client.Counter(
             'virtco_intake_failures',
             'Reports and measurements that could not be taken in.',

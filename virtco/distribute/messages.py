@@ -37,9 +37,19 @@ class Hello(msgspec.Struct, frozen=True, tag='hello'):
 
 
 class Ack(msgspec.Struct, frozen=True, tag='ack'):
-    """The edge has taken the policy over, or says in its report why not."""
+    """The edge has taken the policy over; of version 1 it may also have
+    refused it, and says in its report why.
+    """
 
     generation: fields.Generation
+    epoch: fields.Generation = 0
+
+
+class Nack(msgspec.Struct, frozen=True, tag='nack'):
+    """The edge refuses the policy, and the one before stays."""
+
+    generation: fields.Generation
+    error: fields.LongText
     epoch: fields.Generation = 0
 
 
@@ -55,7 +65,7 @@ class Measured(msgspec.Struct, frozen=True, tag='measurement'):
     measurement: reports.Measurement
 
 
-Said = Hello | Ack | Whole | deltas.Delta | Heartbeat | Measured
+Said = Hello | Ack | Nack | Whole | deltas.Delta | Heartbeat | Measured
 _DECODER: 'decoding.Decoder[Said]' = decoding.Decoder(Said, 'frame')
 
 

@@ -326,6 +326,10 @@ class Distributor:
                 self._intake.add_report(host, report)
             case session.Report():
                 self._heard.add(host)
+            case messages.Nack():
+                self._counts.policies_refused.inc()
+                self._log('%s refuses policy %d: %s', host, event.generation,
+                          event.error)
             case messages.Measured():
                 self._intake.add_measurement(event.measurement)
 

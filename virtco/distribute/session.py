@@ -36,7 +36,8 @@ class Report:
     is_new: bool
 
 
-Event = messages.Hello | messages.Ack | messages.Measured | Report
+Event = (messages.Hello | messages.Ack | messages.Nack | messages.Measured
+         | Report)
 
 
 class Session:
@@ -75,6 +76,12 @@ class Session:
                 return message
             case messages.Ack():
                 self.acked = message.generation
+                return message
+            case messages.Nack():
+                if self.version < frames.NACK_SINCE:
+                    raise exception.Invalid(
+                        field='type', value='nack', limit='a message of '
+                        f'version {self.version}, which was agreed on')
                 return message
             case messages.Measured():
                 if message.measurement.src != self.host:

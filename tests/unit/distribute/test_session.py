@@ -49,11 +49,11 @@ def test_a_hello_opens():
     one = _new()
     assert _say(one, 'hello', versions=[1, 7], host='h1', generation=3,
                 epoch=0) == messages.Hello((1, 7), 'h1', 0, 3)
-    assert (one.host, one.version, one.sent) == ('h1', 1, 3)
+    assert (one.host, one.version, one.sent) == ('h1', 2, 3)
 
 
 @pytest.mark.parametrize('fields, error', [
-    ({'versions': [2, 3]}, 'versions.*from 1 to 1'),
+    ({'versions': [3, 4]}, 'versions.*from 1 to 2'),
     ({'versions': [1]}, 'versions'),
     ({'versions': [1, 1], 'epoch': 1}, 'epoch: 1.*that of this controller'),
     ({'versions': [1, 1], 'generation': -1}, 'generation: -1'),
@@ -64,6 +64,21 @@ def test_a_hello_that_is_refused(fields, error):
     with pytest.raises(exception.Invalid, match=error):
         _say(one, 'hello', **({'host': 'h1'} | fields))
     assert one.host is None
+
+
+@pytest.mark.parametrize('theirs, agreed', [
+    ([1, 1], 1), ([1, 2], 2), ([2, 3], 2)])
+def test_either_side_may_be_one_version_older(theirs, agreed):
+    one = _new()
+    _say(one, 'hello', versions=theirs, host='h1')
+    assert one.version == agreed
+    nack = {'generation': 4, 'error': 'no'}
+    if agreed == 2:
+        assert _say(one, 'nack', **nack) == messages.Nack(4, 'no')
+        assert one.acked == 0
+    else:
+        with pytest.raises(exception.Invalid, match='type: nack'):
+            _say(one, 'nack', **nack)
 
 
 def test_nobody_speaks_for_another_host(one):
