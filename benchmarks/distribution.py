@@ -13,8 +13,9 @@
 """How fast policies reach every edge module, and what that takes.
 
 ``python -m benchmarks.distribution [--hosts 1000] [--changed M] [--tls]
-[--reports] [--resync] [--json]``; policies of about 3 kB, all different, over
-the real protocol on loopback. The edges are emulated by another process.
+[--reports] [--resync] [--processes N] [--json]``; policies of about 3 kB, all
+different, over the real protocol on loopback. The edges are emulated by
+another process.
 
 ``median_ms``, ``p99_ms`` and ``last_ms`` from the publishing of computed
 policies to an edge's acknowledgement, each the median of several rounds;
@@ -28,7 +29,13 @@ a heartbeat each 10 s. ``edges_core`` is the other process's share meanwhile.
 With ``--resync`` the distributor ends, and another one has a new policy for
 each: ``resync_s`` until all came back, which the protocol spreads, and
 acknowledged it, ``resync_core`` and ``resync_peak_rss_bytes`` meanwhile,
-``resync_refused`` of connections that were refused since the start.
+``resync_refused`` of connections that were refused since the start. By TLS
+they come back at 300 per second, since a handshake takes some milliseconds.
+
+With ``--processes`` this process is the leading scheduler, and N
+``virtco-distributor`` hold the connections: processor times are of all of
+them, ``distributor_rss_bytes`` is the largest one's, and an acknowledgement
+counts when the edge sends it.
 """
 
 import argparse
@@ -47,6 +54,7 @@ from typing import Any
 
 import psutil
 
+from benchmarks import distributors
 from virtco import app
 from virtco.cmd import controller as controller_cmd
 from virtco.db import migration
@@ -59,6 +67,7 @@ from virtco.distribute import session
 from virtco.table import edge_policy
 
 ROUNDS = 5
+TLS_RESYNC_RATE = 300
 PATIENCE_S = 240.0
 
 
@@ -112,15 +121,17 @@ class Bench:
     """One process that distributes and one that is the edges."""
 
     def __init__(self, home: pathlib.Path, n_hosts: int, tls: bool,
-                 reports: bool):
+                 reports: bool, n_processes: int):
         self.hosts = [f'host-{number}' for number in range(n_hosts)]
         config = home / 'virtco.conf'
-        config.write_text(
+        text = (
             f'[controller]\nstate_dir = {home}\n[distributor]\nport = 0\n'
             f'max_connections_per_address = {2 * n_hosts + 64}\n'
             f'max_connections = {2 * n_hosts + 64}\n'
+            + (f'resync_rate = {TLS_RESYNC_RATE}\n' if tls else '')
             + ('heartbeat_s = 10\n' if reports else '')
             + (certificate(home) if tls else ''))
+        config.write_text(text)
         self.conf = controller_cmd.make_conf(['--config-file', str(config)])
         self.rooms = app.App.of(self.conf)
         migration.upgrade(self.rooms.database)
@@ -135,11 +146,19 @@ class Bench:
         if reports:
             self.rooms.decide.start()
             self.rooms.know.lead()
+        self.apart, self.times = None, None
+        if n_processes:
+            self.times = distributors.Times(home / 'times', n_hosts)
+            self.apart = distributors.Distributors(
+                home, text, n_processes, self.rooms, self.publisher)
         self.distributor.start()
         controller_cmd.spare_libraries()
+        ports = (self.apart.ports if self.apart is not None
+                 else [self.distributor.port])
         self.edges = subprocess.Popen(
             [sys.executable, '-m', 'benchmarks.emulated_edges',
-             str(self.distributor.port), str(n_hosts),
+             ','.join(map(str, ports)), str(n_hosts),
+             *(['--times', str(home / 'times')] if n_processes else []),
              *(['--tls'] if tls else []),
              *(['--reports'] if reports else [])])
 
@@ -202,31 +221,49 @@ class Bench:
                 raise SystemExit(f'{what} did not happen')
             time.sleep(0.001)
 
+    def cpu_s(self) -> float:
+        """Of all processes that distribute."""
+        return time.process_time() + (
+            self.apart.cpu_s() if self.apart is not None else 0.0)
+
+    def acked_s(self) -> list[float]:
+        """When each edge acknowledged that did since :meth:`forget`."""
+        return (self.times.came_s() if self.times is not None
+                else list(self.distributor.acked_s.values()))
+
+    def forget(self) -> None:
+        self.distributor.acked_s = {}
+        if self.times is not None:
+            self.times.clear()
+
     def connect(self) -> dict[str, float]:
-        began_s, began_cpu_s = time.perf_counter(), time.process_time()
+        began_s, began_cpu_s = time.perf_counter(), self.cpu_s()
         n_hosts = len(self.hosts)
-        self.wait(lambda: (self.distributor.n_open() == n_hosts and
-                           len(self.distributor.acked_s) == n_hosts),
-                  'connecting')
+
+        def are_there() -> bool:
+            time.sleep(0.02)
+            return len(self.acked_s()) == n_hosts
+
+        self.wait(are_there, 'connecting')
         took_s = time.perf_counter() - began_s
         return {'connect_s': took_s, 'connect_core': (
-            time.process_time() - began_cpu_s) / took_s}
+            self.cpu_s() - began_cpu_s) / took_s}
 
     def round(self, n_changed: int, seed: int) -> dict[str, float]:
         changed = random.Random(seed).sample(self.hosts, n_changed)
         computed = {host: Computed(policy_of(host, seed)) for host in changed}
-        acked_s = self.distributor.acked_s = {}
-        began_s, began_cpu_s = time.perf_counter(), time.process_time()
+        self.forget()
+        began_s, began_cpu_s = time.perf_counter(), self.cpu_s()
         self.publisher.publish(computed)  # type: ignore[arg-type]
-        while len(acked_s) < n_changed:
+        while len(self.acked_s()) < n_changed:
             if time.perf_counter() - began_s > PATIENCE_S:
                 raise SystemExit('an acknowledgement did not come')
             time.sleep(0.0005 if n_changed < 100 else 0.02)
-        took_ms = sorted(1e3 * (at_s - began_s) for at_s in acked_s.values())
+        took_ms = sorted(1e3 * (at_s - began_s) for at_s in self.acked_s())
         return {'median_ms': statistics.median(took_ms),
                 'p99_ms': took_ms[int(0.99 * (n_changed - 1))],
                 'last_ms': took_ms[-1],
-                'cpu_ms': 1e3 * (time.process_time() - began_cpu_s)}
+                'cpu_ms': 1e3 * (self.cpu_s() - began_cpu_s)}
 
     def core(self, seconds: float) -> tuple[float, float]:
         """CPU time per second of this process and of the edges."""
@@ -234,7 +271,7 @@ class Bench:
 
         def now_s() -> tuple[float, float, float]:
             times = other.cpu_times()
-            return (time.perf_counter(), time.process_time(),
+            return (time.perf_counter(), self.cpu_s(),
                     times.user + times.system)
 
         before = now_s()
@@ -246,6 +283,8 @@ class Bench:
     def close(self) -> None:
         self.edges.terminate()
         self.edges.wait()
+        if self.apart is not None:
+            self.apart.close()
         self.distributor.stop()
         self.rooms.decide.stop()
         self.rooms.know.stop()
@@ -268,7 +307,8 @@ def certificate(home: pathlib.Path) -> str:
 def measure(args: argparse.Namespace) -> dict[str, Any]:
     n_changed = args.changed or args.hosts
     with tempfile.TemporaryDirectory() as home, contextlib.closing(Bench(
-            pathlib.Path(home), args.hosts, args.tls, args.reports)) as bench:
+            pathlib.Path(home), args.hosts, args.tls, args.reports,
+            args.processes)) as bench:
         found: dict[str, Any] = {
             'hosts': args.hosts, 'changed': n_changed,
             'policy_bytes': len(codec.policy_frame(0, policy_of('h', 1))),
@@ -281,6 +321,8 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         name = 'reports_core' if args.reports else 'idle_core'
         found[name], found['edges_core'] = bench.core(args.seconds)
         found['rss_bytes'] = psutil.Process().memory_info().rss
+        if bench.apart is not None:
+            found['distributor_rss_bytes'] = max(bench.apart.rss_bytes())
         if args.resync:
             found |= bench.resync()
     return found
@@ -298,7 +340,11 @@ def main() -> None:
     parser.add_argument('--seconds', type=float, default=20.0,
                         help='how long CPU time is measured')
     parser.add_argument('--json', action='store_true')
+    parser.add_argument('--processes', type=int, default=0,
+                        help='distributors of their own; 0: this process')
     args = parser.parse_args()
+    if args.processes and args.resync:
+        parser.error('--resync is for one process')
     found = measure(args)
     if args.json:
         print(json.dumps(found))

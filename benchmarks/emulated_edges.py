@@ -12,12 +12,14 @@
 
 """Many edge modules in one process, as far as their connections go.
 
-``python -m benchmarks.emulated_edges PORT HOSTS [--tls] [--reports]`` connects
-to a distributor on loopback as host-0, host-1, …, acknowledges every policy
-and sends heartbeats; with ``--reports`` one in twenty has 20 coflows that
-send, and tells each second what changed. One that loses its connection comes
+``python -m benchmarks.emulated_edges PORTS HOSTS [--tls] [--reports]``
+connects to distributors on loopback, in turns where there are several PORTS,
+with commas between, as host-0, host-1, …, acknowledges every policy and sends
+heartbeats; with ``--reports`` one in twenty has 20 coflows that send, and
+tells each second what changed. One that loses its connection comes
 back as an edge module does: within the time it was told at first, then with
-twice the pause after each failure.
+twice the pause after each failure. With ``--times FILE`` each notes in it
+when it acknowledged.
 """
 
 import argparse
@@ -25,12 +27,15 @@ import asyncio
 from collections.abc import Awaitable
 from collections.abc import Callable
 import itertools
+import pathlib
 import random
 import re
 import resource
 import ssl
+import time
 from typing import Any
 
+from benchmarks import distributors
 from virtco.distribute import frames
 
 try:
@@ -66,7 +71,11 @@ class Edge(asyncio.Protocol):
     """:param connect: makes a connection for it."""
 
     def __init__(self, number: int, reports: bool,
-                 connect: Callable[['Edge'], Awaitable[Any]]):
+                 connect: Callable[['Edge'], Awaitable[Any]],
+                 times: distributors.Times | None):
+        self.number = number
+        self._times = times
+        self._epoch = 0
         self._host = f'host-{number}'
         self._reports = reports
         self._sends = reports and number % ONE_SENDS_OF == 0
@@ -81,7 +90,7 @@ class Edge(asyncio.Protocol):
         self._reader = frames.Reader(1 << 28)
         transport.write(frames.pack(
             'hello', versions=[frames.OLDEST, frames.NEWEST],
-            host=self._host, epoch=0, generation=self._generation))
+            host=self._host, epoch=self._epoch, generation=self._generation))
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
@@ -105,8 +114,10 @@ class Edge(asyncio.Protocol):
                 assert found is not None
                 self._generation = int(found.group(1))
                 self._transport.write(frames.frame(
-                    b'{"type":"ack","epoch":0,"generation":%s}'
-                    % found.group(1)))
+                    b'{"type":"ack","epoch":%d,"generation":%s}'
+                    % (self._epoch, found.group(1))))
+                if self._times is not None:
+                    self._times.by_number[self.number] = time.perf_counter()
             elif payload.startswith(b'{"type":"welcome"'):
                 self._welcomed(frames.unpack(payload))
             elif payload.startswith(b'{"type":"refused"'):
@@ -117,6 +128,7 @@ class Edge(asyncio.Protocol):
                                           report=report(self._sends)))
         self._heartbeat_s = message['heartbeat_s']
         self._spread_s = message['spread_s']
+        self._epoch = message['epoch']
         self._loop.call_later(random.random() * self._heartbeat_s, self._beat,
                               self._transport)
         if self._sends:
@@ -137,7 +149,8 @@ class Edge(asyncio.Protocol):
             self._loop.call_later(1.0, self._tell, transport)
 
 
-async def run(port: int, n_hosts: int, tls: bool, reports: bool) -> None:
+async def run(ports: list[int], n_hosts: int, tls: bool, reports: bool,
+              times: distributors.Times | None) -> None:
     context = None
     if tls:
         context = ssl.create_default_context()
@@ -146,26 +159,31 @@ async def run(port: int, n_hosts: int, tls: bool, reports: bool) -> None:
     loop = asyncio.get_running_loop()
 
     async def connect(edge: Edge) -> None:
-        await loop.create_connection(lambda: edge, '127.0.0.1', port,
-                                     ssl=context)
+        await loop.create_connection(
+            lambda: edge, '127.0.0.1', ports[edge.number % len(ports)],
+            ssl=context)
 
     for start in range(0, n_hosts, AT_ONCE):
         await asyncio.gather(*(
-            connect(Edge(number, reports, connect))
+            connect(Edge(number, reports, connect, times))
             for number in range(start, min(n_hosts, start + AT_ONCE))))
     await loop.create_future()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
-    parser.add_argument('port', type=int)
+    parser.add_argument('ports', type=lambda text: [
+        int(port) for port in text.split(',')])
     parser.add_argument('hosts', type=int)
     parser.add_argument('--tls', action='store_true')
     parser.add_argument('--reports', action='store_true')
+    parser.add_argument('--times', type=pathlib.Path)
     args = parser.parse_args()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    work = run(args.port, args.hosts, args.tls, args.reports)
+    times = (distributors.Times(args.times, args.hosts) if args.times
+             else None)
+    work = run(args.ports, args.hosts, args.tls, args.reports, times)
     if uvloop is not None:
         uvloop.run(work)
     else:
