@@ -61,6 +61,16 @@ class Checks(upgradecheck.UpgradeCommands):
             f'[api] auth_strategy = noauth on {api.host}: whoever reaches '
             'it is an operator.')
 
+    def _edges(self) -> upgradecheck.Result:
+        if (self._conf.api.auth_strategy == 'noauth'
+                or self._conf.distributor.client_ca_file):
+            return upgradecheck.Result(upgradecheck.Code.SUCCESS)
+        return upgradecheck.Result(
+            upgradecheck.Code.WARNING,
+            '[distributor] client_ca_file is not set: each edge module needs '
+            'a user called as its [edge] host, or policy.yaml another rule '
+            'virtco:edge:host.')
+
     def _comparison(self) -> upgradecheck.Result:
         if self._conf.nova.auth_type:
             return upgradecheck.Result(upgradecheck.Code.SUCCESS)
@@ -73,6 +83,7 @@ class Checks(upgradecheck.UpgradeCommands):
         ('Database schema', _database),
         ('Time to plan', _deadlines),
         ('Authentication', _authentication),
+        ('Edge modules', _edges),
         ('Comparison with Nova', _comparison),
     )
 

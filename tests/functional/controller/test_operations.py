@@ -57,6 +57,8 @@ def test_what_an_upgrade_would_meet(run):
     for options, text in (
             ('', 'keeps its bandwidth'),
             (credentials + '[api]\nhost = 0.0.0.0\n', 'is an operator'),
+            (credentials + '[api]\nauth_strategy = keystone\n',
+             'a user called as its [edge] host'),
             (credentials + '[placement]\nbudget_s = 5\n',
              'plans come too late')):
         code, out, _err = run('status', 'upgrade', 'check', options=options)
