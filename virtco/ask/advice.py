@@ -175,7 +175,11 @@ class Adviser:
 
     def turn(self, mover: Mover | None,
              fence: Callable[[orm.Session], None]) -> None:
-        """Look, have Nova migrate where it may, and write it down."""
+        """Look, write it down, and have Nova migrate where it may.
+
+        :param fence: raises in a transaction of one that does not lead any
+            more.
+        """
         now_s = self._clock()
         under_way = {
             move['instance_uuid']: move for move in self.known()
@@ -184,12 +188,21 @@ class Adviser:
             and self._is_there(move)}
         found = [move for move in self.look()
                  if move['instance_uuid'] not in under_way]
-        n_left = self._conf.max_migrations - len(under_way)
-        if self._conf.migrate == 'live' and mover is not None:
-            for move in found[:max(0, n_left)]:
-                self._migrate(mover, move)
         moves = [*under_way.values(), *found]
+        begun = []
+        if self._conf.migrate == 'live' and mover is not None:
+            begun = found[:max(0, self._conf.max_migrations - len(under_way))]
+            for move in begun:
+                move['state'] = 'migrating'
+        # Before Nova is told: only the leader does, and the next one counts
+        # what was begun.
+        self._save(moves, fence)
+        if mover is not None and not all([
+                self._migrate(mover, move) for move in begun]):
+            self._save(moves, fence)
 
+    def _save(self, moves: list[dict[str, Any]],
+              fence: Callable[[orm.Session], None]) -> None:
         def save(session: orm.Session) -> None:
             fence(session)
             session.execute(sa.delete(models.Advice))
@@ -205,7 +218,8 @@ class Adviser:
             member = db_groups.member_of(session, move['instance_uuid'])
             return member is not None and member.host == move['host']
 
-    def _migrate(self, mover: Mover, move: dict[str, Any]) -> None:
+    def _migrate(self, mover: Mover, move: dict[str, Any]) -> bool:
+        """Whether Nova takes it."""
         what = (f'{move["instance_uuid"]} from {move["host"]} to '
                 f'{move["to_host"]}')
         try:
@@ -213,10 +227,10 @@ class Adviser:
         except exception.NovaUnavailable as error:
             LOG.warning('Nova does not migrate %s: %s', what, error)
             move['state'] = 'refused'
-            return
+            return False
         LOG.info('Nova migrates %s: %.1f s saved for %.1f s.', what,
                  move['saved_s'], move['cost_s'])
-        move['state'] = 'migrating'
+        return True
 
     def known(self) -> list[dict[str, Any]]:
         """What was found last, the best first."""

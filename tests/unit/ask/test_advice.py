@@ -115,3 +115,32 @@ def test_a_drained_host_is_left_first(make):
     moves = turn(make(drained={'h0'}))
     assert (moves[0]['reason'], moves[0]['host']) == ('drain', 'h0')
     assert 'h0' not in [m['to_host'] for m in moves]
+
+
+def test_one_that_does_not_lead_any_more_moves_nothing(make):
+    def fence(session):
+        raise exception.Deposed(epoch=1)
+
+    adviser, mover = make('live'), Mover()
+    with pytest.raises(exception.Deposed):
+        adviser.turn(mover, fence)
+    assert mover.moved == []
+    assert adviser.known() == []
+
+
+def test_a_migration_is_written_down_before_it_begins(make):
+    """The next leader counts it although this one ends here."""
+    class Ending(Mover):
+        def live_migrate(self, uuid, host):
+            super().live_migrate(uuid, host)
+            raise KeyboardInterrupt
+
+    adviser, mover = make('live'), Ending()
+    with pytest.raises(KeyboardInterrupt):
+        turn(adviser, mover)
+    ((uuid, _host),) = mover.moved
+    after = Mover()
+    states = {m['instance_uuid']: m['state'] for m in turn(adviser, after)}
+    assert states.pop(uuid) == 'migrating'
+    assert list(states.values()) == ['proposed']
+    assert after.moved == []
