@@ -28,7 +28,8 @@ ROOT = pathlib.Path(__file__).parents[2]
 PINS = sorted((ROOT / 'tests' / 'fixtures' / 'constraints').glob('*.txt'))
 OWN = ('virtco', 'nova_filters', 'edge_module')
 #: Distributions that are not called as their modules are.
-NAMED = {'watcher': 'python-watcher', 'yaml': 'PyYAML'}
+NAMED = {'placement': 'openstack-placement', 'watcher': 'python-watcher',
+         'yaml': 'PyYAML'}
 #: What each extra serves, with all that these modules import.
 SERVED = {
     'controller': ['virtco.cmd.api', 'virtco.cmd.controller',
@@ -51,8 +52,7 @@ PLUGINS = ['nova_filters.coflow_filter', 'nova_filters.coflow_weigher',
 #: Installed wherever the plug-ins are, in the version that Nova wants.
 OF_NOVA = {'nova', 'oslo-messaging', 'sqlalchemy'}
 #: Nova's own tests import these, which the emulated Nova is made of.
-OF_NOVAS_TESTS = {'openstack-placement', 'oslotest', 'testscenarios',
-                  'wsgi-intercept'}
+OF_NOVAS_TESTS = {'oslotest', 'testscenarios', 'wsgi-intercept'}
 
 
 def _read():

@@ -22,9 +22,13 @@ import subprocess
 import sys
 
 import fixtures
+from oslo_config import cfg
 import requests
 
 from tests import patience
+from virtco.conf import nova as nova_conf
+from virtco import exception
+from virtco.follow import nova as follow_nova
 from virtco.lab.emulation import nova_client
 
 
@@ -337,6 +341,69 @@ class RealControllerTest(nova_cloud.Cloud):
         self.assertEqual(2, self.controller.get(
             f'/v1/placements/{more.uuid}')['row'])
 
+    def check_refused(self, server):
+        """A host that Nova does not know is an error, and nothing moves."""
+        conf = cfg.ConfigOpts()
+        nova_conf.register_opts(conf)
+        conf([])
+        for name, value in (('auth_type', 'none'),
+                            ('endpoint_override', self.nova_url)):
+            conf.set_override(name, value, 'nova')
+        with self.assertRaisesRegex(exception.NovaUnavailable, '400'):
+            follow_nova.Nova(conf).live_migrate(server.uuid, 'nowhere')
+        self.assertEqual(([], server.host),
+                         (self.api.get_migrations(),
+                          self.nova.get_server(server.uuid).host))
+
+    def test_a_group_that_was_split_is_moved_together(self):
+        """The leader looks by itself, and Nova migrates for it."""
+        # Four full hosts, and one slot on each other: the group is split.
+        for slots in 3, 4:
+            self.create_flavor(f'slots{slots}', slots)
+        fillers = [self.nova.create_group(
+            f'filler-{host}', 1, {}, host=host, flavor=f'slots{slots}')
+            for host, slots in zip(self.hypervisors, (4, 4, 4, 4, 3, 3))]
+        for filler in fillers:
+            self.nova.wait_active(filler)
+        tm = [[0, '1TB'], [0, 0]]
+        servers = self.create(2, 'split', tm)
+        before = {server.uuid: server.host for server in servers}
+        self.assertEqual({'h4', 'h5'}, set(before.values()))
+        self.controller.wait_for(
+            lambda: self.controller.coflows()['split']['state'] == 'active',
+            'split is active')
+        self.check_refused(servers[0])
+        self.nova.delete(fillers[4])
+        self.controller.kill()
+        placement_url = self.serve_placement()
+        self.controller.config.write_text(
+            self.controller.config.read_text()
+            + '[nova]\nauth_type = none\n'
+            f'endpoint_override = {self.nova_url}\n'
+            f'placement_endpoint_override = {placement_url}\n'
+            '[reevaluation]\ninterval_s = 0.5\nmigrate = live\n')
+        self.controller.start()
+
+        def together():
+            hosts = {self.nova.get_server(server.uuid).host
+                     for server in servers}
+            return hosts == {'h4'} or None
+
+        self.controller.wait_for(together, 'the migration')
+        # Nova's notification ends it, and nothing else would pay.
+        self.controller.wait_for(
+            lambda: self.controller.get('/v1/advice')['moves'] == [],
+            'no more advice')
+        moved, = (uuid for uuid, host in before.items() if host == 'h5')
+        migrations = self.api.get_migrations()
+        self.assertEqual(
+            [(moved, 'h5', 'h4', 'live-migration')],
+            [(one['instance_uuid'], one['source_compute'],
+              one['dest_compute'], one['migration_type'])
+             for one in migrations])
+        self.assertIn(f'Nova migrates {moved} from h5 to h4',
+                      self.controller.log.read_text())
+
     def test_bad_hint_is_seen(self):
         (server,) = self.create(1, 'bad', [[0, 'apples'], [0, 0]])
         answer = self.controller.get(f'/v1/placements/{server.uuid}')
@@ -388,6 +455,13 @@ class ComparisonTest(nova_cloud.Cloud):
                     'virtco.planned_cct_s' in found) == ('a', '3', True)
 
         controller.wait_for(told, 'metadata for the tenant')
+        (bad,) = cloud.wait_active(cloud.create_group(
+            'bad', 1, {'virtco:coflow': 'bad',
+                       'virtco:tm': '[[0, "apples"], [0, 0]]'}))
+        controller.wait_for(
+            lambda: 'virtco:tm[0][1]' in self.api.get_server(
+                bad.uuid)['metadata'].get('virtco.ignored', ''),
+            'why the hint was ignored')
         gone, moved, shelved, *_ = servers
         cloud.delete([gone])
         cloud.live_migrate(moved.uuid)

@@ -36,6 +36,7 @@ from nova.tests import fixtures as nova_fixtures
 from nova.virt import fake
 from oslo_db.sqlalchemy import enginefacade
 import oslo_messaging
+from placement import deploy
 import sqlalchemy
 import waitress
 
@@ -193,9 +194,23 @@ class Cloud(integrated_helpers._IntegratedTestBase):
 
     def serve_api(self, listen: str = '127.0.0.1', port: int = 0) -> str:
         """Serve the compute API on a real socket; returns its URL."""
-        server = waitress.create_server(
-            _with_defaults(self.api_fixture.app()), threads=API_THREADS,
-            host=listen, port=port)
+        return self._serve(_with_defaults(self.api_fixture.app()), listen,
+                           port) + '/v2.1'
+
+    def serve_placement(self, listen: str = '127.0.0.1', port: int = 0
+                        ) -> str:
+        """Serve placement's API on a real socket; returns its URL."""
+        app = deploy.loadapp(self.placement.fixture.conf_fixture.conf)
+
+        def as_admin(environ: dict[str, Any], start_response: Any) -> Any:
+            environ['HTTP_X_AUTH_TOKEN'] = 'admin'
+            return app(environ, start_response)
+
+        return self._serve(as_admin, listen, port)
+
+    def _serve(self, app: Any, listen: str, port: int) -> str:
+        server = waitress.create_server(app, threads=API_THREADS,
+                                        host=listen, port=port)
 
         def run() -> None:
             with contextlib.suppress(OSError):  # its socket was closed
@@ -204,7 +219,7 @@ class Cloud(integrated_helpers._IntegratedTestBase):
         threading.Thread(target=run, daemon=True).start()
         self.addCleanup(server.close)
         self.addCleanup(server.task_dispatcher.shutdown)
-        return f'http://{listen}:{server.effective_port}/v2.1'
+        return f'http://{listen}:{server.effective_port}'
 
 
 # Nova's fixture keeps the cell of untargeted database access in a global
