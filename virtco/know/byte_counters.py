@@ -273,6 +273,10 @@ class Average:
         self.value = value
         self._at_s: float | None = None
 
+    def restore(self, value: float, at_s: float) -> None:
+        """As it was when it was written down."""
+        self.value, self._at_s = value, at_s
+
     def add(self, rate: float, now_s: float) -> float:
         if self._at_s is None:
             self.value = rate

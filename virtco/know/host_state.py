@@ -163,6 +163,7 @@ class HostState:
             self.host, self.first_seen, self.last_report,
             _Kept(counters=_Counters(self.counters.epoch,
                                      dict(self.counters.values)),
+                  background_bps=round(self.background.value),
                   **{name: getattr(self.report, name)
                      for name in _REPORTED if name not in _UNKEPT}),
             self.minors)
@@ -188,6 +189,7 @@ class HostState:
                 name: getattr(kept, name) for name in _REPORTED})
             self.counters = byte_counters.HostCounters(
                 kept.counters.epoch, kept.counters.values)
+            self.background.restore(kept.background_bps, stored.last_report)
         self.learn_ports()
         minors = json.loads(stored.minors)
         if minors.get('taken'):
@@ -205,10 +207,13 @@ class _Kept(reports.Report, frozen=True, kw_only=True):
     """A report without its counters, and what they were.
 
     They change with each report, so they are kept in one place only.
+
+    :ivar background_bps: observed of what belongs to no coflow.
     """
 
     coflows: tuple[reports.CoflowCounters, ...] = ()
     counters: _Counters = _Counters()
+    background_bps: float = 0.0
 
 
 _REPORTED = reports.Report.__struct_fields__

@@ -135,6 +135,7 @@ class LiveState:
                 link = state.known_link
                 if state.load(stored):
                     self._learn_addresses(stored.host, state.report.ports)
+                    self._uplinks.observed(stored.host)
                 if state.known_link != link:
                     self._uplinks.changed(stored.host)
                 minors[stored.host] = state.minors

@@ -356,6 +356,20 @@ def test_a_process_that_follows_learns_links_from_the_database(state):
     assert follower._hosts['h0'].report is known
 
 
+def test_a_process_that_follows_knows_background_traffic(state):
+    follower = live_state.LiveState()
+    for now_s, uplink in ((1.0, 0), (2.0, 1050), (3.0, 9050)):
+        state.intake('h0', report(50, uplink=uplink), now_s)
+        (row,) = state.take_unsaved().hosts
+        follower.load_hosts([types.SimpleNamespace(**row.columns())])
+        asked = ['h0'], now_s, False
+        assert follower.payload_rates(*asked)['h0'] == pytest.approx(
+            state.payload_rates(*asked)['h0'])
+        assert follower.view('h0', now_s).background_bps == pytest.approx(
+            state.view('h0', now_s).background_bps, abs=0.5)
+    assert follower.view('h0', 3.0).background_bps > 8000
+
+
 @pytest.mark.parametrize(('last_report', 'kept'), [
     (None, '{}'), (None, '{"coflows": [], "pairs": [], "counters": {}}'),
     (1.0, '{"epoch": "e", "applied_generation": 3, "ports": [], "link": '
