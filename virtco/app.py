@@ -201,6 +201,14 @@ class App:
     def leads(self) -> bool:
         return self.elector is not None and self.elector.is_current()
 
+    def require_lead(self) -> None:
+        """:raises virtco.exception.NotLeading: with the name of who does."""
+        if not self.leads():
+            with self.database.reader() as session:
+                seen = leader.current(session)
+            raise exception.NotLeading(leader=seen.name or 'nobody now',
+                                       epoch=seen.epoch)
+
     def keeps(self) -> bool:
         """Whether what is known is written down, or read again."""
         if self._epoch is None:

@@ -204,10 +204,18 @@ class Client:
         return self._dict('GET', f'/v1/hosts/{_quote(host)}/policy')
 
     def check(self, hosts: Sequence[str] | None = None,
-              group: str | None = None) -> dict[str, Any]:
-        """Begin to check hosts, or those of a group."""
-        body: dict[str, Any] = ({'group': group} if hosts is None
-                                else {'hosts': list(hosts)})
+              group: str | None = None, purpose: str = 'check'
+              ) -> dict[str, Any]:
+        """Begin to check hosts, or those of a group.
+
+        :param purpose: ``check``, or ``discover`` to find the tree above
+            them; of all hosts, if none are named.
+        """
+        body: dict[str, Any] = {'purpose': purpose}
+        if hosts is not None:
+            body['hosts'] = list(hosts)
+        elif group is not None:
+            body['group'] = group
         return self._dict('POST', '/v1/checks', body)
 
     def check_state(self, check_id: str) -> dict[str, Any]:

@@ -10,13 +10,18 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Checks of hosts before they are used: who runs, and what came of it."""
+"""Checks of hosts before they are used: who runs, and what came of it.
+
+Discoveries of the topology take turns with them: both need the network for
+themselves, and rounds whose readings nobody else sees.
+"""
 
 import collections
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
 import dataclasses
+import enum
 import logging
 import threading
 import time
@@ -29,8 +34,11 @@ from virtco.decide import probes
 from virtco import exception
 from virtco.know import live_state
 from virtco.know import reports
+from virtco.measure import discovery
 from virtco.measure import preflight
+from virtco.measure import rounds
 from virtco import metrics
+from virtco.topology.formats import plain
 
 LOG = logging.getLogger(__name__)
 
@@ -42,17 +50,25 @@ POLL_S = 0.02
 SETTLE_S = 1.0
 
 
+class Purpose(enum.StrEnum):
+    CHECK = 'check'
+    DISCOVER = 'discover'
+
+
 @dataclasses.dataclass
 class Check:
     """:ivar state: waiting, running, done or failed.
     :ivar trigger: command or launch.
     :ivar n_failed: trains that brought no rate.
+    :ivar planes: what a discovery found, as in ``PUT /v1/topology``; empty
+        where no uplink limits anything.
     """
 
     check_id: str
     hosts: tuple[str, ...]
     trigger: str
     asked_s: float
+    purpose: Purpose = Purpose.CHECK
     state: str = 'waiting'
     seconds: float | None = None
     n_rounds: int = 0
@@ -60,12 +76,15 @@ class Check:
     n_failed: int = 0
     sent_bytes: float = 0.0
     findings: tuple[preflight.Finding, ...] = ()
+    planes: tuple[dict[str, Any], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         found = {field.name: getattr(self, field.name)
                  for field in dataclasses.fields(self)
                  if field.name not in ('findings', 'asked_s')}
         return found | {'hosts': list(self.hosts), 'asked': self.asked_s,
+                        'purpose': str(self.purpose),
+                        'planes': list(self.planes),
                         'findings': [_to_dict(one) for one in self.findings]}
 
 
@@ -111,21 +130,26 @@ class Checks:
         self._checked_s: dict[str, float] = {}
         prober.on_measured.append(self._measured)
 
-    def ask(self, hosts: Iterable[str], trigger: str = 'command') -> Check:
+    def ask(self, hosts: Iterable[str], trigger: str = 'command',
+            purpose: Purpose = Purpose.CHECK) -> Check:
         """Check these hosts as soon as no other check runs.
 
         :raises virtco.exception.Invalid: for fewer than two hosts, too many,
             one that is not known, or when too many checks wait.
         """
         names = tuple(dict.fromkeys(hosts))
-        if not 2 <= len(names) <= MOST_HOSTS:
-            raise exception.Invalid(field='hosts', value=len(names),
-                                    limit=f'2 to {MOST_HOSTS} different ones')
+        least, most = ((2, MOST_HOSTS) if purpose is Purpose.CHECK else (
+            discovery.LEAST_HOSTS, discovery.MOST_HOSTS))
+        if not least <= len(names) <= most:
+            raise exception.Invalid(
+                field='hosts', value=len(names),
+                limit=f'{least} to {most} different ones')
         for name in names:
             if not self._live.is_known(name):
                 raise exception.Invalid(field='hosts', value=name,
                                         limit='hosts that report')
-        check = Check(str(uuid.uuid4()), names, trigger, self._clock())
+        check = Check(str(uuid.uuid4()), names, trigger, self._clock(),
+                      purpose)
         with self._lock:
             if len(self._waiting) >= MOST_WAITING:
                 raise exception.Invalid(
@@ -206,7 +230,10 @@ class Checks:
             check.state = 'running'
             try:
                 self._prober.hold(True)
-                self._run(check)
+                if check.purpose is Purpose.CHECK:
+                    self._run(check)
+                else:
+                    self._discover(check)
                 check.state = 'done'
             except Exception:
                 LOG.exception('Could not check %s.', ', '.join(check.hosts))
@@ -246,6 +273,32 @@ class Checks:
             planned, readings, self._live.nominal_links_bps(check.hosts),
             leaf_of, uplinks)
         self._conclude(check, set(leaf_of.values()))
+
+    def _discover(self, check: Check) -> None:
+        self._wait(self._prober.is_idle)
+        mixed = discovery.mixed_rounds(check.hosts)
+        check.n_rounds = sum(map(len, mixed))
+        readings = discovery.matrices(check.hosts, [
+            {pair: rate_bps for pairs in repeat
+             for pair, rate_bps in self._loaded_round(check, pairs).items()}
+            for repeat in mixed])
+        found = discovery.branches(check.hosts, readings)
+        loads = discovery.loads(found)
+        check.n_rounds += len(loads)
+        plane = discovery.plane(found, check.hosts, readings, [
+            (load, self._loaded_round(check, load.pairs)) for load in loads])
+        if plane.roots:
+            check.planes = (plain.dump_plane(plane),)
+
+    def _loaded_round(self, check: Check, pairs: tuple[rounds.Pair, ...]
+                      ) -> dict[rounds.Pair, float]:
+        """Rates that say something of uplinks only."""
+        if self._stopped:
+            raise exception.Starting(why='the controller stops')
+        found = self._round(check, check.n_rounds_done,
+                            preflight.Round(pairs, loaded=True))
+        check.n_rounds_done += 1
+        return {one.pair: one.rate_bps for one in found}
 
     def _round(self, check: Check, number: int, planned: preflight.Round
                ) -> list[preflight.Reading]:

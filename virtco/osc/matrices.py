@@ -21,11 +21,39 @@ from typing import Any
 from osc_lib.command import command
 from osc_lib import exceptions as osc_exceptions
 
+from virtco.client import v1
 from virtco.cmd import entry
 from virtco import exception
 from virtco.osc import base
 
 POLL_S = 0.5
+
+
+def ended(client: v1.Client, found: dict[str, Any], timeout_s: float
+          ) -> dict[str, Any]:
+    """A check when it is over.
+
+    :raises osc_lib.exceptions.CommandError: where it fails or takes longer.
+    """
+    until_s = time.monotonic() + timeout_s
+    while found['state'] in ('waiting', 'running'):
+        if time.monotonic() > until_s:
+            raise osc_exceptions.CommandError(
+                f'Check {found["check_id"]} is not over after '
+                f'{timeout_s:g} s; virtco measure checks shows it.')
+        time.sleep(POLL_S)
+        found = client.check_state(found['check_id'])
+    if found['state'] == 'failed':
+        raise osc_exceptions.CommandError(
+            'The check failed; see the log of the controller.')
+    return found
+
+
+def effort(found: dict[str, Any]) -> str:
+    """What a check took, for people."""
+    return (f'{len(found["hosts"])} hosts, {found["n_rounds"]} rounds in '
+            f'{found["seconds"]:.1f} s, {found["sent_bytes"] / 1e6:.1f} MB, '
+            f'{found["n_failed"]} trains failed')
 
 
 class Check(base.Lister):
@@ -54,22 +82,10 @@ class Check(base.Lister):
         found = client.check(
             None if args.hosts is None else args.hosts.split(','),
             args.group)
-        until_s = time.monotonic() + args.timeout
-        while found['state'] in ('waiting', 'running'):
-            if time.monotonic() > until_s:
-                raise osc_exceptions.CommandError(
-                    f'Check {found["check_id"]} is not over after '
-                    f'{args.timeout:g} s; virtco measure checks shows it.')
-            time.sleep(POLL_S)
-            found = client.check_state(found['check_id'])
-        if found['state'] == 'failed':
-            raise osc_exceptions.CommandError(
-                'The check failed; see the log of the controller.')
+        found = ended(client, found, args.timeout)
         self.app.stderr.write(
-            f'{len(found["hosts"])} hosts, {found["n_rounds"]} rounds in '
-            f'{found["seconds"]:.1f} s, {found["sent_bytes"] / 1e6:.1f} MB, '
-            f'{found["n_failed"]} trains failed: '
-            f'{len(found["findings"]) or "nothing"} found.\n')
+            f'{effort(found)}: {len(found["findings"]) or "nothing"} '
+            'found.\n')
         return [one | {'n_readings': len(one['evidence'])}
                 for one in found['findings']]
 
@@ -77,7 +93,8 @@ class Check(base.Lister):
 class ListChecks(base.Lister):
     """List the latest checks of hypervisors"""
 
-    shown = ['check_id', 'state', 'trigger', 'n_hosts', 'n_findings']
+    shown = ['check_id', 'purpose', 'state', 'trigger', 'n_hosts',
+             'n_findings']
     more = ['asked', 'seconds', 'n_rounds', 'n_rounds_done', 'n_failed',
             'sent_bytes', 'subjects']
 

@@ -10,9 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""``topology import``, ``export``, ``show`` and ``delete``."""
+"""``topology import``, ``discover``, ``export``, ``show`` and ``delete``."""
 
 from collections.abc import Iterable
+import dataclasses
 import importlib
 import pathlib
 import sys
@@ -24,6 +25,7 @@ from osc_lib import exceptions as osc_exceptions
 from virtco.cmd import entry
 from virtco import exception
 from virtco.osc import base
+from virtco.osc import matrices
 from virtco.osc import nova_facts
 from virtco.topology import comparison
 from virtco.topology import drawing
@@ -32,6 +34,7 @@ from virtco.topology.formats import document
 from virtco.topology.formats import plain
 from virtco.topology.formats import result
 from virtco.topology import laws
+from virtco.topology import naming
 from virtco.topology import nova
 from virtco.topology import tree
 
@@ -75,9 +78,7 @@ class Import(command.Command):
         planes = plain.dump(read.topology)['planes']
         if not planes:
             raise osc_exceptions.CommandError('There is nothing to import.')
-        found = base.client_of(self.app).change_topology(
-            planes, dry_run=not args.apply)
-        self._print(found, args.apply)
+        _change(self.app, planes, args.apply)
 
     def _read(self, args: Any) -> result.Read:
         levels = _names(args.levels)
@@ -94,26 +95,74 @@ class Import(command.Command):
                                 found.notices)
         return found
 
-    def _print(self, found: dict[str, Any], applied: bool) -> None:
-        changes = [comparison.Change(**change)
-                   for change in found['changes']]
-        out = self.app.stdout.write
-        plane = None
-        for change in changes[:MAX_LISTED]:
-            if change.plane != plane:
-                plane = change.plane
-                out(f'plane {plane}\n')
-            out(f'  {change}\n')
-        if len(changes) > MAX_LISTED:
-            out(f'  … and {len(changes) - MAX_LISTED} more\n')
-        for name, hosts in found['hosts_without_leaf'].items():
-            _tell(out, drawing.without_leaf(name, hosts))
-        if applied:
-            out(f'{len(changes)} changes applied.\n')
-        elif changes:
-            out(f'{len(changes)} changes; --apply makes them.\n')
-        else:
-            out('Nothing would change.\n')
+
+class Discover(command.Command):
+    """Find the tree above the hypervisors by measuring
+
+    All of them send packet trains at the same time, in differently paired
+    rounds: pairs that cross an oversubscribed uplink get less. Takes minutes,
+    and without --apply it only prints what would change.
+    """
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('--hosts', metavar='HOST,…',
+                            help='Default: all that report')
+        parser.add_argument('--plane', metavar='<name>',
+                            default=tree.FRONT_END,
+                            help='Name of the plane (default: %(default)s)')
+        parser.add_argument(
+            '--levels', metavar='<names>',
+            help='Names of the levels from the hosts upwards; default: those '
+                 'of the plane as it is, or rack,pod,zone')
+        parser.add_argument('--timeout', type=float, default=3600.0,
+                            metavar='SECONDS',
+                            help='How long to wait (default 3600)')
+        parser.add_argument('--apply', action='store_true',
+                            help='Change the topology')
+        return parser
+
+    def take_action(self, args: Any) -> None:
+        client = base.client_of(self.app)
+        found = matrices.ended(client, client.check(
+            args.hosts and args.hosts.split(','), purpose='discover'),
+            args.timeout)
+        self.app.stderr.write(f'{matrices.effort(found)}.\n')
+        if not found['planes']:
+            self.app.stdout.write('No uplink is oversubscribed: the hosts\' '
+                                  'links limit all pairs alike.\n')
+            return
+        (plane,) = plain.load({'planes': found['planes']}).planes
+        old = plain.load({'planes': client.topology()['planes']})
+        topology = tree.Topology((dataclasses.replace(
+            naming.renamed(plane, old.plane(args.plane)),
+            name=args.plane),))
+        if levels := _names(args.levels):
+            topology = formats.renamed(topology, levels)
+        _change(self.app, plain.dump(topology)['planes'], args.apply)
+
+
+def _change(app: Any, planes: list[dict[str, Any]], applied: bool) -> None:
+    """Print what these planes change, and change it if that is wanted."""
+    found = base.client_of(app).change_topology(planes, dry_run=not applied)
+    changes = [comparison.Change(**change) for change in found['changes']]
+    out = app.stdout.write
+    plane = None
+    for change in changes[:MAX_LISTED]:
+        if change.plane != plane:
+            plane = change.plane
+            out(f'plane {plane}\n')
+        out(f'  {change}\n')
+    if len(changes) > MAX_LISTED:
+        out(f'  … and {len(changes) - MAX_LISTED} more\n')
+    for name, hosts in found['hosts_without_leaf'].items():
+        _tell(out, drawing.without_leaf(name, hosts))
+    if applied:
+        out(f'{len(changes)} changes applied.\n')
+    elif changes:
+        out(f'{len(changes)} changes; --apply makes them.\n')
+    else:
+        out('Nothing would change.\n')
 
 
 def _names(text: str | None) -> tuple[str, ...]:

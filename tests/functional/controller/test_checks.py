@@ -12,6 +12,7 @@
 
 """A check through the real controller; the edges' trains are made up."""
 
+import contextlib
 import json
 import threading
 
@@ -19,6 +20,7 @@ import pytest
 
 from tests.functional.controller import harness
 from virtco.osc import shell
+from virtco.topology import hostlist
 
 HOSTS = ('h0', 'h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'h7')
 LINK_BPS = 1e8
@@ -74,19 +76,25 @@ class Trains(threading.Thread):
                     'sent_bytes': 1000000}, 204)
 
 
-def check(tenant, rate_of):
-    """The result of a check of all hosts."""
+@contextlib.contextmanager
+def answered(tenant, rate_of):
     trains = Trains(tenant, rate_of)
     trains.start()
     try:
+        yield
+    finally:
+        trains.over.set()
+        trains.join()
+
+
+def check(tenant, rate_of):
+    """The result of a check of all hosts."""
+    with answered(tenant, rate_of):
         begun = tenant.call('POST', '/v1/checks', {
             'hosts': [tenant.host(host) for host in HOSTS]}, 202)
         return harness.wait_for(lambda: (
             found := tenant.call('GET', f'/v1/checks/{begun["check_id"]}'))[
                 'state'] == 'done' and found)
-    finally:
-        trains.over.set()
-        trains.join()
 
 
 def test_a_slow_host_reaches_placements_and_the_alert(controller, tenant):
@@ -135,10 +143,40 @@ def test_a_slow_leaf_uplink_limits_plans(controller, tenant):
         'GET', '/v1/rates')['pairs'])
 
 
+def test_the_tree_is_discovered_and_imported(controller, tenant, virtco):
+    def rate_of(src, dst):
+        apart = (src in LEAVES['leaf0']) != (dst in LEAVES['leaf0'])
+        return LINK_BPS * (0.25 if apart else 1.0)
+
+    hosts = ','.join(tenant.host(host) for host in HOSTS)
+    argv = ('topology', 'discover', '--hosts', hosts, '--levels', 'leaf')
+    with answered(tenant, rate_of):
+        code, out, err = virtco(controller, *argv)
+        assert (code, tenant.call('GET', '/v1/topology')['planes']) == (0, [])
+        assert 'plane front-end: 2 nodes of 1 levels, 8 hosts' in out
+        assert 'changes; --apply makes them.' in out
+        assert err.startswith('8 hosts, ')
+        code, again, _err = virtco(controller, *argv, '--apply')
+    assert code == 0
+    assert again.splitlines()[:-1] == out.splitlines()[:-1]
+    (plane,) = tenant.call('GET', '/v1/topology')['planes']
+    assert plane['levels'] == [{'name': 'leaf'}]
+    for node, members in zip(plane['nodes'], LEAVES.values(), strict=True):
+        assert hostlist.expand(node['hosts'], 9) == [
+            tenant.host(host) for host in members]
+        assert node['uplink'] == '100Mbit'
+    # Nobody else saw these readings.
+    assert tenant.call('GET', '/v1/rates')['pairs'] == []
+    with answered(tenant, lambda *_pair: LINK_BPS):
+        assert 'No uplink is oversubscribed' in virtco(controller, *argv)[1]
+
+
 def test_what_cannot_be_checked(tenant):
     for body, said in (({'hosts': [tenant.host('h0')]}, 'hosts'),
                        ({'hosts': [tenant.host('h0'), 'nobody']}, 'nobody'),
-                       ({}, 'hosts')):
+                       ({}, 'hosts'), ({'purpose': 'guess'}, 'purpose'),
+                       ({'hosts': [tenant.host(host) for host in HOSTS[:3]],
+                         'purpose': 'discover'}, '4 to 256')):
         found = tenant.call('POST', '/v1/checks', body, 400)
         assert said in json.dumps(found)
     tenant.call('POST', '/v1/checks', {'group': 'nobody'}, 404)

@@ -234,28 +234,31 @@ class Rates:
 
 class Probing:
     def __init__(self, rooms: app.App, authorizer: context.Authorizer):
-        self._prober = rooms.decide.prober
+        self._rooms = rooms
         self._authorizer = authorizer
 
     def on_get(self, request: falcon.Request,
                response: falcon.Response) -> None:
         self._authorizer.require(request, operator_rules.PROBES)
-        response.media = self._prober.state()
+        self._rooms.require_lead()
+        response.media = self._rooms.decide.prober.state()
 
     def on_post(self, request: falcon.Request,
                 response: falcon.Response) -> None:
         self._authorizer.require(request, operator_rules.PROBE)
-        response.media = {'id': self._prober.ask(
+        self._rooms.require_lead()
+        response.media = {'id': self._rooms.decide.prober.ask(
             media.decode(request, asked.Request))}
         response.status = falcon.HTTP_202
 
 
 class Probe:
     def __init__(self, rooms: app.App, authorizer: context.Authorizer):
-        self._prober = rooms.decide.prober
+        self._rooms = rooms
         self._authorizer = authorizer
 
     def on_get(self, request: falcon.Request, response: falcon.Response,
                probe_id: str) -> None:
         self._authorizer.require(request, operator_rules.PROBES)
-        response.media = self._prober.answer(probe_id)
+        self._rooms.require_lead()
+        response.media = self._rooms.decide.prober.answer(probe_id)

@@ -24,6 +24,7 @@ from virtco.api import media
 from virtco.api.policies import operator as rules
 from virtco.api.schemas import measure as schema
 from virtco import app
+from virtco.decide import checks
 from virtco import exception
 from virtco.measure import constant
 from virtco.measure import history
@@ -43,6 +44,7 @@ class Checks:
     def on_get(self, request: falcon.Request,
                response: falcon.Response) -> None:
         self._authorizer.require(request, rules.CHECKS)
+        self._rooms.require_lead()
         response.media = {'checks': [
             one.to_dict() for one in self._rooms.decide.checks.all()]}
 
@@ -50,32 +52,40 @@ class Checks:
                 response: falcon.Response) -> None:
         self._authorizer.require(request, rules.CHECKS)
         body = media.read(request, schema.CHECK)
-        if len(body) != 1:
+        purpose = checks.Purpose(body.pop('purpose', checks.Purpose.CHECK))
+        if len(body) > 1 or not (body or purpose is checks.Purpose.DISCOVER):
             raise exception.Invalid(field='hosts or group',
                                     value=sorted(body),
                                     limit='one of the two')
-        if not self._rooms.leads():
-            raise exception.Invalid(
-                field='check', value='a controller that does not lead',
-                limit='the one that leads; virtco health names it')
-        hosts = body.get('hosts') or []
+        self._rooms.require_lead()
+        response.status = falcon.HTTP_202
+        response.media = self._rooms.decide.checks.ask(
+            self._hosts(body), purpose=purpose).to_dict()
+
+    def _hosts(self, body: dict[str, Any]) -> list[str]:
+        """Those that are named, those of a group, or all that report."""
+        live = self._rooms.know.live
         if (group := body.get('group')) is not None:
-            hosts = self._rooms.know.live.hosts_of_group(group)
+            hosts = list(live.hosts_of_group(group))
             if not hosts:
                 raise exception.NotFound(what='Group', id=group)
-        response.status = falcon.HTTP_202
-        response.media = self._rooms.decide.checks.ask(hosts).to_dict()
+            return hosts
+        if 'hosts' in body:
+            return list(body['hosts'])
+        return [seen.host for seen in live.views(self._rooms.clock())
+                if seen.last_report_s is not None]
 
 
 class Check:
     def __init__(self, rooms: app.App, authorizer: context.Authorizer):
-        self._checks = rooms.decide.checks
+        self._rooms = rooms
         self._authorizer = authorizer
 
     def on_get(self, request: falcon.Request, response: falcon.Response,
                check_id: str) -> None:
         self._authorizer.require(request, rules.CHECKS)
-        response.media = self._checks.get(check_id).to_dict()
+        self._rooms.require_lead()
+        response.media = self._rooms.decide.checks.get(check_id).to_dict()
 
 
 class Matrices:

@@ -15,5 +15,6 @@
 from virtco.api.schemas import common
 
 CHECK = common.body({
-    'hosts': common.listed(common.HOST, 1024), 'group': common.ID},
+    'hosts': common.listed(common.HOST, 1024), 'group': common.ID,
+    'purpose': {'enum': ['check', 'discover']}},
     required=[])

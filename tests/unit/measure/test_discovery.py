@@ -1,0 +1,176 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""A tree is found again, with the rates of its uplinks."""
+
+import numpy as np
+import pytest
+
+from tests.unit.measure import test_racks
+from virtco import exception
+from virtco.measure import discovery
+from virtco.measure import racks
+from virtco.model import live
+from virtco.model import uplinks
+from virtco import scheduling
+
+
+class Network:
+    """What TCP gives pairs that send at the same time, read with noise."""
+
+    def __init__(self, tree, hosts, rng, noise, missing=0.0):
+        rate = np.full(len(hosts), test_racks.GBIT)
+        self.tree, self.hosts = tree, hosts
+        self._ports = live.Ports(hosts, rate, rate,
+                                 uplinks.of(tree, hosts, rate, rate))
+        self._rng, self._noise, self._missing = rng, noise, missing
+
+    def read(self, pairs):
+        flows = live.LiveCoflow('round', live.Flows(
+            live.Pairs(pairs), np.ones(len(pairs))), arrival_s=0.0)
+        rates = scheduling.schedule([flows], self._ports, policy='fair',
+                                    now_s=0.0).coflows[0].flow_rates.rate_bps
+        return {pair: rate * max(0.5, self._rng.normal(1, self._noise))
+                for pair, rate in zip(pairs, rates)
+                if self._rng.random() >= self._missing}
+
+
+def discover(network):
+    """(branches, plane) of a network of which only the hosts are known."""
+    repeats = []
+    for rounds in discovery.mixed_rounds(network.hosts):
+        repeats.append({})
+        for pairs in rounds:
+            repeats[-1] |= network.read(pairs)
+    readings = discovery.matrices(network.hosts, repeats)
+    found = discovery.branches(network.hosts, readings)
+    loaded = [(load, network.read(load.pairs))
+              for load in discovery.loads(found)]
+    return found, discovery.plane(found, network.hosts, readings, loaded)
+
+
+@pytest.mark.parametrize('seed, sizes, noise', [
+    (0, [[4, 4, 4], [4, 4, 4], [4, 4]], 0.03),
+    (1, [[4, 8, 6], [7, 5], [6, 6, 5]], 0.05),
+    (2, [[8] * 2, [8] * 3, [6, 8]], 0.05),
+    (3, [[6] * 4] * 3, 0.1)])
+def test_three_levels_and_their_rates_are_found(seed, sizes, noise):
+    rng = np.random.default_rng(seed)
+    tree, hosts, by_rack, by_pod = test_racks.made(rng, sizes, 4, 2)
+    found, plane = discover(Network(tree, hosts, rng, noise))
+    for level, truth in ((0, by_rack), (1, by_pod)):
+        label = {host: i for i, branch in enumerate(
+            one for one in found if one.level == level)
+            for host in branch.hosts}
+        assert racks.agreement([label[host] for host in hosts],
+                               truth) >= 0.95
+    assert plane.level_names() == ('rack', 'pod')
+    true_bps = {frozenset(hosts): bps for hosts, bps in _rates(tree)}
+    seen = 0
+    for node in plane.walk():
+        below = frozenset(node.all_hosts())
+        if below in true_bps:
+            seen += 1
+            for rate_bps in (node.uplink.up_bps, node.uplink.down_bps):
+                assert rate_bps == pytest.approx(true_bps[below], rel=0.1)
+    assert seen >= 0.9 * len(tree.subtrees)
+
+
+def _rates(tree):
+    for subtree in tree.subtrees:
+        below = {subtree.name} | {one.name for one in tree.subtrees
+                                  if one.parent == subtree.name}
+        yield ([host for host, leaf in tree.leaf_of.items() if leaf in below],
+               subtree.uplink_out_bps)
+
+
+def by_hand(uplink_bps):
+    """Two pods of two racks of two hosts with links of 1 Gbit/s.
+
+    :param uplink_bps: of each level's uplinks.
+    """
+    hosts = tuple(f'h{i}' for i in range(8))
+    found = tuple(
+        discovery.Branch(f'{name}{i + 1}', level,
+                         hosts[i * size:(i + 1) * size],
+                         None if level else f'pod{i // 2 + 1}')
+        for level, name, size in ((1, 'pod', 4), (0, 'rack', 2))
+        for i in range(8 // size))
+    of = {one.name: one for one in found}
+
+    def read(load):
+        """A pod's load passes its racks' uplinks too."""
+        racks_bps = len(of[load.branch].hosts) / 2 * uplink_bps[0]
+        bps = min([1e9 * len(load.pairs), racks_bps]
+                  + [uplink_bps[1]] * of[load.branch].level)
+        return dict.fromkeys(load.pairs, bps / len(load.pairs))
+
+    return discovery.plane(
+        found, hosts, np.full((1, 8, 8), 1e9),
+        [(load, read(load)) for load in discovery.loads(found)])
+
+
+def test_uplinks_that_limit_nothing_have_no_rate():
+    plane = by_hand((2e9, 2e9))
+    assert [(node.name, node.uplink.up_bps) for node in plane.walk()] == [
+        ('pod1', 2e9), ('rack1', None), ('rack2', None),
+        ('pod2', 2e9), ('rack3', None), ('rack4', None)]
+
+
+def test_a_level_that_limits_nothing_is_left_out():
+    plane = by_hand((1e9, 4e9))
+    assert [(node.name, node.uplink.up_bps, len(node.hosts))
+            for node in plane.walk()] == [
+        (f'rack{i}', 1e9, 2) for i in (1, 2, 3, 4)]
+    assert plane.level_names() == ('rack',)
+
+
+def test_failed_trains_cost_readings_but_no_rate_is_too_low():
+    rng = np.random.default_rng(6)
+    tree, hosts, by_rack, _pods = test_racks.made(rng, [[4] * 3, [4] * 3],
+                                                  4, 2)
+    found, plane = discover(Network(tree, hosts, rng, 0.03, missing=0.05))
+    assert sum(one.level == 0 for one in found) == len(set(by_rack))
+    true_bps = {frozenset(hosts): bps for hosts, bps in _rates(tree)}
+    rates = [(true_bps[frozenset(node.all_hosts())], node.uplink.up_bps)
+             for node in plane.walk() if node.uplink.up_bps is not None]
+    assert rates
+    for true, rate_bps in rates:
+        assert rate_bps == pytest.approx(true, rel=0.1)
+
+
+def test_a_network_that_limits_nothing_is_no_plane():
+    rng = np.random.default_rng(3)
+    tree, hosts, _racks, _pods = test_racks.made(rng, [[4, 4], [4, 4]], 1, 1)
+    found, plane = discover(Network(tree, hosts, rng, 0.03))
+    assert found == () and plane.roots == ()
+
+
+def test_a_load_uses_each_host_once_and_crosses_the_uplink():
+    hosts = [f'h{i}' for i in range(9)]
+    found = (discovery.Branch('rack1', 0, tuple(hosts[:6]), None),
+             discovery.Branch('rack2', 0, tuple(hosts[6:]), None))
+    loads = discovery.loads(found)
+    assert {one.branch for one in loads} == {'rack1', 'rack2'}
+    for load in loads:
+        assert len({host for pair in load.pairs for host in pair}) == (
+            2 * len(load.pairs)) == 6
+        own = set(found[load.branch == 'rack2'].hosts)
+        for pair in load.pairs:
+            assert own & set(pair) == {pair[not load.is_up]}
+
+
+@pytest.mark.parametrize('n_hosts', [1, 3, 257])
+def test_the_number_of_hosts_is_bounded(n_hosts):
+    with pytest.raises(exception.Invalid, match='4 to 256'):
+        discovery.mixed_rounds([f'h{i}' for i in range(n_hosts)])

@@ -1,0 +1,33 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What is found again keeps its name."""
+
+from virtco.topology import naming
+from virtco.topology import tree as trees
+
+
+def test_names_stay_where_most_hosts_do():
+    def plane(first, second, names, level):
+        return trees.Plane('front-end', (trees.Level(level),), tuple(
+            trees.Node(name, hosts) for name, hosts in zip(
+                names, (first, second))))
+
+    old = plane(('a', 'b', 'c'), ('d', 'e', 'f'), ('rack2', 'x'), 'leaf')
+    new = plane(('a', 'b', 'c', 'd'), ('e', 'g', 'h'), ('rack1', 'rack2'),
+                'rack')
+    found = naming.renamed(new, old)
+    assert [node.name for node in found.walk()] == ['rack2', 'rack2-new']
+    assert found.level_names() == ('leaf',)
+    assert [node.hosts for node in found.walk()] == [
+        node.hosts for node in new.walk()]
+    assert naming.renamed(new, None) == new

@@ -1,0 +1,307 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The tree of a network that nobody described, from what pairs of hosts got.
+
+First come *mixed rounds*: all hosts send at the same time, each to another
+one, and :mod:`virtco.measure.racks` clusters the hosts. Then come *loads*:
+the hosts of one cluster send out of it, or receive, all at the same time. What
+they get together is the rate of the cluster's uplink, unless the hosts' own
+links or the uplinks below carry no more.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import math
+import random
+import statistics
+
+import numpy as np
+from numpy import typing as npt
+
+from virtco import exception
+from virtco.measure import rounds
+from virtco.topology import tree
+
+#: Fewer have no racks to speak of; more take too many rounds.
+LEAST_HOSTS = 4
+MOST_HOSTS = 256
+#: Every pair is read so often in each direction …
+LEAST_REPEATS = 3
+#: … and a few hosts more often, until there are so many mixed rounds.
+LEAST_ROUNDS = 60
+#: Loads of each uplink by the same kind of peers; their median counts.
+TURNS = 3
+#: An uplink that gives this share of what comes from below limits nothing
+#: that can be seen.
+UNLIMITED = 0.9
+#: Quantile of a host's readings that is what its link carries.
+_LINK_QUANTILE = 0.95
+
+Pair = rounds.Pair
+Matrix = npt.NDArray[np.float64]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Branch:
+    """A cluster of hosts.
+
+    :ivar level: 0 for the lowest.
+    :ivar parent: name of the cluster that it is part of; None at the top.
+    """
+
+    name: str
+    level: int
+    hosts: tuple[str, ...]
+    parent: str | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Load:
+    """Pairs that load one uplink at the same time.
+
+    :ivar is_up: out of the branch; else into it.
+    :ivar peers: who is at the other end: ``near`` are the clusters beside it,
+        ``any`` are all others.
+    """
+
+    branch: str
+    is_up: bool
+    peers: str
+    pairs: tuple[Pair, ...]
+
+
+def mixed_rounds(hosts: Sequence[str], seed: int = 0
+                 ) -> tuple[tuple[tuple[Pair, ...], ...], ...]:
+    """Rounds in which all hosts take part, per repetition.
+
+    :raises virtco.exception.Invalid: for too few hosts, or too many.
+    """
+    if not LEAST_HOSTS <= len(hosts) <= MOST_HOSTS:
+        raise exception.Invalid(field='hosts', value=len(hosts),
+                                limit=f'{LEAST_HOSTS} to {MOST_HOSTS}')
+    source = random.Random(seed)
+    per_repeat = 2 * (len(hosts) - 1)
+    return tuple(
+        rounds.disjoint_rounds(source.sample(hosts, len(hosts)))
+        for _ in range(max(LEAST_REPEATS,
+                           math.ceil(LEAST_ROUNDS / per_repeat))))
+
+
+def matrices(hosts: Sequence[str], repeats: Iterable[Mapping[Pair, float]]
+             ) -> Matrix:
+    """Readings of each repetition in bit/s, shape (n_repeats, n, n)."""
+    number = {host: i for i, host in enumerate(hosts)}
+    found = []
+    for rates_bps in repeats:
+        one = np.full((len(hosts), len(hosts)), np.nan)
+        for (src, dst), rate_bps in rates_bps.items():
+            one[number[src], number[dst]] = rate_bps
+        found.append(one)
+    return np.array(found)
+
+
+def branches(hosts: Sequence[str], readings_bps: Matrix
+             ) -> tuple[Branch, ...]:
+    """The clusters, the highest level first; none where nothing limits.
+
+    :param readings_bps: of the mixed rounds, see :func:`matrices`.
+    """
+    # Only who discovers needs what it loads of scipy.
+    from virtco.measure import racks
+    levels = racks.infer(readings_bps).levels
+    members = [_members(hosts, labels) for labels in levels]
+    names = [{group[0]: f'{tree.default_level_name(level)}{i + 1}'
+              for i, group in enumerate(groups)}
+             for level, groups in enumerate(members)]
+    above: list[dict[str, str]] = [
+        {host: names[level][group[0]] for group in groups for host in group}
+        for level, groups in enumerate(members)] + [{}]
+    return tuple(Branch(names[level][group[0]], level, group,
+                        above[level + 1].get(group[0]))
+                 for level in reversed(range(len(members)))
+                 for group in members[level])
+
+
+def _members(hosts: Sequence[str], labels: npt.NDArray[np.int64]
+             ) -> list[tuple[str, ...]]:
+    """Hosts of each cluster in the order of names, clusters by their first."""
+    found: dict[int, list[str]] = {}
+    for host, label in sorted(zip(hosts, labels.tolist())):
+        found.setdefault(label, []).append(host)
+    return [tuple(group) for group in found.values()]
+
+
+def loads(found: Sequence[Branch]) -> tuple[Load, ...]:
+    """What loads every uplink that hosts enough can load.
+
+    Near peers pass no other uplink on the way up; where they are few, theirs
+    may limit, and any peers are the better ones. So both are tried.
+    """
+    leaf_of = {host: branch.name for branch in found if branch.level == 0
+               for host in branch.hosts}
+    loading = []
+    for branch in found:
+        inside = set(branch.hosts)
+        near = {host for other in found if other.parent == branch.parent
+                and other.level == branch.level for host in other.hosts
+                } - inside
+        everybody = leaf_of.keys() - inside
+        if len(inside) < 2 or len(everybody) < 2:
+            continue
+        seen = set()
+        for peers, chosen in (('near', near), ('any', everybody)):
+            order = _spread(chosen, leaf_of) + _spread(everybody - chosen,
+                                                       leaf_of)
+            for turn in range(TURNS):
+                pairs = _paired(_spread(inside, leaf_of), order, turn,
+                                len(chosen))
+                if pairs in seen:
+                    continue
+                seen.add(pairs)
+                loading.append(Load(branch.name, True, peers, pairs))
+                loading.append(Load(branch.name, False, peers, tuple(
+                    (dst, src) for src, dst in pairs)))
+    return tuple(loading)
+
+
+def _spread(hosts: Iterable[str], leaf_of: Mapping[str, str]) -> list[str]:
+    """The first of each leaf, the second of each, …"""
+    seen: dict[str, int] = {}
+    order = []
+    for host in sorted(hosts):
+        leaf = leaf_of[host]
+        order.append((seen.setdefault(leaf, 0), leaf, host))
+        seen[leaf] += 1
+    return [host for _turn, _leaf, host in sorted(order)]
+
+
+def _paired(members: Sequence[str], peers: Sequence[str], turn: int,
+            n_chosen: int) -> tuple[Pair, ...]:
+    """As many pairs as there can be; the chosen peers, which come first, are
+    turned around.
+    """
+    begin = turn * len(members) % max(n_chosen, 1)
+    turned = [*peers[begin:n_chosen], *peers[:begin], *peers[n_chosen:]]
+    n_pairs = min(len(members), len(turned))
+    shift = turn * n_pairs % len(members)
+    senders = [*members[shift:], *members[:shift]][:n_pairs]
+    return tuple(zip(senders, turned[:n_pairs], strict=True))
+
+
+def plane(found: Sequence[Branch], hosts: Sequence[str],
+          readings_bps: Matrix,
+          loaded: Iterable[tuple[Load, Mapping[Pair, float]]],
+          name: str = tree.FRONT_END) -> tree.Plane:
+    """The tree with the rates of its uplinks.
+
+    :param readings_bps: of the mixed rounds, see :func:`matrices`.
+    :param loaded: each load and what its pairs got. A load of which a pair is
+        missing does not count.
+    """
+    rates = _uplinks(found, _links(hosts, readings_bps), loaded)
+    found = _limiting(found, rates)
+
+    def node(branch: Branch) -> tree.Node:
+        below = tuple(node(one) for one in found
+                      if one.parent == branch.name)
+        return tree.Node(branch.name, () if below else branch.hosts, below,
+                         rates[branch.name])
+
+    return tree.Plane(
+        name, tuple(tree.Level(tree.default_level_name(level))
+                    for level in sorted({one.level for one in found})),
+        tuple(node(one) for one in found if one.parent is None))
+
+
+def _limiting(found: Sequence[Branch], rates: Mapping[str, tree.Uplink]
+              ) -> tuple[Branch, ...]:
+    """Without the levels above the lowest one that nowhere limit anything."""
+    kept = {0} | {one.level for one in found if rates[one.name].is_given()}
+    gone = {one.name: one.parent for one in found if one.level not in kept}
+
+    def above(parent: str | None) -> str | None:
+        while parent is not None and parent in gone:
+            parent = gone[parent]
+        return parent
+
+    return tuple(dataclasses.replace(one, parent=above(one.parent))
+                 for one in found if one.level in kept)
+
+
+def _links(hosts: Sequence[str], readings_bps: Matrix
+           ) -> dict[str, tuple[float, float]]:
+    """What each host's own link carries out and in."""
+
+    def best(values: Matrix) -> float:
+        known = values[np.isfinite(values)]
+        return (float(np.quantile(known, _LINK_QUANTILE)) if known.size
+                else math.nan)
+    return {host: (best(readings_bps[:, i, :]), best(readings_bps[:, :, i]))
+            for i, host in enumerate(hosts)}
+
+
+def _uplinks(found: Sequence[Branch],
+             links_bps: Mapping[str, tuple[float, float]],
+             loaded: Iterable[tuple[Load, Mapping[Pair, float]]]
+             ) -> dict[str, tree.Uplink]:
+    by_way: dict[tuple[str, bool], dict[str, list[tuple[float, float]]]] = {}
+    for load, rates_bps in loaded:
+        if all(pair in rates_bps for pair in load.pairs):
+            by_way.setdefault((load.branch, load.is_up), {}).setdefault(
+                load.peers, []).append((
+                    sum(rates_bps[pair] for pair in load.pairs),
+                    sum(min(links_bps[src][0], links_bps[dst][1])
+                        for src, dst in load.pairs)))
+    uplinks: dict[str, tree.Uplink] = {}
+    for branch in sorted(found, key=lambda one: one.level):
+        way: list[float | None] = []
+        for is_up in (True, False):
+            below_bps = sum(_below(branch, found, links_bps, uplinks, is_up))
+            way.append(_rate(by_way.get((branch.name, is_up), {}).values(),
+                             below_bps))
+        uplinks[branch.name] = tree.Uplink(*way)
+    return uplinks
+
+
+def _rate(by_peers: Iterable[Sequence[tuple[float, float]]],
+          below_bps: float) -> float | None:
+    """The uplink's rate, if it is what limits.
+
+    :param by_peers: of each load the sum of the rates and what the links of
+        its hosts carry, by kind of peers.
+    """
+    medians = [[statistics.median(column)
+                for column in zip(*rows, strict=True)] for rows in by_peers]
+    if not medians:
+        return None
+    rate_bps, links_bps = max(medians)
+    return (rate_bps if rate_bps < UNLIMITED * min(below_bps, links_bps)
+            else None)
+
+
+def _below(branch: Branch, found: Sequence[Branch],
+           links_bps: Mapping[str, tuple[float, float]],
+           uplinks: Mapping[str, tree.Uplink], is_up: bool
+           ) -> Iterator[float]:
+    """What may come from each part of a branch, or go into it."""
+    parts = [one for one in found if one.parent == branch.name]
+    if not parts:
+        yield from (links_bps[host][not is_up] for host in branch.hosts)
+    for part in parts:
+        uplink = uplinks[part.name]
+        rate_bps = uplink.up_bps if is_up else uplink.down_bps
+        yield (rate_bps if rate_bps is not None else sum(
+            _below(part, found, links_bps, uplinks, is_up)))

@@ -1,0 +1,52 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Names for switches that were found by measuring. Pure."""
+
+import dataclasses
+
+from virtco.topology import tree
+
+
+def renamed(new: tree.Plane, old: tree.Plane | None) -> tree.Plane:
+    """With the names of an old plane where more than half of the hosts below
+    two nodes are the same, and with its levels' names.
+    """
+    if old is None:
+        return new
+    former = {node.name: (node.height(), set(node.all_hosts()))
+              for node in old.walk()}
+    given: dict[str, str] = {}
+    for node in new.walk():
+        height, hosts = node.height(), set(node.all_hosts())
+        for name, (old_height, old_hosts) in former.items():
+            if height == old_height and (
+                    2 * len(hosts & old_hosts) > len(hosts | old_hosts)):
+                given[node.name] = name
+    kept = set(given.values())
+
+    def called(name: str) -> str:
+        if name in given:
+            return given[name]
+        while name in kept:
+            name += '-new'
+        return name
+
+    def moved(node: tree.Node) -> tree.Node:
+        return dataclasses.replace(
+            node, name=called(node.name),
+            children=tuple(moved(child) for child in node.children))
+
+    return dataclasses.replace(
+        new, levels=tuple(tree.Level(old.level(height).name)
+                          for height in range(len(new.levels))),
+        roots=tuple(moved(root) for root in new.roots))
