@@ -162,8 +162,8 @@ def test_the_tree_is_discovered_and_imported(controller, tenant, virtco):
     (plane,) = tenant.call('GET', '/v1/topology')['planes']
     assert plane['levels'] == [{'name': 'leaf'}]
     for node, members in zip(plane['nodes'], LEAVES.values(), strict=True):
-        assert hostlist.expand(node['hosts'], 9) == [
-            tenant.host(host) for host in members]
+        assert set(hostlist.expand(node['hosts'], 9)) == {
+            tenant.host(host) for host in members}
         assert node['uplink'] == '100Mbit'
     # Nobody else saw these readings.
     assert tenant.call('GET', '/v1/rates')['pairs'] == []
