@@ -37,6 +37,11 @@ class Handler(server.BaseHTTPRequestHandler):
     def log_message(self, *_args):
         """Quiet."""
 
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers['Content-Length']))
+        self.server.posted.append((self.path, json.loads(body)))
+        self.do_GET()
+
     def do_GET(self):
         url = urllib.parse.urlsplit(self.path)
         self.server.asked.append(url.path)
@@ -62,7 +67,7 @@ class Handler(server.BaseHTTPRequestHandler):
 @pytest.fixture
 def api():
     with server.ThreadingHTTPServer(('127.0.0.1', 0), Handler) as found:
-        found.answers, found.asked = {}, []
+        found.answers, found.asked, found.posted = {}, [], []
         threading.Thread(target=found.serve_forever, args=(0.02,),
                          daemon=True).start()
         yield found
@@ -136,3 +141,29 @@ def test_nobody_there():
 def test_credentials_that_cannot_be_are_named(options):
     with pytest.raises(exception.Invalid, match=r'\[nova\] auth_type: '):
         client(**options)
+
+
+@pytest.mark.parametrize('status, is_told', [
+    (200, True), (404, True), (409, False)])
+def test_metadata_of_a_server(api, ask, status, is_told):
+    """Told, gone, and not ready for it."""
+    api.answers['/servers/u/metadata'] = status, {}
+    assert ask.set_metadata('u', {'virtco.row': '0'}) is is_told
+    assert api.posted == [
+        ('/servers/u/metadata', {'metadata': {'virtco.row': '0'}})]
+
+
+def test_metadata_that_nova_refuses(api, ask):
+    api.answers['/servers/u/metadata'] = 403, {}
+    with pytest.raises(exception.NovaUnavailable):
+        ask.set_metadata('u', {'virtco.row': '0'})
+
+
+def test_a_live_migration_and_its_refusal(api, ask):
+    api.answers['/servers/u/action'] = 202, b''
+    ask.live_migrate('u', 'h1')
+    assert api.posted == [('/servers/u/action', {'os-migrateLive': {
+        'host': 'h1', 'block_migration': 'auto'}})]
+    api.answers['/servers/u/action'] = 409, {}
+    with pytest.raises(exception.NovaUnavailable):
+        ask.live_migrate('u', 'h1')
