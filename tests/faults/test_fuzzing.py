@@ -76,7 +76,9 @@ def known(controller):
     tenant.edges(hosts)
     return {'instance_uuid': tenant.instance(0), 'host': tenant.host(hosts[0]),
             'coflow_id': tenant.coflow()['id'],
-            'project_id': tenant.project, 'plane': 'default'}
+            'project_id': tenant.project, 'plane': 'default',
+            'name': 'application', 'kind': 'rate', 'check_id': 'none',
+            'probe_id': 'none', 'group': 'none'}
 
 
 class Tally:

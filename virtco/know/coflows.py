@@ -55,9 +55,11 @@ class Coflows:
     def find(self, schedule: live.Schedule, project_id: str | None = None,
              state: str | None = None) -> list[dict[str, Any]]:
         """:param schedule: the newest."""
+        # Before the database is read: what ends meanwhile is in one of both.
+        statuses = self._state.statuses()
         with self._database.reader() as session:
             shown = self._show(session, schedule, records.list_coflows(
-                session, project_id=project_id))
+                session, project_id=project_id), statuses)
         return [c for c in shown if state is None or c['state'] == state]
 
     def events(self, project_id: str | None = None) -> list[dict[str, Any]]:
@@ -67,11 +69,13 @@ class Coflows:
 
     def show(self, coflow_id: str, schedule: live.Schedule
              ) -> dict[str, Any]:
+        status = self._state.status(coflow_id)
         with self._database.reader() as session:
             coflow = session.get(models.Coflow, coflow_id)
             if coflow is None:
                 raise exception.NotFound(what='Coflow', id=coflow_id)
-            (shown,) = self._show(session, schedule, [coflow])
+            (shown,) = self._show(session, schedule, [coflow],
+                                  {coflow_id: status} if status else {})
             group_name = shown['group_name']
             shown['members'] = [_member(m) for m in db_groups.members(
                 session, coflow.group_id)] if coflow.group_id else []
@@ -82,7 +86,9 @@ class Coflows:
             return shown
 
     def _show(self, session: orm.Session, schedule: live.Schedule,
-              coflows: Sequence[models.Coflow]) -> list[dict[str, Any]]:
+              coflows: Sequence[models.Coflow],
+              statuses: Mapping[str, summary.Status]
+              ) -> list[dict[str, Any]]:
         group_ids = {c.group_id for c in coflows if c.group_id}
         groups = db_groups.by_id(session, group_ids)
         hosts = db_groups.hosts_by_group(session, group_ids)
@@ -91,7 +97,7 @@ class Coflows:
         ranked = {c.coflow_id: c for c in schedule.coflows}
         debts = self._state.debts()
         return [self._show_one(
-            coflow, group, ranked.get(coflow.id),
+            coflow, group, statuses.get(coflow.id), ranked.get(coflow.id),
             coflow.project_id in debts) | {
                 'hosts': hosts.get(coflow.group_id or '', []),
                 'n_elsewhere': elsewhere.get(coflow.group_id or '', 0),
@@ -101,9 +107,9 @@ class Coflows:
                 for group in [groups.get(coflow.group_id or '')]]
 
     def _show_one(self, coflow: models.Coflow, group: models.Group | None,
+                  status: summary.Status | None,
                   ranked: live.CoflowSchedule | None, in_debt: bool
                   ) -> dict[str, Any]:
-        status = self._state.status(coflow.id)
         sent_bytes = (status.sent_bytes if status is not None
                       else coflow.sent_bytes)
         # The counters know of an end and of the next beginning first, the

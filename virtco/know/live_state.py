@@ -342,6 +342,13 @@ class LiveState:
             tracked = self._groups.find(coflow_id)
             return summary.Status.of(tracked) if tracked is not None else None
 
+    def statuses(self) -> dict[str, summary.Status]:
+        """Of all in flight, and of what ended a moment ago."""
+        with self._lock:
+            return {coflow_id: summary.Status.of(tracked)
+                    for coflow_id, tracked in (
+                        self._groups.ended | self._groups.coflows).items()}
+
     def remaining_fraction(self, coflow_id: str) -> float:
         """Of its size; 1 for a coflow of which nothing is known."""
         with self._lock:
