@@ -100,7 +100,7 @@ def fill(controller: app.App, n_hosts: int, n_coflows: int,
             'group_id': group['id'], 'row_index': row, 'display_name': '',
             'instance_uuid': str(uuid.UUID(int=N_VMS * i + row)),
             'reservation_id': '', 'state': states.MemberState.RUNNING,
-            'host': f'h{rng.randrange(n_hosts)}', 'vcpus': 1.0,
+            'host': f'host-{rng.randrange(n_hosts)}', 'vcpus': 1.0,
             'memory_mb': 512.0, 'disk_gb': 1.0} for row in range(N_VMS)]
     with controller.database.writer() as session:
         for table, some in rows.items():
@@ -109,7 +109,7 @@ def fill(controller: app.App, n_hosts: int, n_coflows: int,
 
 
 def names(n_hosts: int) -> list[str]:
-    return [f'h{i}' for i in range(n_hosts)]
+    return [f'host-{i}' for i in range(n_hosts)]
 
 
 def coflow_id(i: int) -> str:
@@ -141,12 +141,20 @@ def launch_when_told() -> int:
     session = requests.Session()
     for line in sys.stdin:
         command = json.loads(line)
+        data = json.dumps(body(**command['launch'])).encode()
+        began_s = time.perf_counter()
         answer = session.put(
             f'{command["url"]}/v1/placements/{command["instance"]}',
-            data=json.dumps(body(**command['launch'])).encode(),
-            headers={'Content-Type': 'application/json'}, timeout=60).json()
+            data=data, headers={'Content-Type': 'application/json'},
+            timeout=60).json()
+        took_s = time.perf_counter() - began_s
+        if command.get('builds'):
+            session.post(f'{command["url"]}/v1/notifications', json=built(
+                command['instance'], answer['hosts'][0]['host']),
+                timeout=60).raise_for_status()
         print(json.dumps({'status': answer.get('status'),
-                          'why': answer.get('why')}), flush=True)
+                          'why': answer.get('why'), 'took_s': took_s}),
+              flush=True)
     return 0
 
 
@@ -164,6 +172,13 @@ def body(number: int, row: int, n_hosts: int, n_flows: int
                 {'host': name, 'node': name,
                  'free': {'vcpus': 4, 'memory_mb': 65536, 'disk_gb': 900}}
                 for name in names(n_hosts)]}
+
+
+def built(instance_uuid: str, host: str) -> dict[str, Any]:
+    """Nova's notification of it."""
+    return {'event_type': 'instance.create.end', 'timestamp': None,
+            'payload': {'nova_object.data': {'uuid': instance_uuid,
+                                             'host': host}}}
 
 
 # The one that is measured.
@@ -262,7 +277,7 @@ class Bench:
 
     def _move_on(self) -> None:
         """A host reports that some coflows have sent more."""
-        host = f'h{self._rng.randrange(self._sizes["n_hosts"])}'
+        host = f'host-{self._rng.randrange(self._sizes["n_hosts"])}'
         sent = self._sent.setdefault(host, {})
         for _ in range(min(20, self._n_coflows)):
             name = coflow_id(self._rng.randrange(self._n_coflows))
@@ -283,13 +298,18 @@ def instance(number: int, row: int) -> str:
 
 
 @contextlib.contextmanager
-def running(home: pathlib.Path, n_hosts: int, n_coflows: int, n_flows: int,
-            deadline_s: float) -> Iterator[Bench]:
+def started(home: pathlib.Path, n_hosts: int, n_coflows: int, n_flows: int,
+            deadline_s: float, more: str = '') -> Iterator[
+                tuple[app.App, str]]:
+    """The controller of such a cloud, and its URL.
+
+    :param more: lines of its configuration.
+    """
     config = home / 'virtco.conf'
     config.write_text(f'[controller]\nstate_dir = {home}\n'
                       f'[placement]\ndeadline_s = {deadline_s}\n'
                       '[limits]\nmax_groups_per_project = 10000\n'
-                      'max_flows_per_project = 10000000\n')
+                      'max_flows_per_project = 10000000\n' + more)
     conf = controller_cmd.make_conf(['--config-file', str(config)])
     deadlines.Deadline = Stopwatch  # type: ignore[misc]
     controller = app.App.of(conf)
@@ -297,22 +317,31 @@ def running(home: pathlib.Path, n_hosts: int, n_coflows: int, n_flows: int,
     fill(controller, n_hosts, n_coflows, n_flows)
     controller.start(auto_sync=False)
     controller.ask.load_planner(is_used=True)
-    # The policies are computed when it is their turn to be measured.
-    controller.decide.stop()
     server = waitress.create_server(
         deploy.application(conf, controller), host='127.0.0.1', port=0,
         threads=8, max_request_body_size=64 * 1024 * 1024,
         **controller_cmd.SERVER)
     threading.Thread(target=server.run, daemon=True, name=SERVING[0]).start()
     controller_cmd.spare_libraries()
-    bench = Bench(controller, f'http://127.0.0.1:{server.effective_port}',
-                  n_hosts, n_coflows, n_flows)
     try:
-        yield bench
+        yield controller, f'http://127.0.0.1:{server.effective_port}'
     finally:
-        bench.close()
         server.close()
         controller.stop()
+
+
+@contextlib.contextmanager
+def running(home: pathlib.Path, n_hosts: int, n_coflows: int, n_flows: int,
+            deadline_s: float) -> Iterator[Bench]:
+    with started(home, n_hosts, n_coflows, n_flows,
+                 deadline_s) as (controller, url):
+        # The policies are computed when it is their turn to be measured.
+        controller.decide.stop()
+        bench = Bench(controller, url, n_hosts, n_coflows, n_flows)
+        try:
+            yield bench
+        finally:
+            bench.close()
 
 
 def measure(n_hosts: int, n_coflows: int, n_flows: int, n_launches: int,
