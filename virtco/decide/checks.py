@@ -305,7 +305,8 @@ class Checks:
         with self._lock:
             self._came, self._loaded = {}, planned.loaded
             # Under the lock, as an answer may be faster than this thread.
-            begun = self._prober.order(planned.pairs)
+            begun = self._prober.order(planned.pairs,
+                                       repeats=not planned.loaded)
             self._ordered = {probe: pair for pair, probe in begun.items()}
         self._wait(lambda: len(self._came) == len(begun)
                    or self._prober.is_idle())

@@ -155,9 +155,12 @@ class Prober:
             self._look()
             return not self._trains
 
-    def order(self, pairs: Iterable[tuple[str, str]]
+    def order(self, pairs: Iterable[tuple[str, str]], repeats: bool = True
               ) -> dict[tuple[str, str], str]:
         """Begin these trains now; their ids.
+
+        :param repeats: False to take them as they are, even if others that
+            share an uplink disturb them.
 
         Pairs that cannot be measured now are left out: a host is away, or has
         a coflow that should not be disturbed.
@@ -173,7 +176,8 @@ class Prober:
                     continue
                 train = _Train(str(uuid.uuid4()), (src, dst),
                                found.targets[dst],
-                               now_s + self._conf.timeout_s)
+                               now_s + self._conf.timeout_s,
+                               order={} if repeats else {'repeats': False})
                 self._trains[src] = self._expected[dst] = train
                 begun[src, dst] = train.probe_id
             self._changed.notify_all()

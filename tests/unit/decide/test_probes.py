@@ -229,3 +229,12 @@ def test_requests_are_bounded_and_named(made):
     made.conf.probe.enabled = False
     with pytest.raises(exception.Invalid, match='enabled'):
         made.prober.ask(asked.Request(pairs=[('a', 'b')]))
+
+
+def test_trains_that_share_an_uplink_are_taken_as_they_are(made):
+    for repeats, told in ((True, None), (False, False)):
+        assert made.prober.order([('a', 'b')], repeats).keys() == {('a', 'b')}
+        train = made.prober.next_train('a', 0)
+        assert train.get('repeats') is told
+        made.prober.next_train('b', 0)
+        answer(made, {'a': train})
