@@ -21,7 +21,8 @@ while the controller computes policies and distributes them. Each group has a
 matrix of its own.
 
 ``call_*_ms`` is wall time as the client sees it, less what the call's thread
-took to solve; ``whole_*_ms`` is with it. ``neutral`` is the share of calls
+took to solve; ``whole_*_ms`` is with it, and ``slowest_ms`` has the phases of
+the call that took longest beyond it. ``neutral`` is the share of calls
 without a plan, ``policies`` how many were sent meanwhile.
 ``controller_core`` and ``edges_core`` are processor time per second.
 """
@@ -77,19 +78,18 @@ class Client:
         self._process.wait()
 
 
-class Solving:
-    """Wall time that each instance's call took to solve."""
+class Phases:
+    """Wall time of each phase of each instance's call."""
 
     def __init__(self, ask: Any):
-        self.took_s: dict[str, float] = {}
+        self.spent_s: dict[str, dict[str, float]] = {}
         work = ask._work
 
         def watched(placer: Any, request: Any, deadline: Any) -> Any:
             try:
                 return work(placer, request, deadline)
             finally:
-                self.took_s[request.instance_uuid] = (
-                    deadline.spent_s()['solve'])
+                self.spent_s[request.instance_uuid] = deadline.spent_s()
 
         setattr(ask, '_work', watched)
 
@@ -123,7 +123,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
             '[distributor]\nport = 0\n'
             f'max_connections_per_address = {args.edges + 64}\n'
     ) as (controller, url):
-        solving = Solving(controller.ask)
+        phases = Phases(controller.ask)
         with (connected(controller, args.edges, args.reports) as others,
               contextlib.ExitStack() as stack):
             clients = [stack.enter_context(contextlib.closing(
@@ -135,15 +135,17 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
             after = figures(controller, others)
     took_s = after['at_s'] - before['at_s']
     whole_ms = [1e3 * call['took_s'] for call in calls]
-    beyond_ms = [
-        1e3 * (call['took_s'] - solving.took_s.get(call['instance'], 0.0))
-        for call in calls]
+    beyond_ms = [1e3 * (call['took_s'] - phases.spent_s.get(
+        call['instance'], {}).get('solve', 0.0)) for call in calls]
+    slowest = calls[int(np.argmax(beyond_ms))]
     return {
         'edges': args.edges, 'coflows': args.coflows, 'vms': len(calls),
         **{f'{name}_p{percent}_ms': round(float(np.percentile(
             values, percent)), 3) for name, values in (
                 ('call', beyond_ms), ('whole', whole_ms))
            for percent in (50, 99)},
+        'slowest_ms': {name: round(1e3 * spent_s, 1) for name, spent_s in
+                       phases.spent_s.get(slowest['instance'], {}).items()},
         'neutral': sum(call['status'] != 'planned'
                        for call in calls) / len(calls),
         'policies': after['policies'] - before['policies'],
