@@ -48,7 +48,7 @@ def devstack(cloud, tmp_path):
 
 def _localrc(cloud, directory):
     """DevStack's functions that know where the cloud is."""
-    lines = ['function configure_keystoneauth {{']
+    lines = ['function configure_keystoneauth {']
     for name, value in configs.account(cloud, 'virtco').items():
         lines.append(f'  iniset "$1" "$3" {name} {shlex.quote(str(value))}')
     lines += ['}', 'function _start {', 'echo "$2" >> "$CALLS.started"', '}',
