@@ -51,8 +51,9 @@ def _localrc(cloud, directory):
     lines = ['function configure_keystoneauth {']
     for name, value in configs.account(cloud, 'virtco').items():
         lines.append(f'  iniset "$1" "$3" {name} {shlex.quote(str(value))}')
-    lines += ['}', 'function _start {', 'echo "$2" >> "$CALLS.started"', '}',
-              'function run_process { _start "$@"; }']
+    lines += ['}', 'function run_process {',
+              'if is_service_enabled "$1"; then',
+              'echo "$2" >> "$CALLS.started"', 'fi', '}']
     path = directory / 'localrc'
     path.write_text('\n'.join(lines))
     return path
