@@ -13,7 +13,6 @@
 """``measure check``, ``checks``, ``matrix`` and ``performers``."""
 
 import csv
-import importlib
 import json
 import time
 from typing import Any
@@ -22,9 +21,8 @@ from osc_lib.command import command
 from osc_lib import exceptions as osc_exceptions
 
 from virtco.client import v1
-from virtco.cmd import entry
-from virtco import exception
 from virtco.osc import base
+from virtco.osc import plots
 
 POLL_S = 0.5
 
@@ -155,7 +153,7 @@ class Matrix(command.Command):
             args.kind, args.statistic, args.at,
             args.hosts.split(',') if args.hosts else None)
         if args.plot is not None:
-            _plot(found, args.plot)
+            plots.save('virtco.measure.heatmap', found, args.plot)
         elif args.format == 'json':
             json.dump(found, self.app.stdout)
             self.app.stdout.write('\n')
@@ -166,16 +164,3 @@ class Matrix(command.Command):
             for host, row in zip(found['hosts'], found['values']):
                 writer.writerow([host, *('' if value is None else repr(value)
                                          for value in row)])
-
-
-def _plot(found: dict[str, Any], path: str) -> None:
-    try:
-        importlib.import_module('virtco.measure.heatmap').save(found, path)
-    except ModuleNotFoundError as error:
-        raise osc_exceptions.CommandError(
-            entry.missing(error, 'plot')) from None
-    except (OSError, ValueError) as error:
-        raise exception.InputInvalid(
-            where=path, field='file', value=str(error)[:80],
-            limit='a file *.png, *.svg or *.pdf that can be written'
-        ) from None

@@ -14,7 +14,6 @@
 
 from collections.abc import Iterable
 import dataclasses
-import importlib
 import pathlib
 import sys
 from typing import Any
@@ -22,11 +21,11 @@ from typing import Any
 from osc_lib.command import command
 from osc_lib import exceptions as osc_exceptions
 
-from virtco.cmd import entry
 from virtco import exception
 from virtco.osc import base
 from virtco.osc import matrices
 from virtco.osc import nova_facts
+from virtco.osc import plots
 from virtco.topology import comparison
 from virtco.topology import drawing
 from virtco.topology import formats
@@ -261,16 +260,7 @@ def _plot(topology: tree.Topology, path: str) -> None:
     if not topology.planes:
         raise osc_exceptions.CommandError('There is nothing to draw.')
     plane = topology.plane(tree.FRONT_END) or topology.planes[0]
-    try:
-        importlib.import_module('virtco.topology.plot').save(plane, path)
-    except ModuleNotFoundError as error:
-        raise osc_exceptions.CommandError(
-            entry.missing(error, 'plot')) from None
-    except (OSError, ValueError) as error:
-        raise exception.InputInvalid(
-            where=path, field='file', value=str(error)[:80],
-            limit='a file *.png, *.svg or *.pdf that can be written'
-        ) from None
+    plots.save('virtco.topology.plot', plane, path)
 
 
 class Delete(command.Command):
