@@ -41,6 +41,15 @@ def _is_up(layout: layouts.Layout | None) -> bool:
     return layout is not None and not namespaces.is_stale(layout.run)
 
 
+def _current(out: console.Console) -> layouts.Layout | None:
+    """The cloud that is up; says so where there is none."""
+    layout = layouts.load()
+    if _is_up(layout):
+        return layout
+    out.print('No cloud is up; tools/cloud up starts one.')
+    return None
+
+
 def _up(args: argparse.Namespace, out: console.Console) -> int:
     if _is_up(layouts.load()):
         out.print('A cloud is up already; tools/cloud down ends it.')
@@ -114,9 +123,8 @@ def _run(layout: layouts.Layout, namespace: str, user: str,
 
 
 def _exec(args: argparse.Namespace, out: console.Console) -> int:
-    layout = layouts.load()
-    if layout is None or not _is_up(layout):
-        out.print('No cloud is up; tools/cloud up starts one.')
+    layout = _current(out)
+    if layout is None:
         return 1
     argv = ([] if args.action == 'exec' else [args.action]) + args.words
     if not argv:
@@ -129,9 +137,8 @@ def _exec(args: argparse.Namespace, out: console.Console) -> int:
 
 
 def _vm(args: argparse.Namespace, out: console.Console) -> int:
-    layout = layouts.load()
-    if layout is None or not _is_up(layout):
-        out.print('No cloud is up; tools/cloud up starts one.')
+    layout = _current(out)
+    if layout is None:
         return 1
     if not args.words:
         out.print('vm: name a command')
@@ -148,9 +155,8 @@ def _vm(args: argparse.Namespace, out: console.Console) -> int:
 
 
 def _edge(args: argparse.Namespace, out: console.Console) -> int:
-    layout = layouts.load()
-    if layout is None or not _is_up(layout):
-        out.print('No cloud is up; tools/cloud up starts one.')
+    layout = _current(out)
+    if layout is None:
         return 1
     if args.name not in layout.computes:
         out.print(f'There is no hypervisor {args.name}; there are: '
@@ -162,9 +168,8 @@ def _edge(args: argparse.Namespace, out: console.Console) -> int:
 
 
 def _demo(args: argparse.Namespace, out: console.Console) -> int:
-    layout = layouts.load()
-    if layout is None or not _is_up(layout):
-        out.print('No cloud is up; tools/cloud up starts one.')
+    layout = _current(out)
+    if layout is None:
         return 1
     from virtco.lab.cloud import demo
     try:
