@@ -14,8 +14,7 @@
 
 Topology-aware Cornet makes each cluster, a host or a rack, a swarm of its own.
 Its members share all blocks with each other; a few of them, the gates, also
-take blocks from other clusters, so that little more than one copy crosses each
-uplink. Without clusters all members are one swarm, where each has a bounded
+take blocks from other clusters, so that fewer copies cross the uplinks. Without clusters all members are one swarm, where each has a bounded
 number of random neighbours.
 """
 
@@ -102,29 +101,3 @@ def _random_graph(names: Sequence[str], seed: int,
             [before[-1], *drawn.sample(before[:-1],
                                        max_neighbours // 2 - 1)])
     return chosen
-
-
-def matrix(source: str, members: Sequence[Member],
-           size_bytes: int) -> list[list[int]]:
-    """The coflow of a cast: bytes that have to cross between clusters.
-
-    One copy goes from cluster to cluster; inside of each one it is handed on
-    from member to member. Where blocks really pass differs, but not how many
-    bytes a link must carry at least.
-
-    :return: ``size_bytes`` from row to column, in the order of ``members``.
-    """
-    order = {member.name: place for place, member in enumerate(members)}
-    found = [[0] * len(members) for _ in members]
-    clusters: dict[str | None, list[str]] = {}
-    for member in members:
-        if member.name != source:
-            clusters.setdefault(member.cluster, []).append(member.name)
-    home = next(member.cluster for member in members
-                if member.name == source)
-    last = source
-    for cluster in sorted(clusters, key=lambda name: name != home):
-        for name in clusters[cluster]:
-            found[order[last]][order[name]] = size_bytes
-            last = name
-    return found
