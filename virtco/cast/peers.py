@@ -14,8 +14,9 @@
 
 Topology-aware Cornet makes each cluster, a host or a rack, a swarm of its own.
 Its members share all blocks with each other; a few of them, the gates, also
-take blocks from other clusters, so that fewer copies cross the uplinks. Without clusters all members are one swarm, where each has a bounded
-number of random neighbours.
+take blocks from other clusters, so that fewer copies cross the uplinks.
+Without clusters all members are one swarm, where each has a bounded number of
+random neighbours.
 """
 
 from collections.abc import Callable
