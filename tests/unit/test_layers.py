@@ -39,7 +39,7 @@ PURE = [
     'virtco/hintkit/made.py', 'virtco/hintkit/screen.py', 'virtco/model',
     'virtco/scheduling', 'virtco/table', 'virtco/topology',
     'virtco/profiles',
-    'virtco/measure',
+    'virtco/measure', 'virtco/advise',
     'edge_module/tcplan',
 ]
 # The planner takes a clock as an argument; monotonic is only its default.

@@ -22,8 +22,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from virtco.advise import mappings
+from virtco.advise import trees
 from virtco.lab.sim import clouds
-from virtco.lab.sim import collectives
 from virtco.lab.sim.figures import outcome
 from virtco.lab.sim.figures import samples
 from virtco.measure import constant
@@ -67,14 +68,25 @@ def _estimates(readings: Matrix, truth: Matrix) -> dict[str, Matrix]:
 
 
 def _plans(estimates: dict[str, Matrix], root: int, volumes: Matrix
-           ) -> dict[str, tuple[collectives.Edges, collectives.Indices]]:
+           ) -> dict[str, tuple[trees.Edges, trees.Indices]]:
     n_hosts = len(volumes)
-    plans = {name: (collectives.fastest_node_first(rates, root),
-                    collectives.greedy_mapping(volumes, rates))
+    plans = {name: (_fastest_first(rates, root),
+                    mappings.greedy(volumes, rates))
              for name, rates in estimates.items()}
-    plans['baseline'] = (collectives.binomial(n_hosts, root),
+    plans['baseline'] = (trees.binomial(n_hosts, root),
                          np.arange(n_hosts))
     return plans
+
+
+def _fastest_first(rates_bps: Matrix, root: int) -> trees.Edges:
+    """FNF by rates alone, as in the paper."""
+    return trees.fastest_node_first(_message_s(rates_bps), root)
+
+
+def _message_s(rates_bps: Matrix, latency_s: Matrix | float = 0.0,
+               size_bytes: float = SIZE_BYTES) -> Matrix:
+    return trees.message_s(size_bytes, rates_bps,
+                           np.broadcast_to(latency_s, rates_bps.shape))
 
 
 def _volumes(n: int, rng: np.random.Generator) -> Matrix:
@@ -88,13 +100,12 @@ def _volumes(n: int, rng: np.random.Generator) -> Matrix:
 
 
 def _times(now: Matrix, latency_s: Matrix, volumes: Matrix,
-           plan: tuple[collectives.Edges, collectives.Indices]
+           plan: tuple[trees.Edges, trees.Indices]
            ) -> tuple[float, float, float]:
     edges, machine = plan
-    return (collectives.broadcast_s(edges, SIZE_BYTES, now, latency_s),
-            collectives.scatter_s(edges, SIZE_BYTES * len(now), now,
-                                  latency_s),
-            collectives.mapped_s(volumes, machine, now, latency_s))
+    return (trees.broadcast_s(edges, _message_s(now, latency_s)),
+            trees.scatter_s(edges, SIZE_BYTES * len(now), now, latency_s),
+            mappings.sent_s(volumes, machine, now, latency_s))
 
 
 def _trial(n_hosts: int, dynamics: clouds.Dynamics, rng: np.random.Generator,
@@ -175,12 +186,11 @@ def _fig6(setting: str, seed: int, context: samples.Context) -> samples.Found:
                 cloud.snapshots(SNAPSHOTS)[:, pairs],
                 constant.Estimator.RPCA)
             calibrations += 1
-        edges = collectives.fastest_node_first(
-            rates, int(rng.integers(n_hosts)))
-        given = edges, SIZE_BYTES
-        expected_s = collectives.broadcast_s(*given, rates, cloud.latency_s)
-        times_s.append(collectives.broadcast_s(*given, cloud.snapshot(),
-                                               cloud.latency_s))
+        edges = _fastest_first(rates, int(rng.integers(n_hosts)))
+        expected_s = trees.broadcast_s(edges, _message_s(
+            rates, cloud.latency_s))
+        times_s.append(trees.broadcast_s(edges, _message_s(
+            cloud.snapshot(), cloud.latency_s)))
         is_due = abs(times_s[-1] - expected_s) > threshold * expected_s
     # As in the paper, a run sends a hundred messages.
     return {'broadcast': float(np.mean(times_s)),
@@ -214,8 +224,9 @@ def _fig9(setting: str, seed: int, context: samples.Context) -> samples.Found:
         for name, (edges, _machine) in plans.items():
             # A gather is a scatter backwards, over the same pairs.
             found.setdefault(name, []).append(
-                collectives.scatter_s(edges, 1e6, now.T, cloud.latency_s)
-                + collectives.broadcast_s(edges, 1e6, now, cloud.latency_s))
+                trees.scatter_s(edges, 1e6, now.T, cloud.latency_s)
+                + trees.broadcast_s(edges, _message_s(
+                    now, cloud.latency_s, 1e6)))
     overhead_s = 2 * (N_HOSTS - 1) * SNAPSHOTS * 0.1
     return {name: steps * (0.02 + float(np.mean(times_s)))
             + (0.0 if name in ('baseline', 'truth') else overhead_s)

@@ -1,0 +1,148 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Mappings are permutations, above their bound, and swaps are added up."""
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from virtco.advise import mappings
+from virtco import exception
+
+
+def made(n, seed, n_machines=None, density=0.4):
+    rng = np.random.default_rng(seed)
+    machines = (np.arange(n) if n_machines is None
+                else rng.integers(0, n_machines, n))
+    same = machines[:, None] == machines[None, :]
+    rates_bps = np.where(same, np.inf, rng.uniform(1.0, 10.0, (n, n)))
+    latency_s = np.where(same, 0.0, rng.uniform(0.0, 0.3, (n, n)))
+    volumes = np.where(rng.random((n, n)) < density,
+                       rng.uniform(0.0, 5.0, (n, n)), 0.0)
+    np.fill_diagonal(volumes, 0.0)
+    return volumes, mappings.Paths(rates_bps, latency_s, machines)
+
+
+@st.composite
+def problems(draw, least=1, most=14):
+    n = draw(st.integers(least, most))
+    return made(n, draw(st.integers(0, 2 ** 32 - 1)),
+                draw(st.none() | st.integers(1, n)),
+                draw(st.sampled_from([0.1, 0.4, 1.0])))
+
+
+def by_hand(volumes, order, paths):
+    """Port times, message by message."""
+    out_s, in_s = {}, {}
+    n = len(volumes)
+    for i, j in itertools.product(range(n), range(n)):
+        a, b = order[i], order[j]
+        src, dst = paths.machines[a], paths.machines[b]
+        if volumes[i, j] > 0 and src != dst:
+            took_s = (paths.latency_s[a, b]
+                      + 8 * volumes[i, j] / paths.rates_bps[a, b])
+            out_s[src] = out_s.get(src, 0.0) + took_s
+            in_s[dst] = in_s.get(dst, 0.0) + took_s
+    return max([*out_s.values(), *in_s.values()], default=0.0)
+
+
+@given(problems())
+def test_advice_is_valid_and_above_its_bound(problem):
+    volumes, paths = problem
+    found = mappings.advise(volumes, paths)
+    by_name = {one.name: one for one in found}
+    for one in found:
+        assert sorted(one.order) == list(range(len(volumes)))
+        assert one.predicted_s == pytest.approx(
+            by_hand(volumes, one.order, paths))
+        assert one.bound_s <= one.predicted_s * (1 + 1e-9)
+    # Never worse than the order that is there, or than the paper's.
+    best_s = found[0].predicted_s
+    assert best_s <= by_name['rank'].predicted_s
+    assert best_s <= by_name['greedy'].predicted_s
+
+
+@given(problems(least=2, most=6))
+def test_few_tasks_get_the_optimum(problem):
+    volumes, paths = problem
+    optimum_s = min(by_hand(volumes, order, paths) for order in
+                    itertools.permutations(range(len(volumes))))
+    (best, *_others) = mappings.advise(volumes, paths)
+    assert best.predicted_s == pytest.approx(optimum_s)
+    assert best.gap == 0.0
+    assert mappings.lower_bound_s(volumes, paths) <= optimum_s * (1 + 1e-9)
+
+
+@given(problems(least=2), st.data())
+def test_swaps_are_added_up(problem, data):
+    volumes, paths = problem
+    n = len(volumes)
+    order = np.array(data.draw(st.permutations(range(n))))
+    task = data.draw(st.integers(0, n - 1))
+    found = mappings._swapped(volumes, order, task, paths)
+    for other in range(n):
+        swapped = order.copy()
+        swapped[[task, other]] = order[[other, task]]
+        assert found[other].max() == pytest.approx(
+            by_hand(volumes, swapped, paths), abs=1e-12)
+
+
+@pytest.mark.parametrize('seed', range(4))
+def test_a_ring_finds_its_racks(seed):
+    """Shuffled racks: only few messages may cross, and none that is heavy."""
+    n, rng = 16, np.random.default_rng(seed)
+    racks = rng.permutation(np.arange(n) // 4)
+    paths = mappings.Paths(np.where(racks[:, None] == racks, 8.0, 2.0),
+                           np.zeros((n, n)), np.arange(n))
+    volumes = np.zeros((n, n))
+    volumes[np.arange(n), (np.arange(n) + 1) % n] = np.where(
+        np.arange(n) % 4 == 3, 1.0, 4.0)
+    best, *_others = mappings.advise(volumes, paths)
+    assert best.predicted_s == 4.0 == best.bound_s
+
+
+@pytest.mark.parametrize('seed', range(4))
+def test_search_is_better_than_the_heuristic(seed):
+    volumes, paths = made(24, seed)
+    found = {one.name: one.predicted_s
+             for one in mappings.advise(volumes, paths)}
+    assert found['search'] < 0.95 * min(found['greedy'], found['rank'])
+
+
+def test_the_papers_heuristic():
+    """The heaviest task gets the best member, its partner the next best."""
+    volumes = np.zeros((4, 4))
+    volumes[2, 1], volumes[2, 3] = 9.0, 1.0
+    rates_bps = np.ones((4, 4))
+    rates_bps[0, 3] = rates_bps[3, 0] = 5.0
+    rates_bps[0, 1] = 2.0
+    order = mappings.greedy(volumes, rates_bps)
+    assert order[2] == 0 and order[1] == 3
+
+
+def test_latency_counts_per_message():
+    volumes = np.array([[0.0, 1.0], [0.0, 0.0]])
+    paths = mappings.Paths(np.full((2, 2), 8.0), np.array(
+        [[0.0, 3.0], [0.5, 0.0]]), np.arange(2))
+    best, other, *_rest = mappings.advise(volumes, paths)
+    assert best.order == (1, 0) and best.predicted_s == 1.5
+
+
+def test_another_number_of_tasks_is_refused():
+    _volumes, paths = made(3, 0)
+    with pytest.raises(exception.Invalid, match='2 rows .* 3 rows'):
+        mappings.advise(np.zeros((2, 2)), paths)

@@ -1,0 +1,310 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Which process runs on which VM: topology mapping (RPCA section II-C).
+
+Tasks send each other ``volumes[i, j]`` bytes; task i runs on member
+``mapping[i]``. A machine sends one message at a time and receives one at a
+time, so what the busiest port needs is what the exchange needs. The heuristic
+is the paper's, the search improves it by swaps, and a bound says how much is
+left at most.
+"""
+
+import dataclasses
+import functools
+import itertools
+
+import numpy as np
+from numpy import typing as npt
+from scipy import sparse
+from scipy.sparse import csgraph
+
+from virtco import exception
+from virtco import units
+
+Matrix = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+
+#: Every mapping of so few tasks is tried: 5,040.
+MOST_ENUMERATED = 7
+# One scan tries all swaps of a task in O(n^2); 0.2 s for 64 tasks.
+_WORK = 4_000_000
+_LEAST_SCANS = 20
+#: Times that differ by less are the same.
+_SAME = 1e-9
+
+
+@dataclasses.dataclass(frozen=True)
+class Paths:
+    """What a message costs between members.
+
+    :ivar rates_bps: float array of shape (n, n), positive, infinite inside a
+        machine.
+    :ivar latency_s: likewise; 0 inside a machine.
+    :ivar machines: number of each member's machine, shape (n,).
+    """
+
+    rates_bps: Matrix
+    latency_s: Matrix
+    machines: Indices
+
+    @functools.cached_property
+    def slowness(self) -> Matrix:
+        """Seconds of a byte; 0 inside a machine."""
+        found: Matrix = units.BITS_PER_BYTE / self.rates_bps
+        np.fill_diagonal(found, 0.0)
+        return found
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Mapping:
+    """:ivar order: member of each task.
+    :ivar bound_s: no mapping is faster.
+    """
+
+    name: str
+    order: tuple[int, ...]
+    predicted_s: float
+    bound_s: float
+
+    @property
+    def gap(self) -> float:
+        """By what share the prediction is above the bound, at most."""
+        if self.predicted_s <= self.bound_s:
+            return 0.0
+        return (self.predicted_s / self.bound_s - 1 if self.bound_s > 0
+                else np.inf)
+
+
+def greedy(volumes: Matrix, rates_bps: Matrix) -> Indices:
+    """Member of each task: the heaviest task to the best connected machine,
+    then heaviest neighbours to the best neighbours (RPCA section II-C).
+    """
+    n = len(volumes)
+    volume, rate = volumes + volumes.T, rates_bps + rates_bps.T
+    machine = np.full(n, -1, dtype=np.int64)
+    task = int(np.argmax(volume.sum(axis=0)))
+    place = int(np.argmax(rate.sum(axis=0)))
+    open_task, open_place = np.ones(n, bool), np.ones(n, bool)
+    to_tasks, to_places = np.zeros(n), np.zeros(n)
+    for _ in range(n):
+        machine[task] = place
+        open_task[task] = open_place[place] = False
+        # Weight of each open vertex towards those that are mapped.
+        to_tasks += volume[task]
+        to_places += rate[place]
+        task = int(np.argmax(np.where(open_task, to_tasks, -np.inf)))
+        place = int(np.argmax(np.where(open_place, to_places, -np.inf)))
+    return machine
+
+
+def each_s(volumes: Matrix, order: Indices, rates_bps: Matrix,
+           latency_s: Matrix) -> Matrix:
+    """Time of every message, shape (n_tasks, n_tasks)."""
+    both = np.ix_(order, order)
+    with np.errstate(divide='ignore', invalid='ignore'):
+        found: Matrix = np.where(
+            volumes > 0, latency_s[both] + units.BITS_PER_BYTE * volumes
+            / rates_bps[both], 0.0)
+    return found
+
+
+def mapped_s(volumes: Matrix, order: Indices, paths: Paths) -> float:
+    """Until the busiest port has sent or received all of its messages."""
+    return float(_ports(volumes, np.asarray(order)[None, :], paths).max())
+
+
+def sent_s(volumes: Matrix, order: Indices, rates_bps: Matrix,
+           latency_s: Matrix) -> float:
+    """Until the task that takes longest has sent all of its messages."""
+    return float(each_s(volumes, order, rates_bps, latency_s)
+                 .sum(axis=1).max())
+
+
+def _ports(volumes: Matrix, orders: Indices, paths: Paths) -> Matrix:
+    """Busy seconds of all machines, out and then in.
+
+    :param orders: shape (n_orders, n_tasks); the result has a row for each.
+    """
+    ends = orders[:, :, None], orders[:, None, :]
+    times = (paths.slowness[ends] * volumes
+             + paths.latency_s[ends] * (volumes > 0))
+    return _busy(times.sum(axis=2), times.sum(axis=1),
+                 paths.machines[orders])
+
+
+def _busy(out_s: Matrix, in_s: Matrix, at: Indices) -> Matrix:
+    """Tasks' seconds as those of their machines, for several orders."""
+    n_machines = int(at.max()) + 1
+    bins = (at + np.arange(len(at))[:, None] * n_machines).ravel()
+    return np.concatenate([
+        np.bincount(bins, times.ravel(), len(at) * n_machines).reshape(
+            len(at), n_machines) for times in (out_s, in_s)], axis=1)
+
+
+def search(volumes: Matrix, paths: Paths, start: Indices) -> Indices:
+    """Swaps that relieve the busiest port, until none does.
+
+    Mappings are compared by their busiest port, and by the others where that
+    is the same: of several equal bottlenecks each is worth relieving.
+    """
+    order = np.array(start)
+    scans = max(_LEAST_SCANS, _WORK // max(1, len(order)) ** 2)
+    n_machines = int(paths.machines.max()) + 1
+    (best,) = _ports(volumes, order[None, :], paths)
+    while True:
+        at = paths.machines[order]
+        busiest = int(np.argmax(best)) % n_machines
+        on_it = np.flatnonzero(at == busiest)
+        # Their partners' moves relieve the port as well as their own.
+        partners = np.flatnonzero((volumes[on_it] > 0).any(axis=0)
+                                  | (volumes[:, on_it] > 0).any(axis=1))
+        for task in dict.fromkeys([*on_it.tolist(), *partners.tolist()]):
+            if scans == 0:
+                return order
+            scans -= 1
+            ports = _swapped(volumes, order, task, paths)
+            other = _least(ports)
+            if _is_less(ports[other], best):
+                best = ports[other]
+                order[[task, other]] = order[[other, task]]
+                break
+        else:
+            return order
+
+
+def _swapped(volumes: Matrix, order: Indices, task: int, paths: Paths
+             ) -> Matrix:
+    """Ports after the task's swap with each one, a row for each."""
+    places = np.ix_(order, order)
+    out_s = np.zeros((len(order), len(order)))
+    in_s = out_s.copy()
+    for weights, costs in ((volumes, paths.slowness[places]),
+                           (volumes > 0, paths.latency_s[places])):
+        out_s += _sent_after(weights.astype(float), costs, task)
+        in_s += _sent_after(weights.T.astype(float), costs.T, task)
+    tasks = np.arange(len(order))
+    at = np.tile(paths.machines[order], (len(order), 1))
+    at[:, task] = at[task]
+    at[tasks, tasks] = at[task, task]
+    return _busy(out_s, in_s, at)
+
+
+def _sent_after(weights: Matrix, costs: Matrix, task: int) -> Matrix:
+    """What each task sends after the swaps, shape (n_swaps, n_tasks).
+
+    :param costs: between the places of the tasks; 0 from each to itself.
+    """
+    before = (weights * costs).sum(axis=1)
+    # To a third one the two are at each other's places.
+    found: Matrix = (before[:, None] + (weights[:, [task]] - weights)
+                     * (costs - costs[:, [task]])).T
+    found[:, task] = costs @ weights[task] + weights[task] * costs[:, task]
+    np.fill_diagonal(found, weights @ costs[task]
+                     + weights[:, task] * costs[task])
+    return found
+
+
+def _least(ports: Matrix) -> int:
+    """Row with the least busy port; of equal ones by all ports."""
+    top = ports.max(axis=1)
+    near = np.flatnonzero(top <= top.min() * (1 + _SAME))
+    return int(near[np.argmin((ports[near] ** 4).sum(axis=1))])
+
+
+def _is_less(ports: Matrix, others: Matrix) -> bool:
+    top, other = float(ports.max()), float(others.max())
+    if abs(top - other) > _SAME * other:
+        return top < other
+    return bool((ports ** 4).sum() < (others ** 4).sum() * (1 - _SAME))
+
+
+def enumerate_all(volumes: Matrix, paths: Paths) -> Indices:
+    """The best of all mappings; for at most :data:`MOST_ENUMERATED` tasks."""
+    orders = np.array(list(itertools.permutations(range(len(volumes)))))
+    best: Indices = orders[_least(_ports(volumes, orders, paths))]
+    return best
+
+
+def lower_bound_s(volumes: Matrix, paths: Paths) -> float:
+    """No mapping is faster.
+
+    A task on a member sends its largest messages over the member's fastest
+    paths at best, and likewise receives; a machine is busy at least as long as
+    each of its tasks. Which tasks may stand where below a time is a matching;
+    the least time with a perfect one is the bound.
+    """
+    n = len(volumes)
+    if n < 2:
+        return 0.0
+    least = np.maximum(
+        _at_least(volumes, paths.slowness, paths.latency_s),
+        _at_least(volumes.T, paths.slowness.T, paths.latency_s.T))
+    values = np.unique(least)
+    low, high = 0, len(values) - 1
+    while low < high:
+        middle = (low + high) // 2
+        matched = csgraph.maximum_bipartite_matching(
+            sparse.csr_matrix(least <= values[middle]), perm_type='column')
+        if (matched >= 0).all():
+            high = middle
+        else:
+            low = middle + 1
+    return float(values[low])
+
+
+def _at_least(volumes: Matrix, slowness: Matrix,
+              latency_s: Matrix) -> Matrix:
+    """Seconds of a task's port on a member, shape (n_tasks, n_members)."""
+    n = len(volumes)
+    others = ~np.eye(n, dtype=bool)
+    largest = -np.sort(-np.where(others, volumes, 0.0), axis=1)[:, :n - 1]
+    fastest, near_s = (np.sort(one[others].reshape(n, n - 1), axis=1)
+                       for one in (slowness, latency_s))
+    waits = np.concatenate([np.zeros((n, 1)), near_s.cumsum(axis=1)], axis=1)
+    found: Matrix = (largest @ fastest.T
+                     + waits[:, (largest > 0).sum(axis=1)].T)
+    return found
+
+
+def advise(volumes: Matrix, paths: Paths) -> tuple[Mapping, ...]:
+    """Mappings with their times, the best first.
+
+    ``rank`` is each task on the member of its number, ``greedy`` the paper's,
+    ``search`` the better of both after swaps, ``optimum`` the best of all
+    where these are few.
+
+    :raises virtco.exception.Invalid: where tasks and members differ.
+    """
+    n = len(paths.machines)
+    if volumes.shape != (n, n):
+        raise exception.Invalid(
+            field='tm', value=f'{len(volumes)} rows',
+            limit=f'{n} rows, one for each member')
+    # A rate inside a machine must not outweigh all others.
+    finite = paths.rates_bps[np.isfinite(paths.rates_bps)]
+    rates_bps = np.minimum(paths.rates_bps, 10 * float(
+        finite.max(initial=1.0)))
+    orders = {'rank': np.arange(n), 'greedy': greedy(volumes, rates_bps)}
+    begin = min(orders.values(), key=lambda order: mapped_s(
+        volumes, order, paths))
+    bound_s = lower_bound_s(volumes, paths)
+    if n <= MOST_ENUMERATED:
+        orders['optimum'] = enumerate_all(volumes, paths)
+        bound_s = mapped_s(volumes, orders['optimum'], paths)
+    else:
+        orders['search'] = search(volumes, paths, begin)
+    found = [Mapping(name, tuple(order.tolist()),
+                     mapped_s(volumes, order, paths), bound_s)
+             for name, order in orders.items()]
+    return tuple(sorted(found, key=lambda one: one.predicted_s))
