@@ -24,6 +24,7 @@ from virtco.client import v1
 from virtco import exception
 from virtco.osc import base
 from virtco.osc import overview
+from virtco import screenshot
 
 #: Hosts whose classes are asked for, one call each.
 MOST_HOSTS = 64
@@ -39,6 +40,8 @@ class Top(command.Command):
         parser = super().get_parser(prog_name)
         parser.add_argument('--once', action='store_true',
                             help='Print it once')
+        parser.add_argument('--svg', metavar='<file>',
+                            help='Print it once, and as a picture to a file')
         parser.add_argument('--interval', type=float, default=2.0,
                             metavar='<seconds>',
                             help='Between two looks, at least 0.5; default 2')
@@ -62,9 +65,12 @@ class Top(command.Command):
                 f'--interval {args.interval:g}: at least 0.5'
                 if args.interval < 0.5 else f'--rows {args.rows}: at least 1')
         client = base.client_of(self.app)
-        screen = console.Console(file=self.app.stdout, highlight=False)
-        if args.once:
+        screen = console.Console(file=self.app.stdout, highlight=False,
+                                 record=args.svg is not None)
+        if args.once or args.svg:
             screen.print(_look(client, args))
+            if args.svg:
+                _draw(screen, args.svg)
             return
         with live.Live(_look(client, args), console=screen, screen=True,
                        auto_refresh=False) as shown:
@@ -74,6 +80,14 @@ class Top(command.Command):
                     shown.update(_again(client, args), refresh=True)
             except KeyboardInterrupt:
                 return
+
+
+def _draw(screen: console.Console, path: str) -> None:
+    try:
+        screenshot.save(screen, path, 'virtco top')
+    except OSError as error:
+        raise osc_exceptions.CommandError(
+            f'--svg {path}: {error.strerror}') from error
 
 
 def _again(client: v1.Client, args: Any) -> console.RenderableType:

@@ -58,6 +58,18 @@ def test_once():
     assert client.looks == 1
 
 
+def test_a_picture_of_it(tmp_path):
+    client, path = Client(), tmp_path / 'top.svg'
+    assert 'look-1' in run(client, '--svg', str(path))
+    assert client.looks == 1
+    picture = path.read_text()
+    assert picture.startswith('<svg') and 'look-1' in picture
+    assert 'url("https' not in picture
+    with pytest.raises(osc_exceptions.CommandError,
+                       match='--svg /none/top.svg: No such file'):
+        run(client, '--svg', '/none/top.svg')
+
+
 def test_again_until_it_is_stopped(monkeypatch):
     slept = []
 

@@ -10,26 +10,38 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The demo's report: one self-contained HTML file, and results.json."""
+"""The demo's report: a self-contained HTML file, a picture, results.json."""
 
+import io
 import json
 import pathlib
 import typing
 
 import jinja2
+import rich.console
 
 from virtco.lab.emulation import plots
 from virtco.lab.emulation import results as results_module
 from virtco.lab.emulation import table
+from virtco import screenshot
 from virtco import units
+
+_PICTURE_COLUMNS = 80
 
 
 def write(results: results_module.Results,
           directory: pathlib.Path) -> pathlib.Path:
-    """Write ``results.json`` and ``report.html``; returns the latter."""
+    """Write ``results.json``, ``table.svg`` and ``report.html``.
+
+    :returns: the path of the last.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     (directory / 'results.json').write_text(
         json.dumps(results.to_dict(), indent=1) + '\n')
+    screen = rich.console.Console(file=io.StringIO(), record=True,
+                                  width=_PICTURE_COLUMNS)
+    table.show(results, screen)
+    screenshot.save(screen, directory / 'table.svg', 'virtco-emulate demo')
     path = directory / 'report.html'
     path.write_text(render(results))
     return path

@@ -127,6 +127,8 @@ def test_partial_report_says_so_and_saves_nothing(found, tmp_path):
 
 def test_json_holds_the_averages(found, tmp_path):
     report.write(found, tmp_path)
+    picture = (tmp_path / 'table.svg').read_text()
+    assert 'joint' in picture and 'url("https' not in picture
     read = json.loads((tmp_path / 'results.json').read_text())
     (workload,) = read['workloads']
     assert workload['relative_speed_up'] == pytest.approx(
