@@ -229,7 +229,8 @@ class App:
         """Another process leads, as far as is known."""
         self.know.peer = self.feed
         self.decide.elsewhere = stored.Stored(self.database)
-        self.decide.loop.leads = self.leads
+        # Also while it takes over: numbers of policies are read first.
+        self.decide.loop.leads = lambda: False
 
     def _lead(self, epoch: int) -> None:
         """All that was written down is read, and holds from here on."""
@@ -242,7 +243,7 @@ class App:
         self.know.lead()
         self._source.lead(epoch)
         self.decide.on_publish.append(self._source.published)
-        self.decide.lead()
+        self.decide.lead(self.leads)
         self.follow.lead()
         self.distribute.lead(epoch)
         self._storer.start()

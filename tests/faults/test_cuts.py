@@ -35,6 +35,8 @@ DEADLINE_S = 2 if FULL else 1
 LEASE_S = 3 if FULL else 1
 #: Nova's plug-ins wait for an answer so long beyond the deadline.
 LATE_S = 1
+#: Of each log that a failure shows.
+LINES = 30
 PAIRS = ('api-database', 'leader-database', 'distributor-database',
          'api-leader', 'leader-etcd', 'edge-distributor')
 FAULTS = ('cut', 'hold', 'slow')
@@ -140,8 +142,27 @@ class Cloud:
                 before = self.edge.generation
                 self.edge.report(self.tenant, link_bps=self.link_bps)
             return before is not None and self.edge.generation > before
-        patience.wait_for(is_told, 'a policy that follows a report')
+        try:
+            patience.wait_for(is_told, 'a policy that follows a report')
+        except AssertionError as error:
+            raise AssertionError(f'{error}\n{self.state(before)}') from None
         return watch.seconds()
+
+    def state(self, before):
+        """Who has what, and how the logs end."""
+        edge = self.edge and (self.edge.epoch, self.edge.generation)
+        with self._engine.connect() as connection:
+            stored = connection.execute(sa.text(
+                'SELECT host, epoch, generation FROM policies')).all()
+            leases = connection.execute(sa.text(
+                'SELECT host, generation_lease FROM hosts')).all()
+        lines = [f'leader {self.leader()}', f'the edge has {edge}, before '
+                 f'its report {before}', f'stored policies {stored}',
+                 f'leases {leases}']
+        for one in (*self.schedulers, self.distributor, self.api):
+            lines += [f'{one.log} ends with',
+                      *one.log_text().splitlines()[-LINES:]]
+        return '\n'.join(map(str, lines))
 
     def _connect(self):
         epoch = generation = 0

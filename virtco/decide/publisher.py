@@ -71,13 +71,19 @@ class Publisher:
         """
         with self._changed:
             self._first = (epoch - 1) * LEASE + 1
+            self._raise({})
 
     def load_leases(self, leases: Mapping[str, int]) -> None:
         with self._changed:
             self._leases.update(leases)
+            self._raise(leases)
+
+    def _raise(self, leases: Mapping[str, int]) -> None:
+        """A number that was given once is never given again."""
+        for host in leases.keys() | self._next.keys():
             # A host that reported and had no policy yet is stored with 0.
-            self._next.update({host: max(lease + 1, self._first)
-                               for host, lease in leases.items()})
+            self._next[host] = max(self._next.get(host, 0), self._first,
+                                   leases.get(host, 0) + 1)
 
     def leases_to_renew(self) -> dict[str, int]:
         """Hosts whose lease is used up to a half, and their next lease."""

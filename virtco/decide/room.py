@@ -53,9 +53,13 @@ class Decide:
         self.loop.run_once()
         self.loop.start()
 
-    def lead(self) -> None:
-        """What is computed is published from here on."""
+    def lead(self, leads: Callable[[], bool]) -> None:
+        """What is computed is published from here on.
+
+        :param leads: whether it still holds.
+        """
         self.elsewhere = None
+        self.loop.leads = leads
         self.loop.notify(True)
 
     def wake_waiting(self) -> None:

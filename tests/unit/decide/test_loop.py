@@ -11,6 +11,7 @@
 # under the License.
 """What the scheduler loop reads from the database."""
 
+import msgspec
 import pytest
 
 from virtco import app
@@ -19,6 +20,7 @@ from virtco.db import groups as db_groups
 from virtco.db import migration
 from virtco.db import models
 from virtco import exception
+from virtco.know import reports
 from virtco.model import states
 
 
@@ -100,3 +102,20 @@ def test_what_could_not_be_read_is_read_later(controller, reads, monkeypatch):
 
 def _away(*_args):
     raise exception.DatabaseUnavailable(why='a test')
+
+
+def test_nothing_is_published_before_all_that_was_written_down_is_read(
+        controller, monkeypatch):
+    controller._stand_by()
+    controller.know.peer = None
+    controller.know.report('h0', msgspec.convert({
+        'epoch': 'e', 'applied_generation': 0,
+        'link': {'egress_bps': 1e8, 'ingress_bps': 1e8}, 'ports': [],
+        'coflows': [], 'uplink_sent_bytes': 0}, reports.Report))
+    # It is elected, and still reads.
+    monkeypatch.setattr(controller, 'leads', lambda: True)
+    controller.decide.loop.run_once()
+    assert controller._policies.generations() == {}
+    controller.decide.lead(controller.leads)
+    controller.decide.loop.run_once()
+    assert controller._policies.generations().keys() == {'h0'}

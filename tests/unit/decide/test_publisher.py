@@ -72,6 +72,18 @@ def test_a_restart_goes_on_above_the_lease():
     assert again.get('h0').generation == leases['h0'] + 1
 
 
+def test_a_number_is_not_given_again_when_the_leases_are_read_once_more():
+    """Or nobody would be told of the second policy of that number."""
+    found = publisher.Publisher()
+    found.load_leases({'h0': 1000})
+    found.publish({'h0': a_policy()})
+    given = found.get('h0').generation
+    found.lead(1)
+    found.load_leases({'h0': 1000})
+    found.publish({'h0': a_policy(rate_bps=5e7)})
+    assert found.get('h0').generation > given
+
+
 def test_an_edge_that_is_ahead_is_overtaken():
     found = publisher.Publisher()
     found.publish({'h0': a_policy()})
