@@ -85,15 +85,15 @@ class PolicySource:
         while not self._stop.is_set():
             try:
                 answer = client.get_policy(etag, self._poll_wait_s())
-            except exception.ControllerUnavailable as error:
-                self._controller_is(False, error)
+            except exception.ControllerUnavailable:
+                self.controller_up = False
                 self._stop.wait(backoff_s)
                 backoff_s = min(_LAST_BACKOFF_S, backoff_s * 2)
                 continue
             except exception.NotFound:
                 self._stop.wait(_FIRST_BACKOFF_S)  # until the first report
                 continue
-            self._controller_is(True)
+            self.controller_up = True
             backoff_s = _FIRST_BACKOFF_S
             self._renewed_s = client.heard_s()
             if answer is not None:
@@ -111,14 +111,6 @@ class PolicySource:
             return 0.0  # it is renewed by any answer
         wait_s: float = self.conf.edge.poll_wait_s
         return wait_s if policy is None else min(wait_s, policy.ttl_s / 3)
-
-    def _controller_is(self, up: bool, why: Exception | None = None) -> None:
-        if up != self.controller_up:
-            self.controller_up = up
-            if up:
-                LOG.info('The controller answers')
-            else:
-                LOG.warning('%s The last policy holds.', why)
 
     def _take(self, document: Any, epoch: int) -> str | None:
         """Apply a document; a malformed or older one is refused whole.

@@ -65,7 +65,6 @@ class Reporter:
         self.readings = readings.Readings(
             enforcer, conf.edge.report_interval_s,
             conf.edge.pairs_interval_s, saved.get('rows', ()))
-        self._undelivered: str | None = None
         self._now = threading.Event()
 
     def wake(self) -> None:
@@ -81,14 +80,9 @@ class Reporter:
             try:
                 self.last_report = self.make(started_s)
                 client.put_report(self.last_report)
-                if self._undelivered is not None:
-                    LOG.info('Reports are delivered again')
-                self._undelivered = None
             except (exception.ControllerUnavailable,
                     exception.NotFound) as error:
-                if self._undelivered is None:
-                    LOG.warning('Report not delivered: %s', error)
-                self._undelivered = str(error)
+                LOG.debug('Report not delivered: %s', error)
             except exception.VirtcoException as error:
                 self._failed(error)
             left_s = (started_s + self.conf.edge.report_interval_s

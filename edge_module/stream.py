@@ -30,6 +30,7 @@ from oslo_log import log as logging
 
 from edge_module import client as edge_client
 from edge_module import epochs
+from edge_module import outage
 from edge_module import outbox
 from edge_module import talk
 from virtco.distribute import frames
@@ -53,6 +54,7 @@ class Link:
     :param heard: which schedulers were heard of.
     :param stop: ends :meth:`run`.
     :param newest: version of the protocol that is spoken.
+    :ivar outage: of the controller, whichever way it is asked.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, generation: Callable[[], int],
@@ -73,6 +75,7 @@ class Link:
         self._policy: tuple[int, Any] | None = None
         self._train: dict[str, Any] | None = None
         self._outbox = outbox.Outbox()
+        self.outage = outage.Outage()
         self._addresses: list[talk.Address] = []
 
     def client(self) -> 'Client':
@@ -87,8 +90,9 @@ class Link:
         n_failures = 0
         while not self._stop.is_set():
             try:
-                self._addresses = (self._addresses
-                                   or talk.find(self._conf, rest))
+                if not self._addresses:
+                    with self.outage.watch():
+                        self._addresses = talk.find(self._conf, rest)
                 if not self._addresses:
                     self._set_polls(True)
                     self._stop.wait(_LOOK_S * random.uniform(0.5, 1.5))
@@ -98,7 +102,9 @@ class Link:
                     spread_s = self._converse(sock)
                 n_failures = 0
             except (OSError, exception.VirtcoException) as error:
-                LOG.log(logging.DEBUG if n_failures else logging.INFO,
+                is_told = n_failures or isinstance(
+                    error, exception.ControllerUnavailable)
+                LOG.log(logging.DEBUG if is_told else logging.INFO,
                         'No connection to the distributor: %s',
                         exception.reason(error))
                 n_failures += 1
@@ -133,7 +139,8 @@ class Link:
                 for frame in self._outbox.take(self._heard_s):
                     sock.sendall(frame)
         except (OSError, exception.VirtcoException) as error:
-            LOG.warning('Lost the distributor: %s', exception.reason(error))
+            self.outage.begin(
+                f'Lost the distributor: {exception.reason(error)}.')
         finally:
             self._set_up(False)
         return float(welcome.get('spread_s', 0.0))
@@ -254,17 +261,18 @@ class Client:
 
     def get_policy(self, etag: str | None, wait_s: float
                    ) -> tuple[str | None, Any] | None:
-        if self._link.is_used():
-            # Waiting costs nothing here, and tells when it was renewed.
-            return self._link.wait_policy(etag, wait_s / 2)
-        found = self._rest.get_policy(etag, wait_s)
-        try:
-            if self._rest.epoch is not None:
-                self._epochs.hear(self._rest.epoch)
-        except exception.PolicyInvalid as error:
-            raise exception.ControllerUnavailable(
-                url=self._rest.url, why=str(error)) from error
-        return found
+        with self._link.outage.watch():
+            if self._link.is_used():
+                # Waiting costs nothing here, and tells when it was renewed.
+                return self._link.wait_policy(etag, wait_s / 2)
+            found = self._rest.get_policy(etag, wait_s)
+            try:
+                if self._rest.epoch is not None:
+                    self._epochs.hear(self._rest.epoch)
+            except exception.PolicyInvalid as error:
+                raise exception.ControllerUnavailable(
+                    url=self._rest.url, why=str(error)) from error
+            return found
 
     def epoch(self) -> int:
         """Of the last answer."""
@@ -284,18 +292,21 @@ class Client:
             self._link.say_taken(int(document.get('generation', 0)), error)
 
     def put_report(self, report: reports.Report) -> None:
-        if self._link.is_used():
-            self._link.say_report(report)
-        else:
-            self._rest.put_report(report)
+        with self._link.outage.watch():
+            if self._link.is_used():
+                self._link.say_report(report)
+            else:
+                self._rest.put_report(report)
 
     def get_probe(self, wait_s: float) -> dict[str, Any] | None:
-        if self._link.is_used():
-            return self._link.wait_train(wait_s)
-        return self._rest.get_probe(wait_s)
+        with self._link.outage.watch():
+            if self._link.is_used():
+                return self._link.wait_train(wait_s)
+            return self._rest.get_probe(wait_s)
 
     def post_measurement(self, measurement: dict[str, Any]) -> None:
-        if self._link.is_used():
-            self._link.say_measurement(measurement)
-        else:
-            self._rest.post_measurement(measurement)
+        with self._link.outage.watch():
+            if self._link.is_used():
+                self._link.say_measurement(measurement)
+            else:
+                self._rest.post_measurement(measurement)

@@ -25,6 +25,7 @@ from edge_module.probe import netdev
 from edge_module.probe import protocol
 from edge_module.probe import responder
 from edge_module.probe import sender
+from virtco import exception
 
 LOG = logging.getLogger(__name__)
 
@@ -104,7 +105,10 @@ class ProbeService:
                     self._measure(probe)
                 backoff_s = _BACKOFF_S[0]
             except Exception as error:
-                LOG.info('Cannot measure for the controller: %s', error)
+                # An outage is told once for all threads.
+                is_told = isinstance(error, exception.ControllerUnavailable)
+                LOG.log(logging.DEBUG if is_told else logging.INFO,
+                        'Cannot measure for the controller: %s', error)
                 self._stop.wait(backoff_s)
                 backoff_s = min(2 * backoff_s, _BACKOFF_S[1])
                 continue

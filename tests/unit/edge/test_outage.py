@@ -1,0 +1,82 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""An outage is one line, and its end is one."""
+
+import logging
+
+import pytest
+
+from edge_module import outage
+from virtco import exception
+
+
+def ask(found, answer=None):
+    with found.watch():
+        if answer is not None:
+            raise answer
+
+
+def away(why='refused'):
+    return exception.ControllerUnavailable(url='http://c', why=why)
+
+
+def fail(found, answer):
+    with pytest.raises(type(answer)):
+        ask(found, answer)
+
+
+def lines(caplog):
+    return [record.getMessage() for record in caplog.records
+            if record.levelno > logging.DEBUG]
+
+
+def test_many_failures_are_one_line(caplog):
+    caplog.set_level(logging.DEBUG)
+    found = outage.Outage()
+    ask(found)
+    found.begin('Lost the distributor: it was closed.')
+    fail(found, away())
+    fail(found, away('silent'))
+    assert lines(caplog) == [
+        'Lost the distributor: it was closed. The last policy holds.']
+    ask(found)
+    ask(found)
+    assert len(lines(caplog)) == 2
+    assert 'answers again after' in lines(caplog)[1]
+    fail(found, away())
+    assert len(lines(caplog)) == 3
+
+
+def test_who_knows_nothing_answers_all_the_same(caplog):
+    caplog.set_level(logging.INFO)
+    found = outage.Outage()
+    fail(found, away())
+    fail(found, exception.NotFound(what='host', id='h1'))
+    assert len(lines(caplog)) == 2
+
+
+def test_an_answer_to_an_earlier_question_ends_nothing(caplog):
+    caplog.set_level(logging.INFO)
+    found = outage.Outage()
+    with found.watch():
+        found.begin('Gone.')
+    assert lines(caplog) == ['Gone. The last policy holds.']
+
+
+def test_other_errors_tell_nothing_of_the_controller(caplog):
+    caplog.set_level(logging.INFO)
+    found = outage.Outage()
+    fail(found, away())
+    fail(found, exception.PolicyInvalid(field='a', value=1, limit='b'))
+    assert len(lines(caplog)) == 1
