@@ -42,6 +42,7 @@ SERVED = {
             'virtco.osc.operator', 'virtco.osc.top', 'virtco.osc.topology'],
     'plot': ['virtco.topology.plot'],
     'hint': ['virtco.osc.shell', 'virtco.hintkit.commands'],
+    'report': ['virtco.cmd.report'],
     'sim': ['virtco.cmd.sim', 'virtco.cmd.emulate'],
     'cast': ['virtco.cast.command'],
     'nova': ['virtco.lab.emulation.nova_stack'],

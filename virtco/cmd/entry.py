@@ -50,6 +50,10 @@ def manage() -> int:
     return _run('virtco-manage', 'virtco.cmd.manage', 'controller')
 
 
+def report() -> int:
+    return _run('virtco-report', 'virtco.cmd.report', 'report')
+
+
 def scheduler() -> int:
     return _run('virtco-scheduler', 'virtco.cmd.scheduler', 'controller')
 

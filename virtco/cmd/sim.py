@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""``virtco-sim``: run, reproduce and generate."""
+"""``virtco-sim``: run, reproduce, generate and errata."""
 
 import argparse
 import dataclasses
@@ -30,6 +30,7 @@ from virtco.cmd import reproduce
 from virtco import exception
 from virtco.lab.sim import cloud
 from virtco.lab.sim import deployed
+from virtco.lab.sim import errata
 from virtco.lab.sim import groups
 from virtco.lab.sim import optimum
 from virtco.lab.sim import replay
@@ -59,6 +60,11 @@ def make_parser() -> argparse.ArgumentParser:
     _add_run(actions)
     reproduce.add(actions)
     _add_generate(actions)
+    errata = actions.add_parser(
+        'errata', help='what the papers\' print gets wrong, by running each '
+        'counterexample')
+    errata.add_argument('--json', action='store_true')
+    errata.set_defaults(run=_errata)
     return parser
 
 
@@ -114,6 +120,19 @@ def _add_generate(actions: Any) -> None:
     generate.add_argument('--shape', choices=workloads.SHAPES,
                           default='medium')
     generate.set_defaults(run=_generate)
+
+
+def _errata(args: argparse.Namespace) -> int:
+    """Ends with 1 when an example refutes nothing."""
+    found = errata.check()
+    if args.json:
+        print(json.dumps([dataclasses.asdict(one) for one in found]))
+    else:
+        present.print_table('Errata', (
+            'where', 'printed', 'counterexample', 'a run finds'), (
+                (one.where, one.printed, one.example, one.found)
+                for one in found))
+    return 0 if all(one.holds for one in found) else 1
 
 
 def _run(args: argparse.Namespace) -> int:

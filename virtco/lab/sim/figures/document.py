@@ -25,9 +25,12 @@ import numpy as np
 from virtco.lab.sim.figures import outcome
 from virtco.lab.sim.figures import record
 from virtco.lab.sim.figures import samples
+from virtco.lab.sim.figures import statements
 
 #: Name of the table that says what was asked for and what was reached.
 TARGETS = 'targets'
+#: Names of the tables of the papers' statements and of their errors.
+STATEMENTS, ERRATA = 'statements', 'errata'
 #: A table with more is turned on its side.
 MOST_COLUMNS = 10
 
@@ -91,8 +94,8 @@ def write(directory: pathlib.Path, figures: Mapping[str, samples.Figure],
     for name in names:
         _path(directory, name).write_text(fragment(
             figures[name], record.read(directory, name)), encoding='utf-8')
-    _path(directory, TARGETS).write_text(targets(directory),
-                                         encoding='utf-8')
+    for name, text in _whole(directory).items():
+        _path(directory, name).write_text(text, encoding='utf-8')
 
 
 def outdated(directory: pathlib.Path, figures: Mapping[str, samples.Figure],
@@ -100,7 +103,7 @@ def outdated(directory: pathlib.Path, figures: Mapping[str, samples.Figure],
     """Tables that are not what their record says."""
     wanted = {name: fragment(figures[name], record.read(directory, name))
               for name in names}
-    wanted[TARGETS] = targets(directory)
+    wanted |= _whole(directory)
     paths = []
     for name, text in wanted.items():
         path = _path(directory, name)
@@ -111,6 +114,14 @@ def outdated(directory: pathlib.Path, figures: Mapping[str, samples.Figure],
 
 def _path(directory: pathlib.Path, name: str) -> pathlib.Path:
     return directory / f'{name}.inc'
+
+
+def _whole(directory: pathlib.Path) -> dict[str, str]:
+    """The tables that are of all records."""
+    return {
+        TARGETS: targets(directory),
+        STATEMENTS: table(statements.COLUMNS, statements.rows(directory)),
+        ERRATA: table(statements.ERRATA_COLUMNS, statements.errata_rows())}
 
 
 def targets(directory: pathlib.Path) -> str:
