@@ -52,6 +52,9 @@ class SchemeResult:
         fabric; empty when simulated.
     :ivar busy_fraction: of all processors, while the bytes moved; whatever
         else kept them busy, real transfers then take longer.
+    :ivar waited_fraction: of that time, for which the testbed's thread that
+        waited most for a processor did so.
+    :ivar edge_cpu: host -> share of one processor that its edge module had.
     """
 
     name: str
@@ -64,6 +67,8 @@ class SchemeResult:
     retransmits: int = 0
     busy_fraction: float = 0.0
     placing_s: float = 0.0
+    waited_fraction: float = 0.0
+    edge_cpu: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @property
     def mean_predicted_s(self) -> float:

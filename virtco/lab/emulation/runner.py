@@ -14,6 +14,7 @@
 
 import collections.abc
 import contextlib
+import os
 import time
 
 import psutil
@@ -21,9 +22,11 @@ import psutil
 from virtco import hints
 from virtco.lab.emulation import fabric
 from virtco.lab.emulation import nova_client
+from virtco.lab.emulation import patience
 from virtco.lab.emulation import prediction
 from virtco.lab.emulation import results
 from virtco.lab.emulation import scenario
+from virtco.lab.emulation import starvation
 from virtco.lab.emulation import testbed as testbed_module
 from virtco.lab.emulation import traffic
 from virtco.lab.emulation import transfers
@@ -91,10 +94,12 @@ def run_emulated(testbed: testbed_module.Testbed,
             stack.enter_context(testbed.without_enforcement())
         transfer = stack.enter_context(transfers.Transfer(
             job, testbed.config.logs / 'traffic.log', testbed.say))
+        watch = starvation.Watch(_children)
         psutil.cpu_percent()  # from here …
         outcome = transfer.run(
             lambda received: observer.moved(sum(received), total_bytes))
         busy_fraction = psutil.cpu_percent() / 100  # … to here
+        usage = watch.read()
     unpaced_s = prediction.simulate_as_taken(
         placed, usable_bps, scheme.order, outcome.ccts_s)
     result = results.SchemeResult(
@@ -103,7 +108,9 @@ def run_emulated(testbed: testbed_module.Testbed,
             unpaced_s, prediction.ties(placed, usable_bps, scheme.order)),
         hosts, prediction.uplink_bytes(placed, testbed.config.hosts),
         outcome.timeline, outcome.bin_s, outcome.retransmits,
-        busy_fraction, placing_s)
+        busy_fraction, placing_s, usage.waited, {
+            host: usage.ran_by(pids)
+            for host, pids in testbed.edge_pids().items()})
     on_result(result)
     if not keep:
         observer.step(f'deleting {n_vms} VMs')
@@ -112,6 +119,11 @@ def run_emulated(testbed: testbed_module.Testbed,
             lambda left: observer.count('deleting', n_vms - left, n_vms))
         testbed.wait_enforced(set())
     return result
+
+
+def _children() -> list[int]:
+    """All that this process started: the testbed, and what sends."""
+    return [pid for pid in patience.family() if pid != os.getpid()]
 
 
 def _launch(testbed: testbed_module.Testbed, workload: scenario.Workload,

@@ -214,6 +214,10 @@ class Testbed:
         return {host: min(entry['egress_bps'], entry['ingress_bps'])
                 for host, entry in self.controller_hosts().items()}
 
+    def edge_pids(self) -> dict[str, list[int]]:
+        """Processes of the edge module of each hypervisor."""
+        return {host: edge.pids() for host, edge in self._edges.items()}
+
     def controller_hosts(self) -> dict[str, dict[str, typing.Any]]:
         """What the controller knows of each hypervisor."""
         found = self.inside(self._controller.hosts)

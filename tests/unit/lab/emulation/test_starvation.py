@@ -1,0 +1,52 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""How much a run's processes waited for a processor."""
+
+import pytest
+
+from virtco.lab.emulation import starvation
+
+_S = 10 ** 9
+
+
+@pytest.fixture
+def kernel(monkeypatch):
+    """Nanoseconds that threads ran and waited, and a clock; to be set."""
+    state = {'now_s': 0.0, 'ran': {}, 'waited': {}}
+
+    def task_times(pids, only_waits=False):
+        return {task: state['waited'].get(task, 0)
+                + (0 if only_waits else ran)
+                for task, ran in state['ran'].items() if task[0] in pids}
+    monkeypatch.setattr(starvation.patience, 'task_times', task_times)
+    monkeypatch.setattr(starvation.time, 'monotonic',
+                        lambda: state['now_s'])
+    return state
+
+
+def test_the_thread_that_waited_most_counts(kernel):
+    kernel['ran'] = {(1, 1): 5 * _S, (1, 2): 0, (2, 2): 0, (3, 3): 0}
+    watch = starvation.Watch(lambda: [1, 2])
+    kernel['now_s'] = 10.0
+    kernel['ran'] = {(1, 1): 6 * _S, (1, 2): 2 * _S, (2, 2): 0, (3, 3): 0}
+    kernel['waited'] = {(1, 2): _S, (2, 2): 3 * _S, (3, 3): 9 * _S}
+    usage = watch.read()
+    assert usage.waited == pytest.approx(0.3)
+    assert usage.ran == pytest.approx({1: 0.3, 2: 0.0})
+    assert usage.ran_by([1, 2, 4]) == pytest.approx(0.3)
+
+
+def test_nothing_to_look_at_waited_for_nothing(kernel):
+    watch = starvation.Watch(lambda: [])
+    kernel['now_s'] = 1.0
+    assert watch.read() == starvation.Usage(0.0, {})

@@ -1,0 +1,65 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Whether the machine was too busy for a run to say anything.
+
+The kernel counts for each thread how long it ran and how long it waited for a
+processor. A sender, edge module or controller that waits makes transfers
+longer, whatever virtco does.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+import dataclasses
+import time
+
+from virtco.lab.emulation import patience
+
+_NS = 1e-9
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Usage:
+    """Shares of the time between two looks.
+
+    :ivar waited: of the thread that waited most for a processor.
+    :ivar ran: process -> share of one processor, its threads together.
+    """
+
+    waited: float
+    ran: dict[int, float]
+
+    def ran_by(self, pids: Iterable[int]) -> float:
+        return sum(self.ran.get(pid, 0.0) for pid in pids)
+
+
+class Watch:
+    """Counts from when it is made.
+
+    :param pids: gives the processes to look at.
+    """
+
+    def __init__(self, pids: Callable[[], Iterable[int]]):
+        self._pids = list(pids())
+        self._began_s = time.monotonic()
+        self._both = patience.task_times(self._pids)
+        self._waits = patience.task_times(self._pids, only_waits=True)
+
+    def read(self) -> Usage:
+        passed_ns = (time.monotonic() - self._began_s) / _NS
+        waits = {task: now - self._waits.get(task, 0) for task, now in
+                 patience.task_times(self._pids, only_waits=True).items()}
+        ran: dict[int, float] = {}
+        for task, now in patience.task_times(self._pids).items():
+            spent = now - self._both.get(task, 0) - waits.get(task, 0)
+            ran[task[0]] = ran.get(task[0], 0.0) + max(0, spent) / passed_ns
+        return Usage(max(waits.values(), default=0) / passed_ns, ran)
