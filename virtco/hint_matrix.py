@@ -17,6 +17,7 @@ named matrices; every bound of :class:`Limits` is checked before memory is
 spent on what it bounds.
 """
 
+from collections.abc import Sequence
 import dataclasses
 import json
 import math
@@ -102,6 +103,16 @@ class _Matrix:
     n_vms: int
     flows: list[tuple[int, int, float]]
 
+    def ranked(self, order: Sequence[int] | None) -> '_Matrix':
+        """Of rows, where it was one of ranks.
+
+        :param order: the row of each rank; None = rank and row are the same.
+        """
+        if order is None:
+            return self
+        return dataclasses.replace(self, flows=[
+            (order[src], order[dst], size) for src, dst, size in self.flows])
+
 
 class _Reader:
     """Reads decoded JSON and counts what the group has used of its limits."""
@@ -133,10 +144,11 @@ class _Reader:
             port = entry.get('dst_port')
             if 'dst_port' in entry:
                 port = _count(f'{field}.dst_port', port, 65535)
+            wanted, order = _rank_hint(f'{field}.rank_hint',
+                                       entry.get('rank_hint', False), n_vms)
             coflows[name] = dataclasses.replace(
-                self.coflow(name, found, port), **_recurrence(field, entry),
-                rank_hint=_flag(f'{field}.rank_hint',
-                                entry.get('rank_hint', False)))
+                self.coflow(name, found.ranked(order), port),
+                **_recurrence(field, entry), rank_hint=wanted)
         return tuple(coflows.values())
 
     def coflow(self, name: str, found: _Matrix,
@@ -349,10 +361,18 @@ def _time(field: str, value: Any, least_s: float) -> float:
     return float(time_s)
 
 
-def _flag(field: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        refuse(field, value, 'true or false')
-    return value
+def _rank_hint(field: str, value: Any, n_vms: int
+               ) -> tuple[bool, list[int] | None]:
+    """Whether an order of ranks is wanted, and one that is followed."""
+    if isinstance(value, bool):
+        return value, None
+    if not isinstance(value, list) or len(value) != n_vms:
+        refuse(field, value, f'true, false or the {n_vms} rows by rank')
+    for rank, row in enumerate(value):
+        _count(f'{field}[{rank}]', row, n_vms - 1, least=0)
+    if len(set(value)) != n_vms:
+        refuse(field, value, 'each row once')
+    return True, value
 
 
 def _keys(field: str, value: Any, required: set[str], optional: set[str]

@@ -24,6 +24,7 @@ from typing import Any
 import msgspec
 
 from virtco.api import routes
+from virtco.api.schemas import advice
 from virtco.api.schemas import coflow
 from virtco.api.schemas import host
 from virtco.api.schemas import measure
@@ -43,6 +44,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ('put', '/v1/placements/{instance_uuid}'): request.Placement,
     ('post', '/v1/plans'): placement.PLAN,
     ('post', '/v1/advice'): placement.ADVICE,
+    ('post', '/v1/groups/{group}/mapping'): advice.MAPPING,
     ('post', '/v1/coflows'): coflow.REGISTER,
     ('patch', '/v1/coflows/{coflow_id}'): coflow.CHANGE,
     ('patch', '/v1/projects/{project_id}'): coflow.CHANGE_PROJECT,

@@ -18,6 +18,7 @@ import falcon
 from oslo_config import cfg
 
 from virtco.api import context
+from virtco.api.handlers import advice
 from virtco.api.handlers import coflows
 from virtco.api.handlers import hosts
 from virtco.api.handlers import measure
@@ -41,6 +42,8 @@ RESOURCES: dict[str, type] = {
     '/v1/plans': placements.Plans,
     '/v1/coflows': coflows.Coflows,
     '/v1/coflows/{coflow_id}': coflows.Coflow,
+    '/v1/groups/{group}/tree': advice.Tree,
+    '/v1/groups/{group}/mapping': advice.Mapping,
     '/v1/projects': projects.Projects,
     '/v1/projects/{project_id}': projects.Project,
     '/v1/events': coflows.Events,

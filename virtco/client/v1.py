@@ -280,6 +280,35 @@ class Client:
     def plan(self, request: Mapping[str, Any]) -> dict[str, Any]:
         return self._dict('POST', '/v1/plans', request)
 
+    def tree(self, group: str, root: int = 0, size_bytes: float | None = None,
+             operation: str | None = None, matrix: str | None = None,
+             project_id: str | None = None) -> dict[str, Any]:
+        """Communication trees of a group.
+
+        :param group: id or name.
+        :param operation: broadcast or reduce.
+        :param matrix: estimate to go by: constant, rpca, median or raw.
+        """
+        found: dict[str, Any] = self.request(
+            'GET', f'/v1/groups/{_quote(group)}/tree', params={
+                'root': root, 'size_bytes': size_bytes,
+                'operation': operation, 'matrix': matrix,
+                'project_id': project_id})
+        return found
+
+    def mapping(self, group: str, tm: Any = None, matrix: str | None = None,
+                project_id: str | None = None) -> dict[str, Any]:
+        """Which rank of a matrix should run on which VM of a group.
+
+        :param tm: as a hint's ``virtco:tm``; None = the group's own.
+        """
+        body = {name: value for name, value in (
+            ('tm', tm), ('matrix', matrix)) if value is not None}
+        found: dict[str, Any] = self.request(
+            'POST', f'/v1/groups/{_quote(group)}/mapping', body,
+            {'project_id': project_id})
+        return found
+
     def settings(self) -> dict[str, str]:
         return self._dict('GET', '/v1/settings')
 

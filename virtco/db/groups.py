@@ -85,6 +85,17 @@ def find(session: orm.Session, project_id: str,
     return session.scalar(_FIND, {'project_id': project_id, 'name': name})
 
 
+def living(session: orm.Session, project_id: str | None, group: str
+           ) -> list[models.Group]:
+    """Living groups of that id or name, of one project or of all."""
+    query = sa.select(models.Group).where(
+        models.Group.live_key == '', sa.or_(
+            models.Group.id == group, models.Group.name == group))
+    if project_id is not None:
+        query = query.where(models.Group.project_id == project_id)
+    return list(session.scalars(query))
+
+
 def get(session: orm.Session, group_id: str) -> models.Group | None:
     return session.get(models.Group, group_id)
 

@@ -197,6 +197,9 @@ class _Maker(_Hint):
                                 help=f'{meaning}, such as 800ms')
         parser.add_argument('--rank-hint', action='store_true',
                             help='Ask for an order of ranks')
+        parser.add_argument(
+            '--rank-order', metavar='<row,row,...>',
+            help='Row of each rank, as virtco advise tells it')
         return parser
 
     def make(self, args: Any) -> made.Made:
@@ -213,7 +216,12 @@ class _Maker(_Hint):
             extra['iterations'] = inputs.count(
                 inputs.OPTIONS, '--iterations', args.iterations, 0,
                 hint_matrix.MAX_ITERATIONS)
-        if args.rank_hint:
+        if args.rank_order is not None:
+            extra['rank_hint'] = [
+                inputs.count(inputs.OPTIONS, '--rank-order', row.strip(), 0,
+                             hint_matrix.Limits().max_vms - 1)
+                for row in args.rank_order.split(',')]
+        elif args.rank_hint:
             extra['rank_hint'] = True
         matrix: Any = found.matrix
         if extra:

@@ -265,6 +265,12 @@ class LiveState:
         with self._lock:
             return self._groups.hosts_of(group_id)
 
+    def addresses_of(self, vms: Iterable[str]) -> list[tuple[str, ...]]:
+        """IP addresses of each VM, as its host reported them."""
+        with self._lock:
+            known = self._addresses.of_vm
+            return [known[vm][1] if vm in known else () for vm in vms]
+
     def payload_pairs(self, rates_bps: Mapping[tuple[str, str], float]
                       ) -> dict[tuple[str, str], float]:
         """What coflows may use of rates between hosts, in payload."""

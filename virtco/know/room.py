@@ -29,6 +29,7 @@ from virtco.db import models
 from virtco.db import records
 from virtco.db import session as db_session
 from virtco import exception
+from virtco.know import advice
 from virtco.know import coflows
 from virtco.know import live_state
 from virtco.know import operators
@@ -123,6 +124,8 @@ class Know:
         self.history = operators.History(database, clock)
         self.topology = topology.Topology(database, self.invalidate, clock)
         self.profiles = profiles.Profiles(conf, database, self.live, clock)
+        self.advice = advice.Advice(conf, database, self.live, self.pairs,
+                                    rules_of(conf), clock)
         self.on_change: list[Callable[[bool], None]] = []
         self.on_report: list[Callable[[str, reports.Report], None]] = []
         self._lock = threading.Lock()

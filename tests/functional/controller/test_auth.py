@@ -112,10 +112,18 @@ def test_a_tenant_sees_no_hypervisors(send):
     found = send('PUT', '/v1/placements/i2', 'service', body=body).json
     assert found['host']
     coflow = f'/v1/coflows/{coflow_id(send, "secret")}'
-    for path in ('/v1/coflows', coflow, '/v1/placements/i2', '/v1/events'):
+    tree = '/v1/groups/secret/tree'
+    for path in ('/v1/coflows', coflow, '/v1/placements/i2', '/v1/events',
+                 tree):
         assert found['host'] not in send('GET', path, 'reader').text
-    for path in ('/v1/coflows', coflow, '/v1/placements/i2'):
+    for path in ('/v1/coflows', coflow, '/v1/placements/i2', tree):
         assert found['host'] in send('GET', path, 'admin').text
+    assert send('GET', tree, 'reader', 'p2').status_code == 404
+    mapping = '/v1/groups/secret/mapping'
+    told = send('POST', mapping, 'reader', body={})
+    assert told.status_code == 200 and found['host'] not in told.text
+    assert send('POST', mapping, 'reader', 'p2',
+                body={}).status_code == 404
 
 
 @pytest.mark.parametrize(('role', 'project', 'status'), [

@@ -95,6 +95,15 @@ def test_patterns_may_recur():
     assert (coflow['name'], coflow['iterations'], coflow['period_s'],
             coflow['compute_s'], coflow['rank_hint']) == (
                 'train', 0, 0.8, 0.55, True)
+    ring = facts('from-pattern', 'ring', '--n', '3', '--size', '3GB',
+                 '--rank-order', '2,0,1')
+    assert ring['coflows'][0]['rank_hint'] is True
+    assert 'each row once' in refused(
+        'from-pattern', 'ring', '--n', '3', '--size', '1', '--rank-order',
+        '2,0,2')
+    assert '--rank-order' in refused(
+        'from-pattern', 'ring', '--n', '3', '--size', '1', '--rank-order',
+        '2,x,1')
     assert 'between 1 and 500' in refused(
         'from-pattern', 'ring', '--n', '501', '--size', '1')
     assert 'bits or bytes' in refused('from-pattern', 'ring', '--n', '3',

@@ -383,6 +383,15 @@ def test_times_of_an_iteration_are_not_required():
             hint.coflows[0].rank_hint) == (None, None, False)
 
 
+def test_an_order_of_ranks_puts_the_matrix_on_its_rows():
+    """Rank 0 runs on row 1, rank 1 on row 2, rank 2 on row 0."""
+    found, = hints.parse({'virtco:coflow': 'a', 'virtco:tm': json.dumps([{
+        'name': 'b', 'rank_hint': [1, 2, 0],
+        'tm': [[0, 5, 0], [0, 0, 7], [0, 0, 0]]}])}).coflows
+    assert found.rank_hint is True
+    assert list(found.matrix.rows()) == [(1, 2, 5.0), (2, 0, 7.0)]
+
+
 @pytest.mark.parametrize('fields, field, limit', [
     ({'period': 1}, 'period', 'beside iterations'),
     ({'compute': 1, 'iterations': 1}, 'compute', 'beside iterations'),
@@ -394,8 +403,12 @@ def test_times_of_an_iteration_are_not_required():
     ({'iterations': 2, 'compute': -1}, 'compute', '0 s and 720 h'),
     ({'iterations': 2, 'period': '1s', 'compute': '1001ms'}, 'compute',
      'at most the period, 1 s'),
-    ({'rank_hint': 1}, 'rank_hint', 'true or false'),
-    ({'rank_hint': 'true'}, 'rank_hint', 'true or false'),
+    ({'rank_hint': 1}, 'rank_hint', 'true, false or the'),
+    ({'rank_hint': 'true'}, 'rank_hint', 'true, false or the'),
+    ({'rank_hint': [0]}, 'rank_hint', 'rows by rank'),
+    ({'rank_hint': [0, 2]}, 'rank_hint[1]', 'between 0 and 1'),
+    ({'rank_hint': [0, True]}, 'rank_hint[1]', 'between 0 and 1'),
+    ({'rank_hint': [1, 1]}, 'rank_hint', 'each row once'),
 ])
 def test_times_of_an_iteration_that_are_refused(fields, field, limit):
     with pytest.raises(exception.HintInvalid) as caught:

@@ -14,6 +14,7 @@
 
 from oslo_policy import policy
 
+from virtco.api.policies import advice
 from virtco.api.policies import base
 from virtco.api.policies import coflow
 from virtco.api.policies import operator
@@ -22,5 +23,5 @@ from virtco.api.policies import service
 
 
 def list_rules() -> list[policy.RuleDefault]:
-    return [*base.RULES, *coflow.RULES, *operator.RULES,
+    return [*base.RULES, *advice.RULES, *coflow.RULES, *operator.RULES,
             *profile.RULES, *service.RULES]

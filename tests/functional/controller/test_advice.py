@@ -1,0 +1,197 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""A group's tenant asks for trees and ranks, by what was measured."""
+
+import itertools
+import json
+
+import pytest
+
+from tests.functional.controller import harness
+from virtco import exception
+from virtco.osc import shell
+
+HOSTS = ('h0', 'h1', 'h2', 'h3')
+LINK_BPS = 1e8
+#: Host 0 reaches host 2 alone at its full rate, and only host 2 the others.
+FAST = {frozenset(pair) for pair in (('h0', 'h2'), ('h2', 'h1'),
+                                     ('h2', 'h3'))}
+RING = ('[{"name": "t", "rank_hint": true, '
+        '"tm": {"pattern": "ring", "n": 4, "flow_size": 1000000}}]')
+
+
+@pytest.fixture(scope='module')
+def controller(tmp_path_factory):
+    with harness.running(tmp_path_factory.mktemp('advice'), {
+            'probe': {'enabled': 'false'}}) as found:
+        yield found
+
+
+@pytest.fixture(scope='module')
+def tenant(controller):
+    """With a group of one VM per host, and rates between the hosts."""
+    found = controller.tenant()
+    hosts = found.launch(4, matrix=RING, hosts=dict.fromkeys(HOSTS, 1))
+    found.hosts_by_row = hosts
+    found.edges(hosts, link_bps=LINK_BPS)
+    for _ in range(3):
+        for pair in itertools.permutations(HOSTS, 2):
+            found.call('POST', '/v1/measurements', {
+                'probe_id': 'p', 'src': found.host(pair[0]),
+                'dst': found.host(pair[1]), 'rate_bps': LINK_BPS * (
+                    0.9 if frozenset(pair) in FAST else 0.1), 'loss': 0.0,
+                'rtt_s': 0.001, 'method': 'train'}, 204)
+    return found
+
+
+@pytest.fixture
+def call(tenant, capsys):
+    def run(*argv, code=0):
+        capsys.readouterr()
+        assert shell.main(['--controller-url', tenant.controller.url,
+                           'advise', *argv, '--project',
+                           tenant.project]) == code
+        return capsys.readouterr()
+    return run
+
+
+def ask(tenant, path, **params):
+    return tenant.call('GET', path, params={
+        'project_id': tenant.project} | params)
+
+
+def test_a_tree_takes_the_fast_way(tenant):
+    row = {host: row for row, host in enumerate(tenant.hosts_by_row)}
+    found = ask(tenant, '/v1/groups/a/tree', root=row['h0'],
+                size_bytes=1e6)
+    best = found['trees'][0]
+    first, second = row['h0'], row['h2']
+    assert best['edges'][0] == [first, second]
+    assert {src for src, _dst in best['edges'][1:]} == {second}
+    by_name = {tree['tree']: tree['predicted_s'] for tree in found['trees']}
+    assert by_name[best['tree']] < 0.5 * by_name['flat']
+    assert found['bound_s'] <= best['predicted_s']
+    # 1 MB three times over 90 Mbit/s, without the headers.
+    assert best['predicted_s'] == pytest.approx(3 * 8e6 / 9e7, rel=0.15)
+    assert found['order'][0] == first and found['rank_hint'] == (
+        found['order'])
+    assert [one['matrix'] for one in found['estimates']] == [
+        'constant', 'rpca', 'median', 'raw']
+    assert all(one['n_measured'] == one['n_pairs'] == 12
+               for one in found['estimates'])
+    # A reduce goes the same way back, and by id as by name.
+    other = ask(tenant, f'/v1/groups/{found["group"]}/tree',
+                root=first, operation='reduce', size_bytes=1e6)
+    assert other['trees'][0]['edges'][-1] == [second, first]
+
+
+def test_a_mapping_puts_neighbours_on_fast_pairs(tenant, controller):
+    """A chain of ranks whose heavy flow fits only on a fast pair."""
+    chain = {'n': 4, 'flows': [[0, 1, 1], [1, 2, 9000000], [2, 3, 1]]}
+    found = controller.call(
+        'POST', '/v1/groups/a/mapping', {'tm': chain},
+        params={'project_id': tenant.project})
+    host = [tenant.hosts_by_row[row] for row in found['order']]
+    assert frozenset(host[1:3]) in FAST
+    assert found['mappings'][0]['gap'] == 0.0
+    # Without a matrix that of the hint.
+    own = controller.call('POST', '/v1/groups/a/mapping', {},
+                          params={'project_id': tenant.project})
+    assert own['size_bytes'] == 4e6
+
+
+@pytest.mark.parametrize(('path', 'params', 'words'), [
+    ('a/tree', {'root': 4}, 'a rank between 0 and 3'),
+    ('a/tree', {'root': -1}, 'root'),
+    ('a/tree', {'matrix': 'mean'}, 'one of constant, rpca, median, raw'),
+    ('a/tree', {'operation': 'scatter'}, 'one of broadcast, reduce'),
+    ('a/tree', {'size_bytes': 'nan'}, 'a number of bytes'),
+    ('a/tree', {'size_bytes': 0}, 'size_bytes')])
+def test_what_is_wrong_is_named(tenant, path, params, words):
+    answer = tenant.call('GET', f'/v1/groups/{path}', None, 400, params={
+        'project_id': tenant.project} | params)
+    assert words in json.dumps(answer)
+
+
+def test_others_have_no_such_group(tenant, controller):
+    other = controller.tenant()
+    group = ask(tenant, '/v1/groups/a/tree')['group']
+    for name in ('a', group, 'nothing'):
+        other.call('GET', f'/v1/groups/{name}/tree', None, 404, params={
+            'project_id': other.project})
+
+
+def test_a_group_without_all_its_vms_is_refused(tenant):
+    tenant.place(20, 'half', '{"n": 3, "flows": [[0, 1, 1]]}',
+                 num_instances=1)
+    answer = tenant.call('GET', '/v1/groups/half/tree', None, 400, params={
+        'project_id': tenant.project})
+    assert 'VMs all have hosts' in json.dumps(answer)
+
+
+def test_commands(tenant, call, tmp_path):
+    told = call('tree', '--group', 'a', '--size-bytes', '1MB').out
+    assert 'Broadcast of 1 MB from row 0' in told
+    assert '12 of 12 pairs' in told and 'constant *' in told
+    found = json.loads(call('tree', '--group', 'a', '--format', 'json').out)
+    order = found['order']
+    lines = call('tree', '--group', 'a', '--format', 'rankfile',
+                 '--slots', '0-3').out.splitlines()
+    assert lines == [f'rank {rank}=a-{row} slot=0-3'
+                     for rank, row in enumerate(order)]
+    assert call('tree', '--group', 'a', '--format', 'nccl', '--names',
+                'address').out.splitlines() == [
+                    f'10.1.0.{row} slots=1' for row in order]
+    lines = call('tree', '--group', 'a', '--format', 'torchrun',
+                 '--reduce').out.splitlines()
+    assert all(f'--node-rank={rank} ' in line
+               for rank, line in enumerate(lines)) and len(lines) == 4
+    # What mapping prints may be hinted for the next launch.
+    file = tmp_path / 'tm.json'
+    file.write_text('[[0, 5, 0, 0], [0, 0, 0, 0], [0, 0, 0, 5], '
+                    '[0, 0, 0, 0]]')
+    told = call('mapping', '--group', 'a', '--tm', str(file), '--matrix',
+                'median').out
+    assert 'median *' in told and 'at most 0% above' in told
+    advice = json.loads(call('mapping', '--group', 'a', '--tm', str(file),
+                             '--format', 'json').out)['rank_hint']
+    hint = json.dumps([{'name': 't', 'rank_hint': advice,
+                        'tm': json.loads(file.read_text())}])
+    answer = tenant.place(30, 'again', hint)
+    assert answer['status'] == 'planned', answer
+
+
+@pytest.mark.parametrize(('argv', 'words'), [
+    (('tree', '--group', 'b'), 'Group b was not found'),
+    (('tree', '--group', 'a', '--root', '9'), 'a rank between 0 and 3'),
+    (('tree', '--group', 'a', '--size-bytes', 'many'), 'such as 8MB'),
+    (('mapping', '--group', 'a', '--tm', '/nowhere'), 'no such file'),
+    (('mapping', '--group', 'a', '--names', 'address'), None)])
+def test_errors_are_one_line(call, argv, words):
+    if words is None:
+        call(*argv)
+        return
+    assert words in call(*argv, code=1).err
+
+
+def test_names_that_are_no_hosts_are_not_printed():
+    from virtco.osc import launchers
+    members = [{'display_name': name, 'addresses': ips,
+                'instance_uuid': f'u{i}'} for i, (name, ips) in enumerate(
+                    [('a b', ['10.0.0.1']), ('c', ['10.0.0.2'])])]
+    assert launchers.names(members) == ['10.0.0.1', '10.0.0.2']
+    assert launchers.names([one | {'addresses': []} for one in members]) == [
+        'u0', 'u1']
+    with pytest.raises(exception.Invalid, match='--names'):
+        launchers.names(members, 'name')

@@ -1,0 +1,74 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Paths between members from the readings between their hosts."""
+
+import numpy as np
+import pytest
+
+from virtco.advise import estimates
+from virtco.measure import history
+
+HOSTS = ('a', 'b', 'c')
+#: Rows 0 and 2 share a host; nobody is on c.
+MEMBERS = ('b', 'a', 'b')
+
+
+def readings(rates_bps, member_hosts=MEMBERS, usable=1.0):
+    kept = history.History()
+    for at_s, found in enumerate(rates_bps):
+        for (src, dst), rate_bps in found.items():
+            kept.add(history.Reading(src, dst, rate_bps, float(at_s + 1),
+                                     rtt_s=0.004))
+    return estimates.Readings.of(kept.table(), member_hosts,
+                                 {'a': 50.0, 'b': 40.0}, 30.0, usable)
+
+
+def rates(found, basis):
+    return found.estimate(estimates.Basis(basis)).paths.rates_bps
+
+
+def test_each_estimate_reads_the_history():
+    found = readings([{('a', 'b'): rate_bps, ('b', 'a'): 20.0,
+                       ('a', 'c'): 1.0}
+                      for rate_bps in (10.0, 10.0, 10.0, 10.0, 2.0)])
+    for basis, told in (('median', 10.0), ('raw', 2.0)):
+        matrix = rates(found, basis)
+        assert matrix[1, 0] == matrix[1, 2] == told
+        assert matrix[0, 1] == matrix[2, 1] == 20.0
+        assert matrix[0, 2] == matrix[1, 1] == np.inf
+    one = found.estimate(estimates.Basis.MEDIAN)
+    assert (one.n_measured, one.n_pairs) == (2, 2)
+    assert one.noise == pytest.approx(0.1) and str(one.trust) == 'stable'
+    assert one.paths.latency_s.tolist() == [
+        [0.0, 0.002, 0.0], [0.002, 0.0, 0.002], [0.0, 0.002, 0.0]]
+    assert found.estimate(estimates.Basis.RAW).noise is None
+
+
+def test_what_was_not_measured_is_as_fast_as_the_slower_link():
+    found = readings([{('a', 'b'): 10.0}], ('b', 'a', 'c'), 0.5)
+    for basis in estimates.Basis:
+        matrix = rates(found, basis)
+        assert matrix[1, 0] == 5.0
+        assert matrix[0, 1] == 20.0  # half of b's link
+        assert matrix[2, 1] == 15.0  # c is unknown
+    assert found.estimate(estimates.Basis.RAW).n_measured == 1
+
+
+def test_without_any_reading():
+    found = readings([])
+    for basis in estimates.Basis:
+        one = found.estimate(basis)
+        assert one.n_measured == 0 and one.noise is None
+        assert one.paths.rates_bps[0, 1] == 40.0
+        assert not one.paths.latency_s.any()

@@ -1,0 +1,154 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Rates and latencies between the VMs of a group, by several estimates.
+
+What was measured between two hosts holds for every pair of VMs on them. A pair
+that was never measured gets the slower of its hosts' links.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import enum
+
+import numpy as np
+from numpy import typing as npt
+
+from virtco.advise import mappings
+from virtco.measure import constant
+from virtco.measure import history
+from virtco.measure import pipes
+
+Matrix = npt.NDArray[np.float64]
+
+
+class Basis(enum.StrEnum):
+    """What advice may be made by; the first is the default.
+
+    ``constant`` is the long-term rate by the estimator that predicts this
+    cloud best, ``rpca`` the paper's constant component, ``raw`` the newest
+    reading of each pair.
+    """
+
+    CONSTANT = 'constant'
+    RPCA = 'rpca'
+    MEDIAN = 'median'
+    RAW = 'raw'
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Estimate:
+    """:ivar estimator: of the constant component; None for raw readings.
+    :ivar noise: Norm(N_E) of the readings around it.
+    :ivar n_measured: pairs of hosts with a rate of their own, of ``n_pairs``.
+    """
+
+    basis: Basis
+    paths: mappings.Paths
+    estimator: constant.Estimator | None
+    noise: float | None
+    n_measured: int
+    n_pairs: int
+
+    @property
+    def trust(self) -> constant.Trust | None:
+        return None if self.noise is None else constant.trust(self.noise)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Readings:
+    """Of the pairs between a group's hosts.
+
+    :ivar machines: number of each member's host.
+    :ivar links_bps: of each host; what a pair has that was not measured.
+    :ivar usable: payload per bit of a link.
+    :ivar ends: number of source and destination, shape (n_pairs, 2).
+    :ivar rates_bps: shape (n_readings, n_pairs), oldest first, NaN where
+        there is none.
+    :ivar rtts_s: likewise.
+    """
+
+    machines: npt.NDArray[np.int64]
+    links_bps: Matrix
+    usable: float
+    ends: npt.NDArray[np.int64]
+    rates_bps: Matrix
+    rtts_s: Matrix
+
+    @classmethod
+    def of(cls, table: history.Table, member_hosts: Sequence[str],
+           links_bps: dict[str, float], default_bps: float,
+           usable: float = 1.0) -> 'Readings':
+        """:param links_bps: of the hosts that are known."""
+        hosts = list(dict.fromkeys(member_hosts))
+        number = {host: i for i, host in enumerate(hosts)}
+        place = np.array([number.get(host, -1) for host in table.hosts],
+                         np.int64)
+        ends = place[table.ends] if len(table.ends) else np.zeros(
+            (0, 2), np.int64)
+        among = (ends >= 0).all(axis=1)
+        return cls(np.array([number[host] for host in member_hosts]),
+                   np.array([links_bps.get(host, default_bps)
+                             for host in hosts]), usable,
+                   ends[among], table.rates_bps[:, among],
+                   table.rtts_s[:, among])
+
+    def estimate(self, basis: Basis) -> Estimate:
+        """Paths between all members by one estimate."""
+        rates_bps, component = self._rates(basis)
+        known = np.isfinite(rates_bps) & (rates_bps > 0)
+        src, dst = self.ends[known].T
+        between = np.minimum(self.links_bps[:, None],
+                             self.links_bps[None, :])
+        between[src, dst] = rates_bps[known]
+        np.fill_diagonal(between, np.inf)
+        both = np.ix_(self.machines, self.machines)
+        n_hosts = len(self.links_bps)
+        return Estimate(
+            basis, mappings.Paths(self.usable * between[both],
+                                  self._latency_s()[both], self.machines),
+            component.estimator if component else None,
+            component.noise if component else None,
+            int(known.sum()), n_hosts * (n_hosts - 1))
+
+    def _rates(self, basis: Basis
+               ) -> tuple[Matrix, constant.Constant | None]:
+        if not self.rates_bps.size:
+            return np.zeros(len(self.ends)), None
+        if basis is Basis.RAW:
+            return _newest(self.rates_bps), None
+        found = constant.fit(
+            constant.since_change(self.rates_bps, pipes.CHANGE), {
+                Basis.CONSTANT: None, Basis.RPCA: constant.Estimator.RPCA,
+                Basis.MEDIAN: constant.Estimator.MEDIAN}[basis])
+        return found.rates, found
+
+    def _latency_s(self) -> Matrix:
+        """Half a median round trip; the median of all where it is unknown."""
+        n_hosts = len(self.links_bps)
+        found = np.full((n_hosts, n_hosts), np.nan)
+        if self.rtts_s.size:
+            found[self.ends[:, 0], self.ends[:, 1]] = constant.quantile(
+                self.rtts_s, 0.5) / 2
+        known = found[np.isfinite(found)]
+        found[~np.isfinite(found)] = np.median(known) if known.size else 0.0
+        np.fill_diagonal(found, 0.0)
+        return found
+
+
+def _newest(rows: Matrix) -> Matrix:
+    """The last reading of each column that is one."""
+    known = np.isfinite(rows)
+    last = len(rows) - 1 - np.argmax(known[::-1], axis=0)
+    found: Matrix = rows[last, np.arange(rows.shape[1])]
+    return found

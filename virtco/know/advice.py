@@ -1,0 +1,237 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Trees and mappings for the VMs of a group, by what was measured."""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+from typing import Any
+
+import numpy as np
+from oslo_config import cfg
+from sqlalchemy import orm
+
+from virtco.advise import estimates
+from virtco.advise import mappings
+from virtco.advise import trees
+from virtco.ask import membership
+from virtco.db import codec
+from virtco.db import groups as db_groups
+from virtco.db import models
+from virtco.db import session as db_session
+from virtco import exception
+from virtco import hint_matrix
+from virtco.know import live_state
+from virtco.know import pairs
+from virtco.know import rules
+from virtco.model import coflow as coflow_model
+
+BASES = tuple(estimates.Basis)
+#: As the RPCA paper's section V broadcasts.
+SIZE_BYTES = 8e6
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Group:
+    group_id: str
+    name: str
+    members: list[dict[str, Any]]
+    hosts: list[str]
+    coflows: list[coflow_model.Coflow]
+
+
+class Advice:
+    """:param known: what was measured between the hosts."""
+
+    def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
+                 state: live_state.LiveState, known: pairs.Pairs,
+                 given: rules.Rules, clock: Callable[[], float]):
+        self._conf = conf
+        self._database = database
+        self._state = state
+        self._pairs = known
+        self._usable = given.payload_fraction
+        self._clock = clock
+
+    def tree(self, project_id: str | None, group: str, root: int = 0,
+             size_bytes: float = SIZE_BYTES, is_reduce: bool = False,
+             basis: str = estimates.Basis.CONSTANT) -> dict[str, Any]:
+        """Trees of one message from or to a member, for each estimate.
+
+        :param project_id: whose group it is; None = any.
+        :param group: id or name.
+        :raises virtco.exception.NotFound: without such a group.
+        :raises virtco.exception.Invalid: for a root or basis that is none,
+            and for a group of which not all VMs have hosts.
+        """
+        _checked(basis)
+        found = self._group(project_id, group)
+        all_of = self._estimates(found)
+        chosen = all_of[basis]
+
+        def cost_s(one: estimates.Estimate) -> trees.Matrix:
+            return trees.message_s(size_bytes, one.paths.rates_bps,
+                                   one.paths.latency_s)
+
+        def really_s(edges: trees.Edges) -> float:
+            """By the estimate that was chosen."""
+            costs = cost_s(chosen)
+            return trees.broadcast_s(
+                trees.turned(edges) if is_reduce else edges,
+                costs.T if is_reduce else costs, chosen.paths.machines)
+
+        by_basis = {name: trees.advise(cost_s(one), root, one.paths.machines,
+                                       is_reduce)
+                    for name, one in all_of.items()}
+        best = by_basis[basis]
+        return _head(found, chosen) | {
+            'operation': 'reduce' if is_reduce else 'broadcast',
+            'root': root, 'size_bytes': size_bytes,
+            'order': list(best.order), 'rank_hint': list(best.order),
+            'predicted_s': best.order_s, 'bound_s': best.bound_s,
+            'best': best.best.name,
+            'trees': [{'tree': tree.name, 'predicted_s': tree.predicted_s,
+                       'edges': [list(edge) for edge in tree.edges]}
+                      for tree in best.trees],
+            'estimates': [_estimate(all_of[name]) | {
+                'best': one.best.name, 'bound_s': one.bound_s,
+                'predicted_s': {tree.name: tree.predicted_s
+                                for tree in one.trees},
+                'as_chosen_s': really_s(one.best.edges)}
+                for name, one in by_basis.items()]}
+
+    def mapping(self, project_id: str | None, group: str, matrix: Any = None,
+                basis: str = estimates.Basis.CONSTANT) -> dict[str, Any]:
+        """Which rank of a matrix should run on which VM, for each estimate.
+
+        :param matrix: of bytes between ranks, in any form of ``virtco:tm``;
+            None = all matrices of the group's own hint.
+        :raises virtco.exception.NotFound: without such a group.
+        :raises virtco.exception.Invalid: for a matrix that does not fit, and
+            as :meth:`tree`.
+        """
+        _checked(basis)
+        found = self._group(project_id, group)
+        coflows = found.coflows if matrix is None else self._read(
+            found.name, matrix)
+        volumes = _volumes(coflows, len(found.members))
+        all_of = self._estimates(found)
+        chosen = all_of[basis]
+        by_basis = {name: mappings.advise(volumes, one.paths)
+                    for name, one in all_of.items()}
+        best = by_basis[basis][0]
+        return _head(found, chosen) | {
+            'size_bytes': float(volumes.sum()),
+            'order': list(best.order), 'rank_hint': list(best.order),
+            'predicted_s': best.predicted_s, 'bound_s': best.bound_s,
+            'best': best.name,
+            'mappings': [{'mapping': one.name, 'order': list(one.order),
+                          'predicted_s': one.predicted_s,
+                          'gap': codec.finite(one.gap)}
+                         for one in by_basis[basis]],
+            'estimates': [_estimate(all_of[name]) | {
+                'best': its[0].name, 'bound_s': its[0].bound_s,
+                'predicted_s': {one.name: one.predicted_s for one in its},
+                'as_chosen_s': mappings.mapped_s(
+                    volumes, np.array(its[0].order), chosen.paths)}
+                for name, its in by_basis.items()]}
+
+    def _read(self, name: str, matrix: Any) -> list[coflow_model.Coflow]:
+        limits = membership.limits_of(self._conf)
+        return list(hint_matrix.parse_matrix_text(matrix, name, limits)
+                    if isinstance(matrix, str)
+                    else hint_matrix.parse_matrix(matrix, name, limits))
+
+    def _group(self, project_id: str | None, group: str) -> _Group:
+        with self._database.reader() as session:
+            stored = _find(session, project_id, group)
+            members = db_groups.members(session, stored.id)
+            coflows = [codec.decode_coflow(one)
+                       for one in db_groups.coflows(session, stored.id)]
+            missing = [str(member.row_index) for member in members
+                       if member.instance_uuid is None or not member.host]
+            if missing:
+                raise exception.Invalid(
+                    field='group', value=stored.name, limit='a group whose '
+                    'VMs all have hosts, which row '
+                    + ', '.join(missing[:5])
+                    + (', …' if len(missing) > 5 else '')
+                    + ' has not yet')
+            addresses = self._state.addresses_of(
+                [str(member.instance_uuid) for member in members])
+            return _Group(stored.id, stored.name, [{
+                'row': member.row_index,
+                'instance_uuid': member.instance_uuid,
+                'display_name': member.display_name, 'addresses': ips,
+                'host': member.host}
+                for member, ips in zip(members, addresses)],
+                [str(member.host) for member in members], coflows)
+
+    def _estimates(self, group: _Group
+                   ) -> Mapping[str, estimates.Estimate]:
+        now_s = self._clock()
+        readings = estimates.Readings.of(
+            self._pairs.table(now_s - self._conf.probe.history_retention_s),
+            group.hosts, self._state.links_bps(set(group.hosts), now_s),
+            self._conf.placement.default_link_bps, self._usable)
+        return {basis: readings.estimate(basis) for basis in BASES}
+
+
+def _checked(basis: str) -> None:
+    if basis not in BASES:
+        raise exception.Invalid(field='matrix', value=basis,
+                                limit='one of ' + ', '.join(BASES))
+
+
+def _find(session: orm.Session, project_id: str | None, group: str
+          ) -> models.Group:
+    """The living group of that id or name.
+
+    :raises virtco.exception.Invalid: where several projects have the name.
+    """
+    found = db_groups.living(session, project_id, group)
+    if not found:
+        raise exception.NotFound(what='Group', id=group)
+    if len(found) > 1:
+        raise exception.Invalid(
+            field='group', value=group, limit='an id, as several projects '
+            'have a group of that name')
+    return found[0]
+
+
+def _volumes(coflows: Sequence[coflow_model.Coflow], n: int
+             ) -> mappings.Matrix:
+    """Bytes between all ranks, all coflows together."""
+    found = np.zeros((n, n))
+    for coflow in coflows:
+        if coflow.n_vms != n:
+            raise exception.Invalid(
+                field='tm', value=f'{coflow.n_vms} rows',
+                limit=f'{n} rows, one for each VM of the group')
+        for src, dst, size_bytes in coflow.matrix.rows():
+            found[src, dst] += size_bytes
+    return found
+
+
+def _head(group: _Group, chosen: estimates.Estimate) -> dict[str, Any]:
+    return {'group': group.group_id, 'group_name': group.name,
+            'members': group.members, 'matrix': str(chosen.basis)}
+
+
+def _estimate(one: estimates.Estimate) -> dict[str, Any]:
+    return {'matrix': str(one.basis),
+            'estimator': one.estimator and str(one.estimator),
+            'noise': one.noise, 'trust': one.trust and str(one.trust),
+            'n_measured': one.n_measured, 'n_pairs': one.n_pairs}

@@ -1,0 +1,248 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""``advise tree`` and ``advise mapping``: how a group should communicate."""
+
+from collections.abc import Iterable
+import json
+from typing import Any
+
+from osc_lib.command import command
+import rich.box
+import rich.console
+import rich.table
+
+from virtco import exception
+from virtco.osc import base
+from virtco.osc import launchers
+from virtco import units
+
+MATRICES = ('constant', 'rpca', 'median', 'raw')
+FORMATS = ('table', 'json', 'rankfile', 'nccl', 'torchrun')
+_MOST_TEXT_BYTES = 2 ** 20
+
+
+class _Advise(command.Command):
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('--group', required=True, metavar='<group>',
+                            help='Name or id')
+        parser.add_argument(
+            '--matrix', choices=MATRICES, default='constant', help=(
+                'Rates to go by: the long-term ones by the estimator that '
+                'predicts this cloud best (default), those by RPCA, medians, '
+                'or the newest readings'))
+        parser.add_argument('--format', choices=FORMATS, default='table')
+        parser.add_argument(
+            '--names', choices=launchers.NAMES, default='auto', help=(
+                'What files of hosts call the VMs (default: by name, where '
+                'names are host names and unique, else by address)'))
+        parser.add_argument(
+            '--slots', default='0', metavar='<slots>',
+            help='Of each rank in a rankfile, such as 0-7 (default 0)')
+        parser.add_argument('--project', metavar='<project>',
+                            help='Project id, default your own')
+        return parser
+
+    def ask(self, args: Any) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def tables(self, found: dict[str, Any]) -> Iterable[rich.table.Table]:
+        raise NotImplementedError
+
+    def headline(self, found: dict[str, Any]) -> str:
+        raise NotImplementedError
+
+    def take_action(self, args: Any) -> None:
+        found = self.ask(args)
+        if args.format == 'table':
+            console = rich.console.Console(file=self.app.stdout,
+                                           highlight=False, markup=False)
+            console.print(self.headline(found))
+            for table in self.tables(found):
+                console.print(table)
+            console.print(_told(found))
+        elif args.format == 'json':
+            json.dump(found, self.app.stdout, indent=1)
+            self.app.stdout.write('\n')
+        else:
+            by_row = launchers.names(found['members'], args.names)
+            hosts = [by_row[row] for row in found['order']]
+            self.app.stdout.write(
+                launchers.rankfile(hosts, args.slots)
+                if args.format == 'rankfile' else
+                getattr(launchers, args.format)(hosts))
+
+
+class Tree(_Advise):
+    """Show the fastest trees for a broadcast or reduce in a group
+
+    Each tree's time is that of one message on the measured rates and
+    latencies. The other formats print the ranks in whose order Open MPI's
+    binomial tree is the fastest-node-first tree.
+    """
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('--root', type=int, default=0, metavar='<row>',
+                            help='Row of the VM that sends (default 0)')
+        parser.add_argument('--size-bytes', default='8MB', metavar='<size>',
+                            help='Of the message, such as 100MB (default '
+                                 '%(default)s)')
+        parser.add_argument('--reduce', action='store_true',
+                            help='To the root instead of from it')
+        return parser
+
+    def ask(self, args: Any) -> dict[str, Any]:
+        return base.client_of(self.app).tree(
+            args.group, args.root, _size_bytes(args.size_bytes),
+            'reduce' if args.reduce else 'broadcast', args.matrix,
+            args.project)
+
+    def headline(self, found: dict[str, Any]) -> str:
+        way = 'to' if found['operation'] == 'reduce' else 'from'
+        return (f'{found["operation"].title()} of '
+                f'{units.format_size(found["size_bytes"])} {way} row '
+                f'{found["root"]} in group {found["group_name"]} of '
+                f'{len(found["members"])} VMs')
+
+    def tables(self, found: dict[str, Any]) -> Iterable[rich.table.Table]:
+        yield _side_by_side(found, 'Tree')
+        best = found['trees'][0]
+        edges = _table(f'{best["tree"]} tree', 'From', 'To')
+        for ends in best['edges']:
+            edges.add_row(*(_member(found, row) for row in ends))
+        yield edges
+        yield _ranks(found, 'Ranks for Open MPI\'s binomial tree, '
+                     f'{units.format_time(found["predicted_s"])}')
+
+
+class Mapping(_Advise):
+    """Show which rank should run on which VM of a group
+
+    Rank i sends what row i of the matrix says. A rank's time is what its VM's
+    port needs for all that it sends or receives.
+    """
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            '--tm', metavar='<file>', help=(
+                'Bytes between ranks as in virtco:tm; - is standard input '
+                '(default: the hint of the group)'))
+        return parser
+
+    def ask(self, args: Any) -> dict[str, Any]:
+        return base.client_of(self.app).mapping(
+            args.group, None if args.tm is None else _read(
+                self.app.stdin, args.tm), args.matrix, args.project)
+
+    def headline(self, found: dict[str, Any]) -> str:
+        return (f'{units.format_size(found["size_bytes"])} between the ranks '
+                f'of group {found["group_name"]} of {len(found["members"])} '
+                'VMs')
+
+    def tables(self, found: dict[str, Any]) -> Iterable[rich.table.Table]:
+        yield _side_by_side(found, 'Mapping')
+        best = found['mappings'][0]
+        gap = ('' if best['gap'] is None else
+               f', at most {best["gap"]:.0%} above the best possible')
+        yield _ranks(found, f'{best["mapping"]}: '
+                     f'{units.format_time(best["predicted_s"])}{gap}')
+
+
+def _side_by_side(found: dict[str, Any], first: str) -> rich.table.Table:
+    """Predicted times by every estimate."""
+    its = found['estimates']
+    names = list(its[0]['predicted_s'])
+    table = _table('', first, *(
+        one['matrix'] + (' *' if one['matrix'] == found['matrix'] else '')
+        for one in its))
+    for name in sorted(names, key=lambda name: next(
+            one['predicted_s'][name] for one in its
+            if one['matrix'] == found['matrix'])):
+        table.add_row(name, *(units.format_time(one['predicted_s'][name])
+                              for one in its))
+    table.add_section()
+    table.add_row('at least', *(units.format_time(one['bound_s'])
+                                for one in its))
+    table.add_row('best, by *', *(units.format_time(one['as_chosen_s'])
+                                  for one in its))
+    return table
+
+
+def _ranks(found: dict[str, Any], title: str) -> rich.table.Table:
+    table = _table(title, 'Rank', 'VM')
+    for rank, row in enumerate(found['order']):
+        table.add_row(str(rank), _member(found, row))
+    return table
+
+
+def _member(found: dict[str, Any], row: int) -> str:
+    member = found['members'][row]
+    shown = f'{row} {member["display_name"] or member["instance_uuid"]}'
+    return shown + (f' on {member["host"]}' if member['host'] else '')
+
+
+def _told(found: dict[str, Any]) -> str:
+    """How far the rates may be trusted."""
+    chosen = next(one for one in found['estimates']
+                  if one['matrix'] == found['matrix'])
+    told = (f'{chosen["n_measured"]} of {chosen["n_pairs"]} pairs of '
+            'hypervisors are measured; the others are taken for their links')
+    if chosen['noise'] is not None:
+        told = (f'Rates by {chosen["estimator"]}, Norm(N_E) '
+                f'{chosen["noise"]:.2f}: {chosen["trust"]}. ' + told)
+    return told + '.'
+
+
+def _table(title: str, *heads: str) -> rich.table.Table:
+    table = rich.table.Table(title=title or None, title_justify='left',
+                             box=rich.box.ASCII2)
+    for head in heads:
+        table.add_column(head)
+    return table
+
+
+def _size_bytes(text: str) -> float:
+    try:
+        return units.parse_size_bytes(text)
+    except units.AmbiguousUnit as error:
+        raise exception.Invalid(field='--size-bytes', value=text,
+                                limit=error.advice) from error
+    except ValueError as error:
+        raise exception.Invalid(field='--size-bytes', value=text,
+                                limit='such as 8MB or 1GiB') from error
+
+
+def _read(stdin: Any, path: str) -> Any:
+    """JSON of a file, or of standard input."""
+    try:
+        if path == '-':
+            text = stdin.read(_MOST_TEXT_BYTES + 1)
+        else:
+            with open(path, encoding='utf-8') as file:
+                text = file.read(_MOST_TEXT_BYTES + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        raise exception.Invalid(
+            field='--tm', value=path,
+            limit=f'a file that can be read ({exception.reason(error)})'
+        ) from error
+    if len(text) > _MOST_TEXT_BYTES:
+        raise exception.Invalid(field='--tm', value=path,
+                                limit=f'at most {_MOST_TEXT_BYTES} bytes')
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise exception.Invalid(field='--tm', value=path,
+                                limit='JSON text') from error

@@ -1,0 +1,76 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""An order of ranks as MPI, NCCL and torchrun take it. Pure.
+
+``order[rank]`` is the row of the member that gets the rank.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import re
+from typing import Any
+
+from virtco import exception
+
+#: Of a host in a file that programs read. A VM's display name may be anything.
+_NAME = re.compile(r'[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?')
+NAMES = ('auto', 'name', 'address', 'uuid')
+
+Members = Sequence[Mapping[str, Any]]
+
+
+def names(members: Members, how: str = 'auto') -> list[str]:
+    """What each member is called in a file of hosts.
+
+    ``auto`` takes the names where each is a host name that no other has, else
+    the addresses, else the UUIDs.
+
+    :raises virtco.exception.Invalid: where a kind was asked for that not all
+        have.
+    """
+    found = {'name': [one['display_name'] or '' for one in members],
+             'address': [(one['addresses'] or [''])[0] for one in members],
+             'uuid': [one['instance_uuid'] for one in members]}
+    for kind in ('name', 'address', 'uuid') if how == 'auto' else (how,):
+        here = found[kind]
+        if len(set(here)) == len(here) and (
+                kind != 'name' or all(map(_NAME.fullmatch, here))) and all(
+                    here):
+            return here
+    raise exception.Invalid(
+        field='--names', value=how, limit='one of ' + ', '.join(NAMES)
+        + ' that every VM has and no two share')
+
+
+def rankfile(hosts: Sequence[str], slots: str = '0') -> str:
+    """Of ``mpirun --rankfile`` (Open MPI); hosts by rank."""
+    return ''.join(f'rank {rank}={host} slot={slots}\n'
+                   for rank, host in enumerate(hosts))
+
+
+def nccl(hosts: Sequence[str]) -> str:
+    """A file of hosts in the order of the ranks.
+
+    NCCL numbers machines as their first ranks come, and its rings and trees
+    between them follow these numbers.
+    """
+    return ''.join(f'{host} slots=1\n' for host in hosts)
+
+
+def torchrun(hosts: Sequence[str]) -> str:
+    """The start on each host; ``"$@"`` is what torchrun runs."""
+    return ''.join(
+        f'{host}: torchrun --nnodes={len(hosts)} --node-rank={rank} '
+        f'--rdzv-backend=static --master-addr={hosts[0]} '
+        '--master-port=29500 "$@"\n' for rank, host in enumerate(hosts))
