@@ -110,6 +110,10 @@ def test_a_tenant_reads_its_own(client, role, project, status):
 def test_a_tenant_sees_no_hypervisors(send):
     body = harness.placement(0, 'secret', project_id=PROJECT)
     found = send('PUT', '/v1/placements/i2', 'service', body=body).json
+    for number in (1, 2, 3):
+        other = harness.placement(number, 'secret', project_id=PROJECT)
+        assert send('PUT', f'/v1/placements/i2-{number}', 'service',
+                    body=other).status_code == 200
     assert found['host']
     coflow = f'/v1/coflows/{coflow_id(send, "secret")}'
     tree = '/v1/groups/secret/tree'
