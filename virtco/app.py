@@ -201,14 +201,6 @@ class App:
     def leads(self) -> bool:
         return self.elector is not None and self.elector.is_current()
 
-    def require_lead(self) -> None:
-        """:raises virtco.exception.NotLeading: with the name of who does."""
-        if not self.leads():
-            with self.database.reader() as session:
-                seen = leader.current(session)
-            raise exception.NotLeading(leader=seen.name or 'nobody now',
-                                       epoch=seen.epoch)
-
     def keeps(self) -> bool:
         """Whether what is known is written down, or read again."""
         if self._epoch is None:
@@ -243,6 +235,7 @@ class App:
         self.know.lead()
         self._source.lead(epoch)
         self.decide.on_publish.append(self._source.published)
+        self.decide.prober.on_ordered.append(self._source.trains_ordered)
         self.decide.lead(self.leads)
         self.follow.lead()
         self.distribute.lead(epoch)
@@ -280,8 +273,8 @@ class App:
     def _planned(self, groups: Iterable[str]) -> None:
         planned = list(groups)
         self.know.invalidate(planned)
-        if self._conf.probe.check_at_launch and self._epoch is not None:
-            self.decide.checks.planned(planned)
+        if self._conf.probe.check_at_launch:
+            self.decide.orders.planned(planned)
 
     # What is done again and again.
 

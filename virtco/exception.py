@@ -87,14 +87,6 @@ class Deposed(VirtcoException):
     msg_fmt = 'Epoch %(epoch)s is over, another scheduler leads.'
 
 
-class NotLeading(VirtcoException):
-    """Another process has what was asked for in its memory."""
-
-    msg_fmt = ('Only the process that leads measures, that is %(leader)s '
-               '(epoch %(epoch)s). Ask its own API: virtco-controller has '
-               'one, virtco-scheduler has none.')
-
-
 class DatabaseUnavailable(VirtcoException):
     msg_fmt = 'The database did not answer: %(why)s.'
 

@@ -25,7 +25,8 @@ STOP_S = 5.0
 
 class Periodic:
     """Calls ``work`` each ``interval_s``; an error is logged and counted, and
-    the next turn comes all the same.
+    the next turn comes all the same. What turn after turn fails for the same
+    reason is logged once.
     """
 
     def __init__(self, name: str, interval_s: float,
@@ -34,6 +35,7 @@ class Periodic:
         self._interval_s = interval_s
         self._work = work
         self._counts = counts
+        self._said = ''
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name=name,
                                         daemon=True)
@@ -58,9 +60,12 @@ class Periodic:
         """One turn."""
         try:
             self._work()
+            self._said = ''
         except exception.VirtcoException as error:
             self._counts.flush_failures.inc()
-            LOG.warning('Could not %s: %s', self._name, error)
+            if str(error) != self._said:
+                self._said = str(error)
+                LOG.warning('Could not %s: %s', self._name, error)
         except Exception:
             self._counts.loop_failures.labels(self._name).inc()
             LOG.exception('Could not %s.', self._name)

@@ -38,8 +38,6 @@ KINDS: list[tuple[type[exception.VirtcoException], str, str, str]] = [
      'Not allowed'),
     (exception.Deposed, falcon.HTTP_503, 'virtco.deposed',
      'Another scheduler leads'),
-    (exception.NotLeading, falcon.HTTP_421, 'virtco.not_leading',
-     'Another process leads'),
     (exception.DatabaseUnavailable, falcon.HTTP_503,
      'virtco.database_unavailable', 'Database unavailable'),
     (exception.Starting, falcon.HTTP_503, 'virtco.starting', 'Starting'),

@@ -385,6 +385,43 @@ class Change(Base):
     after: orm.Mapped[str] = orm.mapped_column(sa.Text)
 
 
+class Order(Base):
+    """A measurement that somebody ordered, and what came of it.
+
+    :ivar kind: check or probe, or schedule for what the leader measures by
+        itself.
+    :ivar state: waiting, running, done or failed.
+    :ivar expires_at: no leader takes it up later.
+    :ivar document: JSON of :mod:`virtco.decide.orders`.
+    """
+
+    __tablename__ = 'orders'
+
+    id: orm.Mapped[str] = orm.mapped_column(sa.String(36), primary_key=True)
+    kind: orm.Mapped[str] = orm.mapped_column(sa.String(16))
+    state: orm.Mapped[str] = orm.mapped_column(sa.String(16), index=True)
+    ordered_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
+    expires_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
+    document: orm.Mapped[str] = orm.mapped_column(LongText)
+
+
+class Finding(Base):
+    """What a check found poor, until a later one finds it well.
+
+    :ivar subject: host or switch.
+    :ivar document: JSON of :class:`virtco.measure.preflight.Finding`.
+    """
+
+    __tablename__ = 'findings'
+
+    subject: orm.Mapped[str] = orm.mapped_column(
+        sa.String(255), primary_key=True)
+    kind: orm.Mapped[str] = orm.mapped_column(
+        sa.String(32), primary_key=True)
+    found_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
+    document: orm.Mapped[str] = orm.mapped_column(LongText)
+
+
 class TopologyPlane(Base):
     """One network's tree of switches.
 

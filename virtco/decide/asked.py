@@ -16,7 +16,6 @@ from collections.abc import Collection
 from collections.abc import Iterator
 import dataclasses
 from typing import Annotated, Any, Literal
-import uuid
 
 import msgspec
 
@@ -24,7 +23,7 @@ from virtco import exception
 from virtco import fields
 from virtco.know import reports
 
-#: Requests that are remembered, and how long one may wait for its hosts.
+#: Requests at the same time, and how long one may wait for its hosts.
 MOST = 16
 PATIENCE_S = 120.0
 
@@ -52,6 +51,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True,
     @property
     def train_bytes(self) -> int:
         return self.bursts * self.packets * self.packet_bytes
+
+    def check(self) -> None:
+        """:raises virtco.exception.Invalid: for a pair of one host."""
+        for src, dst in self.pairs:
+            if src == dst:
+                raise exception.Invalid(field='pairs', value=[src, dst],
+                                        limit='two different hosts')
 
     def order(self) -> dict[str, Any]:
         """What the sender is told beside the peer."""
@@ -90,26 +96,14 @@ class Desk:
     def __init__(self) -> None:
         self._asked: dict[str, Asked] = {}
 
-    def add(self, request: Request, now_s: float) -> str:
-        """:raises virtco.exception.Invalid: for a pair of one host, or when
-            too many requests are under way.
-        """
-        for src, dst in request.pairs:
-            if src == dst:
-                raise exception.Invalid(field='pairs', value=[src, dst],
-                                        limit='two different hosts')
-        while len(self._asked) >= MOST:
-            over = next((name for name, one in self._asked.items()
-                         if one.is_done()), None)
-            if over is None:
-                raise exception.Invalid(
-                    field='probes', value=f'{MOST} under way',
-                    limit='one of them has to end first')
-            del self._asked[over]
-        name = str(uuid.uuid4())
-        pairs = list(dict.fromkeys(request.pairs))
-        self._asked[name] = Asked(request, now_s + PATIENCE_S, pairs)
-        return name
+    def add(self, request: Request, name: str, now_s: float) -> None:
+        """:raises virtco.exception.Invalid: for a pair of one host."""
+        request.check()
+        self._asked[name] = Asked(request, now_s + PATIENCE_S,
+                                  list(dict.fromkeys(request.pairs)))
+
+    def forget(self, name: str) -> None:
+        self._asked.pop(name, None)
 
     def get(self, name: str) -> Asked:
         """:raises virtco.exception.NotFound: for one that is not known."""

@@ -26,28 +26,24 @@ import logging
 import threading
 import time
 from typing import Any
-import uuid
 
 from oslo_config import cfg
 
 from virtco.decide import probes
 from virtco import exception
+from virtco.know import findings
 from virtco.know import live_state
 from virtco.know import reports
 from virtco.measure import discovery
 from virtco.measure import preflight
 from virtco.measure import rounds
-from virtco import metrics
 from virtco.topology.formats import plain
 
 LOG = logging.getLogger(__name__)
 
 MOST_HOSTS = 1024
 MOST_WAITING = 16
-MOST_KEPT = 50
 POLL_S = 0.02
-#: The model knows the hosts of a group so long after its plan.
-SETTLE_S = 1.0
 
 
 class Purpose(enum.StrEnum):
@@ -62,6 +58,7 @@ class Check:
     :ivar n_failed: trains that brought no rate.
     :ivar planes: what a discovery found, as in ``PUT /v1/topology``; empty
         where no uplink limits anything.
+    :ivar why: it failed.
     """
 
     check_id: str
@@ -77,6 +74,7 @@ class Check:
     sent_bytes: float = 0.0
     findings: tuple[preflight.Finding, ...] = ()
     planes: tuple[dict[str, Any], ...] = ()
+    why: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         found = {field.name: getattr(self, field.name)
@@ -85,15 +83,15 @@ class Check:
         return found | {'hosts': list(self.hosts), 'asked': self.asked_s,
                         'purpose': str(self.purpose),
                         'planes': list(self.planes),
-                        'findings': [_to_dict(one) for one in self.findings]}
+                        'findings': [findings.to_dict(one)
+                                     for one in self.findings]}
 
-
-def _to_dict(found: preflight.Finding) -> dict[str, Any]:
-    return {'kind': str(found.kind), 'subject': found.subject,
-            'rate_bps': found.rate_bps, 'expected_bps': found.expected_bps,
-            'evidence': [{'src': one.pair[0], 'dst': one.pair[1],
-                          'rate_bps': one.rate_bps}
-                         for one in found.evidence]}
+    @classmethod
+    def from_dict(cls, found: dict[str, Any]) -> 'Check':
+        """Of one that has not begun, or begins anew."""
+        return cls(found['check_id'], tuple(found['hosts']),
+                   found['trigger'], found['asked'],
+                   Purpose(found['purpose']))
 
 
 class Checks:
@@ -101,41 +99,38 @@ class Checks:
     are some.
 
     Readings of lone pairs are measurements like any other. Those of loaded
-    rounds say nothing of hosts, so nobody else sees them; a poor leaf uplink
-    is told to the model, until a later check finds it well.
+    rounds say nothing of hosts, so nobody else sees them.
+
+    :param conclude: is called with hosts and leaves, and all that was found
+        of them.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, prober: probes.Prober,
-                 live: live_state.LiveState, counts: metrics.Metrics,
-                 changed: Callable[[], None], clock: Callable[[], float]):
+                 live: live_state.LiveState,
+                 conclude: Callable[[Collection[str], Iterable[
+                     preflight.Finding]], None],
+                 clock: Callable[[], float] = time.time):
         self._conf = conf.probe
         self._prober = prober
         self._live = live
-        self._counts = counts
-        self._changed = changed
+        self._conclude = conclude
         self._clock = clock
         self._lock = threading.Lock()
         self._waiting: collections.deque[Check] = collections.deque()
-        self._known: collections.OrderedDict[str, Check] = (
-            collections.OrderedDict())
         self._thread: threading.Thread | None = None
         self._stopped = False
         # Of the round under way: train -> pair, and what came of it.
         self._ordered: dict[str, tuple[str, str]] = {}
         self._loaded = False
         self._came: dict[tuple[str, str], reports.Measurement] = {}
-        self._poor: dict[tuple[str, str], preflight.Finding] = {}
-        # Groups that were planned, and when their hosts are known.
-        self._new: dict[str, float] = {}
-        self._checked_s: dict[str, float] = {}
         prober.on_measured.append(self._measured)
 
-    def ask(self, hosts: Iterable[str], trigger: str = 'command',
-            purpose: Purpose = Purpose.CHECK) -> Check:
-        """Check these hosts as soon as no other check runs.
+    def checked(self, hosts: Iterable[str], purpose: Purpose
+                ) -> tuple[str, ...]:
+        """The different ones of them.
 
-        :raises virtco.exception.Invalid: for fewer than two hosts, too many,
-            one that is not known, or when too many checks wait.
+        :raises virtco.exception.Invalid: for too few or too many, or one
+            that is not known.
         """
         names = tuple(dict.fromkeys(hosts))
         least, most = ((2, MOST_HOSTS) if purpose is Purpose.CHECK else (
@@ -148,58 +143,20 @@ class Checks:
             if not self._live.is_known(name):
                 raise exception.Invalid(field='hosts', value=name,
                                         limit='hosts that report')
-        check = Check(str(uuid.uuid4()), names, trigger, self._clock(),
-                      purpose)
+        return names
+
+    def take(self, check: Check) -> None:
+        """Run it as soon as no other one runs.
+
+        :raises virtco.exception.Invalid: as :meth:`checked`.
+        """
+        self.checked(check.hosts, check.purpose)
         with self._lock:
-            if len(self._waiting) >= MOST_WAITING:
-                raise exception.Invalid(
-                    field='check', value=f'{MOST_WAITING} waiting',
-                    limit=f'fewer than {MOST_WAITING} that wait')
             self._waiting.append(check)
-            self._known[check.check_id] = check
-            while len(self._known) > MOST_KEPT:
-                self._known.popitem(last=False)
-            self._start()
-        return check
-
-    def _start(self) -> None:
-        if self._thread is None and not self._stopped:
-            self._thread = threading.Thread(target=self._work, name='check',
-                                            daemon=True)
-            self._thread.start()
-
-    def planned(self, groups: Iterable[str]) -> None:
-        """Check the hosts of new groups, once the model knows them."""
-        with self._lock:
-            self._new |= dict.fromkeys(groups, self._clock() + SETTLE_S)
-            self._start()
-
-    def launched(self, hosts: Collection[str]) -> Check | None:
-        """A group is planned on these: check those that were not lately."""
-        now_s = self._clock()
-        with self._lock:
-            old = [host for host in hosts if now_s - self._checked_s.get(
-                host, -1e18) > self._conf.freshness_s]
-        if not old or len(hosts) < 2:
-            return None
-        try:
-            return self.ask(hosts, 'launch')
-        except exception.Invalid as error:
-            LOG.warning('No check at launch: %s', error)
-            return None
-
-    def get(self, check_id: str) -> Check:
-        """:raises virtco.exception.NotFound:"""
-        with self._lock:
-            found = self._known.get(check_id)
-        if found is None:
-            raise exception.NotFound(what='Check', id=check_id)
-        return found
-
-    def all(self) -> list[Check]:
-        """The newest last."""
-        with self._lock:
-            return list(self._known.values())
+            if self._thread is None and not self._stopped:
+                self._thread = threading.Thread(
+                    target=self._work, name='check', daemon=True)
+                self._thread.start()
 
     def stop(self) -> None:
         self._stopped = True
@@ -217,40 +174,29 @@ class Checks:
 
     def _work(self) -> None:
         while True:
-            self._look_at_new()
             with self._lock:
-                if self._stopped or not (self._waiting or self._new):
+                if self._stopped or not self._waiting:
                     self._thread = None
                     return
-                check = self._waiting.popleft() if self._waiting else None
-            if check is None:
-                time.sleep(POLL_S)
-                continue
+                check = self._waiting.popleft()
             began_s = time.monotonic()
             check.state = 'running'
+            state = 'failed'
             try:
                 self._prober.hold(True)
                 if check.purpose is Purpose.CHECK:
                     self._run(check)
                 else:
                     self._discover(check)
-                check.state = 'done'
-            except Exception:
+                state = 'done'
+            except Exception as error:
+                check.why = str(error)
                 LOG.exception('Could not check %s.', ', '.join(check.hosts))
-                check.state = 'failed'
             finally:
                 self._prober.hold(False)
                 check.seconds = time.monotonic() - began_s
-
-    def _look_at_new(self) -> None:
-        now_s = self._clock()
-        with self._lock:
-            due = [group for group, at_s in self._new.items()
-                   if at_s <= now_s]
-            for group in due:
-                del self._new[group]
-        for group in due:
-            self.launched(self._live.hosts_of_group(group))
+                # Last: who sees it sees all of it.
+                check.state = state
 
     def _run(self, check: Check) -> None:
         now_s = self._clock()
@@ -272,7 +218,8 @@ class Checks:
         check.findings = preflight.judge(
             planned, readings, self._live.nominal_links_bps(check.hosts),
             leaf_of, uplinks)
-        self._conclude(check, set(leaf_of.values()))
+        self._conclude({*check.hosts, *preflight.loaded_leaves(
+            planned, leaf_of)}, check.findings)
 
     def _discover(self, check: Check) -> None:
         self._wait(self._prober.is_idle)
@@ -322,34 +269,3 @@ class Checks:
         while not (is_over() or self._stopped
                    or time.monotonic() > until_s):
             time.sleep(POLL_S)
-
-    def _conclude(self, check: Check, leaves: Collection[str]) -> None:
-        now_s = self._clock()
-        subjects = {*check.hosts, *leaves}
-        found = {(one.subject, str(one.kind)): one for one in check.findings}
-        with self._lock:
-            self._checked_s |= dict.fromkeys(check.hosts, now_s)
-            for key in [key for key in self._poor if key[0] in subjects]:
-                if key not in found:
-                    LOG.info('Check: %s of %s is well again.', key[1], key[0])
-                    self._poor.pop(key)
-            self._poor |= found
-            poor = dict(self._poor)
-        for one in check.findings:
-            LOG.warning('Check: %s', one)
-        self._counts.poor.clear()
-        for (subject, kind), one in poor.items():
-            self._counts.poor.labels(kind, subject).set(
-                one.rate_bps / one.expected_bps)
-        self._live.set_poor_uplinks({
-            subject: (_rate(poor, subject, preflight.Kind.UPLINK),
-                      _rate(poor, subject, preflight.Kind.DOWNLINK))
-            for subject, kind in poor
-            if kind in (preflight.Kind.UPLINK, preflight.Kind.DOWNLINK)})
-        self._changed()
-
-
-def _rate(poor: dict[tuple[str, str], preflight.Finding], subject: str,
-          kind: preflight.Kind) -> float:
-    found = poor.get((subject, str(kind)))
-    return found.rate_bps if found is not None else float('inf')

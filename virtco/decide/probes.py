@@ -26,7 +26,6 @@ import uuid
 from oslo_config import cfg
 
 from virtco.decide import asked
-from virtco import exception
 from virtco.know import rates
 from virtco.know import reports
 from virtco.measure import budget
@@ -106,6 +105,8 @@ class Prober:
         #: A check has the network for itself: nothing is begun meanwhile.
         self._held = False
         self.on_measured: list[Callable[[reports.Measurement], None]] = []
+        #: Are called when trains were ordered out of turn.
+        self.on_ordered: list[Callable[[], None]] = []
 
     def close(self) -> None:
         """Let nobody wait any more."""
@@ -181,6 +182,8 @@ class Prober:
                 self._trains[src] = self._expected[dst] = train
                 begun[src, dst] = train.probe_id
             self._changed.notify_all()
+        for tell in self.on_ordered:
+            tell()
         return begun
 
     def called(self) -> set[str]:
@@ -221,16 +224,18 @@ class Prober:
             self._count(plan, now_s)
             return not is_asked
 
-    def ask(self, request: asked.Request) -> str:
-        """Measure these pairs soon; the id of the request.
+    def ask(self, request: asked.Request, name: str) -> None:
+        """Measure these pairs soon.
 
-        :raises virtco.exception.Invalid: when that is not possible.
+        :raises virtco.exception.Invalid: for a pair of one host.
         """
-        if not self._conf.enabled:
-            raise exception.Invalid(field='[probe] enabled', value=False,
-                                    limit='true, to measure')
         with self._changed:
-            return self._desk.add(request, self._clock())
+            self._desk.add(request, name, self._clock())
+
+    def forget(self, name: str) -> None:
+        """Nobody asks for the answer any more."""
+        with self._changed:
+            self._desk.forget(name)
 
     def answer(self, name: str) -> dict[str, Any]:
         """See :meth:`virtco.decide.asked.Asked.to_dict`.

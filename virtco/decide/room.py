@@ -20,6 +20,7 @@ from oslo_config import cfg
 
 from virtco.decide import checks
 from virtco.decide import loop
+from virtco.decide import orders
 from virtco.decide import probes
 from virtco.decide import publisher
 from virtco.decide import stored
@@ -42,8 +43,13 @@ class Decide:
         self.loop = loop.Loop(conf, know, publisher, counts, clock)
         self.prober = probes.Prober(conf, know.rates, self._measurable,
                                     counts, clock)
-        self.checks = checks.Checks(conf, self.prober, know.live, counts,
-                                    lambda: know.changed(True), clock)
+        self.checks = checks.Checks(
+            conf, self.prober, know.live,
+            lambda subjects, found: know.findings.conclude(
+                subjects, found, know.fence), clock)
+        self.orders = orders.Orders(
+            conf, know.database, self.checks, self.prober, know.live,
+            lambda session: know.fence(session), counts, clock)
         #: The policies of one who leads elsewhere.
         self.elsewhere: stored.Stored | None = None
         know.on_change.append(self.loop.notify)
@@ -52,6 +58,7 @@ class Decide:
     def start(self) -> None:
         self.loop.run_once()
         self.loop.start()
+        self.orders.start()
 
     def lead(self, leads: Callable[[], bool]) -> None:
         """What is computed is published from here on.
@@ -60,6 +67,7 @@ class Decide:
         """
         self.elsewhere = None
         self.loop.leads = leads
+        self.orders.lead()
         self.loop.notify(True)
 
     def wake_waiting(self) -> None:
@@ -68,6 +76,7 @@ class Decide:
         self.prober.close()
 
     def stop(self) -> None:
+        self.orders.stop()
         self.checks.stop()
         self.loop.stop()
 

@@ -65,6 +65,8 @@ class Distribute:
         """This process's own policies hold from here on."""
         self._epoch = epoch
         if self._server is not None:
+            self._decide.prober.on_ordered.append(
+                self._server.trains_ordered)
             # What they told the one before may be lost.
             for host, report in self._server.last_reports().items():
                 self._know.report(host, report)

@@ -108,6 +108,7 @@ class Distributor:
         self.clock = time.monotonic
         self._doors = doors
         self._counts = counts
+        self._ordered = asyncio.Event()
         self._intake = intake.Intake(doors.report, doors.heard, doors.measured,
                                      counts.intake_failures.inc)
         self._open: dict[str, connection.Connection] = {}
@@ -158,6 +159,11 @@ class Distributor:
     def published_all(self) -> None:
         """Another thread says that anybody may have a new policy."""
         self.published(list(self._open))
+
+    def trains_ordered(self) -> None:
+        """Another thread says that there are some to hand out at once."""
+        with contextlib.suppress(RuntimeError):  # it was stopped
+            self._loop.call_soon_threadsafe(self._ordered.set)
 
     def hand_out(self, host: str, train: dict[str, Any]) -> None:
         """Another thread says what this host is to measure."""
@@ -338,7 +344,10 @@ class Distributor:
         told all at once.
         """
         while True:
-            await asyncio.sleep(TURN_S * random.uniform(0.9, 1.1))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ordered.wait(),
+                                       TURN_S * random.uniform(0.9, 1.1))
+            self._ordered.clear()
             if self._heard:
                 heard, self._heard = self._heard, set()
                 self._intake.add_heard(heard)

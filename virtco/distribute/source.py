@@ -79,6 +79,7 @@ class Source:
         self.has_had_peers = False
         self._tls = tls
         self._peers: set[_Peer] = set()
+        self._ordered = asyncio.Event()
         self.intake = intake.Intake(doors.report, doors.heard,
                                     doors.measured,
                                     counts.intake_failures.inc)
@@ -110,6 +111,11 @@ class Source:
         if self._peers:
             with contextlib.suppress(RuntimeError):  # it was stopped
                 self._loop.call_soon_threadsafe(self._published, list(hosts))
+
+    def trains_ordered(self) -> None:
+        """Another thread says that there are some to hand out at once."""
+        with contextlib.suppress(RuntimeError):  # it was stopped
+            self._loop.call_soon_threadsafe(self._ordered.set)
 
     def _published(self, hosts: list[str]) -> None:
         for peer in self._peers:
@@ -152,7 +158,9 @@ class Source:
 
     async def _hand_out_trains(self) -> None:
         while True:
-            await asyncio.sleep(TURN_S)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ordered.wait(), TURN_S)
+            self._ordered.clear()
             for peer in list(self._peers):
                 if peer.sent:
                     trains = await self._loop.run_in_executor(

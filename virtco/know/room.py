@@ -31,6 +31,7 @@ from virtco.db import session as db_session
 from virtco import exception
 from virtco.know import advice
 from virtco.know import coflows
+from virtco.know import findings
 from virtco.know import live_state
 from virtco.know import operators
 from virtco.know import pairs
@@ -55,6 +56,8 @@ MOST_GROUPS = 500
 #: measurements are deleted so often.
 PAIRS_S = 1.0
 FORGET_S = 600.0
+#: Placements know so soon after it what a check found.
+FINDINGS_S = 1.0
 
 
 class Leases(Protocol):
@@ -101,7 +104,7 @@ class Know:
                  counts: metrics.Metrics, leases: Leases,
                  clock: Callable[[], float] = time.time):
         self._conf = conf
-        self._database = database
+        self.database = database
         self._leases = leases
         self._clock = clock
         self.rates = rates.Rates()
@@ -123,6 +126,9 @@ class Know:
                                        clock)
         self.history = operators.History(database, clock)
         self.topology = topology.Topology(database, self.invalidate, clock)
+        self.findings = findings.Findings(
+            database, self.live, counts, lambda: self.peer is None,
+            self.changed, clock)
         self.profiles = profiles.Profiles(conf, database, self.live, clock)
         self.advice = advice.Advice(conf, database, self.live, self.pairs,
                                     rules_of(conf), clock)
@@ -138,6 +144,8 @@ class Know:
         self._estimator = periodic.Periodic(
             'estimate pairs', PAIRS_S, self._estimate_pairs, counts)
         self._forgot_s = 0.0
+        self._finder = periodic.Periodic('read findings', FINDINGS_S,
+                                         self._read_findings, counts)
         self._profiler = periodic.Periodic(
             'write profiles', conf.profiles.flush_interval_s,
             lambda: self.profiles.flush(self.fence), counts)
@@ -152,7 +160,8 @@ class Know:
         self.settings.load()
         self.drains.load()
         self.topology.refresh()
-        with self._database.reader() as session:
+        self.findings.refresh()
+        with self.database.reader() as session:
             hosts = records.list_hosts(session)
             self.rates.load(records.list_rates(session))
             self.pairs.load(records.list_readings(
@@ -167,12 +176,14 @@ class Know:
     def start(self) -> None:
         """Estimate on a thread of its own, whoever leads."""
         self._estimator.start()
+        self._finder.start()
 
     def lead(self) -> None:
         """Count from here on, and write down what is counted."""
         with self._loading:
             self.peer = None
             self.load()
+        self.findings.show()
         with self._lock:
             self._stale_all = self._is_behind = True
         self._flusher.start()
@@ -190,11 +201,12 @@ class Know:
 
     def generation(self) -> int:
         """Of all reservations, in the database."""
-        with self._database.reader() as session:
+        with self.database.reader() as session:
             return db_groups.generation(session)
 
     def stop(self) -> None:
         self._estimator.stop()
+        self._finder.stop()
         if self._flusher.is_alive():
             self._flusher.stop()
             self._flusher.attempt()
@@ -247,7 +259,7 @@ class Know:
             return
         only = None if everything else groups
         try:
-            with self._database.reader() as session:
+            with self.database.reader() as session:
                 self.live.load_groups(
                     db_groups.living_members(session, only),
                     db_groups.living_coflows(session, only), only,
@@ -301,8 +313,14 @@ class Know:
                 lower_bound=measurement.lower_bound, rtt_s=rtt_s,
                 measured_at=now_s)
 
-        self._database.retried(save)
+        self.database.retried(save)
         self.changed(False)
+
+    def _read_findings(self) -> None:
+        if self.findings.refresh() and self.peer is not None:
+            # Those of hosts are in the rates, which are read less often.
+            with self.database.reader() as session:
+                self.rates.load(records.list_rates(session))
 
     def _estimate_pairs(self) -> None:
         began_s = time.thread_time()
@@ -317,7 +335,7 @@ class Know:
                     session, now_s - self._conf.probe.history_retention_s,
                     self._conf.probe.history_readings)
 
-            self._database.retried(forget)
+            self.database.retried(forget)
         # No more than a tenth of a core.
         time.sleep(min(10.0, 9 * (time.thread_time() - began_s)))
 
@@ -341,7 +359,7 @@ class Know:
             records.save_debts(session, unsaved.debts)
 
         try:
-            self._database.retried(save)
+            self.database.retried(save)
         except Exception:
             self.live.not_saved(unsaved)
             raise
@@ -350,7 +368,7 @@ class Know:
 
     def has_database(self) -> bool:
         try:
-            with self._database.reader() as session:
+            with self.database.reader() as session:
                 session.execute(sa.select(models.Cluster.id))
             return True
         except exception.VirtcoException:

@@ -220,9 +220,7 @@ def _leaves(planned: Sequence[Round], readings: Sequence[Reading],
     for number, rows in by_round.items():
         if len(rows) < len(planned[number].pairs):
             continue  # part of them failed: the uplink was not loaded
-        out = {leaf_of.get(row.pair[0]) for row in rows}
-        leaf, kind = ((out.pop(), Kind.UPLINK) if len(out) == 1 else (
-            leaf_of.get(rows[0].pair[1]), Kind.DOWNLINK))
+        leaf, kind = _side(planned[number], leaf_of)
         if leaf is None:
             continue
         # What a slow host lacks is not the uplink's fault.
@@ -251,6 +249,21 @@ def _leaves(planned: Sequence[Round], readings: Sequence[Reading],
                                  expected * n_hosts,
                                  tuple(evidence[leaf, kind])))
     return found
+
+
+def _side(loaded: Round, leaf_of: Mapping[str, str]
+          ) -> tuple[str | None, Kind]:
+    """Which uplink a loaded round is about."""
+    out = {leaf_of.get(src) for src, _ in loaded.pairs}
+    return ((out.pop(), Kind.UPLINK) if len(out) == 1 else (
+        leaf_of.get(loaded.pairs[0][1]), Kind.DOWNLINK))
+
+
+def loaded_leaves(planned: Iterable[Round], leaf_of: Mapping[str, str]
+                  ) -> set[str]:
+    """Of which a check can say something."""
+    return {leaf for one in planned if one.loaded
+            if (leaf := _side(one, leaf_of)[0]) is not None}
 
 
 def _second(rates_bps: Iterable[float]) -> float:

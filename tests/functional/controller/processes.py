@@ -27,12 +27,13 @@ MATRIX = '[[0, 0, 1e9, 1e9], [0, 0, 1e9, 1e9], [0, 0, 0, 0], [0, 0, 0, 0]]'
 class Edge:
     """An edge module's end of a connection."""
 
-    def __init__(self, port, host, epoch=0, generation=0):
+    def __init__(self, port, host, epoch=0, generation=0, patience_s=0.5):
         self.host = host
         self.epoch, self.generation = epoch, generation
         self.refused = None
+        self.trains = []
         self._sock = socket.create_connection(('127.0.0.1', port), 60)
-        self._sock.settimeout(0.5)
+        self._sock.settimeout(patience_s)
         self._reader = frames.Reader(1 << 28)
         self.say('hello', versions=[1, 1], host=host, epoch=epoch,
                  generation=generation)
@@ -40,7 +41,7 @@ class Edge:
     def say(self, kind, **fields):
         self._sock.sendall(frames.pack(kind, **fields))
 
-    def report(self, tenant, vms=(), link_bps=1e8):
+    def report(self, tenant, vms=(), link_bps=1e8, **changes):
         self.say('report', report={
             'boot_id': 'b', 'epoch': 'e', 'applied_generation':
             self.generation, 'link': {'dev': 'eth0', 'egress_bps': link_bps,
@@ -50,7 +51,7 @@ class Edge:
                       for n in vms],
             'coflows': [], 'pairs': [], 'uplink_sent_bytes': 0,
             'default_sent_bytes': 0, 'health': 'ok', 'error': None,
-            'cpu_s': 0.1})
+            'cpu_s': 0.1} | changes)
 
     def hear(self):
         """What came meanwhile; False when the connection is over."""
@@ -67,6 +68,8 @@ class Edge:
                 assert found > (self.epoch, self.generation)
                 self.epoch, self.generation = found
                 self.policy = message['policy']
+            elif message['type'] == 'probe':
+                self.trains.append(message['train'])
             elif message['type'] == 'refused':
                 self.refused = message['why']
         return bool(data)

@@ -240,14 +240,16 @@ class Probing:
     def on_get(self, request: falcon.Request,
                response: falcon.Response) -> None:
         self._authorizer.require(request, operator_rules.PROBES)
-        self._rooms.require_lead()
-        response.media = self._rooms.decide.prober.state()
+        found = self._rooms.decide.orders.schedule()
+        if found is None:
+            raise exception.Starting(
+                why='no scheduler that leads told what it measures')
+        response.media = found
 
     def on_post(self, request: falcon.Request,
                 response: falcon.Response) -> None:
         self._authorizer.require(request, operator_rules.PROBE)
-        self._rooms.require_lead()
-        response.media = {'id': self._rooms.decide.prober.ask(
+        response.media = {'id': self._rooms.decide.orders.probe(
             media.decode(request, asked.Request))}
         response.status = falcon.HTTP_202
 
@@ -260,5 +262,4 @@ class Probe:
     def on_get(self, request: falcon.Request, response: falcon.Response,
                probe_id: str) -> None:
         self._authorizer.require(request, operator_rules.PROBES)
-        self._rooms.require_lead()
-        response.media = self._rooms.decide.prober.answer(probe_id)
+        response.media = self._rooms.decide.orders.find_probe(probe_id)

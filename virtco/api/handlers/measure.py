@@ -44,9 +44,10 @@ class Checks:
     def on_get(self, request: falcon.Request,
                response: falcon.Response) -> None:
         self._authorizer.require(request, rules.CHECKS)
-        self._rooms.require_lead()
-        response.media = {'checks': [
-            one.to_dict() for one in self._rooms.decide.checks.all()]}
+        response.media = {
+            'checks': self._rooms.decide.orders.checks(),
+            'findings': [one.to_dict() for one
+                         in self._rooms.know.findings.all()]}
 
     def on_post(self, request: falcon.Request,
                 response: falcon.Response) -> None:
@@ -57,10 +58,9 @@ class Checks:
             raise exception.Invalid(field='hosts or group',
                                     value=sorted(body),
                                     limit='one of the two')
-        self._rooms.require_lead()
         response.status = falcon.HTTP_202
-        response.media = self._rooms.decide.checks.ask(
-            self._hosts(body), purpose=purpose).to_dict()
+        response.media = self._rooms.decide.orders.check(
+            self._hosts(body), purpose)
 
     def _hosts(self, body: dict[str, Any]) -> list[str]:
         """Those that are named, those of a group, or all that report."""
@@ -84,8 +84,7 @@ class Check:
     def on_get(self, request: falcon.Request, response: falcon.Response,
                check_id: str) -> None:
         self._authorizer.require(request, rules.CHECKS)
-        self._rooms.require_lead()
-        response.media = self._rooms.decide.checks.get(check_id).to_dict()
+        response.media = self._rooms.decide.orders.find_check(check_id)
 
 
 class Matrices:

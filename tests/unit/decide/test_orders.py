@@ -1,0 +1,202 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Orders of measurements over a real database, without the measuring."""
+
+import pytest
+
+from virtco.db import migration
+from virtco.db import session as db_session
+from virtco.decide import asked
+from virtco.decide import checks
+from virtco.decide import orders
+from virtco import exception
+from virtco import metrics
+
+PROBE = asked.Request(pairs=[('a', 'b')])
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+class Live:
+    @staticmethod
+    def is_known(_host):
+        return True
+
+    @staticmethod
+    def hosts_of_group(group):
+        return [f'{group}-0', f'{group}-1']
+
+
+class Checks(checks.Checks):
+    """Takes them, and runs none."""
+
+    def __init__(self):
+        self.taken = []
+        self._live = Live
+
+    def take(self, check):
+        self.taken.append(check)
+
+
+class Prober:
+    def __init__(self):
+        self.answers, self.forgotten = {}, []
+
+    def ask(self, request, name):
+        self.answers[name] = {'done': False, 'results': []}
+
+    def answer(self, name):
+        return self.answers[name]
+
+    def forget(self, name):
+        self.forgotten.append(name)
+
+    @staticmethod
+    def state():
+        return {'n_hosts': 3}
+
+
+class Process:
+    def __init__(self, database, conf, clock):
+        self.checks, self.prober = Checks(), Prober()
+        self.orders = orders.Orders(
+            conf, database, self.checks, self.prober, Live, self.fence,
+            metrics.Metrics(), clock)
+        self.deposed = False
+
+    def fence(self, _session):
+        if self.deposed:
+            raise exception.Deposed(epoch=1)
+
+
+@pytest.fixture
+def conf():
+    class Probe:
+        enabled = True
+        freshness_s = 1800
+
+    class Conf:
+        probe = Probe
+    return Conf
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def start(tmp_path, conf, clock):
+    database = db_session.Database(f'sqlite:///{tmp_path}/db')
+    migration.upgrade(database)
+    yield lambda: Process(database, conf, clock)
+    database.dispose()
+
+
+def test_progress_is_seen_by_all_and_another_leader_begins_anew(start):
+    api, leader = start(), start()
+    assert api.orders.schedule() is None
+    made = api.orders.check(['a', 'b'])
+    leader.orders.lead()
+    leader.orders.turn()
+    (check,) = leader.checks.taken
+    assert api.orders.schedule() == {'n_hosts': 3}
+    check.state, check.n_rounds_done = 'running', 7
+    leader.orders.turn()
+    assert api.orders.find_check(made['check_id'])['n_rounds_done'] == 7
+    leader.deposed = True
+    check.n_rounds_done = 8
+    with pytest.raises(exception.Deposed):
+        leader.orders.turn()
+    successor = start()
+    successor.orders.lead()
+    successor.orders.turn()
+    (again,) = successor.checks.taken
+    assert (again.hosts, again.state) == (('a', 'b'), 'waiting')
+    assert api.orders.find_check(made['check_id'])['n_rounds_done'] == 0
+    again.state = 'done'
+    successor.orders.turn()
+    assert [one['state'] for one in api.orders.checks()] == ['done']
+    successor.orders.turn()
+    assert len(successor.checks.taken) == 1
+
+
+def test_a_probe_is_forgotten_once_its_answer_is_written(start):
+    leader = start()
+    leader.orders.lead()
+    name = leader.orders.probe(PROBE)
+    assert leader.orders.find_probe(name) == {'done': False, 'results': []}
+    leader.prober.answers[name] = {'done': True, 'results': [1]}
+    leader.orders.turn()
+    assert leader.prober.forgotten == [name]
+    assert leader.orders.find_probe(name) == {'done': True, 'results': [1]}
+
+
+def test_what_nobody_takes_up_expires(start, clock):
+    api, leader = start(), start()
+    name = api.orders.probe(PROBE)
+    check = api.orders.check(['a', 'b'])['check_id']
+    clock.now += orders.CHECK_EXPIRES_S
+    assert api.orders.find_probe(name) == {
+        'done': True, 'results': [{'src': 'a', 'dst': 'b'}],
+        'why': orders.NOBODY}
+    assert api.orders.find_check(check)['state'] == 'failed'
+    leader.orders.lead()
+    leader.orders.turn()
+    assert not leader.checks.taken and not leader.prober.answers
+    assert api.orders.find_check(check)['why'] == orders.NOBODY
+
+
+def test_orders_are_bounded(start, conf, clock):
+    api = start()
+    for _ in range(asked.MOST):
+        api.orders.probe(PROBE)
+    with pytest.raises(exception.Invalid, match='16 under way'):
+        api.orders.probe(PROBE)
+    clock.now += orders.PROBE_EXPIRES_S
+    api.orders.probe(PROBE)
+    with pytest.raises(exception.Invalid, match='two different hosts'):
+        api.orders.probe(asked.Request(pairs=[('a', 'a')]))
+    conf.probe.enabled = False
+    with pytest.raises(exception.Invalid, match='enabled'):
+        api.orders.probe(PROBE)
+    # Those that are over are kept in a bounded number.
+    leader = start()
+    leader.orders.lead()
+    for number in range(orders.db_orders.MOST_KEPT + 5):
+        clock.now += 1
+        leader.orders.check([f'a{number}', 'b'])
+        leader.checks.taken[-1].state = 'done'
+        leader.orders.turn()
+    kept = api.orders.checks()
+    assert len(kept) == orders.db_orders.MOST_KEPT + 1
+    assert kept[-1]['hosts'][0] == f'a{number}'
+
+
+def test_the_hosts_of_new_groups_are_checked_once(start, clock):
+    api = start()
+    api.orders.planned(['g', 'h'])
+    api.orders.turn()
+    assert api.orders.checks() == []
+    clock.now += orders.SETTLE_S
+    api.orders.turn()
+    api.orders.planned(['g'])
+    clock.now += orders.SETTLE_S
+    api.orders.turn()
+    assert [(one['hosts'], one['trigger']) for one in api.orders.checks()
+            ] == [(['g-0', 'g-1'], 'launch'), (['h-0', 'h-1'], 'launch')]

@@ -1,0 +1,102 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Ordered measurements and their findings in the database."""
+
+from collections.abc import Collection
+from collections.abc import Iterable
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from virtco.db import models
+from virtco import exception
+
+#: Of each kind, beside those that are not over.
+MOST_KEPT = 50
+WAITING, RUNNING, DONE, FAILED = 'waiting', 'running', 'done', 'failed'
+
+_ORDER = models.Order
+#: Differs whenever a finding was added, replaced or removed.
+Signature = tuple[int, float]
+
+
+def add(session: orm.Session, order: models.Order, most_live: int) -> None:
+    """:raises virtco.exception.Invalid: when too many of its kind are under
+        way.
+    """
+    live = session.scalar(sa.select(sa.func.count()).where(
+        _ORDER.kind == order.kind, sa.or_(
+            _ORDER.state == RUNNING, sa.and_(
+                _ORDER.state == WAITING,
+                _ORDER.expires_at > order.ordered_at))))
+    if (live or 0) >= most_live:
+        raise exception.Invalid(field=order.kind, value=f'{live} under way',
+                                limit=f'fewer than {most_live}')
+    session.add(order)
+    session.flush()
+    old = session.scalars(sa.select(_ORDER.id).where(
+        _ORDER.kind == order.kind, _ORDER.state != RUNNING, sa.or_(
+            _ORDER.state != WAITING, _ORDER.expires_at <= order.ordered_at)
+    ).order_by(_ORDER.ordered_at.desc()).offset(MOST_KEPT)).all()
+    if old:
+        session.execute(sa.delete(_ORDER).where(_ORDER.id.in_(old)))
+
+
+def get(session: orm.Session, order_id: str, kind: str
+        ) -> models.Order | None:
+    found = session.get(_ORDER, order_id)
+    return found if found is not None and found.kind == kind else None
+
+
+def of_kind(session: orm.Session, kind: str) -> list[models.Order]:
+    """The newest last."""
+    return list(session.scalars(sa.select(_ORDER).where(
+        _ORDER.kind == kind).order_by(_ORDER.ordered_at, _ORDER.id)))
+
+
+def waiting(session: orm.Session) -> list[models.Order]:
+    """The newest last."""
+    return list(session.scalars(sa.select(_ORDER).where(
+        _ORDER.state == WAITING).order_by(_ORDER.ordered_at, _ORDER.id)))
+
+
+def save(session: orm.Session, order_id: str, state: str, document: str
+         ) -> None:
+    session.execute(sa.update(_ORDER).where(_ORDER.id == order_id).values(
+        state=state, document=document))
+
+
+def restart(session: orm.Session) -> None:
+    """Who ran them does not lead any more: they begin anew."""
+    session.execute(sa.update(_ORDER).where(
+        _ORDER.state == RUNNING).values(state=WAITING))
+
+
+def signature(session: orm.Session) -> Signature:
+    count, found_at = session.execute(sa.select(
+        sa.func.count(), sa.func.max(models.Finding.found_at))).one()
+    return count, found_at or 0.0
+
+
+def findings(session: orm.Session) -> list[models.Finding]:
+    return list(session.scalars(sa.select(models.Finding).order_by(
+        models.Finding.subject, models.Finding.kind)))
+
+
+def replace_findings(session: orm.Session, subjects: Collection[str],
+                     found: Iterable[models.Finding]) -> None:
+    """These are all that hold of the subjects."""
+    for name in subjects:
+        session.execute(sa.delete(models.Finding).where(
+            models.Finding.subject == name))
+    session.add_all(found)

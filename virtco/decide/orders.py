@@ -1,0 +1,314 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Ordered measurements: any process takes orders, the leader carries them out.
+
+Orders stand in the database, with what came of them so far. The leader takes
+up those that wait, and writes their progress down; whoever leads after it
+begins anew with what was under way. An order that no leader takes up in time
+expires.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+import dataclasses
+import json
+import logging
+import threading
+import time
+from typing import Any
+import uuid
+
+import msgspec
+from oslo_config import cfg
+from sqlalchemy import orm
+
+from virtco.db import models
+from virtco.db import orders as db_orders
+from virtco.db import session as db_session
+from virtco.decide import asked
+from virtco.decide import checks
+from virtco.decide import probes
+from virtco import exception
+from virtco.know import live_state
+from virtco import metrics
+from virtco import periodic
+
+LOG = logging.getLogger(__name__)
+
+TURN_S = 0.5
+CHECK, PROBE, SCHEDULE = 'check', 'probe', 'schedule'
+#: What the schedule measures is written down so often.
+SCHEDULE_S = 5.0
+#: No leader takes up an order that is older.
+CHECK_EXPIRES_S = 1800.0
+PROBE_EXPIRES_S = 120.0
+#: The model knows the hosts of a group so long after its plan.
+SETTLE_S = 1.0
+NOBODY = 'no scheduler led in time to take it up'
+
+
+@dataclasses.dataclass
+class _Taken:
+    """An order that is carried out here, and what was written of it last."""
+
+    kind: str
+    seen: Callable[[], tuple[str, dict[str, Any]]]
+    written: tuple[str, str] | None = None
+
+
+class Orders:
+    """:param fence: raises in a transaction of one who does not lead."""
+
+    def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
+                 checks: checks.Checks, prober: probes.Prober,
+                 live: live_state.LiveState,
+                 fence: Callable[[orm.Session], None],
+                 counts: metrics.Metrics,
+                 clock: Callable[[], float] = time.time):
+        self._conf = conf.probe
+        self._database = database
+        self._checks = checks
+        self._prober = prober
+        self._live = live
+        self._fence = fence
+        self._clock = clock
+        self._leads = False
+        self._lock = threading.Lock()
+        # Of its own: placements do not wait for the database here.
+        self._new_lock = threading.Lock()
+        self._taken: dict[str, _Taken] = {}
+        self._schedule: tuple[float, str] = (-SCHEDULE_S, '')
+        # Groups that were planned, and when their hosts are known.
+        self._new: dict[str, float] = {}
+        self._turns = periodic.Periodic('carry out orders', TURN_S,
+                                        self.turn, counts)
+
+    def start(self) -> None:
+        self._turns.start()
+
+    def stop(self) -> None:
+        self._turns.stop()
+
+    def lead(self) -> None:
+        """Orders are carried out here from now on."""
+        def restart(session: orm.Session) -> None:
+            self._fence(session)
+            db_orders.restart(session)
+
+        self._database.retried(restart)
+        self._leads = True
+
+    # In every process.
+
+    def check(self, hosts: Iterable[str],
+              purpose: checks.Purpose = checks.Purpose.CHECK,
+              trigger: str = 'command') -> dict[str, Any]:
+        """Check these hosts as soon as no other check runs.
+
+        :raises virtco.exception.Invalid: for too few or too many hosts, one
+            that is not known, or when too many checks wait.
+        """
+        check = checks.Check(str(uuid.uuid4()),
+                             self._checks.checked(hosts, purpose), trigger,
+                             self._clock(), purpose)
+        self._add(CHECK, check.check_id, check.to_dict(), CHECK_EXPIRES_S,
+                  checks.MOST_WAITING)
+        return check.to_dict()
+
+    def probe(self, request: asked.Request) -> str:
+        """Measure these pairs soon; the id of the request.
+
+        :raises virtco.exception.Invalid: when that is not possible.
+        """
+        if not self._conf.enabled:
+            raise exception.Invalid(field='[probe] enabled', value=False,
+                                    limit='true, to measure')
+        request.check()
+        order_id = str(uuid.uuid4())
+        self._add(PROBE, order_id, {
+            'request': msgspec.to_builtins(request), 'done': False,
+            'results': []}, PROBE_EXPIRES_S, asked.MOST)
+        return order_id
+
+    def _add(self, kind: str, order_id: str, document: dict[str, Any],
+             expires_s: float, most_live: int) -> None:
+        now_s = self._clock()
+        self._database.retried(lambda session: db_orders.add(
+            session, models.Order(
+                id=order_id, kind=kind, state=db_orders.WAITING,
+                ordered_at=now_s, expires_at=now_s + expires_s,
+                document=json.dumps(document)), most_live))
+        if self._leads:
+            self._turns.attempt()
+
+    def find_check(self, check_id: str) -> dict[str, Any]:
+        """:raises virtco.exception.NotFound:"""
+        return self._shown_check(self._find(check_id, CHECK, 'Check'))
+
+    def checks(self) -> list[dict[str, Any]]:
+        """The newest last."""
+        with self._database.reader() as session:
+            rows = db_orders.of_kind(session, CHECK)
+        return [self._shown_check(row) for row in rows]
+
+    def find_probe(self, order_id: str) -> dict[str, Any]:
+        """See :meth:`virtco.decide.asked.Asked.to_dict`; ``why`` tells of
+        an order that was not carried out.
+
+        :raises virtco.exception.NotFound:
+        """
+        row = self._find(order_id, PROBE, 'Probe')
+        found: dict[str, Any] = json.loads(row.document)
+        request = found.pop('request')
+        if self._is_expired(row):
+            found['why'] = NOBODY
+        if 'why' in found:
+            found |= {'done': True, 'results': [
+                {'src': src, 'dst': dst} for src, dst in request['pairs']]}
+        return found
+
+    def schedule(self) -> dict[str, Any] | None:
+        """What is measured unasked, as far as a leader told."""
+        if self._leads:
+            return self._prober.state()
+        with self._database.reader() as session:
+            row = db_orders.get(session, SCHEDULE, SCHEDULE)
+        return None if row is None else json.loads(row.document)
+
+    def _find(self, order_id: str, kind: str, what: str) -> models.Order:
+        with self._database.reader() as session:
+            row = db_orders.get(session, order_id, kind)
+        if row is None:
+            raise exception.NotFound(what=what, id=order_id)
+        return row
+
+    def _shown_check(self, row: models.Order) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(row.document) | {
+            'state': row.state}
+        if self._is_expired(row):
+            found |= {'state': db_orders.FAILED, 'why': NOBODY}
+        return found
+
+    def _is_expired(self, row: models.Order) -> bool:
+        return (row.state == db_orders.WAITING
+                and row.expires_at <= self._clock())
+
+    def planned(self, groups: Iterable[str]) -> None:
+        """Check the hosts of new groups, once the model knows them."""
+        with self._new_lock:
+            self._new |= dict.fromkeys(groups, self._clock() + SETTLE_S)
+
+    def _check_new(self) -> None:
+        now_s = self._clock()
+        with self._new_lock:
+            due = [group for group, at_s in self._new.items()
+                   if at_s <= now_s]
+            for group in due:
+                del self._new[group]
+        for group in due:
+            hosts = self._live.hosts_of_group(group)
+            try:
+                if len(hosts) > 1 and not self._checked_lately(hosts):
+                    self.check(hosts, trigger='launch')
+            except exception.Invalid as error:
+                LOG.warning('No check at launch: %s', error)
+
+    def _checked_lately(self, hosts: Iterable[str]) -> bool:
+        """Whether all of them were, or are about to be."""
+        since_s = self._clock() - self._conf.freshness_s
+        return set(hosts) <= {
+            host for one in self.checks() if one['asked'] >= since_s
+            and one['purpose'] == checks.Purpose.CHECK
+            and one['state'] != db_orders.FAILED for host in one['hosts']}
+
+    # In the process that leads.
+
+    def turn(self) -> None:
+        """Take up what waits, and write down what came of the others."""
+        self._check_new()
+        if not self._leads:
+            return
+        with self._lock:
+            with self._database.reader() as session:
+                waiting = db_orders.waiting(session)
+            for row in waiting:
+                if row.id not in self._taken:
+                    self._take_up(row)
+            self._write()
+
+    def _take_up(self, row: models.Order) -> None:
+        document = json.loads(row.document)
+        try:
+            if self._is_expired(row):
+                self._refuse(row, document, NOBODY)
+            elif row.kind == CHECK:
+                check = checks.Check.from_dict(document)
+                self._checks.take(check)
+                self._taken[row.id] = _Taken(CHECK, lambda: (
+                    check.state, check.to_dict()))
+            else:
+                self._prober.ask(msgspec.convert(
+                    document['request'], asked.Request), row.id)
+                self._taken[row.id] = _Taken(PROBE, lambda: self._probed(
+                    row.id, document['request']))
+        except exception.VirtcoException as error:
+            self._refuse(row, document, str(error))
+
+    def _refuse(self, row: models.Order, document: dict[str, Any], why: str
+                ) -> None:
+        self._taken[row.id] = _Taken(row.kind, lambda: (
+            db_orders.FAILED, document | {'why': why}))
+
+    def _probed(self, order_id: str, request: dict[str, Any]
+                ) -> tuple[str, dict[str, Any]]:
+        found = self._prober.answer(order_id)
+        return (db_orders.DONE if found['done'] else db_orders.RUNNING,
+                {'request': request} | found)
+
+    def _write(self) -> None:
+        changed = {}
+        for order_id, one in self._taken.items():
+            state, document = one.seen()
+            now = state, json.dumps(document)
+            if now != one.written:
+                changed[order_id] = now
+        schedule = self._schedule_now()
+        if not (changed or schedule):
+            return
+
+        def save(session: orm.Session) -> None:
+            self._fence(session)
+            for order_id, (state, document) in changed.items():
+                db_orders.save(session, order_id, state, document)
+            if schedule:
+                session.merge(models.Order(
+                    id=SCHEDULE, kind=SCHEDULE, state=db_orders.DONE,
+                    ordered_at=self._schedule[0], expires_at=0.0,
+                    document=schedule))
+
+        self._database.retried(save)
+        for order_id, now in changed.items():
+            self._taken[order_id].written = now
+            if now[0] in (db_orders.DONE, db_orders.FAILED):
+                if self._taken.pop(order_id).kind == PROBE:
+                    self._prober.forget(order_id)
+
+    def _schedule_now(self) -> str | None:
+        """To be written, where it is another one."""
+        now_s = self._clock()
+        before_s, before = self._schedule
+        if 0 <= now_s - before_s < SCHEDULE_S:
+            return None
+        found = json.dumps(self._prober.state())
+        self._schedule = now_s, found
+        return found if found != before else None

@@ -1,0 +1,162 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What checks found poor: kept in the database, known to each process."""
+
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterable
+import dataclasses
+import json
+import logging
+import threading
+import time
+from typing import Any
+
+import msgspec
+from sqlalchemy import orm
+
+from virtco.db import models
+from virtco.db import orders
+from virtco.db import session as db_session
+from virtco.know import live_state
+from virtco.measure import preflight
+from virtco import metrics
+
+LOG = logging.getLogger(__name__)
+
+UPLINKS = (preflight.Kind.UPLINK, preflight.Kind.DOWNLINK)
+
+
+def to_dict(found: preflight.Finding) -> dict[str, Any]:
+    return {'kind': str(found.kind), 'subject': found.subject,
+            'rate_bps': found.rate_bps, 'expected_bps': found.expected_bps,
+            'evidence': [{'src': one.pair[0], 'dst': one.pair[1],
+                          'rate_bps': one.rate_bps}
+                         for one in found.evidence]}
+
+
+class _Row(msgspec.Struct):
+    """What is read of a finding's document."""
+
+    kind: preflight.Kind
+    subject: str
+    rate_bps: float
+    expected_bps: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Held:
+    """A finding that holds now."""
+
+    row: _Row
+    found_s: float
+    document: dict[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.document | {'found': self.found_s}
+
+
+class Findings:
+    """
+    :param leads: whether this process raises the alerts.
+    :param changed: is called when others hold than before.
+    """
+
+    def __init__(self, database: db_session.Database,
+                 live: live_state.LiveState, counts: metrics.Metrics,
+                 leads: Callable[[], bool] = lambda: True,
+                 changed: Callable[[], None] = lambda: None,
+                 clock: Callable[[], float] = time.time):
+        self._database = database
+        self._live = live
+        self._counts = counts
+        self._leads = leads
+        self._changed = changed
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._signature: orders.Signature | None = None
+        self._held: tuple[Held, ...] = ()
+
+    def all(self) -> tuple[Held, ...]:
+        return self._held
+
+    def refresh(self) -> bool:
+        """Read them again where somebody changed them; whether that was so.
+
+        :raises virtco.exception.DatabaseUnavailable:
+        """
+        with self._lock:
+            with self._database.reader() as session:
+                seen = orders.signature(session)
+                if seen == self._signature:
+                    return False
+                rows = orders.findings(session)
+            documents = [json.loads(row.document) for row in rows]
+            self._held = tuple(
+                Held(msgspec.convert(document, _Row), row.found_at, document)
+                for row, document in zip(rows, documents, strict=True))
+            is_first, self._signature = self._signature is None, seen
+            self._live.set_poor_uplinks(self._uplinks())
+        self.show()
+        if rows or not is_first:
+            self._changed()
+        return True
+
+    def show(self) -> None:
+        """Raise the alerts."""
+        if not self._leads():
+            return
+        self._counts.poor.clear()
+        for one in self._held:
+            self._counts.poor.labels(str(one.row.kind), one.row.subject).set(
+                one.row.rate_bps / one.row.expected_bps)
+
+    def _uplinks(self) -> dict[str, tuple[float, float]]:
+        """What poor uplinks carry, out of and into their subtrees."""
+        found: dict[str, list[float]] = {}
+        for one in self._held:
+            if one.row.kind in UPLINKS:
+                rates_bps = found.setdefault(one.row.subject,
+                                             [float('inf')] * 2)
+                rates_bps[UPLINKS.index(one.row.kind)] = one.row.rate_bps
+        return {subject: (out_bps, in_bps)
+                for subject, (out_bps, in_bps) in found.items()}
+
+    def conclude(self, subjects: Collection[str],
+                 found: Iterable[preflight.Finding],
+                 fence: Callable[[orm.Session], None]) -> None:
+        """These are all that hold of the subjects.
+
+        :param fence: raises where this process does not lead any more.
+        """
+        found = list(found)
+        for one in found:
+            LOG.warning('Check: %s', one)
+        still = {(one.subject, one.kind) for one in found}
+        for held in self._held:
+            subject, kind = held.row.subject, held.row.kind
+            if subject in subjects and (subject, kind) not in still:
+                LOG.info('Check: %s of %s is well again.', kind, subject)
+        # The newest of them is another one than before, whatever the clock.
+        now_s = max(self._clock(), (self._signature or (0, 0.0))[1] + 1e-3)
+
+        def save(session: orm.Session) -> None:
+            fence(session)
+            orders.replace_findings(session, subjects, [
+                models.Finding(subject=one.subject, kind=str(one.kind),
+                               found_at=now_s,
+                               document=json.dumps(to_dict(one)))
+                for one in found])
+
+        self._database.retried(save)
+        self.refresh()
