@@ -39,6 +39,7 @@ from rich import progress
 import tenacity
 import urllib3
 
+from virtco.cast import peers
 from virtco.cast import swarm
 from virtco.cast import tracker as trackers
 from virtco import exception
@@ -58,7 +59,9 @@ def _send(args: argparse.Namespace, out: console.Console) -> int:
     torrent = swarm.describe(path)
     known = {**_from_history(args.history), **_from_file(args.clusters)}
     name = args.name or socket.gethostname()
-    tracker = trackers.Tracker(name, args.receivers, time.monotonic, known)
+    tracker = trackers.Tracker(
+        name, args.receivers, time.monotonic, known,
+        plan=peers.plan_plain if args.plain else peers.plan)
     key = secrets.token_urlsafe(16)
     server = trackers.serve(tracker, key, torrent, (args.address, args.port))
     own = swarm.Transfer(torrent, path.resolve().parent, is_source=True,
@@ -68,21 +71,18 @@ def _send(args: argparse.Namespace, out: console.Console) -> int:
     out.print(f'On each other VM: virtco-cast receive http://{host}:'
               f'{server.server_port}/{key} DIRECTORY', soft_wrap=True,
               highlight=False)
-    began_s = None
     try:
         with _bar(out, own.size_bytes * args.receivers) as move:
             while not tracker.done:
                 answer = tracker.ask(name, (host, own.port), share=1,
                                      cluster=args.cluster)
-                own.allow(_addresses(answer))
+                own.follow(*_part(answer))
                 shares = tracker.shares()
-                if shares and began_s is None:
-                    began_s = time.monotonic()
                 move(sum(shares.values()) * own.size_bytes,
                      f'{len(shares)} of {args.receivers} here')
                 time.sleep(trackers.POLL_S / 4)
         out.print(f'All {args.receivers} have it after '
-                  f'{time.monotonic() - (began_s or 0):.1f} s.',
+                  f'{tracker.taken_s or 0:.1f} s.',
                   highlight=False)
         # Everybody hears that it is done.
         time.sleep(2 * trackers.POLL_S)
@@ -104,26 +104,22 @@ def _receive(args: argparse.Namespace, out: console.Console) -> int:
                          is_source=False, address=args.address,
                          rate_bps=args.rate)
     name = args.name or socket.gethostname()
-    names: dict[tuple[str, int], str] = {}
     try:
         with _bar(out, own.size_bytes) as move:
             while True:
                 share = own.share
-                told = {names[address]: rate_bps for address, rate_bps
-                        in own.rates_bps().items() if address in names}
                 answer = json.loads(_ask(http, 'POST', f'{url}/peers', {
                     'name': name, 'port': own.port, 'share': share,
-                    'cluster': args.cluster, 'rates_bps': told}))
-                names = {(peer['host'], peer['port']): peer['name']
-                         for peer in answer['peers']}
-                own.allow(names)
+                    'cluster': args.cluster, 'rates_bps': own.rates_bps()}))
+                own.follow(*_part(answer))
                 move(share * own.size_bytes,
                      f'{units.format_rate(own.receive_bps)} in, '
                      f'{units.format_rate(own.send_bps)} out')
                 if answer['done'] and share >= 1:
                     break
-                time.sleep(trackers.POLL_S if share >= 1
-                           else trackers.POLL_S / 2)
+                # Until all are here, nobody should begin late.
+                time.sleep(trackers.POLL_S / (2 if any(answer['swarms'])
+                                              else 4))
     except NotReached:
         # The sender ends when all are done; it may have ended first.
         if own.share < 1:
@@ -160,8 +156,14 @@ def _ask(http: urllib3.PoolManager, method: str, url: str,
     return answer.data
 
 
-def _addresses(answer: dict[str, Any]) -> list[tuple[str, int]]:
-    return [(peer['host'], peer['port']) for peer in answer['peers']]
+def _part(answer: dict[str, Any]) -> tuple[list[list[swarm.Peer]],
+                                           peers.Share | None]:
+    """What the tracker told, as a transfer takes it."""
+    told = answer['share']
+    return ([[swarm.Peer(**one) for one in level]
+             for level in answer['swarms']],
+            told and peers.Share(told['gate'], told['gates'],
+                                 tuple(told['first'])))
 
 
 @contextlib.contextmanager
@@ -238,6 +240,8 @@ def _parser() -> argparse.ArgumentParser:
                       help='JSON: {"VM": "rack", …}, by names of VMs')
     send.add_argument('--history', metavar='FILE',
                       help='learn racks from the rates of former casts')
+    send.add_argument('--plain', action='store_true',
+                      help='one swarm of random neighbours, without shares')
     receive = actions.add_parser('receive', help='on each other VM')
     receive.set_defaults(run=_receive)
     receive.add_argument('url', help='what the sender printed')

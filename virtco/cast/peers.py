@@ -13,24 +13,36 @@
 """Who exchanges blocks with whom (Orchestra §5.2 and §5.3). Pure.
 
 Topology-aware Cornet makes each cluster, a host or a rack, a swarm of its own.
-Its members share all blocks with each other; a few of them, the gates, also
-take blocks from other clusters, so that fewer copies cross the uplinks.
-Without clusters all members are one swarm, where each has a bounded number of
-random neighbours.
+Three swarms of the same blocks see to it that a block crosses each link about
+once:
+
+- ``FIRST``: the source gives each block to one member, whose share it is;
+- ``BETWEEN``: each cluster takes each block once from others, through the
+  member whose share it is there (a *gate*);
+- ``WITHIN``: the members of a cluster give each other everything.
+
+Mutualcast (Li, Chou, Zhang 2005) shows that such shares fill the upload of all
+members; here each share is fetched by rarest first, and whoever has its own
+helps with the others'.
 """
 
-from collections.abc import Callable
-from collections.abc import Mapping
+from collections.abc import Iterable
 from collections.abc import Sequence
 import dataclasses
+import itertools
 import random
+
+FIRST, BETWEEN, WITHIN = LEVELS = range(3)
 
 #: Neighbours of a member in one swarm: beyond, connections share the link
 #: without being faster (Orchestra §5.2, the cap on connections).
-MAX_NEIGHBOURS = 8
-#: Members of a cluster that reach out of it. One gate has the rate of its own
-#: NIC, which is less than its rack's uplink at usual oversubscriptions.
-GATES = 3
+MAX_NEIGHBOURS = 12
+#: Members of a cluster that fetch shares from outside, at most.
+MAX_GATES = 8
+#: Clusters that take from the source itself, at most.
+MAX_FIRST_CLUSTERS = 8
+#: Multiples of it, modulo 1, are spread evenly at each length.
+_GOLDEN = 0.6180339887498949
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,10 +53,40 @@ class Member:
     cluster: str | None = None
 
 
-def neighbours(source: str, members: Sequence[Member], seed: int,
-               max_neighbours: int = MAX_NEIGHBOURS,
-               gates: int = GATES) -> dict[str, frozenset[str]]:
-    """Symmetric: what each may connect to.
+@dataclasses.dataclass(frozen=True)
+class Share:
+    """Blocks that a gate fetches for its cluster.
+
+    :ivar gates: of the cluster; a power of two, so that shares nest.
+    :ivar first: part of 0 … 1 that the cluster takes from the source itself.
+    """
+
+    gate: int
+    gates: int
+    first: tuple[float, float] = (0.0, 0.0)
+
+    def has(self, block: int) -> bool:
+        return block % self.gates == self.gate
+
+    def is_first(self, block: int) -> bool:
+        low, high = self.first
+        return self.has(block) and low <= block * _GOLDEN % 1 < high
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """What one member does.
+
+    :ivar links: to whom it may connect, for each of ``LEVELS``.
+    :ivar share: None for the source and those that are no gates.
+    """
+
+    links: tuple[frozenset[str], ...]
+    share: Share | None = None
+
+
+def plan(source: str, members: Sequence[Member], seed: int) -> dict[str, Part]:
+    """Symmetric: what each may connect to, and what it fetches.
 
     :param source: name of the member that has all blocks at first.
     :param members: in the order in which they came, which does not change, so
@@ -53,52 +95,75 @@ def neighbours(source: str, members: Sequence[Member], seed: int,
     """
     clusters: dict[str | None, list[str]] = {}
     for member in members:
-        clusters.setdefault(member.cluster, []).append(member.name)
-    links: dict[str, set[str]] = {member.name: set() for member in members}
-
-    def link(one: str, other: str) -> None:
-        if one != other:
-            links[one].add(other)
-            links[other].add(one)
-
+        if member.name != source:
+            clusters.setdefault(member.cluster, []).append(member.name)
+    shares = _shares(list(clusters.values()))
+    gates = [[name for name in names if name in shares]
+             for names in clusters.values()]
+    links = [_Links(member.name for member in members) for _ in LEVELS]
+    for name, share in shares.items():
+        if share.first[0] < share.first[1]:
+            links[FIRST].add(source, name)
+    # Shares nest, so these are all that have blocks in common.
+    for residue in range(max(map(len, gates), default=0)):
+        links[BETWEEN].join([names[residue % len(names)] for names in gates],
+                            f'{seed} {residue}')
     for names in clusters.values():
-        for one, others in _random_graph(names, seed,
-                                         max_neighbours).items():
-            for other in others:
-                link(one, other)
-    _link_clusters(source, members, clusters, gates, link)
-    return {name: frozenset(found) for name, found in links.items()}
+        links[WITHIN].join(names, str(seed))
+    return {member.name: Part(tuple(level.of(member.name) for level in links),
+                              shares.get(member.name)) for member in members}
 
 
-def _link_clusters(source: str, members: Sequence[Member],
-                   clusters: Mapping[str | None, Sequence[str]], gates: int,
-                   link: Callable[[str, str], None]) -> None:
-    """Let gates of each cluster take from the source and the one before.
-
-    What the source gives to one cluster comes to the others from there, so it
-    has to send each block about once.
-    """
-    home = next(member.cluster for member in members
-                if member.name == source)
-    before = [name for name in clusters[home] if name != source]
-    for cluster in clusters:
-        if cluster == home:
-            continue
-        for place, gate in enumerate(clusters[cluster][:gates]):
-            link(gate, source)
-            if before:
-                link(gate, before[place % len(before)])
-        before = list(clusters[cluster])
+def plan_plain(source: str, members: Sequence[Member],
+               seed: int) -> dict[str, Part]:
+    """Cornet without topology: one swarm of random neighbours."""
+    links = _Links(member.name for member in members)
+    links.join([source, *(member.name for member in members
+                          if member.name != source)], str(seed))
+    return {member.name: Part((frozenset(), frozenset(),
+                               links.of(member.name))) for member in members}
 
 
-def _random_graph(names: Sequence[str], seed: int,
-                  max_neighbours: int) -> Mapping[str, Sequence[str]]:
-    """A ring, which keeps it connected, and random links beside it."""
-    chosen: dict[str, Sequence[str]] = {}
-    for place, name in enumerate(names):
-        before = list(names[:place])
-        drawn = random.Random(f'{seed} {name}')
-        chosen[name] = before if len(before) <= max_neighbours // 2 else (
-            [before[-1], *drawn.sample(before[:-1],
-                                       max_neighbours // 2 - 1)])
-    return chosen
+def _shares(clusters: Sequence[Sequence[str]]) -> dict[str, Share]:
+    """The source's blocks are divided among clusters by their sizes."""
+    first = clusters[:MAX_FIRST_CLUSTERS]
+    ends = list(itertools.accumulate(map(len, first), initial=0))
+    parts = [(low / ends[-1], high / ends[-1])
+             for low, high in itertools.pairwise(ends)]
+    parts += [(0.0, 0.0)] * (len(clusters) - len(first))
+    return {
+        name: Share(gate, gates, part)
+        for names, part in zip(clusters, parts, strict=True)
+        for gates in [_power_of_two(min(len(names), MAX_GATES))]
+        for gate, name in enumerate(names[:gates])}
+
+
+def _power_of_two(value: int) -> int:
+    """The largest that is not above."""
+    return 1 << (value.bit_length() - 1)
+
+
+class _Links:
+    """An undirected graph of members."""
+
+    def __init__(self, names: Iterable[str]):
+        self._links: dict[str, set[str]] = {name: set() for name in names}
+
+    def of(self, name: str) -> frozenset[str]:
+        return frozenset(self._links[name])
+
+    def add(self, one: str, other: str) -> None:
+        if one != other:
+            self._links[one].add(other)
+            self._links[other].add(one)
+
+    def join(self, names: Sequence[str], seed: str) -> None:
+        """A chain, which keeps it connected, and random links beside it."""
+        half = MAX_NEIGHBOURS // 2
+        for place, name in enumerate(names):
+            before = names[:place]
+            if len(before) > half:
+                drawn = random.Random(f'{seed} {name}')
+                before = [before[-1], *drawn.sample(before[:-1], half - 1)]
+            for other in before:
+                self.add(name, other)

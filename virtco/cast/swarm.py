@@ -17,25 +17,41 @@ served, and each member goes on serving until all are done. Only the neighbours
 that the tracker names may connect.
 """
 
-from collections.abc import Collection
-import ipaddress
+import collections
+from collections.abc import Sequence
+import dataclasses
+import math
 import pathlib
+import random
+import threading
 import typing
 from typing import Any
 
 import libtorrent
 
+from virtco.cast import peers
 from virtco import exception
 
 BLOCK_BYTES = 4 * 1024 * 1024
 #: Small files take smaller blocks, so that receivers have something to give.
-LEAST_BLOCKS = 64
-LEAST_BLOCK_BYTES = 64 * 1024
+LEAST_BLOCKS = 256
+LEAST_BLOCK_BYTES = 16 * 1024
+#: Blocks that are read at once to be given to another swarm.
+_MAX_READS = 8
+#: Of what another gate lacks, one that is done takes one in so many at once.
+_HELP = 4
 
 _SETTINGS: dict[str, Any] = {
     'enable_dht': False, 'enable_lsd': False, 'enable_upnp': False,
     'enable_natpmp': False, 'enable_outgoing_utp': False,
-    'enable_incoming_utp': False, 'alert_mask': 0,
+    'enable_incoming_utp': False,
+    # What comes by one swarm is told by alerts and given to the others.
+    'alert_mask': int(
+        libtorrent.alert.category_t.piece_progress_notification
+        | libtorrent.alert.category_t.storage_notification),
+    'alert_queue_size': 100_000,
+    # Who wants nothing more of a swarm still gives.
+    'close_redundant_connections': False,
     # Peers may share an address; who may connect is up to the tracker.
     'allow_multiple_connections_per_ip': True, 'allow_idna': False,
     # Everybody is unchoked: no tit-for-tat.
@@ -45,7 +61,9 @@ _SETTINGS: dict[str, Any] = {
     'request_timeout': 20, 'piece_timeout': 20,
     # Blocks are announced as soon as they are there.
     'suggest_mode': 0, 'send_buffer_watermark': 4 * 1024 * 1024,
-    'max_out_request_queue': 1000, 'rate_limit_ip_overhead': False,
+    'rate_limit_ip_overhead': False,
+    # Requests that wait long at one neighbour cannot go to another.
+    'request_queue_time': 1, 'send_redundant_have': False,
 }
 
 
@@ -72,15 +90,31 @@ def describe(path: pathlib.Path) -> bytes:
 
 
 def block_bytes(size_bytes: int) -> int:
-    """A power of two, 4 MiB for all that is large enough for 64 blocks."""
+    """A power of two, 4 MiB for all that is large enough for 256 blocks."""
     block = BLOCK_BYTES
     while block > LEAST_BLOCK_BYTES and size_bytes < LEAST_BLOCKS * block:
         block //= 2
     return block
 
 
+@dataclasses.dataclass(frozen=True)
+class Peer:
+    """A neighbour.
+
+    :ivar calls: whether it is up to this member to connect.
+    """
+
+    name: str
+    host: str
+    port: int
+    calls: bool = True
+
+
 class Transfer:
     """One member's part of a cast.
+
+    The same blocks are in a swarm for each of ``peers.LEVELS``; all write to
+    the same files.
 
     :param torrent: as ``describe`` made it.
     :param directory: where the files are or will be.
@@ -91,32 +125,48 @@ class Transfer:
     def __init__(self, torrent: bytes, directory: pathlib.Path, *,
                  is_source: bool, address: str = '0.0.0.0',  # noqa: S104
                  rate_bps: float = 0):
-        try:
-            info = libtorrent.torrent_info(
-                typing.cast(bytes, libtorrent.bdecode(torrent)))
-        except RuntimeError as error:
-            raise exception.Invalid(
-                field='torrent', value=f'{len(torrent)} bytes',
-                limit=f'a description of files ({error})') from error
-        self.size_bytes: int = info.total_size()
-        self.names = sorted({pathlib.PurePath(
-            info.files().file_path(place)).parts[0]
-            for place in range(info.files().num_files())})
+        self._infos = _infos(torrent)
+        files = self._infos[peers.WITHIN].files()
+        self.size_bytes: int = files.total_size()
+        self.names = sorted({pathlib.PurePath(files.file_path(place)).parts[0]
+                             for place in range(files.num_files())})
+        self._n_blocks: int = files.num_pieces()
         settings: Any = {
             **_SETTINGS, 'listen_interfaces': f'{address}:0',
             'upload_rate_limit': int(rate_bps / 8)}
         self._session = libtorrent.session(settings)
+        self._directory = directory
+        self._links: Sequence[Sequence[Peer]] | None = None
+        self._share: peers.Share | None = None
+        self._have: list[set[int]] = [set() for _ in peers.LEVELS]
+        self._wanted: list[set[int]] = [set() for _ in peers.LEVELS]
+        self._lock = threading.Lock()
+        self._to_pass: collections.deque[int] = collections.deque()
+        self._swarms: list[Any] = []
+        self._ends = threading.Event()
         # What a killed receiver left is checked and kept.
+        self._all = self._add(peers.WITHIN, is_source)
+        if is_source:
+            self._swarms = [self._add(peers.FIRST, True),
+                            self._add(peers.BETWEEN, True), self._all]
+        self.follow([()] * len(peers.LEVELS), None)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _add(self, level: int, is_source: bool,
+             have: list[bool] | None = None) -> Any:
         parameters = libtorrent.add_torrent_params()
-        parameters.ti = info
-        parameters.save_path = str(directory)
+        parameters.ti = self._infos[level]
+        parameters.save_path = str(self._directory)
         flags = libtorrent.torrent_flags
         parameters.flags &= ~(flags.auto_managed | flags.paused)
         if is_source:
             parameters.flags |= flags.seed_mode
-        self._torrent = self._session.add_torrent(parameters)
-        self._allowed: frozenset[tuple[str, int]] | None = None
-        self.allow(())
+        if have is not None:
+            parameters.have_pieces = have
+            parameters.piece_priorities = [0] * self._n_blocks
+            parameters.flags |= flags.sequential_download
+        return self._session.add_torrent(parameters)
 
     @property
     def port(self) -> int:
@@ -124,42 +174,186 @@ class Transfer:
         return listening
 
     @property
+    def ready(self) -> bool:
+        """What was here before is checked."""
+        return bool(self._swarms)
+
+    @property
     def share(self) -> float:
         """Of the bytes that are here and checked."""
-        status = self._torrent.status()
+        status = self._all.status()
         if status.is_seeding:
             return 1.0
         return min(float(status.progress), 0.999999)
 
     @property
     def receive_bps(self) -> float:
-        return float(self._torrent.status().download_payload_rate) * 8
+        return 8 * sum(float(one.status().download_payload_rate)
+                       for one in self._swarms)
 
     @property
     def send_bps(self) -> float:
-        return float(self._torrent.status().upload_payload_rate) * 8
+        return 8 * sum(float(one.status().upload_payload_rate)
+                       for one in self._swarms)
 
-    def allow(self, addresses: Collection[tuple[str, int]]) -> None:
-        """Talk to these and nobody else."""
-        wanted = frozenset(addresses)
-        if wanted != self._allowed:
-            self._allowed = wanted
+    def follow(self, links: Sequence[Sequence[Peer]],
+               share: peers.Share | None) -> None:
+        """Talk to these in each swarm and nobody else; fetch this share."""
+        if links != self._links:
+            self._links = links
             block = libtorrent.ip_filter()
             block.add_rule('0.0.0.0', '255.255.255.255', 1)  # noqa: S104
-            for host in {host for host, _port in wanted}:
-                ipaddress.ip_address(host)
+            for host in {one.host for level in links for one in level}:
                 block.add_rule(host, host, 0)
             self._session.set_ip_filter(block)
-        connected = {peer.ip for peer in self._torrent.get_peer_info()}
-        for one in wanted - connected:
-            self._torrent.connect_peer(one)
+        for swarm, level in zip(self._swarms, links):
+            connected = {peer.ip for peer in swarm.get_peer_info()}
+            for one in level:
+                if one.calls and (one.host, one.port) not in connected:
+                    swarm.connect_peer((one.host, one.port))
+        if self._swarms:
+            self._take(share)
 
-    def rates_bps(self) -> dict[tuple[str, int], float]:
-        """At which bytes come from each address now."""
-        return {(peer.ip[0], peer.ip[1]): float(peer.payload_down_speed) * 8
-                for peer in self._torrent.get_peer_info()
-                if peer.payload_down_speed}
+    def _take(self, share: peers.Share | None) -> None:
+        """Fetch the share; when it is here, help with what others lack."""
+        with self._lock:
+            got = self._have[peers.WITHIN]
+            if share != self._share:
+                self._share = share
+                for wanted in self._wanted:
+                    wanted.clear()
+                if share is not None:
+                    for block in filter(share.has, range(self._n_blocks)):
+                        if block in got:
+                            self._to_pass.append(block)
+                        else:
+                            self._wanted[peers.BETWEEN].add(block)
+                            if share.is_first(block):
+                                self._wanted[peers.FIRST].add(block)
+            elif share is not None and not any(
+                    wanted - got for wanted in self._wanted):
+                self._help(share, got)
+            else:
+                return
+            for level in (peers.FIRST, peers.BETWEEN):
+                self._swarms[level].prioritize_pieces(
+                    [4 if block in self._wanted[level] else 0
+                     for block in range(self._n_blocks)])
+
+    def _help(self, share: peers.Share, got: set[int]) -> None:
+        within, between = (
+            self._swarms[level].piece_availability() or [0] * self._n_blocks
+            for level in (peers.WITHIN, peers.BETWEEN))
+        behind: dict[int, list[int]] = {}
+        for block in range(self._n_blocks):
+            if block not in got and not within[block]:
+                behind.setdefault(block % share.gates, []).append(block)
+        if not behind:
+            return
+        # Each begins at its first block, so help begins at the last.
+        lacking = random.choice(list(behind.values()))
+        for block in lacking[-math.ceil(len(lacking) / _HELP):]:
+            self._wanted[peers.BETWEEN if between[block]
+                         else peers.FIRST].add(block)
+
+    def rates_bps(self) -> dict[str, float]:
+        """At which bytes come from each neighbour now."""
+        rates_bps: dict[str, float] = {}
+        for swarm, level in zip(self._swarms, self._links or ()):
+            names = {(one.host, one.port): one.name for one in level}
+            # Who connected from there shows another port.
+            hosts = {one.host: one.name for one in level}
+            if len(hosts) < len(level):
+                hosts = {}
+            for peer in swarm.get_peer_info():
+                name = names.get(tuple(peer.ip), hosts.get(peer.ip[0]))
+                if name is not None and peer.payload_down_speed:
+                    rates_bps[name] = (rates_bps.get(name, 0.0)
+                                       + 8 * float(peer.payload_down_speed))
+        return rates_bps
 
     def end(self) -> None:
+        self._ends.set()
+        self._thread.join()
         self._session.pause()
         del self._session
+
+    def _run(self) -> None:
+        """Give what comes by one swarm to the others."""
+        reads = 0
+        while not self._ends.is_set():
+            if not self._swarms:
+                self._start_others()
+            self._session.wait_for_alert(100)
+            for alert in self._session.pop_alerts():
+                if isinstance(alert, libtorrent.piece_finished_alert):
+                    self._finished(alert)
+                elif isinstance(alert, libtorrent.read_piece_alert):
+                    reads -= 1
+                    self._pass_on(alert)
+            while self._to_pass and reads < _MAX_READS:
+                reads += self._read(self._to_pass.popleft())
+
+    def _start_others(self) -> None:
+        status = self._all.status(
+            libtorrent.status_flags_t.query_pieces)
+        states = libtorrent.torrent_status.states
+        if status.state in (states.downloading, states.finished,
+                            states.seeding):
+            with self._lock:
+                have = list(status.pieces) or [False] * self._n_blocks
+                for got in self._have:
+                    got.update(block for block in range(self._n_blocks)
+                               if have[block])
+                self._swarms = [self._add(peers.FIRST, False, have),
+                                self._add(peers.BETWEEN, False, have),
+                                self._all]
+
+    def _finished(self, alert: Any) -> None:
+        with self._lock:
+            for level, swarm in enumerate(self._swarms):
+                if alert.handle == swarm:
+                    self._have[level].add(alert.piece_index)
+                    self._to_pass.append(alert.piece_index)
+                elif alert.piece_index in self._wanted[level]:
+                    # It is here already.
+                    self._wanted[level].discard(alert.piece_index)
+                    if alert.piece_index not in self._have[level]:
+                        swarm.piece_priority(alert.piece_index, 0)
+
+    def _lacking(self, block: int) -> list[int]:
+        """Swarms that should have a block and do not."""
+        with self._lock:
+            share = self._share
+            return [level for level in (peers.BETWEEN, peers.WITHIN)
+                    if block not in self._have[level] and (
+                        level == peers.WITHIN
+                        or share is not None and share.has(block)
+                        or block in self._have[peers.FIRST])]
+
+    def _read(self, block: int) -> bool:
+        if not self._lacking(block):
+            return False
+        for level, swarm in enumerate(self._swarms):
+            if block in self._have[level]:
+                swarm.read_piece(block)
+                return True
+        return False
+
+    def _pass_on(self, alert: Any) -> None:
+        if alert.buffer:
+            for level in self._lacking(alert.piece):
+                self._swarms[level].add_piece(alert.piece, alert.buffer, 0)
+
+
+def _infos(torrent: bytes) -> list[Any]:
+    """Descriptions of the same files that differ in their hashes only."""
+    try:
+        read = typing.cast(dict[bytes, Any], libtorrent.bdecode(torrent))
+        return [libtorrent.torrent_info(typing.cast(Any, {
+            **read, b'info': {**read[b'info'], b'source': str(level)}}))
+            for level in peers.LEVELS]
+    except (RuntimeError, TypeError, KeyError) as error:
+        raise exception.Invalid(
+            field='torrent', value=f'{len(torrent)} bytes',
+            limit=f'a description of files ({error})') from error

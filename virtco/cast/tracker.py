@@ -19,6 +19,7 @@ out. Bodies, members and names are bounded.
 
 from collections.abc import Callable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 import http.server
 import json
@@ -30,6 +31,8 @@ from virtco.cast import peers
 POLL_S = 1.0
 #: A member that did not ask for this long is gone; it may come back.
 LOST_S = 10.0
+#: So long after the first receiver the cast begins without the others.
+GATHER_S = 15.0
 MAX_MEMBERS = 4096
 _MAX_BODY_BYTES = 256 * 1024
 _MAX_NAME = 255
@@ -47,18 +50,28 @@ class _Seen:
 class Tracker:
     """State of one cast; safe for threads.
 
-    :param expected: receivers that have to be done before all is.
+    :param expected: receivers that have to be done before all is. Blocks are
+        given when all are here, or GATHER_S after the first.
     :param clusters: of members by name, for those that name none.
+    :param plan: who talks to whom.
     """
 
     def __init__(self, source: str, expected: int, clock: Callable[[], float],
-                 clusters: Mapping[str, str] | None = None, seed: int = 0):
+                 clusters: Mapping[str, str] | None = None, seed: int = 0,
+                 plan: Callable[[str, Sequence[peers.Member], int],
+                                dict[str, peers.Part]] = peers.plan):
         self._source = source
         self._expected = expected
         self._clock = clock
         self._clusters = dict(clusters or {})
         self._seed = seed
+        self._plan = plan
+        self._planned: tuple[list[peers.Member], dict[str, peers.Part]] = (
+            [], {})
         self._members: dict[str, _Seen] = {}
+        self._first_s: float | None = None
+        self._began_s: float | None = None
+        self._ended_s: float | None = None
         #: Median matters, so all rates that were told are kept, boundedly.
         self._rates_bps: dict[tuple[str, str], list[float]] = {}
         self._lock = threading.Lock()
@@ -88,7 +101,11 @@ class Tracker:
                     told = self._rates_bps.setdefault((other, name), [])
                     told.append(rate_bps)
                     del told[:-100]
-            return {'peers': self._peers(name, now_s), 'done': self._done()}
+            if name != self._source and self._first_s is None:
+                self._first_s = now_s
+            if self._done() and self._ended_s is None:
+                self._ended_s = now_s
+            return {**self._part(name, now_s), 'done': self._done()}
 
     def members(self) -> list[peers.Member]:
         with self._lock:
@@ -116,17 +133,41 @@ class Tracker:
         return sum(seen.has_all for name, seen in self._members.items()
                    if name != self._source) >= self._expected
 
-    def _peers(self, name: str, now_s: float) -> list[dict[str, Any]]:
-        present = {one: seen for one, seen in self._members.items()
-                   if now_s - seen.seen_s <= LOST_S}
-        if self._source not in present:
-            return []
-        found = peers.neighbours(
-            self._source, [peers.Member(one, seen.cluster)
-                           for one, seen in present.items()], self._seed)
-        return [{'name': one, 'host': present[one].address[0],
-                 'port': present[one].address[1]}
-                for one in sorted(found[name])]
+    @property
+    def taken_s(self) -> float | None:
+        """From when all were here until all had everything."""
+        with self._lock:
+            if self._began_s is None or self._ended_s is None:
+                return None
+            return self._ended_s - self._began_s
+
+    def _begins(self, now_s: float) -> bool:
+        if self._began_s is None and self._source in self._members and (
+                len(self._members) > self._expected
+                or self._first_s is not None
+                and now_s >= self._first_s + GATHER_S):
+            self._began_s = now_s
+        return self._began_s is not None
+
+    def _part(self, name: str, now_s: float) -> dict[str, Any]:
+        present = [peers.Member(one, seen.cluster)
+                   for one, seen in self._members.items()
+                   if now_s - seen.seen_s <= LOST_S]
+        if not self._begins(now_s) or self._source not in (
+                member.name for member in present):
+            return {'swarms': [[] for _ in peers.LEVELS], 'share': None}
+        if self._planned[0] != present:
+            self._planned = present, self._plan(self._source, present,
+                                                self._seed)
+        part = self._planned[1][name]
+        order = {one: place for place, one in enumerate(self._members)}
+        return {
+            'swarms': [[
+                {'name': one, 'host': self._members[one].address[0],
+                 'port': self._members[one].address[1],
+                 'calls': order[name] > order[one]}
+                for one in sorted(links)] for links in part.links],
+            'share': part.share and dataclasses.asdict(part.share)}
 
 
 def serve(tracker: Tracker, key: str, torrent: bytes,

@@ -16,6 +16,7 @@ import json
 import pytest
 
 from virtco.cast import clusters
+from virtco.cast import peers
 from virtco.cast import tracker as trackers
 
 
@@ -36,15 +37,43 @@ def tracker(clock):
     return trackers.Tracker('src', 2, clock, {'b': 'rack2'})
 
 
+_NOBODY = {'swarms': [[], [], []], 'share': None, 'done': False}
+
+
 def _names(answer):
-    return {peer['name'] for peer in answer['peers']}
+    return {peer['name'] for level in answer['swarms'] for peer in level}
 
 
-def test_nobody_is_named_before_the_source_is_there(tracker):
-    assert tracker.ask('a', ('10.0.0.2', 1)) == {'peers': [], 'done': False}
+def test_nobody_is_named_before_all_are_there(tracker):
+    assert tracker.ask('a', ('10.0.0.2', 1)) == _NOBODY
+    assert tracker.ask('src', ('10.0.0.1', 1), share=1) == _NOBODY
+    assert _names(tracker.ask('b', ('10.0.0.3', 1))) == {'a', 'src'}
+    assert tracker.ask('a', ('10.0.0.2', 1))['swarms'][peers.FIRST] == [
+        {'name': 'src', 'host': '10.0.0.1', 'port': 1, 'calls': False}]
+    # One of both calls.
+    assert tracker.ask('src', ('10.0.0.1', 1))['swarms'][peers.FIRST][0][
+        'calls']
+
+
+def test_who_does_not_come_is_not_waited_for_without_end(tracker, clock):
     tracker.ask('src', ('10.0.0.1', 1), share=1)
-    assert tracker.ask('a', ('10.0.0.2', 1))['peers'] == [
-        {'name': 'src', 'host': '10.0.0.1', 'port': 1}]
+    clock.now_s = 100.0
+    assert tracker.ask('a', ('10.0.0.2', 1)) == _NOBODY
+    clock.now_s += trackers.GATHER_S
+    tracker.ask('src', ('10.0.0.1', 1), share=1)
+    assert _names(tracker.ask('a', ('10.0.0.2', 1))) == {'src'}
+
+
+def test_time_runs_from_when_all_are_there(tracker, clock):
+    tracker.ask('src', ('10.0.0.1', 1), share=1)
+    tracker.ask('a', ('10.0.0.2', 1))
+    clock.now_s = 3.0
+    tracker.ask('b', ('10.0.0.3', 1))
+    clock.now_s = 5.0
+    tracker.ask('a', ('10.0.0.2', 1), share=1)
+    assert tracker.taken_s is None
+    tracker.ask('b', ('10.0.0.3', 1), share=1)
+    assert tracker.taken_s == 2.0
 
 
 def test_it_is_done_when_all_receivers_have_all(tracker):
@@ -59,12 +88,14 @@ def test_it_is_done_when_all_receivers_have_all(tracker):
 def test_who_is_silent_is_not_named_until_it_is_back(tracker, clock):
     tracker.ask('src', ('10.0.0.1', 1), share=1)
     tracker.ask('a', ('10.0.0.2', 1))
+    tracker.ask('b', ('10.0.0.3', 1))
     clock.now_s = trackers.LOST_S + 1
     assert _names(tracker.ask('src', ('10.0.0.1', 1), share=1)) == set()
     # Killed and started again it listens elsewhere.
     tracker.ask('a', ('10.0.0.2', 2))
-    assert tracker.ask('src', ('10.0.0.1', 1), share=1)['peers'] == [
-        {'name': 'a', 'host': '10.0.0.2', 'port': 2}]
+    found = tracker.ask('src', ('10.0.0.1', 1), share=1)
+    assert {(peer['name'], peer['port']) for level in found['swarms']
+            for peer in level} == {('a', 2)}
 
 
 def test_clusters_come_from_members_or_from_the_sender(tracker):
@@ -99,7 +130,7 @@ def test_who_has_the_key_is_answered(ask):
     assert ask('GET', '/key/torrent') == (200, b'torrent')
     status, body = ask('POST', '/key/peers', json.dumps(
         {'name': 'a', 'port': 7}))
-    assert (status, json.loads(body)) == (200, {'peers': [], 'done': False})
+    assert (status, json.loads(body)) == (200, _NOBODY)
     assert ask('GET', '/other/torrent')[0] == 404
     assert ask('POST', '/other/peers', '{}')[0] == 404
 

@@ -1,0 +1,115 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""VMs in racks behind oversubscribed uplinks: namespaces, shaped links."""
+
+from collections.abc import Mapping
+import json
+import subprocess
+from typing import Any
+
+from virtco.lab.emulation import namespaces
+
+
+class Racks:
+    """Namespaces with shaped links; a context manager.
+
+    The bridges of all racks are in one namespace; the cable between each and
+    the one in the middle is the uplink.
+    """
+
+    def __init__(self, racks: int, per_rack: int, rate_bps: float,
+                 oversubscription: float,
+                 slower_bps: Mapping[str, float] | None = None):
+        self.vms = {f'r{rack}v{vm}': f'rack{rack}' for rack in range(racks)
+                    for vm in range(per_rack)}
+        self.address = {name: f'10.73.{place // 200}.{place % 200 + 1}'
+                        for place, name in enumerate(self.vms)}
+        self._racks = racks
+        self._rate_bps = rate_bps
+        self._uplink_bps = per_rack * rate_bps / oversubscription
+        #: Links of these are slower.
+        self.slower_bps = dict(slower_bps or {})
+        self._run = namespaces.new_run()
+
+    def __enter__(self) -> 'Racks':
+        try:
+            self._build()
+        except BaseException:
+            namespaces.release(self._run)
+            raise
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        namespaces.release(self._run)
+
+    def namespace(self, vm: str) -> str:
+        return namespaces.name(self._run, vm)
+
+    def start(self, vm: str, *argv: str,
+              **options: Any) -> 'subprocess.Popen[bytes]':
+        return subprocess.Popen(
+            ['nsenter', f'--net={namespaces.path(self.namespace(vm))}',
+             *argv], **options)
+
+    def uplink_bytes(self) -> int:
+        """Sent on the uplinks so far, both directions."""
+        shown = json.loads(_output('ip', '-n', self.namespace('fabric'),
+                                   '-s', '-j', 'link'))
+        return sum(int(link['stats64']['tx']['bytes']) for link in shown
+                   if link['ifname'].startswith(('up', 'down')))
+
+    def _build(self) -> None:
+        fabric = self.namespace('fabric')
+        for name in ('fabric', *self.vms):
+            namespaces.create(self.namespace(name))
+        _batch('ip', fabric, [
+            'link set lo up', 'link add core type bridge',
+            'link set core up', *(line for rack in range(self._racks)
+                                  for line in (
+                f'link add rack{rack} type bridge', f'link set rack{rack} up',
+                f'link add up{rack} type veth peer name down{rack}',
+                f'link set up{rack} master rack{rack}',
+                f'link set down{rack} master core', f'link set up{rack} up',
+                f'link set down{rack} up'))])
+        _batch('tc', fabric, [
+            _shaped(device, self._uplink_bps) for rack in range(self._racks)
+            for device in (f'up{rack}', f'down{rack}')])
+        for vm, rack in self.vms.items():
+            _batch('ip', fabric, [
+                f'link add {vm} type veth peer name eth0 netns '
+                f'{self.namespace(vm)}',
+                f'link set {vm} master {rack}', f'link set {vm} up'])
+            _batch('ip', self.namespace(vm), [
+                'link set lo up', 'link set eth0 up',
+                f'addr add {self.address[vm]}/16 dev eth0'])
+            rate_bps = self.slower_bps.get(vm, self._rate_bps)
+            _batch('tc', fabric, [_shaped(vm, rate_bps)])
+            _batch('tc', self.namespace(vm),
+                   [_shaped('eth0', rate_bps)])
+
+
+def _shaped(device: str, rate_bps: float) -> str:
+    """Queues of 50 ms, no longer bursts than 2 ms."""
+    burst_bytes = max(16_000, round(rate_bps / 8 * 0.002))
+    return (f'qdisc add dev {device} root tbf rate {rate_bps:.0f}bit '
+            f'burst {burst_bytes} latency 50ms')
+
+
+def _batch(program: str, namespace: str, lines: list[str]) -> None:
+    subprocess.run([program, '-n', namespace, '-batch', '-'],
+                   input='\n'.join(lines) + '\n', text=True, check=True)
+
+
+def _output(*argv: str) -> str:
+    return subprocess.run(argv, capture_output=True, text=True,
+                          check=True).stdout
