@@ -25,6 +25,7 @@ import typing
 import rich.console
 
 from virtco.cmd import present
+from virtco.cmd import testcases
 from virtco import exception
 from virtco.lab.emulation import capability
 from virtco.lab.emulation import choreo
@@ -42,6 +43,7 @@ _MIN_HOSTS = 3  # Fig. 1 spreads three VMs
 _MAX_HOSTS = 64
 _MIN_RATE_BPS = 5e6
 _MAX_RATE_BPS = 1e9
+_RATE_BPS = 50e6
 _MAX_SEED = 2 ** 32 - 1
 _DEFAULT_SLOW_HOST = 'h1'
 
@@ -84,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
         'demo', help='run the main job and write a report'))
     _add_reproduce(commands.add_parser(
         'reproduce', help='a test case of VirtCO with real TCP, beside the '
-        'simulator (about 10 minutes per seed)'))
+        'simulator, or a figure of Choreo'))
     clean = commands.add_parser(
         'clean', help='remove what runs that were killed left behind')
     clean.set_defaults(function=_clean)
@@ -124,20 +126,27 @@ def _add_reproduce(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         'figure', choices=[*reproduce.FIGURES, *choreo.FIGURES])
     parser.add_argument(
-        '--rate', type=_rate, default=50e6, metavar='RATE',
-        help='of each uplink, both ways (default 50Mbit)')
+        '--rate', type=_rate, metavar='RATE', help=(
+            'of each uplink, both ways (default 50Mbit, of a test case '
+            '20Mbit)'))
     parser.add_argument('--seeds', type=int, default=1,
                         choices=range(1, 101), metavar='N',
                         help='how many, 1 to 100 (default 1)')
-    parser.add_argument('--shape', choices=workloads.SHAPES,
-                        default='sparse',
-                        help='of the matrices (default sparse)')
+    parser.add_argument('--shape', choices=[*workloads.SHAPES, testcases.ALL],
+                        default='medium', help=(
+                            'of the matrices of test cases 1 to 3 (default '
+                            'medium)'))
+    testcases.add(parser)
     parser.add_argument('--output', type=pathlib.Path,
                         default=pathlib.Path('virtco-emulate-output'),
                         help='directory for plot, table and logs')
     parser.add_argument('--json', action='store_true',
                         help='print JSON instead of a table')
-    parser.add_argument('--write', action='store_true', help=(
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument('--check', action='store_true', help=(
+        'a short form; ends with 1 where it does not bear out what the '
+        'figure claims'))
+    what.add_argument('--write', action='store_true', help=(
         'record the figure and write its table of the documentation'))
     parser.set_defaults(function=_reproduce)
 
@@ -146,22 +155,19 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     _check_writable('--output', arguments.output)
     capability.check()
     namespaces.sweep()
+    if arguments.figure in reproduce.FIGURES:
+        return testcases.run(arguments)
+    rate_bps = arguments.rate or _RATE_BPS
     shown = display.Display(rich.console.Console(stderr=True))
-    if arguments.figure in choreo.FIGURES:
-        found = choreo.FIGURES[arguments.figure](
-            choreo.Options(arguments.rate, arguments.seeds - 1), shown)
-    else:
-        found = reproduce.FIGURES[arguments.figure](
-            reproduce.Options(arguments.rate, tuple(range(arguments.seeds)),
-                              arguments.shape, arguments.output / 'logs'),
-            shown)
+    found = choreo.FIGURES[arguments.figure](
+        choreo.Options(rate_bps, arguments.seeds - 1), shown)
     present.show([found], arguments.output, arguments.json)
     if arguments.write:
         document.write_measured(
             record.DIRECTORY, found, record.made_on(time.process_time()),
             f'virtco-emulate reproduce {arguments.figure} --rate '
-            f'{units.format_rate(arguments.rate).replace(" ", "")} --seeds '
-            f'{arguments.seeds} --shape {arguments.shape}')
+            f'{units.format_rate(rate_bps).replace(" ", "")} --seeds '
+            f'{arguments.seeds}')
     return 0
 
 

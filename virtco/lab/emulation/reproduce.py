@@ -10,323 +10,263 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""VirtCO's test cases 1 and 2 with real TCP, beside the simulator.
+"""VirtCO's test cases 1 to 6 with real TCP, beside the simulator.
 
-The same applications, hosts and background as ``virtco-sim reproduce``, with
-links and bytes scaled down together, so that completion times stay those of
-the simulator's 1 Gbit/s. The controller places, the edge modules enforce;
-what Nova does in between, ``virtco-emulate demo`` shows.
+The applications and schemes of ``virtco-sim reproduce``, with links and
+bytes scaled down together, so that completion times stay those of 1 Gbit/s.
+The controller places, the edge modules enforce; what Nova does in between,
+``virtco-emulate demo`` shows.
 """
 
 from collections.abc import Callable
-from collections.abc import Mapping
+from collections.abc import Iterable
 from collections.abc import Sequence
 import dataclasses
+import functools
 import pathlib
+import statistics
+from typing import Any
 
 import numpy as np
 
+from virtco.lab.emulation import cases
 from virtco.lab.emulation.display import Display
-from virtco.lab.emulation import prediction
-from virtco.lab.emulation import results
-from virtco.lab.emulation import runner
-from virtco.lab.emulation import scenario
-from virtco.lab.emulation import testbed as testbed_module
-from virtco.lab.sim import cloud
+from virtco.lab.emulation import measure
 from virtco.lab.sim.figures import outcome
 from virtco.lab.sim.figures import virtco as paper
-from virtco.lab.sim import groups
 from virtco.lab.sim import schemes
 from virtco.lab.sim import workloads
-from virtco.model import cluster
-from virtco.model import coflow as coflow_model
 from virtco import units
 
-SCHEMES = ('baseline', 'sebf-ta', 'virtco')
-#: What measured average CCTs may differ from the simulator's.
-TOLERANCE = 0.15
-# Mean CCT that each run is made to have by the sizes it sends: long enough for
-# a start-up of tenths of a second to weigh little, not hours where a scheme is
-# a hundred times as slow as another.
-_RUN_S = 15.0
-_LOCAL_BYTES = 2 ** 20
+#: What measured average CCTs may differ from the simulator's: the mean of a
+#: scheme's runs, and any of them.
+MEAN_TOLERANCE, WORST_TOLERANCE = 0.10, 0.20
+_TITLES = {
+    'virtco-case1': 'Single CCT', 'virtco-case2': 'Average CCT',
+    'virtco-case4': 'Impact of width', 'virtco-case5': 'Impact of length',
+    'virtco-case6': 'Impact of skew'}
+_COLUMNS = ('workload', 'scheme', 'simulated', 'same placement', 'measured',
+            'off %', 'worst off %', 'virtco saves, simulated %',
+            'measured %', 'paper %')
+#: Share of a processor that an edge module has, by the paper's test case 3.
+_PAPER_CPU = 0.02
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Options:
     """How much to run.
 
-    :ivar rate_bps: of each uplink before the background takes its part.
     :ivar seeds: of workload and background.
+    :ivar shapes: of the matrices of test cases 1 to 3.
+    :ivar directory: for the runs and the logs.
+    :ivar short: one cell of each test case, for a quick check.
     """
 
-    rate_bps: float
+    scale: cases.Scale
     seeds: tuple[int, ...]
-    shape: str
-    logs: pathlib.Path
+    shapes: tuple[str, ...]
+    directory: pathlib.Path
+    short: bool = False
+
+    def cells(self, case: str) -> list[cases.Cell]:
+        wanted = cases.cells(case, self.shapes, self.scale)
+        return wanted[-1:] if self.short else wanted
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Measured:
-    """A workload under one scheme: mean CCTs in seconds.
+class Found:
+    """A reproduced test case, and the runs that it is made of."""
 
-    :ivar simulated_s: placed and run by the simulator.
-    :ivar expected_s: run by the simulator where the controller placed the
-        VMs.
-    :ivar measured_s: with real TCP.
-    """
+    result: outcome.Outcome
+    runs: tuple[measure.Run, ...]
 
-    simulated_s: float
-    expected_s: float
-    measured_s: float
+    def rows(self) -> dict[str, Any]:
+        """The runs for a record, in few lines."""
+        return {'run columns': ['seed', 'simulated_s', 'expected_s',
+                                'measured_s', 'waited', 'busy', 'tries'],
+                'runs': {
+                    f'{run.key} / {run.scheme} / {run.seed}': [
+                        run.seed, *(round(value, 4) for value in (
+                            run.simulated_s, run.expected_s, run.measured_s,
+                            run.waited, run.busy)), run.tries]
+                    for run in self.runs}}
 
 
-Found = dict[tuple[str, str], list[Measured]]
+def _runs(case: str, options: Options, display: Display
+          ) -> dict[tuple[cases.Cell, str], list[measure.Run]]:
+    wanted = options.cells(case)
+    book = measure.run(wanted, options.seeds, options.scale,
+                       options.directory, display)
+    return {(cell, name): book.of(cell, name, options.seeds, options.scale)
+            for cell in wanted for name in measure.SCHEMES}
 
 
-def case1(options: Options, display: Display) -> outcome.Outcome:
-    """CCT of each application alone, on a nearly full datacentre."""
-    found: Found = {}
-    for seed in options.seeds:
-        hosts = paper.datacentre(seed, background=True)
-        with _datacentre(hosts, options, display) as testbed:
-            for app in _apps(options, seed):
-                free = paper.tight(hosts, seed, 1.5 * app.n_vms)
-                _measure(testbed, free, [scenario.group_of(app)], seed,
-                         options, display, app.name, found)
-    names = [row.name for row in workloads.TABLE2]
+def case(name: str, options: Options, display: Display) -> Found:
+    """Mean CCTs of a test case: simulated, and measured."""
+    runs = _runs(name, options, display)
     rows: list[tuple[outcome.Cell, ...]] = []
-    for name in names:
-        advice = paper.CASE1_PAPER[name.split('-')[0]]
+    for (cell, scheme), its in runs.items():
+        ours = runs[cell, 'virtco']
         rows.append((
-            name, *(cell for scheme in SCHEMES
-                    for cell in _cells(found[name, scheme])),
-            _saved(found, name, 'baseline'), advice['baseline'],
-            _saved(found, name, 'sebf-ta'), advice['sebf-ta']))
-    return outcome.Outcome(
-        'emulated-case1', 'Single CCT on the emulated testbed '
-        '(VirtCO test case 1)',
-        ('application', *_headings(), 'vs Baseline %',
-         'paper %', 'vs min-cut TA %', 'paper (TA) %'), tuple(rows),
-        _panels(found, names, 'application'),
-        _notes(options, found))
+            cell.label, schemes.get(scheme).label,
+            outcome.shown([run.simulated_s for run in its]),
+            outcome.shown([run.expected_s for run in its]),
+            outcome.shown([run.measured_s for run in its]),
+            round(100 * mean_off(its), 1), round(100 * worst_off(its), 1),
+            *_saved(ours, its, scheme), _paper(cell, scheme)))
+    every = [run for its in runs.values() for run in its]
+    return Found(outcome.Outcome(
+        f'emulated-{name}', f'{_TITLES[name]} on the emulated testbed, '
+        f'seconds (VirtCO test case {name[-1]})', _COLUMNS, tuple(rows),
+        _panels(runs), (*_notes(options, every), *_agreement(every)),
+        tuple(_unmet(every))), tuple(every))
 
 
-def case2(options: Options, display: Display) -> outcome.Outcome:
-    """Average CCT of all six applications at once."""
-    found: Found = {}
-    labels = {False: 'no background', True: 'background'}
-    for seed in options.seeds:
-        its_groups = [scenario.group_of(app)
-                      for app in _apps(options, seed)]
-        for background, label in labels.items():
-            hosts = paper.datacentre(seed, background)
-            with _datacentre(hosts, options, display) as testbed:
-                _measure(testbed, hosts, its_groups, seed, options, display,
-                         label, found)
-    names = list(labels.values())
-    rows: list[tuple[outcome.Cell, ...]] = [
-        (schemes.get(scheme).label,
-         *(cell for name in names for cell in _cells(found[name, scheme])))
-        for scheme in SCHEMES]
-    for scheme in SCHEMES[:-1]:
-        rows.append((f'virtco vs {schemes.get(scheme).label} %', *(
-            cell for name in names for cell in (
-                *_saved_by_all(found, name, scheme), None))))
-    rows.append(('paper vs Baseline %', None, None,
-                 paper.CASE2_PAPER[False, 'baseline'], *[None] * 5))
-    rows.append(('paper vs its SEBF-TA %', *(
-        cell for background in labels for cell in (
-            None, None, paper.CASE2_PAPER[background, 'sebf-ta-greedy'],
-            None))))
-    return outcome.Outcome(
-        'emulated-case2', 'Average CCT on the emulated testbed, seconds '
-        '(VirtCO test case 2)',
-        ('scheme', *(f'{name}: {what}' for name in names
-                     for what in _COLUMNS)), tuple(rows),
-        _panels(found, names, 'workload'),
-        _notes(options, found))
+def overhead(options: Options, display: Display) -> Found:
+    """Time to decide and processors of the edge modules in test case 2."""
+    runs = _runs('virtco-case2', options, display)
+    rows: list[tuple[outcome.Cell, ...]] = []
+    panels = []
+    for what, values, papers in (
+            ('time to decide, s per group', _placing, (5.5, 0.8)),
+            ('edge module, share of a processor', _edges, (_PAPER_CPU, 0.8))):
+        series = []
+        for name in measure.SCHEMES[1:]:
+            found = [value for (_, scheme), its in runs.items()
+                     if scheme == name for run in its for value in values(run)]
+            rows.append((what, schemes.get(name).label, *(
+                float(np.quantile(found, q)) for q in (0.5, 0.8, 0.99)),
+                papers[0]))
+            series.append(outcome.Series(schemes.get(name).label, (),
+                                         tuple(found)))
+        panels.append(outcome.Panel('cdf', what, what, 'share', (
+            *series, outcome.Series('paper, 80 %', papers[:1], papers[1:],
+                                    paper=True))))
+    every = [run for its in runs.values() for run in its]
+    return Found(outcome.Outcome(
+        'emulated-virtco-case3', 'Overhead on the emulated testbed (VirtCO '
+        'test case 3)', ('what', 'scheme', 'median', '80 %', '99 %',
+                         'paper 80 %'), tuple(rows), tuple(panels), (
+            *_notes(options, every),
+            'Time to decide is by the wall, on a machine that is the whole '
+            'datacentre; it includes the requests and the start of the VMs. '
+            'An edge module\'s processor time is that of its processes while '
+            'the bytes move, with a report each tenth of a second; the '
+            'kernel\'s shaping is not in it.')), tuple(every))
 
 
-FIGURES: dict[str, Callable[[Options, Display], outcome.Outcome]] = {
-    'virtco-case1': case1, 'virtco-case2': case2}
-_COLUMNS = ('simulated', 'same placement', 'measured', 'off %')
+FIGURES: dict[str, Callable[[Options, Display], Found]] = {
+    name: functools.partial(case, name) for name in _TITLES}
+FIGURES['virtco-case3'] = overhead
+FIGURES = dict(sorted(FIGURES.items()))
 
 
-class _datacentre(testbed_module.Testbed):
-    """A testbed with the rates that the background leaves of each host.
-
-    The controller is told the links' speed and finds the rest out.
-    """
-
-    def __init__(self, hosts: Sequence[cluster.Host], options: Options,
-                 display: Display):
-        super().__init__(testbed_module.Config(
-            paper.N_HOSTS, options.rate_bps, options.logs, paper.SLOTS,
-            with_nova=False), display.say)
-        self._rates_bps = _rates_bps(hosts, options)
-        self._display = display
-
-    def __enter__(self) -> '_datacentre':
-        self._display.say(f'building {self.config.n_hosts} hypervisors')
-        self.build()
-        for host, rate_bps in self._rates_bps.items():
-            if rate_bps < self.config.rate_bps:
-                self.fabric.set_uplink_rate(host, rate_bps)
-        self._display.say('starting controller and edge modules')
-        self.start_services()
-        self._display.say('measuring the uplinks with packet trains')
-        self.wait_measured()
-        return self
+def mean_off(runs: Sequence[measure.Run]) -> float:
+    return statistics.fmean(abs(run.off) for run in runs)
 
 
-def _rates_bps(hosts: Sequence[cluster.Host], options: Options
-               ) -> dict[str, float]:
-    """The emulated cables have one rate for both ways: that of egress."""
-    return {host.name: host.egress_bps / paper.LINK_BPS * options.rate_bps
-            for host in hosts}
+def worst_off(runs: Sequence[measure.Run]) -> float:
+    """The largest distance, with its sign."""
+    return max((run.off for run in runs), key=abs)
 
 
-def _apps(options: Options, seed: int) -> list[coflow_model.Coflow]:
-    scale = scenario.goodput_bps(options.rate_bps) / paper.LINK_BPS
-    return [app.coflow for app in workloads.table2(
-        seed=seed, shape=options.shape, scale_bytes=scale)]
+def _saved(ours: Sequence[measure.Run], theirs: Sequence[measure.Run],
+           scheme: str) -> tuple[outcome.Cell, outcome.Cell]:
+    """What virtco saves of a scheme, simulated and measured."""
+    if scheme == 'virtco':
+        return None, None
+    both = [outcome.saving([getattr(run, field) for run in ours],
+                           [getattr(run, field) for run in theirs])
+            for field in ('expected_s', 'measured_s')]
+    expected, measured = (None if one is None else str(one) for one in both)
+    return expected, measured
 
 
-def _measure(testbed: testbed_module.Testbed, hosts: Sequence[cluster.Host],
-             its_groups: Sequence[scenario.Group], seed: int,
-             options: Options, display: Display, label: str,
-             found: Found) -> None:
-    """Run one workload under each scheme, with only the hosts' slots free."""
-    background = testbed.occupy({
-        host.name: paper.SLOTS - round(host.free[0]) for host in hosts})
-    try:
-        for name in SCHEMES:
-            scheme = _scheme(name)
-            simulated_s = _simulate(hosts, its_groups, scheme, seed, options)
-            # CCTs are proportional to the sizes.
-            stretch = _RUN_S / simulated_s if simulated_s > 0 else 1.0
-            result = _emulate(testbed, label, [
-                _stretched(group, stretch) for group in its_groups], scheme,
-                display)
-            measured = Measured(simulated_s,
-                                result.mean_predicted_s / stretch,
-                                result.mean_measured_s / stretch)
-            found.setdefault((label, name), []).append(measured)
-            display.say(f'seed {seed}, {label}: {scheme.label}: '
-                        f'{measured.measured_s:.2f} s, simulated '
-                        f'{measured.expected_s:.2f} s where it was placed '
-                        f'({simulated_s:.2f} s by the simulator\'s planner)')
-    finally:
-        testbed.vacate(background)
+def _paper(cell: cases.Cell, scheme: str) -> outcome.Cell:
+    if cell.case == 'virtco-case1':
+        return paper.CASE1_PAPER[cell.setting.split('-')[0]].get(scheme)
+    if cell.case == 'virtco-case2':
+        name = 'sebf-ta-greedy' if scheme == 'sebf-ta' else scheme
+        return paper.CASE2_PAPER.get((cell.background, name))
+    return None
 
 
-def _stretched(group: scenario.Group, stretch: float) -> scenario.Group:
-    return dataclasses.replace(group, coflows=tuple(
-        coflow.scaled(stretch) for coflow in group.coflows))
+def _placing(run: measure.Run) -> Iterable[float]:
+    return [run.placing_s / len(run.coflows)]
 
 
-def _scheme(name: str) -> scenario.Scheme:
-    known = schemes.get(name)
-    return scenario.Scheme(name, known.label, known.planner, known.policy,
-                           known.objective.value)
+def _edges(run: measure.Run) -> Iterable[float]:
+    return run.edge_cpu
 
 
-def _simulate(hosts: Sequence[cluster.Host],
-              its_groups: Sequence[scenario.Group],
-              scheme: scenario.Scheme, seed: int, options: Options) -> float:
-    usable_bps = prediction.usable_bps(_rates_bps(hosts, options), scheme)
-    found = cloud.simulate(
-        [dataclasses.replace(host, egress_bps=usable_bps[host.name],
-                             ingress_bps=usable_bps[host.name])
-         for host in hosts],
-        [groups.of_slots(group.name, group.coflows)
-         for group in its_groups], schemes.get(scheme.name), seed=seed)
-    return found.mean_cct_s
-
-
-def _emulate(testbed: testbed_module.Testbed, label: str,
-             its_groups: Sequence[scenario.Group], scheme: scenario.Scheme,
-             display: Display) -> results.SchemeResult:
-    workload = scenario.Workload(label, label, tuple(its_groups), (scheme,))
-    with display.progress(f'{label}: {scheme.label}') as progress:
-        return runner.run_emulated(testbed, workload, scheme, progress,
-                                   local_bytes=_LOCAL_BYTES)
-
-
-def _mean(rows: Sequence[Measured]) -> Measured:
-    return Measured(*np.mean([dataclasses.astuple(row) for row in rows],
-                             axis=0).tolist())
-
-
-def _off(row: Measured) -> float:
-    """How far the measured time is from the simulator's, %."""
-    if row.expected_s == 0:
-        return 0.0  # nothing crossed a link
-    return 100 * (row.measured_s / row.expected_s - 1)
-
-
-def _cells(rows: Sequence[Measured]) -> tuple[outcome.Cell, ...]:
-    mean = _mean(rows)
-    return (mean.simulated_s, mean.expected_s,
-            outcome.shown([row.measured_s for row in rows]),
-            round(_off(mean), 1))
-
-
-def _headings() -> list[str]:
-    return [f'{schemes.get(name).label}: {what}' for name in SCHEMES
-            for what in _COLUMNS]
-
-
-def _saved(found: Found, label: str, scheme: str) -> float:
-    return _saved_by_all(found, label, scheme)[-1]
-
-
-def _saved_by_all(found: Found, label: str, scheme: str
-                  ) -> tuple[float, ...]:
-    """Time saved over a scheme: simulated, same placement, measured; %."""
-    ours = dataclasses.astuple(_mean(found[label, 'virtco']))
-    theirs = dataclasses.astuple(_mean(found[label, scheme]))
-    return tuple(round(outcome.reduction(a, b), 1)
-                 for a, b in zip(ours, theirs))
-
-
-def _panels(found: Found, labels: Sequence[str], x_label: str
+def _panels(runs: dict[tuple[cases.Cell, str], list[measure.Run]]
             ) -> tuple[outcome.Panel, ...]:
+    cells = list(dict.fromkeys(cell for cell, _ in runs))
     panels = []
     for title, field in (('Simulated, same placement', 'expected_s'),
                          ('Measured', 'measured_s')):
         series = []
-        for name in SCHEMES:
-            both = [outcome.spread([getattr(row, field)
-                                    for row in found[label, name]])
-                    for label in labels]
+        for name in measure.SCHEMES:
+            both = [outcome.spread([getattr(run, field)
+                                    for run in runs[cell, name]])
+                    for cell in cells]
             series.append(outcome.Series(
-                schemes.get(name).label, tuple(labels),
+                schemes.get(name).label,
+                tuple(_short(cell) for cell in cells),
                 tuple(mean for mean, _ in both),
                 tuple(deviation for _, deviation in both)))
-        panels.append(outcome.Panel('bars', title, x_label, 's',
+        panels.append(outcome.Panel('bars', title, 'workload', 's',
                                     tuple(series), log_y=True))
     return tuple(panels)
 
 
-def _notes(options: Options, found: Mapping[tuple[str, str],
-                                            Sequence[Measured]]
-           ) -> tuple[str, ...]:
-    worst = max((abs(_off(_mean(rows))), key)
-                for key, rows in found.items())
-    within = sum(abs(_off(_mean(rows))) <= 100 * TOLERANCE
-                 for rows in found.values())
+def _short(cell: cases.Cell) -> str:
+    mark = ', bg' if cell.background else ''
+    return f'{cell.setting} {cell.shape}{mark}'.strip()
+
+
+def _agreement(runs: Sequence[measure.Run]) -> list[str]:
+    """How far the runs of each scheme are from the simulator."""
+    return [
+        f'{schemes.get(name).label}: {len(its)} runs, '
+        f'{mean_off(its):.1%} off in the mean '
+        f'({MEAN_TOLERANCE:.0%} allowed), {abs(worst_off(its)):.1%} at most '
+        f'({WORST_TOLERANCE:.0%} allowed).'
+        for name in measure.SCHEMES
+        if (its := [run for run in runs if run.scheme == name])]
+
+
+def _unmet(runs: Sequence[measure.Run]) -> list[str]:
+    found = [f'{run.key}, {run.scheme}, seed {run.seed}: {run.off:+.1%} off '
+             f'the simulator, {WORST_TOLERANCE:.0%} allowed'
+             for run in runs if abs(run.off) > WORST_TOLERANCE]
+    for name in measure.SCHEMES:
+        off = mean_off([run for run in runs if run.scheme == name])
+        if off > MEAN_TOLERANCE:
+            found.append(f'{name}: {off:.1%} off in the mean, '
+                         f'{MEAN_TOLERANCE:.0%} allowed')
+    return found
+
+
+def _notes(options: Options, runs: Sequence[measure.Run]) -> tuple[str, ...]:
+    again = sum(run.tries > 1 for run in runs)
+    beyond = sum(run.waited > measure.MOST_WAITED for run in runs)
+    wide = [max(cases.MIN_VMS, round(row.width * options.scale.width_factor))
+            for row in workloads.TABLE2]
     return (
-        f'{paper.N_HOSTS} hypervisors at '
-        f'{units.format_rate(options.rate_bps)}, {options.shape} matrices, '
-        f'{len(options.seeds)} seed(s). "off" compares the measured time '
-        'with the simulator\'s at the same placement.',
-        f'Each run sends as much as makes its mean {_RUN_S:g} s; times are '
-        'given for the sizes that the links\' scale asks for. Flows inside '
-        'of a host send 1 MiB at most.',
-        f'{within} of {len(found)} averages are within {TOLERANCE:.0%} of '
-        f'the simulator; the furthest, {worst[1][0]} under '
-        f'{schemes.get(worst[1][1]).label}, is {worst[0]:.1f} % off.',
+        f'{options.scale.n_hosts} hypervisors of {options.scale.slots} slots '
+        f'at {units.format_rate(options.scale.rate_bps)}, applications of '
+        f'{min(wide)} to {max(wide)} VMs, {len(options.seeds)} seed(s). '
+        '"off" compares the measured mean CCT of a run with the simulator\'s '
+        'at the same placement and the cables\' rates: the mean of its '
+        'absolute values over the seeds, and the furthest one.',
+        f'Each run sends so much that its longest CCT is {measure.RUN_S:g} s '
+        '(times the length in test case 5); times are given for the paper\'s '
+        'bytes. Flows inside of a host send 1 MiB at most and count as 0.',
+        'A run is repeated, whatever it measured, when a thread of the '
+        f'testbed waited for more than {measure.MOST_WAITED:.0%} of it for a '
+        f'processor, {measure.MOST_TRIES} times at most: {again} of '
+        f'{len(runs)} were, {beyond} stayed above. The machine was '
+        f'{statistics.fmean(run.busy for run in runs):.0%} busy in the mean.',
         'SEBF-TA is the strong min-cut placement; the paper\'s own number '
         'is against its greedy one.')

@@ -10,22 +10,32 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The emulated test cases, with the simulator in the testbed's place."""
+"""The emulated test cases, with a model in the testbed's place."""
 
 import contextlib
 import json
 
 import pytest
 
+from virtco.cmd import testcases as command
+from virtco.lab.emulation import cases
+from virtco.lab.emulation import measure
 from virtco.lab.emulation import reproduce
 from virtco.lab.emulation import results
 from virtco.lab.sim.figures import document
 from virtco.lab.sim.figures import virtco as paper
+from virtco.lab.sim import workloads
+
+FEW = cases.Scale(8, 20e6)
+PAPER = cases.Scale(18, 50e6)
 
 
 class _Display:
     def say(self, text):
         pass
+
+    def progress(self, title):
+        return contextlib.nullcontext()
 
 
 class _Testbed:
@@ -45,70 +55,147 @@ class _Testbed:
         self.present -= 1
 
 
+class _Bench:
+    """Stands for the machine: which runs are disturbed, how far off it is."""
+
+    def __init__(self):
+        self.beds = []
+        self.runs = []
+        self.off = 1.1
+        self.waited = iter(())
+
+
 @pytest.fixture
-def beds(monkeypatch):
-    made = []
+def bench(monkeypatch):
+    made = _Bench()
 
     @contextlib.contextmanager
-    def datacentre(hosts, options, display):
-        made.append(_Testbed())
-        yield made[-1]
-        assert made[-1].present == 0
+    def datacentre(hosts, scale, logs, display):
+        made.beds.append(_Testbed())
+        yield made.beds[-1]
+        assert made.beds[-1].present == 0
 
-    def emulate(testbed, label, its_groups, scheme, display):
+    def emulate(testbed, workload, scheme, progress, local_bytes):
         assert testbed.present == 1
+        made.runs.append(workload)
+        hosts, coflows = {}, []
+        for group in workload.groups:
+            # One after another, so that all of them send.
+            hosts[group.name] = tuple(f'h{row % 8}'
+                                      for row in range(group.n_vms))
+        placed = measure.prediction.placed_coflows(workload, hosts)
+        rates = dict.fromkeys((f'h{i}' for i in range(8)), FEW.rate_bps)
+        expected = measure.prediction.simulate_as_taken(
+            placed, measure.prediction.usable_bps(rates, scheme),
+            scheme.order, [1.0] * len(placed))
+        for group, cct_s in zip(workload.groups, expected):
+            coflows.append(results.CoflowResult(
+                group.coflows[0].name, group.name, group.n_vms, 1.0, cct_s,
+                cct_s * made.off, cct_s))
         return results.SchemeResult(
-            scheme.name, scheme.label, tuple(
-                results.CoflowResult(coflow.name, group.name, group.n_vms,
-                                     coflow.size_bytes, 2.0, 2.2, 2.0)
-                for group in its_groups for coflow in group.coflows), {}, {})
+            scheme.name, scheme.label, tuple(coflows), hosts, {},
+            timeline=((1,),), bin_s=0.1, waited_fraction=next(
+                made.waited, 0.0), edge_cpu={'h0': 0.01})
 
-    monkeypatch.setattr(reproduce, '_datacentre', datacentre)
-    monkeypatch.setattr(reproduce, '_emulate', emulate)
+    monkeypatch.setattr(measure, '_Datacentre', datacentre)
+    monkeypatch.setattr(measure.runner, 'run_emulated', emulate)
     return made
 
 
-@pytest.mark.parametrize('name', reproduce.FIGURES)
-def test_table_is_whole_and_tells_the_distance(name, beds, tmp_path):
-    found = reproduce.FIGURES[name](
-        reproduce.Options(50e6, (0,), 'sparse', tmp_path), _Display())
-    assert found.rows
-    assert {len(row) for row in found.rows} == {len(found.columns)}
-    cells = [row[column] for row in found.rows
-             for column, title in enumerate(found.columns)
-             if title.endswith('off %') and row[column] is not None]
-    assert set(cells) == {10.0}
-    assert any('the furthest' in note and '10.0 %' in note
-               for note in found.notes)
+def _options(tmp_path, **changes):
+    return reproduce.Options(**{
+        'scale': FEW, 'seeds': (0,), 'shapes': ('medium',),
+        'directory': tmp_path, 'short': True, **changes})
 
 
-def test_background_leaves_the_slots_of_the_simulator(beds, tmp_path):
-    options = reproduce.Options(50e6, (3,), 'sparse', tmp_path)
-    reproduce.case2(options, _Display())
-    assert [bed.taken for bed in beds] == [[0], [paper.BACKGROUND_VMS]]
-    del beds[:]
-    reproduce.case1(options, _Display())
+def test_there_is_a_figure_for_each_test_case():
+    assert list(reproduce.FIGURES) == [f'virtco-case{n}' for n in range(1, 7)]
+
+
+def test_a_table_tells_the_distance_and_is_recorded(bench, tmp_path):
+    found = reproduce.FIGURES['virtco-case2'](
+        _options(tmp_path, shapes=('sparse',), short=False), _Display())
+    result = found.result
+    assert {len(row) for row in result.rows} == {len(result.columns)}
+    assert len(result.rows) == 2 * len(measure.SCHEMES)
+    quiet = [row for row in result.rows if row[0].endswith('no background')]
+    # Cables of background are slower than this model's.
+    assert {row[5] for row in quiet} == {10.0}
+    document.write_measured(tmp_path, result, {
+        'commit': 'c0ffee', 'machine': 'some machine'}, 'a command',
+        found.rows())
+    kept = json.loads((tmp_path / 'emulated-virtco-case2.json').read_text())
+    assert kept['rows'] == json.loads(json.dumps(result.rows))
+    assert len(kept['runs']) == len(result.rows)
+    assert '``a command``: commit c0ffee, some machine.' in (
+        tmp_path / 'emulated-virtco-case2.inc').read_text()
+
+
+def test_what_is_on_disk_is_not_run_again(bench, tmp_path):
+    options = _options(tmp_path)
+    first = reproduce.FIGURES['virtco-case6'](options, _Display())
+    n_runs = len(bench.runs)
+    assert n_runs == len(measure.SCHEMES)
+    assert reproduce.FIGURES['virtco-case6'](options, _Display()) == first
+    assert len(bench.runs) == n_runs
+    reproduce.FIGURES['virtco-case6'](_options(tmp_path, seeds=(0, 1)),
+                                      _Display())
+    assert len(bench.runs) == 2 * n_runs
+
+
+def test_a_disturbed_run_is_repeated_whatever_it_measured(bench, tmp_path):
+    bench.waited = iter((0.9, 0.1, 0.0, 0.9, 0.5, 0.7))
+    reproduce.FIGURES['virtco-case6'](_options(tmp_path), _Display())
+    book = measure.Book(tmp_path)
+    cell, = _options(tmp_path).cells('virtco-case6')
+    assert [(run.tries, run.waited) for name in measure.SCHEMES
+            for run in book.of(cell, name, (0,), FEW)] == [
+                (2, 0.1), (1, 0.0), (3, 0.5)]
+
+
+def test_what_is_too_far_off_is_a_claim_unmet(bench, tmp_path):
+    bench.off = 1.3
+    cell = cases.Cell('virtco-case2', '', 'medium', False)
+    measure.run([cell], (0,), FEW, tmp_path, _Display())
+    runs = [run for name in measure.SCHEMES for run in
+            measure.Book(tmp_path).of(cell, name, (0,), FEW)]
+    unmet = reproduce._unmet(runs)
+    assert len(unmet) == 2 * len(measure.SCHEMES)
+    assert 'seed 0: +30.0% off' in unmet[0]
+
+
+def test_a_check_that_is_not_met_ends_with_1(monkeypatch, tmp_path, capsys):
+    found = reproduce.Found(reproduce.outcome.Outcome(
+        'x', 'x', ('a',), (('b',),), (reproduce.outcome.Panel(
+            'cdf', 'x', 'x', 'x', ()),), unmet=('much too late',)), ())
+    monkeypatch.setitem(reproduce.FIGURES, 'virtco-case2',
+                        lambda options, display: found)
+    arguments = command.argparse.Namespace(
+        figure='virtco-case2', hosts=8, rate=None, shape='all', seeds=1,
+        first_seed=0, output=tmp_path, check=True, json=False, write=False)
+    assert command.run(arguments) == 1
+    assert 'much too late' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('scale, widths, n_groups', [
+    (FEW, (4, 4, 9, 4, 4, 9), 4), (PAPER, (10, 20, 40, 10, 20, 40), 20)])
+def test_workloads_have_the_widths_of_the_scale(scale, widths, n_groups):
+    cell = cases.Cell('virtco-case2', '', 'dense', True)
+    free, groups = cases.prepare(cell, scale, 3)
+    assert tuple(group.n_vms for group in groups) == widths
+    assert sum(widths) <= sum(host.free[0] for host in free)
+    assert {host.egress_bps < scale.rate_bps for host in free} == {True}
+    for case in ('virtco-case4', 'virtco-case5', 'virtco-case6'):
+        for one in cases.cells(case, ('medium',), scale):
+            assert len(cases.prepare(one, scale, 0)[1]) == n_groups
+
+
+def test_background_leaves_the_slots_of_the_simulator():
     n_slots = paper.N_HOSTS * paper.SLOTS
-    assert beds[0].taken == [n_slots - 1.5 * n_vms
-                             for n_vms in (10, 20, 40, 10, 20, 40)]
-
-
-@pytest.mark.parametrize('name', reproduce.FIGURES)
-def test_what_was_measured_is_recorded_with_its_table(name, beds, tmp_path):
-    found = reproduce.FIGURES[name](
-        reproduce.Options(50e6, (0,), 'sparse', tmp_path), _Display())
-    document.write_measured(tmp_path, found, {
-        'commit': 'c0ffee', 'machine': 'some machine'}, 'a command')
-    kept = json.loads((tmp_path / f'{found.name}.json').read_text())
-    assert kept['rows'] == json.loads(json.dumps(found.rows))
-    assert kept['made']['commit'] == 'c0ffee'
-    text = (tmp_path / f'{found.name}.inc').read_text()
-    assert '``a command``: commit c0ffee, some machine.' in text
-    table = [line.split('","') for line in text.splitlines()
-             if line.startswith('   "')]
-    # A wide one is turned on its side.
-    assert {len(row) for row in table} == {
-        len(found.columns) if name == 'virtco-case2'
-        else 1 + len(found.rows)}
-    assert sum(row.count('10') + row.count('10"') for row in table) >= len(
-        reproduce.SCHEMES)
+    assert sum(host.free[0] for host in cases.hosts(PAPER, 3, True)) == (
+        n_slots - paper.BACKGROUND_VMS)
+    for row in workloads.TABLE2:
+        free, (group,) = cases.prepare(
+            cases.Cell('virtco-case1', row.name, 'sparse', True), PAPER, 3)
+        assert group.n_vms == row.width
+        assert sum(host.free[0] for host in free) == 1.5 * row.width

@@ -76,6 +76,7 @@ class Outcome:
     :ivar name: as given to ``virtco-sim reproduce``.
     :ivar rows: as many cells as columns each; None prints as a dash.
     :ivar notes: what to know when reading it.
+    :ivar unmet: claims that these numbers do not bear out.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Outcome:
     rows: tuple[tuple[Cell, ...], ...]
     panels: tuple[Panel, ...]
     notes: tuple[str, ...] = ()
+    unmet: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         return {'name': self.name, 'title': self.title,
