@@ -1,0 +1,172 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import itertools
+import math
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from virtco import exception
+from virtco.scheduling.periodic import bounds
+from virtco.scheduling.periodic import jobs as jobs_model
+from virtco.scheduling.periodic import rehearsal
+from virtco.scheduling.periodic import shifts
+
+LINKS = ('a', 'b', 'c')
+
+
+def job(name, compute_s, workers=1, **busy_s):
+    return jobs_model.PeriodicJob(name, compute_s, busy_s, workers)
+
+
+@st.composite
+def jobs(draw, n_max=4):
+    times = st.integers(1, 20).map(lambda tenths: tenths / 10)
+    return [jobs_model.PeriodicJob(
+        f'j{number}', draw(times),
+        draw(st.dictionaries(st.sampled_from(LINKS), times, min_size=1)),
+        draw(st.sampled_from([1, 2, 8])))
+        for number in range(draw(st.integers(1, n_max)))]
+
+
+def rehearsed(some, gates=None):
+    horizon_s = 60 * max(job.period_s for job in some)
+    return rehearsal.rehearse(some, gates or [None] * len(some), horizon_s,
+                              horizon_s / 2)
+
+
+def test_order_is_by_computation_over_the_slowest_link():
+    some = [job('short', 1.0, a=0.5), job('long', 8.0, a=2.0, b=1.0),
+            job('wide', 1.0, workers=16, a=3.0)]
+    assert [one.job_id for one in jobs_model.by_intensity(some)] == [
+        'wide', 'long', 'short']
+    assert job('silent', 1.0).intensity == math.inf
+
+
+@pytest.mark.parametrize('wrong', [
+    {'compute_s': -1.0, 'busy_s': {}}, {'compute_s': math.nan, 'busy_s': {}},
+    {'compute_s': 1.0, 'busy_s': {'a': math.inf}},
+    {'compute_s': 0.0, 'busy_s': {}},
+    {'compute_s': 1.0, 'busy_s': {}, 'workers': 0}])
+def test_jobs_that_are_none_are_refused(wrong):
+    with pytest.raises(exception.Invalid, match='of job x'):
+        jobs_model.PeriodicJob('x', **wrong)
+
+
+def test_two_jobs_that_fill_a_link_together_send_in_turn():
+    pair = [job('one', 1.0, a=1.0), job('two', 1.0, a=1.0)]
+    found = shifts.plan(pair)
+    assert found.score == pytest.approx(1.0)
+    assert shifts.compatibility(pair) == pytest.approx(1.0)
+    assert rehearsed(pair, [found.gates.get(one.job_id) for one in pair]
+                     ) == pytest.approx([2.0, 2.0])
+
+
+def test_a_round_that_is_stretched_beats_the_order_alone():
+    pair = jobs_model.by_intensity([job('one', 1.0, a=1.0),
+                                    job('two', 1.0, a=1.3)])
+    assert rehearsed(pair) == pytest.approx([2.0, 4.0])
+    gates = shifts.plan(pair).gates
+    assert rehearsed(pair, [gates[one.job_id] for one in pair]
+                     ) == pytest.approx([2.3, 2.3])
+
+
+def test_jobs_apart_have_no_gates():
+    found = shifts.plan([job('one', 1.0, a=1.0), job('two', 1.0, b=1.0)])
+    assert found == shifts.Plan({}, 1.0)
+
+
+def test_compatibility_falls_with_what_is_asked_for():
+    scores = [shifts.compatibility([job('one', 1.0, a=send_s),
+                                    job('two', 1.0, a=send_s)])
+              for send_s in (0.5, 1.0, 1.5, 3.0)]
+    assert scores[:2] == pytest.approx([1.0, 1.0])
+    assert scores == sorted(scores, reverse=True)
+    assert scores[3] < 0.6
+
+
+def test_one_shift_serves_a_chain_of_links():
+    chain = [job('one', 1.0, a=1.0), job('two', 1.0, a=1.0, b=1.0),
+             job('three', 1.0, b=1.0, c=1.0), job('four', 1.0, c=1.0)]
+    found = shifts.plan(chain)
+    assert found.score == pytest.approx(1.0)
+    ordered = jobs_model.by_intensity(chain)
+    assert rehearsed(ordered, [
+        found.gates.get(one.job_id) for one in ordered]
+    ) == pytest.approx([2.0] * 4)
+
+
+def test_a_gate_waits_for_those_that_are_late_beyond_a_share():
+    gate = rehearsal.Gate(2.0, 0.5)
+    assert [gate.opens_s(ready_s) for ready_s in (
+        0.0, 0.5, 0.9, 1.0, 1.1, 2.4, 2.5)] == pytest.approx(
+            [0.5, 0.5, 0.9, 1.0, 2.5, 2.5, 2.5])
+
+
+@hypothesis.given(jobs())
+@hypothesis.settings(deadline=None, max_examples=25)
+def test_no_rehearsal_beats_the_bounds(some):
+    ordered = jobs_model.by_intensity(some)
+    gates = shifts.plan(some).gates
+    for chosen in (None, [gates.get(one.job_id) for one in ordered]):
+        each_s = rehearsed(ordered, chosen)
+        # What began before the time that counts is counted: one iteration.
+        edge = 1 + 2 / 30
+        period_s = np.array([one.period_s for one in ordered])
+        assert (each_s >= period_s * (1 - 1e-9)).all()
+        assert jobs_model.utilisation(ordered, each_s.tolist()) <= (
+            bounds.most_utilisation(some) * edge)
+        assert each_s.mean() * edge >= bounds.least_mean_iteration_s(some)
+        assert (each_s / period_s).max() * edge >= (
+            bounds.least_worst_slowdown(some))
+
+
+@hypothesis.given(jobs())
+@hypothesis.settings(deadline=None, max_examples=20)
+def test_gates_never_lose_against_the_order_alone(some):
+    ordered = jobs_model.by_intensity(some)
+    gates = shifts.plan(some).gates
+    for group in shifts.components(some):
+        group = jobs_model.by_intensity(group)
+        horizon_s = shifts.REHEARSED_PERIODS * max(
+            one.period_s for one in group)
+        without, held = (jobs_model.utilisation(group, rehearsal.rehearse(
+            group, chosen, horizon_s, horizon_s / 2).tolist())
+            for chosen in ([None] * len(group),
+                           [gates.get(one.job_id) for one in group]))
+        assert held >= without
+    assert {*gates} <= {one.job_id for one in ordered}
+
+
+def exact_excess(some, offsets_s, period_s, steps=600):
+    """Mean of what is asked for above a link's rate, by looking often."""
+    at_s = (np.arange(steps) + 0.5) * period_s / steps
+    total = sum(((at_s - offset_s) % period_s < one.send_s).astype(float)
+                for one, offset_s in zip(some, offsets_s))
+    return np.maximum(total - 1, 0).mean()
+
+
+@hypothesis.given(st.lists(st.integers(1, 9), min_size=2, max_size=3))
+@hypothesis.settings(deadline=None, max_examples=30)
+def test_shifts_of_one_link_are_as_good_as_any(tenths):
+    # All of one period: every shift by a tenth is tried.
+    some = [job(f'j{n}', 1.0 - ten / 10, a=ten / 10)
+            for n, ten in enumerate(tenths)]
+    circle = shifts._Circle(some, [1] * len(some), 1.0)
+    circle.shift()
+    best = min(exact_excess(some, [0.0, *rest], 1.0)
+               for rest in itertools.product(
+                   np.arange(10) / 10, repeat=len(some) - 1))
+    assert 1 - circle.score() <= best + 0.01

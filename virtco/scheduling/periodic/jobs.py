@@ -1,0 +1,118 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Jobs that compute and send in turn."""
+
+from collections.abc import Hashable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import math
+
+import numpy as np
+
+from virtco import exception
+
+Link = Hashable
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PeriodicJob:
+    """One training job.
+
+    :ivar compute_s: of an iteration, in which nothing is sent.
+    :ivar busy_s: for how long an iteration's bytes keep each link busy.
+    :ivar workers: GPUs, or whatever waits while the job sends.
+    """
+
+    job_id: str
+    compute_s: float
+    busy_s: Mapping[Link, float]
+    workers: int = 1
+
+    def __post_init__(self) -> None:
+        for field, value in (('compute_s', self.compute_s),
+                             *((f'busy_s of {link}', busy_s)
+                               for link, busy_s in self.busy_s.items())):
+            if not 0 <= value < math.inf:
+                raise exception.Invalid(
+                    field=f'{field} of job {self.job_id}', value=value,
+                    limit='finite seconds, at least 0')
+        if self.workers < 1:
+            raise exception.Invalid(field=f'workers of job {self.job_id}',
+                                    value=self.workers, limit='at least 1')
+        if self.period_s <= 0:
+            raise exception.Invalid(field=f'period of job {self.job_id}',
+                                    value=self.period_s,
+                                    limit='seconds above 0')
+
+    @property
+    def send_s(self) -> float:
+        """Time that it sends when alone: the slowest link decides."""
+        return max(self.busy_s.values(), default=0.0)
+
+    @property
+    def period_s(self) -> float:
+        """An iteration when alone."""
+        return self.compute_s + self.send_s
+
+    @property
+    def intensity(self) -> float:
+        """Computation per iteration over time on the slowest link (Crux)."""
+        send_s = self.send_s
+        return (self.compute_s * self.workers / send_s if send_s > 0
+                else math.inf)
+
+
+def by_intensity(jobs: Iterable[PeriodicJob]) -> list[PeriodicJob]:
+    """Crux's order; of equals the one that sends for less time goes first."""
+    return sorted(jobs, key=lambda job: (-job.intensity, job.send_s,
+                                         job.job_id))
+
+
+def utilisation(jobs: Sequence[PeriodicJob],
+                iteration_s: Sequence[float]) -> float:
+    """Share of the workers that compute, 0 to 1.
+
+    :param iteration_s: mean time of each job's iterations.
+    """
+    workers = sum(job.workers for job in jobs)
+    return sum(job.workers * job.compute_s / each_s
+               for job, each_s in zip(jobs, iteration_s)) / workers
+
+
+def busy_matrix(jobs: Sequence[PeriodicJob],
+                shared_only: bool = False) -> np.ndarray:
+    """Seconds by job and link, shape (J, L); links in order of appearance.
+
+    :param shared_only: leave out links that fewer than two jobs use, and
+        those that no two jobs can fill together.
+    """
+    links: dict[Link, dict[int, float]] = {}
+    for j, job in enumerate(jobs):
+        for link, busy_s in job.busy_s.items():
+            if busy_s > 0:
+                links.setdefault(link, {})[j] = busy_s
+    chosen = [users for users in links.values()
+              if not shared_only or _can_clash(jobs, users)]
+    found = np.zeros((len(jobs), len(chosen)))
+    for column, users in enumerate(chosen):
+        found[list(users), column] = list(users.values())
+    return found
+
+
+def _can_clash(jobs: Sequence[PeriodicJob], users: Mapping[int, float]
+               ) -> bool:
+    """Whether the jobs ask for more than the link when all send at once."""
+    return sum(busy_s / jobs[j].send_s
+               for j, busy_s in users.items()) > 1 + 1e-9

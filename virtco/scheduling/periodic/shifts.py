@@ -1,0 +1,270 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Time-shifts: jobs that share links send in turn (after CASSINI).
+
+CASSINI rolls a job's demand around a circle; jobs of one link are rotated
+until their sum exceeds the link least. The perimeter is a common multiple of
+the periods. Here it is a *round*: a time in which job j sends n_j times, once
+per round / n_j, which is its gate's period. A round need not be an exact
+multiple: a job may be held back a little in each iteration, where that spares
+it more. A job has one shift for all of its links, so that the shifts of jobs
+that meet at several links agree; they are found along the graph of jobs that
+share links, and improved one job at a time.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+
+from virtco.scheduling.periodic import jobs as jobs_model
+from virtco.scheduling.periodic import rehearsal
+
+#: Parts of a circle that demand is summed up in (CASSINI: 5 degrees each).
+SLOTS = 240
+#: Shifts that are tried besides those right behind or before another job.
+STEPS = 48
+#: Passes over all jobs that improve their shifts.
+SWEEPS = 6
+#: A job sends this often in a round at most.
+MOST_SENDS = 8
+#: Rounds that are rehearsed, of those that look best.
+REHEARSED = 4
+#: A rehearsal takes this many of the longest periods, the first half of them
+#: to warm up.
+REHEARSED_PERIODS = 24
+#: A gain that is smaller is none.
+GAIN = 1e-6
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plan:
+    """When jobs send.
+
+    :ivar gates: of the jobs that are held back, by id.
+    :ivar score: CASSINI's compatibility: 1 minus the mean excess of demand
+        over a link, as a share of it, averaged over the shared links.
+    """
+
+    gates: Mapping[str, rehearsal.Gate]
+    score: float = 1.0
+
+
+def plan(jobs: Sequence[jobs_model.PeriodicJob]) -> Plan:
+    """Gates for the jobs that gain by them, in Crux's order otherwise.
+
+    Deterministic; job ids must be unique.
+    """
+    gates: dict[str, rehearsal.Gate] = {}
+    excess, n_links = 0.0, 0
+    for group in components(jobs):
+        found = _plan_group(jobs_model.by_intensity(group))
+        gates.update(found.gates)
+        width = jobs_model.busy_matrix(group, shared_only=True).shape[1]
+        excess += (1 - found.score) * width
+        n_links += width
+    return Plan(gates, 1 - excess / n_links if n_links else 1.0)
+
+
+def components(jobs: Sequence[jobs_model.PeriodicJob]
+               ) -> Iterator[list[jobs_model.PeriodicJob]]:
+    """Jobs that meet at links, directly or through others; two or more.
+
+    Each is in the order of a traversal of the graph of jobs and links that
+    begins with the most intense job.
+    """
+    meets = jobs_model.busy_matrix(jobs, shared_only=True) > 0
+    place = {job.job_id: j for j, job in enumerate(jobs)}
+    left = dict.fromkeys(place[job.job_id]
+                         for job in jobs_model.by_intensity(jobs))
+    while left:
+        queue = [next(iter(left))]
+        del left[queue[0]]
+        for j in queue:
+            near = [k for k in left if (meets[j] & meets[k]).any()]
+            queue += near
+            for k in near:
+                del left[k]
+        if len(queue) > 1:
+            yield [jobs[j] for j in queue]
+
+
+def compatibility(jobs: Sequence[jobs_model.PeriodicJob]) -> float:
+    """How well jobs can share their links, at the best of their shifts.
+
+    1: none ever waits. 0: on average twice a link's rate is asked for. Jobs
+    whose rounds only fit when they are held back count as held back.
+    """
+    worst = 1.0
+    for group in components(jobs):
+        ordered = jobs_model.by_intensity(group)
+        best = -math.inf
+        for counts, round_s in _rounds(ordered):
+            stretch = max(round_s / n / job.period_s
+                          for n, job in zip(counts, ordered))
+            circle = _Circle(ordered, counts, round_s)
+            circle.shift()
+            best = max(best, circle.score() - (stretch - 1))
+        worst = min(worst, best)
+    return max(0.0, worst)
+
+
+def _plan_group(ordered: list[jobs_model.PeriodicJob]) -> Plan:
+    """The gates that keep most workers computing; maybe none."""
+    candidates = []
+    for counts, round_s in _rounds(ordered):
+        circle = _Circle(ordered, counts, round_s)
+        circle.shift()
+        candidates.append((circle.lost(), circle))
+    candidates.sort(key=lambda found: found[0])
+    horizon_s = REHEARSED_PERIODS * max(job.period_s for job in ordered)
+    best = _judged(ordered, [None] * len(ordered), horizon_s)
+    gates: dict[str, rehearsal.Gate] = {}
+    score = None
+    for _, circle in candidates[:REHEARSED]:
+        tried = circle.gates()
+        reached = _judged(ordered, tried, horizon_s)
+        if score is None:
+            score = circle.score()
+        if reached > best + GAIN:
+            best, score = reached, circle.score()
+            gates = {job.job_id: gate for job, gate in zip(ordered, tried)}
+    return Plan(gates, 1.0 if score is None else score)
+
+
+def _judged(ordered: list[jobs_model.PeriodicJob],
+            gates: Sequence[rehearsal.Gate | None], horizon_s: float
+            ) -> float:
+    return jobs_model.utilisation(ordered, rehearsal.rehearse(
+        ordered, gates, horizon_s, horizon_s / 2).tolist())
+
+
+def _rounds(jobs: Sequence[jobs_model.PeriodicJob]
+            ) -> Iterator[tuple[tuple[int, ...], float]]:
+    """How often each job sends in a round, and how long that takes.
+
+    A round is as long as the slowest of its jobs needs, and no link is asked
+    for more than there is.
+    """
+    longest_s = max(job.period_s for job in jobs)
+    busy_s = jobs_model.busy_matrix(jobs, shared_only=True)
+    seen = set()
+    lengths_s = {k * job.period_s for job in jobs
+                 for k in range(1, MOST_SENDS + 1)}
+    for length_s, more in itertools.product(
+            sorted(lengths_s), (0.05, 0.0)):
+        if not longest_s * (1 - 1e-9) <= length_s <= 3 * longest_s:
+            continue
+        counts = tuple(
+            max(1, min(MOST_SENDS, int(length_s / job.period_s + more + 1e-9)))
+            for job in jobs)
+        if counts in seen:
+            continue
+        seen.add(counts)
+        yield counts, max(
+            max(n * job.period_s for n, job in zip(counts, jobs)),
+            float((np.array(counts) @ busy_s).max(initial=0.0)))
+
+
+class _Circle:
+    """Demand of the jobs of one component around a round."""
+
+    def __init__(self, jobs: Sequence[jobs_model.PeriodicJob],
+                 counts: Sequence[int], round_s: float):
+        self._jobs, self._counts, self._round_s = jobs, counts, round_s
+        self._busy_s = jobs_model.busy_matrix(jobs, shared_only=True)
+        self._links = [np.flatnonzero(row > 0) for row in self._busy_s]
+        self._share = [
+            row[links, None] / job.send_s
+            for row, links, job in zip(self._busy_s, self._links, jobs)]
+        self._offset_s = [0.0] * len(jobs)
+        self._total = np.zeros((self._busy_s.shape[1], SLOTS))
+
+    def shift(self) -> None:
+        """Place the jobs one after another, then improve one at a time."""
+        for j in range(len(self._jobs)):
+            self._place(j, range(j))
+        for _ in range(SWEEPS):
+            moved = False
+            for j in range(len(self._jobs)):
+                others = [k for k in range(len(self._jobs)) if k != j]
+                moved |= self._replace(j, others)
+            if not moved:
+                break
+
+    def gates(self) -> list[rehearsal.Gate]:
+        return [rehearsal.Gate(self._round_s / n, offset_s)
+                for n, offset_s in zip(self._counts, self._offset_s)]
+
+    def score(self) -> float:
+        return 1 - float(np.maximum(self._total - 1, 0).mean())
+
+    def lost(self) -> float:
+        """About how much computing is lost, as a share of all workers."""
+        workers = sum(job.workers for job in self._jobs)
+        held = sum(job.workers * job.compute_s * (
+            1 / job.period_s - n / self._round_s)
+            for n, job in zip(self._counts, self._jobs)) / workers
+        excess = np.maximum(self._total - 1, 0).mean(axis=1).max(initial=0.0)
+        return held + float(excess)
+
+    def _place(self, j: int, others: Sequence[int]) -> None:
+        links = self._links[j]
+        offsets_s = self._offsets_s(j, others)
+        demand = self._share[j][None] * self._covered(j, offsets_s)[:, None]
+        excess = np.maximum(self._total[links][None] + demand - 1, 0).sum(
+            axis=(1, 2))
+        best = int(np.argmin(np.round(excess, 9)))
+        self._offset_s[j] = float(offsets_s[best])
+        self._total[links] += demand[best]
+
+    def _replace(self, j: int, others: Sequence[int]) -> bool:
+        links = self._links[j]
+        before = np.maximum(self._total[links] - 1, 0).sum()
+        if before <= GAIN:
+            return False
+        kept, total = self._offset_s[j], self._total.copy()
+        self._total[links] -= self._share[j] * self._covered(
+            j, np.array([kept]))[0]
+        self._place(j, others)
+        if np.maximum(self._total[links] - 1, 0).sum() < before - GAIN:
+            return True
+        self._offset_s[j], self._total = kept, total
+        return False
+
+    def _offsets_s(self, j: int, others: Sequence[int]) -> np.ndarray:
+        """Shifts to try, in seconds, the least one first among equals."""
+        period_s = self._round_s / self._counts[j]
+        found = [np.arange(STEPS) * period_s / STEPS]
+        for k in others:
+            turns_s = (self._offset_s[k] + np.arange(self._counts[k])
+                       * self._round_s / self._counts[k])
+            found += [turns_s + self._jobs[k].send_s,
+                      turns_s - self._jobs[j].send_s]
+        return np.unique(np.concatenate(found) % period_s)
+
+    def _covered(self, j: int, offsets_s: np.ndarray) -> np.ndarray:
+        """Share of each slot in which the job sends, shape (n, SLOTS)."""
+        slot_s = self._round_s / SLOTS
+        period_s = self._round_s / self._counts[j]
+        send_s = min(self._jobs[j].send_s, period_s)
+        edges_s = np.arange(SLOTS + 1) * slot_s - offsets_s[:, None]
+        turns = np.floor(edges_s / period_s)
+        sent_s = turns * send_s + np.minimum(edges_s - turns * period_s,
+                                             send_s)
+        covered: np.ndarray = np.diff(sent_s, axis=1) / slot_s
+        return covered
