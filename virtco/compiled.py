@@ -36,6 +36,7 @@ LOG = logging.getLogger(__name__)
 #: setup.py compiles these. What a kernel calls comes before it.
 KERNELS = (
     'virtco.scheduling.kernels',
+    'virtco.scheduling.periodic.rehearsal_kernel',
     'virtco.lab.sim.run_kernels',
     'virtco.lab.sim.event_kernels',
     'virtco.lab.sim.deployed_kernels',

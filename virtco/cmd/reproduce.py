@@ -74,6 +74,10 @@ def add(actions: Any) -> None:
         '--trace', type=pathlib.Path, help=(
             'the published trace FB2010-1Hr-150-0.txt (default '
             f'${TRACE_VARIABLE})'))
+    reproduce.add_argument(
+        '--topology', type=pathlib.Path, metavar='FILE', help=(
+            'of the cluster of training-cluster and training-mixed, in any '
+            'format of "virtco topology import"'))
     reproduce.add_argument('--processes', type=arguments.count, default=1,
                            help='to run side by side; the numbers stay')
     reproduce.add_argument('--output', type=arguments.directory, help=(
@@ -90,11 +94,17 @@ def run(args: argparse.Namespace) -> int:
     if args.shape != 'medium' and (args.write or args.check):
         raise exception.Invalid(field='--shape', value=args.shape,
                                 limit='medium, as recorded')
+    if args.topology is not None and (args.write or args.check):
+        raise exception.Invalid(field='--topology', value=args.topology,
+                                limit='nothing with --write or --check')
     path = args.trace or os.environ.get(TRACE_VARIABLE)
     trace = pathlib.Path(path) if path else None
     if trace is not None and not trace.is_file():
         raise exception.Invalid(field='--trace', value=str(trace),
                                 limit='a file')
+    if args.topology is not None and not args.topology.is_file():
+        raise exception.Invalid(field='--topology',
+                                value=str(args.topology), limit='a file')
     if args.render:
         document.write(args.record, figures.FIGURES, [
             name for name in _names(args)
@@ -104,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
     records = _records(args, chosen)
     contexts = {figure.name: samples.Context(
         _seeds(args, records.get(figure.name)), args.shape, args.short,
-        trace, args.processes, _track) for figure in chosen}
+        trace, args.topology, args.processes, _track) for figure in chosen}
     _say_how_long(chosen, contexts, records)
     if args.output is None and not args.check:
         args.output = arguments.directory('virtco-sim-output')

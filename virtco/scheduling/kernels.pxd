@@ -35,9 +35,14 @@ cdef class Rater:
 
 cdef void end_in_row(Rater rater, Py_ssize_t f) noexcept nogil
 cdef Py_ssize_t next_alive(Rater rater, Py_ssize_t f) noexcept nogil
+cdef void start_in_row(Rater rater, Py_ssize_t f) noexcept nogil
+cdef void enter_port(Rater rater, Py_ssize_t c, Py_ssize_t p) noexcept nogil
 cdef void leave_port(Rater rater, Py_ssize_t c, Py_ssize_t p) noexcept nogil
 cpdef void sort(long long[::1] order, Py_ssize_t n, long long[::1] level,
                 double[::1] key) noexcept nogil
+cpdef void rank_repeating(long long[::1] order, long long[::1] level,
+                          double[::1] alone_s, double[::1] intensity,
+                          double[::1] key) noexcept nogil
 cpdef void swap_neighbours(Rater rater, long long[::1] order,
                            long long[::1] level) noexcept nogil
 cpdef void allocate(Rater rater, long long[::1] order, Py_ssize_t n_lifted,

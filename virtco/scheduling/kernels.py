@@ -216,6 +216,26 @@ def end_in_row(rater: Rater, f: cython.Py_ssize_t) -> cython.void:
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
+def start_in_row(rater: Rater, f: cython.Py_ssize_t) -> cython.void:
+    """Flow f, which had ended, starts again."""
+    row = rater.row_at[rater.src[f]]
+    if row >= 0:
+        p = rater.port[rater.dst[f]]
+        rater.row_alive[row + rater.word[p] - rater.n_words] |= rater.bit[p]
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def enter_port(rater: Rater, c: cython.Py_ssize_t, p: cython.Py_ssize_t
+               ) -> cython.void:
+    """Coflow c has flows at port p again."""
+    rater.used_ports[c * rater.all_words + rater.word[p]] |= rater.bit[p]
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
 def leave_port(rater: Rater, c: cython.Py_ssize_t, p: cython.Py_ssize_t
                ) -> cython.void:
     """Coflow c has no flow at port p any more."""
@@ -376,6 +396,39 @@ def sort(order: cython.longlong[::1], n: cython.Py_ssize_t,
             order[j + 1] = d
             j -= 1
         order[j + 1] = c
+
+
+@cython.ccall
+@cython.nogil
+@cython.exceptval(check=False)
+def rank_repeating(order: cython.longlong[::1], level: cython.longlong[::1],
+                   alone_s: cython.double[::1], intensity: cython.double[::1],
+                   key: cython.double[::1]) -> cython.void:
+    """Write keys of periodic coflows that keep both goals.
+
+    Among themselves they go by intensity, the highest first (Crux); ordinary
+    ones, of intensity 0, by their remaining times. Of the two that lead, the
+    one with less left goes first: so a periodic coflow's key is the longest
+    remaining time of those that go before it and of itself.
+
+    :param order: the coflows, in any order.
+    :param level: those below 0 keep their keys, shape (C,).
+    """
+    for i in range(order.shape[0]):
+        c = order[i]
+        if intensity[c] <= 0.0 or level[c] < 0:
+            continue
+        longest_s = alone_s[c]
+        before = 0
+        for j in range(order.shape[0]):
+            d = order[j]
+            if intensity[d] > 0.0 and level[d] == level[c] and (
+                    intensity[d] > intensity[c]
+                    or (intensity[d] == intensity[c] and d < c)):
+                longest_s = max(longest_s, alone_s[d])
+                before += 1
+        # Different keys for different places.
+        key[c] = longest_s * (1.0 + before * 1e-12)
 
 
 @cython.ccall

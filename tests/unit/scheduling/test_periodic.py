@@ -32,7 +32,7 @@ def job(name, compute_s, workers=1, **busy_s):
 
 
 @st.composite
-def jobs(draw, n_max=4):
+def jobs(draw, n_max=3):
     times = st.integers(1, 20).map(lambda tenths: tenths / 10)
     return [jobs_model.PeriodicJob(
         f'j{number}', draw(times),
@@ -42,9 +42,10 @@ def jobs(draw, n_max=4):
 
 
 def rehearsed(some, gates=None):
+    """Mean iteration times; jobs are served as given."""
     horizon_s = 60 * max(job.period_s for job in some)
-    return rehearsal.rehearse(some, gates or [None] * len(some), horizon_s,
-                              horizon_s / 2)
+    return rehearsal.Rehearsal(some).run(gates or {}, horizon_s,
+                                         horizon_s / 2)
 
 
 def test_order_is_by_computation_over_the_slowest_link():
@@ -70,22 +71,20 @@ def test_two_jobs_that_fill_a_link_together_send_in_turn():
     found = shifts.plan(pair)
     assert found.score == pytest.approx(1.0)
     assert shifts.compatibility(pair) == pytest.approx(1.0)
-    assert rehearsed(pair, [found.gates.get(one.job_id) for one in pair]
-                     ) == pytest.approx([2.0, 2.0])
+    assert rehearsed(pair, found.gates) == pytest.approx([2.0, 2.0])
 
 
 def test_a_round_that_is_stretched_beats_the_order_alone():
     pair = jobs_model.by_intensity([job('one', 1.0, a=1.0),
                                     job('two', 1.0, a=1.3)])
-    assert rehearsed(pair) == pytest.approx([2.0, 4.0])
+    assert rehearsed(pair) == pytest.approx([2.0, 4.0], rel=0.02)
     gates = shifts.plan(pair).gates
-    assert rehearsed(pair, [gates[one.job_id] for one in pair]
-                     ) == pytest.approx([2.3, 2.3])
+    assert rehearsed(pair, gates) == pytest.approx([2.3, 2.3])
 
 
 def test_jobs_apart_have_no_gates():
     found = shifts.plan([job('one', 1.0, a=1.0), job('two', 1.0, b=1.0)])
-    assert found == shifts.Plan({}, 1.0)
+    assert found == shifts.Plan(('one', 'two'), {}, 1.0)
 
 
 def test_compatibility_falls_with_what_is_asked_for():
@@ -103,51 +102,49 @@ def test_one_shift_serves_a_chain_of_links():
     found = shifts.plan(chain)
     assert found.score == pytest.approx(1.0)
     ordered = jobs_model.by_intensity(chain)
-    assert rehearsed(ordered, [
-        found.gates.get(one.job_id) for one in ordered]
-    ) == pytest.approx([2.0] * 4)
+    assert rehearsed(ordered, found.gates) == pytest.approx([2.0] * 4)
 
 
 def test_a_gate_waits_for_those_that_are_late_beyond_a_share():
     gate = rehearsal.Gate(2.0, 0.5)
     assert [gate.opens_s(ready_s) for ready_s in (
-        0.0, 0.5, 0.9, 1.0, 1.1, 2.4, 2.5)] == pytest.approx(
-            [0.5, 0.5, 0.9, 1.0, 2.5, 2.5, 2.5])
+        0.0, 0.5, 0.58, 0.65, 2.4, 2.5)] == pytest.approx(
+            [0.5, 0.5, 0.58, 2.5, 2.5, 2.5])
 
 
 @hypothesis.given(jobs())
-@hypothesis.settings(deadline=None, max_examples=25)
+@hypothesis.settings(deadline=None, max_examples=15)
 def test_no_rehearsal_beats_the_bounds(some):
-    ordered = jobs_model.by_intensity(some)
     gates = shifts.plan(some).gates
-    for chosen in (None, [gates.get(one.job_id) for one in ordered]):
-        each_s = rehearsed(ordered, chosen)
-        # What began before the time that counts is counted: one iteration.
-        edge = 1 + 2 / 30
-        period_s = np.array([one.period_s for one in ordered])
-        assert (each_s >= period_s * (1 - 1e-9)).all()
-        assert jobs_model.utilisation(ordered, each_s.tolist()) <= (
-            bounds.most_utilisation(some) * edge)
+    for chosen in ({}, gates):
+        each_s = rehearsed(some, chosen)
+        # Of an iteration cut off, sending may count before computing.
+        edge = 1 + 1 / 30
+        period_s = np.array([one.period_s for one in some])
+        assert (each_s * edge >= period_s).all()
+        assert jobs_model.utilisation(some, each_s.tolist()) <= (
+            bounds.most_utilisation(some) * edge + 1e-9)
         assert each_s.mean() * edge >= bounds.least_mean_iteration_s(some)
         assert (each_s / period_s).max() * edge >= (
             bounds.least_worst_slowdown(some))
 
 
 @hypothesis.given(jobs())
-@hypothesis.settings(deadline=None, max_examples=20)
-def test_gates_never_lose_against_the_order_alone(some):
-    ordered = jobs_model.by_intensity(some)
-    gates = shifts.plan(some).gates
+@hypothesis.settings(deadline=None, max_examples=10)
+def test_a_plan_never_loses_against_cruxs_order(some):
+    plan = shifts.plan(some)
+    assert sorted(plan.order) == sorted(one.job_id for one in some)
+    assert {*plan.gates} <= {*plan.order}
     for group in shifts.components(some):
-        group = jobs_model.by_intensity(group)
         horizon_s = shifts.REHEARSED_PERIODS * max(
             one.period_s for one in group)
-        without, held = (jobs_model.utilisation(group, rehearsal.rehearse(
-            group, chosen, horizon_s, horizon_s / 2).tolist())
-            for chosen in ([None] * len(group),
-                           [gates.get(one.job_id) for one in group]))
-        assert held >= without
-    assert {*gates} <= {one.job_id for one in ordered}
+        reached = [jobs_model.utilisation(ordered, rehearsal.Rehearsal(
+            ordered).run(gates, horizon_s, horizon_s / 2).tolist())
+            for ordered, gates in (
+                (jobs_model.by_intensity(group), {}),
+                (sorted(group, key=lambda one: plan.order.index(one.job_id)),
+                 plan.gates))]
+        assert reached[1] >= reached[0] - 1e-9
 
 
 def exact_excess(some, offsets_s, period_s, steps=600):
@@ -159,7 +156,7 @@ def exact_excess(some, offsets_s, period_s, steps=600):
 
 
 @hypothesis.given(st.lists(st.integers(1, 9), min_size=2, max_size=3))
-@hypothesis.settings(deadline=None, max_examples=30)
+@hypothesis.settings(deadline=None, max_examples=15)
 def test_shifts_of_one_link_are_as_good_as_any(tenths):
     # All of one period: every shift by a tenth is tried.
     some = [job(f'j{n}', 1.0 - ten / 10, a=ten / 10)

@@ -31,6 +31,7 @@ class State(NamedTuple):
     :ivar sent_bits: for queues by attained service.
     :ivar level: coarse rank, see ordering.levels.
     :ivar weight: for weighted fair sharing.
+    :ivar intensity: what periodic coflows are ordered by, 0 of others.
     """
 
     bound: np.ndarray
@@ -44,6 +45,7 @@ class State(NamedTuple):
     sent_bits: np.ndarray
     level: np.ndarray
     weight: np.ndarray
+    intensity: np.ndarray
 
 
 class Rules(NamedTuple):

@@ -28,6 +28,7 @@ if cython.compiled:
     from cython.cimports.virtco.lab.sim.run_kernels import move
     from cython.cimports.virtco.lab.sim.run_kernels import Run
     from cython.cimports.virtco.scheduling.kernels import allocate
+    from cython.cimports.virtco.scheduling.kernels import rank_repeating
     from cython.cimports.virtco.scheduling.kernels import Rater
     from cython.cimports.virtco.scheduling.kernels import sort
     from cython.cimports.virtco.scheduling.kernels import swap_neighbours
@@ -35,6 +36,7 @@ else:
     from virtco.lab.sim.run_kernels import move
     from virtco.lab.sim.run_kernels import Run
     from virtco.scheduling.kernels import allocate
+    from virtco.scheduling.kernels import rank_repeating
     from virtco.scheduling.kernels import Rater
     from virtco.scheduling.kernels import sort
     from virtco.scheduling.kernels import swap_neighbours
@@ -149,8 +151,10 @@ def put_in_order(rater: Rater, run: Run, order: cython.longlong[::1],
     """Sort ``order``; returns how many starving coflows lead it."""
     n_lifted = 0
     waited_s: cython.double
+    repeats: cython.bint = False
     for i in range(order.shape[0]):
         c = order[i]
+        repeats = repeats or run.intensity[c] > 0.0
         run.alone_s[c] = run.bound[c] * rater.scale[c]
         run.rank_level[c] = run.level[c]
         if run.by == BY_REMAINING:
@@ -168,6 +172,9 @@ def put_in_order(rater: Rater, run: Run, order: cython.longlong[::1],
             n_lifted += 1
             run.rank_level[c] = -1
             run.key[c] = run.served_s[c]
+    if repeats and run.by == BY_REMAINING:
+        rank_repeating(order, run.rank_level, run.alone_s, run.intensity,
+                       run.key)
     sort(order, order.shape[0], run.rank_level, run.key)
     if run.swaps:
         swap_neighbours(rater, order, run.rank_level)

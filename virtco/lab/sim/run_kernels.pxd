@@ -8,11 +8,14 @@ cdef class Run:
     cdef double trickle, theta_s, quantum_s
     cdef double[::1] bound, whole_s, arrival_s, served_s, credit_s, lifted_s
     cdef double[::1] end_s, sent_bits, weight, alone_s, key, last_s, ends_s
+    cdef double[::1] intensity
     cdef long long[::1] left, level, rank_level, n_served
     cdef unsigned char[::1] touched
     cdef double now_s
     cdef Py_ssize_t n_live
 
+cpdef void release(Rater rater, Run run, Py_ssize_t c, double[::1] base,
+                   double[::1] load, int[::1] alive) noexcept nogil
 cdef void end_flow(Rater rater, Run run, Py_ssize_t c, Py_ssize_t f) noexcept nogil
 cdef void end_coflow(Rater rater, Run run, Py_ssize_t c) noexcept nogil
 cdef void rebound(Rater rater, Run run, Py_ssize_t c) noexcept nogil

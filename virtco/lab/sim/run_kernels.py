@@ -23,14 +23,19 @@ import numpy as np
 from virtco.scheduling import policies
 if cython.compiled:
     from cython.cimports.virtco.scheduling.kernels import end_in_row
+    from cython.cimports.virtco.scheduling.kernels import enter_port
     from cython.cimports.virtco.scheduling.kernels import leave_port
     from cython.cimports.virtco.scheduling.kernels import Rater
+    from cython.cimports.virtco.scheduling.kernels import start_in_row
 else:
     from virtco.scheduling.kernels import end_in_row
+    from virtco.scheduling.kernels import enter_port
     from virtco.scheduling.kernels import leave_port
     from virtco.scheduling.kernels import Rater
+    from virtco.scheduling.kernels import start_in_row
 
 INF = cython.declare(cython.double, float('inf'))
+NAN = cython.declare(cython.double, float('nan'))
 #: Events closer together than this fraction of the clock are one.
 SAME_TIME = cython.declare(cython.double, 1e-12)
 #: Values of Run.touched: served by back-fill, also at its bottleneck.
@@ -71,6 +76,7 @@ class Run:
             view(state.served_s), view(state.credit_s))
         self.lifted_s, self.level = view(state.lifted_s), view(state.level)
         self.sent_bits, self.weight = view(state.sent_bits), view(state.weight)
+        self.intensity = view(state.intensity)
         n_coflows = len(state.left)
         self.alone_s = view(np.zeros(n_coflows))
         self.key = view(np.zeros(n_coflows))
@@ -81,6 +87,34 @@ class Run:
         self.touched = view(np.zeros(n_coflows, np.uint8))
         self.now_s = 0.0
         self.n_live = 0
+
+
+@cython.ccall
+@cython.nogil
+@cython.exceptval(check=False)
+def release(rater: Rater, run: Run, c: cython.Py_ssize_t,
+            base: cython.double[::1], load: cython.double[::1],
+            alive: cython.int[::1]) -> cython.void:
+    """Give a coflow that has ended all of its flows back.
+
+    :param base: of all flows as at the beginning, shape (F,).
+    :param load: of all entries likewise, shape (E,), and ``alive``.
+    """
+    for f in range(rater.flow_ptr[c], rater.flow_ptr[c + 1]):
+        rater.base[f] = base[f]
+        rater.skip[f] = f
+        start_in_row(rater, f)
+    for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
+        rater.load[e] = load[e]
+        rater.alive[e] = alive[e]
+        enter_port(rater, c, rater.port[e])
+    rater.scale[c] = 1.0
+    rater.pace[c] = 0.0
+    run.left[c] = rater.flow_ptr[c + 1] - rater.flow_ptr[c]
+    run.end_s[c] = NAN
+    run.sent_bits[c] = run.credit_s[c] = 0.0
+    run.lifted_s[c] = -INF
+    rebound(rater, run, c)
 
 
 @cython.cfunc

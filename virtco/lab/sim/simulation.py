@@ -222,7 +222,8 @@ def _state(rater: kernels.Rater, fabric: fabric_model.Fabric
     bound = np.zeros(n_coflows)
     kernels.bottlenecks(rater, bound)
     zeros = {name: np.zeros(n_coflows) for name in (
-        'whole_s', 'arrival_s', 'served_s', 'credit_s', 'sent_bits')}
+        'whole_s', 'arrival_s', 'served_s', 'credit_s', 'sent_bits',
+        'intensity')}
     return engine.State(
         bound=bound, left=np.diff(fabric.flow_ptr),
         lifted_s=np.full(n_coflows, -math.inf),

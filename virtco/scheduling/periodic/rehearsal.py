@@ -16,6 +16,7 @@ A job's flows keep their proportions (MADD), so a job is one number. This is
 what a plan of shifts is judged by; the simulator runs flows.
 """
 
+from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import math
@@ -24,11 +25,10 @@ import numpy as np
 
 from virtco import exception
 from virtco.scheduling.periodic import jobs as jobs_model
+from virtco.scheduling.periodic import rehearsal_kernel
 
-#: Events closer together than this part of the clock are one.
-SAME_TIME = 1e-12
 #: A job that is late by more of its gate's period waits for the next one.
-MOST_LATE = 0.25
+MOST_LATE = 0.05
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,73 +50,52 @@ class Gate:
         Who is a little late goes at once: the next gate costs a whole period.
         Who is later than that has lost its turn, and would take another's.
         """
-        turn = math.floor((ready_s - self.offset_s) / self.period_s + 1e-9)
-        late_s = ready_s - self.offset_s - turn * self.period_s
-        if late_s <= most_late * self.period_s:
-            return ready_s
-        return max(ready_s, self.offset_s + (turn + 1) * self.period_s)
+        return float(rehearsal_kernel.opens_s(ready_s, self.period_s,
+                                              self.offset_s, most_late))
 
 
-def rehearse(jobs: Sequence[jobs_model.PeriodicJob],
-             gates: Sequence[Gate | None], horizon_s: float,
-             warm_up_s: float = 0.0) -> np.ndarray:
-    """Mean iteration time of each job, shape (J,), all starting at 0.
+class Rehearsal:
+    """Jobs that can be run again and again, in any order, with any gates.
 
-    :param jobs: in the order in which they are served.
-    :param gates: of each job; None lets it send when it has computed.
-    :param warm_up_s: iterations that end before are not counted.
-    :returns: inf for a job that ended none in the time that counts.
+    All of them begin to compute at 0.
     """
-    busy_s = jobs_model.busy_matrix(jobs, shared_only=True)
-    send_s = np.array([job.send_s for job in jobs])
-    compute_s = np.array([job.compute_s for job in jobs])
-    starts_s = np.array([_release_s(job, gate, 0.0)
-                         for job, gate in zip(jobs, gates)])
-    left = np.zeros(len(jobs))
-    began_s = np.zeros(len(jobs))
-    counted, total_s = np.zeros(len(jobs), int), np.zeros(len(jobs))
-    now_s = 0.0
-    while now_s < horizon_s:
-        pace = _paces(left > 0, busy_s, send_s)
-        with np.errstate(divide='ignore', invalid='ignore'):
-            ends_s = np.where(pace > 0, left / pace, math.inf)
-        step_s = min(float(ends_s.min(initial=math.inf)),
-                     float(starts_s.min(initial=math.inf)) - now_s,
-                     horizon_s - now_s)
-        now_s += step_s
-        slack_s = step_s + now_s * SAME_TIME
-        left = np.where(ends_s <= slack_s, 0.0, left - pace * step_s)
-        released = starts_s <= now_s * (1 + SAME_TIME)
-        left[released] = 1.0
-        starts_s[released] = math.inf
-        for j in np.flatnonzero((ends_s <= slack_s)
-                                | (released & (send_s <= 0))).tolist():
-            left[j] = 0.0
-            if now_s > warm_up_s:
-                counted[j] += 1
-                total_s[j] += now_s - began_s[j]
-            began_s[j] = now_s
-            starts_s[j] = _release_s(jobs[j], gates[j],
-                                     now_s + compute_s[j])
-    with np.errstate(divide='ignore', invalid='ignore'):
-        return np.where(counted > 0, total_s / counted, math.inf)
 
+    def __init__(self, jobs: Sequence[jobs_model.PeriodicJob]):
+        self._jobs = jobs
+        busy_s = jobs_model.busy_matrix(jobs, shared_only=True)
+        used = busy_s > 0
+        self._ptr = np.concatenate(([0], np.cumsum(used.sum(axis=1)))).astype(
+            np.int64)
+        self._link = np.nonzero(used)[1].astype(np.int64)
+        self._busy_s = busy_s[used]
+        self._send_s = np.array([job.send_s for job in jobs])
+        self._compute_s = np.array([job.compute_s for job in jobs])
+        self._free = np.zeros(busy_s.shape[1])
+        self._scratch = np.zeros((3, len(jobs)))
 
-def _release_s(job: jobs_model.PeriodicJob, gate: Gate | None,
-               ready_s: float) -> float:
-    return ready_s if gate is None else gate.opens_s(ready_s)
+    def run(self, gates: Mapping[str, Gate], horizon_s: float,
+            warm_up_s: float = 0.0, order: Sequence[int] | None = None,
+            fair: bool = False) -> np.ndarray:
+        """Mean iteration time of each job, shape (J,).
 
-
-def _paces(sending: np.ndarray, busy_s: np.ndarray, send_s: np.ndarray
-           ) -> np.ndarray:
-    """Iterations per second that each job sends, in order (MADD)."""
-    pace = np.zeros(len(sending))
-    free = np.ones(busy_s.shape[1])
-    for j in np.flatnonzero(sending).tolist():
-        used = busy_s[j] > 0
-        most = float((free[used] / busy_s[j][used]).min(initial=math.inf))
-        pace[j] = min(most, 1 / send_s[j] if send_s[j] > 0 else math.inf)
-        if pace[j] < 1e-9 / max(send_s[j], 1e-300):
-            pace[j] = 0.0
-        free = np.maximum(0.0, free - pace[j] * busy_s[j])
-    return pace
+        :param gates: of jobs by id; others send when they have computed.
+        :param warm_up_s: what is done before does not count.
+        :param order: in which jobs are served; as given where None.
+        :param fair: those that send share links equally instead.
+        :returns: inf for a job that did nothing in the time that counts.
+        """
+        jobs = self._jobs
+        done = np.zeros(len(jobs))
+        rehearsal_kernel.run(
+            np.array(range(len(jobs)) if order is None else order, np.int64),
+            self._ptr, self._link, self._busy_s, self._send_s,
+            self._compute_s,
+            np.array([gates[job.job_id].period_s if job.job_id in gates
+                      else 0.0 for job in jobs]),
+            np.array([gates[job.job_id].offset_s if job.job_id in gates
+                      else 0.0 for job in jobs]),
+            MOST_LATE, fair, horizon_s, warm_up_s, self._free, *self._scratch,
+            done)
+        with np.errstate(divide='ignore'):
+            each_s: np.ndarray = (horizon_s - warm_up_s) / done
+        return each_s

@@ -35,49 +35,69 @@ from virtco.scheduling.periodic import jobs as jobs_model
 from virtco.scheduling.periodic import rehearsal
 
 #: Parts of a circle that demand is summed up in (CASSINI: 5 degrees each).
-SLOTS = 240
+SLOTS = 120
 #: Shifts that are tried besides those right behind or before another job.
-STEPS = 48
+STEPS = 24
 #: Passes over all jobs that improve their shifts.
-SWEEPS = 6
+SWEEPS = 4
 #: A job sends this often in a round at most.
 MOST_SENDS = 8
-#: Rounds that are rehearsed, of those that look best.
+#: Rounds that are looked at, of those that hold jobs back least …
+LOOKED_AT = 6
+#: … and rehearsed, of those that look best.
 REHEARSED = 4
 #: A rehearsal takes this many of the longest periods, the first half of them
 #: to warm up.
-REHEARSED_PERIODS = 24
+REHEARSED_PERIODS = 12
+#: More jobs than these have no round in common; those of one link may.
+MOST_TOGETHER = 6
+#: Places by which a job is moved in the order.
+MOVES = (-4, -2, -1, 1, 2, 4)
 #: A gain that is smaller is none.
 GAIN = 1e-6
+#: Of all computing; less may be lost again to what is not rehearsed.
+LEAST_GAIN = 0.004
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
     """When jobs send.
 
+    :ivar order: ids, first the one that is served first.
     :ivar gates: of the jobs that are held back, by id.
     :ivar score: CASSINI's compatibility: 1 minus the mean excess of demand
         over a link, as a share of it, averaged over the shared links.
     """
 
+    order: tuple[str, ...]
     gates: Mapping[str, rehearsal.Gate]
     score: float = 1.0
 
 
-def plan(jobs: Sequence[jobs_model.PeriodicJob]) -> Plan:
-    """Gates for the jobs that gain by them, in Crux's order otherwise.
+def plan(jobs: Sequence[jobs_model.PeriodicJob], fair: bool = False) -> Plan:
+    """An order and gates for those that gain by them.
 
-    Deterministic; job ids must be unique.
+    It begins with Crux's order and no gates, and takes what keeps more
+    workers computing in a rehearsal. Deterministic; ids must be unique.
+
+    :param fair: who sends is not ordered in time; jobs share links equally
+        then, and gates are all that keeps them apart.
     """
+    order: dict[str, None] = {}
     gates: dict[str, rehearsal.Gate] = {}
     excess, n_links = 0.0, 0
     for group in components(jobs):
-        found = _plan_group(jobs_model.by_intensity(group))
+        found = _Search(jobs_model.by_intensity(group), fair)
+        found.run()
+        order.update(dict.fromkeys(found.names()))
         gates.update(found.gates)
         width = jobs_model.busy_matrix(group, shared_only=True).shape[1]
         excess += (1 - found.score) * width
         n_links += width
-    return Plan(gates, 1 - excess / n_links if n_links else 1.0)
+    order.update(dict.fromkeys(
+        job.job_id for job in jobs_model.by_intensity(jobs)))
+    return Plan(tuple(order), gates,
+                1 - excess / n_links if n_links else 1.0)
 
 
 def components(jobs: Sequence[jobs_model.PeriodicJob]
@@ -123,34 +143,80 @@ def compatibility(jobs: Sequence[jobs_model.PeriodicJob]) -> float:
     return max(0.0, worst)
 
 
-def _plan_group(ordered: list[jobs_model.PeriodicJob]) -> Plan:
-    """The gates that keep most workers computing; maybe none."""
-    candidates = []
-    for counts, round_s in _rounds(ordered):
-        circle = _Circle(ordered, counts, round_s)
+class _Search:
+    """The best order and gates found for jobs that meet.
+
+    :ivar gates: by id.
+    :ivar score: compatibility of the best shifts of all, or of the links'.
+    """
+
+    def __init__(self, ordered: list[jobs_model.PeriodicJob], fair: bool):
+        self._jobs, self._fair = ordered, fair
+        self._order = list(range(len(ordered)))
+        self._rehearsal = rehearsal.Rehearsal(ordered)
+        self._horizon_s = REHEARSED_PERIODS * max(
+            job.period_s for job in ordered)
+        self.gates: dict[str, rehearsal.Gate] = {}
+        self.score = 1.0
+        self._best = self._judged(self._order, self.gates)
+
+    def run(self) -> None:
+        scores = []
+        for group in self._groups():
+            circles = _circles(group)
+            scores.append(circles[0].score())
+            for circle in circles[:REHEARSED]:
+                self._try(self._order, {**self.gates, **circle.gates()})
+        self.score = min(scores, default=1.0)
+        for place in range(0 if self._fair else len(self._order)):
+            for move in MOVES:
+                if 0 <= place + move < len(self._order):
+                    order = list(self._order)
+                    order.insert(place + move, order.pop(place))
+                    self._try(order, self.gates)
+
+    def names(self) -> list[str]:
+        """Ids in order."""
+        return [self._jobs[j].job_id for j in self._order]
+
+    def _groups(self) -> Iterator[list[jobs_model.PeriodicJob]]:
+        """Jobs that may share a round: all of a few, else those of a link."""
+        if len(self._jobs) <= MOST_TOGETHER:
+            yield self._jobs
+            return
+        busy_s = jobs_model.busy_matrix(self._jobs, shared_only=True)
+        per_s = busy_s / np.array([job.period_s for job in self._jobs])[:,
+                                                                        None]
+        seen = set()
+        for link in np.argsort(-per_s.sum(axis=0), kind='stable').tolist():
+            users = np.flatnonzero(busy_s[:, link] > 0)
+            users = users[np.argsort(-per_s[users, link], kind='stable')]
+            group = tuple(sorted(users[:MOST_TOGETHER].tolist()))
+            if group not in seen:
+                seen.add(group)
+                yield [self._jobs[j] for j in group]
+
+    def _try(self, order: list[int], gates: dict[str, rehearsal.Gate]
+             ) -> None:
+        reached = self._judged(order, gates)
+        if reached > self._best + LEAST_GAIN:
+            self._best, self._order, self.gates = reached, order, gates
+
+    def _judged(self, order: list[int],
+                gates: Mapping[str, rehearsal.Gate]) -> float:
+        return jobs_model.utilisation(self._jobs, self._rehearsal.run(
+            gates, self._horizon_s, self._horizon_s / 2, order,
+            self._fair).tolist())
+
+
+def _circles(group: list[jobs_model.PeriodicJob]) -> list['_Circle']:
+    """Rounds of some jobs with their shifts, what seems best first."""
+    found = sorted((_Circle(group, counts, round_s)
+                    for counts, round_s in _rounds(group)),
+                   key=_Circle.held)[:LOOKED_AT]
+    for circle in found:
         circle.shift()
-        candidates.append((circle.lost(), circle))
-    candidates.sort(key=lambda found: found[0])
-    horizon_s = REHEARSED_PERIODS * max(job.period_s for job in ordered)
-    best = _judged(ordered, [None] * len(ordered), horizon_s)
-    gates: dict[str, rehearsal.Gate] = {}
-    score = None
-    for _, circle in candidates[:REHEARSED]:
-        tried = circle.gates()
-        reached = _judged(ordered, tried, horizon_s)
-        if score is None:
-            score = circle.score()
-        if reached > best + GAIN:
-            best, score = reached, circle.score()
-            gates = {job.job_id: gate for job, gate in zip(ordered, tried)}
-    return Plan(gates, 1.0 if score is None else score)
-
-
-def _judged(ordered: list[jobs_model.PeriodicJob],
-            gates: Sequence[rehearsal.Gate | None], horizon_s: float
-            ) -> float:
-    return jobs_model.utilisation(ordered, rehearsal.rehearse(
-        ordered, gates, horizon_s, horizon_s / 2).tolist())
+    return sorted(found, key=_Circle.lost)
 
 
 def _rounds(jobs: Sequence[jobs_model.PeriodicJob]
@@ -206,21 +272,25 @@ class _Circle:
             if not moved:
                 break
 
-    def gates(self) -> list[rehearsal.Gate]:
-        return [rehearsal.Gate(self._round_s / n, offset_s)
-                for n, offset_s in zip(self._counts, self._offset_s)]
+    def gates(self) -> dict[str, rehearsal.Gate]:
+        return {job.job_id: rehearsal.Gate(self._round_s / n, offset_s)
+                for job, n, offset_s in zip(self._jobs, self._counts,
+                                            self._offset_s)}
 
     def score(self) -> float:
         return 1 - float(np.maximum(self._total - 1, 0).mean())
 
-    def lost(self) -> float:
-        """About how much computing is lost, as a share of all workers."""
+    def held(self) -> float:
+        """Computing that is lost to the gates, as a share of all workers."""
         workers = sum(job.workers for job in self._jobs)
-        held = sum(job.workers * job.compute_s * (
+        return sum(job.workers * job.compute_s * (
             1 / job.period_s - n / self._round_s)
             for n, job in zip(self._counts, self._jobs)) / workers
+
+    def lost(self) -> float:
+        """About how much is lost in all, where jobs still meet as well."""
         excess = np.maximum(self._total - 1, 0).mean(axis=1).max(initial=0.0)
-        return held + float(excess)
+        return self.held() + float(excess)
 
     def _place(self, j: int, others: Sequence[int]) -> None:
         links = self._links[j]

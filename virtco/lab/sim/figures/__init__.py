@@ -19,9 +19,10 @@ from virtco.lab.sim.figures import rpca
 from virtco.lab.sim.figures import samples
 from virtco.lab.sim.figures import sweeps
 from virtco.lab.sim.figures import trace
+from virtco.lab.sim.figures import training
 from virtco.lab.sim.figures import virtco
 
 FIGURES: dict[str, samples.Figure] = {figure.name: figure for figure in (
     virtco.CASE1, virtco.CASE2_FIGURE, virtco.CASE3, *sweeps.figures(),
     *choreo.FIGURES, *orchestra.FIGURES, *trace.FIGURES, *hints.FIGURES,
-    *rpca.FIGURES)}
+    *rpca.FIGURES, *training.FIGURES)}

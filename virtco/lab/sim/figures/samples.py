@@ -42,6 +42,7 @@ class Context:
     :ivar shape: of the Table 2 workloads where a figure takes only one.
     :ivar short: only the settings that a figure names for a quick check.
     :ivar trace: the published Facebook trace.
+    :ivar topology: file of the cluster that training jobs run on.
     :ivar processes: that run jobs side by side; the numbers are the same.
     :ivar track: iterates over its first argument and shows progress.
     """
@@ -50,6 +51,7 @@ class Context:
     shape: str = 'medium'
     short: bool = False
     trace: pathlib.Path | None = None
+    topology: pathlib.Path | None = None
     processes: int = 1
     track: Callable[[Sequence[Any], str], Iterable[Any]] = _plain
 

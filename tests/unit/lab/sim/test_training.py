@@ -1,0 +1,138 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Training jobs in the simulator, and the kernels that they brought."""
+
+import numpy as np
+import pytest
+
+from virtco import compiled
+from virtco import exception
+from virtco.lab.sim import training
+from virtco.lab.sim import training_jobs
+from virtco.scheduling import fabric as fabric_model
+from virtco.scheduling import kernels
+from virtco.scheduling.periodic import bounds
+from virtco.scheduling.periodic import rehearsal_kernel
+
+GBIT = 1e9
+
+
+def demand(*flows):
+    src, dst, bits = zip(*flows)
+    return fabric_model.Demand(np.array(src), np.array(dst), np.array(bits),
+                               np.ones(len(flows)))
+
+
+def pair(compute_s=1.0, gbit=10.0):
+    """Two jobs that send from one host of 10 Gbit/s."""
+    return [training.Job(f'job{i}', compute_s,
+                         demand((0, 1 + i, gbit * GBIT))) for i in range(2)]
+
+
+CLUSTER = training.Cluster(np.full(8, 10 * GBIT))
+
+
+@pytest.mark.parametrize('scheme, iteration_s', [
+    ('fair', 3.0), ('shifts', 2.0), ('mrtf', 2.0), ('crux', 2.0),
+    ('virtco', 2.0)])
+def test_two_jobs_on_a_link(scheme, iteration_s):
+    found = CLUSTER.run(pair(), scheme, 60.0, 30.0)
+    for times in found.iteration_s:
+        assert times == pytest.approx(iteration_s)
+    assert found.mean_s == pytest.approx([iteration_s] * 2)
+    assert found.utilisation == pytest.approx(1 / iteration_s)
+    assert bool(found.gates) == (scheme == 'shifts')
+
+
+def test_every_iteration_sends_all_flows_again():
+    """Also those that ended before the others of their coflow."""
+    job = training.Job('uneven', 1.0, demand(
+        (0, 1, 20 * GBIT), (0, 2, 5 * GBIT), (3, 2, 5 * GBIT)))
+    for scheme in training.SCHEMES:
+        times, = CLUSTER.run([job], scheme, 40.0).iteration_s
+        assert len(times) == 11
+        assert times == pytest.approx(3.5)
+
+
+def test_jobs_as_the_scheduler_sees_them():
+    one, other = CLUSTER.periodic(pair(2.0, 5.0))
+    assert one.busy_s == pytest.approx({0: 0.5, 5: 0.5})
+    assert (one.period_s, one.intensity) == pytest.approx((2.5, 4.0))
+    assert bounds.least_mean_iteration_s([one, other]) == pytest.approx(2.5)
+
+
+def test_an_ordinary_coflow_goes_before_a_job_with_more_to_send():
+    found = {scheme: CLUSTER.run(pair(), scheme, 60.0, 0.0, [
+        training.Ordinary(20.5, demand((0, 3, 2 * GBIT)))]).cct_s
+        for scheme in ('crux', 'training first')}
+    assert found['crux'] == pytest.approx([0.2])
+    # Of two jobs that send in turn the link is never free.
+    assert len(found['training first']) == 0
+
+
+def test_a_scheme_that_is_none():
+    with pytest.raises(exception.Invalid, match='one of fair, shifts, mrtf'):
+        CLUSTER.run(pair(), 'best', 1.0)
+
+
+def test_keys_keep_both_goals():
+    """Jobs by intensity, others by what is left, the shorter leader first."""
+    alone_s = np.array([3.0, 1.0, 2.0, 0.5, 4.0])
+    intensity = np.array([9.0, 5.0, 0.0, 0.0, 0.0])
+    for module in (kernels, compiled.plain('virtco.scheduling.kernels')):
+        key = alone_s.copy()
+        module.rank_repeating(np.arange(5), np.zeros(5, np.int64), alone_s,
+                              intensity, key)
+        assert np.argsort(key, kind='stable').tolist() == [3, 2, 0, 1, 4]
+
+
+def test_compiled_rehearsals_are_the_plain_ones():
+    plain = compiled.plain('virtco.scheduling.periodic.rehearsal_kernel')
+    rng = np.random.default_rng(5)
+    for fair in (False, True):
+        found = []
+        inputs = (rng.permutation(3), np.array([0, 2, 3, 5]),
+                  np.array([0, 1, 0, 0, 1]), rng.uniform(0.1, 1, 5),
+                  np.array([1.0, 1.1, 1.2]), rng.uniform(0, 2, 3),
+                  np.array([0.0, 2.5, 4.0]), np.array([0.0, 0.3, 1.1]))
+        for module in (rehearsal_kernel, plain):
+            done = np.zeros(3)
+            module.run(*inputs, 0.05, fair, 50.0, 10.0, np.zeros(2),
+                       *np.zeros((3, 3)), done)
+            found.append(done.tolist())
+        assert found[0] == found[1]
+        assert min(found[0]) > 5
+
+
+def test_a_cluster_of_jobs_is_filled_from_its_topology():
+    at = training_jobs.site(training_jobs.small())
+    assert sum(map(len, at.leaves)) == 88
+    # Racks' uplinks limit, 4:1; pods' are not given.
+    assert at.cluster.above.cap_bps[0] == pytest.approx(10 * 200e9 / 4)
+    assert len(at.cluster.above.cap_bps) == 2 * 12
+    jobs = training_jobs.mix(at, np.random.default_rng(1))
+    taken = [host for job in jobs for host in np.unique(
+        [job.demand.src_host, job.demand.dst_host])]
+    assert len(taken) == len(set(taken)) >= 70
+    assert all(job.workers % 8 == 0 for job in jobs)
+
+
+@pytest.mark.parametrize('name, per_host', [
+    # Parameters of 2 bytes, 2 (n - 1) / n of them in a ring of 4.
+    ('gpt-7b', 6.7e9 * 2 * 2 * 3 / 4), ('llama-65b', 65.2e9 * 2 * 3 * 3 / 4),
+    # 4 exchanges of 2 experts for each token, of each layer, of 8 GPUs.
+    ('mixtral-8x7b', 8 * 4 * 4096 * 4096 * 32 * 2 * 2 * 3 / 4)])
+def test_models_send_what_is_published(name, per_host):
+    job = training_jobs.job('x', training_jobs.MODELS[name], range(4))
+    sent = np.bincount(job.demand.src_host, job.demand.bits) / 8
+    assert sent == pytest.approx([per_host] * 4)

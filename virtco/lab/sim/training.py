@@ -1,0 +1,216 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Training jobs on a fabric: they compute, send a coflow, and begin again.
+
+Flows run in the simulator's exact event loop, under the same kernels as all
+other coflows, which may run beside them.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import heapq
+import math
+
+import numpy as np
+
+from virtco import exception
+from virtco.lab.sim import run_kernels
+from virtco.lab.sim import simulation
+from virtco.model import uplinks
+from virtco.scheduling import fabric as fabric_model
+from virtco.scheduling.periodic import jobs as jobs_model
+from virtco.scheduling.periodic import rehearsal
+from virtco.scheduling.periodic import shifts
+
+#: How training jobs are served: the simulator's policy, whether they go by
+#: intensity, whether they are shifted, the class of other coflows.
+SCHEMES = {'fair': ('fair', False, False, 0),
+           'shifts': ('fair', False, True, 0),
+           'mrtf': ('mrtf', False, False, 0),
+           'crux': ('mrtf', True, False, 0),
+           'training first': ('mrtf', True, False, 1),
+           'virtco': ('mrtf', True, True, 0)}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Job:
+    """A training job at its place.
+
+    :ivar demand: what one iteration sends.
+    :ivar workers: GPUs.
+    :ivar start_s: of its first iteration.
+    """
+
+    name: str
+    compute_s: float
+    demand: fabric_model.Demand
+    workers: int = 1
+    start_s: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ordinary:
+    """A coflow that is sent once."""
+
+    arrival_s: float
+    demand: fabric_model.Demand
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Result:
+    """What became of the jobs in the time that counts.
+
+    :ivar iteration_s: of each job, one after another, shape (n,) each.
+    :ivar mean_s: of each job's iterations, those cut off by the ends of the
+        time counted in parts, inf for a job that never computed, shape (J,).
+    :ivar utilisation: share of all workers that computed, 0 to 1.
+    :ivar cct_s: of the ordinary coflows that ended.
+    :ivar gates: that the jobs were given, by name.
+    """
+
+    iteration_s: tuple[np.ndarray, ...]
+    mean_s: np.ndarray
+    utilisation: float
+    cct_s: np.ndarray
+    gates: Mapping[str, rehearsal.Gate]
+
+
+class Cluster:
+    """Where jobs run.
+
+    :param cap_bps: egress of each host, then ingress, shape (2H,).
+    :param above: the uplinks above the hosts.
+    """
+
+    def __init__(self, cap_bps: np.ndarray,
+                 above: uplinks.Uplinks = uplinks.NONE):
+        self.cap_bps, self.above = cap_bps, above
+
+    def periodic(self, jobs: Sequence[Job]) -> list[jobs_model.PeriodicJob]:
+        """The jobs as the scheduler sees them; links are ports."""
+        fabric = fabric_model.build(
+            self.cap_bps, [job.demand for job in jobs], self.above)
+        busy_s = (fabric.load / fabric.cap[fabric.port]).tolist()
+        port = fabric.port.tolist()
+        return [jobs_model.PeriodicJob(
+            job.name, job.compute_s, dict(zip(
+                port[first:last], busy_s[first:last], strict=True)),
+            job.workers)
+            for job, first, last in zip(jobs, fabric.entry_ptr.tolist(),
+                                        fabric.entry_ptr[1:].tolist())]
+
+    def run(self, jobs: Sequence[Job], scheme: str, horizon_s: float,
+            warm_up_s: float = 0.0, ordinary: Sequence[Ordinary] = ()
+            ) -> Result:
+        """Let jobs and coflows run.
+
+        :param scheme: one of :data:`SCHEMES`.
+        :param warm_up_s: what ends before does not count.
+        :raises virtco.exception.Invalid: for a scheme that is none.
+        """
+        if scheme not in SCHEMES:
+            raise exception.Invalid(field='scheme', value=scheme,
+                                    limit='one of ' + ', '.join(SCHEMES))
+        policy, by_intensity, shifted, other_class = SCHEMES[scheme]
+        periodic = self.periodic(jobs)
+        order = [job.job_id for job in jobs_model.by_intensity(periodic)]
+        gates: Mapping[str, rehearsal.Gate] = {}
+        if shifted:
+            plan = shifts.plan(periodic, fair=not by_intensity)
+            order, gates = list(plan.order), plan.gates
+        sim = simulation.Simulation(
+            self.cap_bps, simulation.Config(policy),
+            [*(job.demand for job in jobs), *(one.demand for one in ordinary)
+             ], self.above)
+        if by_intensity:
+            place = {name: i for i, name in enumerate(order)}
+            sim.state.intensity[:len(jobs)] = [
+                len(jobs) - place[job.name] for job in jobs]
+        return _Run(sim, jobs, gates, horizon_s, warm_up_s,
+                    ordinary, other_class).result()
+
+
+class _Run:
+    """One run; the jobs are the first coflows of its simulation."""
+
+    def __init__(self, sim: simulation.Simulation, jobs: Sequence[Job],
+                 gates: Mapping[str, rehearsal.Gate], horizon_s: float,
+                 warm_up_s: float, ordinary: Sequence[Ordinary],
+                 other_class: int):
+        self._other_class = other_class
+        self._sim, self._jobs, self._gates = sim, jobs, gates
+        self._horizon_s, self._warm_up_s = horizon_s, warm_up_s
+        fabric = sim.fabric
+        self._whole = (fabric.base.copy(), fabric.load.copy(),
+                       fabric.alive.copy())
+        self._began_s = [job.start_s for job in jobs]
+        self._computed_s = [0.0] * len(jobs)
+        self._times_s: list[list[float]] = [[] for _ in jobs]
+        self._sending: set[int] = set()
+        self._starts: list[tuple[float, int]] = [
+            (one.arrival_s, number) for number, one in enumerate(
+                ordinary, len(jobs))]
+        for j, job in enumerate(jobs):
+            self._compute(j, job.start_s)
+        heapq.heapify(self._starts)
+
+    def result(self) -> Result:
+        sim = self._sim
+        while sim.now_s < self._horizon_s:
+            until_s = min(self._horizon_s, self._starts[0][0]
+                          if self._starts else math.inf)
+            sim.run(until_s, stop_at_end=True)
+            for j in [j for j in self._sending if sim.ended(j)]:
+                self._iterated(j)
+            while self._starts and self._starts[0][0] <= sim.now_s:
+                self._start(heapq.heappop(self._starts)[1])
+        workers = sum(job.workers for job in self._jobs)
+        counted_s = self._horizon_s - self._warm_up_s
+        cct_s = sim.completion_s()[len(self._jobs):]
+        with np.errstate(divide='ignore'):
+            mean_s = counted_s * np.array([
+                job.compute_s for job in self._jobs]) / self._computed_s
+        return Result(
+            tuple(map(np.array, self._times_s)), mean_s,
+            sum(job.workers * computed_s for job, computed_s in zip(
+                self._jobs, self._computed_s)) / (workers * counted_s),
+            cct_s[~np.isnan(cct_s)], self._gates)
+
+    def _start(self, index: int) -> None:
+        if index < len(self._jobs):
+            run_kernels.release(self._sim.rater, self._sim.run_of, index,
+                                *self._whole)
+            self._sending.add(index)
+        self._sim.start(index, priority_class=0 if index < len(self._jobs)
+                        else self._other_class)
+        if self._sim.ended(index) and index < len(self._jobs):
+            self._iterated(index)
+
+    def _iterated(self, j: int) -> None:
+        """A job's coflow has ended."""
+        self._sending.discard(j)
+        now_s = self._sim.now_s
+        if now_s > self._warm_up_s:
+            self._times_s[j].append(now_s - self._began_s[j])
+        self._began_s[j] = now_s
+        self._compute(j, now_s)
+
+    def _compute(self, j: int, now_s: float) -> None:
+        job = self._jobs[j]
+        ready_s = now_s + job.compute_s
+        self._computed_s[j] += max(0.0, min(ready_s, self._horizon_s)
+                                   - max(now_s, self._warm_up_s))
+        gate = self._gates.get(job.name)
+        heapq.heappush(self._starts, (
+            ready_s if gate is None else gate.opens_s(ready_s), j))

@@ -1,0 +1,206 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Training jobs of public models, and clusters for them to run on.
+
+Sizes are the models' published ones, as AICB's workloads take them (GPT-3's
+table 2.1 for 6.7, 13 and 175 billion, Megatron-LM for 22, Llama for 65,
+Mixtral's paper). An iteration computes 6 operations per parameter and token
+and then sends; what a framework hides behind computing is not modelled.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Sequence
+import dataclasses
+
+import numpy as np
+
+from virtco import exception
+from virtco.hintkit import collectives
+from virtco.lab.sim import training
+from virtco.model import uplinks
+from virtco.scheduling import fabric as fabric_model
+from virtco.topology import resolution
+from virtco.topology import tree
+from virtco import units
+
+GPUS_PER_HOST = 8
+#: Operations per second of a GPU: an A100 in bf16, at 45 % of its peak.
+GPU_FLOPS = 0.45 * 312e12
+FLOPS_PER_PARAMETER = 6
+BYTES_PER_VALUE = 2
+#: Of a host, where the topology tells none.
+HOST_BPS = 200e9
+#: Of a switch above hosts, where the topology tells none.
+OVERSUBSCRIPTION = 4.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Model:
+    """What is trained.
+
+    :ivar active: parameters that one token passes.
+    :ivar tokens: of each GPU in an iteration.
+    :ivar sends: collectives of an iteration over the hosts, each with the
+        bytes of one host; parallelism of tensors stays inside of hosts.
+    :ivar hosts: how many a job takes; one of these.
+    """
+
+    name: str
+    active: float
+    tokens: int
+    sends: tuple[tuple[str, float], ...]
+    hosts: tuple[int, ...]
+
+    @property
+    def compute_s(self) -> float:
+        return FLOPS_PER_PARAMETER * self.active * self.tokens / GPU_FLOPS
+
+
+def _data_parallel(name: str, parameters: float, tokens: int,
+                   hosts: tuple[int, ...]) -> Model:
+    """Gradients are reduced over the hosts in a ring."""
+    return Model(name, parameters, tokens, (
+        ('all_reduce', parameters * BYTES_PER_VALUE),), hosts)
+
+
+def _sharded(name: str, parameters: float, tokens: int,
+             hosts: tuple[int, ...]) -> Model:
+    """Parameters are gathered twice and gradients scattered (ZeRO-3)."""
+    size_bytes = parameters * BYTES_PER_VALUE
+    return Model(name, parameters, tokens, (
+        ('all_gather', 2 * size_bytes), ('reduce_scatter', size_bytes)), hosts)
+
+
+def _experts(name: str, active: float, tokens: int, hidden: int, layers: int,
+             per_token: int, hosts: tuple[int, ...]) -> Model:
+    """Tokens go to their experts and back, forwards and backwards."""
+    return Model(name, active, tokens, ((
+        'all_to_all', GPUS_PER_HOST * 4.0 * tokens * hidden * layers
+        * per_token * BYTES_PER_VALUE),), hosts)
+
+
+MODELS = {model.name: model for model in (
+    _data_parallel('gpt-7b', 6.7e9, 4096, (2, 4)),
+    _data_parallel('gpt-13b', 13e9, 4096, (4, 8)),
+    _data_parallel('gpt-22b', 22e9, 8192, (4, 8)),
+    _sharded('llama-65b', 65.2e9, 16384, (16, 24)),
+    _experts('mixtral-8x7b', 12.9e9, 4096, 4096, 32, 2, (2, 4)))}
+
+
+def job(name: str, model: Model, hosts: Sequence[int],
+        start_s: float = 0.0, skew: float = 0.0) -> training.Job:
+    """A job on these hosts, its ring in their order.
+
+    :param skew: of experts: the first host's get 1 + skew times the tokens
+        of another's.
+    """
+    flows: dict[tuple[int, int], float] = {}
+    for collective, size_bytes in model.sends:
+        for src, dst, sent in collectives.RING[collective](
+                range(len(hosts)), size_bytes):
+            pair = hosts[src], hosts[dst]
+            popular = 1 + skew if 0 in (src, dst) else 1.0
+            flows[pair] = flows.get(pair, 0.0) + sent * popular
+    src_host, dst_host = (np.array(ends, np.int64)
+                          for ends in zip(*flows, strict=True))
+    return training.Job(name, model.compute_s, fabric_model.Demand(
+        src_host, dst_host,
+        np.array(list(flows.values())) * units.BITS_PER_BYTE,
+        np.ones(len(flows))), GPUS_PER_HOST * len(hosts), start_s)
+
+
+def small() -> tree.Topology:
+    """A cluster of the tree's own: 88 hosts in 12 unequal racks, 3 pods."""
+    sizes = ((10, 8, 6, 4), (12, 8, 8, 4), (10, 8, 6, 4))
+    numbers = iter(range(sum(map(sum, sizes))))
+    pods = tuple(tree.Node(f'pod{p}', children=tuple(
+        tree.Node(f'rack{p}{r}', tuple(
+            f'host{next(numbers):03}' for _ in range(size)))
+        for r, size in enumerate(racks))) for p, racks in enumerate(sizes))
+    return tree.Topology((tree.Plane(roots=pods),))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Site:
+    """A cluster with the hosts of each of its lowest switches."""
+
+    cluster: training.Cluster
+    leaves: tuple[tuple[int, ...], ...]
+
+
+def site(topology: tree.Topology, host_bps: float = HOST_BPS,
+         oversubscription: float = OVERSUBSCRIPTION) -> Site:
+    """The first plane; what it does not tell is as given.
+
+    :param oversubscription: of the lowest switches that tell no uplink.
+    :raises virtco.exception.Invalid: for a plane with fewer than two hosts.
+    """
+    if not topology.planes or len(
+            hosts := tuple(topology.planes[0].hosts())) < 2:
+        raise exception.Invalid(field='topology', value='fewer hosts',
+                                limit='at least 2 in its first plane')
+    plane = topology.planes[0]
+    number = {host: i for i, host in enumerate(hosts)}
+    rates = dict.fromkeys(hosts, (host_bps, host_bps))
+    plane = dataclasses.replace(plane, roots=tuple(
+        _oversubscribed(plane, root, oversubscription)
+        for root in plane.roots))
+    cap_bps = np.full(2 * len(hosts), host_bps)
+    above = uplinks.of(resolution.resolved(plane, rates, host_bps), hosts,
+                       *np.split(cap_bps, 2))
+    return Site(training.Cluster(cap_bps, above), tuple(
+        tuple(number[host] for host in node.hosts)
+        for node in plane.walk() if node.hosts))
+
+
+def _oversubscribed(plane: tree.Plane, node: tree.Node, factor: float
+                    ) -> tree.Node:
+    given = (node.uplink.is_given()
+             or plane.level(node.height()).uplink.is_given())
+    return dataclasses.replace(
+        node, children=tuple(_oversubscribed(plane, child, factor)
+                             for child in node.children),
+        uplink=node.uplink if given or not node.hosts
+        else tree.Uplink(oversubscription=factor))
+
+
+def mix(at: Site, rng: np.random.Generator, filled: float = 0.9
+        ) -> list[training.Job]:
+    """Jobs of all models on a share of the hosts.
+
+    A job takes about half of its hosts below one switch and goes on at the
+    next ones, as on a cluster where others have come and gone.
+    """
+    free = [list(leaf) for leaf in at.leaves]
+    left = int(filled * sum(map(len, free)))
+    names = list(MODELS)
+    jobs: list[training.Job] = []
+    while left >= 2:
+        model = MODELS[names[int(rng.integers(len(names)))]]
+        size = min(left, int(rng.choice(model.hosts)))
+        hosts = list(_taken(free, size, int(rng.integers(len(free)))))
+        left -= len(hosts)
+        if len(hosts) >= 2:
+            jobs.append(job(f'{len(jobs)} {model.name}', model, hosts,
+                            float(rng.uniform(0, 2 * model.compute_s))))
+    return jobs
+
+
+def _taken(free: list[list[int]], size: int, start: int) -> Iterator[int]:
+    """Hosts from one leaf after another, half of what is wanted each."""
+    most = -(-size // 2)
+    for turn in range(2 * len(free)):
+        leaf = free[(start + turn) % len(free)]
+        for _ in range(min(most, size, len(leaf))):
+            yield leaf.pop(0)
+            size -= 1
