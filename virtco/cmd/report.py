@@ -23,7 +23,7 @@ from virtco.lab import printed
 from virtco.lab.sim.figures import record
 
 
-def main(argv: list[str] | None = None) -> int:
+def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog='virtco-report', description='Compare the evaluation\'s tables '
         'with what is recorded, run the errata\'s counterexamples, and print '
@@ -32,7 +32,11 @@ def main(argv: list[str] | None = None) -> int:
         'write the tables anew instead of comparing them'))
     parser.add_argument('--pdf', type=arguments.file, metavar='FILE',
                         help='also write the page as a PDF')
-    options = parser.parse_args(argv)
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    options = make_parser().parse_args(argv)
     try:
         return _run(options)
     except exception.VirtcoException as error:

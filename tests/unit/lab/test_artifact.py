@@ -1,0 +1,109 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The steps of the artifact are commands that there are."""
+
+import configparser
+import json
+import pathlib
+import types
+
+import pytest
+
+from virtco.cmd import emulate
+from virtco.cmd import report
+from virtco.cmd import sim
+from virtco.lab import artifact
+from virtco.lab.sim import figures
+from virtco.lab.sim.figures import record
+
+ROOT = pathlib.Path(__file__).parents[3]
+OUTPUT = pathlib.Path('out')
+STEPS = {step.name: step for short in (True, False)
+         for step in artifact.steps(OUTPUT, short)}
+
+
+@pytest.mark.parametrize('name', STEPS)
+def test_a_step_names_a_command(name, tmp_path):
+    step = STEPS[name]
+    program, *arguments = (part.replace('out', str(tmp_path), 1)
+                           if part.startswith('out') else part
+                           for part in step.argv)
+    config = configparser.ConfigParser()
+    config.read(ROOT / 'setup.cfg')
+    assert f'\n{program} = ' in config['entry_points']['console_scripts']
+    parser = {'virtco-sim': sim.make_parser, 'virtco-emulate':
+              emulate._parser, 'virtco-report': report.make_parser}[program]()
+    parser.parse_args(arguments)
+    assert step.expected_s >= 1
+
+
+def test_every_recorded_figure_is_a_step():
+    recorded = {name for name, figure in figures.FIGURES.items()
+                if not figure.needs_trace
+                and (record.DIRECTORY / f'{name}.json').exists()}
+    assert len(recorded) > 10 and recorded <= STEPS.keys()
+
+
+def test_a_checksum_is_of_the_numbers_and_of_nothing_else():
+    path = record.DIRECTORY / 'virtco-case3.json'
+    known = json.loads(path.read_text(encoding='utf-8'))
+    usual = artifact.digest(known)
+    known['made']['commit'] = 'another'
+    shape = next(iter(known['samples']))
+    known['samples'][shape]['cpu_s'][0][0] += 1.0  # a time of the machine
+    known['samples'][shape]['counted_s'][0][0] *= 1 + 1e-12
+    assert artifact.digest(known) == usual
+    known['samples'][shape]['counted_s'][0][0] *= 1.001
+    assert artifact.digest(known) != usual
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """Commands that were run; what they write; their status."""
+    made = types.SimpleNamespace(argv=[], factor=1.0, status=0)
+
+    def run(argv, stdout, stderr):
+        made.argv.append([argv[0].name, *argv[1:]])
+        if 'reproduce' in argv and argv[0].name == 'virtco-sim':
+            known = json.loads((record.DIRECTORY / f'{argv[2]}.json'
+                                ).read_text(encoding='utf-8'))
+            for series in known['samples'].values():
+                for rows in series.values():
+                    rows[0][0] *= made.factor
+            (pathlib.Path(argv[-1]) / f'{argv[2]}.json').write_text(
+                json.dumps(known))
+        return types.SimpleNamespace(returncode=made.status)
+    monkeypatch.setattr(artifact.subprocess, 'run', run)
+    return made
+
+
+def test_numbers_as_recorded_pass(runs, tmp_path):
+    arguments = ['--only', 'orchestra-table3', '--output', str(tmp_path)]
+    assert artifact.main(arguments) == 0
+    assert runs.argv[0][:3] == ['virtco-sim', 'reproduce',
+                                'orchestra-table3']
+    runs.factor = 1.01
+    assert artifact.main(arguments) == 1
+
+
+def test_a_step_that_fails_is_told_of(runs, tmp_path, capsys):
+    runs.status = 3
+    assert artifact.main(['--only', 'errata', '--output',
+                          str(tmp_path)]) == 1
+    assert 'errata: status 3' in capsys.readouterr().err
+
+
+def test_an_unknown_step_is_named(capsys):
+    with pytest.raises(SystemExit) as caught:
+        artifact.main(['--only', 'nonsense'])
+    assert caught.value.code == 2 and 'nonsense' in capsys.readouterr().err
