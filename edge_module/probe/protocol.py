@@ -22,10 +22,15 @@ connection, so that a forged source address can make nobody send anything::
    (UDP burst) burst {index, sent, …}     →  ←  got {index, received}
    end                                    →  ←  result {rate_bps, …}
 
-   bulk {lasts_s}                         →  ←  go {} | refuse {why}
+   bulk {lasts_s, size_bytes, window_s}   →  ←  go {} | refuse {why}
    (bytes, then the end of the stream)    →  ←  flow {windows_bytes}
 
 The next burst waits for ``got``: at most one burst is ever in flight.
+
+The connections of a round begin at a common time: each end's order says in how
+many seconds from its arrival. The sender waits for it after ``go``, and the
+receiver counts its windows from it, so windows of different receivers are the
+same time but for what the orders' delivery differs by.
 
 The controller gives both ends a key of its own for each measurement. Each end
 proves that it has the key (HMAC-SHA256 over both nonces) before the other one
@@ -45,6 +50,8 @@ import struct
 import time
 from typing import Any
 
+from virtco.measure import crosstraffic
+
 VERSION = 2
 COOKIE_BYTES = 8
 KEY_BYTES = 32
@@ -55,7 +62,10 @@ MAX_BURSTS = 1000
 MAX_PACKETS = 5000
 MAX_PACKET_BYTES = 8972
 MAX_BULK_S = 10.0
-_ETHERNET_BYTES = 14
+MAX_BULK_BYTES = 2 ** 28
+MAX_START_S = 10.0
+_WINDOWS_S = (0.001, 1.0)
+ETHERNET_BYTES = 14
 _UDP_BYTES = 8
 _IP_BYTES = {socket.AF_INET: 20, socket.AF_INET6: 40}
 _MAX_LINE_BYTES = 16384
@@ -132,7 +142,7 @@ def header_bytes(family: int) -> int:
 
 def frame_bytes(family: int, packet_bytes: int) -> int:
     """Size of a packet as tc counts it."""
-    return packet_bytes + header_bytes(family) + _ETHERNET_BYTES
+    return packet_bytes + header_bytes(family) + ETHERNET_BYTES
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -167,6 +177,59 @@ class Train:
             return cls(body['bursts'], body['packets'], body['packet_bytes'])
         except KeyError as missing:
             raise ProbeError(f'{missing.args[0]} is missing') from None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Bulk:
+    """A bulk TCP connection that is asked for.
+
+    :ivar lasts_s: the sender stops after this time, or after ``size_bytes``.
+    :ivar window_s: the receiver counts bytes in windows of this length.
+    :raises ProbeError: for a value out of bounds, naming field and limit.
+    """
+
+    lasts_s: float
+    size_bytes: int = MAX_BULK_BYTES
+    window_s: float = crosstraffic.WINDOW_S
+
+    def __post_init__(self) -> None:
+        if type(self.lasts_s) is not float or not (
+                0 < self.lasts_s <= MAX_BULK_S):
+            raise ProbeError(f'lasts_s: {self.lasts_s!r} is not a time of at '
+                             f'most {MAX_BULK_S} s')
+        if type(self.size_bytes) is not int or not (
+                0 < self.size_bytes <= MAX_BULK_BYTES):
+            raise ProbeError(f'size_bytes: {self.size_bytes!r} is not a whole '
+                             f'number of at most {MAX_BULK_BYTES}')
+        low, high = _WINDOWS_S
+        if type(self.window_s) is not float or not (
+                low <= self.window_s <= high):
+            raise ProbeError(f'window_s: {self.window_s!r} is not a time '
+                             f'between {low} and {high} s')
+
+    @classmethod
+    def from_dict(cls, body: dict[str, Any]) -> 'Bulk':
+        """Read the fields of a message or an order."""
+        return cls(body.get('lasts_s'),  # type: ignore[arg-type]
+                   body.get('size_bytes', MAX_BULK_BYTES),
+                   body.get('window_s', crosstraffic.WINDOW_S))
+
+
+def start_of(order: dict[str, Any]) -> float | None:
+    """When the connections of an order's round begin.
+
+    :returns: on the clock of time.monotonic; None where the order says
+        nothing of it.
+    :raises ProbeError: for a time out of bounds.
+    """
+    start_in_s = order.get('start_in_s')
+    if start_in_s is None:
+        return None
+    if (type(start_in_s) not in (int, float)
+            or not 0 <= start_in_s <= MAX_START_S):
+        raise ProbeError(f'start_in_s: {start_in_s!r} is not a time between 0 '
+                         f'and {MAX_START_S} s')
+    return time.monotonic() + float(start_in_s)
 
 
 class PeerGone(ProbeError):

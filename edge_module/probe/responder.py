@@ -26,7 +26,6 @@ from typing import Any
 
 from edge_module.probe import netdev
 from edge_module.probe import protocol
-from virtco.measure import crosstraffic
 from virtco.measure import trains
 
 LOG = logging.getLogger(__name__)
@@ -55,7 +54,7 @@ class Settings:
     timeout_s: float
     max_bytes: int
     max_trains_per_minute: int
-    max_bulk_bytes: int = 2 ** 28
+    max_bulk_bytes: int = protocol.MAX_BULK_BYTES
     uplink_dev: str | None = None
 
 
@@ -74,8 +73,7 @@ class Responder:
         self._stop = threading.Event()
         self._wake = os.eventfd(0)
         self._pace = protocol.Pace(settings.max_trains_per_minute)
-        #: By id, and until when.
-        self._expected: dict[str, tuple[protocol.Key, float]] = {}
+        self._expected: dict[str, _Expected] = {}
         self._lock = threading.Lock()
         family = (socket.AF_INET6 if ':' in settings.address
                   else socket.AF_INET)
@@ -94,28 +92,35 @@ class Responder:
     def start(self) -> None:
         self._thread.start()
 
-    def expect(self, key: protocol.Key, lasts_s: float) -> None:
-        """Answer who has this key, for so long."""
+    def expect(self, key: protocol.Key, lasts_s: float,
+               start_s: float | None = None) -> None:
+        """Answer who has this key, for so long.
+
+        :param start_s: when its bulk connection is to begin, on the clock of
+            time.monotonic; None for no certain time.
+        """
         now_s = time.monotonic()
         with self._lock:
             self._expected = {name: found for name, found
-                              in self._expected.items() if found[1] > now_s}
+                              in self._expected.items()
+                              if found.until_s > now_s}
             if len(self._expected) >= _MOST_EXPECTED:
                 self._expected.pop(next(iter(self._expected)))
-            self._expected[key.probe_id] = key, now_s + lasts_s
+            self._expected[key.probe_id] = _Expected(key, now_s + lasts_s,
+                                                     start_s)
 
-    def _key(self, probe_id: object) -> protocol.Key:
+    def _who(self, probe_id: object) -> '_Expected':
         with self._lock:
-            key, until_s = self._expected.get(str(probe_id), (None, 0.0))
-        if key is None or time.monotonic() > until_s:
+            found = self._expected.get(str(probe_id))
+        if found is None or time.monotonic() > found.until_s:
             raise protocol.ProbeError('nobody is expected by that name')
-        return key
+        return found
 
     def _expects(self) -> bool:
         now_s = time.monotonic()
         with self._lock:
-            return any(until_s > now_s
-                       for _, until_s in self._expected.values())
+            return any(found.until_s > now_s
+                       for found in self._expected.values())
 
     def stop(self) -> None:
         self._stop.set()
@@ -150,14 +155,14 @@ class Responder:
 
     def _serve(self, sock: socket.socket) -> None:
         control = protocol.Control(sock, time.monotonic() + _HELLO_S)
-        key, nonces = self._authenticate(control)
+        expected, nonces = self._authenticate(control)
         control.deadline_s = time.monotonic() + self._settings.timeout_s
         left_bytes = self._settings.max_bytes
         index = 0
         while not self._stop.is_set():
             message = control.receive('train', 'bulk')
             if message['op'] == 'bulk':
-                self._receive_bulk(control, message)
+                self._receive_bulk(control, message, expected.start_s)
                 return
             try:
                 train = protocol.Train.from_dict(message)
@@ -170,40 +175,38 @@ class Responder:
                 control.send('refuse', why=str(error))
                 raise
             left_bytes -= self._receive(control, train,
-                                        key.cookie(index, *nonces))
+                                        expected.key.cookie(index, *nonces))
             index += 1
 
     def _authenticate(self, control: protocol.Control
-                      ) -> tuple[protocol.Key, tuple[str, str]]:
-        """The key that both have; nothing is said to who is not expected."""
+                      ) -> tuple['_Expected', tuple[str, str]]:
+        """Who has the key; nothing is said to who is not expected."""
         hello = control.receive('hello')
-        key = self._key(hello.get('probe_id'))
+        expected = self._who(hello.get('probe_id'))
+        key = expected.key
         nonces = (protocol.nonce_of(hello),
                   os.urandom(protocol.NONCE_BYTES).hex())
         control.send('challenge', nonce=nonces[1],
                      proof=key.sign('receiver', *nonces))
         key.check(control.receive('proof').get('proof'), 'sender', *nonces)
-        return key, nonces
+        return expected, nonces
 
     def _receive_bulk(self, control: protocol.Control,
-                      message: dict[str, Any]) -> None:
+                      message: dict[str, Any], start_s: float | None
+                      ) -> None:
         """Count what a TCP connection brings in each window."""
-        lasts_s = message.get('lasts_s')
         try:
-            if (type(lasts_s) is not float
-                    or not 0 < lasts_s <= protocol.MAX_BULK_S):
-                raise protocol.ProbeError(
-                    f'lasts_s: {lasts_s!r} is not a time of at most '
-                    f'{protocol.MAX_BULK_S} s')
+            bulk = protocol.Bulk.from_dict(message)
             self._pace.admit()
         except protocol.ProbeError as error:
             control.send('refuse', why=str(error))
             raise
-        control.deadline_s = (time.monotonic() + lasts_s
+        now_s = time.monotonic()
+        control.deadline_s = (max(now_s, start_s or now_s) + bulk.lasts_s
                               + self._settings.timeout_s)
         control.send('go')
         control.send('flow', windows_bytes=_count(
-            control, self._settings.max_bulk_bytes))
+            control, self._settings.max_bulk_bytes, bulk.window_s, start_s))
 
     def _receive(self, control: protocol.Control, train: protocol.Train,
                  cookie: bytes) -> int:
@@ -233,19 +236,35 @@ class Responder:
         return sum(burst.sent for burst in bursts) * train.packet_bytes
 
 
-def _count(control: protocol.Control, most_bytes: int) -> list[int]:
-    """Bytes of each window from the first one on, until the stream ends."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Expected:
+    """See :meth:`Responder.expect`."""
+
+    key: protocol.Key
+    until_s: float
+    start_s: float | None
+
+
+def _count(control: protocol.Control, most_bytes: int, window_s: float,
+           start_s: float | None) -> list[int]:
+    """Bytes of each window until the stream ends.
+
+    :param start_s: of the first window; None for that of the first byte.
+        What comes earlier counts in the first window. Windows beyond the last
+        one that can be told count no more.
+    """
     buffer = bytearray(2 ** 18)
     windows: list[int] = []
-    begin_s: float | None = None
+    begin_s = start_s
     while size_bytes := control.receive_into(buffer):
         now_s = time.monotonic()
         begin_s = now_s if begin_s is None else begin_s
-        window = int((now_s - begin_s) / crosstraffic.WINDOW_S)
-        if window >= _MOST_WINDOWS:
+        window = max(0, int((now_s - begin_s) / window_s))
+        if window < _MOST_WINDOWS:
+            windows += [0] * (window + 1 - len(windows))
+            windows[window] += size_bytes
+        elif start_s is None:
             raise protocol.ProbeError('the stream does not end')
-        windows += [0] * (window + 1 - len(windows))
-        windows[window] += size_bytes
         most_bytes -= size_bytes
         if most_bytes < 0:
             raise protocol.ProbeError('the stream is too long')

@@ -119,7 +119,8 @@ class ProbeService:
         try:
             if probe.get('role') == 'receive':
                 self._responder.expect(protocol.Key.from_dict(probe),
-                                       2 * self._settings.timeout_s)
+                                       2 * self._settings.timeout_s,
+                                       protocol.start_of(probe))
                 return
             measurement = self.measure(probe)
         except protocol.ProbeError as error:
@@ -154,16 +155,16 @@ class ProbeService:
 
     def _bulk(self, probe: dict[str, Any], key: protocol.Key
               ) -> dict[str, Any]:
-        lasts_s = probe.get('lasts_s')
-        if type(lasts_s) is not float or not 0 < lasts_s <= (
-                protocol.MAX_BULK_S):
-            raise protocol.ProbeError(f'lasts_s: {lasts_s!r} is not a time '
-                                      f'of at most {protocol.MAX_BULK_S} s')
+        asked = protocol.Bulk.from_dict(probe)
+        start_s = protocol.start_of(probe)
         self._pace.admit()
-        flow = sender.bulk(probe['address'], probe['port'], lasts_s,
-                           self._settings, key)
-        if flow.rate_bps <= 0:
+        flow = sender.transfer(probe['address'], probe['port'], asked,
+                               self._settings, key, start_s)
+        if (flow.rate_bps if start_s is None else flow.sent_bytes) <= 0:
             raise protocol.ProbeError('the connection was too short')
+        if start_s is not None:
+            # Of a round that fills links, which count whole frames.
+            flow = flow.in_frames(asked.window_s)
         return {'probe_id': probe['probe_id'], 'src': self._host,
                 'dst': probe['peer'], 'rate_bps': flow.rate_bps,
                 'sent_bytes': flow.sent_bytes,

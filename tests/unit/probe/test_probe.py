@@ -523,3 +523,59 @@ def test_a_bulk_connection_out_of_bounds_is_refused(lasts_s):
     with _responder() as answering, _control(answering.port) as control:
         with pytest.raises(protocol.ProbeError, match='refused: lasts_s'):
             control.ask('bulk', 'go', lasts_s=lasts_s)
+
+
+def test_connections_of_a_round_are_counted_from_a_common_start():
+    """The receiver that hears of it first counts zeros until data comes."""
+    start_s = time.monotonic() + 0.4
+    asked = protocol.Bulk(5.0, 2 ** 20, 0.01)
+    with _responder(key=None) as answering:
+        answering.expect(KEY, 60.0, start_s)
+        found = sender.transfer(LOOPBACK, answering.port, asked, SENDING, KEY,
+                                start_s + 0.1)
+    assert time.monotonic() > start_s + 0.1
+    assert found.sent_bytes == 2 ** 20
+    assert len(found.windows_bytes) >= 10
+    assert not any(found.windows_bytes[:9])
+    frames = found.in_frames(asked.window_s)
+    assert 1 < found.overhead < 1.1
+    assert frames.sent_bytes == pytest.approx(found.overhead * 2 ** 20,
+                                              abs=len(found.windows_bytes))
+    assert frames.rate_bps == pytest.approx(
+        frames.sent_bytes * 8 / (0.01 * len(frames.windows_bytes)))
+
+
+def test_what_comes_before_the_start_counts_in_the_first_window():
+    with _responder(key=None) as answering:
+        answering.expect(KEY, 60.0, time.monotonic() + 5.0)
+        found = sender.transfer(LOOPBACK, answering.port,
+                                protocol.Bulk(5.0, 2 ** 16), SENDING, KEY,
+                                time.monotonic())
+    assert found.windows_bytes == (2 ** 16,)
+
+
+@pytest.mark.parametrize('field, value', [
+    ('size_bytes', 0), ('size_bytes', 2 ** 28 + 1), ('size_bytes', 1e6),
+    ('window_s', 0.0), ('window_s', 2.0), ('window_s', '1')])
+def test_a_transfer_out_of_bounds_is_refused(field, value):
+    with _responder() as answering, _control(answering.port) as control:
+        with pytest.raises(protocol.ProbeError, match=f'refused: {field}'):
+            control.ask('bulk', 'go', **{'lasts_s': 1.0, field: value})
+
+
+@pytest.mark.parametrize('start_in_s', [-1.0, 11.0, 'soon', True, [1]])
+def test_a_start_out_of_bounds_is_refused(start_in_s):
+    order = _probe(1, kind='bulk', lasts_s=1.0, start_in_s=start_in_s)
+    sending = service.ProbeService(_conf(), _Controller(), 'h1')
+    with pytest.raises(protocol.ProbeError, match='start_in_s'):
+        sending.measure(order)
+
+
+def test_the_service_takes_part_in_a_round():
+    with _responder(key=None) as answering:
+        answering.expect(KEY, 60.0, time.monotonic() + 0.1)
+        found = service.ProbeService(_conf(), _Controller(), 'h1').measure(
+            _probe(answering.port, kind='bulk', lasts_s=1.0,
+                   size_bytes=2 ** 18, window_s=0.002, start_in_s=0.1))
+    assert found['method'] == 'bulk'
+    assert found['sent_bytes'] == sum(found['windows_bytes']) > 2 ** 18
