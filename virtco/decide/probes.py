@@ -26,10 +26,12 @@ import uuid
 from oslo_config import cfg
 
 from virtco.decide import asked
+from virtco import exception
 from virtco.know import rates
 from virtco.know import reports
 from virtco.measure import budget
 from virtco.measure import schedule
+from virtco.measure import together
 from virtco import metrics
 from virtco.model import cluster
 
@@ -40,6 +42,8 @@ STALE_REPORT_S = 30.0
 _AWAITED = 0.25
 #: In which an order that somebody asked for has come to the edge modules.
 _FETCHED_S = 3.0
+#: Time for all orders of a round to arrive, and for its hosts to connect.
+START_S = 0.5
 
 # Address and port of a responder.
 Target = tuple[str, int]
@@ -73,6 +77,8 @@ class _Train:
     #: Who asked for it and what it is, beside the schedule's trains.
     asked: str | None = None
     order: dict[str, Any] = dataclasses.field(default_factory=dict)
+    #: Of all connections of a round; None where there is no common time.
+    start_s: float | None = None
     fetched: bool = False
     announced: bool = False
 
@@ -142,8 +148,14 @@ class Prober:
         if train is not None and not train.announced:
             train.announced = True
             return {'role': 'receive', 'probe_id': train.probe_id,
-                    'peer': train.pair[0], 'key': train.key}
+                    'peer': train.pair[0], 'key': train.key,
+                    **self._start(train)}
         return None
+
+    def _start(self, train: _Train) -> dict[str, float]:
+        """Relative to the order's arrival, as hosts' clocks differ."""
+        return {} if train.start_s is None else {
+            'start_in_s': max(0.0, train.start_s - self._clock())}
 
     def hold(self, held: bool) -> None:
         """Begin no trains of the schedule, or go on with them."""
@@ -156,12 +168,14 @@ class Prober:
             self._look()
             return not self._trains
 
-    def order(self, pairs: Iterable[tuple[str, str]], repeats: bool = True
+    def order(self, pairs: Iterable[tuple[str, str]],
+              transfer: together.Transfer | None = None
               ) -> dict[tuple[str, str], str]:
         """Begin these trains now; their ids.
 
-        :param repeats: False to take them as they are, even if others that
-            share an uplink disturb them.
+        :param transfer: instead of a train a TCP connection that sends this
+            much, all of them beginning at the same time. They count in the
+            budget but are not held back by it, as trains are here.
 
         Pairs that cannot be measured now are left out: a host is away, or has
         a coflow that should not be disturbed.
@@ -169,22 +183,66 @@ class Prober:
         begun = {}
         with self._changed:
             now_s = self._clock()
+            plan = self._plan(now_s)
             found = self._measurable(now_s, STALE_REPORT_S,
                                      self._conf.only_idle)
             for src, dst in pairs:
                 if (src in self._trains or dst in self._expected
                         or not {src, dst} <= found.targets.keys()):
                     continue
-                train = _Train(str(uuid.uuid4()), (src, dst),
-                               found.targets[dst],
-                               now_s + self._conf.timeout_s,
-                               order={} if repeats else {'repeats': False})
+                train = self._ordered(found, (src, dst), transfer, now_s)
+                plan.begin((src, dst), train.order.get(
+                    'size_bytes', plan.rules.train_bytes), now_s)
                 self._trains[src] = self._expected[dst] = train
                 begun[src, dst] = train.probe_id
             self._changed.notify_all()
         for tell in self.on_ordered:
             tell()
         return begun
+
+    def afford(self, hosts: Iterable[str], transfer: together.Transfer,
+               n_rounds: int) -> None:
+        """Whether the budget allows rounds in which each of these sends and
+        receives ``n_rounds`` times.
+
+        :raises virtco.exception.Invalid: naming the limit that does not.
+        """
+        with self._changed:
+            now_s = self._clock()
+            budget = self._plan(now_s).budget
+            links_bps = self._measurable(now_s, STALE_REPORT_S,
+                                         False).links_bps
+            needs_bytes = {host: n_rounds * transfer.size_bytes(
+                links_bps[host]) for host in hosts if host in links_bps}
+            if budget.is_spent(sum(needs_bytes.values()), now_s):
+                raise exception.Invalid(
+                    field='[probe] max_bytes_per_hour',
+                    value=self._conf.max_bytes_per_hour,
+                    limit=f'{sum(needs_bytes.values()) / 1e9:.3g} GB more '
+                    'than what was sent in the last hour')
+            for host, size_bytes in needs_bytes.items():
+                if not budget.allows(host, host, size_bytes, links_bps[host],
+                                     now_s):
+                    raise exception.Invalid(
+                        field='[probe] max_link_share',
+                        value=self._conf.max_link_share,
+                        limit=f'enough for {host} to send '
+                        f'{size_bytes / 1e9:.3g} GB within this hour, and to '
+                        'receive as much')
+
+    def _ordered(self, found: Measurable, pair: tuple[str, str],
+                 transfer: together.Transfer | None, now_s: float) -> _Train:
+        train = _Train(str(uuid.uuid4()), pair, found.targets[pair[1]],
+                       now_s + self._conf.timeout_s)
+        if transfer is not None:
+            train.order = {
+                'kind': 'bulk', 'lasts_s': transfer.most_s,
+                'window_s': together.WINDOW_S,
+                'size_bytes': transfer.size_bytes(min(
+                    found.links_bps[host] for host in pair))}
+            train.start_s = now_s + START_S
+            train.give_up_s += START_S + transfer.most_s
+        return train
 
     def called(self) -> set[str]:
         """Hosts for which there is something to do that they do not know."""
@@ -338,4 +396,4 @@ class Prober:
                 'address': address, 'port': port,
                 'bursts': self._conf.bursts, 'packets': self._conf.packets,
                 'packet_bytes': self._conf.packet_bytes, 'key': train.key,
-                **train.order}
+                **train.order, **self._start(train)}

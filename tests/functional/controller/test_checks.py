@@ -29,7 +29,8 @@ LEAVES = {'leaf0': HOSTS[:4], 'leaf1': HOSTS[4:]}
 
 @pytest.fixture
 def controller(tmp_path):
-    with harness.running(tmp_path, {'probe': {'enabled': 'false'}}) as found:
+    with harness.running(tmp_path, {'probe': {
+            'enabled': 'false', 'max_link_share': 1}}) as found:
         yield found
 
 
@@ -67,13 +68,21 @@ class Trains(threading.Thread):
                 if found and found.get('role') != 'receive':
                     trains[host] = found
             for host, train in trains.items():
-                peer = self.tenant.name(train['peer'])
+                rate_bps = self.rate_of(host,
+                                        self.tenant.name(train['peer']))
                 self.tenant.call('POST', '/v1/measurements', {
                     'probe_id': train['probe_id'],
                     'src': self.tenant.host(host), 'dst': train['peer'],
-                    'rate_bps': self.rate_of(host, peer), 'loss': 0.0,
-                    'rtt_s': 0.001, 'method': 'train',
-                    'sent_bytes': 1000000}, 204)
+                    'rate_bps': rate_bps, 'sent_bytes': 1000000,
+                    **self.answer(train, rate_bps)}, 204)
+
+    @staticmethod
+    def answer(train, rate_bps):
+        if train.get('kind') != 'bulk':
+            return {'loss': 0.0, 'rtt_s': 0.001, 'method': 'train'}
+        assert 0 <= train['start_in_s'] < 1
+        return {'method': 'bulk', 'windows_bytes': [
+            round(rate_bps * train['window_s'] / 8)] * 100}
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from virtco.decide import asked
 from virtco.decide import probes
 from virtco import exception
 from virtco.know import rates
+from virtco.measure import together
 
 HOSTS = ['a', 'b', 'c', 'd']
 
@@ -42,11 +43,15 @@ def made():
     found = rates.Rates()
     targets = {host: (f'10.0.0.{i}', 7000 + i)
                for i, host in enumerate(HOSTS)}
-    return types.SimpleNamespace(
-        prober=probes.Prober(
+
+    def again():
+        return probes.Prober(
             conf, found, lambda *_args: probes.Measurable(
-                targets, dict.fromkeys(targets, 1e9)), clock=clock),
-        clock=clock, rates=found, targets=targets, conf=conf)
+                targets, dict.fromkeys(targets, 1e9)), clock=clock)
+
+    return types.SimpleNamespace(
+        prober=again(), again=again, clock=clock, rates=found,
+        targets=targets, conf=conf)
 
 
 def fetch(made):
@@ -210,6 +215,22 @@ def test_asked_trains_take_turns_where_they_share_a_host(made):
         12 * 10 * 200 * 1472 + 2 * 9)
 
 
+def test_rounds_that_the_budget_does_not_allow_are_refused(made):
+    transfer = together.Transfer(10 ** 6, 0.0, 1.0)
+    made.prober.afford('ab', transfer, 1000)
+    made.conf.probe.max_link_share = 0.01  # 4.5 GB an hour
+    made.prober = made.again()
+    made.prober.afford('ab', transfer, 4000)
+    with pytest.raises(exception.Invalid, match='max_link_share.*0.01.*a to '
+                                                'send 5 GB'):
+        made.prober.afford('ab', transfer, 5000)
+    made.conf.probe.max_bytes_per_hour = 10 ** 9
+    made.prober = made.again()
+    made.prober.afford('ab', transfer, 400)
+    with pytest.raises(exception.Invalid, match='max_bytes_per_hour'):
+        made.prober.afford('ab', transfer, 600)
+
+
 def test_a_host_that_never_comes_ends_a_request(made):
     made.prober.ask(asked.Request(pairs=[('a', 'gone')]), name := 'n')
     made.clock.now += asked.PATIENCE_S + 1
@@ -229,10 +250,39 @@ def test_requests_are_checked_and_forgotten(made):
         made.prober.answer('n')
 
 
-def test_trains_that_share_an_uplink_are_taken_as_they_are(made):
-    for repeats, told in ((True, None), (False, False)):
-        assert made.prober.order([('a', 'b')], repeats).keys() == {('a', 'b')}
-        train = made.prober.next_train('a', 0)
-        assert train.get('repeats') is told
-        made.prober.next_train('b', 0)
-        answer(made, {'a': train})
+def test_the_connections_of_a_round_begin_at_a_common_time(made):
+    told = []
+    made.prober.hold(True)
+    made.prober.on_ordered.append(lambda: told.append(True))
+    transfer = together.Transfer(10 ** 6, 0.02, 0.5)
+    pairs = [('a', 'b'), ('c', 'd')]
+    begun = made.prober.order(pairs, transfer)
+    assert list(begun) == pairs and told == [True]
+    starts = {}
+    for host in 'abcd':
+        order = made.prober.next_train(host, 0)
+        starts[host] = made.clock.now + order['start_in_s']
+        made.clock.now += 0.2
+        if order.get('role') != 'receive':
+            assert (order['kind'], order['lasts_s'], order['window_s'],
+                    order['size_bytes']) == ('bulk', 0.5, together.WINDOW_S,
+                                             2_500_000)
+    # Who is told too late begins at once.
+    assert starts == pytest.approx(dict.fromkeys('abc', 1000.5)
+                                   | {'d': 1000.6})
+    assert made.prober.state()['last_hour_bytes'] == 2 * 2_500_000
+    made.prober.done(plain.measurement(
+        'a', 'b', 1e9, probe_id=begun['a', 'b'], method='bulk',
+        sent_bytes=2_000_000))
+    assert made.prober.state()['last_hour_bytes'] == 4_500_000
+    assert not made.prober.is_idle()
+    made.clock.now += 5.3
+    assert made.prober.is_idle()
+
+
+def test_a_train_of_a_check_is_repeated_if_need_be(made):
+    made.prober.hold(True)
+    assert made.prober.order([('a', 'b')]).keys() == {('a', 'b')}
+    train = made.prober.next_train('a', 0)
+    assert not {'kind', 'repeats', 'start_in_s'} & train.keys()
+    assert made.prober.state()['last_hour_bytes'] == 10 * 200 * 1472

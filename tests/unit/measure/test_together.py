@@ -1,0 +1,64 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Only the time counts in which all connections of a round send."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+import pytest
+
+from virtco.measure import together
+
+UPLINK_BYTES = 6000
+
+
+def shared(spans):
+    """Windows of connections that share an uplink evenly while they send.
+
+    :param spans: first window of each, and the one after its last.
+    """
+    found = {}
+    for i, (begin, end) in enumerate(spans):
+        found[f'h{i}', f'p{i}'] = [
+            UPLINK_BYTES // sum(b <= now < e for b, e in spans)
+            if begin <= now < end else 0 for now in range(end)]
+    return found
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(100, 200)),
+                min_size=1, max_size=6))
+def test_the_sum_is_the_uplinks_rate_whoever_is_late(spans):
+    windows = shared(spans)
+    found = together.rates_bps(windows)
+    assert found.keys() == windows.keys()
+    assert sum(found.values()) == pytest.approx(
+        UPLINK_BYTES * 8 / together.WINDOW_S, rel=0.01)
+
+
+def test_what_comes_first_does_not_count():
+    burst = [9000] * 20 + [1000] * 81
+    (rate_bps,) = together.rates_bps({('a', 'b'): burst}).values()
+    assert rate_bps == pytest.approx(1000 * 8 / together.WINDOW_S)
+
+
+@pytest.mark.parametrize('spans', [
+    [], [(0, 0)], [(0, 5)], [(0, 50), (50, 100)], [(0, 50), (45, 100)],
+    [(0, 30), (10, 400)]])
+def test_too_short_a_common_time_says_nothing(spans):
+    assert together.rates_bps(shared(spans)) == {}
+
+
+def test_a_transfer_is_bounded_in_bytes_and_time():
+    transfer = together.Transfer(1_000_000, 0.02, 0.5)
+    assert transfer.size_bytes(8e6) == 500_000  # by the time
+    assert transfer.size_bytes(8e7) == 1_000_000
+    assert transfer.size_bytes(8e10) == 200_000_000  # to fill the link
