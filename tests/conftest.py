@@ -30,7 +30,7 @@ hypothesis.settings.load_profile('virtco')
 # How often a test of a tier may be tried again if it is marked real_time: its
 # rates and delays suffer when the machine stands still for a moment. What is
 # broken is broken each time. No other test is tried again.
-_RERUNS = {'netns': 2, 'kernel': 1}
+_RERUNS = {'netns': 2, 'kernel': 1, 'discovery': 1}
 
 
 @pytest.fixture(scope='session')

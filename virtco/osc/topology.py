@@ -98,9 +98,10 @@ class Import(command.Command):
 class Discover(command.Command):
     """Find the tree above the hypervisors by measuring
 
-    All of them send packet trains at the same time, in differently paired
-    rounds: pairs that cross an oversubscribed uplink get less. Takes minutes,
-    and without --apply it only prints what would change.
+    All of them send at the same time by TCP, in differently paired rounds:
+    pairs that cross an oversubscribed uplink get less. Takes minutes and a
+    part of the probes' budget, and without --apply it only prints what would
+    change.
     """
 
     def get_parser(self, prog_name: str) -> Any:

@@ -41,7 +41,7 @@ from virtco.lab.emulation import shaping
 UPLINK_DEV = 'uplink0'
 VM_BRIDGE = 'br-int'
 MGMT_DEV = 'mgmt0'
-_CORE_BRIDGE = 'fabric0'
+CORE_BRIDGE = 'fabric0'
 _DATA_NET = ipaddress.ip_network('10.0.0.0/8')
 _VM_OFFSET = 1 << 16
 _MGMT_NET = ipaddress.ip_network('172.30.0.0/16')
@@ -117,7 +117,7 @@ class Fabric:
               ) -> None:
         """Make the core, the management network and every hypervisor."""
         self._make(self.core)
-        self._make_bridge(self.core, _CORE_BRIDGE)
+        self._make_bridge(self.core, CORE_BRIDGE)
         self._make(self.control)
         self._make_bridge(self.control, MGMT_DEV, self.control_address,
                           _MGMT_NET.prefixlen)
@@ -211,7 +211,7 @@ class Fabric:
             str(_DATA_NET[number + 1]), str(_MGMT_NET[256 + number + 1]))
         self._make(made.namespace)
         self._cable(self.core, uplink.host, made.namespace, UPLINK_DEV)
-        self._enslave(self.core, uplink.host, _CORE_BRIDGE)
+        self._enslave(self.core, uplink.host, CORE_BRIDGE)
         ifb = shaping.ifb_name(uplink.host)
         self._netlink[self.core].link('add', ifname=ifb, kind='ifb')
         self._up(self.core, ifb)

@@ -35,8 +35,12 @@ def controller_url(fabric: fabric_module.Fabric) -> str:
 
 
 def start_controller(fabric: fabric_module.Fabric, state: pathlib.Path,
-                     logs: pathlib.Path) -> process.Child:
-    """``virtco-controller`` with its embedded defaults on SQLite."""
+                     logs: pathlib.Path, **probe: typing.Any
+                     ) -> process.Child:
+    """``virtco-controller`` with its embedded defaults on SQLite.
+
+    :param probe: other options of ``[probe]``.
+    """
     config = _write_ini(state / 'controller.conf', {
         'api': {'host': fabric.control_address, 'port': CONTROLLER_PORT},
         'database': {'connection': f'sqlite:///{state}/controller.sqlite'},
@@ -49,7 +53,7 @@ def start_controller(fabric: fabric_module.Fabric, state: pathlib.Path,
         # Its links are slow and its hour is short: an hour's part of them
         # would not be enough for one round.
         'probe': {'interval_s': 0.2, 'freshness_s': 3600,
-                  'max_link_share': 1},
+                  'max_link_share': 1} | probe,
     })
     return process.Child(
         'virtco-controller',
