@@ -44,6 +44,7 @@ RESOURCES: dict[str, type] = {
     '/v1/coflows/{coflow_id}': coflows.Coflow,
     '/v1/groups/{group}/tree': advice.Tree,
     '/v1/groups/{group}/mapping': advice.Mapping,
+    '/v1/groups/{group}/clusters': advice.Clusters,
     '/v1/projects': projects.Projects,
     '/v1/projects/{project_id}': projects.Project,
     '/v1/events': coflows.Events,

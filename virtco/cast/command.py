@@ -57,7 +57,8 @@ def _send(args: argparse.Namespace, out: console.Console) -> int:
     path = pathlib.Path(args.path)
     out.print(f'Reading {path} …', highlight=False)
     torrent = swarm.describe(path)
-    known = {**_from_history(args.history), **_from_file(args.clusters)}
+    known = {**_from_history(args.history), **_from_group(args.group),
+             **_from_file(args.clusters)}
     name = args.name or socket.gethostname()
     tracker = trackers.Tracker(
         name, args.receivers, time.monotonic, known,
@@ -207,6 +208,14 @@ def _from_file(path: str | None) -> dict[str, str]:
     return found
 
 
+def _from_group(group: str | None) -> dict[str, str]:
+    if group is None:
+        return {}
+    # Only who asks a controller needs its client.
+    from virtco.cast import groups
+    return groups.clusters(group)
+
+
 def _from_history(path: str | None) -> dict[str, str]:
     if path is None or not pathlib.Path(path).exists():
         return {}
@@ -238,6 +247,9 @@ def _parser() -> argparse.ArgumentParser:
                       help='of the tracker, default: any')
     send.add_argument('--clusters', metavar='FILE',
                       help='JSON: {"VM": "rack", …}, by names of VMs')
+    send.add_argument('--group', help=(
+        'ask the controller at VIRTCO_URL which VMs of this group share a '
+        'rack'))
     send.add_argument('--history', metavar='FILE',
                       help='learn racks from the rates of former casts')
     send.add_argument('--plain', action='store_true',

@@ -52,7 +52,8 @@ class Tracker:
 
     :param expected: receivers that have to be done before all is. Blocks are
         given when all are here, or GATHER_S after the first.
-    :param clusters: of members by name, for those that name none.
+    :param clusters: of members by name or address, for those that name
+        none.
     :param plan: who talks to whom.
     """
 
@@ -93,7 +94,8 @@ class Tracker:
                 self._members[name] = _Seen(address, now_s)
             member = self._members[name]
             member.address, member.seen_s = address, now_s
-            member.cluster = cluster or self._clusters.get(name)
+            member.cluster = (cluster or self._clusters.get(name)
+                              or self._clusters.get(address[0]))
             member.share = share
             member.has_all = share >= 1
             for other, rate_bps in (rates_bps or {}).items():

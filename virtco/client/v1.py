@@ -309,6 +309,14 @@ class Client:
             {'project_id': project_id})
         return found
 
+    def clusters(self, group: str, level: str | None = None,
+                 project_id: str | None = None) -> dict[str, Any]:
+        """Which members of a group share a rack or a host."""
+        found: dict[str, Any] = self.request(
+            'GET', f'/v1/groups/{_quote(group)}/clusters',
+            params={'level': level, 'project_id': project_id})
+        return found
+
     def settings(self) -> dict[str, str]:
         return self._dict('GET', '/v1/settings')
 

@@ -96,6 +96,22 @@ def living(session: orm.Session, project_id: str | None, group: str
     return list(session.scalars(query))
 
 
+def only_living(session: orm.Session, project_id: str | None, group: str
+                ) -> models.Group:
+    """The living group of that id or name.
+
+    :raises virtco.exception.Invalid: where several projects have the name.
+    """
+    found = living(session, project_id, group)
+    if not found:
+        raise exception.NotFound(what='Group', id=group)
+    if len(found) > 1:
+        raise exception.Invalid(
+            field='group', value=group, limit='an id, as several projects '
+            'have a group of that name')
+    return found[0]
+
+
 def get(session: orm.Session, group_id: str) -> models.Group | None:
     return session.get(models.Group, group_id)
 

@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 from oslo_config import cfg
-from sqlalchemy import orm
 
 from virtco.advise import estimates
 from virtco.advise import mappings
@@ -29,7 +28,6 @@ from virtco.advise import trees
 from virtco.ask import membership
 from virtco.db import codec
 from virtco.db import groups as db_groups
-from virtco.db import models
 from virtco.db import session as db_session
 from virtco import exception
 from virtco import hint_matrix
@@ -156,7 +154,7 @@ class Advice:
 
     def _group(self, project_id: str | None, group: str) -> _Group:
         with self._database.reader() as session:
-            stored = _find(session, project_id, group)
+            stored = db_groups.only_living(session, project_id, group)
             members = db_groups.members(session, stored.id)
             coflows = [codec.decode_coflow(one)
                        for one in db_groups.coflows(session, stored.id)]
@@ -193,22 +191,6 @@ def _checked(basis: str) -> None:
     if basis not in BASES:
         raise exception.Invalid(field='matrix', value=basis,
                                 limit='one of ' + ', '.join(BASES))
-
-
-def _find(session: orm.Session, project_id: str | None, group: str
-          ) -> models.Group:
-    """The living group of that id or name.
-
-    :raises virtco.exception.Invalid: where several projects have the name.
-    """
-    found = db_groups.living(session, project_id, group)
-    if not found:
-        raise exception.NotFound(what='Group', id=group)
-    if len(found) > 1:
-        raise exception.Invalid(
-            field='group', value=group, limit='an id, as several projects '
-            'have a group of that name')
-    return found[0]
 
 
 def _volumes(coflows: Sequence[coflow_model.Coflow], n: int

@@ -30,6 +30,7 @@ from virtco.db import records
 from virtco.db import session as db_session
 from virtco import exception
 from virtco.know import advice
+from virtco.know import clusters
 from virtco.know import coflows
 from virtco.know import findings
 from virtco.know import live_state
@@ -132,6 +133,7 @@ class Know:
         self.profiles = profiles.Profiles(conf, database, self.live, clock)
         self.advice = advice.Advice(conf, database, self.live, self.pairs,
                                     rules_of(conf), clock)
+        self.clusters = clusters.Clusters(database, self.live, self._plane)
         self.on_change: list[Callable[[bool], None]] = []
         self.on_report: list[Callable[[str, reports.Report], None]] = []
         self._lock = threading.Lock()

@@ -123,6 +123,10 @@ def test_a_tenant_sees_no_hypervisors(send):
     for path in ('/v1/coflows', coflow, '/v1/placements/i2', tree):
         assert found['host'] in send('GET', path, 'admin').text
     assert send('GET', tree, 'reader', 'p2').status_code == 404
+    clusters = '/v1/groups/secret/clusters'
+    told = send('GET', clusters, 'reader')
+    assert told.status_code == 200 and found['host'] not in told.text
+    assert send('GET', clusters, 'reader', 'p2').status_code == 404
     mapping = '/v1/groups/secret/mapping'
     told = send('POST', mapping, 'reader', body={})
     assert told.status_code == 200 and found['host'] not in told.text

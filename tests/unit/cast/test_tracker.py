@@ -34,7 +34,8 @@ def clock():
 
 @pytest.fixture
 def tracker(clock):
-    return trackers.Tracker('src', 2, clock, {'b': 'rack2'})
+    return trackers.Tracker('src', 2, clock,
+                            {'b': 'rack2', '10.0.0.9': 'rack3'})
 
 
 _NOBODY = {'swarms': [[], [], []], 'share': None, 'done': False}
@@ -101,8 +102,9 @@ def test_who_is_silent_is_not_named_until_it_is_back(tracker, clock):
 def test_clusters_come_from_members_or_from_the_sender(tracker):
     tracker.ask('a', ('10.0.0.2', 1), cluster='rack1')
     tracker.ask('b', ('10.0.0.3', 1))
+    tracker.ask('c', ('10.0.0.9', 1))
     assert {member.name: member.cluster for member in tracker.members()} == {
-        'a': 'rack1', 'b': 'rack2'}
+        'a': 'rack1', 'b': 'rack2', 'c': 'rack3'}
 
 
 def test_rates_are_kept_of_members_only(tracker):

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""``/v1/groups/{group}/tree`` and ``…/mapping``: advice for its tenant."""
+"""``/v1/groups/{group}/…``: advice for its tenant."""
 
 import math
 from typing import Any
@@ -27,6 +27,7 @@ from virtco.api.schemas import advice as schema
 from virtco import app
 from virtco import exception
 from virtco.know import advice
+from virtco.know import clusters
 
 OPERATIONS = ('broadcast', 'reduce')
 MOST_BYTES = 1e15
@@ -71,6 +72,19 @@ class Mapping:
             self._authorizer, request, self._advice.mapping(
                 project_id, group, body.get('tm'),
                 body.get('matrix', advice.BASES[0])))
+
+
+class Clusters:
+    def __init__(self, rooms: app.App, authorizer: context.Authorizer):
+        self._clusters = rooms.know.clusters
+        self._authorizer = authorizer
+
+    def on_get(self, request: falcon.Request, response: falcon.Response,
+               group: str) -> None:
+        """Which members share a rack or a host, by ids of no meaning."""
+        response.media = self._clusters.show(
+            coflows.project(request, self._authorizer, rules.CLUSTERS),
+            group, request.get_param('level', default=clusters.LEVELS[0]))
 
 
 def _seen(authorizer: context.Authorizer, request: falcon.Request,

@@ -1,0 +1,101 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""A tenant learns which of its VMs share a rack or a host, and no more."""
+
+import functools
+
+import pytest
+
+from tests.functional.controller import harness
+from virtco.cast import groups
+from virtco.client import v1
+from virtco import exception
+
+HOSTS = ('h0', 'h1', 'h2', 'h3')
+_TM = '{"pattern": "ring", "n": 8, "flow_size": 1000}'
+
+
+@pytest.fixture(scope='module')
+def controller(tmp_path_factory):
+    with harness.running(tmp_path_factory.mktemp('clusters')) as found:
+        yield found
+
+
+@pytest.fixture
+def launched(controller):
+    """Two VMs on each of four hosts, which are in two racks."""
+    tenant = controller.tenant()
+    v1.Client(controller.url).change_topology([{
+        'name': 'front-end', 'nodes': [
+            {'name': name, 'uplink': 1e9,
+             'hosts': [tenant.host(host) for host in hosts]}
+            for name, hosts in (('left', HOSTS[:2]), ('right', HOSTS[2:]))]}])
+    hosts = tenant.launch(8, matrix=_TM, hosts=dict.fromkeys(HOSTS, 2))
+    return tenant, hosts
+
+
+def _clusters(tenant, level=None, group='a'):
+    found = v1.Client(tenant.controller.url).clusters(group, level,
+                                                      tenant.project)
+    return [member['cluster'] for member in found['members']], found
+
+
+def _same(labels):
+    return [[one == other for other in labels] for one in labels]
+
+
+def test_members_of_a_rack_or_host_have_the_same_id(launched):
+    tenant, hosts = launched
+    racks, found = _clusters(tenant)
+    assert _same(racks) == _same([host in HOSTS[:2] for host in hosts])
+    assert found['level'] == 'rack'
+    assert [member['row'] for member in found['members']] == [*range(8)]
+    by_host, _ = _clusters(tenant, 'host')
+    assert _same(by_host) == _same(hosts)
+    assert _clusters(tenant)[0] == racks
+
+
+def test_nothing_of_hosts_or_other_groups_is_told(launched):
+    tenant, _hosts = launched
+    racks, found = _clusters(tenant)
+    for word in (*map(tenant.host, HOSTS), 'left', 'right'):
+        assert word not in str(found)
+    tenant.launch(8, first=8, name='b', matrix=_TM, reservation_id='r-b',
+                  hosts=dict.fromkeys(HOSTS, 4))
+    others, _ = _clusters(tenant, group='b')
+    assert not {*others} & {*racks}
+
+
+def test_a_cast_asks_for_the_clusters_of_its_group(launched, monkeypatch):
+    tenant, _hosts = launched
+    monkeypatch.setenv('VIRTCO_URL', tenant.controller.url)
+    monkeypatch.delenv('OS_AUTH_TYPE', raising=False)
+    labels, found = _clusters(tenant)
+    monkeypatch.setattr(v1.Client, 'clusters', functools.partialmethod(
+        v1.Client.clusters, project_id=tenant.project))
+    given = groups.clusters('a')
+    assert [given[member['display_name']]
+            for member in found['members']] == labels
+    assert [given[member['instance_uuid']]
+            for member in found['members']] == labels
+
+
+def test_wrong_groups_and_levels_are_refused(launched):
+    tenant, _hosts = launched
+    with pytest.raises(exception.NotFound):
+        _clusters(tenant, group='none')
+    with pytest.raises(exception.Invalid, match='one of rack, host'):
+        _clusters(tenant, 'pod')
+    with pytest.raises(exception.NotFound):
+        v1.Client(tenant.controller.url).clusters('a', None, 'another')

@@ -1,0 +1,89 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Which VMs of a group share a rack or a host, without saying which."""
+
+from collections.abc import Callable
+from collections.abc import Sequence
+import hashlib
+import hmac
+import secrets
+from typing import Any
+
+from virtco.db import groups as db_groups
+from virtco.db import models
+from virtco.db import session as db_session
+from virtco import exception
+from virtco.know import live_state
+from virtco.topology import tree
+
+LEVELS = ('rack', 'host')
+_ID_DIGITS = 16
+
+
+class Clusters:
+    """:param plane: of the network that carries the coflows."""
+
+    def __init__(self, database: db_session.Database,
+                 state: live_state.LiveState,
+                 plane: Callable[[], tree.Plane | None]):
+        self._database = database
+        self._state = state
+        self._plane = plane
+        # Ids can be compared within one group only, and nobody can try names
+        # of hosts against them. Another process has another key: one answer
+        # tells of all members.
+        self._key = secrets.token_bytes(32)
+
+    def show(self, project_id: str | None, group: str, level: str
+             ) -> dict[str, Any]:
+        """The members of a living group with an opaque cluster each.
+
+        :param project_id: whose group it is; None = any.
+        :param group: id or name.
+        :param level: of ``LEVELS``; hosts in no rack stand for themselves.
+        :raises virtco.exception.NotFound: without such a group.
+        :raises virtco.exception.Invalid: for another level.
+        """
+        if level not in LEVELS:
+            raise exception.Invalid(field='level', value=level,
+                                    limit='one of ' + ', '.join(LEVELS))
+        with self._database.reader() as session:
+            found = db_groups.only_living(session, project_id, group)
+            members = db_groups.members(session, found.id)
+            group_id, name = found.id, found.name
+        return {'group_id': group_id, 'group_name': name, 'level': level,
+                'members': self._members(group_id, members, level)}
+
+    def _members(self, group_id: str, members: Sequence[models.Member],
+                 level: str) -> list[dict[str, Any]]:
+        racks = self._racks() if level == 'rack' else {}
+        addresses = self._state.addresses_of(
+            [member.instance_uuid or '' for member in members])
+        return [
+            {'row': member.row_index, 'instance_uuid': member.instance_uuid,
+             'display_name': member.display_name, 'addresses': list(ips),
+             'cluster': None if member.host is None else self._id(
+                 group_id, racks.get(member.host, f'host {member.host}'))}
+            for member, ips in zip(members, addresses, strict=True)]
+
+    def _racks(self) -> dict[str, str]:
+        plane = self._plane()
+        # Names of racks need not be unique among planes or pods.
+        return {} if plane is None else {
+            host: f'rack {number}'
+            for number, node in enumerate(plane.walk()) for host in node.hosts}
+
+    def _id(self, group_id: str, place: str) -> str:
+        return hmac.digest(self._key, f'{group_id} {place}'.encode(),
+                           hashlib.sha256).hex()[:_ID_DIGITS]
