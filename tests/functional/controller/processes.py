@@ -32,6 +32,7 @@ class Edge:
         self.epoch, self.generation = epoch, generation
         self.refused = None
         self.trains = []
+        self.policy = {}
         self._sock = socket.create_connection(('127.0.0.1', port), 60)
         self._sock.settimeout(patience_s)
         self._reader = frames.Reader(1 << 28)
