@@ -83,9 +83,9 @@ class Pairs:
     def refresh(self, now_s: float) -> bool:
         """Estimate all pairs again where something was measured."""
         with self._lock:
-            if self._version == self._seen:
+            version = self._version
+            if version == self._seen:
                 return False
-            self._seen = self._version
             table = self._history.table(now_s - self._retention_s)
         is_due = now_s - self._chosen_s >= CHOICE_S
         found = pipes.known(table, self._rates.estimate(now_s).hosts,
@@ -96,7 +96,8 @@ class Pairs:
             self._estimator = (found.component.estimator
                                if found.component.errors else None)
             self._errors = found.component.errors
-        self.known = found
+        # Not before: what failed is tried again.
+        self.known, self._seen = found, version
         return True
 
     def errors(self) -> dict[constant.Estimator, float]:

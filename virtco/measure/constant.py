@@ -139,7 +139,8 @@ def held_out_errors(snapshots: npt.ArrayLike) -> dict[Estimator, float]:
         known = np.isfinite(matrix[held])
         for one in Estimator:
             rates = estimate(matrix[~held], one)
-            with np.errstate(divide='ignore', invalid='ignore'):
+            with np.errstate(divide='ignore', invalid='ignore',
+                             over='ignore'):
                 off = np.abs(matrix[held] / rates - 1)
             # A pair without an estimate is wrong by all that counts.
             off = np.where(np.isfinite(off), np.minimum(off, MOST_ERROR),
@@ -192,7 +193,7 @@ def since_change(snapshots: npt.ArrayLike, threshold: float) -> Matrix:
         before = quantile(matrix[:begin], 0.5)
         after = matrix[begin:]
         level = quantile(after, 0.5)
-        with np.errstate(invalid='ignore', divide='ignore'):
+        with np.errstate(invalid='ignore', divide='ignore', over='ignore'):
             is_moved = np.abs(level / before - 1) > threshold
             agree = (np.abs(after / level - 1) <= robustpca.TOLERANCE)
         agree |= np.isnan(after)
@@ -209,8 +210,12 @@ def _by_rpca(snapshots: Matrix) -> Matrix:
     if seen.any():
         part = snapshots[:, seen]
         # A reading that is missing agrees with the others of its pair.
-        filled = np.where(known[:, seen], part, quantile(part, 0.5))
-        rates[seen] = robustpca.constant_component(filled).rates
+        median = quantile(part, 0.5)
+        filled = np.where(known[:, seen], part, median)
+        try:
+            rates[seen] = robustpca.constant_component(filled).rates
+        except np.linalg.LinAlgError:  # its iteration has no end
+            rates[seen] = median
     return rates
 
 

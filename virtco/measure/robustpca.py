@@ -63,11 +63,13 @@ def constant_component(snapshots: npt.ArrayLike) -> Constant:
     if not np.all(np.isfinite(matrix)) or np.any(matrix < 0):
         raise exception.Invalid(field='snapshots', value='some values',
                                 limit='finite and at least 0')
-    if len(matrix) == 1 or not np.any(matrix):
+    largest = float(matrix.max())
+    if len(matrix) == 1 or not largest:
         return Constant(matrix[0].copy(), 0.0)
-    low_rank, _ = decompose(matrix)
+    # Squares of the readings as they are may be nothing, or without end.
+    low_rank, _ = decompose(matrix / largest)
     # All rows of N_D are the same: the row in the middle of the rank-one part.
-    rates = np.maximum(np.median(_rank_one(low_rank), axis=0), 0.0)
+    rates = largest * np.maximum(np.median(_rank_one(low_rank), axis=0), 0.0)
     errors = np.abs(matrix - rates) > TOLERANCE * rates
     return Constant(rates, float(np.count_nonzero(errors)
                                  / np.count_nonzero(matrix)))

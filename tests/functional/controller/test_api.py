@@ -67,7 +67,7 @@ def host(**changes):
     ('PATCH', '/v1/settings', {}, 'body'),
     ('PUT', '/v1/hosts/h/report', REPORT | {'epoch': ''}, 'epoch'),
     ('PUT', '/v1/hosts/h/report', REPORT | {'link': {
-        'egress_bps': 0, 'ingress_bps': 1}}, 'link.egress_bps'),
+        'egress_bps': 0, 'ingress_bps': 1e8}}, 'link.egress_bps'),
     ('PUT', '/v1/hosts/h/report', REPORT | {'coflows': [
         {'coflow_id': 'a', 'sent_bytes': -5}]}, 'coflows[0].sent_bytes'),
     ('PUT', '/v1/hosts/a%20b/report', REPORT, 'host'),

@@ -204,7 +204,7 @@ def test_operations_are_the_operators(client):
 
 
 def test_an_edge_module_speaks_for_its_own_host_only(client):
-    measurement = {'probe_id': 'x', 'src': 'h1', 'dst': 'h2', 'rate_bps': 1.0}
+    measurement = {'probe_id': 'x', 'src': 'h1', 'dst': 'h2', 'rate_bps': 1e8}
     for user, status in (('h1', (404, 400, 204, 204)),
                          ('virtco', (403, 403, 403, 403))):
         assert spoken_for_h1(client, 'service', user, measurement) == status

@@ -24,7 +24,7 @@ from virtco import exception
 from virtco.know import reports
 
 NUMBERS = st.integers(0, 5)
-RATES = st.none() | st.integers(1, 5)
+RATES = st.none() | st.integers(8, 12)
 ADDRESSES = st.sampled_from(['10.0.0.1', '10.0.0.2', '10.0.0.3'])
 
 

@@ -149,7 +149,7 @@ def test_a_message_keeps_to_its_schema(one, kind, fields, field):
     (('applied_generation',), -1, 'applied_generation', 'at least 0'),
     (('applied_generation',), 2 ** 63, 'applied_generation', 'at most'),
     (('applied_generation',), 1.5, 'applied_generation', 'of type integer'),
-    (('link', 'egress_bps'), 0, 'link.egress_bps', 'more than 0'),
+    (('link', 'egress_bps'), 1e-310, 'link.egress_bps', 'at least 8'),
     (('uplink_sent_bytes',), 1e22, 'uplink_sent_bytes', 'at most 1e+21'),
     (('uplink_sent_bytes',), None, 'uplink_sent_bytes', 'of type number'),
     (('ports',), [{'vm': 'a b'}], 'ports[0].vm', 'matching'),

@@ -18,6 +18,7 @@ import pytest
 
 from virtco import exception
 from virtco.measure import constant
+from virtco.measure import robustpca
 
 E = constant.Estimator
 
@@ -107,6 +108,25 @@ def test_disturbed_readings_are_no_change():
     readings[10:, 3] *= 0.4
     readings[9:, 4] *= [0.4, 0.7, 0.2]
     assert (constant.since_change(readings, 0.3) == readings).all()
+
+
+def test_tiny_rates_have_a_constant_like_all_others():
+    _rates, readings = _history(7)
+    readings[:, :3] = [1e-310, 0.0, 5e-324]
+    found = constant.fit(constant.since_change(readings, 0.3))
+    assert found.rates[3:] == pytest.approx(
+        constant.fit(readings[:, 3:]).rates, rel=0.05)
+    assert constant.fit(readings * 1e-310).errors.keys() == set(E)
+
+
+def test_what_has_no_decomposition_is_the_median(monkeypatch):
+    def fails(_snapshots):
+        raise np.linalg.LinAlgError
+
+    monkeypatch.setattr(robustpca, 'constant_component', fails)
+    _rates, readings = _history(8)
+    assert (constant.fit(readings, E.RPCA).rates
+            == constant.fit(readings, E.MEDIAN).rates).all()
 
 
 @pytest.mark.parametrize('snapshots', [

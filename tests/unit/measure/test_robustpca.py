@@ -75,6 +75,17 @@ def test_corner_cases():
     assert one.rates == pytest.approx([5.0, 7.0])
 
 
+@pytest.mark.parametrize('scale', [5e-324, 1e-310, 1e-200, 1e-8, 1e150])
+def test_any_size_of_rates_is_split(scale):
+    _, snapshots, _ = _disturbed(2, 0.05)
+    found = robustpca.constant_component(snapshots * scale)
+    assert np.isfinite(found.rates).all() and 0 <= found.noise <= 1
+    if scale > 1e-300:  # below, a float has few digits
+        expected = robustpca.constant_component(snapshots)
+        assert found.rates / scale == pytest.approx(expected.rates)
+        assert found.noise == pytest.approx(expected.noise)
+
+
 def test_when_to_measure_anew():
     assert robustpca.has_changed(10.0, 16.0, 0.5)
     assert not robustpca.has_changed(10.0, 14.0, 0.5)

@@ -209,7 +209,7 @@ def build(problem: snapshot.PlacementProblem, *,
 
 def _seconds(rates_bps: list[float]) -> np.ndarray:
     rates = np.array(rates_bps, dtype=float)
-    with np.errstate(divide='ignore'):
+    with np.errstate(divide='ignore', over='ignore'):
         return units.BITS_PER_BYTE / rates
 
 
