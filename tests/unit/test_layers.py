@@ -54,7 +54,8 @@ SOLVER_ORDER = [
 ]
 
 LABORATORY_COMMANDS = {'virtco/cmd/emulate.py', 'virtco/cmd/present.py',
-                       'virtco/cmd/reproduce.py', 'virtco/cmd/sim.py'}
+                       'virtco/cmd/report.py', 'virtco/cmd/reproduce.py',
+                       'virtco/cmd/sim.py', 'virtco/cmd/testcases.py'}
 
 
 def _sources(names):
