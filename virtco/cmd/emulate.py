@@ -28,9 +28,9 @@ from virtco.cmd import present
 from virtco.cmd import testcases
 from virtco import exception
 from virtco.lab.emulation import capability
-from virtco.lab.emulation import choreo
 from virtco.lab.emulation import demo
 from virtco.lab.emulation import display
+from virtco.lab.emulation import measured
 from virtco.lab.emulation import namespaces
 from virtco.lab.emulation import reproduce
 from virtco.lab.emulation import testbed
@@ -124,7 +124,7 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
 
 def _add_reproduce(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        'figure', choices=[*reproduce.FIGURES, *choreo.FIGURES])
+        'figure', choices=[*reproduce.FIGURES, *measured.FIGURES])
     parser.add_argument(
         '--rate', type=_rate, metavar='RATE', help=(
             'of each uplink, both ways (default 50Mbit, of a test case '
@@ -159,8 +159,8 @@ def _reproduce(arguments: argparse.Namespace) -> int:
         return testcases.run(arguments)
     rate_bps = arguments.rate or _RATE_BPS
     shown = display.Display(rich.console.Console(stderr=True))
-    found = choreo.FIGURES[arguments.figure](
-        choreo.Options(rate_bps, arguments.seeds - 1), shown)
+    found = measured.FIGURES[arguments.figure](measured.bed.Options(
+        rate_bps, arguments.seeds - 1, arguments.check), shown)
     present.show([found], arguments.output, arguments.json)
     if arguments.write:
         document.write_measured(
@@ -168,7 +168,9 @@ def _reproduce(arguments: argparse.Namespace) -> int:
             f'virtco-emulate reproduce {arguments.figure} --rate '
             f'{units.format_rate(rate_bps).replace(" ", "")} --seeds '
             f'{arguments.seeds}')
-    return 0
+    for claim in found.unmet:
+        print(f'virtco-emulate: {claim}', file=sys.stderr)
+    return 1 if arguments.check and found.unmet else 0
 
 
 def _demo(arguments: argparse.Namespace) -> int:

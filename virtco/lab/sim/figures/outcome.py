@@ -32,6 +32,7 @@ class Series:
     :ivar paper: the papers' numbers, drawn as such …
     :ivar over: … over the bars of this series, or in the middle.
     :ivar of: what it is about; series of one thing have one colour.
+    :ivar marks: each point is marked, where lines are drawn.
     """
 
     label: str
@@ -41,6 +42,7 @@ class Series:
     paper: bool = False
     over: str | None = None
     of: str | None = None
+    marks: bool = True
 
     @property
     def colour(self) -> str:
@@ -58,7 +60,7 @@ class Band:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Panel:
-    """One set of axes. ``kind`` is bars, lines or cdf."""
+    """One set of axes. ``kind`` is bars, lines, points or cdf."""
 
     kind: str
     title: str

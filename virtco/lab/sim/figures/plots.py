@@ -46,7 +46,8 @@ def draw(result: outcome.Outcome, directory: pathlib.Path) -> pathlib.Path:
     colours = {name: f'C{i}' for i, name in enumerate(names)}
     for i, panel in enumerate(result.panels):
         axes = figure.add_subplot(height, width, i + 1)
-        {'bars': _bars, 'lines': _lines, 'cdf': _cdf}[panel.kind](
+        {'bars': _bars, 'lines': _lines, 'points': _points,
+         'cdf': _cdf}[panel.kind](
             axes, panel, colours)
         _bands(axes, panel)
         axes.set_title(panel.title, fontsize=10)
@@ -107,8 +108,15 @@ def _lines(axes: Any, panel: outcome.Panel, colours: dict[str, str]
            ) -> None:
     for series in panel.series:
         axes.errorbar(series.x, series.y, yerr=series.error, capsize=3,
-                      marker='o', label=series.label,
+                      marker='o' if series.marks else None, label=series.label,
                       color=colours[series.colour])
+
+
+def _points(axes: Any, panel: outcome.Panel, colours: dict[str, str]
+            ) -> None:
+    for series in panel.series:
+        axes.plot(series.x, _heights(series), 'o', alpha=0.4,
+                  label=series.label, color=colours[series.colour])
 
 
 def _cdf(axes: Any, panel: outcome.Panel, colours: dict[str, str]

@@ -18,151 +18,39 @@ that nobody is told. Two kinds of cable: one whose token bucket holds 2 ms of
 its rate, and one whose bucket holds 256 KB, like Rackspace's.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterator
 from collections.abc import Sequence
-import concurrent.futures
-import contextlib
-import dataclasses
-import secrets
 import statistics
 import time
 
-import numpy as np
-
-from edge_module.probe import protocol
-from edge_module.probe import responder
-from edge_module.probe import sender
 from virtco import exception
 from virtco.lab.emulation import display as displays
-from virtco.lab.emulation import fabric as fabric_module
-from virtco.lab.emulation import janitor
-from virtco.lab.emulation import namespaces
-from virtco.lab.emulation import shaping
+from virtco.lab.emulation.measured import bed as beds
 from virtco.lab.sim.figures import outcome
 from virtco.measure import calibration
 from virtco.measure import rounds
 from virtco import units
 
-BUCKETS = {'small bucket': None, 'bucket of 256 KB': 256 * 1024}
 BURST_LENGTHS = (50, 200, 500, 2000)
 BURSTS = (5, 10)
 N_PATHS = 5
 _BULK_S = 4.0
-_PACKET_BYTES = 1472
-#: Nothing is refused or repeated: it is what is being tried.
-_SENDING = sender.Settings(timeout_s=60.0, max_sending_s=50.0,
-                           max_bytes=2 ** 30, repeats=False)
-_PRODUCT = sender.Settings(timeout_s=10.0, max_sending_s=2.5,
-                           max_bytes=2 ** 24)
 #: Of Choreo's section 4.1: mean error, per cent.
 _PAPER = {'small bucket': 9.0, 'bucket of 256 KB': 4.0}
 _PAPER_PAIRS_S = 180.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Options:
-    """:ivar rate_bps: of the fastest cable; the slowest has two fifths."""
-
-    rate_bps: float
-    seed: int
-
-
-class Bed:
-    """Hypervisors with responders, and who may measure from each."""
-
-    def __init__(self, rates_bps: dict[str, float],
-                 bucket_bytes: int | None = None):
-        self.rates_bps = rates_bps
-        self._bucket_bytes = bucket_bytes
-        self._key = protocol.Key('figure', secrets.token_bytes(32))
-        self._ports: dict[str, int] = {}
-        self._pools: dict[str, concurrent.futures.ThreadPoolExecutor] = {}
-
-    @contextlib.contextmanager
-    def built(self) -> Iterator['Bed']:
-        run = namespaces.new_run()
-        watcher = janitor.Janitor(run)
-        try:
-            with (fabric_module.Fabric(run) as fabric,
-                  contextlib.ExitStack() as stack):
-                self.fabric = fabric
-                fabric.build(fabric_module.Uplink(host, rate_bps)
-                             for host, rate_bps in self.rates_bps.items())
-                for host, rate_bps in self.rates_bps.items():
-                    if self._bucket_bytes:
-                        shaping.run_batch(fabric.core, shaping.limit_commands(
-                            host, rate_bps, verb='change',
-                            burst_bytes=self._bucket_bytes))
-                    self._start(host, stack)
-                yield self
-        finally:
-            watcher.dismiss()
-
-    def _start(self, host: str, stack: contextlib.ExitStack) -> None:
-        hypervisor = self.fabric.hypervisors[host]
-        self._pools[host] = stack.enter_context(
-            namespaces.executor(hypervisor.namespace, 16))
-
-        def start() -> responder.Responder:
-            found = responder.Responder(responder.Settings(
-                address=hypervisor.address, port=0, timeout_s=60.0,
-                max_bytes=2 ** 30, max_trains_per_minute=10 ** 6,
-                max_bulk_bytes=2 ** 30))
-            found.expect(self._key, 24 * 3600.0)
-            found.start()
-            return found
-
-        answering = self._pools[host].submit(start).result()
-        stack.callback(answering.stop)
-        self._ports[host] = answering.port
-
-    def path_bps(self, src: str, dst: str) -> float:
-        """The truth about a path."""
-        return min(self.rates_bps[src], self.rates_bps[dst])
-
-    def train(self, src: str, dst: str, setting: calibration.Setting,
-              settings: sender.Settings = _SENDING
-              ) -> 'concurrent.futures.Future[sender.Measurement]':
-        return self._pools[src].submit(
-            sender.measure, self.fabric.hypervisors[dst].address,
-            self._ports[dst], protocol.Train(
-                setting.bursts, setting.packets, setting.packet_bytes),
-            settings, self._key)
-
-    def bulk(self, src: str, dst: str, lasts_s: float
-             ) -> 'concurrent.futures.Future[sender.Flow]':
-        settings = dataclasses.replace(_SENDING, max_bulk_bytes=2 ** 30)
-        return self._pools[src].submit(
-            sender.bulk, self.fabric.hypervisors[dst].address,
-            self._ports[dst], lasts_s, settings, self._key)
-
-
-def _rates_bps(n_hosts: int, options: Options) -> dict[str, float]:
-    rng = np.random.default_rng(options.seed)
-    return {f'h{number}': float(rate_bps) for number, rate_bps in enumerate(
-        rng.uniform(0.4, 1.0, n_hosts) * options.rate_bps)}
-
-
-def _or_none(future: 'concurrent.futures.Future[sender.Measurement]'
-             ) -> sender.Measurement | None:
-    try:
-        return future.result()
-    except protocol.ProbeError:
-        return None
-
-
 Found = dict[tuple[str, calibration.Setting], calibration.Error]
 
 
-def figure6(options: Options, display: displays.Display) -> outcome.Outcome:
+def figure6(options: beds.Options, display: displays.Display
+            ) -> outcome.Outcome:
     """Error of trains against TCP by burst length and number of bursts."""
-    settings = [calibration.Setting(bursts, packets, _PACKET_BYTES)
+    settings = [calibration.Setting(bursts, packets, beds.PACKET_BYTES)
                 for bursts in BURSTS for packets in BURST_LENGTHS]
     ours: Found = {}
     theirs: Found = {}
-    for kind, bucket_bytes in BUCKETS.items():
-        bed = Bed(_rates_bps(2 * N_PATHS, options), bucket_bytes)
+    for kind, bucket_bytes in beds.BUCKETS.items():
+        bed = beds.Bed(options.rates_bps(2 * N_PATHS), bucket_bytes)
         with bed.built():
             display.say(f'{kind}: TCP on {N_PATHS} paths')
             _try(bed, kind, settings, ours, theirs, display)
@@ -171,14 +59,14 @@ def figure6(options: Options, display: displays.Display) -> outcome.Outcome:
          *(round(100 * value, 2) for found in (ours, theirs)
            for value in (found[kind, one].mean, found[kind, one].median,
                          found[kind, one].worst)))
-        for kind in BUCKETS for one in settings]
+        for kind in beds.BUCKETS for one in settings]
     notes = [f'{N_PATHS} paths of '
              f'{units.format_rate(0.4 * options.rate_bps)} to '
              f'{units.format_rate(options.rate_bps)} per kind of cable; '
              f'per cent of what TCP got in {_BULK_S:g} s. "Ours" is the rate '
              'after the first quarter of each burst, less the headers; no '
              'train is repeated with longer bursts.']
-    for kind in BUCKETS:
+    for kind in beds.BUCKETS:
         errors = {one: ours[kind, one] for one in settings}
         best = calibration.choose(errors)
         if best is not None:
@@ -193,18 +81,18 @@ def figure6(options: Options, display: displays.Display) -> outcome.Outcome:
             f'{whose}: {what}' for whose in ('ours', 'Choreo\'s formula')
             for what in ('mean', 'median', 'worst'))), tuple(rows),
         tuple(_panel6(f'{kind}, {whose}', kind, found)
-              for kind in BUCKETS for whose, found in (
+              for kind in beds.BUCKETS for whose, found in (
                   ('ours', ours), ('Choreo\'s formula', theirs))),
         tuple(notes))
 
 
-def _try(bed: Bed, kind: str, settings: Sequence[calibration.Setting],
+def _try(bed: beds.Bed, kind: str, settings: Sequence[calibration.Setting],
          ours: Found, theirs: Found, display: displays.Display) -> None:
     paths = [(f'h{2 * n}', f'h{2 * n + 1}') for n in range(N_PATHS)]
     truth_bps = [bed.bulk(*path, _BULK_S).result().rate_bps
                  for path in paths]
     for setting in settings:
-        found = [_or_none(bed.train(*path, setting)) for path in paths]
+        found = [beds.or_none(bed.train(*path, setting)) for path in paths]
         ours[kind, setting] = calibration.error(truth_bps, [
             None if one is None else calibration.tcp_bps(one.rate_bps)
             for one in found])
@@ -219,17 +107,18 @@ def _panel6(title: str, kind: str, found: Found) -> outcome.Panel:
         'lines', title, 'packets per burst', 'mean error, %', tuple(
             outcome.Series(f'{bursts} bursts', BURST_LENGTHS, tuple(
                 100 * found[kind, calibration.Setting(
-                    bursts, packets, _PACKET_BYTES)].mean
+                    bursts, packets, beds.PACKET_BYTES)].mean
                 for packets in BURST_LENGTHS)) for bursts in BURSTS),
         log_y=True)
 
 
-def pairs90(options: Options, display: displays.Display) -> outcome.Outcome:
+def pairs90(options: beds.Options, display: displays.Display
+            ) -> outcome.Outcome:
     """All pairs of ten hosts, in rounds of disjoint pairs."""
     rows: list[tuple[outcome.Cell, ...]] = []
     series = []
-    for kind, bucket_bytes in BUCKETS.items():
-        bed = Bed(_rates_bps(10, options), bucket_bytes)
+    for kind, bucket_bytes in beds.BUCKETS.items():
+        bed = beds.Bed(options.rates_bps(10), bucket_bytes)
         with bed.built():
             display.say(f'{kind}: 90 pairs')
             begin_s = time.monotonic()
@@ -256,23 +145,18 @@ def pairs90(options: Options, display: displays.Display) -> outcome.Outcome:
          f'{units.format_rate(options.rate_bps)}.',))
 
 
-def _all_pairs(bed: Bed) -> tuple[list[float], int]:
-    setting = calibration.Setting(10, 200, _PACKET_BYTES)
+def _all_pairs(bed: beds.Bed) -> tuple[list[float], int]:
+    setting = calibration.Setting(10, 200, beds.PACKET_BYTES)
     errors = []
     n_failed = 0
     for pairs in rounds.disjoint_rounds(list(bed.rates_bps)):
-        under_way = {pair: bed.train(*pair, setting, _PRODUCT)
+        under_way = {pair: bed.train(*pair, setting, beds.PRODUCT)
                      for pair in pairs}
         for pair, future in under_way.items():
-            found = _or_none(future)
+            found = beds.or_none(future)
             if found is None:
                 n_failed += 1
             else:
                 errors.append(100 * abs(
                     found.rate_bps / bed.path_bps(*pair) - 1))
     return errors, n_failed
-
-
-FIGURES: dict[str, Callable[[Options, displays.Display],
-                            outcome.Outcome]] = {
-    'choreo-6': figure6, 'choreo-90': pairs90}
