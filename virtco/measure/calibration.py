@@ -80,6 +80,23 @@ def error(truth_bps: Sequence[float], found_bps: Sequence[float | None]
                  max(errors), 1 - len(errors) / len(found_bps))
 
 
+def as_config(chosen: Setting, found: Error, how: str, *,
+              near_enough: float = NEAR_ENOUGH) -> str:
+    """The controller's configuration with a setting.
+
+    :param how: what was measured and when, for the comment; one line.
+    """
+    remark = ('' if found.mean <= near_enough else
+              f'# No setting came within {near_enough:.1%}; this is the '
+              'nearest.\n')
+    return (f'# {how}\n'
+            f'# Error against TCP: mean {found.mean:.1%}, median '
+            f'{found.median:.1%}, worst {found.worst:.1%}.\n{remark}'
+            f'[probe]\nbursts = {chosen.bursts}\n'
+            f'packets = {chosen.packets}\n'
+            f'packet_bytes = {chosen.packet_bytes}\n')
+
+
 def choose(errors: Mapping[Setting, Error], *,
            near_enough: float = NEAR_ENOUGH) -> Setting | None:
     """The cheapest setting whose mean error is near enough.

@@ -13,7 +13,11 @@
 """Commands of the measurements between hypervisors."""
 
 from collections.abc import Sequence
+import datetime
+import os
+import pathlib
 import statistics
+import tempfile
 import time
 from typing import Any
 
@@ -69,6 +73,7 @@ class Calibrate(base.Lister):
     Measures a few disjoint pairs of hosts with one TCP connection each, then
     with trains of several lengths, and marks the cheapest trains that are near
     enough. Takes some minutes; what is measured is not used for placement.
+    With --write the controller takes them at its next start.
     """
 
     shown = ['bursts', 'packets', 'train_bytes', 'mean_error', 'median_error',
@@ -83,9 +88,16 @@ class Calibrate(base.Lister):
                                 'Largest mean error (default: %(default)s)'))
         parser.add_argument('--seconds', type=float, default=3.0, help=(
             'Of each TCP connection (default: %(default)s)'))
+        parser.add_argument('--write', type=pathlib.Path, metavar='<file>',
+                            help=('Write the setting as configuration of the '
+                                  'controller, such as '
+                                  '/etc/virtco/virtco.conf.d/trains.conf'))
         return parser
 
     def entries(self, args: Any) -> list[dict[str, Any]]:
+        if args.write is not None:
+            # Not only after minutes.
+            _replace(args.write, None)
         client = base.client_of(self.app)
         names = (args.hosts.split(',') if args.hosts else
                  [host['host'] for host in client.hosts()][:10])
@@ -103,6 +115,14 @@ class Calibrate(base.Lister):
                 calibration.tcp_bps(one['rate_bps']) if 'rate_bps' in one
                 else None for one in found])
         chosen = calibration.choose(errors, near_enough=args.near_enough)
+        if args.write is not None:
+            if chosen is None:
+                raise osc_exceptions.CommandError(
+                    f'No trains worked on all pairs: {args.write} is left '
+                    'as it was.')
+            _replace(args.write, calibration.as_config(
+                chosen, errors[chosen], _how(pairs),
+                near_enough=args.near_enough))
         return [{'bursts': one.bursts, 'packets': one.packets,
                  'packet_bytes': one.packet_bytes,
                  'train_bytes': one.train_bytes, 'mean_error': error.mean,
@@ -110,6 +130,34 @@ class Calibrate(base.Lister):
                  'failed': error.failed,
                  'chosen': '[probe]' if one == chosen else ''}
                 for one, error in errors.items()]
+
+
+def _how(pairs: Sequence[Pair]) -> str:
+    now = datetime.datetime.now(datetime.UTC)
+    return (f'virtco measure calibrate, {now:%Y-%m-%d %H:%M} UTC: '
+            + ', '.join(f'{src} -> {dst}' for src, dst in pairs))
+
+
+def _replace(path: pathlib.Path, text: str | None) -> None:
+    """Write a file as a whole, or only try whether one could be written.
+
+    :raises osc_lib.exceptions.CommandError: when none can.
+    """
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(None, 'it is a directory')
+        descriptor, made = tempfile.mkstemp(dir=path.parent,
+                                            prefix=f'.{path.name}.')
+        with open(descriptor, 'w', encoding='utf-8') as file:
+            file.write(text or '')
+        if text is None:
+            os.unlink(made)
+        else:
+            os.chmod(made, 0o644)
+            os.replace(made, path)
+    except OSError as error:
+        raise osc_exceptions.CommandError(
+            f'--write {path}: cannot be written: {error.strerror}') from error
 
 
 class CrossTraffic(base.ShowOne):
