@@ -1,0 +1,107 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the figures about measuring make of what they measured."""
+
+import numpy as np
+import pytest
+
+from virtco.cmd import emulate
+from virtco.lab.emulation.measured import background
+from virtco.lab.emulation.measured import crosstraffic
+from virtco.lab.emulation.measured import greedy
+from virtco.lab.emulation.measured import lengths
+from virtco.lab.emulation.measured import stability
+
+
+def _connection(*periods_s):
+    return background.Connection('a', 'b', '10.0.0.1', periods_s)
+
+
+def test_periods_are_in_order_and_take_their_share():
+    rng = np.random.default_rng(0)
+    drawn = [background.on_off(rng, 1000.0, 5.0, share)
+             for share in (0.2, 0.8) for _ in range(20)]
+    for periods in drawn:
+        edges = [edge for period in periods for edge in period]
+        assert edges == sorted(edges)
+    shares = [sum(end - begin for begin, end in periods) / 1000
+              for periods in drawn]
+    assert np.mean(shares[:20]) == pytest.approx(0.2, abs=0.03)
+    assert np.mean(shares[20:]) == pytest.approx(0.8, abs=0.03)
+
+
+def test_a_period_ends_before_the_next_begins():
+    one = _connection((1.0, 2.0), (3.0, 4.0))
+    assert [one.sends_at(at) for at in (0.5, 1.0, 1.9, 2.0, 3.5, 4.0)] == [
+        False, True, True, False, True, False]
+
+
+def test_windows_meet_the_connections_of_their_time():
+    """A quarter of the rate beside three others, then half beside one."""
+    others = [_connection((0.0, 1.1)), _connection((0.0, 1.1)),
+              _connection((0.0, 9.0))]
+    path_bps = 80e6
+    windows = [25_000] * 100 + [50_000] * 100 + [1]
+    rows = crosstraffic._rows(windows, 10, 0.1, path_bps, others)
+    assert [real for _, real, _ in rows] == [3] * 10 + [1] * 10
+    assert [found for _, _, found in rows] == [
+        pytest.approx(real) for _, real, _ in rows]
+    run = crosstraffic.Run({10: rows})
+    assert len(run.errors(10, least=3)) == 10
+    assert run.errors(10, least=4) == []
+
+
+def test_windows_without_a_byte_say_nothing():
+    rows = crosstraffic._rows([10_000, 0, 10_000, 1], 1, 0.0, 8e6, [])
+    assert len(rows) == 2
+
+
+def test_age_is_counted_in_readings():
+    rates = np.array([[1.0, 2.0], [1.0, 4.0], [2.0, 4.0]])
+    assert stability.errors_percent(rates, 1).tolist() == [0, 50, 50, 0]
+    assert stability.errors_percent(rates, 2).tolist() == [50, 50]
+
+
+@pytest.mark.parametrize(('one', 'other', 'links'), [
+    (3, 3, 1), (2, 3, 2), (3, 4, 6), (0, 7, 6), (1, 2, 4), (5, 6, 4)])
+def test_lengths_are_those_of_the_tree(one, other, links):
+    assert lengths.length(one, other) == links
+    assert lengths.length(other, one) == links
+
+
+def test_greedy_is_told_where_it_is_no_worse():
+    assert greedy._unmet({'greedy': (20.0, 20.5), 'best': (4.4, 4.4),
+                          'virtco': (4.4, 4.5)}) == ()
+    unmet = greedy._unmet({'greedy': (8.0, 9.0), 'best': (4.0, 4.0),
+                           'virtco': (8.0, 8.0)})
+    assert [line.split(' ')[0] for line in unmet] == [
+        'greedy:', 'greedy', 'virtco']
+
+
+def test_placements_are_the_papers():
+    """On rates that are exactly those of the figure."""
+    rates = {(one, other): greedy.FAST.get((one, other), 1.0) * 1e6
+             for one in greedy.MACHINES for other in greedy.MACHINES
+             if one != other}
+    problem = greedy._problem(rates, {
+        pair: round(share * 1e6) for pair, share in greedy.TRANSFERS.items()})
+    first, second, _ = greedy._plan(problem, 'choreo')
+    assert (first, second) == ('m0', 'm1')
+    assert greedy._plan(problem, 'virtco') == ('m2', 'm3', 'm4')
+
+
+def test_only_figures_about_measuring_can_be_checked(capsys):
+    assert emulate.main(['reproduce', 'virtco-case1', '--check']) == 1
+    assert '--check' in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        emulate.main(['reproduce', 'choreo-9', '--check', '--write'])
