@@ -50,7 +50,7 @@ def _rng(seed: int, figure: int) -> np.random.Generator:
     return np.random.default_rng([seed, 50, figure])
 
 
-def _estimates(readings: Matrix, truth: Matrix) -> dict[str, Matrix]:
+def estimates_of(readings: Matrix, truth: Matrix) -> dict[str, Matrix]:
     """Rates of all pairs by each estimate, from (n, hosts, hosts)."""
     n_hosts = readings.shape[1]
     pairs = ~np.eye(n_hosts, dtype=bool)
@@ -67,8 +67,8 @@ def _estimates(readings: Matrix, truth: Matrix) -> dict[str, Matrix]:
     return full
 
 
-def _plans(estimates: dict[str, Matrix], root: int, volumes: Matrix
-           ) -> dict[str, tuple[trees.Edges, trees.Indices]]:
+def plans_of(estimates: dict[str, Matrix], root: int, volumes: Matrix
+             ) -> dict[str, tuple[trees.Edges, trees.Indices]]:
     n_hosts = len(volumes)
     plans = {name: (_fastest_first(rates, root),
                     mappings.greedy(volumes, rates))
@@ -80,10 +80,10 @@ def _plans(estimates: dict[str, Matrix], root: int, volumes: Matrix
 
 def _fastest_first(rates_bps: Matrix, root: int) -> trees.Edges:
     """FNF by rates alone, as in the paper."""
-    return trees.fastest_node_first(_message_s(rates_bps), root)
+    return trees.fastest_node_first(message_s(rates_bps), root)
 
 
-def _message_s(rates_bps: Matrix, latency_s: Matrix | float = 0.0,
+def message_s(rates_bps: Matrix, latency_s: Matrix | float = 0.0,
                size_bytes: float = SIZE_BYTES) -> Matrix:
     return trees.message_s(size_bytes, rates_bps,
                            np.broadcast_to(latency_s, rates_bps.shape))
@@ -103,7 +103,7 @@ def _times(now: Matrix, latency_s: Matrix, volumes: Matrix,
            plan: tuple[trees.Edges, trees.Indices]
            ) -> tuple[float, float, float]:
     edges, machine = plan
-    return (trees.broadcast_s(edges, _message_s(now, latency_s)),
+    return (trees.broadcast_s(edges, message_s(now, latency_s)),
             trees.scatter_s(edges, SIZE_BYTES * len(now), now, latency_s),
             mappings.sent_s(volumes, machine, now, latency_s))
 
@@ -116,7 +116,7 @@ def _trial(n_hosts: int, dynamics: clouds.Dynamics, rng: np.random.Generator,
     readings = cloud.snapshots(snapshots)
     noise = constant.fit(readings[:, ~np.eye(n_hosts, dtype=bool)],
                          constant.Estimator.RPCA).noise
-    estimates = _estimates(readings, cloud.rates_bps)
+    estimates = estimates_of(readings, cloud.rates_bps)
     return _run(lambda: cloud.snapshot(), estimates, cloud.latency_s, runs,
                 rng), noise
 
@@ -128,7 +128,7 @@ def _run(snapshot: Callable[[], Matrix], estimates: dict[str, Matrix],
     n_hosts = len(latency_s)
     for _ in range(runs):
         volumes = _volumes(n_hosts, rng)
-        plans = _plans(estimates, int(rng.integers(n_hosts)), volumes)
+        plans = plans_of(estimates, int(rng.integers(n_hosts)), volumes)
         now = snapshot()
         for name, plan in plans.items():
             found.setdefault(name, []).append(list(
@@ -187,9 +187,9 @@ def _fig6(setting: str, seed: int, context: samples.Context) -> samples.Found:
                 constant.Estimator.RPCA)
             calibrations += 1
         edges = _fastest_first(rates, int(rng.integers(n_hosts)))
-        expected_s = trees.broadcast_s(edges, _message_s(
+        expected_s = trees.broadcast_s(edges, message_s(
             rates, cloud.latency_s))
-        times_s.append(trees.broadcast_s(edges, _message_s(
+        times_s.append(trees.broadcast_s(edges, message_s(
             cloud.snapshot(), cloud.latency_s)))
         is_due = abs(times_s[-1] - expected_s) > threshold * expected_s
     # As in the paper, a run sends a hundred messages.
@@ -208,29 +208,6 @@ def _fig7(setting: str, seed: int, _context: samples.Context) -> samples.Found:
 def _fig8(setting: str, seed: int, context: samples.Context) -> samples.Found:
     found, _ = _trial(int(setting), clouds.Dynamics(), _rng(seed, 8))
     return _means(found)
-
-
-def _fig9(setting: str, seed: int, context: samples.Context) -> samples.Found:
-    """N-body of so many steps: gather and broadcast of 1 MB, 20 ms of work;
-    the paper's calibration before it.
-    """
-    steps, rng = int(setting), _rng(seed, 9)
-    cloud = clouds.Cloud(N_HOSTS, clouds.Dynamics(), rng)
-    estimates = _estimates(cloud.snapshots(SNAPSHOTS), cloud.rates_bps)
-    plans = _plans(estimates, 0, np.zeros((N_HOSTS, N_HOSTS)))
-    found: dict[str, list[float]] = {}
-    for _ in range(RUNS):
-        now = cloud.snapshot()
-        for name, (edges, _machine) in plans.items():
-            # A gather is a scatter backwards, over the same pairs.
-            found.setdefault(name, []).append(
-                trees.scatter_s(edges, 1e6, now.T, cloud.latency_s)
-                + trees.broadcast_s(edges, _message_s(
-                    now, cloud.latency_s, 1e6)))
-    overhead_s = 2 * (N_HOSTS - 1) * SNAPSHOTS * 0.1
-    return {name: steps * (0.02 + float(np.mean(times_s)))
-            + (0.0 if name in ('baseline', 'truth') else overhead_s)
-            for name, times_s in found.items()}
 
 
 def _fig10(setting: str, seed: int, context: samples.Context
@@ -279,7 +256,7 @@ def _fig13(setting: str, seed: int, context: samples.Context
     racks = machines // cluster.n_per_rack
     nominal = np.where(racks[:, None] == racks[None, :], 1.0, 0.9) * 1e9
     np.fill_diagonal(nominal, 0.0)
-    estimates = _estimates(whole[:SNAPSHOTS], nominal)
+    estimates = estimates_of(whole[:SNAPSHOTS], nominal)
     estimates['topology-aware'] = estimates.pop('truth')
     later = iter(whole[SNAPSHOTS:])
     latency_s = rng.uniform(1e-4, 3e-4, nominal.shape)
@@ -290,11 +267,11 @@ def _fig13(setting: str, seed: int, context: samples.Context
 # And what is shown of them.
 
 
-def _table(number: int, title: str, first: str, y_label: str, note: str,
-           series: tuple[str, ...] = ALL, relative: bool = True,
-           kind: str = 'bars', log_y: bool = False
-           ) -> Callable[[samples.Samples, samples.Context],
-                         outcome.Outcome]:
+def table(number: int | str, title: str, first: str, y_label: str, note: str,
+          series: tuple[str, ...] = ALL, relative: bool = True,
+          kind: str = 'bars', log_y: bool = False
+          ) -> Callable[[samples.Samples, samples.Context],
+                        outcome.Outcome]:
     """:param relative: to the baseline of the same seed."""
     def show(found: samples.Samples, context: samples.Context
              ) -> outcome.Outcome:
@@ -323,11 +300,11 @@ def _table(number: int, title: str, first: str, y_label: str, note: str,
     return show
 
 
-_OVER = 'time over the baseline\'s'
+OVER = 'time over the baseline\'s'
 _SIMPLE = ('rpca', 'median', 'upper-quartile')
 
 FIGURES = (
-    samples.Figure('rpca-fig4', ('16', '64', '128', '196'), _fig4, _table(
+    samples.Figure('rpca-fig4', ('16', '64', '128', '196'), _fig4, table(
         4, 'Calibration of all pairs', 'hosts', 'minutes', (
             'Arithmetic of the rounds of disjoint pairs; the paper needs 10 '
             'minutes for 196 instances.'), (
@@ -336,47 +313,42 @@ FIGURES = (
             'one pair after another, min'), False, 'lines', True),
         seeded=False, short=('196',)),
     samples.Figure('rpca-fig5', ('1', '2', '5', '10', '15', '20', '30'),
-                   _fig5, _table(
+                   _fig5, table(
         5, 'Constant of so many snapshots against that of 40', 'snapshots',
         'relative difference', f'{DYNAMICS} A tenth is cut.',
         ('heuristics', *_SIMPLE), False, 'lines'), short=('10',)),
     samples.Figure('rpca-fig6', ('0.1', '0.2', '0.5', '1', '1.5', '2'),
-                   _fig6, _table(
+                   _fig6, table(
         6, 'Threshold of a new calibration', 'threshold', 'seconds', (
             f'{DYNAMICS} A tenth is cut, 0.2 % of 32 hosts move per half '
             'hour. A calibration takes 600 s; a run sends 100 messages.'),
         ('broadcast', 'with calibrations', 'calibrations in a week'), False,
         'lines', True), short=('1',)),
-    samples.Figure('rpca-fig7', OPERATIONS, _fig7, _table(
-        7, '196 hosts, a tenth of the readings disturbed', 'operation', _OVER,
+    samples.Figure('rpca-fig7', OPERATIONS, _fig7, table(
+        7, '196 hosts, a tenth of the readings disturbed', 'operation', OVER,
         DYNAMICS), short=('broadcast',)),
     samples.Figure('rpca-fig8', ('16', '32', '64', '128', '196'), _fig8,
-                   _table(8, 'Broadcast by number of hosts', 'hosts', _OVER,
-                          f'{DYNAMICS} A tenth is cut.'), short=('32',)),
-    samples.Figure('rpca-fig9', ('10', '160', '2560', '10240'), _fig9, _table(
-        9, 'N-body by number of steps, calibration included', 'steps', _OVER,
-        f'{DYNAMICS} 64 hosts, 1 MB per step, 20 ms of computation; the '
-        'constants were calibrated by 10 x 126 rounds of 0.1 s.'),
-        short=('10240',)),
+                   table(8, 'Broadcast by number of hosts', 'hosts', OVER,
+                         f'{DYNAMICS} A tenth is cut.'), short=('32',)),
     samples.Figure('rpca-fig10', ('0', '0.05', '0.1', '0.2', '0.3', '0.5'),
-                   _fig10, _table(
-        10, 'Broadcast by share of disturbed readings', 'disturbed', _OVER,
+                   _fig10, table(
+        10, 'Broadcast by share of disturbed readings', 'disturbed', OVER,
         f'{DYNAMICS} 64 hosts.', ('Norm(N_E)', *ALL), True, 'lines'),
         short=('0.2',)),
-    samples.Figure('rpca-fig11', OPERATIONS, _fig11, _table(
-        11, '64 hosts, a fifth of the readings disturbed', 'operation', _OVER,
+    samples.Figure('rpca-fig11', OPERATIONS, _fig11, table(
+        11, '64 hosts, a fifth of the readings disturbed', 'operation', OVER,
         DYNAMICS), short=('broadcast',)),
     samples.Figure('rpca-fig12', (
         *(f'wait {value} s' for value in CLUSTER_WAITS_S),
         *(f'message {value} MB' for value in CLUSTER_SIZES_MB)), _fig12,
-        _table(12, 'Norm(N_E) by background traffic', 'background',
-               'Norm(N_E)', (
-                   '1,024 machines in 32 racks, 512 background pairs, 64 '
-                   'machines measured. Waits with messages of 100 MB, '
-                   'messages with waits of 5 s.'), _SIMPLE, False),
+        table(12, 'Norm(N_E) by background traffic', 'background',
+              'Norm(N_E)', (
+                  '1,024 machines in 32 racks, 512 background pairs, 64 '
+                  'machines measured. Waits with messages of 100 MB, '
+                  'messages with waits of 5 s.'), _SIMPLE, False),
         short=('wait 5 s',)),
-    samples.Figure('rpca-fig13', OPERATIONS, _fig13, _table(
-        13, 'Cluster of 1,024 machines', 'operation', _OVER, (
+    samples.Figure('rpca-fig13', OPERATIONS, _fig13, table(
+        13, 'Cluster of 1,024 machines', 'operation', OVER, (
             '64 of its machines, 160 background pairs; topology-aware knows '
             'the racks.'), ('baseline', 'topology-aware', 'heuristics',
                             *_SIMPLE, 'chosen')), short=('broadcast',)))

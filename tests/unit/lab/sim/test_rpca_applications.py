@@ -1,0 +1,24 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The iterations that the figure of CG takes are those of CG."""
+
+import pytest
+
+from virtco.lab.sim.figures import rpca_applications as applications
+
+
+@pytest.mark.parametrize('n', (1000, 4000, 16000))
+def test_iterations_are_counted(n):
+    # The sums of libraries that round in another way may end one later.
+    assert applications.iterations(n) == pytest.approx(
+        applications.ITERATIONS[n], abs=2)
