@@ -93,11 +93,13 @@ def test_placements_are_the_papers():
     rates = {(one, other): greedy.FAST.get((one, other), 1.0) * 1e6
              for one in greedy.MACHINES for other in greedy.MACHINES
              if one != other}
-    problem = greedy._problem(rates, {
-        pair: round(share * 1e6) for pair, share in greedy.TRANSFERS.items()})
+    sizes = {pair: round(share * 1e6)
+             for pair, share in greedy.TRANSFERS.items()}
+    problem = greedy._problem(rates, sizes)
     first, second, _ = greedy._plan(problem, 'choreo')
     assert (first, second) == ('m0', 'm1')
     assert greedy._plan(problem, 'virtco') == ('m2', 'm3', 'm4')
+    assert greedy._optimum(rates, sizes) == ('m2', 'm3', 'm4')
 
 
 def test_only_figures_about_measuring_can_be_checked(capsys):
