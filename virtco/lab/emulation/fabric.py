@@ -78,11 +78,6 @@ class VmPort:
     address: str
 
 
-def uplink_name(switch: str) -> str:
-    """The port above a switch, on what it hangs from."""
-    return f'{switch}-up'
-
-
 class Fabric:
     """Builds, grows and shrinks the emulated network of one run.
 
@@ -142,29 +137,6 @@ class Fabric:
         """Take away what shapes the hypervisor's end of the cable."""
         shaping.run_batch(self.hypervisors[host].namespace,
                           [f'qdisc del dev {UPLINK_DEV} root'])
-
-    def add_switch(self, name: str, members: collections.abc.Iterable[str],
-                   rate_bps: float, queue: str = shaping.QUEUE) -> None:
-        """Move hosts, or switches, behind a switch with a link of its own.
-
-        :param name: of at most eight letters, in no other use.
-        :param rate_bps: of the link to the core, both ways.
-        :param queue: the qdisc of each direction.
-        """
-        up, down = uplink_name(name), f'{name}-dn'
-        self._make_bridge(self.core, name)
-        for member in members:
-            is_host = member in self.hypervisors
-            self._enslave(self.core, member if is_host
-                          else uplink_name(member), name)
-        self._cable(self.core, up, self.core, down)
-        self._enslave(self.core, down, name)
-        self._enslave(self.core, up, CORE_BRIDGE)
-        ifb = shaping.ifb_name(up)
-        self._netlink[self.core].link('add', ifname=ifb, kind='ifb')
-        self._up(self.core, ifb)
-        shaping.run_batch(self.core, shaping.limit_commands(
-            up, rate_bps, queue=queue))
 
     def add_vm(self, vm: str, host: str) -> VmPort:
         """Boot a VM: a namespace with one port on the host's switch."""

@@ -27,7 +27,7 @@ from virtco.lab.emulation import namespaces
 from virtco import units
 
 #: Of each direction: room for the windows of all flows of a host.
-QUEUE = f'bfifo limit {4 * 1024 * 1024}'
+QUEUE_BYTES = 4 * 1024 * 1024
 _ACK_QUEUE_BYTES = 128 * 1024
 _ACK_SHARE = 0.05
 # IP packets below 128 bytes: acknowledgements, SYN and FIN.
@@ -42,14 +42,12 @@ def ifb_name(port: str) -> str:
 
 
 def limit_commands(port: str, rate_bps: float, verb: str = 'add',
-                   burst_bytes: int | None = None,
-                   queue: str = QUEUE) -> list[str]:
+                   burst_bytes: int | None = None) -> list[str]:
     """Lines for ``tc -batch`` that give a port its rate both ways.
 
     :param verb: ``add`` at first, ``change`` to alter the rate under traffic.
     :param burst_bytes: what the token bucket holds; None for as little as a
         late timer needs.
-    :param queue: the qdisc of each direction, for what is not small.
     """
     lines = []
     for dev in (port, ifb_name(port)):
@@ -65,7 +63,7 @@ def limit_commands(port: str, rate_bps: float, verb: str = 'add',
                 f'qdisc add dev {dev} root handle 1: htb default 1',
                 *classes,
                 f'qdisc add dev {dev} parent 1:1 handle 10: '
-                f'{queue}',
+                f'bfifo limit {QUEUE_BYTES}',
                 f'qdisc add dev {dev} parent 1:2 handle 20: '
                 f'bfifo limit {_ACK_QUEUE_BYTES}',
                 f'filter add dev {dev} parent 1: protocol ip u32 '

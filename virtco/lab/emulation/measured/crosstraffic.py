@@ -30,9 +30,11 @@ import numpy as np
 from virtco.lab.emulation import display as displays
 from virtco.lab.emulation.measured import background
 from virtco.lab.emulation.measured import bed as beds
+from virtco.lab.emulation import switches
 from virtco.lab.sim.figures import outcome
 from virtco.measure import calibration
 from virtco.measure import crosstraffic
+from virtco.topology import tree
 from virtco import units
 
 #: Windows of 10 ms that are put together.
@@ -135,8 +137,9 @@ def _measure(topology: Topology, options: beds.Options,
                    window_bytes=_WINDOW_BYTES)
     rng = np.random.default_rng([options.seed, 4])
     with bed.built():
-        bed.fabric.add_switch('left', [f's{n}' for n in numbers],
-                              options.rate_bps)
+        switches.grow(bed.fabric, tree.Plane(roots=(tree.Node(
+            'left', tuple(f's{n}' for n in numbers),
+            uplink=tree.Uplink(options.rate_bps, options.rate_bps)),)))
         bed.limit_segments(_SEGMENTS)
         path_bps = calibration.tcp_bps(_path_bps(topology, bed))
         display.say(f'{topology.name}: the path has '

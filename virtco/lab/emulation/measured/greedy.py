@@ -126,7 +126,8 @@ def _limit_pipes(bed: beds.Bed, machine: str, unit_bps: float) -> None:
         lines += [
             f'class add dev {dev} parent 1: classid 1:{number} htb rate '
             f'{rate}bit ceil {rate}bit burst 16k cburst 16k quantum 65536',
-            f'qdisc add dev {dev} parent 1:{number} {shaping.QUEUE}',
+            f'qdisc add dev {dev} parent 1:{number} bfifo limit '
+            f'{shaping.QUEUE_BYTES}',
             f'filter add dev {dev} parent 1: protocol ip u32 match ip dst '
             f'{address}/32 flowid 1:{number}']
     shaping.run_batch(bed.fabric.hypervisors[machine].namespace, lines)

@@ -25,8 +25,10 @@ import scipy.stats
 
 from virtco.lab.emulation import display as displays
 from virtco.lab.emulation.measured import bed as beds
+from virtco.lab.emulation import switches
 from virtco.lab.sim.figures import outcome
 from virtco.measure import calibration
+from virtco.topology import tree
 from virtco import units
 
 N_HOSTS = 8
@@ -99,14 +101,8 @@ def _measure(shares: tuple[float, float], options: beds.Options
     """Length, rate and what TCP gets of the slower host, of each path."""
     bed = beds.Bed(options.rates_bps(N_HOSTS))
     with bed.built():
-        for rack in range(N_HOSTS // 2):
-            bed.fabric.add_switch(
-                f'rack{rack}', [f'h{2 * rack}', f'h{2 * rack + 1}'],
-                shares[0] * options.rate_bps)
-        for pod in range(N_HOSTS // 4):
-            bed.fabric.add_switch(
-                f'pod{pod}', [f'rack{2 * pod}', f'rack{2 * pod + 1}'],
-                shares[1] * options.rate_bps)
+        switches.grow(bed.fabric, _plane(*(
+            share * options.rate_bps for share in shares)))
         inside = [] if options.short else list(range(N_HOSTS))
         for n in inside:
             bed.add_vm(f'a{n}', f'h{n}')
@@ -121,6 +117,16 @@ def _measure(shares: tuple[float, float], options: beds.Options
             flow, = bed.bulks([(f'a{n}', f'b{n}')], _SENDING_S / 3)
             found.append((1, flow.rate_bps, np.inf))
     return found
+
+
+def _plane(rack_bps: float, pod_bps: float) -> tree.Plane:
+    racks = [tree.Node(f'rack{n}', (f'h{2 * n}', f'h{2 * n + 1}'),
+                       uplink=tree.Uplink(rack_bps, rack_bps))
+             for n in range(N_HOSTS // 2)]
+    return tree.Plane(roots=tuple(
+        tree.Node(f'pod{n}', (), (racks[2 * n], racks[2 * n + 1]),
+                  tree.Uplink(pod_bps, pod_bps))
+        for n in range(N_HOSTS // 4)))
 
 
 def _pairs(options: beds.Options) -> list[tuple[int, int]]:

@@ -87,7 +87,7 @@ def _exchange(size_bytes: float, exchanges: int, work_s: float, small: int,
     :param work_s: of a machine between two exchanges.
     :param small: further exchanges of a number per machine with each.
     """
-    trees, snapshots, latency_s = _trial(seed, figure)
+    edges_of, snapshots, latency_s = _trial(seed, figure)
 
     def mean_s(edges: trees.Edges, size_bytes: float) -> float:
         # A gather is a scatter backwards, over the same pairs.
@@ -102,7 +102,7 @@ def _exchange(size_bytes: float, exchanges: int, work_s: float, small: int,
         + (small * mean_s(edges, _NUMBER_BYTES * rpca.N_HOSTS)
            if small else 0.0))
         + (0.0 if name in ('baseline', 'truth') else _CALIBRATION_S)
-        for name, edges in trees.items()}
+        for name, edges in edges_of.items()}
 
 
 def _bodies(steps: int, message_bytes: float, seed: int) -> samples.Found:
