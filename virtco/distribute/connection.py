@@ -27,6 +27,8 @@ from virtco import exception
 LOG = logging.getLogger(__name__)
 
 _ALIVE = frames.pack('alive')
+#: As edge modules pack it; any other spelling is decoded like all else.
+_HEARTBEAT = frames.pack('heartbeat')
 _RESEND = frames.pack('resend')
 
 
@@ -51,6 +53,9 @@ class Hub(Protocol):
         raise NotImplementedError
 
     def heard(self, connection: 'Connection', event: session.Event) -> None:
+        raise NotImplementedError
+
+    def rests(self, connection: 'Connection') -> None:
         raise NotImplementedError
 
     def refused(self, connection: 'Connection', why: str) -> None:
@@ -104,6 +109,11 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.heard_s = self._hub.clock()
+        if data == _HEARTBEAT and self._may_rest():
+            # All that thousands of idle edges ever say.
+            self.write(_ALIVE)
+            self._hub.rests(self)
+            return
         try:
             for payload in self._reader.feed(data):
                 if self._transport is None or self._transport.is_closing():
@@ -113,6 +123,12 @@ class Connection(asyncio.Protocol):
             self.refuse(str(error))
 
     # What the edge says.
+
+    def _may_rest(self) -> bool:
+        """Whether a heartbeat is what it looks like, and says something."""
+        return (self._reader.is_empty() and self.session.report is not None
+                and self._transport is not None
+                and not self._transport.is_closing())
 
     def _take(self, payload: bytes) -> None:
         message = messages.decode(payload)

@@ -49,6 +49,10 @@ class Reader:
         self._most_bytes = most_bytes
         self._buffer = bytearray()
 
+    def is_empty(self) -> bool:
+        """Whether the next byte begins a frame."""
+        return not self._buffer
+
     def feed(self, data: bytes) -> Iterator[bytes]:
         """The payloads that are complete.
 

@@ -331,13 +331,18 @@ class Distributor:
                                 is_new=True):
                 self._intake.add_report(host, report)
             case session.Report():
-                self._heard.add(host)
+                self.rests(connection)
             case messages.Nack():
                 self._counts.policies_refused.inc()
                 self._log('%s refuses policy %d: %s', host, event.generation,
                           event.error)
             case messages.Measured():
                 self._intake.add_measurement(event.measurement)
+
+    def rests(self, connection: connection.Connection) -> None:
+        """What it reported last still holds."""
+        if connection.host is not None:
+            self._heard.add(connection.host)
 
     async def _turn(self) -> None:
         """Rounds begin by time, so somebody has to look; and heartbeats are

@@ -14,6 +14,7 @@
 
 import dataclasses
 import socket
+import time
 
 from oslo_config import cfg
 import pytest
@@ -155,6 +156,29 @@ def test_reports_are_handed_on_and_trains_handed_out(start):
         assert next_of(found, 'probe')['train'] == {'probe_id': 'h2'}
     assert site.reports == [
         ('h2', report), ('h2', made.replaced(report, uplink_sent_bytes=7))]
+
+
+@pytest.mark.parametrize('parts', [
+    [frames.pack('heartbeat')], [frames.pack('heartbeat', spelling='other')],
+    [frames.pack('heartbeat')[:9], frames.pack('heartbeat')[9:]],
+    [frames.pack('heartbeat') + frames.pack('heartbeat')[:9],
+     frames.pack('heartbeat')[9:]]])
+def test_a_heartbeat_is_answered_however_it_comes(start, parts):
+    site = start()
+    with connect(site, 'h2') as sock:
+        sock.sendall(frames.pack('report', report=made.report()))
+        patience.wait_for(lambda: site.reports, 'the report')
+        for part in parts:
+            sock.sendall(part)
+            time.sleep(0.01)  # else the parts may come as one
+        assert next_of(messages(sock), 'alive')
+        patience.wait_for(lambda: site.heard == {'h2'}, 'the heartbeat')
+
+
+def test_a_heartbeat_without_a_report_asks_for_one(start):
+    with connect(start(), 'h2') as sock:
+        sock.sendall(frames.pack('heartbeat'))
+        assert next_of(messages(sock), 'resend')
 
 
 def test_who_is_silent_is_let_go(start):
