@@ -27,6 +27,7 @@ import rich.console
 from virtco.cmd import present
 from virtco.cmd import testcases
 from virtco import exception
+from virtco.lab.emulation import broadcast
 from virtco.lab.emulation import capability
 from virtco.lab.emulation import demo
 from virtco.lab.emulation import display
@@ -124,7 +125,8 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
 
 def _add_reproduce(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        'figure', choices=[*reproduce.FIGURES, *measured.FIGURES])
+        'figure', choices=[*reproduce.FIGURES, *measured.FIGURES,
+                           *broadcast.FIGURES])
     parser.add_argument(
         '--rate', type=_rate, metavar='RATE', help=(
             'of each uplink, both ways (default 50Mbit, of a test case '
@@ -159,8 +161,12 @@ def _reproduce(arguments: argparse.Namespace) -> int:
         return testcases.run(arguments)
     rate_bps = arguments.rate or _RATE_BPS
     shown = display.Display(rich.console.Console(stderr=True))
-    found = measured.FIGURES[arguments.figure](measured.bed.Options(
-        rate_bps, arguments.seeds - 1, arguments.check), shown)
+    if arguments.figure in broadcast.FIGURES:
+        found = broadcast.FIGURES[arguments.figure](broadcast.Options(
+            rate_bps, tuple(range(arguments.seeds)), arguments.check), shown)
+    else:
+        found = measured.FIGURES[arguments.figure](measured.bed.Options(
+            rate_bps, arguments.seeds - 1, arguments.check), shown)
     present.show([found], arguments.output, arguments.json)
     if arguments.write:
         document.write_measured(

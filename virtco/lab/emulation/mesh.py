@@ -1,0 +1,181 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Hosts that hold TCP connections to each other, with a rate for each pair.
+
+As MPI holds them: every host sends to every other one over a connection that
+stands before the first message. In the core, each host's ingress has a class
+per destination, so the rate of any pair can be changed under traffic.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+import concurrent.futures
+import contextlib
+import socket
+import time
+
+import numpy as np
+from numpy import typing as npt
+
+from virtco.advise import trees
+from virtco.lab.emulation import fabric as fabric_module
+from virtco.lab.emulation import janitor
+from virtco.lab.emulation import namespaces
+from virtco.lab.emulation import shaping
+from virtco import units
+
+Matrix = npt.NDArray[np.float64]
+
+_FIRST_MINOR = 0x20
+# After the filter of small packets, which the kernel numbers 49152.
+_PRIO = 60000
+_BURST_BYTES = 6000
+_CHUNK = bytes(1 << 16)
+_TIMEOUT_S = 120.0
+_DONE = b'.'
+
+
+class Mesh:
+    """:param rate_bps: of every host's cable; no pair has more."""
+
+    def __init__(self, n_hosts: int, rate_bps: float):
+        self.names = [f'h{number}' for number in range(n_hosts)]
+        self.rate_bps = rate_bps
+        self._out: dict[tuple[int, int], socket.socket] = {}
+        self._in: dict[tuple[int, int], socket.socket] = {}
+
+    @contextlib.contextmanager
+    def built(self) -> Iterator['Mesh']:
+        run = namespaces.new_run()
+        watcher = janitor.Janitor(run)
+        n_hosts = len(self.names)
+        try:
+            with (fabric_module.Fabric(run) as self._fabric,
+                  contextlib.ExitStack() as stack,
+                  concurrent.futures.ThreadPoolExecutor(
+                      2 * n_hosts) as self._pool):
+                self._fabric.build(fabric_module.Uplink(name, self.rate_bps)
+                                   for name in self.names)
+                self.set_rates(np.full((n_hosts, n_hosts), self.rate_bps),
+                               'add')
+                for dst in range(n_hosts):
+                    self._listen(dst, stack)
+                yield self
+        finally:
+            watcher.dismiss()
+
+    def set_rates(self, rates_bps: Matrix, verb: str = 'change') -> None:
+        """Give every pair its rate; what is under way goes on with it."""
+        lines = []
+        for src, name in enumerate(self.names):
+            dev = shaping.ifb_name(name)
+            for dst, other in enumerate(self.names):
+                if src == dst:
+                    continue
+                rate = max(1, round(float(rates_bps[src, dst])))
+                minor = f'1:{_FIRST_MINOR + dst:x}'
+                lines.append(
+                    f'class {verb} dev {dev} parent 1:9 classid {minor} htb '
+                    f'rate {rate}bit ceil {rate}bit burst {_BURST_BYTES} '
+                    f'cburst {_BURST_BYTES} quantum 3000 prio 1')
+                if verb == 'add':
+                    address = self._fabric.hypervisors[other].address
+                    lines += [
+                        f'qdisc add dev {dev} parent {minor} '
+                        'bfifo limit 4194304',
+                        f'filter add dev {dev} parent 1: protocol ip prio '
+                        f'{_PRIO} u32 match ip dst {address}/32 flowid '
+                        f'{minor}']
+        shaping.run_batch(self._fabric.core, lines)
+
+    def _listen(self, dst: int, stack: contextlib.ExitStack) -> None:
+        """Connections from all others to a host."""
+        there = self._fabric.hypervisors[self.names[dst]]
+        with namespaces.call(there.namespace, lambda: socket.create_server(
+                (there.address, 0))) as server:
+            server.settimeout(_TIMEOUT_S)
+            port = server.getsockname()[1]
+            for src, name in enumerate(self.names):
+                if src == dst:
+                    continue
+                here = self._fabric.hypervisors[name]
+                sender = namespaces.call(here.namespace, lambda: (
+                    socket.create_connection((there.address, port),
+                                             _TIMEOUT_S)))
+                receiver, _address = server.accept()
+                for one in (sender, receiver):
+                    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    one.settimeout(_TIMEOUT_S)
+                    stack.callback(one.close)
+                self._out[src, dst], self._in[src, dst] = sender, receiver
+
+    def measure(self, pairs: Mapping[tuple[int, int], int]
+                ) -> dict[tuple[int, int], float]:
+        """Rates of these pairs by a message of so many bytes, all at once.
+
+        :returns: bits of payload per second, from the first part that the
+            receiver sees to the last.
+        """
+        begun = {}
+        for pair, size in pairs.items():
+            begun[pair] = self._pool.submit(self._receive, pair, size)
+            self._pool.submit(self._send, pair, size)
+        return {pair: future.result() for pair, future in begun.items()}
+
+    def broadcast(self, edges: trees.Edges, size: int) -> float:
+        """Seconds until every host has the message.
+
+        A host passes on what it has whole, to one after the other; a message
+        is sent when the receiver says so.
+        """
+        children: dict[int, list[int]] = {}
+        for sender, receiver in edges:
+            children.setdefault(sender, []).append(receiver)
+        root = edges[0][0]
+
+        def relay(pair: tuple[int, int]) -> float:
+            self._receive(pair, size)
+            has_s = time.monotonic()
+            serve(pair[1])
+            return has_s
+
+        def serve(host: int) -> None:
+            for child in children.get(host, ()):
+                self._send((host, child), size)
+
+        waiting = [self._pool.submit(relay, edge) for edge in edges]
+        began_s = time.monotonic()
+        serve(root)
+        return max(future.result() for future in waiting) - began_s
+
+    def _send(self, pair: tuple[int, int], size: int) -> None:
+        sender = self._out[pair]
+        for begin in range(0, size, len(_CHUNK)):
+            sender.sendall(_CHUNK[:min(len(_CHUNK), size - begin)])
+        if sender.recv(1) != _DONE:
+            raise ConnectionError(f'{pair}: the receiver is gone')
+
+    def _receive(self, pair: tuple[int, int], size: int) -> float:
+        """Bits per second of what follows the first part."""
+        receiver = self._in[pair]
+        left = size - len(receiver.recv(min(size, len(_CHUNK))))
+        timed, began_s = left, time.monotonic()
+        while left:
+            got = len(receiver.recv(min(left, len(_CHUNK))))
+            if not got:
+                raise ConnectionError(f'{pair}: the sender is gone')
+            left -= got
+        took_s = time.monotonic() - began_s
+        receiver.sendall(_DONE)
+        return units.bytes_per_s_to_bps(timed / max(took_s, 1e-9))
