@@ -57,7 +57,8 @@ class _Advise(command.Command):
     def ask(self, args: Any) -> dict[str, Any]:
         raise NotImplementedError
 
-    def tables(self, found: dict[str, Any]) -> Iterable[rich.table.Table]:
+    def tables(self, found: dict[str, Any]
+               ) -> Iterable[tuple[str, rich.table.Table]]:
         raise NotImplementedError
 
     def headline(self, found: dict[str, Any]) -> str:
@@ -69,9 +70,10 @@ class _Advise(command.Command):
             console = rich.console.Console(file=self.app.stdout,
                                            highlight=False, markup=False)
             console.print(self.headline(found))
-            for table in self.tables(found):
+            for title, table in self.tables(found):
+                console.print(title, soft_wrap=True)
                 console.print(table)
-            console.print(_told(found))
+            console.print(_told(found), soft_wrap=True)
         elif args.format == 'json':
             json.dump(found, self.app.stdout, indent=1)
             self.app.stdout.write('\n')
@@ -116,15 +118,16 @@ class Tree(_Advise):
                 f'{found["root"]} in group {found["group_name"]} of '
                 f'{len(found["members"])} VMs')
 
-    def tables(self, found: dict[str, Any]) -> Iterable[rich.table.Table]:
-        yield _side_by_side(found, 'Tree')
+    def tables(self, found: dict[str, Any]
+               ) -> Iterable[tuple[str, rich.table.Table]]:
+        yield '', _side_by_side(found, 'Tree')
         best = found['trees'][0]
-        edges = _table(f'{best["tree"]} tree', 'From', 'To')
+        edges = _table('From', 'To')
         for ends in best['edges']:
             edges.add_row(*(_member(found, row) for row in ends))
-        yield edges
-        yield _ranks(found, 'Ranks for Open MPI\'s binomial tree, '
-                     f'{units.format_time(found["predicted_s"])}')
+        yield f'The tree {best["tree"]}', edges
+        yield ('Ranks with which Open MPI\'s binomial tree takes '
+               + units.format_time(found['predicted_s'])), _ranks(found)
 
 
 class Mapping(_Advise):
@@ -152,20 +155,21 @@ class Mapping(_Advise):
                 f'of group {found["group_name"]} of {len(found["members"])} '
                 'VMs')
 
-    def tables(self, found: dict[str, Any]) -> Iterable[rich.table.Table]:
-        yield _side_by_side(found, 'Mapping')
+    def tables(self, found: dict[str, Any]
+               ) -> Iterable[tuple[str, rich.table.Table]]:
+        yield '', _side_by_side(found, 'Mapping')
         best = found['mappings'][0]
         gap = ('' if best['gap'] is None else
                f', at most {best["gap"]:.0%} above the best possible')
-        yield _ranks(found, f'{best["mapping"]}: '
-                     f'{units.format_time(best["predicted_s"])}{gap}')
+        yield (f'The mapping {best["mapping"]}, '
+               f'{units.format_time(best["predicted_s"])}{gap}'), _ranks(found)
 
 
 def _side_by_side(found: dict[str, Any], first: str) -> rich.table.Table:
     """Predicted times by every estimate."""
     its = found['estimates']
     names = list(its[0]['predicted_s'])
-    table = _table('', first, *(
+    table = _table(first, *(
         one['matrix'] + (' *' if one['matrix'] == found['matrix'] else '')
         for one in its))
     for name in sorted(names, key=lambda name: next(
@@ -181,8 +185,8 @@ def _side_by_side(found: dict[str, Any], first: str) -> rich.table.Table:
     return table
 
 
-def _ranks(found: dict[str, Any], title: str) -> rich.table.Table:
-    table = _table(title, 'Rank', 'VM')
+def _ranks(found: dict[str, Any]) -> rich.table.Table:
+    table = _table('Rank', 'VM')
     for rank, row in enumerate(found['order']):
         table.add_row(str(rank), _member(found, row))
     return table
@@ -206,9 +210,8 @@ def _told(found: dict[str, Any]) -> str:
     return told + '.'
 
 
-def _table(title: str, *heads: str) -> rich.table.Table:
-    table = rich.table.Table(title=title or None, title_justify='left',
-                             box=rich.box.ASCII2)
+def _table(*heads: str) -> rich.table.Table:
+    table = rich.table.Table(box=rich.box.ASCII2)
     for head in heads:
         table.add_column(head)
     return table

@@ -57,11 +57,11 @@ class Mesh:
 
     @contextlib.contextmanager
     def built(self) -> Iterator['Mesh']:
-        run = namespaces.new_run()
-        watcher = janitor.Janitor(run)
+        self.run = namespaces.new_run()
+        watcher = janitor.Janitor(self.run)
         n_hosts = len(self.names)
         try:
-            with (fabric_module.Fabric(run) as self._fabric,
+            with (fabric_module.Fabric(self.run) as self._fabric,
                   contextlib.ExitStack() as stack,
                   concurrent.futures.ThreadPoolExecutor(
                       2 * n_hosts) as self._pool):

@@ -1,0 +1,59 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Pairs of hosts have the rates that they are given, and trees feel them."""
+
+import numpy as np
+import pytest
+
+from virtco.advise import trees
+from virtco.lab.emulation import mesh
+from virtco.lab.emulation import namespaces
+
+RATE_BPS = 20e6
+SIZE = 250_000
+real_time = pytest.mark.real_time(reason='measures the rate of TCP transfers')
+
+
+@pytest.fixture(scope='module')
+def hosts():
+    with mesh.Mesh(4, RATE_BPS).built() as found:
+        yield found
+    assert namespaces.list_names(found.run) == []
+
+
+@real_time
+def test_a_pair_has_its_rate(hosts):
+    rates_bps = np.full((4, 4), RATE_BPS)
+    rates_bps[0, 1], rates_bps[2, 3] = 5e6, 10e6
+    hosts.set_rates(rates_bps)
+    found = hosts.measure({(0, 1): SIZE, (2, 3): SIZE})
+    assert found[2, 3] / found[0, 1] == pytest.approx(2, rel=0.25)
+    # A pair the other way round has its own.
+    assert hosts.measure({(1, 0): SIZE})[1, 0] > 2 * found[0, 1]
+
+
+@real_time
+def test_a_tree_of_fast_pairs_is_faster(hosts):
+    """Only the neighbours in a line reach each other at the full rate."""
+    rates_bps = np.full((4, 4), 2e6)
+    for here in range(3):
+        rates_bps[here, here + 1] = RATE_BPS
+    hosts.set_rates(rates_bps)
+    costs_s = trees.message_s(SIZE, rates_bps, np.zeros((4, 4)))
+    best = trees.advise(costs_s, 0).best
+    assert best.edges == trees.chain(4, 0)
+    fast_s = hosts.broadcast(best.edges, SIZE)
+    slow_s = hosts.broadcast(trees.flat(4, 0), SIZE)
+    assert slow_s > 3 * fast_s
+    assert fast_s == pytest.approx(best.predicted_s, rel=0.5)
