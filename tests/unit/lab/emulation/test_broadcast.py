@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from virtco.advise import trees
+from virtco import exception
 from virtco.lab.emulation import broadcast
 from virtco.lab.emulation import mesh
 
@@ -70,6 +71,7 @@ class _Display:
 
 def test_the_table_is_whole(monkeypatch):
     monkeypatch.setattr(mesh, 'Mesh', _Mesh)
+    monkeypatch.setattr(broadcast, 'CHANGE_S', 1e9)
     found = broadcast.figure(broadcast.Options(20e6, (0, 1), True),
                              _Display())
     assert [row[0] for row in found.rows] == list(broadcast.SERIES)
@@ -79,3 +81,16 @@ def test_the_table_is_whole(monkeypatch):
     # What knows the truth is better than what knows nothing.
     assert over['truth'] < 0.9
     assert '2 seeds, 2 broadcasts' in found.notes[0]
+
+
+def test_the_short_form_checks_its_claims(monkeypatch):
+    found = broadcast.Found()
+    for name in broadcast.SERIES:
+        found.measured_s[name], found.expected_s[name] = [1.0], [1.1]
+    with pytest.raises(exception.Invalid, match='median over baseline'):
+        broadcast._check([found])
+    found.measured_s['median'] = [0.9]
+    broadcast._check([found])
+    found.expected_s = dict.fromkeys(broadcast.SERIES, [0.5])
+    with pytest.raises(exception.Invalid, match='model'):
+        broadcast._check([found])
