@@ -31,7 +31,6 @@ import time
 import numpy as np
 
 from virtco.advise import trees
-from virtco import exception
 from virtco.lab.emulation import display as displays
 from virtco.lab.emulation import mesh as mesh_module
 from virtco.lab.emulation import scenario
@@ -95,18 +94,12 @@ class Found:
 
 
 def figure(options: Options, display: displays.Display) -> outcome.Outcome:
-    """Time of a broadcast by tree, over that of the binomial tree.
-
-    :raises virtco.exception.Invalid: in the short form, where the median's
-        trees are not faster or what is measured is far from the model.
-    """
+    """Time of a broadcast by tree, over that of the binomial tree."""
     found = []
     mesh = mesh_module.Mesh(N_HOSTS, options.rate_bps)
     with mesh.built():
         for seed in options.seeds:
             found.append(_seed(mesh, seed, options, display))
-    if options.short:
-        _check(found)
     return _shown(found, options)
 
 
@@ -114,22 +107,23 @@ FIGURES: dict[str, Callable[[Options, displays.Display],
                             outcome.Outcome]] = {'rpca-trees': figure}
 
 
-def _check(found: Sequence[Found]) -> None:
-    """:raises virtco.exception.Invalid: where the claims do not hold."""
+def _unmet(found: Sequence[Found]) -> tuple[str, ...]:
+    """Trees by medians are faster, and the model tells by how much."""
+    unmet = []
     mean_s = {name: float(np.mean([one.measured_s[name] for one in found]))
               for name in SERIES}
     ratio = mean_s['median'] / mean_s['baseline']
     if ratio > 0.95:
-        raise exception.Invalid(field='median over baseline',
-                                value=f'{ratio:.2f}', limit='at most 0.95')
+        unmet.append('trees by medians take '
+                     f'{ratio:.2f} of the baseline\'s time, not at most 0.95')
     off = float(np.mean([abs(one.measured_s[name][n] / expected_s - 1)
                          for one in found for name in SERIES
                          for n, expected_s in enumerate(
                              one.expected_s[name])]))
     if off > MOST_OFF:
-        raise exception.Invalid(field='measured against the model',
-                                value=f'{off:.2f} off',
-                                limit=f'at most {MOST_OFF}')
+        unmet.append(f'measured times are {off:.0%} off the model, not at '
+                     f'most {MOST_OFF:.0%}')
+    return tuple(unmet)
 
 
 def _seed(mesh: mesh_module.Mesh, seed: int, options: Options,
@@ -317,4 +311,5 @@ def _shown(found: Sequence[Found], options: Options) -> outcome.Outcome:
          f'{MOST_WAITED:.0%} of the time for a processor was repeated, at '
          f'most twice: {sum(one.n_repeated for one in found)} repetitions; '
          f'{100 * float(np.mean(waited)):.1f} % waited in the mean of those '
-         'that count. Off: between measured and model, mean of all.'))
+         'that count. Off: between measured and model, mean of all.'),
+        _unmet(found))
