@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from collections.abc import Set
 import dataclasses
 import enum
+import heapq
 from typing import Any
 from typing import NamedTuple
 
@@ -42,6 +43,8 @@ class Kind(enum.StrEnum):
     LIMITED = 'limited'
     PAIR = 'pair'
     PAIR_PACKETS = 'pair packets'
+    PEER = 'peer'
+    PEER_PACKETS = 'peer packets'
 
 
 # Kinds that belong to a coflow, by their place in its report.
@@ -51,6 +54,8 @@ _OF_COFLOWS = {Kind.COFLOW: 'sent_bytes', Kind.PACKETS: 'sent_packets',
 
 
 _KINDS = frozenset(Kind)
+#: Of one report, those with the most bytes.
+MOST_PEERS = 1000
 
 
 class Part(enum.StrEnum):
@@ -258,6 +263,29 @@ class Counters:
         for name in [name for name in self.totals if name not in live
                      and name.kind in (Kind.PAIR, Kind.PAIR_PACKETS)]:
             del self.totals[name]
+
+    def add_peers(self, counted: Mapping[tuple[str, str], classify.Counted]
+                  ) -> None:
+        """Take in one reading of what no entry matches."""
+        live = set()
+        for (dev, dst_ip), seen in counted.items():
+            for kind, raw in ((Kind.PEER, seen.sent_bytes),
+                              (Kind.PEER_PACKETS, seen.sent_packets)):
+                name = Name(kind, '', dst_ip, dev)
+                self._add(name, raw)
+                live.add(name)
+        for name in [name for name in self.totals if name not in live
+                     and name.kind in (Kind.PEER, Kind.PEER_PACKETS)]:
+            del self.totals[name]
+
+    def peers(self) -> tuple[reports.PeerCounter, ...]:
+        """The ``peers`` of a report."""
+        shown = [reports.PeerCounter(
+            dev=name.where, dst_ip=name.target, sent_bytes=total.value,
+            sent_packets=self._value(name._replace(kind=Kind.PEER_PACKETS)))
+            for name, total in self.totals.items() if name.kind is Kind.PEER]
+        return tuple(heapq.nlargest(MOST_PEERS, shown,
+                                    key=lambda one: one.sent_bytes))
 
     def uplink_bytes(self) -> int:
         return self._value(Name(Kind.UPLINK))

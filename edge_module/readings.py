@@ -22,6 +22,8 @@ from virtco.know import reports
 from virtco.table import edge_policy
 
 _PAIRS_COST = 100
+#: Profiles are of hours; so often their bytes are read.
+_PEERS_S = 30.0
 
 
 class Readings:
@@ -39,11 +41,14 @@ class Readings:
         self.enforcer = enforcer
         self.counters = counters.Counters(rows)
         self.pairs: tuple[reports.PairCounter, ...] = ()
+        self.peers: tuple[reports.PeerCounter, ...] = ()
         self.destinations: frozenset[str] = frozenset()
         self.helper_cpu_s = 0.0
         self._wait_s = interval_s / 2
         self._pairs_interval_s = pairs_interval_s
-        self._pairs_due_s = 0.0
+        self._peers_interval_s = max(pairs_interval_s, min(
+            _PEERS_S, 6 * pairs_interval_s))
+        self._pairs_due_s = self._peers_due_s = 0.0
         self._counting = threading.Lock()
 
     def name(self, policy: edge_policy.EdgePolicy) -> None:
@@ -69,6 +74,8 @@ class Readings:
             self.destinations = self.enforcer.classifier.destinations()
             if now_s >= self._pairs_due_s:
                 self._read_pairs(now_s)
+            if now_s >= self._peers_due_s:
+                self._read_peers(now_s)
         finally:
             lock.release()
 
@@ -84,6 +91,16 @@ class Readings:
         self._pairs_due_s = now_s + max(self._pairs_interval_s,
                                         _PAIRS_COST * cost_s)
 
+    def _read_peers(self, now_s: float) -> None:
+        start_s = time.thread_time()
+        counted = self.enforcer.classifier.peers()
+        with self._counting:
+            self.counters.add_peers(counted)
+            self.peers = self.counters.peers()
+        self._peers_due_s = now_s + max(
+            self._peers_interval_s,
+            _PAIRS_COST * (time.thread_time() - start_s))
+
     def counted(self) -> dict[str, Any]:
         """The fields of a report that come from here."""
         with self._counting:
@@ -91,6 +108,7 @@ class Readings:
             return {
                 'coflows': self.counters.coflows(),
                 'pairs': self.pairs,
+                'peers': self.peers,
                 'uplink_sent_bytes': self.counters.uplink_bytes(),
                 'default_sent_bytes': (
                     shared[counters.Part.HOST].sent_bytes

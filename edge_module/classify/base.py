@@ -215,6 +215,10 @@ class Classifier(abc.ABC):
         """The counters alone."""
         return self.dump()[1]
 
+    def peers(self) -> dict[tuple[str, str], Counted]:
+        """What no entry matches: by device and the address it went to."""
+        return {}
+
     @abc.abstractmethod
     def remove(self) -> bool:
         """Take away every trace; False when there was none."""

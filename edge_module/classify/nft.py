@@ -44,6 +44,7 @@ class _Standing:
         default_factory=dict)
     rules: tuple[str, ...] = ()
     follows: bool = False
+    strays: tuple[str, ...] = ()
 
 
 def _maps(table: base.Table) -> dict[str, dict[str, int]]:
@@ -117,7 +118,8 @@ class NftClassifier(base.Classifier):
         changed = [command for kind, wanted in maps.items()
                    for command in nft_text.map_commands(
                        self.hook, kind, have.maps.get(kind, {}), wanted)]
-        if not (stale or fresh or gone or new or changed) and (
+        if not (stale or fresh or gone or new or changed
+                or have.strays) and (
                 self.has_skeleton and rules == have.rules
                 and follows == have.follows):
             return 0
@@ -129,7 +131,9 @@ class NftClassifier(base.Classifier):
             text += self.hook.set_rules(rules)
         if follows != have.follows:
             text += self.hook.set_unmanaged(follows)
-        text += ''.join(map(nft_text.delete_port_chain, sorted(gone)))
+        text += ''.join(nft_text.delete_port_chain(self.hook, *port)
+                        for port in sorted(gone))
+        text += nft_text.delete_sets(have.strays)
         text += ''.join(nft_text.port_chain(self.hook, *port)
                         for port in sorted(new))
         try:
@@ -163,7 +167,8 @@ class NftClassifier(base.Classifier):
             if self.has_skeleton:
                 return _Standing(
                     frozenset(reader.hooks), reader.entries, reader.values,
-                    tuple(reader.rules), reader.follows), reader.counted
+                    tuple(reader.rules), reader.follows,
+                    tuple(reader.stray_sets())), reader.counted
         return _Standing(), {}
 
     def dump(self) -> tuple[base.Table, dict[base.Key, base.Counted]]:
@@ -197,6 +202,22 @@ class NftClassifier(base.Classifier):
         code, output, _ = self.kernel.nft_run(
             f'list set {nft_text.TABLE} {self.hook.seen}')
         return nft_listing.elements(output) if code == 0 else frozenset()
+
+    def peers(self) -> dict[tuple[str, str], base.Counted]:
+        if self.known is None or not self.hook.with_dev:
+            return {}
+        devices = {name: dev for dev, ifindex in self.known.hooks
+                   for name in nft_text.peers_names(ifindex)}
+        if not devices:
+            return {}
+        # nftables 1.0.6 finds only the last of several sets that are named.
+        code, output, _ = self.kernel.nft_run(
+            f'list sets table {nft_text.TABLE}')
+        if code:  # lost; the audit puts it right
+            return {}
+        return {(devices[name], address): seen for name, found
+                in nft_listing.counted_sets(output).items()
+                if name in devices for address, seen in found.items()}
 
     def remove(self) -> bool:
         code, _, _ = self.kernel.nft_run(f'delete table {nft_text.TABLE}')

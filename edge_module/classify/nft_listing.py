@@ -26,6 +26,17 @@ def elements(listing: str) -> frozenset[str]:
         for item in shown.get('set', {}).get('elem', ()))
 
 
+def counted_sets(listing: str) -> dict[str, dict[str, base.Counted]]:
+    """Elements that count, by set."""
+    return {shown['set']['name']: {
+        item['elem']['val']: base.Counted(
+            item['elem']['counter']['bytes'],
+            item['elem']['counter']['packets'])
+        for item in shown['set'].get('elem', ())
+        if 'counter' in item['elem']}
+        for shown in json.loads(listing)['nftables'] if 'set' in shown}
+
+
 class Reader:
     """Reads the JSON listing of the table."""
 
@@ -84,10 +95,22 @@ class Reader:
     def is_whole(self) -> bool:
         """Whether all maps and fixed rules are as they should be."""
         return (self.maps == self._hook.maps()
-                and self.sets == ([self._hook.seen] if self._hook.seen else [])
+                and {name for name in self.sets if not _is_peers(name)}
+                == ({self._hook.seen} if self._hook.seen else set())
+                and self._own_sets() <= {*self.sets}
                 and self.unmanaged in ([], [*nft_text.UNMANAGED])
                 and self.control_rules == {
                     name: [name] for name in nft_text.CONTROL})
+
+    def _own_sets(self) -> set[str]:
+        """Of the ports that are hooked."""
+        return {name for _, ifindex in self.hooks if self._hook.with_dev
+                for name in nft_text.peers_names(ifindex)}
+
+    def stray_sets(self) -> list[str]:
+        """Of ports that are gone; the kernel took their chains with them."""
+        return sorted({name for name in self.sets if _is_peers(name)}
+                      - self._own_sets())
 
     def _ifindex(self, dev: str) -> int:
         """Of a device, or the number that stands for one that is gone."""
@@ -122,3 +145,7 @@ class Reader:
         self.counted[entry] = base.Counted(
             before.sent_bytes + counter['bytes'],
             before.sent_packets + counter['packets'])
+
+
+def _is_peers(name: str) -> bool:
+    return name.partition('_')[0] in nft_text.PEERS

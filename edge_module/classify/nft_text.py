@@ -36,6 +36,10 @@ _MOST_SEEN, _SEEN_S = 1024, 4
 # Datagrams whose later fragments are awaited.
 FRAGMENTS = ('frag4', 'frag6')
 _MOST_FRAGMENTED, _FRAGMENTED_S = 4096, 2
+# Sets of each port: the addresses to which went what no entry matches, by IP
+# version. A VM that sends to more has the rest uncounted, and nobody else.
+PEERS = {'peers4': ('ipv4_addr', 'ip'), 'peers6': ('ipv6_addr', 'ip6')}
+MOST_PEERS, _PEERS_S = 256, 300
 # Of a TCP packet without data, with all options and a frame's header. Who
 # writes a short length into a long packet gets no long packet past the data.
 _CONTROL_BYTES = 140
@@ -264,8 +268,18 @@ def _chain_name(dev: str, ifindex: int) -> str:
     return f'{PORT_CHAIN}{ifindex}_{dev}'
 
 
-def delete_port_chain(port: tuple[str, int]) -> str:
-    return f'delete chain {TABLE} {_chain_name(*port)}\n'
+def peers_names(ifindex: int) -> tuple[str, ...]:
+    """Of the sets of a port."""
+    return tuple(f'{name}_{ifindex}' for name in PEERS)
+
+
+def delete_sets(names: Iterable[str]) -> str:
+    return ''.join(f'delete set {TABLE} {name}\n' for name in names)
+
+
+def delete_port_chain(hook: Hook, dev: str, ifindex: int) -> str:
+    return (f'delete chain {TABLE} {_chain_name(dev, ifindex)}\n'
+            + delete_sets(peers_names(ifindex) if hook.with_dev else ()))
 
 
 def port_chain(hook: Hook, dev: str, ifindex: int) -> str:
@@ -276,5 +290,12 @@ def port_chain(hook: Hook, dev: str, ifindex: int) -> str:
         return f'{head}add rule {chain} goto classify\n'
     # A packet that is in no map must not keep a priority that it brought.
     own = classid(minors.of_port(ifindex))
-    return (f'{head}add rule {chain} meta priority set {own} jump classify\n'
-            f'add rule {chain} meta priority {own} goto unmanaged\n')
+    kinds = list(zip(peers_names(ifindex), PEERS.values(), strict=True))
+    return ''.join((
+        *(f'add set {TABLE} {name} {{ type {kind}; size {MOST_PEERS}; timeout '
+          f'{_PEERS_S}s; flags dynamic,timeout; counter; }}\n'
+          for name, (kind, _) in kinds), head,
+        f'add rule {chain} meta priority set {own} jump classify\n',
+        *(f'add rule {chain} meta priority {own} update @{name} '
+          f'{{ {ip} daddr }}\n' for name, (_, ip) in kinds),
+        f'add rule {chain} meta priority {own} goto unmanaged\n'))

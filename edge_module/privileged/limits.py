@@ -59,6 +59,11 @@ _NFT = re.compile('|'.join((
     rf'add set {_TABLE} ingress_seen \{{ type ether_addr; size \d{{1,5}}; '
     r'timeout \d{1,3}s; flags dynamic,timeout; \}',
     rf'list set {_TABLE} ingress_seen',
+    rf'add set {_TABLE} peers(?P<ip>[46])_\d{{1,10}} \{{ type '
+    r'ipv(?P=ip)_addr; size \d{1,5}; timeout \d{1,3}s; '
+    r'flags dynamic,timeout; counter; \}',
+    rf'delete set {_TABLE} peers[46]_\d{{1,10}}',
+    rf'list sets table {_TABLE}',
     rf'list map {_TABLE} (?:in|e)gress_(?:port|pair)[46]',
     rf'add map {_TABLE} (?:in|e)gress_frag[46] \{{ typeof '
     r'(?:iif \. )?(?:ip saddr \. ip daddr \. ip id|@nh,256,64 \. '
@@ -73,7 +78,9 @@ _NFT = re.compile('|'.join((
     r'\}',
     rf'add rule {_TABLE} dev_\d{{1,10}}_{_DEV} '
     r'(?:goto classify|meta priority set 1:7[0-9a-f]{3} jump classify|'
-    r'meta priority 1:7[0-9a-f]{3} goto unmanaged)',
+    r'meta priority 1:7[0-9a-f]{3} goto unmanaged|'
+    r'meta priority 1:7[0-9a-f]{3} update @peers[46]_\d{1,10} '
+    r'\{ ip6? daddr \})',
     rf'delete chain {_TABLE} dev_\d{{1,10}}_{_DEV}')))
 _FLOW = re.compile(
     rf'(?:delete_strict cookie={openflow.COOKIE:#x}/-1,'

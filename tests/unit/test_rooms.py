@@ -37,6 +37,7 @@ PURE_IN_ROOMS = [
     'virtco.know.debts', 'virtco.know.host_state', 'virtco.know.inflight',
     'virtco.know.groups', 'virtco.know.host_uplinks',
     'virtco.know.pair_counters',
+    'virtco.know.peer_counters',
     'virtco.know.progress', 'virtco.know.reports', 'virtco.know.rules',
     'virtco.know.route', 'virtco.know.snapshot',
     'virtco.know.summary',

@@ -112,6 +112,14 @@ class Groups:
         return sorted({member.host for member in self._members.get(
             group_id, {}).values() if member.host is not None})
 
+    def rows_of(self, vm: str) -> tuple[str, dict[str, int]] | None:
+        """The group of a VM, with its members' rows by VM."""
+        group_id = self._group_of.get(vm)
+        return None if group_id is None else (group_id, {
+            member.instance_uuid: row
+            for row, member in self._members[group_id].items()
+            if member.instance_uuid})
+
     def awaited_hosts(self) -> set[str]:
         """For which members are planned that do not run yet."""
         return set().union(*(tracked.awaited_hosts

@@ -24,6 +24,7 @@ import msgspec
 
 from virtco.know import byte_counters
 from virtco.know import pair_counters
+from virtco.know import peer_counters
 from virtco.know import reports
 from virtco.know import towards
 from virtco.know import uplinks
@@ -80,6 +81,7 @@ class HostState:
         self.report = reports.NO_REPORT
         self.counters = byte_counters.HostCounters()
         self.pair_counters: pair_counters.PairCounters | None = None
+        self.peers = peer_counters.PeerCounters()
         self.background = byte_counters.Average(half_life_s)
         self.new_vms: Set[str] = frozenset()
         self.queued: Set[str] = frozenset()
@@ -217,7 +219,7 @@ class _Kept(reports.Report, frozen=True, kw_only=True):
 
 
 _REPORTED = reports.Report.__struct_fields__
-_UNKEPT = frozenset({'coflows', 'pairs'})
+_UNKEPT = frozenset({'coflows', 'pairs', 'peers'})
 _KEPT = msgspec.json.Decoder(_Kept)
 
 

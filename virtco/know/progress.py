@@ -87,6 +87,7 @@ class Progress:
         urgent = self._take_backlogs(state)
         for delta in deltas:
             urgent |= self._credit(state.host, delta, since_s, now_s)
+        self._profile_peers(state)
         return self._credit_pairs(state, since_s, now_s) or urgent
 
     def _take_backlogs(self, state: host_state.HostState) -> bool:
@@ -198,6 +199,25 @@ class Progress:
             group_id, zip(pairs_of(flows), (shares * new_bytes).tolist()),
             () if self.profiles.has(group_id)
             else pairs_of(tracked.route.local.tolist()))
+
+    def _profile_peers(self, state: host_state.HostState) -> None:
+        """What VMs sent to others of their group beside its coflows."""
+        # Where coflows have no classes, their pairs are counted here, too.
+        counted = {(vm, dst_ip) for vm, _, dst_ip, _ in self._owners or ()
+                   } if self._counts_pairs else set()
+        rows_at: dict[str, dict[str, int]] = {}
+        for vm, dst_ip, new_bytes in state.peers.take(state.report):
+            found = self._groups.rows_of(vm)
+            if found is None or (vm, dst_ip) in counted:
+                continue
+            group_id, rows = found
+            if group_id not in rows_at:
+                rows_at[group_id] = {
+                    ip: row for member, row in rows.items()
+                    for ip in self._addresses.of_vm.get(member, ('', ()))[1]}
+            row = rows_at[group_id].get(dst_ip)
+            if row is not None and row != rows[vm]:
+                self.profiles.add(group_id, [((rows[vm], row), new_bytes)])
 
     def advance(self, now_s: float) -> list[summary.Status]:
         """Move coflows along their life; those whose state changed."""

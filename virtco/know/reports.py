@@ -104,6 +104,15 @@ class PairCounter(msgspec.Struct, frozen=True):
         return self.dev, self.src_ip, self.dst_ip, self.dst_port
 
 
+class PeerCounter(msgspec.Struct, frozen=True):
+    """Of what a port sent to an address, and no coflow has."""
+
+    dev: fields.Name
+    dst_ip: fields.Address
+    sent_bytes: fields.Bytes
+    sent_packets: fields.Bytes
+
+
 class PartCounters(msgspec.Struct, frozen=True):
     """Of a part of the uplink beside the coflows' data."""
 
@@ -137,6 +146,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     :ivar boot_ms: when it was sent, since the boot ``boot_id``; where reports
         may overtake each other.
     :ivar pairs: by them coflows end that have no class.
+    :ivar peers: what else VMs sent, for their profiles.
     :ivar default_sent_bytes: of what belongs to no coflow.
     :ivar shared: by part: ``host``, ``unmanaged``, ``control``.
     :ivar error: why a policy was refused.
@@ -154,6 +164,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     boot_ms: Annotated[int, msgspec.Meta(ge=0, le=2 ** 53)] | None = None
     probe: Responder | None = None
     pairs: Annotated[tuple[PairCounter, ...], msgspec.Meta(
+        max_length=MOST_PAIRS)] = ()
+    peers: Annotated[tuple[PeerCounter, ...], msgspec.Meta(
         max_length=MOST_PAIRS)] = ()
     default_sent_bytes: fields.Bytes = 0
     shared: Annotated[Mapping[str, PartCounters],

@@ -13,9 +13,9 @@
 
 """Bytes per pair of VMs, as they are counted and kept. Pure.
 
-A pair is (sending row, receiving row) of a group's matrices. VMs on one host
-send nothing over an uplink, so nobody counts what they say to each other:
-:data:`UNSEEN` stands for it.
+A pair is (sending row, receiving row) of a group's matrices. What VMs on one
+host say to each other is in no class, and not every classifier counts it:
+:data:`UNSEEN` stands for a pair of which nothing is known.
 """
 
 from collections.abc import Iterable

@@ -12,6 +12,7 @@
 """``virtco-edge`` as its own process inside a hypervisor's namespace."""
 
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -80,5 +81,7 @@ class EdgeProcess:
                         netns=self.bed.ns(self.host))
 
     def nft(self, *options):
-        return beds.run('nft', *options, 'list', 'ruleset',
-                        netns=self.bed.ns(self.host))
+        """The rules, without what packets added to sets."""
+        shown = beds.run('nft', *options, 'list', 'ruleset',
+                         netns=self.bed.ns(self.host))
+        return re.sub(r'\n\s*elements = \{[^}]*\bexpires\b[^}]*\}', '', shown)

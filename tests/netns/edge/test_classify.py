@@ -139,7 +139,7 @@ def test_fragments_follow_their_first(pair, ipv6):
                                          size_bytes=4000), 20 * 4000)
     assert sent[C1] >= 20 * 4000 and sent[3] < 2000
     sent = _sent(edge, lambda: _send_udp(a, address, 20, port=5003,
-                                         size_bytes=4000))
+                                         size_bytes=4000), 20 * 4000)
     assert sent[3] >= 20 * 4000 and sent[C1] < 2000
     assert not edge.call('drift').entries
     assert edge.counted() == beds.in_netns(

@@ -14,13 +14,21 @@
 """Without classes: pairs are counted, and share the default class."""
 
 import dataclasses
+import socket
+import types
 
+import msgspec
 import pytest
 
+from edge_module.classify import nft_text
 from tests.netns.edge import bed as beds
 from tests.netns.edge import controller as controllers
 from tests.netns.edge import policies
 from tests.netns.edge import process
+from tests.unit import made
+from virtco.know import live_state
+from virtco.know import reports
+from virtco.model import states
 from virtco.table import edge_policy
 
 LINK_BPS = 40e6
@@ -57,3 +65,80 @@ def test_pairs_are_counted_in_the_default_class(make_bed, tmp_path):
     finally:
         edge.stop()
         controller.stop()
+
+
+def test_profiles_have_what_no_class_has(make_bed, tmp_path):
+    """To a VM on another host and to one on the same host."""
+    bed = make_bed(2)
+    vms = [bed.add_vm('h1'), bed.add_vm('h2'), bed.add_vm('h1')]
+    policy = policies.PolicyBuilder('h1', LINK_BPS).build()
+    controller = controllers.Controller(bed.ns('h1'))
+    edge = process.EdgeProcess(bed, 'h1', tmp_path)
+    state = live_state.LiveState()
+    state.load_groups([types.SimpleNamespace(
+        group_id='g', row_index=row, instance_uuid=vm.uuid, host=vm.host,
+        state=states.MemberState.RUNNING) for row, vm in enumerate(vms)], [])
+    state.intake('h2', made.report(ports=[vms[1].port()]), 1.0)
+
+    def take(found):
+        state.intake('h1', msgspec.convert(found, reports.Report), 2.0)
+        return found
+
+    sizes = {1: 3_000_000, 2: 8_000_000}
+    try:
+        controller.set_policy(policy.to_dict())
+        edge.start()
+        take(controller.wait_report(lambda r: r['applied_generation'] == 1
+                                    and r['ports']))
+        for row, size_bytes in sizes.items():
+            flow = beds.Flow(vms[0], vms[row], size_bytes=size_bytes).start()
+            beds.wait_for(lambda flow=flow: flow.done_s, 60, 'a transfer')
+            flow.close()
+        take(controller.wait_report(lambda r: all(any(
+            peer['dst_ip'] == vms[row].ip and peer['dev'] == vms[0].dev
+            and peer['sent_bytes'] >= size_bytes for peer in r['peers'])
+            for row, size_bytes in sizes.items())))
+        profile = state.take_profiles()['g']
+        assert edge.once('--check').stdout.startswith('The kernel holds')
+    finally:
+        edge.stop()
+        controller.stop()
+    assert {pair: pytest.approx(size_bytes, rel=0.05)
+            for pair, size_bytes in profile.items() if pair[0] == 0} == {
+        (0, row): size_bytes for row, size_bytes in sizes.items()}
+
+
+def test_a_vm_that_sends_to_many_has_the_rest_uncounted(make_bed, edge_of):
+    """And nobody else: each port has a set of its own."""
+    bed = make_bed(2)
+    loud, quiet, peer = (bed.add_vm(host) for host in ('h1', 'h1', 'h2'))
+    edge = edge_of(bed, 'h1')
+    edge.set_ports()
+    edge.set_policy(policies.PolicyBuilder('h1', LINK_BPS).build())
+
+    def flood():
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            for number in range(2 * nft_text.MOST_PEERS):
+                # Groups need nobody who answers for an address.
+                sock.sendto(b'x', (f'239.1.{number // 250}.'
+                                   f'{number % 250 + 1}', 9))
+
+    beds.in_netns(loud.netns, beds.run, 'ip', 'route', 'add', '239.0.0.0/8',
+                  'dev', 'eth0')
+    beds.in_netns(loud.netns, flood)
+    flow = beds.Flow(quiet, peer, size_bytes=100_000).start()
+    beds.wait_for(lambda: flow.done_s, 60, 'a transfer')
+    flow.close()
+    found = beds.in_netns(edge.netns, edge.enforcer.classifier.peers)
+    of_loud = [key for key in found if key[0] == loud.dev and '.' in key[1]]
+    assert len(of_loud) == nft_text.MOST_PEERS
+    assert found[quiet.dev, peer.ip].sent_bytes >= 100_000
+    # Gone with the port, with no trace.
+    bed.vms.remove(quiet)
+    edge.set_ports()
+    assert {dev for dev, _ in beds.in_netns(
+        edge.netns, edge.enforcer.classifier.peers)} == {loud.dev}
+    beds.in_netns(edge.netns, edge.enforcer.classifier.forget)
+    edge.set_ports()
+    assert not beds.in_netns(edge.netns, edge.enforcer.classifier._read)[
+        0].strays

@@ -66,6 +66,7 @@ def test_all_that_nft_is_asked_for_is_allowed(first, second):
             frozenset(hooks), found, control,
             {('tap1', 'fa:16:3e:00:00:01'): 0xf042}, {'tap1': 0xf002}))
     classifier.destinations()
+    classifier.peers()
     egress = nft.NftEgressClassifier(kernel, 'lo')
     egress.replace(base.Table(frozenset({('lo', 1)}), {
         base.Key('', key.src_ip, key.dst_ip, key.dst_port): minor
@@ -90,7 +91,9 @@ def test_all_that_nft_is_asked_for_is_allowed(first, second):
     'add chain netdev virtco dev_1_lo { type filter hook ingress device '
     '"lo" priority 0; policy drop; }',
     'add rule netdev virtco classify ' + 'ip saddr, ' * 200 + '! comment "x"',
-    'list set netdev other x',
+    'list set netdev other x', 'delete set netdev virtco ingress_seen',
+    'add rule netdev virtco dev_1_lo meta priority 1:7001 update @peers4_1 '
+    '{ ip daddr } drop',
     'add rule netdev virtco unmanaged drop comment "to"', 'define x = 1', '',
     'add table netdev virtco\n\ninclude "x"',
     # A device that is neither the uplink nor a port.

@@ -49,13 +49,15 @@ def _element(*parts, value='1:11', count=5):
 
 
 def _listing(elements=(), rules=(), devs=('dev_1_lo',), control=(),
-             control_rules=('control4', 'control6'), unmanaged=(), to=()):
+             control_rules=('control4', 'control6'), unmanaged=(), to=(),
+             sets=('peers4_1', 'peers6_1')):
     found = {'ingress_pair4': elements, 'ingress_control': control,
              'ingress_to': to, 'ingress_others': [['lo', '1:f002']]
              if unmanaged else ()}
     return [*(_map(name, found.get(name, ()))
               for name in nft_text.INGRESS.maps()),
             {'set': {'name': 'ingress_seen'}},
+            *({'set': {'name': name}} for name in sets),
             *({'rule': {'chain': name, 'comment': name}}
               for name in control_rules),
             *({'rule': {'chain': 'unmanaged', 'comment': name}}
@@ -97,6 +99,41 @@ def test_a_port_that_no_entry_matches_has_its_own_class():
     """Whatever priority a packet brought along."""
     text = _commands(*_listing(devs=()))
     assert 'meta priority set 1:7001 jump classify' in text
+
+
+def test_a_table_without_the_sets_of_its_ports_is_replaced():
+    """One that an older release made."""
+    text = _commands(*_listing(sets=()))
+    assert text.startswith('delete table')
+    assert text.index('add set netdev virtco peers4_1 ') < text.index(
+        'update @peers4_1 { ip daddr }')
+
+
+def test_sets_of_ports_that_are_gone_are_deleted():
+    sets = ('peers4_1', 'peers6_1', 'peers4_9', 'peers6_9')
+    assert _commands(*_listing(sets=sets)) == (
+        'delete set netdev virtco peers4_9\n'
+        'delete set netdev virtco peers6_9\n')
+
+
+def test_what_no_entry_matches_is_told_by_port():
+    def listed(name, *elements):
+        return {'set': {'name': name, 'elem': [
+            {'elem': {'val': address, 'counter': {
+                'packets': 2, 'bytes': count}}}
+            for address, count in elements]}}
+
+    kernel = _Kernel(*_listing())
+    classifier = nft.NftClassifier(kernel)
+    classifier.replace(base.Table(LO))
+    kernel.listing = json.dumps({'nftables': [
+        {'metainfo': {}}, {'set': {'name': 'ingress_seen', 'elem': [
+            {'elem': {'val': MAC, 'expires': 3}}]}},
+        listed('peers4_1', ('10.0.0.2', 700)),
+        listed('peers6_1', ('fd00::2', 800))]})
+    assert classifier.peers() == {
+        ('lo', '10.0.0.2'): base.Counted(700, 2),
+        ('lo', 'fd00::2'): base.Counted(800, 2)}
 
 
 MAC = 'fa:16:3e:00:00:01'

@@ -18,11 +18,13 @@ import types
 from oslo_config import cfg
 import pytest
 
+from edge_module.classify import base
 from edge_module import conf as edge_conf
 from edge_module.qdisc import wire
 from edge_module import report
 from edge_module import state
 from edge_module.tcplan import minors
+from virtco.know import reports
 
 
 @pytest.fixture
@@ -39,7 +41,8 @@ def reporter(tmp_path):
                 minors.LINK: wire.ClassStats(sent_bytes=700)},
             kernel=types.SimpleNamespace(cpu_s=lambda: 0.0)),
         classifier=types.SimpleNamespace(
-            counted=dict, destinations=lambda: frozenset({'b', 'a'})))
+            counted=dict, destinations=lambda: frozenset({'b', 'a'}),
+            peers=lambda: {('tap1', '10.0.0.2'): base.Counted(900, 10)}))
     return report.Reporter(
         conf, enforcer, state.StateDir(tmp_path), threading.Event(),
         lambda: {'health': 'ok', 'applied_generation': 0},
@@ -51,6 +54,7 @@ def test_it_says_what_the_kernel_counted(reporter):
     made = reporter.make(0.0)
     assert made.uplink_sent_bytes == 700 and made.health == 'ok'
     assert made.unmanaged.macs == ('a', 'b')
+    assert made.peers == (reports.PeerCounter('tap1', '10.0.0.2', 900, 10),)
 
 
 def test_it_goes_on_while_thousands_of_classes_are_made(reporter):

@@ -18,6 +18,7 @@ import pytest
 
 from tests.unit import made
 from virtco.know import live_state
+from virtco.know import reports
 from virtco.know import rules
 from virtco.know import snapshot
 from virtco.model import states
@@ -79,6 +80,33 @@ def test_bytes_go_to_the_flows_of_the_host(state):
 def test_bytes_per_destination_go_to_its_flows(state):
     state.intake('h0', report(destinations={'h2': 30}), 1.0)
     assert sent(state) == pytest.approx([0, 30, 0])
+
+
+def peers(ports, epoch='e', **bytes_of):
+    """What row 0 sent to other rows beside the coflow."""
+    return msgspec.structs.replace(
+        report(ports=ports, epoch=epoch), peers=tuple(
+            reports.PeerCounter('tap0', f'10.0.0.{row[1:]}', size + 520, 10)
+            for row, size in bytes_of.items()))
+
+
+def test_what_vms_send_beside_their_coflow_is_in_their_profile(state):
+    vms = [state._groups._members['g'][row].instance_uuid
+           for row in range(3)]
+    ports = [{'vm': vm, 'dev': f'tap{row}', 'mac': '02:00:00:00:00:01',
+              'ips': [f'10.0.0.{row}']} for row, vm in enumerate(vms)]
+    # What was counted before the first report was told to somebody else.
+    state.intake('h0', peers(ports, r1=100), 1.0)
+    state.intake('h0', peers(ports, r1=100), 2.0)
+    assert state.take_profiles() == {}
+    # Row 7 is no VM of the group; to itself a VM sends nothing that counts.
+    state.intake('h0', peers(ports, r1=400, r2=50, r7=900, r0=5), 3.0)
+    assert state.take_profiles() == {'g': {(0, 1): 300.0, (0, 2): 50.0}}
+    # The counter of one began anew.
+    state.intake('h0', peers(ports, r1=30, r2=60), 4.0)
+    assert state.take_profiles() == {'g': {(0, 1): 30.0, (0, 2): 10.0}}
+    state.intake('h0', peers(ports, 'another', r1=999), 5.0)
+    assert state.take_profiles() == {}
 
 
 def test_what_a_coflow_loads_follows_its_members(state):
