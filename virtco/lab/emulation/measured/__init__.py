@@ -19,6 +19,7 @@ from virtco.lab.emulation.measured import bed
 from virtco.lab.emulation.measured import crosstraffic
 from virtco.lab.emulation.measured import greedy
 from virtco.lab.emulation.measured import lengths
+from virtco.lab.emulation.measured import matrices
 from virtco.lab.emulation.measured import stability
 from virtco.lab.emulation.measured import trains
 from virtco.lab.sim.figures import outcome
@@ -31,4 +32,5 @@ FIGURES: dict[str, Callable[[bed.Options, displays.Display],
     'choreo-8': lengths.figure8,
     'choreo-9': greedy.figure9,
     'choreo-90': trains.pairs90,
+    'monitoring-1': matrices.figure1,
 }

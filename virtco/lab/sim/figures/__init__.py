@@ -14,6 +14,7 @@
 
 from virtco.lab.sim.figures import choreo
 from virtco.lab.sim.figures import hints
+from virtco.lab.sim.figures import monitoring
 from virtco.lab.sim.figures import orchestra
 from virtco.lab.sim.figures import rpca
 from virtco.lab.sim.figures import rpca_applications
@@ -26,4 +27,5 @@ from virtco.lab.sim.figures import virtco
 FIGURES: dict[str, samples.Figure] = {figure.name: figure for figure in (
     virtco.CASE1, virtco.CASE2_FIGURE, virtco.CASE3, *sweeps.figures(),
     *choreo.FIGURES, *orchestra.FIGURES, *trace.FIGURES, *hints.FIGURES,
-    *rpca.FIGURES, *rpca_applications.FIGURES, *training.FIGURES)}
+    *rpca.FIGURES, *rpca_applications.FIGURES, *training.FIGURES,
+    *monitoring.FIGURES)}
