@@ -113,7 +113,7 @@ def figure4(options: beds.Options, display: displays.Display
         'emulated-choreo-4', 'Cross traffic: estimated and real number of '
         'connections (Choreo Fig. 4)',
         ('topology', 'window, ms', 'windows', 'mean error',
-         'mean |error|', 'median |error|', 'within one, %'), tuple(rows),
+         'mean, unsigned', 'median, unsigned', 'within one, %'), tuple(rows),
         tuple(panels),
         (f'The shared link has {units.format_rate(options.rate_bps)}; '
          f'{len(runs)} connection(s) of {_lasts_s(options):g} s per topology '
