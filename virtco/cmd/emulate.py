@@ -33,7 +33,6 @@ from virtco.lab.emulation import demo
 from virtco.lab.emulation import display
 from virtco.lab.emulation import measured
 from virtco.lab.emulation import namespaces
-from virtco.lab.emulation import reproduce
 from virtco.lab.emulation import testbed
 from virtco.lab.sim.figures import document
 from virtco.lab.sim.figures import record
@@ -125,7 +124,7 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
 
 def _add_reproduce(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        'figure', choices=[*reproduce.FIGURES, *measured.FIGURES,
+        'figure', choices=[*testcases.FIGURES, *measured.FIGURES,
                            *broadcast.FIGURES])
     parser.add_argument(
         '--rate', type=_rate, metavar='RATE', help=(
@@ -157,7 +156,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     _check_writable('--output', arguments.output)
     capability.check()
     namespaces.sweep()
-    if arguments.figure in reproduce.FIGURES:
+    if arguments.figure in testcases.FIGURES:
         return testcases.run(arguments)
     rate_bps = arguments.rate or _RATE_BPS
     shown = display.Display(rich.console.Console(stderr=True))

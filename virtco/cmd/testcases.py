@@ -21,6 +21,7 @@ import rich.console
 from virtco.cmd import present
 from virtco.lab.emulation import cases
 from virtco.lab.emulation import display
+from virtco.lab.emulation import hinted
 from virtco.lab.emulation import reproduce
 from virtco.lab.sim.figures import document
 from virtco.lab.sim.figures import plots
@@ -31,6 +32,7 @@ from virtco import units
 ALL = 'all'
 RATE_BPS = 20e6
 N_HOSTS = 8
+FIGURES = {**reproduce.FIGURES, **hinted.FIGURES}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     scale = cases.Scale(args.hosts, args.rate or RATE_BPS)
     shapes = workloads.SHAPES if args.shape == ALL else (args.shape,)
     seeds = tuple(range(args.first_seed, args.first_seed + args.seeds))
-    found = reproduce.FIGURES[args.figure](
+    found = FIGURES[args.figure](
         reproduce.Options(scale, seeds, shapes, args.output, args.check),
         display.Display(rich.console.Console(stderr=True)))
     present.show([found.result], args.output, args.json)

@@ -139,7 +139,7 @@ def _read(line: str) -> Run:
         'timeline': tuple(tuple(row) for row in raw['timeline'])})
 
 
-class _Datacentre(testbed_module.Testbed):
+class Datacentre(testbed_module.Testbed):
     """A testbed with the rates that the background leaves of each host.
 
     The controller is told the links' speed and finds the rest out.
@@ -180,8 +180,8 @@ def run(wanted: Sequence[cases.Cell], seeds: Sequence[int],
         if not todo:
             continue
         logs = directory / 'logs' / f'{some[0]}-{int(background)}'
-        with _Datacentre(cases.hosts(scale, some[0], background), scale, logs,
-                         display) as testbed:
+        with Datacentre(cases.hosts(scale, some[0], background), scale, logs,
+                        display) as testbed:
             for (seed, cell), rows in itertools.groupby(
                     todo, lambda row: row[:2]):
                 _run_cell(testbed, cell, [name for *_, name in rows], seed,

@@ -51,11 +51,13 @@ class PlannedCloud:
         self._slots: dict[str, int] = {}
 
     def create_group(self, name: str, n_vms: int, hints: dict[str, str], *,
-                     flavor: str, host: str | None = None
+                     flavor: str, host: str | None = None,
+                     project: str = _PROJECT, is_told: bool = True
                      ) -> list[nova_client.Server]:
         """Place and start n_vms servers.
 
         :param host: the hypervisor to use, without asking.
+        :param is_told: notify the controller now, not by :meth:`tell`.
         :raises virtco.exception.PlacementInfeasible: when one fits nowhere.
         """
         n_slots = self._flavors[flavor]
@@ -64,15 +66,20 @@ class PlannedCloud:
         for row in range(n_vms):
             made = str(uuid.uuid4())
             chosen = host or self._ask(made, name, row, n_vms, hints,
-                                       n_slots, reservation)
+                                       n_slots, reservation, project)
             self._free[chosen] -= n_slots
             self._slots[made] = n_slots
             servers.append(nova_client.Server(
                 made, f'{name}-{row}', 'ACTIVE', row, chosen))
+        if is_told:
+            self.tell(servers)
+        return servers
+
+    def tell(self, servers: Iterable[nova_client.Server]) -> None:
+        """Notify the controller that they have started."""
         for server in servers:
             self._notify('instance.create.end', {
                 'uuid': server.uuid, 'host': server.host})
-        return servers
 
     def wait_active(self, servers: Iterable[nova_client.Server],
                     on_count: Callable[[int], object] = lambda count: None
@@ -101,9 +108,10 @@ class PlannedCloud:
         self._controller.notify(event_type, payload)
 
     def _ask(self, made: str, name: str, row: int, n_vms: int,
-             hints: dict[str, str], n_slots: int, reservation: str) -> str:
+             hints: dict[str, str], n_slots: int, reservation: str,
+             project: str) -> str:
         answer = self._controller.place(made, {
-            'project_id': _PROJECT, 'user_id': _PROJECT,
+            'project_id': project, 'user_id': project,
             'display_name': f'{name}-{row}', 'reservation_id': reservation,
             'launch_index': row, 'num_instances': n_vms, 'hints': hints,
             'metadata': {}, 'server_group': None,

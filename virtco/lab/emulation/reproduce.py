@@ -75,13 +75,19 @@ class Options:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Found:
-    """A reproduced test case, and the runs that it is made of."""
+    """A reproduced test case, and the runs that it is made of.
+
+    :ivar more: the runs for a record, where they are of another sort.
+    """
 
     result: outcome.Outcome
     runs: tuple[measure.Run, ...]
+    more: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def rows(self) -> dict[str, Any]:
         """The runs for a record, in few lines."""
+        if self.more:
+            return self.more
         return {'run columns': ['seed', 'simulated_s', 'expected_s',
                                 'measured_s', 'waited', 'busy', 'tries'],
                 'runs': {

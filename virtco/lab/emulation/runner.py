@@ -94,7 +94,7 @@ def run_emulated(testbed: testbed_module.Testbed,
             stack.enter_context(testbed.without_enforcement())
         transfer = stack.enter_context(transfers.Transfer(
             job, testbed.config.logs / 'traffic.log', testbed.say))
-        watch = starvation.Watch(_children)
+        watch = starvation.Watch(children)
         psutil.cpu_percent()  # from here …
         outcome = transfer.run(
             lambda received: observer.moved(sum(received), total_bytes))
@@ -121,7 +121,7 @@ def run_emulated(testbed: testbed_module.Testbed,
     return result
 
 
-def _children() -> list[int]:
+def children() -> list[int]:
     """All that this process started: the testbed, and what sends."""
     return [pid for pid in patience.family() if pid != os.getpid()]
 

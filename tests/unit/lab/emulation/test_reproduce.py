@@ -97,7 +97,7 @@ def bench(monkeypatch):
             timeline=((1,),), bin_s=0.1, waited_fraction=next(
                 made.waited, 0.0), edge_cpu={'h0': 0.01})
 
-    monkeypatch.setattr(measure, '_Datacentre', datacentre)
+    monkeypatch.setattr(measure, 'Datacentre', datacentre)
     monkeypatch.setattr(measure.runner, 'run_emulated', emulate)
     return made
 
@@ -168,7 +168,7 @@ def test_a_check_that_is_not_met_ends_with_1(monkeypatch, tmp_path, capsys):
     found = reproduce.Found(reproduce.outcome.Outcome(
         'x', 'x', ('a',), (('b',),), (reproduce.outcome.Panel(
             'cdf', 'x', 'x', 'x', ()),), unmet=('much too late',)), ())
-    monkeypatch.setitem(reproduce.FIGURES, 'virtco-case2',
+    monkeypatch.setitem(command.FIGURES, 'virtco-case2',
                         lambda options, display: found)
     arguments = command.argparse.Namespace(
         figure='virtco-case2', hosts=8, rate=None, shape='all', seeds=1,

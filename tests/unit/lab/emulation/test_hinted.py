@@ -1,0 +1,106 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Wrong hints on packets, with a model in the testbed's place."""
+
+import contextlib
+import types
+
+import pytest
+
+from virtco import hints
+from virtco.lab.emulation import cases
+from virtco.lab.emulation import hinted
+from virtco.lab.emulation import reproduce
+from virtco.lab.emulation import starvation
+
+SCALE = cases.Scale(8, 20e6)
+
+
+class _Display:
+    def say(self, text):
+        pass
+
+
+@pytest.fixture
+def bed(monkeypatch):
+    """Takes half as long again as the simulator says."""
+    made = types.SimpleNamespace(sent=[], waited=iter(()))
+
+    class Bed:
+        def send(self, coflows, setting, claimed):
+            made.sent.append((setting, claimed))
+            hosts = {one.coflow.name: tuple(f'h{(i + j) % 8}' for j in range(
+                one.coflow.n_vms)) for i, one in enumerate(coflows)}
+            expected = hinted.expect(coflows, setting, claimed, hosts,
+                                     SCALE) or (1.0,) * len(coflows)
+            return hosts, types.SimpleNamespace(ccts_s=tuple(
+                1.5 * cct_s for cct_s in expected)), starvation.Usage(
+                    next(made.waited, 0.0), {})
+
+    monkeypatch.setattr(hinted, '_Bed', lambda *args: contextlib.nullcontext(
+        Bed()))
+    return made
+
+
+def _options(tmp_path, **changes):
+    return reproduce.Options(**{
+        'scale': SCALE, 'seeds': (0, 1), 'shapes': ('medium',),
+        'directory': tmp_path, **changes})
+
+
+@pytest.mark.parametrize('name', hinted.FIGURES)
+def test_ratios_are_those_of_the_simulator(name, bed, tmp_path):
+    found = hinted.FIGURES[name](_options(tmp_path), _Display())
+    rows = found.result.rows
+    assert {len(row) for row in rows} == {len(found.result.columns)}
+    for row in rows:
+        if row[1] is not None:
+            assert row[1] == row[2]
+    assert len(found.rows()['runs']) == len(bed.sent)
+    # What is on disk is not run again.
+    n_sent = len(bed.sent)
+    assert hinted.FIGURES[name](_options(tmp_path), _Display()) == found
+    assert len(bed.sent) == n_sent
+
+
+def test_exact_hints_too_far_off_are_a_claim_unmet(bed, tmp_path):
+    found = hinted.wrong_hints(_options(tmp_path, short=True), _Display())
+    assert len(found.result.unmet) == 2
+    assert 'exact, seed 0: +50.0% off' in found.result.unmet[0]
+
+
+def test_a_disturbed_run_is_repeated(bed, tmp_path):
+    bed.waited = iter((0.9, 0.1, 0.2))
+    found = hinted.run(('exact',), _options(tmp_path), _Display())
+    assert [(one.tries, one.waited) for one in found.values()] == [
+        (2, 0.1), (1, 0.2)]
+
+
+def test_hints_say_what_they_should():
+    one = hinted.workload(0, SCALE)[0]
+    # Placed alike, whatever is told later.
+    assert hinted.hint(one, 'all missing', 0.0) == hinted.hint(
+        one, 'exact', 1.0)
+    unknown = hints.parse(hinted.hint(one, 'unknown sizes', 1.0), {})
+    assert unknown.app == hints.App('c0', True) and not unknown.coflows
+    coflow, = hints.parse(hinted.hint(one, 'exact', 2.0), {}).coflows
+    assert coflow.size_bytes == pytest.approx(2 * one.coflow.size_bytes,
+                                              rel=1e-3)
+
+
+def test_one_tenant_lies():
+    coflows = hinted.workload(3, SCALE)
+    claimed = hinted.factors('lie 3', 3, coflows)
+    assert sorted(claimed) == [1.0] * (len(coflows) - 1) + [3.0]
+    sizes = sorted(one.coflow.size_bytes for one in coflows)
+    assert coflows[claimed.index(3.0)].coflow.size_bytes == sizes[-2]
