@@ -31,7 +31,8 @@ from virtco.lab.sim.figures import record
 from virtco.lab.sim.figures import samples
 
 _PAGE = 'evaluation.rst'
-_ROLES = ('doc', 'ref', 'file', 'option')
+_ROLES = ('doc', 'ref', 'numref', 'term', 'file', 'option', 'envvar',
+          'program', 'command', 'mod', 'class', 'func', 'meth', 'data', 'attr')
 _INCLUDE = re.compile(r'^\.\. include:: evaluation/([\w-]+)\.inc$', re.M)
 _TARGET = re.compile(r'^(.*?)\s*<[^>]*>$', re.S)
 _STYLE = """
@@ -77,7 +78,7 @@ def write(path: pathlib.Path, directory: pathlib.Path,
             f'the sources of the documentation ({error.strerror})'
         )) from error
     html = _html(_with_plots(source, directory, scratch), page)
-    printed = weasyprint.HTML(string=html, base_url=str(scratch)).render(
+    printed = weasyprint.HTML(string=html, base_url=str(page)).render(
         stylesheets=[weasyprint.CSS(string=_STYLE)])
     printed.write_pdf(path)
     return len(printed.pages)
@@ -103,7 +104,8 @@ def _html(source: str, page: pathlib.Path) -> str:
         source, source_path=str(page), writer='html5', settings_overrides={
             'stylesheet_path': '', 'embed_stylesheet': False,
             'raw_enabled': False, 'output_encoding': 'unicode',
-            'report_level': 3, 'halt_level': 3, 'input_encoding': 'utf-8'})
+            # What only Sphinx knows becomes plain text, too.
+            'report_level': 4, 'halt_level': 4, 'input_encoding': 'utf-8'})
     return str(found)
 
 

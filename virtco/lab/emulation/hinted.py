@@ -16,8 +16,8 @@ Coflows of 1 to 3 senders and as many receivers start on the hypervisors, one
 a second on average, with log-normal sizes (sigma 1); all of them need half of
 what the links can carry. The VMs are there before; each coflow is a project of
 its own. Beside each measured time stands the simulator's, for the same hosts
-and claims. A late hint is a notification of Nova that comes late, a missing one
-comes when all bytes have arrived: all are placed alike, but TCP shares the
+and claims. A late hint is a notification of Nova that comes late, a missing
+one comes when all bytes have arrived: all are placed alike, but TCP shares the
 links until the controller knows.
 """
 
