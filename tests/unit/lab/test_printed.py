@@ -29,7 +29,8 @@ def page(tmp_path, monkeypatch):
     for suffix in ('json', 'inc'):
         shutil.copy(record.DIRECTORY / f'orchestra-fig15.{suffix}', records)
     path = tmp_path / 'evaluation.rst'
-    path.write_text('Title\n=====\n\nSee :doc:`simulator <sim>` and :new:`this`.\n\n'
+    path.write_text('Title\n=====\n\nSee :doc:`simulator <sim>` and '
+                    ':new:`this`.\n\n'
                     '.. include:: evaluation/orchestra-fig15.inc\n')
     monkeypatch.setattr(record, 'DIRECTORY', records)
     return path
