@@ -117,11 +117,42 @@ def plan(source: str, members: Sequence[Member], seed: int) -> dict[str, Part]:
 def plan_plain(source: str, members: Sequence[Member],
                seed: int) -> dict[str, Part]:
     """Cornet without topology: one swarm of random neighbours."""
-    links = _Links(member.name for member in members)
-    links.join([source, *(member.name for member in members
-                          if member.name != source)], str(seed))
-    return {member.name: Part((frozenset(), frozenset(),
-                               links.of(member.name))) for member in members}
+    names = _source_first(source, members)
+    links = _Links(names)
+    links.join(names, str(seed))
+    return _one_swarm(links, names)
+
+
+def plan_star(source: str, members: Sequence[Member],
+              seed: int) -> dict[str, Part]:
+    """The source gives all to each."""
+    return plan_tree(source, members, seed, len(members))
+
+
+def plan_chain(source: str, members: Sequence[Member],
+               seed: int) -> dict[str, Part]:
+    """Each gives all to the next, in the order in which they came."""
+    return plan_tree(source, members, seed, 1)
+
+
+def plan_tree(source: str, members: Sequence[Member], seed: int,
+              children: int = 2) -> dict[str, Part]:
+    """Each gives all to so many others."""
+    names = _source_first(source, members)
+    links = _Links(names)
+    for place, name in enumerate(names[1:]):
+        links.add(name, names[place // children])
+    return _one_swarm(links, names)
+
+
+def _source_first(source: str, members: Sequence[Member]) -> list[str]:
+    return [source, *(member.name for member in members
+                      if member.name != source)]
+
+
+def _one_swarm(links: '_Links', names: Iterable[str]) -> dict[str, Part]:
+    return {name: Part((frozenset(), frozenset(), links.of(name)))
+            for name in names}
 
 
 def _shares(clusters: Sequence[Sequence[str]]) -> dict[str, Share]:

@@ -18,6 +18,7 @@ that the tracker names may connect.
 """
 
 import collections
+from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import math
@@ -119,12 +120,13 @@ class Transfer:
     :param torrent: as ``describe`` made it.
     :param directory: where the files are or will be.
     :param rate_bps: cap of what this member sends; 0 is none.
+    :param others: settings of libtorrent in place of Cornet's.
     :raises virtco.exception.Invalid: a description that is none.
     """
 
     def __init__(self, torrent: bytes, directory: pathlib.Path, *,
                  is_source: bool, address: str = '0.0.0.0',  # noqa: S104
-                 rate_bps: float = 0):
+                 rate_bps: float = 0, others: Mapping[str, Any] | None = None):
         self._infos = _infos(torrent)
         files = self._infos[peers.WITHIN].files()
         self.size_bytes: int = files.total_size()
@@ -133,7 +135,7 @@ class Transfer:
         self._n_blocks: int = files.num_pieces()
         settings: Any = {
             **_SETTINGS, 'listen_interfaces': f'{address}:0',
-            'upload_rate_limit': int(rate_bps / 8)}
+            'upload_rate_limit': int(rate_bps / 8), **(others or {})}
         self._session = libtorrent.session(settings)
         self._directory = directory
         self._links: Sequence[Sequence[Peer]] | None = None
