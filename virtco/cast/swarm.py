@@ -137,6 +137,11 @@ class Transfer:
             **_SETTINGS, 'listen_interfaces': f'{address}:0',
             'upload_rate_limit': int(rate_bps / 8), **(others or {})}
         self._session = libtorrent.session(settings)
+        # Caps hold for private addresses, too, which libtorrent leaves out.
+        capped = libtorrent.ip_filter()
+        capped.add_rule('0.0.0.0', '255.255.255.255',  # noqa: S104
+                        1 << libtorrent.session.global_peer_class_id)
+        self._session.set_peer_class_filter(capped)
         self._directory = directory
         self._links: Sequence[Sequence[Peer]] | None = None
         self._share: peers.Share | None = None
@@ -353,8 +358,8 @@ def _infos(torrent: bytes) -> list[Any]:
     try:
         read = typing.cast(dict[bytes, Any], libtorrent.bdecode(torrent))
         return [libtorrent.torrent_info(typing.cast(Any, {
-            **read, b'info': {**read[b'info'], b'source': str(level)}}))
-            for level in peers.LEVELS]
+            **read, b'info': {**read[b'info'], b'source': name}}))
+            for name in (b'first', b'between', b'within')]
     except (RuntimeError, TypeError, KeyError) as error:
         raise exception.Invalid(
             field='torrent', value=f'{len(torrent)} bytes',

@@ -103,8 +103,8 @@ def figure9(options: Options, display: displays.Display) -> outcome.Outcome:
          round(_seconds(found[name, options.receivers[-1]])[0] / bound_s, 2))
         for name in _ALL]
     return outcome.Outcome(
-        'emulated-orchestra-9', 'Broadcasts by the number of receivers, seconds '
-        '(Orchestra Fig. 9)', ('scheme', *(
+        'emulated-orchestra-9', 'Broadcasts by the number of receivers, '
+        'seconds (Orchestra Fig. 9)', ('scheme', *(
             f'{receivers} receivers' for receivers in options.receivers),
             'of the bound'), tuple(rows), (outcome.Panel(
                 'lines', 'Completion times', 'receivers', 'seconds', tuple(
@@ -141,9 +141,9 @@ def figure10(options: Options, display: displays.Display
             series.append(outcome.Series(name, tuple(ends_s), tuple(
                 (place + 1) / len(ends_s) for place in range(len(ends_s)))))
     return outcome.Outcome(
-        'emulated-orchestra-10', 'When receivers have all, one of them slow, seconds '
-        '(Orchestra Fig. 10)', ('scheme', 'first', 'median', 'last but one',
-                                'last'), tuple(rows),
+        'emulated-orchestra-10', 'When receivers have all, one of them slow, '
+        'seconds (Orchestra Fig. 10)',
+        ('scheme', 'first', 'median', 'last but one', 'last'), tuple(rows),
         (outcome.Panel('lines', 'Receivers that have all', 'seconds',
                        'share of the receivers', tuple(series)),),
         (_bed(options, _COPY_S), f'{receivers} receivers; the link of one '
@@ -179,10 +179,10 @@ def figure11(options: Options, display: displays.Display
         for name, found in runs.items()]
     names = tuple(runs)
     return outcome.Outcome(
-        'emulated-orchestra-11', 'Two racks, topology unknown, given and inferred '
-        '(Orchestra Fig. 11)', ('scheme', 'mean s', 'min', 'max',
-                                'of the bound', 'Cornet / this',
-                                'copies over uplinks'), tuple(rows),
+        'emulated-orchestra-11', 'Two racks, topology unknown, given and '
+        'inferred (Orchestra Fig. 11)',
+        ('scheme', 'mean s', 'min', 'max', 'of the bound', 'Cornet / this',
+         'copies over uplinks'), tuple(rows),
         (outcome.Panel('bars', 'Completion times', 'scheme', 'seconds', (
             outcome.Series('seconds', names, tuple(
                 _seconds(runs[name])[0] for name in names)),)),),
@@ -242,8 +242,8 @@ def figure17(options: Options, display: displays.Display
             compute_s + cast_s, (compute_s + star_s)
             / (compute_s + cast_s)))))
     return outcome.Outcome(
-        'emulated-orchestra-17', 'An iteration of collaborative filtering, seconds '
-        '(Orchestra Figs. 3 and 17)',
+        'emulated-orchestra-17', 'An iteration of collaborative filtering, '
+        'seconds (Orchestra Figs. 3 and 17)',
         ('workers', 'computation', 'broadcast: star', 'broadcast: virtco',
          'iteration: star', 'iteration: virtco', 'faster'), tuple(rows),
         (outcome.Panel('lines', 'Iterations', 'workers', 'seconds', tuple(

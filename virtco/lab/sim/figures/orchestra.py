@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Orchestra: weighted shuffles (Table 3), priority (Fig. 14), FIFO (15)."""
+"""Orchestra: shuffles (Fig. 7, Table 3), priority (Fig. 14), FIFO (15)."""
 
 import numpy as np
 
@@ -30,6 +30,9 @@ TABLE3 = {'A': (83.3, 70.6, 25.0), 'B': (131.0, 105.0, 33.0),
 FIGURE14 = {'fair': (14.1, 45.6), 'priority': (8.1, 48.7)}
 #: Mean seconds; the paper says 34.6 and a factor of 1.45.
 FIGURE15 = {'fair': 34.6 * 1.45, 'fifo': 34.6}
+CONNECTIONS = (1, 2, 5, 10, 20, 30)
+#: Seconds with 30 connections, by receivers: 1 GB at 866, 844 and 790 Mbit/s.
+FIGURE7 = {'1': 8e3 / 866, '10': 8e3 / 844, '30': 8e3 / 790}
 _SENDERS_TO_ONE = {'A': 2, 'B': 3, 'C': 4}
 _NODES = 30
 
@@ -204,7 +207,86 @@ def _figure15_show(found: samples.Samples, context: samples.Context
                        tuple(series)),), notes)
 
 
+def _figure7_run(setting: str, seed: int, context: samples.Context
+                 ) -> samples.Found:
+    return {str(connections): _fetched_s(int(setting), connections,
+                                         np.random.default_rng(seed))
+            for connections in CONNECTIONS}
+
+
+def _fetched_s(receivers: int, connections: int,
+               rng: np.random.Generator) -> float:
+    """Each fetches a gigabyte in equal parts from all senders, in an order of
+    its own, over so many connections at once that share ports fairly.
+    """
+    left = np.full((receivers, _NODES), GB * units.BITS_PER_BYTE / _NODES)
+    turn = rng.permuted(np.tile(np.arange(_NODES), (receivers, 1)), axis=1)
+    begun = np.minimum(connections, _NODES) * np.ones(receivers, int)
+    is_open = np.zeros(left.shape, bool)
+    for receiver in range(receivers):
+        is_open[receiver, turn[receiver, :connections]] = True
+    now_s = 0.0
+    while is_open.any():
+        rates_bps = _fair_bps(is_open)
+        step_s = (left[is_open] / rates_bps[is_open]).min()
+        now_s += step_s
+        left -= rates_bps * step_s
+        for receiver, sender in np.argwhere(is_open & (left < 1)):
+            is_open[receiver, sender] = False
+            if begun[receiver] < _NODES:
+                is_open[receiver, turn[receiver, begun[receiver]]] = True
+                begun[receiver] += 1
+    return now_s
+
+
+def _fair_bps(is_open: np.ndarray) -> np.ndarray:
+    """Max-min fair rates between ports of receivers and of senders."""
+    rates_bps = np.zeros(is_open.shape)
+    rest = is_open.copy()
+    free = [np.full(length, LINK_BPS) for length in is_open.shape]
+    while rest.any():
+        counts = [rest.sum(axis=1), rest.sum(axis=0)]
+        shares = [np.where(count > 0, one / np.maximum(count, 1), np.inf)
+                  for one, count in zip(free, counts)]
+        least = min(share.min() for share in shares)
+        tight = rest & ((shares[0] <= least * (1 + 1e-9))[:, None]
+                        | (shares[1] <= least * (1 + 1e-9))[None, :])
+        rates_bps[tight] = least
+        rest &= ~tight
+        free = [LINK_BPS - rates_bps.sum(axis=1),
+                LINK_BPS - rates_bps.sum(axis=0)]
+    return rates_bps
+
+
+def _figure7_show(found: samples.Samples, context: samples.Context
+                  ) -> outcome.Outcome:
+    """Connections per receiver of a balanced shuffle from 30 senders."""
+    rows: list[tuple[outcome.Cell, ...]] = []
+    for setting in found.settings:
+        rows.append((setting, *(
+            outcome.spread(found.of(setting, str(connections)))[0]
+            for connections in CONNECTIONS), FIGURE7.get(setting)))
+    return outcome.Outcome(
+        'orchestra-fig7', 'Shuffle times by connections per receiver '
+        '(Orchestra Fig. 7)',
+        ('receivers', *(f'{connections} connections s'
+                        for connections in CONNECTIONS), 'paper, 30 s'),
+        tuple(rows), (outcome.Panel(
+            'lines', 'Shuffle of 1 GB per receiver', 'connections',
+            's', tuple(outcome.Series(
+                f'{setting} receivers', CONNECTIONS, tuple(
+                    outcome.spread(found.of(setting, str(connections)))[0]
+                    for connections in CONNECTIONS), tuple(
+                    outcome.spread(found.of(setting, str(connections)))[1]
+                    for connections in CONNECTIONS))
+                for setting in found.settings)),),
+        ('30 senders, ports of 1 Gbit/s: the bound is 8 s. The paper\'s '
+         'times follow from the rates that it reached with 30 connections.',))
+
+
 FIGURES = (
+    samples.Figure('orchestra-fig7', ('1', '10', '20', '30'), _figure7_run,
+                   _figure7_show, short=('1', '10')),
     samples.Figure('orchestra-table3', tuple(TABLE3), _table3_run,
                    _table3_show, seeded=False),
     samples.Figure('orchestra-fig14', tuple(FIGURE14), _figure14_run,

@@ -1,0 +1,96 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Members of a cast in one process, on loopback."""
+
+import os
+import time
+
+import pytest
+
+from tests import patience
+from virtco.cast import peers
+from virtco.cast import swarm
+
+_SIZE_BYTES = 1_000_000
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / 'src' / 'file'
+    path.parent.mkdir()
+    path.write_bytes(os.urandom(_SIZE_BYTES))
+    return path
+
+
+@pytest.fixture
+def join(tmp_path, source):
+    joined = []
+    torrent = swarm.describe(source)
+
+    def call(name, address, **options):
+        directory = tmp_path / name
+        directory.mkdir(exist_ok=True)
+        joined.append(swarm.Transfer(
+            torrent, directory, is_source=name == 'src', address=address,
+            **options))
+        patience.wait_for(lambda: joined[-1].ready, 'the check of files')
+        return joined[-1]
+    yield call
+    for transfer in joined:
+        transfer.end()
+
+
+def _peer(name, address, transfer, calls=True):
+    return swarm.Peer(name, address, transfer.port, calls)
+
+
+def test_a_cap_holds_between_neighbours(join):
+    """Private addresses are no exception to it, as libtorrent's default is."""
+    giver = join('src', '127.0.0.1', rate_bps=4e6)
+    taker = join('a', '127.0.0.1')
+    began_s = time.monotonic()
+    taker.follow([[], [], [_peer('src', '127.0.0.1', giver)]], None)
+    giver.follow([[], [], [_peer('a', '127.0.0.1', taker, False)]], None)
+    patience.wait_for(lambda: taker.share == 1, 'the file')
+    # Two seconds, less what a token bucket gives at once.
+    assert time.monotonic() - began_s > 1.0
+
+
+def test_a_new_gate_gives_other_clusters_what_it_has(join, source, tmp_path):
+    """What it got from its own cluster before it was one, after a restart."""
+    (tmp_path / 'a').mkdir()
+    (tmp_path / 'a' / 'file').write_bytes(source.read_bytes())
+    gate = join('a', '127.0.0.1')
+    assert gate.share == 1
+    taker = join('b', '127.0.0.1')
+    share = peers.Share(0, 1)
+    gate.follow([[], [_peer('b', '127.0.0.1', taker, False)], []], share)
+    taker.follow([[], [_peer('a', '127.0.0.1', gate)], []], share)
+    patience.wait_for(lambda: taker.share == 1, 'the file')
+    assert (tmp_path / 'b' / 'file').read_bytes() == source.read_bytes()
+
+
+def test_a_block_that_is_broken_on_disk_is_fetched_again(join, source,
+                                                         tmp_path):
+    (tmp_path / 'a').mkdir()
+    broken = bytearray(source.read_bytes())
+    broken[500_000] ^= 1
+    (tmp_path / 'a' / 'file').write_bytes(broken)
+    giver = join('src', '127.0.0.1')
+    taker = join('a', '127.0.0.1')
+    assert 0.9 < taker.share < 1
+    taker.follow([[], [], [_peer('src', '127.0.0.1', giver)]], None)
+    giver.follow([[], [], [_peer('a', '127.0.0.1', taker, False)]], None)
+    patience.wait_for(lambda: taker.share == 1, 'the block')
+    assert (tmp_path / 'a' / 'file').read_bytes() == source.read_bytes()

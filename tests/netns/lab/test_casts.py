@@ -1,0 +1,50 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A cast between racks on real links: who knows them crosses them less."""
+
+import pytest
+
+pytest.importorskip('libtorrent')
+
+from virtco.lab.emulation import casts  # noqa: E402
+from virtco.lab.emulation import racks as racks_module  # noqa: E402
+
+_SIZE_BYTES = 1_000_000
+
+
+def test_each_rack_takes_each_block_about_once():
+    with racks_module.Racks(2, 4, 20e6, 2) as racks:
+        known = casts.run(racks, _SIZE_BYTES,
+                          casts.SCHEMES['virtco, topology'], 1)
+        unknown = casts.run(racks, _SIZE_BYTES, casts.SCHEMES['Cornet'], 1)
+    assert set(known.ends_s) == set(racks.vms) - {'r0v0'}
+    # Half of the blocks go to the other rack and back: 1.6 copies at best,
+    # and headers. Help among gates may double some.
+    assert known.uplink_copies < 2.6
+    assert known.uplink_copies < unknown.uplink_copies
+
+
+def test_a_slow_gate_is_helped():
+    """Half of the blocks would come at a tenth of the others' rate."""
+    with racks_module.Racks(1, 4, 20e6, 1, {'r0v1': 2e6}) as racks:
+        found = casts.run(racks, _SIZE_BYTES, casts.SCHEMES['virtco'], 1)
+    fast = [end_s for vm, end_s in found.ends_s.items() if vm != 'r0v1']
+    # Alone, its third of the blocks would keep the others for long.
+    assert max(fast) < found.ends_s['r0v1']
+
+
+def test_schemes_give_everybody_everything():
+    with racks_module.Racks(1, 3, 50e6, 1) as racks:
+        for name in ('star', 'chain', 'tree', 'BitTorrent'):
+            found = casts.run(racks, 200_000, casts.SCHEMES[name], 1)
+            assert len(found.ends_s) == 2, name
