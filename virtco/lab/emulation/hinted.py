@@ -10,15 +10,14 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Wrong, late and missing hints, unknown sizes and liars, with real TCP.
+"""Wrong hints, unknown sizes and liars, with real TCP.
 
 Coflows of 1 to 3 senders and as many receivers start on the hypervisors, one
 a second on average, with log-normal sizes (sigma 1); all of them need half of
 what the links can carry. The VMs are there before; each coflow is a project of
 its own. Beside each measured time stands the simulator's, for the same hosts
-and claims. A late hint is a notification of Nova that comes late, a missing
-one comes when all bytes have arrived: all are placed alike, but TCP shares the
-links until the controller knows.
+and claims. Late hints are not here: a hint comes with the VM's placement, and
+the edge modules' ports confirm it even when Nova's notifications do not come.
 """
 
 from collections.abc import Sequence
@@ -26,10 +25,8 @@ import dataclasses
 import functools
 import itertools
 import json
-import math
 import pathlib
 import statistics
-import time
 import typing
 import uuid
 
@@ -58,7 +55,6 @@ from virtco import units
 N_COFLOWS = 6
 GAP_S = 1.0
 LOAD = 0.5
-LATE_S = 2.0
 #: Overrun that the controller forgives, its default.
 TOLERANCE = 0.5
 #: What the liar claims, over the truth.
@@ -68,11 +64,9 @@ _LARGER = 1
 _SCHEME = scenario.Scheme('hinted', 'hinted', 'spread', 'mrtf')
 _PORT = 5001
 _SIGMA = 1.0
-_UNKNOWN, _LATE, _MISSING = 'unknown sizes', 'late', 'all missing'
-#: After the start, when the controller is told.
-_UNTOLD = {_LATE: LATE_S, _MISSING: math.inf}
+_UNKNOWN = 'unknown sizes'
 SPOILS = ('exact', '50 % wrong', 'half of the truth', 'twice the truth',
-          _LATE, _UNKNOWN, _MISSING)
+          _UNKNOWN)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -131,7 +125,7 @@ def liar(coflows: Sequence[Coflow]) -> int:
 
 def factors(setting: str, seed: int, coflows: Sequence[Coflow]
             ) -> list[float]:
-    """Claimed bytes over the truth; 0 is no hint."""
+    """Claimed bytes over the truth."""
     rng = np.random.default_rng([seed, 15])
     if setting == '50 % wrong':
         return [float(rng.uniform(0.5, 1.5)) for _ in coflows]
@@ -139,7 +133,7 @@ def factors(setting: str, seed: int, coflows: Sequence[Coflow]
         who = liar(coflows)
         return [float(setting[4:]) if i == who else 1.0
                 for i in range(len(coflows))]
-    usual = {'half of the truth': 0.5, 'twice the truth': 2.0, _MISSING: 0.0}
+    usual = {'half of the truth': 0.5, 'twice the truth': 2.0}
     return [usual.get(setting, 1.0)] * len(coflows)
 
 
@@ -148,7 +142,7 @@ def hint(one: Coflow, setting: str, factor: float) -> dict[str, str]:
     name = one.coflow.name
     if setting == _UNKNOWN:
         return hints.encode(hints.Hint(name, app=hints.App(name, True)))
-    return hints.encode(hints.Hint(name, (one.coflow.scaled(factor or 1.0),),
+    return hints.encode(hints.Hint(name, (one.coflow.scaled(factor),),
                                    n_vms=one.coflow.n_vms))
 
 
@@ -169,15 +163,14 @@ def expect(coflows: Sequence[Coflow], setting: str, claimed: Sequence[float],
                       for (src, dst), (size, _) in between.items())
         rows.append(claims.Claim(
             name, name, one.start_s, flows,
-            factor * sum(flow.remaining_bytes for flow in flows),
-            LATE_S if setting == _LATE else 0.0))
+            factor * sum(flow.remaining_bytes for flow in flows)))
     found = claims.simulate(rows, [live.Port(host, bps, bps) for host, bps
                                    in usable_bps.items()], beta=TOLERANCE)
     return tuple(found[one.coflow.name] for one in coflows)
 
 
 class _Bed(measure.Datacentre):
-    """A testbed where coflows are projects, told of when they should be."""
+    """A testbed where each coflow is a project."""
 
     def send(self, coflows: Sequence[Coflow], setting: str,
              claimed: Sequence[float]) -> tuple[
@@ -192,34 +185,22 @@ class _Bed(measure.Datacentre):
                 cloud.create_group, one.coflow.name, one.coflow.n_vms,
                 hint(one, setting, factor), flavor=testbed_module.flavor(1),
                 # Nobody inherits the debts of a run before.
-                project=uuid.uuid4().hex,
-                is_told=setting not in _UNTOLD)))
+                project=uuid.uuid4().hex)))
             for server in groups[-1]:
                 self.fabric.add_vm(server.uuid, str(server.host))
         self._write_ports(set(self.config.hosts))
         flows = self._specs(coflows, groups)
-        self.wait_enforced(self._pairs(groups, flows, setting)
-                           if setting not in _UNTOLD else set())
-        waiting = [(one.start_s + _UNTOLD[setting], group)
-                   for one, group in zip(coflows, groups)
-                   if setting in _UNTOLD]
-        try:
-            return self._transfer(coflows, flows, groups, waiting)
-        finally:
-            every = [server for group in groups for server in group]
-            if waiting:
-                self.inside(lambda: cloud.tell(
-                    [s for _, group in waiting for s in group]))
-            self.delete(every)
-            self.wait_enforced(set())
+        self.wait_enforced(self._pairs(groups, flows, setting))
+        found = self._transfer(coflows, flows, groups)
+        self.delete([server for group in groups for server in group])
+        self.wait_enforced(set())
+        return found
 
     def _transfer(self, coflows: Sequence[Coflow],
                   flows: Sequence[traffic.FlowSpec],
-                  groups: Sequence[Sequence[nova_client.Server]],
-                  waiting: list[tuple[float, list[nova_client.Server]]]
+                  groups: Sequence[Sequence[nova_client.Server]]
                   ) -> tuple[dict[str, tuple[str, ...]], transfers.Outcome,
                              starvation.Usage]:
-        cloud = typing.cast(planned_cloud.PlannedCloud, self._cloud)
         ports = {port.namespace: port for port in self.fabric.vms.values()}
         self.fabric.introduce({(
             ports[flow.src_namespace], ports[flow.dst_namespace])
@@ -229,19 +210,10 @@ class _Bed(measure.Datacentre):
             window_bytes=traffic.window_bytes(
                 flows, {name: port.host for name, port in ports.items()},
                 self.config.rate_bps))
-        began_s: list[float] = []
-
-        def on_progress(received: list[int]) -> None:
-            now_s = time.monotonic()
-            began_s.append(now_s)
-            while waiting and now_s - began_s[0] >= waiting[0][0]:
-                group = waiting.pop(0)[1]
-                self.inside(lambda: cloud.tell(group))
-
         with transfers.Transfer(job, self.config.logs / 'traffic.log',
                                 self.say) as transfer:
             watch = starvation.Watch(runner.children)
-            done = transfer.run(on_progress)
+            done = transfer.run()
             usage = watch.read()
         return {one.coflow.name: tuple(str(server.host) for server in group)
                 for one, group in zip(coflows, groups)}, done, usage
@@ -338,9 +310,8 @@ def _title(n_seeds: int, scale: cases.Scale) -> tuple[str, ...]:
         f'{TOLERANCE:.0%}. Each number is over that of the same seed with '
         'exact hints. "off" is the mean over the seeds of the absolute '
         'distance of a run\'s measured mean CCT from the simulated one.',
-        f'Late hints come {LATE_S:g} s after the start. A run is repeated by '
-        'the rule of the test cases. The simulator has a report each second, '
-        'the testbed ten.')
+        'A run is repeated by the rule of the test cases. The simulator has a '
+        'report each second, the testbed ten.')
 
 
 def wrong_hints(options: reproduce.Options, display: Display

@@ -52,12 +52,10 @@ class PlannedCloud:
 
     def create_group(self, name: str, n_vms: int, hints: dict[str, str], *,
                      flavor: str, host: str | None = None,
-                     project: str = _PROJECT, is_told: bool = True
-                     ) -> list[nova_client.Server]:
+                     project: str = _PROJECT) -> list[nova_client.Server]:
         """Place and start n_vms servers.
 
         :param host: the hypervisor to use, without asking.
-        :param is_told: notify the controller now, not by :meth:`tell`.
         :raises virtco.exception.PlacementInfeasible: when one fits nowhere.
         """
         n_slots = self._flavors[flavor]
@@ -71,15 +69,10 @@ class PlannedCloud:
             self._slots[made] = n_slots
             servers.append(nova_client.Server(
                 made, f'{name}-{row}', 'ACTIVE', row, chosen))
-        if is_told:
-            self.tell(servers)
-        return servers
-
-    def tell(self, servers: Iterable[nova_client.Server]) -> None:
-        """Notify the controller that they have started."""
         for server in servers:
             self._notify('instance.create.end', {
                 'uuid': server.uuid, 'host': server.host})
+        return servers
 
     def wait_active(self, servers: Iterable[nova_client.Server],
                     on_count: Callable[[int], object] = lambda count: None

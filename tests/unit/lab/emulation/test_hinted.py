@@ -88,9 +88,6 @@ def test_a_disturbed_run_is_repeated(bed, tmp_path):
 
 def test_hints_say_what_they_should():
     one = hinted.workload(0, SCALE)[0]
-    # Placed alike, whatever is told later.
-    assert hinted.hint(one, 'all missing', 0.0) == hinted.hint(
-        one, 'exact', 1.0)
     unknown = hints.parse(hinted.hint(one, 'unknown sizes', 1.0), {})
     assert unknown.app == hints.App('c0', True) and not unknown.coflows
     coflow, = hints.parse(hinted.hint(one, 'exact', 2.0), {}).coflows
