@@ -183,7 +183,9 @@ class Tracked:
                 priority_class=self.priority_class, weight=self.weight,
                 n_flows=len(self.model.matrix),
                 whole=None if has_strangers or self.model.is_estimated
-                else self.whole)
+                else self.whole,
+                compute_s=self.model.compute_s or 0.0,
+                workers=self.model.n_vms)
         found: live.LiveCoflow = self.__dict__['_live']
         return found
 

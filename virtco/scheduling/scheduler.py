@@ -280,11 +280,37 @@ def _order(coflows: Sequence[live.LiveCoflow], index: dict[str, int],
     for c in np.flatnonzero(lifted).tolist():
         level[c] = -1
         key[c] = max(coflows[c].served_s, coflows[c].arrival_s)
+    intensity = (_intensities(coflows, index, fabric, alone_s)
+                 if policy.key == policies.BY_REMAINING else None)
+    if intensity is not None:
+        kernels.rank_repeating(np.arange(len(coflows)), level, alone_s,
+                               intensity, key)
     # Ties go to the earlier arrival: the sort is stable.
     order = np.lexsort((arrival_s, key, level)).astype(np.int64)
     if policy.swaps:
         kernels.swap_neighbours(rater, order, level)
     return order
+
+
+def _intensities(coflows: Sequence[live.LiveCoflow], index: dict[str, int],
+                 fabric: fabric_model.Fabric, alone_s: np.ndarray
+                 ) -> np.ndarray | None:
+    """Computing per iteration over time on the slowest link (Crux).
+
+    :returns: 0 for those that say nothing of computing, shape (C,); None when
+        all of them do.
+    """
+    repeating = [c for c, coflow in enumerate(coflows) if coflow.compute_s > 0]
+    if not repeating:
+        return None
+    found = np.zeros(len(coflows))
+    for c in repeating:
+        coflow = coflows[c]
+        whole_s = (alone_s[c] if coflow.whole is None
+                   else _alone_s(coflow.whole, fabric, index))
+        if whole_s > 0:
+            found[c] = coflow.compute_s * coflow.workers / whole_s
+    return found
 
 
 def _whole_s(coflows: Sequence[live.LiveCoflow],

@@ -453,3 +453,31 @@ def test_side_flows_get_what_madd_needs_while_others_can_use_the_rest():
     side_bps = 19.1e6 * 0.15 / 1.4
     assert [entry.flow_rates.rate_bps.tolist() for entry in made.coflows] == [
         pytest.approx([19.1e6, side_bps]), pytest.approx([19.1e6 - side_bps])]
+
+
+def test_those_who_compute_in_turn_go_by_how_much_waits():
+    """Crux's rule between them; the others by MRTF, the shorter leader
+    first.
+    """
+    coflows = [
+        coflow('short', ('a', 'b', 1.0), compute_s=1.0),
+        coflow('intense', ('a', 'c', 3.0), compute_s=4.0, workers=8),
+        coflow('small', ('a', 'd', 2.0)), coflow('large', ('a', 'b', 4.0))]
+    hosts = ('a', 'b', 'c', 'd')
+    for policy, order in (
+            ('mrtf', ['small', 'intense', 'short', 'large']),
+            ('fifo', ['short', 'intense', 'small', 'large'])):
+        made = scheduling.schedule(coflows, unit_ports(hosts), policy=policy,
+                                   now_s=0.0)
+        assert [item.coflow_id for item in made.coflows] == order
+
+
+def test_a_whole_coflow_tells_how_much_waits_for_it():
+    """Not what is left of it: the order would change as it is sent."""
+    whole = live.Flows(live.Pairs([('a', 'b')]), np.array([10.0]))
+    coflows = [
+        coflow('one', ('a', 'b', 1.0), compute_s=4.0, whole=whole),
+        coflow('two', ('a', 'c', 4.0), compute_s=2.0)]
+    made = scheduling.schedule(coflows, unit_ports(('a', 'b', 'c')),
+                               now_s=0.0)
+    assert [item.coflow_id for item in made.coflows] == ['two', 'one']
