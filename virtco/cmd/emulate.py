@@ -34,6 +34,7 @@ from virtco.lab.emulation import display
 from virtco.lab.emulation import measured
 from virtco.lab.emulation import namespaces
 from virtco.lab.emulation import testbed
+from virtco.lab.emulation import training
 from virtco.lab.sim.figures import document
 from virtco.lab.sim.figures import record
 from virtco.lab.sim import workloads
@@ -130,11 +131,11 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
 def _add_reproduce(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         'figure', choices=[*testcases.FIGURES, *measured.FIGURES,
-                           *broadcast.FIGURES, *_CASTS])
+                           *broadcast.FIGURES, *training.FIGURES, *_CASTS])
     parser.add_argument(
         '--rate', type=_rate, metavar='RATE', help=(
-            'of each uplink, both ways (default 50Mbit, of a test case '
-            '20Mbit, of a cast 10Mbit)'))
+            'of each uplink, both ways (default 50Mbit, of a test case and of '
+            'training jobs 20Mbit, of a cast 10Mbit)'))
     parser.add_argument('--seeds', type=int, default=1,
                         choices=range(1, 101), metavar='N',
                         help='how many, 1 to 100 (default 1)')
@@ -165,8 +166,13 @@ def _reproduce(arguments: argparse.Namespace) -> int:
         return testcases.run(arguments)
     shown = display.Display(rich.console.Console(stderr=True))
     rate_bps = arguments.rate or (
-        _CAST_RATE_BPS if arguments.figure in _CASTS else _RATE_BPS)
-    if arguments.figure in _CASTS:
+        _CAST_RATE_BPS if arguments.figure in _CASTS
+        else training.RATE_BPS if arguments.figure in training.FIGURES
+        else _RATE_BPS)
+    if arguments.figure in training.FIGURES:
+        found = training.FIGURES[arguments.figure](
+            training.Options(rate_bps, arguments.check), shown)
+    elif arguments.figure in _CASTS:
         from virtco.lab.emulation import orchestra
         found = orchestra.reproduce(arguments.figure, orchestra.Options(
             rate_bps, tuple(range(arguments.seeds)), arguments.check), shown)
