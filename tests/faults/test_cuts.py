@@ -38,6 +38,8 @@ LEASE_S = 3 if FULL else 1
 LATE_S = 1
 #: From one report of the link's rate to the next.
 STEP = 1.2
+#: Of a project.
+GROUPS = 50
 #: Of each log that a failure shows.
 LINES = 30
 PAIRS = ('api-database', 'leader-database', 'distributor-database',
@@ -121,8 +123,10 @@ class Cloud:
     def launch(self):
         """One VM; the status of the answer and how long it took."""
         self.number += 1
-        body = harness.placement(self.number, f'g{self.number}',
-                                 slots=1000, project_id='p')
+        # A project may have so many groups only.
+        body = harness.placement(
+            self.number, f'g{self.number}', slots=1000,
+            project_id=f'p{self.number // GROUPS}')
         watch = patience.Answer()
         answer = requests.put(
             f'{self.api.url}/v1/placements/'
