@@ -36,10 +36,9 @@ _RECEIVERS = (2, 5, 10, 19)
 _PER_RACK = 10
 _OVERSUBSCRIPTION = 4.0
 _TRAININGS = 3
-#: Seconds of one processor for an iteration of the collaborative filtering,
-#: as Fig. 3 shows: by so many receivers communication takes as long as in the
-#: paper at 60.
-_COMPUTE_S = 400.0
+#: Times of a copy that one worker would compute in an iteration of the
+#: collaborative filtering: assumed.
+_COMPUTE_COPIES = 10.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -230,8 +229,8 @@ def figure17(options: Options, display: displays.Display
              ) -> outcome.Outcome:
     """An iteration of the collaborative filtering as workers are added."""
     found = _scaled(options, display, ('star', 'virtco'))
-    work_s = _COMPUTE_S * options.size_bytes(_COPY_S) * 8 / (
-        options.rate_bps * _COPY_S) / 10
+    work_s = (_COMPUTE_COPIES * options.size_bytes(_COPY_S)
+              * units.BITS_PER_BYTE / options.rate_bps)
     rows: list[tuple[outcome.Cell, ...]] = []
     for receivers in options.receivers:
         compute_s = work_s / receivers
