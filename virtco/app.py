@@ -115,7 +115,9 @@ class App:
             conf, database, self.know.live, self.know.settings, counts,
             self.starting, self._planned,
             inventory.Inventory(conf) if conf.nova.auth_type else None,
-            clock, self.know.pairs)
+            clock, self.know.pairs,
+            (lambda groups: self.decide.orders.planned(groups))
+            if conf.probe.check_on_hint else None)
         self.know.on_report += [self.follow.reported, self.ask.use]
         self.on_deposed: Callable[[], None] = lambda: None
         self.elector: electors.Elector | None = None

@@ -13,8 +13,9 @@
 """What a tenant says about a group of servers, read from Nova's hints.
 
 The keys are ``virtco:coflow``, ``virtco:tm`` (or its pieces ``virtco:tm.0``,
-``virtco:tm.1``, ...), ``virtco:index``, ``virtco:tm_ref``, ``virtco:within``
-and ``virtco:spread``, as scheduler hints or as server metadata; a scheduler
+``virtco:tm.1``, ...), ``virtco:index``, ``virtco:tm_ref``, ``virtco:within``,
+``virtco:spread``, ``virtco:app``, ``virtco:app_refuse`` and
+``virtco:preflight``, as scheduler hints or as server metadata; a scheduler
 hint wins over metadata. Text comes
 from tenants: :func:`parse` answers any input within the time and memory that
 :class:`Limits` allows, and an offence is always a
@@ -41,7 +42,8 @@ WITHIN = 'virtco:within'
 SPREAD = 'virtco:spread'
 APP = 'virtco:app'
 APP_REFUSE = 'virtco:app_refuse'
-KEYS = (COFLOW, TM, INDEX, TM_REF, WITHIN, SPREAD, APP, APP_REFUSE)
+PREFLIGHT = 'virtco:preflight'
+KEYS = (COFLOW, TM, INDEX, TM_REF, WITHIN, SPREAD, APP, APP_REFUSE, PREFLIGHT)
 
 Limits = hint_matrix.Limits
 parse_matrix = hint_matrix.parse_matrix
@@ -110,6 +112,7 @@ class Hint:
     :ivar index: this server's row; None = its ``launch_index``.
     :ivar tm_ref: id of a matrix registered through the API, or None.
     :ivar n_vms: rows of the matrices, None when there are none here.
+    :ivar preflight: the group's hosts should be checked.
     """
 
     coflow_name: str
@@ -119,6 +122,7 @@ class Hint:
     n_vms: int | None = None
     wishes: Wishes = Wishes()
     app: App | None = None
+    preflight: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -134,6 +138,7 @@ class Outline:
     tm_ref: str | None = None
     wishes: Wishes = Wishes()
     app: App | None = None
+    preflight: bool = False
 
     @property
     def digest(self) -> str:
@@ -145,14 +150,16 @@ class Outline:
         """:raises virtco.exception.HintInvalid:"""
         if self.matrix_text is None:
             return Hint(self.coflow_name, index=self.index,
-                        tm_ref=self.tm_ref, wishes=self.wishes, app=self.app)
+                        tm_ref=self.tm_ref, wishes=self.wishes, app=self.app,
+                        preflight=self.preflight)
         coflows = hint_matrix.parse_matrix_text(
             self.matrix_text, self.coflow_name, limits)
         n_vms = coflows[0].n_vms
         if self.index is not None:
             _index(self.index, n_vms)
         return Hint(self.coflow_name, coflows, self.index, n_vms=n_vms,
-                    wishes=self.wishes, app=self.app)
+                    wishes=self.wishes, app=self.app,
+                    preflight=self.preflight)
 
 
 def select(values: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -198,7 +205,14 @@ def outline(hints: Mapping[str, Any] | None,
              else None)
     return Outline(name, text, index, tm_ref, Wishes(
         *(wish(key, values[key]) if key in values else None
-          for key in (WITHIN, SPREAD))), _app(values, limits))
+          for key in (WITHIN, SPREAD))), _app(values, limits),
+        _flag(PREFLIGHT, values))
+
+
+def wants_preflight(hints: Mapping[str, Any] | None,
+                    metadata: Mapping[str, Any] | None = None) -> bool:
+    """Of a valid hint."""
+    return _flag(PREFLIGHT, _merge(select(hints), select(metadata)))
 
 
 def text_of_matrix(hints: Mapping[str, Any]) -> str:
@@ -224,6 +238,8 @@ def encode(hint: Hint) -> dict[str, str]:
         values[APP] = hint.app.name
         if hint.app.refuses:
             values[APP_REFUSE] = 'true'
+    if hint.preflight:
+        values[PREFLIGHT] = 'true'
     return values
 
 
@@ -306,17 +322,22 @@ def wish(key: str, value: Any) -> Wish:
 
 
 def _app(values: Mapping[str, Any], limits: Limits) -> App | None:
-    refuses = values.get(APP_REFUSE, 'false')
-    if isinstance(refuses, bool):
-        refuses = str(refuses).lower()
-    if refuses not in ('true', 'false'):
-        hint_matrix.refuse(APP_REFUSE, refuses, 'true or false')
+    refuses = _flag(APP_REFUSE, values)
     if APP not in values:
         if APP_REFUSE in values:
-            hint_matrix.refuse(APP_REFUSE, refuses, f'beside {APP}')
+            hint_matrix.refuse(APP_REFUSE, values[APP_REFUSE],
+                               f'beside {APP}')
         return None
-    return App(hint_matrix.as_name(APP, values[APP], limits),
-               refuses == 'true')
+    return App(hint_matrix.as_name(APP, values[APP], limits), refuses)
+
+
+def _flag(key: str, values: Mapping[str, Any]) -> bool:
+    value = values.get(key, 'false')
+    if isinstance(value, bool):
+        return value
+    if value not in ('true', 'false'):
+        hint_matrix.refuse(key, value, 'true or false')
+    return bool(value == 'true')
 
 
 def _index(value: Any, n_vms: int) -> int:

@@ -145,6 +145,8 @@ class Reader:
                 f'{request.num_instances} servers for a matrix of '
                 f'{group.n_vms} rows; the others wait for servers that join')))
         notes += told
+        if is_new and hint.preflight:
+            notes.append(self._preflight())
         if member is None:
             member = _choose_row(members, request, hint, notes)
         else:
@@ -231,6 +233,13 @@ class Reader:
                 field=hints.INDEX, value=hint.index,
                 limit=f'between 0 and {matrices[0].n_vms - 1}')
         return matrices, ()
+
+    def _preflight(self) -> tuple[str, str]:
+        probe = self._conf.probe
+        if probe.check_at_launch or probe.check_on_hint:
+            return 'preflight', 'the hosts are checked after the launch'
+        return 'preflight_off', (f'{hints.PREFLIGHT} does nothing here, the '
+                                 'hosts are not checked')
 
     def _check_project(self, session: orm.Session, project_id: str,
                        matrices: Sequence[coflow_model.Coflow]) -> None:

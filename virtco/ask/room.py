@@ -39,6 +39,7 @@ from virtco.db import models
 from virtco.db import records
 from virtco.db import session as db_session
 from virtco import exception
+from virtco import hints
 from virtco.know import live_state
 from virtco.know import pairs as known_pairs
 from virtco.know import settings
@@ -57,6 +58,8 @@ LOG = logging.getLogger(__name__)
 
 class Ask:
     """:param changed: is told the ids of groups that were planned.
+    :param preflight: is told the ids of groups whose tenants want their hosts
+        checked.
     :param inventory: tells what is free; None where Nova cannot be asked.
     """
 
@@ -66,8 +69,10 @@ class Ask:
                  changed: Callable[[Iterable[str]], None],
                  inventory: 'inventories.Inventory | None' = None,
                  clock: Callable[[], float] = time.time,
-                 pairs: known_pairs.Pairs | None = None):
+                 pairs: known_pairs.Pairs | None = None,
+                 preflight: Callable[[Iterable[str]], None] | None = None):
         self._conf = conf
+        self._preflight = preflight
         self._pairs = pairs
         self._inventory = inventory
         self._offers = offers.Offers()
@@ -174,6 +179,9 @@ class Ask:
             return self._no_opinion(request, 'error', repr(error))
         if answer.status == 'planned' and answer.group is not None:
             self._changed([answer.group])
+            if self._preflight is not None and hints.wants_preflight(
+                    request.hints, request.metadata):
+                self._preflight([answer.group])
         return answer
 
     def _in_shadow(self, request: requests.Placement,

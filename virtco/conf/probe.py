@@ -61,12 +61,24 @@ Related options:
 """),
     cfg.BoolOpt('check_at_launch', default=False, help="""
 Check the hosts of a new group right after it is planned, as ``virtco measure
-check --group`` does, unless all of them were checked within ``freshness_s``.
+check --group`` does, without those that were checked within ``freshness_s``.
 The VMs do not wait for it; what is found counts for later placements and
 policies.
 
 Related options:
 
+* ``[probe] freshness_s``
+"""),
+    cfg.BoolOpt('check_on_hint', default=False, help="""
+Check the hosts of a group right after it is planned where its tenant asks for
+it with the hint ``virtco:preflight``. Off, the hint does nothing but leave a
+note. On, tenants make hosts measure: a host that was checked within
+``freshness_s`` is left out, at most 16 checks wait at a time, and the VMs do
+not wait for it.
+
+Related options:
+
+* ``[probe] check_at_launch``, which needs no hint
 * ``[probe] freshness_s``
 """),
     cfg.IntOpt('history_readings', default=10, min=3, max=100, help="""

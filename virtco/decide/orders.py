@@ -217,19 +217,23 @@ class Orders:
                 del self._new[group]
         for group in due:
             hosts = self._live.hosts_of_group(group)
+            lately = self._checked_lately()
+            due_hosts = [host for host in hosts if host not in lately]
+            if len(due_hosts) == 1:
+                # A reading needs a second one.
+                due_hosts += [host for host in hosts if host in lately][:1]
             try:
-                if len(hosts) > 1 and not self._checked_lately(hosts):
-                    self.check(hosts, trigger='launch')
+                if len(due_hosts) > 1:
+                    self.check(due_hosts, trigger='launch')
             except exception.Invalid as error:
                 LOG.warning('No check at launch: %s', error)
 
-    def _checked_lately(self, hosts: Iterable[str]) -> bool:
-        """Whether all of them were, or are about to be."""
+    def _checked_lately(self) -> set[str]:
+        """Hosts that were, or are about to be."""
         since_s = self._clock() - self._conf.freshness_s
-        return set(hosts) <= {
-            host for one in self.checks() if one['asked'] >= since_s
-            and one['purpose'] == checks.Purpose.CHECK
-            and one['state'] != db_orders.FAILED for host in one['hosts']}
+        return {host for one in self.checks() if one['asked'] >= since_s
+                and one['purpose'] == checks.Purpose.CHECK
+                and one['state'] != db_orders.FAILED for host in one['hosts']}
 
     # In the process that leads.
 

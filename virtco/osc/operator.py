@@ -160,6 +160,11 @@ def _summary(found: dict[str, Any], explained: dict[str, Any]) -> str:
             f'{phase} {units.format_time(spent_s)}' for phase, spent_s
             in explained['phases_s'].items() if spent_s >= 1e-4))
     lines += [f'- {reason["text"]}' for reason in explained['reasons']]
+    # An older controller tells none.
+    lines += [f'Check: {one["kind"]} of {one["subject"]} has '
+              f'{units.format_rate(one["rate_bps"])} instead of '
+              f'{units.format_rate(one["expected_bps"])}'
+              for one in explained.get('findings', ())]
     if explained['why_not'] and found['status'] == 'planned':
         lines.append(f'What decided is unknown: {explained["why_not"]}')
     elif not explained['is_complete'] and found['status'] == 'planned':

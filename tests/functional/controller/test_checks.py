@@ -19,6 +19,7 @@ import threading
 import pytest
 
 from tests.functional.controller import harness
+from tests import patience
 from virtco.osc import shell
 from virtco.topology import hostlist
 
@@ -114,9 +115,16 @@ def test_a_slow_host_reaches_placements_and_the_alert(controller, tenant):
                 ('host-egress', 'h2'), ('host-ingress', 'h2')}
     assert found['n_failed'] == 0 and found['sent_bytes'] > 0
     host = tenant.host('h2')
-    shown = tenant.call('GET', f'/v1/hosts/{host}')
-    assert shown['rate_source'] == 'measured'
+    since = patience.Answer()
+    shown = harness.wait_for(lambda: (
+        one := tenant.call('GET', f'/v1/hosts/{host}'))[
+            'rate_source'] == 'measured' and one)
     assert shown['egress_bps'] == pytest.approx(LINK_BPS / 2)
+    planned = tenant.place(0, hosts={'h0': 1, 'h2': 1}, num_instances=2,
+                           matrix='{"n": 2, "flows": [[0, 1, "100MB"]]}')
+    assert since.seconds() < 5
+    assert planned['cct_s'] == pytest.approx(
+        100e6 * 8 / (LINK_BPS / 2), rel=0.1)
     metrics = controller.metrics()
     assert metrics[f'virtco_poor_ratio{{kind="host-egress",subject="{host}"}}'
                    ] == pytest.approx(0.5)
@@ -141,9 +149,22 @@ def test_a_slow_leaf_uplink_limits_plans(controller, tenant):
     def rate_of(src, dst):
         apart = (src in LEAVES['leaf0']) != (dst in LEAVES['leaf0'])
         slow = apart and src in LEAVES['leaf0']
-        return LINK_BPS * (0.5 if slow else 1.0)
+        return LINK_BPS * (0.1 if slow else 1.0)
 
     found = check(tenant, rate_of)
+    since = patience.Answer()
+    harness.wait_for(lambda: 'virtco_poor_ratio{kind="leaf-uplink",'
+                     'subject="leaf0"}' in controller.metrics())
+    senders = tenant.launch(8, hosts=dict.fromkeys(HOSTS, 1), matrix=(
+        '{"pattern": "shuffle", "senders": 4, "receivers": 4, '
+        '"size": "400MB"}'))[:4]
+    assert since.seconds() < 5
+    # Two of them below the slow uplink would take longer than their links.
+    assert sum(host in LEAVES['leaf0'] for host in senders) <= 1
+    (told,) = tenant.call('GET', f'/v1/placements/{tenant.instance(0)}/'
+                                 'explanation')['findings']
+    assert (told['kind'], told['subject']) == ('leaf-uplink', 'leaf0')
+    assert told['rate_bps'] == pytest.approx(0.4 * LINK_BPS, rel=0.01)
     named = {(one['kind'], one['subject']) for one in found['findings']}
     assert ('leaf-uplink', 'leaf0') in named
     assert not {kind for kind, _ in named if kind.startswith('host')}
@@ -210,6 +231,37 @@ def test_the_hosts_of_a_new_group_are_checked(tmp_path):
             trains.join()
         assert found['trigger'] == 'launch'
         assert {tenant.name(host) for host in found['hosts']} == set(hosts)
+
+
+@pytest.mark.parametrize('offered', [True, False])
+def test_a_tenant_asks_for_a_check(tmp_path, offered):
+    with harness.running(tmp_path, {'probe': {
+            'enabled': 'false', 'check_on_hint': str(offered)}}) as found:
+        tenant = found.tenant()
+        tenant.edges(HOSTS, link_bps=LINK_BPS)
+        with answered(tenant, lambda src, dst: LINK_BPS * (
+                0.5 if 'h2' in (src, dst) else 1.0)):
+            tenant.launch(4, hosts=dict.fromkeys(HOSTS[4:], 1), name='b')
+            wanted = {host: 1 for host in HOSTS[:4]}
+            tenant.launch(4, first=4, hosts=wanted, hints={
+                'virtco:preflight': 'true'})
+            path = f'/v1/placements/{tenant.instance(4)}/explanation'
+            if offered:
+                told = harness.wait_for(
+                    lambda: tenant.call('GET', path)['findings'])
+        checks = tenant.call('GET', '/v1/checks')['checks']
+        (event,) = [one for one in tenant.events()
+                    if one['kind'].startswith('preflight')]
+    if not offered:
+        assert checks == []
+        assert event['kind'] == 'preflight_off'
+        return
+    assert event['kind'] == 'preflight'
+    # Nobody asked for one of the other group.
+    assert [({tenant.name(host) for host in one['hosts']}, one['trigger'])
+            for one in checks] == [(set(HOSTS[:4]), 'launch')]
+    assert {(one['kind'], tenant.name(one['subject'])) for one in told} == {
+        ('host-egress', 'h2'), ('host-ingress', 'h2')}
 
 
 def test_matrices_and_poor_performers(controller, tenant, virtco, tmp_path):

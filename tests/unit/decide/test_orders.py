@@ -198,7 +198,20 @@ def test_the_hosts_of_new_groups_are_checked_once(start, clock):
     api.orders.planned(['g'])
     clock.now += orders.SETTLE_S
     api.orders.turn()
-    # Both were ordered at the same time.
+    # Both are of the same moment.
     assert sorted((one['hosts'], one['trigger'])
                   for one in api.orders.checks()) == [
         (['g-0', 'g-1'], 'launch'), (['h-0', 'h-1'], 'launch')]
+
+
+def test_a_host_is_checked_again_only_as_the_peer_of_one_that_was_not(
+        start, clock, monkeypatch):
+    api = start()
+    for group, hosts in (('g', ['a', 'b']), ('h', ['a', 'b', 'c']),
+                         ('i', ['c', 'd', 'e']), ('j', ['a', 'e'])):
+        monkeypatch.setattr(Live, 'hosts_of_group', {group: hosts}.get)
+        api.orders.planned([group])
+        clock.now += orders.SETTLE_S
+        api.orders.turn()
+    assert [one['hosts'] for one in api.orders.checks()] == [
+        ['a', 'b'], ['c', 'a'], ['d', 'e']]

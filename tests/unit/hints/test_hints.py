@@ -432,3 +432,21 @@ def test_wishes(text, wish):
 def test_bad_wishes_are_named(text):
     with pytest.raises(exception.HintInvalid, match='virtco:within'):
         hints.parse({'virtco:coflow': 'a', 'virtco:within': text})
+
+
+@pytest.mark.parametrize('text, wanted', [
+    ('true', True), ('false', False), (True, True), (False, False)])
+def test_a_check_is_asked_for(text, wanted):
+    given = {'virtco:coflow': 'a', 'virtco:preflight': text}
+    found = hints.parse(given)
+    assert found.preflight is wanted
+    assert hints.wants_preflight(given) is wanted
+    assert hints.wants_preflight({'virtco:coflow': ['a']}, given) is wanted
+    assert hints.parse(hints.encode(found)) == found
+    assert not hints.wants_preflight({'virtco:coflow': 'a'})
+
+
+@pytest.mark.parametrize('text', ['', 'yes', '1', 1, None, ['true', 'true']])
+def test_a_check_that_is_neither_wanted_nor_not_is_named(text):
+    with pytest.raises(exception.HintInvalid, match='virtco:preflight'):
+        hints.parse({'virtco:coflow': 'a', 'virtco:preflight': text})

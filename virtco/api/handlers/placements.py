@@ -12,6 +12,8 @@
 
 """``/v1/placements`` and ``/v1/plans``."""
 
+from typing import Any
+
 import falcon
 import msgspec
 
@@ -66,14 +68,29 @@ class Placement:
 class Explanation:
     def __init__(self, rooms: app.App, authorizer: context.Authorizer):
         self._ask = rooms.ask
+        self._know = rooms.know
+        self._clock = rooms.clock
         self._authorizer = authorizer
 
     def on_get(self, request: falcon.Request, response: falcon.Response,
                instance_uuid: str) -> None:
         self._authorizer.require(request, operator_rules.PLANS)
         budget_s = media.number(request, 'budget_s', schema.BUDGET_S)
-        response.media = self._ask.explain(
-            self._ask.placement(instance_uuid), budget_s)
+        found = self._ask.explain(self._ask.placement(instance_uuid),
+                                  budget_s)
+        response.media = found | {'findings': self._findings(found)}
+
+    def _findings(self, found: dict[str, Any]) -> list[dict[str, Any]]:
+        """Of checks, about hosts of the group and the switches above."""
+        live = self._know.live
+        hosts = set(live.hosts_of_group(found['group'] or ''))
+        tree = live.wire_tree(self._clock())
+        chains = tree.chains()
+        above = {one.name for host in hosts if host in tree.leaf_of
+                 for one in chains[tree.leaf_of[host]]}
+        return [{name: value for name, value in held.to_dict().items()
+                 if name != 'evidence'} for held in self._know.findings.all()
+                if held.row.subject in hosts | above]
 
 
 class Advice:
