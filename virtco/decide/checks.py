@@ -23,6 +23,7 @@ from collections.abc import Iterable
 from collections.abc import Sequence
 import dataclasses
 import enum
+import json
 import logging
 import threading
 import time
@@ -223,6 +224,9 @@ class Checks:
                 return
             readings += self._round(check, number, one)
             check.n_rounds_done = number + 1
+        LOG.debug('Readings of check %s: %s', check.check_id, json.dumps(
+            [(one.number, planned[one.number].loaded, *one.pair, one.rate_bps)
+             for one in readings]))
         check.findings = preflight.judge(
             planned, readings, self._live.nominal_links_bps(check.hosts),
             leaf_of, uplinks)

@@ -59,7 +59,7 @@ class Transfer:
 
 #: In a check each host takes part in a dozen rounds, and all that it sends is
 #: to stay below 1 % of what a 1 Gbit/s link carries in a minute.
-CHECK = Transfer(3 * 2 ** 20, 0.025, 0.5)
+CHECK = Transfer(3 * 2 ** 20, 0.025, 0.3)
 DISCOVER = Transfer(16 * 2 ** 20, 0.05, 0.5)
 
 

@@ -40,9 +40,12 @@ T = TypeVar('T')
 
 
 class Cloud:
+    """:ivar log: of the controller."""
+
     def __init__(self, fabric: fabric_module.Fabric,
-                 children: Sequence[process.Child]):
+                 children: Sequence[process.Child], log: pathlib.Path):
         self.fabric = fabric
+        self.log = log
         self._children = children
         self._client = v1.Client(services.controller_url(fabric))
 
@@ -81,11 +84,13 @@ class Cloud:
 
 
 @contextlib.contextmanager
-def cloud(plane: tree.Plane, link_bps: float) -> Iterator[Cloud]:
+def cloud(plane: tree.Plane, link_bps: float, debug: bool = False
+          ) -> Iterator[Cloud]:
     """Build it, and take all of it away again.
 
     :param plane: the tree above the hosts, see :func:`.switches.grow`.
     :param link_bps: of each host.
+    :param debug: let the controller log all that it measures.
     """
     run = namespaces.new_run()
     watcher = janitor.Janitor(run)
@@ -98,11 +103,11 @@ def cloud(plane: tree.Plane, link_bps: float) -> Iterator[Cloud]:
                          for host in plane.hosts())
             switches.grow(fabric, plane)
             children.append(services.start_controller(
-                fabric, state, state, enabled=False))
+                fabric, state, state, debug, enabled=False))
             children += [services.start_edge(fabric, host, link_bps, state,
                                              state)
                          for host in fabric.hypervisors]
-            made = Cloud(fabric, children)
+            made = Cloud(fabric, children, state / 'controller.log')
             made.wait_for_hosts()
             try:
                 yield made

@@ -35,13 +35,14 @@ def controller_url(fabric: fabric_module.Fabric) -> str:
 
 
 def start_controller(fabric: fabric_module.Fabric, state: pathlib.Path,
-                     logs: pathlib.Path, **probe: typing.Any
-                     ) -> process.Child:
+                     logs: pathlib.Path, debug: bool = False,
+                     **probe: typing.Any) -> process.Child:
     """``virtco-controller`` with its embedded defaults on SQLite.
 
     :param probe: other options of ``[probe]``.
     """
     config = _write_ini(state / 'controller.conf', {
+        'DEFAULT': {'debug': debug},
         'api': {'host': fabric.control_address, 'port': CONTROLLER_PORT},
         'database': {'connection': f'sqlite:///{state}/controller.sqlite'},
         # As much as the simulator's planner has. The deadline is below the
