@@ -198,6 +198,11 @@ class Checks:
                 else:
                     self._discover(check)
                 state = 'done'
+            except exception.VirtcoException as error:
+                # As of hosts that nobody could measure.
+                check.why = str(error)
+                LOG.warning('Could not check %s: %s', ', '.join(check.hosts),
+                            error)
             except Exception as error:
                 check.why = str(error)
                 LOG.exception('Could not check %s.', ', '.join(check.hosts))
