@@ -19,6 +19,7 @@ import threading
 import pytest
 
 from tests.functional.controller import processes
+from tests.functional.controller import test_checks
 from tests import patience
 
 LINK_BPS = 1e8
@@ -53,13 +54,13 @@ class Edges(threading.Thread):
                 for train in trains:
                     if train.get('role') == 'receive':
                         continue
+                    rate_bps = self.rate_bps(
+                        host, self.tenant.name(train['peer']))
                     edge.say('measurement', measurement={
                         'probe_id': train['probe_id'], 'src': edge.host,
-                        'dst': train['peer'], 'rate_bps': self.rate_bps(
-                            host, self.tenant.name(train['peer'])),
-                        'loss': 0.0, 'rtt_s': 0.001,
-                        'method': train.get('kind', 'train'),
-                        'sent_bytes': 1000000})
+                        'dst': train['peer'], 'rate_bps': rate_bps,
+                        'sent_bytes': 1000000,
+                        **test_checks.Trains.answer(train, rate_bps)})
 
 
 @pytest.fixture
@@ -109,7 +110,7 @@ def planned_cct_s(tenant, name, hosts):
 def test_any_process_takes_orders_and_all_know_the_findings(cloud):
     """A scheduler leads; beside it an API, and a controller that stands by.
     """
-    options = {'probe': {'interval_s': 0.2}}
+    options = {'probe': {'interval_s': 0.2, 'max_link_share': 1}}
     first = cloud.start('scheduler', **options)
     second = cloud.start('controller', **options)
     one = cloud.start('api', **options)
@@ -122,9 +123,14 @@ def test_any_process_takes_orders_and_all_know_the_findings(cloud):
     with connected(tenant, second):
         patience.wait_for(lambda: all(len(api.call('GET', '/v1/hosts')[
             'hosts']) == len(HOSTS) for api in (one, second)), 'the hosts')
+        # Each of them can be measured.
+        patience.wait_for(lambda: one.call('GET', '/v1/probes', status=None
+                                           ).get('n_hosts') == len(HOSTS),
+                          'the schedule')
         checked = check(one, tenant)
         found = wait_check(second, checked)
-        assert (found['state'], found['n_failed']) == ('done', 0), found
+        assert (found['state'], found['n_failed']) == ('done', 0), (
+            first.log_text()[-1500:], found, one.call('GET', '/v1/probes'))
         assert ('leaf-uplink', 'leaf0') in {
             (seen['kind'], seen['subject']) for seen in found['findings']}
         watch = patience.Stopwatch()
@@ -138,10 +144,7 @@ def test_any_process_takes_orders_and_all_know_the_findings(cloud):
         # Placements know it where nobody leads.
         least_s = 8 * 1e8 / (SLOW * 2 * LINK_BPS)
         assert planned_cct_s(tenant, 'a', ('h0', 'h2')) >= least_s
-        # What is measured unasked, and what is asked for at the same time.
-        patience.wait_for(lambda: one.call('GET', '/v1/probes', status=None
-                                           ).get('n_hosts') == len(HOSTS),
-                          'the schedule')
+        # What is asked for beside the checks.
         asked = one.call('POST', '/v1/probes', {
             'pairs': [[tenant.host('h0'), tenant.host('h2')]]}, 202)['id']
         found = patience.wait_for(lambda: (seen := second.call(
