@@ -67,7 +67,7 @@ def compute(snapshot: known.Snapshot,
     coflows = () if options.is_fair else snapshot.coflows
     schedule, next_check_s = _order(snapshot, coflows)
     ranks = {coflow_id: rank for rank, coflow_id in enumerate(
-        [c.live.coflow_id for c in snapshot.coflows] if options.is_fair
+        sorted(c.live.coflow_id for c in snapshot.coflows) if options.is_fair
         else [c.coflow_id for c in schedule.coflows])}
     told = before.told if before is not None else None
     laid = layouts.lay_out(
