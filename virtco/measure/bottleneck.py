@@ -16,6 +16,8 @@ from collections.abc import Sequence
 import dataclasses
 import enum
 
+from virtco.topology import tree
+
 #: A path whose rate falls by more than this share beside another one shares
 #: its bottleneck.
 SIGNIFICANT = 0.2
@@ -23,17 +25,23 @@ SIGNIFICANT = 0.2
 TOLERANCE = 0.1
 
 
-class Level(enum.Enum):
-    """The link at which paths are narrowest.
+class Way(enum.StrEnum):
+    """Which direction of a link."""
 
-    SOURCE: the sender's own uplink or the rate limit of its hose. RACK: from
-    the top-of-rack switch upwards. SUBTREE: from the aggregation layer into
-    the core.
+    OUT = 'out of'
+    IN = 'into'
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Links:
+    """All links of a level, in one direction.
+
+    :ivar level: 0 for the hosts' own links, k for the uplinks of the
+        topology's k-th level of switches, from the hosts upwards.
     """
 
-    SOURCE = 'source'
-    RACK = 'rack'
-    SUBTREE = 'subtree'
+    level: int
+    way: Way
 
 
 class Model(enum.Enum):
@@ -52,13 +60,18 @@ class Model(enum.Enum):
 class Place:
     """Where a host is in the tree.
 
-    :ivar rack: name of its rack.
-    :ivar subtree: name of its aggregation switch's subtree.
+    :ivar switches: above it, by level; None where a short branch has none.
     """
 
     host: str
-    rack: str
-    subtree: str
+    switches: tuple[str | None, ...] = ()
+
+    def at(self, level: int) -> str | None:
+        """What its traffic passes at a level; level 0 is the host."""
+        if level == 0:
+            return self.host
+        return self.switches[level - 1] if level <= len(
+            self.switches) else None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,32 +80,67 @@ class Path:
     dst: Place
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Location:
+    """Where the shared bottlenecks are.
+
+    :ivar links: those that explain the measurements best, the lowest first;
+        several where the measurements cannot tell them apart, none where
+        nothing was shared or no links explain more than half.
+    :ivar n_explained: pairs of paths that are as these links make them.
+    """
+
+    links: tuple[Links, ...]
+    n_explained: int
+
+
+def places(plane: tree.Plane) -> dict[str, Place]:
+    """Where the hosts of a plane are."""
+    found: dict[str, Place] = {}
+
+    def add(node: tree.Node, above: tuple[tuple[int, str], ...]) -> None:
+        chain = (*above, (node.height(), node.name))
+        for host in node.hosts:
+            by_level = dict(chain)
+            found[host] = Place(host, tuple(
+                by_level.get(level) for level in range(plane.depth())))
+        for child in node.children:
+            add(child, chain)
+
+    for root in plane.roots:
+        add(root, ())
+    return found
+
+
 def shares_bottleneck(alone_bps: float, beside_bps: float) -> bool:
     """Whether a path's rate decreased significantly beside another path."""
     return beside_bps < alone_bps * (1 - SIGNIFICANT)
 
 
-def may_interfere(one: Path, other: Path, level: Level) -> bool:
-    """Whether two paths would use the same bottleneck: the two rules.
+def shared(one: Path, other: Path, links: Links) -> str | None:
+    """The host or switch whose link of these both paths pass, if any.
 
-    As printed, rule 1(a) lets all paths of one source interfere, also one
-    that stays in its rack with one that leaves it. Such a path does not pass
-    the link out of the top-of-rack switch, so here both have to leave.
-
-    For SUBTREE the answer True means "potentially": the paths may be routed
-    through different switches.
+    Both of Choreo's rules, for any level: the paths come from the same
+    subtree, and both leave it. As printed, rule 1(a) lets all paths of one
+    source interfere at the top-of-rack switch, also one that stays in its
+    rack; such a path does not pass the link out of it. Towards the receivers
+    the same holds with the ends swapped.
     """
-    match level:
-        case Level.SOURCE:
-            return one.src.host == other.src.host
-        case Level.RACK:
-            rack = one.src.rack
-            return (rack == other.src.rack
-                    and rack not in (one.dst.rack, other.dst.rack))
-        case Level.SUBTREE:
-            subtree = one.src.subtree
-            return (subtree == other.src.subtree and subtree not in
-                    (one.dst.subtree, other.dst.subtree))
+    ends = [(path.src, path.dst) if links.way is Way.OUT
+            else (path.dst, path.src) for path in (one, other)]
+    (near, far), (other_near, other_far) = (
+        (a.at(links.level), b.at(links.level)) for a, b in ends)
+    return near if near == other_near and near not in (
+        far, other_far) else None
+
+
+def may_interfere(one: Path, other: Path, links: Links) -> bool:
+    """Whether two paths would use the same bottleneck of these links.
+
+    Where a switch stands for several, True means "potentially": the paths may
+    be routed through different ones.
+    """
+    return shared(one, other, links) is not None
 
 
 def source_model(alone_bps: Sequence[float],
@@ -114,18 +162,25 @@ def source_model(alone_bps: Sequence[float],
     return Model.UNKNOWN
 
 
-def narrowest_level(interferences: Sequence[tuple[Path, Path, bool]]
-                    ) -> Level | None:
-    """The level that explains which pairs of paths interfered.
+def locate(interferences: Sequence[tuple[Path, Path, bool]]) -> Location:
+    """The links that explain which pairs of paths interfered.
 
     :param interferences: two paths, and whether they shared a bottleneck.
-    :returns: the lowest level whose rules predict most of them, None without
-        any measurement or when no level predicts more than half.
     """
-    if not interferences:
-        return None
-    right = {level: sum(may_interfere(one, other, level) == seen
-                        for one, other, seen in interferences)
-             for level in Level}
-    best = max(Level, key=lambda level: right[level])
-    return best if right[best] * 2 > len(interferences) else None
+    levels = range(1 + max((len(place.switches) for one, other, _
+                            in interferences for path in (one, other)
+                            for place in (path.src, path.dst)), default=0))
+    explained: dict[Links, int] = {}
+    for links in (Links(level, way) for level in levels for way in Way):
+        predicted = [may_interfere(one, other, links)
+                     for one, other, _ in interferences]
+        seen = [is_shared for _, _, is_shared in interferences]
+        # Links that explain no interference at all explain nothing.
+        if any(a and b for a, b in zip(predicted, seen, strict=True)):
+            explained[links] = sum(
+                a == b for a, b in zip(predicted, seen, strict=True))
+    most = max(explained.values(), default=0)
+    if most * 2 <= len(interferences):
+        return Location((), 0)
+    return Location(tuple(links for links, count in explained.items()
+                          if count == most), most)

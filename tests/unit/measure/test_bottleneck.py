@@ -13,59 +13,157 @@
 
 import itertools
 
+import hypothesis
+from hypothesis import strategies as st
 import pytest
 
 from virtco.measure import bottleneck
+from virtco.topology import tree
 
-Level = bottleneck.Level
+Links = bottleneck.Links
 Model = bottleneck.Model
+Way = bottleneck.Way
+
+HOST, RACK, POD = (Links(level, Way.OUT) for level in range(3))
+
+
+def _plane(n_hosts):
+    """Pods of racks of hosts; ``n_hosts[pod][rack]``."""
+    return tree.Plane(roots=tuple(
+        tree.Node(f's{s}', children=tuple(
+            tree.Node(f's{s}r{r}', tuple(f's{s}r{r}h{h}' for h in range(n)))
+            for r, n in enumerate(racks)))
+        for s, racks in enumerate(n_hosts)))
+
 
 # Two subtrees of two racks of two hosts.
-PLACES = {f's{s}r{r}h{h}': bottleneck.Place(f's{s}r{r}h{h}', f's{s}r{r}',
-                                            f's{s}')
-          for s in '01' for r in '01' for h in '01'}
+PLACES = bottleneck.places(_plane([[2, 2], [2, 2]]))
 
 
-def _path(src, dst):
-    return bottleneck.Path(PLACES[src], PLACES[dst])
+def _path(src, dst, places=PLACES):
+    return bottleneck.Path(places[src], places[dst])
 
 
-@pytest.mark.parametrize('one, other, levels', [
-    (('s0r0h0', 's0r1h1'), ('s0r0h0', 's0r1h0'),
-     {Level.SOURCE, Level.RACK}),
-    (('s0r0h0', 's1r0h1'), ('s0r0h0', 's1r0h0'), set(Level)),
+def _passed(path):
+    """All links of a path, from the names of its hosts: up, then down."""
+    def out(near, far):
+        return [near, *(name for name in (near[:near.index('h')], near[:2])
+                        if not far.startswith(name))]
+
+    src, dst = path.src.host, path.dst.host
+    return ({(Way.OUT, name) for name in out(src, dst)}
+            | {(Way.IN, name) for name in out(dst, src)})
+
+
+def _level(name):
+    return 0 if 'h' in name else 1 if 'r' in name else 2
+
+
+def test_where_hosts_are_in_a_tree_of_unequal_branches():
+    plane = tree.Plane(roots=(
+        tree.Node('p', ('a',), (tree.Node('r', ('b',)),)),
+        tree.Node('q', ('c',))))
+    places = bottleneck.places(plane)
+    assert [[places[host].at(level) for level in range(4)]
+            for host in 'abc'] == [['a', None, 'p', None],
+                                   ['b', 'r', 'p', None],
+                                   ['c', 'q', None, None]]
+    # A host right below the pod's switch leaves no rack.
+    one, other = _path('a', 'c', places), _path('b', 'c', places)
+    assert not bottleneck.may_interfere(one, other, RACK)
+    assert bottleneck.shared(one, other, POD) == 'p'
+
+
+@pytest.mark.parametrize('one, other, expected', [
+    (('s0r0h0', 's0r1h1'), ('s0r0h0', 's0r1h0'), {HOST, RACK}),
+    (('s0r0h0', 's1r0h1'), ('s0r0h0', 's1r0h0'), {HOST, RACK, POD}),
     # One stays in its rack, or in its subtree: only the source is shared.
-    (('s0r0h0', 's0r0h1'), ('s0r0h0', 's1r0h0'), {Level.SOURCE}),
-    (('s0r0h0', 's0r1h0'), ('s0r0h0', 's1r0h0'),
-     {Level.SOURCE, Level.RACK}),
-    (('s0r0h0', 's1r0h0'), ('s0r0h1', 's1r1h0'),
-     {Level.RACK, Level.SUBTREE}),
-    (('s0r0h0', 's0r1h0'), ('s0r0h1', 's0r1h1'), {Level.RACK}),
+    (('s0r0h0', 's0r0h1'), ('s0r0h0', 's1r0h0'), {HOST}),
+    (('s0r0h0', 's0r1h0'), ('s0r0h0', 's1r0h0'), {HOST, RACK}),
+    (('s0r0h0', 's1r0h0'), ('s0r0h1', 's1r1h0'), {RACK, POD}),
+    (('s0r0h0', 's0r1h0'), ('s0r0h1', 's0r1h1'), {RACK}),
     (('s0r0h0', 's0r0h1'), ('s0r0h1', 's1r1h0'), set()),
-    (('s0r0h0', 's1r0h0'), ('s0r1h0', 's1r1h0'), {Level.SUBTREE}),
+    (('s0r0h0', 's1r0h0'), ('s0r1h0', 's1r1h0'), {POD}),
     (('s0r0h0', 's0r1h0'), ('s0r1h0', 's1r1h0'), set()),
     (('s0r0h0', 's1r0h0'), ('s1r0h1', 's0r0h1'), set()),
 ])
-def test_the_two_rules(one, other, levels):
-    found = {level for level in Level
-             if bottleneck.may_interfere(_path(*one), _path(*other), level)}
-    assert found == levels
-    assert found == {level for level in Level if bottleneck.may_interfere(
-        _path(*other), _path(*one), level)}
+def test_the_two_rules(one, other, expected):
+    for a, b in ((one, other), (other, one)):
+        assert {links for links in (HOST, RACK, POD)
+                if bottleneck.may_interfere(_path(*a), _path(*b), links)
+                } == expected
+        # The same towards the receivers.
+        backwards = _path(*a[::-1]), _path(*b[::-1])
+        assert {links for links in (HOST, RACK, POD)
+                if bottleneck.may_interfere(
+                    *backwards, Links(links.level, Way.IN))} == expected
 
 
-@pytest.mark.parametrize('level', Level)
-def test_the_level_is_found_from_what_interferes(level):
-    paths = [_path(a, b) for a, b in itertools.permutations(PLACES, 2)]
-    seen = [(one, other, bottleneck.may_interfere(one, other, level))
+@st.composite
+def _measured_trees(draw):
+    """Some paths of a tree, and its only link that two of them fill."""
+    plane = _plane(draw(st.lists(st.lists(
+        st.integers(1, 3), min_size=1, max_size=3), min_size=2, max_size=3)))
+    places = bottleneck.places(plane)
+    pairs = draw(st.lists(
+        st.sampled_from(list(itertools.permutations(sorted(places), 2))),
+        min_size=2, max_size=8, unique=True))
+    paths = [_path(*pair, places) for pair in pairs]
+    narrow = draw(st.sampled_from(sorted(
+        {link for path in paths for link in _passed(path)})))
+    return paths, narrow
+
+
+@hypothesis.given(_measured_trees())
+def test_paths_interfere_exactly_where_both_pass_a_link(measured):
+    paths, (way, name) = measured
+    for one, other in itertools.combinations(paths, 2):
+        found = bottleneck.shared(one, other, Links(_level(name), way))
+        assert (found == name) == (
+            (way, name) in _passed(one) & _passed(other))
+
+
+@hypothesis.given(_measured_trees())
+def test_all_links_of_the_level_that_is_narrow_are_found(measured):
+    paths, (way, name) = measured
+    narrow = Links(_level(name), way)
+    seen = [(one, other, any(
+        (way, _level(link)) == (at, narrow.level)
+        for at, link in _passed(one) & _passed(other)))
+        for one, other in itertools.combinations(paths, 2)]
+    found = bottleneck.locate(seen)
+    if not any(is_shared for *_, is_shared in seen):
+        assert found == bottleneck.Location((), 0)
+        return
+    assert narrow in found.links and found.n_explained == len(seen)
+    # What else is named would look the same.
+    for links in found.links:
+        assert [bottleneck.may_interfere(one, other, links)
+                for one, other, _ in seen] == [
+                    is_shared for *_, is_shared in seen]
+
+
+@pytest.mark.parametrize('links', [
+    Links(level, way) for level in range(3) for way in Way])
+def test_all_paths_of_a_tree_tell_the_levels_apart(links):
+    # Of two subtrees, what leaves one enters the other.
+    places = bottleneck.places(_plane([[2, 1], [1, 2], [1]]))
+    paths = [_path(a, b, places) for a, b in itertools.permutations(places, 2)]
+    seen = [(one, other, bottleneck.may_interfere(one, other, links))
             for one, other in itertools.combinations(paths, 2)]
-    assert bottleneck.narrowest_level(seen) is level
+    assert bottleneck.locate(seen) == bottleneck.Location(
+        (links,), len(seen))
 
 
-def test_no_level_explains_nothing_or_nonsense():
-    assert bottleneck.narrowest_level([]) is None
-    path, same_source = _path('s0r0h0', 's1r0h0'), _path('s0r0h0', 's1r1h0')
-    assert bottleneck.narrowest_level([(path, same_source, False)]) is None
+def test_nothing_explains_nothing_or_nonsense():
+    nothing = bottleneck.Location((), 0)
+    assert bottleneck.locate([]) == nothing
+    same_rack = _path('s0r0h0', 's1r0h0'), _path('s0r0h1', 's1r1h0')
+    apart = _path('s0r0h0', 's0r0h1'), _path('s1r0h0', 's1r0h1')
+    assert bottleneck.locate([(*same_rack, False)]) == nothing
+    assert bottleneck.locate([(*apart, True)]) == nothing
+    # Half is not more than half.
+    assert bottleneck.locate([(*same_rack, True), (*apart, True)]) == nothing
 
 
 @pytest.mark.parametrize('alone, together, model', [
