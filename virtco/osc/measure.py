@@ -14,6 +14,7 @@
 
 from collections.abc import Sequence
 import datetime
+import itertools
 import os
 import pathlib
 import statistics
@@ -28,8 +29,12 @@ from virtco.measure import bottleneck
 from virtco.measure import calibration
 from virtco.measure import crosstraffic
 from virtco.osc import base
+from virtco.topology.formats import plain
+from virtco.topology import tree
 
 _POLL_S = 0.5
+#: Every two of them measure together.
+MOST_PATHS = 8
 
 Pair = tuple[str, str]
 
@@ -192,30 +197,81 @@ class CrossTraffic(base.ShowOne):
 
 
 class Interference(base.Lister):
-    """Find out whether two paths between four hosts share a bottleneck
+    """Find out which paths between hosts share a bottleneck, and where
 
-    By a TCP connection on each alone, then on both at the same time (Choreo
-    section 3.3).
+    By a TCP connection on each path alone, then on each two of them at the
+    same time (Choreo section 3.3). Where some share one, the topology tells
+    at which level it may be: more paths tell more levels apart.
     """
 
-    shown = ['src', 'dst', 'alone_bps', 'beside_bps', 'shares_bottleneck']
+    shown = ['src', 'dst', 'beside', 'alone_bps', 'beside_bps',
+             'shares_bottleneck']
 
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)
-        parser.add_argument('hosts', nargs=4, metavar='<host>', help=(
-            'From, to, and from, to of the other path'))
+        parser.add_argument('hosts', nargs='+', metavar='<host>', help=(
+            'From, to, and from, to of each other path; all different, at '
+            f'most {MOST_PATHS} paths'))
         parser.add_argument('--seconds', type=float, default=5.0)
+        parser.add_argument('--plane', metavar='<name>',
+                            default=tree.FRONT_END, help=(
+                                'Plane of the topology to locate it in '
+                                '(default: %(default)s)'))
         return parser
 
     def entries(self, args: Any) -> list[dict[str, Any]]:
         client = base.client_of(self.app)
-        if len(set(args.hosts)) < 4:
-            raise osc_exceptions.CommandError('Give four different hosts.')
-        paths = [tuple(args.hosts[:2]), tuple(args.hosts[2:])]
-        alone = [_bulk(client, [path], args.seconds)[0] for path in paths]
-        beside = _bulk(client, paths, args.seconds)
-        return [{'src': src, 'dst': dst, 'alone_bps': one['rate_bps'],
-                 'beside_bps': other['rate_bps'],
-                 'shares_bottleneck': bottleneck.shares_bottleneck(
-                     one['rate_bps'], other['rate_bps'])}
-                for (src, dst), one, other in zip(paths, alone, beside)]
+        n_hosts = len(args.hosts)
+        if (len(set(args.hosts)) < n_hosts or n_hosts % 2
+                or not 4 <= n_hosts <= 2 * MOST_PATHS):
+            raise osc_exceptions.CommandError(
+                f'Give 4 to {2 * MOST_PATHS} different hosts, two of each '
+                f'path, not {n_hosts}.')
+        plane = plain.load({'planes': client.topology()['planes']}).plane(
+            args.plane) or tree.Plane()
+        paths: list[Pair] = list(zip(args.hosts[::2], args.hosts[1::2]))
+        alone = {path: _bulk(client, [path], args.seconds)[0]['rate_bps']
+                 for path in paths}
+        rows, seen = [], []
+        for both in itertools.combinations(paths, 2):
+            beside = _bulk(client, both, args.seconds)
+            new = [{'src': path[0], 'dst': path[1],
+                    'beside': f'{other[0]} -> {other[1]}',
+                    'alone_bps': alone[path], 'beside_bps': one['rate_bps'],
+                    'shares_bottleneck': bottleneck.shares_bottleneck(
+                        alone[path], one['rate_bps'])}
+                   for path, other, one in zip(both, both[::-1], beside)]
+            rows += new
+            seen.append((*both, any(row['shares_bottleneck']
+                                    for row in new)))
+        self.app.stderr.write(_located(seen, plane) + '\n')
+        return rows
+
+
+def _located(seen: Sequence[tuple[Pair, Pair, bool]], plane: tree.Plane
+             ) -> str:
+    """Where the bottleneck of these paths may be, in one line."""
+    if not any(is_shared for *_, is_shared in seen):
+        return 'No two paths share a bottleneck.'
+    known = bottleneck.places(plane)
+
+    def path_of(pair: Pair) -> bottleneck.Path:
+        src, dst = (known.get(host, bottleneck.Place(host)) for host in pair)
+        return bottleneck.Path(src, dst)
+
+    measured = [(path_of(one), path_of(other), is_shared)
+                for one, other, is_shared in seen]
+    found = bottleneck.locate(measured)
+    if not found.links:
+        return ('No level of the topology explains which paths share a '
+                'bottleneck.')
+    told = []
+    for links in found.links:
+        names = sorted({name for one, other, is_shared in measured
+                        if is_shared and (name := bottleneck.shared(
+                            one, other, links)) is not None})
+        # Level 0, the hosts' own links, needs paths with a common host.
+        told.append(f'{links.way} {plane.level(links.level - 1).name} '
+                    + ', '.join(names))
+    return (f'The bottleneck may be {" or ".join(told)}: explains '
+            f'{found.n_explained} of {len(seen)} pairs of paths.')

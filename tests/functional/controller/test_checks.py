@@ -12,6 +12,7 @@
 
 """A check through the real controller; the edges' trains are made up."""
 
+import collections
 import contextlib
 import json
 import threading
@@ -199,6 +200,54 @@ def test_the_tree_is_discovered_and_imported(controller, tenant, virtco):
     assert tenant.call('GET', '/v1/rates')['pairs'] == []
     with answered(tenant, lambda *_pair: LINK_BPS):
         assert 'No uplink is oversubscribed' in virtco(controller, *argv)[1]
+
+
+class Connections(Trains):
+    """Those that leave leaf0 get half of it beside each other.
+
+    Each path is measured alone first, and then beside the first other one.
+    """
+
+    def __init__(self, tenant):
+        super().__init__(tenant, lambda src, dst: LINK_BPS)
+        self.seen = collections.Counter()
+
+    def answer(self, train, rate_bps):
+        if train.get('kind') != 'bulk':
+            return super().answer(train, rate_bps)
+        dst = self.tenant.name(train['peer'])
+        self.seen[dst] += 1
+        is_shared = dst in LEAVES['leaf1'] and self.seen[dst] == 2
+        return {'method': 'bulk',
+                'rate_bps': rate_bps / (2 if is_shared else 1)}
+
+
+def test_the_level_of_a_shared_bottleneck(tmp_path, virtco):
+    with harness.running(tmp_path, {'probe': {
+            'interval_s': 0.1, 'max_link_share': 1}}) as controller:
+        tenant = controller.tenant()
+        tenant.edges(HOSTS, link_bps=LINK_BPS)
+        tenant.call('PUT', '/v1/topology', {'planes': [{
+            'name': 'front-end', 'levels': [{'name': 'rack'}],
+            'nodes': [{'name': leaf, 'hosts': [tenant.host(h) for h in hosts]}
+                      for leaf, hosts in LEAVES.items()]}]})
+        connections = Connections(tenant)
+        connections.start()
+        try:
+            code, out, err = virtco(
+                controller, 'measure', 'interference', *map(tenant.host, (
+                    'h0', 'h4', 'h1', 'h5', 'h2', 'h3')), '-f', 'json')
+        finally:
+            connections.over.set()
+            connections.join()
+    assert code == 0, err
+    # Each path was measured beside both others; only two of them pass leaf0.
+    rows = json.loads(out)
+    assert len(rows) == 6
+    assert [tenant.name(row['src']) for row in rows
+            if row['shares_bottleneck']] == ['h0', 'h1']
+    assert ('out of rack leaf0 or into rack leaf1: explains 3 of 3 pairs'
+            in err)
 
 
 def test_what_cannot_be_checked(tenant):

@@ -115,3 +115,88 @@ def test_without_the_option_nothing_is_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert _calibrate(Client())
     assert not list(tmp_path.iterdir())
+
+
+PLANES = [{'name': 'front-end', 'levels': [{'name': 'rack'}, {'name': 'pod'}],
+           'nodes': [{'name': f'p{p}', 'nodes': [
+               {'name': f'p{p}r{r}', 'hosts': [f'p{p}r{r}h{h}'
+                                               for h in range(4)]}
+               for r in range(2)]} for p in range(3)]}]
+
+
+class Tree:
+    """Paths of 100 Mbit/s, divided among those that leave a subtree.
+
+    :param narrow: beginning of the names of its hosts.
+    """
+
+    def __init__(self, narrow, planes=PLANES):
+        self._narrow, self._planes = narrow, planes
+        self._asked = []
+
+    def topology(self):
+        return {'planes': self._planes}
+
+    def ask_probes(self, **request):
+        self._asked.append(request)
+        return str(len(self._asked) - 1)
+
+    def asked_probes(self, probe_id):
+        pairs = self._asked[int(probe_id)]['pairs']
+        leaving = [pair for pair in pairs
+                   if pair[0].startswith(self._narrow)
+                   and not pair[1].startswith(self._narrow)]
+        return {'done': True, 'results': [
+            {'src': pair[0], 'dst': pair[1],
+             'rate_bps': 1e8 / max(1, len(leaving) * (pair in leaving))}
+            for pair in pairs]}
+
+
+def _interference(client, *hosts):
+    app = types.SimpleNamespace(
+        stderr=io.StringIO(), client_manager=types.SimpleNamespace(
+            coflow=client))
+    command = measure.Interference(app, None)
+    args = command.get_parser('interference').parse_args(hosts)
+    return command.entries(args), app.stderr.getvalue().strip()
+
+
+#: Two leave a rack, a third their pod from the other rack; the fourth enters
+#: the pod of the first two.
+PATHS = ('p0r0h0', 'p1r0h0', 'p0r0h1', 'p1r1h0', 'p0r1h0', 'p2r0h1',
+         'p2r1h2', 'p1r1h1')
+
+
+@pytest.mark.parametrize('narrow, n_shared, said', [
+    ('p0r0', 2, 'out of rack p0r0: explains 6 of 6 pairs'),
+    ('p0', 6, 'out of pod p0: explains 6 of 6 pairs'),
+    ('none', 0, 'No two paths share a bottleneck.')])
+def test_the_level_of_the_bottleneck_is_told(narrow, n_shared, said):
+    rows, told = _interference(Tree(narrow), *PATHS)
+    assert len(rows) == 12
+    assert sum(row['shares_bottleneck'] for row in rows) == n_shared
+    assert said in told
+    for row in rows:
+        assert row['alone_bps'] == 1e8
+        assert row['shares_bottleneck'] == (row['beside_bps'] == 5e7)
+
+
+def test_two_paths_leave_several_levels_possible():
+    _rows, told = _interference(Tree('p0r0'), *PATHS[:4])
+    assert told == ('The bottleneck may be out of rack p0r0 or out of pod p0 '
+                    'or into pod p1: explains 1 of 1 pairs of paths.')
+
+
+@pytest.mark.parametrize('planes', [[], PLANES])
+def test_what_the_topology_does_not_explain(planes):
+    """Two paths whose hosts nothing joins."""
+    _rows, told = _interference(Tree('p', planes), 'pa', 'a', 'pb', 'b')
+    assert told.startswith('No level of the topology explains')
+
+
+@pytest.mark.parametrize('hosts', [
+    ['a', 'b'], ['a', 'b', 'c'], ['a', 'b', 'c', 'a'],
+    [f'h{i}' for i in range(18)]])
+def test_paths_are_whole_and_disjoint(hosts):
+    with pytest.raises(osc_exceptions.CommandError, match='4 to 16'):
+        _interference(Tree('none'), *hosts)
