@@ -26,8 +26,7 @@ import itertools
 
 import numpy as np
 from numpy import typing as npt
-from scipy import sparse
-from scipy.sparse import csgraph
+import scipy
 
 from virtco import exception
 from virtco import units
@@ -254,8 +253,9 @@ def lower_bound_s(volumes: Matrix, paths: Paths) -> float:
     low, high = 0, len(values) - 1
     while low < high:
         middle = (low + high) // 2
-        matched = csgraph.maximum_bipartite_matching(
-            sparse.csr_matrix(least <= values[middle]), perm_type='column')
+        matched = scipy.sparse.csgraph.maximum_bipartite_matching(
+            scipy.sparse.csr_matrix(least <= values[middle]),
+            perm_type='column')
         if (matched >= 0).all():
             high = middle
         else:
