@@ -13,6 +13,7 @@
 """The leader's lock, in whatever tooz has a driver for."""
 
 from collections.abc import Callable
+import contextlib
 import logging
 import os
 import pathlib
@@ -193,7 +194,8 @@ class Lock:
         return True
 
     def _forget(self) -> None:
-        lock, self._lock = self._lock, None
+        lock: Any = self._lock
+        self._lock = None
         coordinator, self._coordinator = self._coordinator, None
         self._held_since_s = None
         for end in (getattr(lock, 'release', None),
@@ -203,6 +205,10 @@ class Lock:
                     end()
             except Exception as error:
                 LOG.debug('Of the lock service: %s', error)
+        with contextlib.suppress(AttributeError):
+            # Its connection is gone, and the lock with it. Or tooz warns of
+            # each lock that was given up this way.
+            lock.acquired = False
 
 
 class LostLock(Exception):
