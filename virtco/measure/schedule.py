@@ -40,6 +40,9 @@ Pair = tuple[str, str]
 #: them are looked at to find one that is free.
 PEERS = 32
 LOOKS = 16
+#: Readings are remembered for so many times their freshness, so that the pair
+#: that waits longest is known.
+_REMEMBERED = 32
 _NOBODY: frozenset[str] = frozenset()
 
 
@@ -104,7 +107,7 @@ class Schedule:
                                (self._received.setdefault(dst, {}), src)):
             readings.pop(peer, None)
             readings[peer] = at_s
-            _forget(readings, at_s - self.rules.freshness_s)
+            _forget(readings, at_s - _REMEMBERED * self.rules.freshness_s)
         self._failed.pop(pair, None)
 
     def begin(self, pair: Pair, size_bytes: int, now_s: float) -> None:
@@ -194,6 +197,8 @@ class _Look:
         self._used = _Used(schedule._uplinks)
         for src, dst in under_way:
             self._used.take(src, dst, self._rate_bps(src, dst))
+        self._busy = busy & links_bps.keys() if self.all_pairs else set()
+        self._owed: dict[str, float] = {}
         self.n_fresh = self.n_held = 0
 
     def pairs(self) -> Iterable[Pair]:
@@ -247,21 +252,27 @@ class _Look:
         return rules.awaited_s if host in self._awaited else rules.freshness_s
 
     def _find(self, host: str, sends: bool, place: int) -> Pair | None:
-        """The next peer in turn with which the pair may be measured."""
+        """The next peer in turn with which the pair may be measured; of all
+        pairs the one that waits longest.
+        """
         cursors = self._schedule._cursors
         cursor = cursors.get((host, sends), 0)
         is_held = False
         since_s = self._now_s - self._freshness_s(host)
         readings = self._schedule.readings(host, sends)
-        for step in range(self._looks):
-            turn = (cursor + step) % self._n_turns
-            peer = self.names[(place + 1 + turn * self._stride)
-                              % len(self.names)]
-            if (peer not in self._free
-                    or readings.get(peer, -math.inf) > since_s):
+        turns = [(cursor + step) % self._n_turns
+                 for step in range(self._looks)]
+        peers = [(turn, self.names[(place + 1 + turn * self._stride)
+                                   % len(self.names)]) for turn in turns]
+        if self.all_pairs:
+            peers.sort(key=lambda one: readings.get(one[1], -math.inf))
+        for turn, peer in peers:
+            at_s = readings.get(peer, -math.inf)
+            if peer not in self._free or at_s > since_s:
                 continue
             pair = (host, peer) if sends else (peer, host)
             if (self._schedule.rests(pair, self._now_s)
+                    or self._waits(host, at_s) or self._waits(peer, at_s)
                     or not self._used.has_room(*pair,
                                                self._rate_bps(*pair))):
                 continue
@@ -275,6 +286,31 @@ class _Look:
         cursors[host, sends] = cursor + self._looks
         self.n_held += is_held
         return None
+
+    def _waits(self, host: str, at_s: float) -> bool:
+        """Whether it stays free for a pair that waits for much longer.
+
+        That pair's other host is in a train now. Without waiting, two hosts
+        whose trains never end together never measure each other.
+
+        :param at_s: of the last reading of the pair that could begin.
+        """
+        if at_s == -math.inf:
+            return False
+        owed_s = self._owed.get(host)
+        if owed_s is None:
+            owed_s = self._owed[host] = self._oldest_owed_s(host)
+        age_s = self._now_s - at_s
+        return (self._now_s - owed_s
+                > 2 * age_s + self._schedule.rules.freshness_s)
+
+    def _oldest_owed_s(self, host: str) -> float:
+        schedule = self._schedule
+        return min((schedule.readings(host, sends).get(peer, -math.inf)
+                    for peer in self._busy - {host} for sends in (True, False)
+                    if not schedule.rests((host, peer) if sends
+                                          else (peer, host), self._now_s)),
+                   default=math.inf)
 
     def _take(self, pair: Pair) -> None:
         schedule = self._schedule

@@ -224,3 +224,25 @@ def test_every_host_gets_its_readings_whatever_their_number(n, most, seed):
     for host in run.hosts if n > 1 else ():
         assert sum(src == host for src, _ in run.measured) >= wanted
         assert sum(dst == host for _, dst in run.measured) >= wanted
+
+
+@pytest.mark.parametrize('slow_s', [0.7, 1.9, 2.3, 3.1])
+def test_no_pair_is_left_out_when_trains_never_end_together(slow_s):
+    """Two trains at a time among four hosts: who is free alone waits."""
+    found = _schedule(freshness_s=1.0, awaited_s=1.0, link_share=1)
+    hosts, running, last_s = _hosts(4), [], {}
+    pairs = {(a, b) for a in hosts for b in hosts if a != b}
+    longest_s = 0.0
+    for step in range(3000):
+        now_s = step / 10
+        for end_s, pair in [one for one in running if one[0] <= now_s]:
+            running.remove((end_s, pair))
+            found.ended(pair, end_s, 1000)
+            found.measured(pair, end_s)
+            longest_s = max(longest_s, end_s - last_s.get(pair, 0.0))
+            last_s[pair] = end_s
+        running += [(now_s + (slow_s if 'h00001' in pair else 1.1), pair)
+                    for pair in found.next(hosts, now_s)]
+    assert last_s.keys() == pairs
+    longest_s = max(longest_s, *(300 - at_s for at_s in last_s.values()))
+    assert longest_s < 60
