@@ -33,6 +33,7 @@ from virtco.lab.sim.figures import document
 from virtco.lab.sim.figures import plots
 from virtco.lab.sim.figures import record
 from virtco.lab.sim.figures import samples
+from virtco.lab.sim import training_files
 from virtco.lab.sim import workloads
 
 _ERRORS = rich_console.Console(stderr=True)
@@ -78,6 +79,11 @@ def add(actions: Any) -> None:
         '--topology', type=pathlib.Path, metavar='FILE', help=(
             'of the cluster of training-cluster and training-mixed, in any '
             'format of "virtco topology import"'))
+    reproduce.add_argument(
+        '--workload', action='append', default=[], metavar='FILE[@TIME]',
+        help='jobs of training-cluster and training-mixed: a file or '
+        'directory of AICB\'s workloads, with what an iteration computes for '
+        'where the file does not tell it; may be given again')
     reproduce.add_argument('--processes', type=arguments.count, default=1,
                            help='to run side by side; the numbers stay')
     reproduce.add_argument('--output', type=arguments.directory, help=(
@@ -94,9 +100,11 @@ def run(args: argparse.Namespace) -> int:
     if args.shape != 'medium' and (args.write or args.check):
         raise exception.Invalid(field='--shape', value=args.shape,
                                 limit='medium, as recorded')
-    if args.topology is not None and (args.write or args.check):
-        raise exception.Invalid(field='--topology', value=args.topology,
-                                limit='nothing with --write or --check')
+    for field, value in (('--topology', args.topology),
+                         ('--workload', args.workload)):
+        if value and (args.write or args.check):
+            raise exception.Invalid(field=field, value=value,
+                                    limit='nothing with --write or --check')
     path = args.trace or os.environ.get(TRACE_VARIABLE)
     trace = pathlib.Path(path) if path else None
     if trace is not None and not trace.is_file():
@@ -111,10 +119,12 @@ def run(args: argparse.Namespace) -> int:
             if (args.record / f'{name}.json').exists()])
         return 0
     chosen = _chosen(args, trace)
+    kinds = training_files.load(args.workload, _say)
     records = _records(args, chosen)
     contexts = {figure.name: samples.Context(
         _seeds(args, records.get(figure.name)), args.shape, args.short,
-        trace, args.topology, args.processes, _track) for figure in chosen}
+        trace, args.topology, kinds, args.processes, _track)
+        for figure in chosen}
     _say_how_long(chosen, contexts, records)
     if args.output is None and not args.check:
         args.output = arguments.directory('virtco-sim-output')

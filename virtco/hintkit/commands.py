@@ -208,9 +208,13 @@ class _Maker(_Hint):
     def hint(self, args: Any) -> tuple[figures.Figures, tuple[str, ...],
                                        str | None]:
         found = self.make(args)
+        compute = args.compute
+        if (compute is None and found.compute_s
+                and args.iterations not in (None, '1')):
+            compute = f'{found.compute_s * 1e3:.6g}ms'
         extra: dict[str, Any] = {
             name: value for name, value in (
-                ('period', args.period), ('compute', args.compute))
+                ('period', args.period), ('compute', compute))
             if value is not None}
         if args.iterations is not None:
             extra['iterations'] = inputs.count(
@@ -360,7 +364,8 @@ class FromAicb(_Maker):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument('file', help='CSV as AICB writes it')
+        parser.add_argument('file', help='CSV, or text for SimAI, as AICB '
+                                         'writes it')
         parser.add_argument('--gpus-per-vm', default='8', metavar='<n>')
         parser.add_argument('--world-size', metavar='<n>',
                             help='Ranks; default is what the file names')

@@ -30,10 +30,12 @@ class Made:
     """A matrix in a form of ``virtco:tm``, without a name.
 
     :ivar assumptions: what the source did not say; one sentence each.
+    :ivar compute_s: of an iteration that recurs, where the source says it.
     """
 
     matrix: dict[str, Any] | list[Any]
     assumptions: tuple[str, ...] = ()
+    compute_s: float | None = None
 
 
 def compact(value: Any) -> str:

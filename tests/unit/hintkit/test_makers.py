@@ -25,6 +25,7 @@ import pytest
 from tests.unit.hintkit import running
 from virtco import exception
 from virtco import hint_matrix
+from virtco.hintkit import aicb
 from virtco.hintkit import collectives
 from virtco.hintkit import made
 
@@ -317,5 +318,96 @@ def test_aicb_without_ranks_averages_its_iterations(tmp_path):
 ])
 def test_aicb_that_is_refused(tmp_path, text, words):
     path = tmp_path / 'w.csv'
+    path.write_text(text)
+    assert words in refused('from-aicb', str(path))
+
+
+def test_aicb_of_older_columns_needs_the_number_of_ranks(tmp_path):
+    path = tmp_path / 'w.csv'
+    one = ('CommType.{},CommGroup.dp_group,{},test,None,None,,None,None,None,'
+           '1\n')
+    path.write_text(
+        'comm_type,comm_group,msg_size,stage,dst,src,additional,_elapsed_time'
+        ',algbw,busbw,count\n' + one.format('all_gather', 800) + END
+        + one.format('all_gather', 800) + END)
+    assert 'world size: None' in refused('from-aicb', str(path))
+    assert set(matrix('from-aicb', str(path), '--world-size', '4',
+                      '--gpus-per-vm', '1').values()) == {600}
+
+
+def test_aicb_as_logged_tells_what_was_computed(tmp_path):
+    path = tmp_path / 'w.csv'
+    step = ('CommType.computation,None,None,((2, 3), (3, 4)),step,None,None,,'
+            '40.5,None,None,1\n')
+    sent = ('CommType.all_reduce,CommGroup.dp_group,2,800,step,None,None,,'
+            '10,None,None,1\n')
+    end = 'CommType.epoch_end,None,None,0,,None,None,,90,0.0,0.0,1\n'
+    path.write_text(HEADER + end + step + sent + end + step + sent + end)
+    assert aicb.read(str(path)).compute_s == pytest.approx(0.0405)
+    # Without a line of its own it is what was not sent.
+    path.write_text(HEADER + end + sent + end)
+    assert aicb.read(str(path)).compute_s == pytest.approx(0.08)
+
+
+SIMAI = ('HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 2 ep: 2 '
+         'pp: 2 vpp: 4 ga: 3 all_gpus: 16 checkpoints: 0 '
+         'checkpoint_initiates: 0 pp_comm: 1000.0\n')
+LAYERS = ('grad_norm\t-1\t1000\tNONE\t0\t1\tNONE\t0\t1\tREDUCESCATTER\t800\t'
+          '100\n'
+          'moe  -1 2000  ALLTOALL_EP 400   3000 ALLTOALL_EP 400 1 '
+          'ALLGATHER_DP_EP 600 100\n')
+
+
+def test_aicb_for_simai(tmp_path):
+    path = tmp_path / 'w.txt'
+    path.write_text(SIMAI + '2\n' + LAYERS)
+    found = aicb.read(str(path))
+    assert found.compute_s == pytest.approx(6003e-9)
+    # DP 4 of two TP ranks, EP 2 of it, 2 stages of 8 ranks.
+    assert found.stages == ((None, {
+        ('reduce_scatter', 'dp_group', ''): 800,
+        ('all_to_all', 'ep_group', ''): 800,
+        ('all_gather', 'ep_dp_group', ''): 600,
+        ('isend', 'pp_group', 'send_next'): 3000,
+        ('isend', 'pp_group', 'send_prev'): 3000}),)
+    by_pair = matrix('from-aicb', str(path), '--gpus-per-vm', '1')
+    # 3/4 of the reduce-scatter, half of the exchange.
+    assert by_pair[0, 2] == 600 + 400
+    assert by_pair[0, 8] == by_pair[8, 0] == 3000
+    assert by_pair[0, 4] == by_pair[4, 0] == 300
+    recurring = facts('from-aicb', str(path), '--gpus-per-vm', '1',
+                      '--iterations', '0')
+    assert recurring['coflows'][0]['compute_s'] == pytest.approx(6.003e-6)
+
+
+def test_aicb_for_simai_on_other_numbers_of_ranks(tmp_path):
+    path = tmp_path / 'w.txt'
+    path.write_text(SIMAI + '2\n' + LAYERS)
+    found = aicb.read(str(path))
+    assert found.block() == 8
+    smaller = found.scaled(8)
+    # DP is 2 then, all of it EP: nothing is left to gather over.
+    assert smaller.flows(smaller.layout(), 1)[2].keys() == {
+        'dp_group', 'ep_group', 'pp_group'}
+    with pytest.raises(exception.InputInvalid, match='world size: 12'):
+        found.scaled(12)
+
+
+@pytest.mark.parametrize('text, words', [
+    ('MICRO\n', 'line 1: number of lines'),
+    ('MICRO\nx\n', "line 2: number of lines: 'x'"),
+    ('MICRO\n1\n', 'lines: 0'),
+    ('MICRO\n1\nlayer -1 1 NONE 0\n', 'line 3: fields: 5'),
+    (SIMAI + '2\n' + LAYERS.replace('2000', '-1'), 'line 4: time in ns'),
+    (SIMAI + '2\n' + LAYERS.replace('ALLTOALL_EP', 'ALLTOALL_XP'),
+     "line 4: collective: 'ALLTOALL_XP'"),
+    (SIMAI.replace('all_gpus: 16', 'all_gpus: 15') + '2\n' + LAYERS,
+     'all_gpus: 15'),
+    (SIMAI.replace('ep: 2', 'ep: 3') + '2\n' + LAYERS, 'world size: 16'),
+    (SIMAI.replace('ga: 3', 'ga: x') + '2\n' + LAYERS, "ga:: 'x'"),
+    (SIMAI.replace('all_gpus: 16', 'all_gpus: 99999999') + '2\n' + LAYERS,
+     'between 1 and 65536')])
+def test_aicb_for_simai_that_is_refused(tmp_path, text, words):
+    path = tmp_path / 'w.txt'
     path.write_text(text)
     assert words in refused('from-aicb', str(path))

@@ -21,11 +21,13 @@ and then sends; what a framework hides behind computing is not modelled.
 from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
+from typing import Protocol
 
 import numpy as np
 
 from virtco import exception
 from virtco.hintkit import collectives
+from virtco.hintkit import made
 from virtco.lab.sim import training
 from virtco.model import uplinks
 from virtco.scheduling import fabric as fabric_model
@@ -42,6 +44,29 @@ BYTES_PER_VALUE = 2
 HOST_BPS = 200e9
 #: Of a switch above hosts, where the topology tells none.
 OVERSUBSCRIPTION = 4.0
+#: Jobs that no longer fit before a cluster counts as full.
+MOST_MISSES = 20
+
+
+class Kind(Protocol):
+    """What jobs of a cluster are of: a model of :data:`MODELS`, or a file."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+
+    @property
+    def compute_s(self) -> float:
+        """Of an iteration, in which nothing is sent."""
+
+    def sizes(self, n_hosts: int) -> Sequence[int]:
+        """How many hosts a job may take in a cluster of so many."""
+
+    def fitting(self, n_hosts: int) -> int:
+        """The most hosts, up to so many, that a job can be on."""
+
+    def flows(self, n_hosts: int, skew: float) -> made.Flows:
+        """Bytes of an iteration between hosts, by their place in the job."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,6 +89,27 @@ class Model:
     @property
     def compute_s(self) -> float:
         return FLOPS_PER_PARAMETER * self.active * self.tokens / GPU_FLOPS
+
+    def sizes(self, n_hosts: int) -> Sequence[int]:
+        return self.hosts
+
+    def fitting(self, n_hosts: int) -> int:
+        return n_hosts
+
+    def flows(self, n_hosts: int, skew: float = 0.0) -> made.Flows:
+        """The ring in the hosts' order.
+
+        :param skew: of experts: the first host's get 1 + skew times the
+            tokens of another's.
+        """
+        flows: made.Flows = {}
+        for collective, size_bytes in self.sends:
+            for src, dst, sent in collectives.RING[collective](
+                    range(n_hosts), size_bytes):
+                popular = 1 + skew if 0 in (src, dst) else 1.0
+                flows[src, dst] = (flows.get((src, dst), 0.0)
+                                   + sent * popular)
+        return flows
 
 
 def _data_parallel(name: str, parameters: float, tokens: int,
@@ -97,24 +143,17 @@ MODELS = {model.name: model for model in (
     _experts('mixtral-8x7b', 12.9e9, 4096, 4096, 32, 2, (2, 4)))}
 
 
-def job(name: str, model: Model, hosts: Sequence[int],
-        start_s: float = 0.0, skew: float = 0.0) -> training.Job:
-    """A job on these hosts, its ring in their order.
+def job(name: str, model: Kind, hosts: Sequence[int], start_s: float = 0.0,
+        skew: float = 0.0) -> training.Job:
+    """A job on these hosts.
 
-    :param skew: of experts: the first host's get 1 + skew times the tokens
-        of another's.
+    :param skew: see :meth:`Kind.flows`.
     """
-    flows: dict[tuple[int, int], float] = {}
-    for collective, size_bytes in model.sends:
-        for src, dst, sent in collectives.RING[collective](
-                range(len(hosts)), size_bytes):
-            pair = hosts[src], hosts[dst]
-            popular = 1 + skew if 0 in (src, dst) else 1.0
-            flows[pair] = flows.get(pair, 0.0) + sent * popular
-    src_host, dst_host = (np.array(ends, np.int64)
-                          for ends in zip(*flows, strict=True))
+    flows = model.flows(len(hosts), skew)
+    ends = np.array(list(flows), np.int64).reshape(-1, 2)
     return training.Job(name, model.compute_s, fabric_model.Demand(
-        src_host, dst_host,
+        np.array(hosts, np.int64)[ends[:, 0]],
+        np.array(hosts, np.int64)[ends[:, 1]],
         np.array(list(flows.values())) * units.BITS_PER_BYTE,
         np.ones(len(flows))), GPUS_PER_HOST * len(hosts), start_s)
 
@@ -174,25 +213,36 @@ def _oversubscribed(plane: tree.Plane, node: tree.Node, factor: float
         else tree.Uplink(oversubscription=factor))
 
 
-def mix(at: Site, rng: np.random.Generator, filled: float = 0.9
-        ) -> list[training.Job]:
-    """Jobs of all models on a share of the hosts.
+def mix(at: Site, rng: np.random.Generator, filled: float = 0.9,
+        kinds: Sequence[Kind] = ()) -> list[training.Job]:
+    """Jobs of all kinds on a share of the hosts.
 
     A job takes about half of its hosts below one switch and goes on at the
     next ones, as on a cluster where others have come and gone.
+
+    :param kinds: instead of all models.
+    :raises virtco.exception.Invalid: where no job fits.
     """
+    kinds = kinds or tuple(MODELS.values())
+    n_hosts = sum(map(len, at.leaves))
     free = [list(leaf) for leaf in at.leaves]
     left = int(filled * sum(map(len, free)))
-    names = list(MODELS)
     jobs: list[training.Job] = []
-    while left >= 2:
-        model = MODELS[names[int(rng.integers(len(names)))]]
-        size = min(left, int(rng.choice(model.hosts)))
+    misses = 0
+    while left >= 2 and misses < MOST_MISSES:
+        kind = kinds[int(rng.integers(len(kinds)))]
+        size = kind.fitting(min(left, int(rng.choice(kind.sizes(n_hosts)))))
+        if size < 2:
+            misses += 1
+            continue
         hosts = list(_taken(free, size, int(rng.integers(len(free)))))
         left -= len(hosts)
         if len(hosts) >= 2:
-            jobs.append(job(f'{len(jobs)} {model.name}', model, hosts,
-                            float(rng.uniform(0, 2 * model.compute_s))))
+            jobs.append(job(f'{len(jobs)} {kind.name}', kind, hosts,
+                            float(rng.uniform(0, 2 * kind.compute_s))))
+    if not jobs:
+        raise exception.Invalid(field='cluster', value=f'{n_hosts} hosts',
+                                limit='room for one of the jobs')
     return jobs
 
 

@@ -25,6 +25,7 @@ import time
 from typing import Any
 
 from virtco.lab.sim.figures import outcome
+from virtco.lab.sim import training_jobs
 
 #: What one job gives: a number, or several, for each series.
 Found = Mapping[str, float | Sequence[float]]
@@ -43,6 +44,7 @@ class Context:
     :ivar short: only the settings that a figure names for a quick check.
     :ivar trace: the published Facebook trace.
     :ivar topology: file of the cluster that training jobs run on.
+    :ivar kinds: of these jobs; the models of the tree where empty.
     :ivar processes: that run jobs side by side; the numbers are the same.
     :ivar track: iterates over its first argument and shows progress.
     """
@@ -52,6 +54,7 @@ class Context:
     short: bool = False
     trace: pathlib.Path | None = None
     topology: pathlib.Path | None = None
+    kinds: tuple[training_jobs.Kind, ...] = ()
     processes: int = 1
     track: Callable[[Sequence[Any], str], Iterable[Any]] = _plain
 

@@ -131,7 +131,8 @@ def _site(path: pathlib.Path | None, oversubscription: float
 def _cluster_run(setting: str, seed: int, context: samples.Context
                  ) -> samples.Found:
     at = _site(context.topology, OVERSUBSCRIPTION[setting])
-    jobs = training_jobs.mix(at, np.random.default_rng(seed))
+    jobs = training_jobs.mix(at, np.random.default_rng(seed),
+                             kinds=context.kinds)
     periodic = at.cluster.periodic(jobs)
     period_s = np.array([job.period_s for job in periodic])
     horizon_s = PERIODS * float(period_s.max())
@@ -204,8 +205,8 @@ def _mixed_run(setting: str, seed: int, context: samples.Context
                ) -> samples.Found:
     at = _site(context.topology, MIXED_OVERSUBSCRIPTION)
     rng = np.random.default_rng(seed)
-    jobs = [job for job in training_jobs.mix(at, rng, filled=0.7)
-            if 'llama' not in job.name]
+    jobs = [job for job in training_jobs.mix(at, rng, 0.7, context.kinds)
+            if context.kinds or 'llama' not in job.name]
     horizon_s = 10 * max(job.period_s for job in at.cluster.periodic(jobs))
     ordinary = _ordinary(at, rng, 0.9 * horizon_s)
     result = at.cluster.run(jobs, setting, horizon_s, horizon_s / 4,

@@ -1,0 +1,111 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Training jobs of AICB's files in the simulator."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from virtco import exception
+from virtco.lab.sim import training_files
+from virtco.lab.sim import training_jobs
+
+HEADER = ('comm_type,comm_group,comm_group_size,msg_size,stage,dst,src,'
+          'additional,_elapsed_time,algbw,busbw,count\n')
+END = 'CommType.epoch_end,None,None,0,,None,None,,None,None,None,1\n'
+REDUCE = ('CommType.all_reduce,CommGroup.dp_group,{},6000000000,step,None,'
+          'None,,None,None,None,1\n')
+SIMAI = ('HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 8 ep: 3 '
+         'pp: 1 ga: 1 all_gpus: 96 pp_comm: 0\n1\n'
+         'layer -1 100000000 NONE 0 1 NONE 0 1 REDUCESCATTER 9000000 1\n')
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / 'deep').mkdir()
+    (tmp_path / 'gpt.csv').write_text(HEADER + END + REDUCE.format(16) + END)
+    (tmp_path / 'deep' / 'moe.txt').write_text(SIMAI)
+    (tmp_path / 'notes.txt').write_text('no workload\n')
+    return tmp_path
+
+
+def test_a_directory_gives_all_of_its_workloads(files):
+    said = []
+    moe, gpt = training_files.load([str(files)], said.append)
+    assert (moe.name, gpt.name) == ('moe', 'gpt')
+    assert moe.compute_s == pytest.approx(0.1, rel=1e-6)
+    # 12 GB over DP tell of 2 billion parameters, 6 operations each.
+    assert gpt.compute_s == pytest.approx(12 * 2e9 * 1024 / (
+        0.45 * 312e12))
+    assert len(said) == 2
+    assert 'gpt.csv: tells no time' in said[1] or 'gpt.csv' in said[0]
+    assert any('notes.txt' in line for line in said)
+
+
+def test_a_job_keeps_its_groups_where_the_cluster_is_small(files):
+    kind, = training_files.load([str(files / 'deep/moe.txt')], print)
+    # EP 3 times TP 8 are 3 hosts of 8; told are 12.
+    assert kind.step == 3
+    assert list(kind.sizes(100)) == [12]
+    assert list(kind.sizes(28)) == [6]
+    assert list(kind.sizes(4)) == [3]
+    assert list(kind.sizes(2)) == [0]
+    assert kind.fitting(8) == 6
+    flows = kind.flows(6)
+    # Each of 8 TP ranks sends 5/6 of its bytes to the next host.
+    assert flows == {(i, (i + 1) % 6): pytest.approx(8 * 9e6 * 5 / 6)
+                     for i in range(6)}
+
+
+def test_a_time_may_be_given(files):
+    kind, = training_files.load([f'{files}/gpt.csv@250ms'], print)
+    assert kind.compute_s == 0.25
+    for bad in ('gpt.csv@x', 'gpt.csv@0s', 'none.csv', 'notes.txt'):
+        with pytest.raises(exception.VirtcoException):
+            training_files.load([f'{files}/{bad}'], print)
+    with pytest.raises(exception.Invalid, match='workloads of AICB'):
+        (files / 'empty').mkdir()
+        training_files.load([f'{files}/empty'], print)
+
+
+def test_a_file_that_sends_nothing_between_hosts_is_refused(tmp_path):
+    path = tmp_path / 'w.txt'
+    path.write_text(SIMAI.replace('REDUCESCATTER', 'NONE'))
+    with pytest.raises(exception.Invalid, match='sends between hosts'):
+        training_files.load([str(path)], print)
+
+
+def test_a_cluster_of_a_file_fits_its_hosts(files):
+    at = training_jobs.site(training_jobs.small())
+    kinds = training_files.load([str(files)], print)
+    jobs = training_jobs.mix(at, np.random.default_rng(3), kinds=kinds)
+    taken = [host for job in jobs for host in np.unique(
+        [job.demand.src_host, job.demand.dst_host])]
+    assert len(taken) == len(set(taken)) >= 60
+    none = training_files.load([str(files / 'deep/moe.txt')], print)
+    two = training_jobs.Site(at.cluster, ((0,), (1,)))
+    with pytest.raises(exception.Invalid, match='room for one of the jobs'):
+        training_jobs.mix(two, np.random.default_rng(3), kinds=none)
+
+
+def test_the_command_runs_files(files, tmp_path):
+    found = subprocess.run(
+        [sys.executable, '-m', 'virtco.cmd.sim', 'reproduce',
+         'training-cluster', '--short', '--workload', str(files),
+         '--output', str(tmp_path / 'out')],
+        capture_output=True, text=True, timeout=120)
+    assert found.returncode == 0, found.stderr
+    assert 'notes.txt' in found.stderr
+    assert (tmp_path / 'out/training-cluster.json').exists()
