@@ -57,7 +57,7 @@ class Import(command.Command):
             help='Read metadata of aggregates (virtco:rack=NAME), '
                  'availability zones and provider traits '
                  '(CUSTOM_RACK_NAME)')
-        parser.add_argument('--format', choices=formats.NAMES,
+        parser.add_argument('--format', choices=formats.READ,
                             help='Default: found out by the text')
         parser.add_argument('--plane', metavar='<name>',
                             help='Name of the plane where there is one, '

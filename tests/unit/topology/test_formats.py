@@ -263,7 +263,7 @@ def test_files_are_bounded():
         formats.read('SwitchName=a Nodes=n[1-100001]', 'f')
 
 
-@given(st.text(max_size=200), st.sampled_from(formats.NAMES))
+@given(st.text(max_size=200), st.sampled_from(formats.READ))
 def test_any_text_ends_in_a_topology_or_one_line(text, name):
     try:
         read = formats.read(text, 'f', name)
@@ -282,3 +282,80 @@ def test_what_is_read_keeps_the_laws(topology):
     twice = dataclasses.replace(plane, roots=(*plane.roots, root))
     with pytest.raises(exception.TopologyInvalid):
         laws.check(tree.Topology((twice,)))
+
+
+TABLE = """ip,DSW,PSW,ASW
+h1,G6,P8,S1
+h2,G6,P8,S1
+h3,G6,P8,S2
+h4,G6,P9,S1
+h5,G6,P9,S3
+"""
+
+
+def test_a_table_names_the_switches_of_each_host():
+    plane, = formats.read(TABLE, 'f').topology.planes
+    assert [level.name for level in plane.levels] == ['ASW', 'PSW', 'DSW']
+    root, = plane.roots
+    assert root.name == 'G6'
+    assert [node.name for node in root.children] == ['P8', 'P9']
+    # S1 stands below both.
+    assert {node.name: node.hosts for node in plane.walk() if node.hosts} == {
+        'G6.P8.S1': ('h1', 'h2'), 'S2': ('h3',), 'G6.P9.S1': ('h4',),
+        'S3': ('h5',)}
+    # From the host upwards it is the same.
+    up = '\n'.join(','.join(line.split(',')[::-1])
+                   for line in TABLE.splitlines())
+    assert formats.read(up, 'f').topology.planes[0].roots == plane.roots
+
+
+def test_a_table_of_racks_only():
+    plane, = formats.read('host,rack\na,r1\nb,r2\nc,r1\n', 'f'
+                          ).topology.planes
+    assert {node.name: node.hosts for node in plane.roots} == {
+        'r1': ('a', 'c'), 'r2': ('b',)}
+
+
+@pytest.mark.parametrize('text, words', [
+    ('host,rack\n', '1 lines'), (TABLE + 'h1,G6,P8,S1\n', 'line 7: host'),
+    (TABLE + 'h6,G6,P8\n', 'line 7: columns: 3'),
+    (TABLE + 'h6,G6,,S1\n', "line 7: PSW: ''"),
+    ('host,rack,rack\na,b,c\n', 'each name once'),
+    ('host,' + ','.join(f'l{i}' for i in range(17)) + '\na' + ',b' * 17,
+     'columns: 18')])
+def test_a_wrong_table_names_the_line(text, words):
+    with pytest.raises(exception.InputInvalid, match=words):
+        formats.read(text, 'f')
+
+
+MODEL = """# a picture
+switches:
+  core:
+    labels: {zone: z1}
+    switches: [s1, s2]
+  s2:
+    switches:
+    - rack-3
+    - rack-4
+blocks:
+- switch: s1
+  nodes: ["n[01-02]", n05]
+  annotations: {domain: nvl1}
+- switch: rack-3
+  nodes: ["[7-8]"]
+"""
+
+
+def test_a_model_of_topograph():
+    plane, = formats.read(MODEL, 'f').topology.planes
+    root, = plane.roots
+    assert {node.name: node.hosts for node in plane.walk()} == {
+        'core': (), 's1': ('n01', 'n02', 'n05'), 's2': (),
+        'rack-3': ('7', '8'), 'rack-4': ()}
+    for wrong, words in (
+            (MODEL.replace('-02]', '-02'), 'switch s1: nodes'),
+            (MODEL.replace('- rack-4', '- s1'), 's2: children'),
+            ('blocks:\n- x\n', 'block 1'), ('blocks: 3\n', 'blocks'),
+            ('switches: 3\nblocks: []\n', 'switches')):
+        with pytest.raises(exception.InputInvalid, match=words):
+            formats.read(wrong, 'f')

@@ -20,7 +20,9 @@ from virtco.topology.formats import plain
 from virtco.topology.formats import result
 from virtco.topology.formats import slurm_conf
 from virtco.topology.formats import slurm_yaml
+from virtco.topology.formats import table
 from virtco.topology.formats import topograph
+from virtco.topology.formats import topograph_model
 from virtco.topology import laws
 from virtco.topology import tree
 
@@ -29,6 +31,10 @@ SLURM_YAML = 'slurm-yaml'
 SLURM_CONF = 'slurm-conf'
 TOPOGRAPH = 'topograph'
 NAMES = (YAML, SLURM_YAML, SLURM_CONF, TOPOGRAPH)
+TABLE = 'csv'
+TOPOGRAPH_MODEL = 'topograph-model'
+#: Those that are read; the first ones are written as well.
+READ = (*NAMES, TABLE, TOPOGRAPH_MODEL)
 
 
 def detect(text: str) -> str:
@@ -38,6 +44,10 @@ def detect(text: str) -> str:
         return TOPOGRAPH
     lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and line[0] != '#']
+    if lines and table.begins(lines[0]):
+        return TABLE
+    if lines and topograph_model.begins(lines[0]):
+        return TOPOGRAPH_MODEL
     if any(line.lower().startswith(('switchname=', 'blockname='))
            for line in lines[:100]):
         return SLURM_CONF
@@ -66,6 +76,10 @@ def read(text: str, where: str, name: str | None = None,
             return slurm_conf.read(text, plane or tree.FRONT_END)
         if name == TOPOGRAPH:
             return topograph.read(text, plane or tree.FRONT_END)
+        if name == TABLE:
+            return table.read(text, plane or tree.FRONT_END)
+        if name == TOPOGRAPH_MODEL:
+            return topograph_model.read(text, plane or tree.FRONT_END)
         found = document.from_yaml(text)
         return _named(result.at_lines(
             found, lambda: (plain.load(found.value), ())), plane)

@@ -1,0 +1,121 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""CSV with a line per host and a column per level. Pure.
+
+Alibaba's Lingjun dataset of 2023 has this form (``ip,DSW,PSW,ASW``), and so
+have inventories. The host is in the column ``host``, ``hostname``, ``ip``,
+``node`` or ``server``, else in the first. The others are switches from the
+root to the hosts; or the other way, where the first has more names than the
+last. A switch whose name stands below several others is one below each.
+"""
+
+from collections.abc import Sequence
+import csv
+import io
+
+from virtco.topology.formats import document
+from virtco.topology.formats import result
+from virtco.topology.formats import switches
+from virtco.topology import laws
+from virtco.topology import tree
+
+HOSTS = ('host', 'hostname', 'ip', 'node', 'server')
+
+
+def begins(line: str) -> bool:
+    """Whether this looks like the header of such a file."""
+    names = [name.strip() for name in line.split(',')]
+    return len(names) > 1 and all(map(laws.NAME.fullmatch, names)) and any(
+        name.lower() in HOSTS for name in names)
+
+
+def read(text: str, plane: str = tree.FRONT_END) -> result.Read:
+    """:param plane: name of the plane that is described.
+    :raises virtco.exception.TopologyInvalid: with the line.
+    """
+    if len(text) > document.MAX_BYTES:
+        raise document.Unreadable(None, f'{len(text)} characters',
+                                  f'at most {document.MAX_BYTES}')
+    try:
+        return _load(text, plane)
+    except document.Unreadable:
+        raise
+    except laws.Wrong as error:
+        error.line = next(iter(error.path), None)
+        raise
+
+
+def _load(text: str, plane: str) -> result.Read:
+    reader = csv.reader(io.StringIO(text))
+    try:
+        rows = [(reader.line_num, [cell.strip() for cell in row])
+                for row in reader if row]
+    except csv.Error as error:
+        raise document.Unreadable(reader.line_num, str(error),
+                                  'lines of CSV') from None
+    if len(rows) < 2:
+        raise document.Unreadable(None, f'{len(rows)} lines',
+                                  'a header and a line per host')
+    (number, header), rows = rows[0], rows[1:]
+    _check_header(number, header)
+    at = next((k for k, name in enumerate(header) if name.lower() in HOSTS),
+              0)
+    levels = [k for k in range(len(header)) if k != at]
+    for number, row in rows:
+        if len(row) != len(header):
+            raise laws.Wrong((number,), 'columns', len(row),
+                             f'{len(header)}, as the header has')
+    if len({row[levels[0]] for _number, row in rows}) <= len(
+            {row[levels[-1]] for _number, row in rows}):
+        levels.reverse()
+    return result.Read(tree.Topology((_plane(
+        plane, [header[k] for k in levels],
+        [(number, row[at], [row[k] for k in levels])
+         for number, row in rows]),)))
+
+
+def _check_header(number: int, header: Sequence[str]) -> None:
+    if not 2 <= len(header) <= laws.MAX_DEPTH + 1:
+        raise laws.Wrong((number,), 'columns', len(header),
+                         f'a host and 1 to {laws.MAX_DEPTH} levels')
+    for name in header:
+        laws.name(name, (number,), 'column')
+    if len(set(header)) < len(header):
+        raise laws.Wrong((number,), 'columns', ','.join(header),
+                         'each name once')
+
+
+def _plane(plane: str, levels: Sequence[str],
+           rows: Sequence[tuple[int, str, list[str]]]) -> tree.Plane:
+    """:param rows: line, host, and switches, the nearest first."""
+    parents: dict[tuple[int, str], set[tuple[str, ...]]] = {}
+    for _number, _host, above in rows:
+        for k, name in enumerate(above):
+            parents.setdefault((k, name), set()).add(tuple(above[k + 1:]))
+    level_of: dict[str, set[int]] = {}
+    for k, name in parents:
+        level_of.setdefault(name, set()).add(k)
+    found = switches.Branches(plane)
+    seen: set[str] = set()
+    for number, host, above in rows:
+        laws.name(host, (number,), 'host')
+        if host in seen:
+            raise laws.Wrong((number,), 'host', host,
+                             'a host that no other line has')
+        seen.add(host)
+        names = [laws.name(
+            name if len(parents[k, name]) == len(level_of[name]) == 1
+            else '.'.join([*reversed(above[k + 1:]), name]),
+            (number,), levels[k]) for k, name in enumerate(above)]
+        found.add(host, names, (number,))
+    return found.plane(tuple(map(tree.Level, levels)))

@@ -1,0 +1,81 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""YAML of NVIDIA topograph's models: switches, and blocks of nodes. Pure."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from virtco.topology.formats import document
+from virtco.topology.formats import result
+from virtco.topology.formats import switches
+from virtco.topology import laws
+from virtco.topology import tree
+
+_KEYS = ('switches:', 'blocks:')
+
+
+def begins(line: str) -> bool:
+    """Whether this is the first line of such a file."""
+    return line.rstrip() in _KEYS
+
+
+def read(text: str, plane: str = tree.FRONT_END) -> result.Read:
+    """:param plane: name of the plane that is described.
+    :raises virtco.exception.TopologyInvalid: with the line.
+    """
+    found = document.from_yaml(text)
+    return result.at_lines(found, lambda: _load(found.value, plane))
+
+
+def _load(value: Any, plane: str
+          ) -> tuple[tree.Topology, tuple[str, ...]]:
+    if not isinstance(value, dict):
+        raise laws.Wrong((), 'document', value,
+                         'an object with switches and blocks')
+    hosts: dict[str, tuple[str, ...]] = {}
+    path_of: dict[str, document.Path] = {}
+    for i, block in enumerate(document.sequence(
+            value.get('blocks'), ('blocks',), 'blocks')):
+        path = ('blocks', i)
+        if not isinstance(block, dict):
+            raise laws.Wrong(path, f'block {i + 1}', block, 'an object')
+        name = laws.name(block.get('switch'), path, f'block {i + 1}: switch')
+        hosts[name] = hosts.get(name, ()) + tuple(_nodes(block, path, name))
+        path_of[name] = path
+    above = value.get('switches') or {}
+    if not isinstance(above, dict):
+        raise laws.Wrong(('switches',), 'switches', above, 'an object')
+    children: dict[str, tuple[str, ...]] = {}
+    for name, given in above.items():
+        path = ('switches', name)
+        laws.name(name, path, 'switch')
+        below = given.get('switches') if isinstance(given, dict) else None
+        children[name] = tuple(
+            laws.name(child, path, f'switch {name}: switches')
+            for child in document.sequence(
+                below or [], path, f'switch {name}: switches'))
+        path_of[name] = path
+    # A rack without nodes is named by its parent only.
+    for name in list(children):
+        for child in children[name]:
+            path_of.setdefault(child, path_of[name])
+    return tree.Topology((tree.Plane(plane, (), switches.grown(plane, [
+        switches.Switch(name, hosts.get(name, ()), children.get(name, ()),
+                        path) for name, path in path_of.items()])),)), ()
+
+
+def _nodes(block: dict[str, Any], path: document.Path, name: str
+           ) -> Iterator[str]:
+    field = f'switch {name}: nodes'
+    for text in document.sequence(block.get('nodes') or [], path, field):
+        yield from switches.expanded(text, path, field)
