@@ -23,6 +23,7 @@ from oslo_log import log as logging
 
 from edge_module import enforcer as edge_enforcer
 from edge_module import epochs
+from edge_module.gates import service as gates_service
 from edge_module import keeper as edge_keeper
 from edge_module import kernel_events
 from edge_module.ports import base as ports_base
@@ -69,6 +70,8 @@ class Agent:
         self.reporter = report.Reporter(conf, enforcer, files, self._stop,
                                         self._about, self.keeper.failed,
                                         self._link.client)
+        self.gates = gates_service.Gates(enforcer, self._stop,
+                                         conf.edge.gate_clock_error_s)
         self._watcher = ports_base.PortWatcher(port_source,
                                                self.keeper.set_ports)
         self._crew = supervise.Crew(
@@ -76,6 +79,7 @@ class Agent:
             for name, work in (('policy', self.policies.pull),
                                ('report', self.reporter.report),
                                ('ports', self._watcher.follow),
+                               ('gates', self.gates.run),
                                ('stream', self._link.run))
             if name != 'stream' or conf.edge.use_stream)
 
@@ -92,7 +96,8 @@ class Agent:
             self.keeper.failed(error)
         self.keeper.make_true()
         self.probe = services.start_probe(self.conf, self._link.client())
-        services.serve_metrics(self.conf, self.reporter, self.policies)
+        services.serve_metrics(self.conf, self.reporter, self.policies,
+                               self.gates)
         self._crew.start()
         LOG.info('Enforcing on %s of %s with %s for %s',
                  self.enforcer.uplink.dev, self.conf.edge.host,
@@ -104,9 +109,11 @@ class Agent:
             status.tell(self.keeper.error)
             self.policies.decay(time.monotonic())
             self._save()
+            self.gates.check()
             self.keeper.turn()
         status.end()
         self._stop.set()
+        self.gates.open_all()
         self.reporter.wake()
         self._watch.close()
         self._watcher.stop()
@@ -124,6 +131,7 @@ class Agent:
     def _apply(self, policy: edge_policy.EdgePolicy, fair: bool) -> None:
         self.reporter.readings.name(policy)
         self.keeper.apply(policy, fair)
+        self.gates.wake()
 
     def _save(self) -> None:
         now_s = time.monotonic()

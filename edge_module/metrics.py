@@ -19,6 +19,7 @@ from prometheus_client import core
 from prometheus_client import registry
 from prometheus_client import start_http_server
 
+from edge_module.gates import service as gates_service
 from edge_module import pull
 from edge_module import report
 from virtco.know import reports
@@ -28,7 +29,8 @@ class EdgeCollector(registry.Collector):
     """Reads the agent when it is asked, and keeps nothing of its own."""
 
     def __init__(self, reporter: report.Reporter,
-                 policies: pull.PolicySource):
+                 policies: pull.PolicySource, gates: gates_service.Gates):
+        self.gates = gates
         self.reporter = reporter
         self.policies = policies
         self.enforcer = reporter.enforcer
@@ -48,6 +50,7 @@ class EdgeCollector(registry.Collector):
             'virtco_edge_enforcement', 'What shapes and what classifies.', {
                 'shaper': self.enforcer.uplink.how,
                 'classifier': self.enforcer.classifier.name})
+        yield from _gates(self.gates.states())
         if report is None:
             return
         yield _gauge('virtco_edge_applied_generation',
@@ -135,6 +138,29 @@ class EdgeCollector(registry.Collector):
         return rates
 
 
+def _gates(states: Iterable[gates_service.State]) -> Iterator[core.Metric]:
+    label = ('coflow',)
+    is_open = core.GaugeMetricFamily(
+        'virtco_edge_gate_open', 'Whether a periodic coflow may send now.',
+        labels=label)
+    gave_up = core.GaugeMetricFamily(
+        'virtco_edge_gate_given_up', 'Whether its gate is kept no more, for '
+        'its iterations are other ones than were hinted.', labels=label)
+    opened = core.CounterMetricFamily(
+        'virtco_edge_gate_opened', 'Times at which its gate opened.',
+        labels=label)
+    held = core.CounterMetricFamily(
+        'virtco_edge_gate_held_seconds', 'For how long its iterations were '
+        'held back.', labels=label)
+    for state in states:
+        key = (state.coflow_id,)
+        is_open.add_metric(key, float(state.is_open))
+        gave_up.add_metric(key, float(state.gave_up))
+        opened.add_metric(key, state.opened)
+        held.add_metric(key, state.held_s)
+    yield from (is_open, gave_up, opened, held)
+
+
 def _shared(parts: Mapping[str, reports.PartCounters]
             ) -> Iterator[core.Metric]:
     label = ('part',)
@@ -174,11 +200,11 @@ def _counter(name: str, text: str, value: float) -> core.Metric:
 
 
 def serve(reporter: report.Reporter, policies: pull.PolicySource,
-          address: str, port: int) -> None:
+          gates: gates_service.Gates, address: str, port: int) -> None:
     """Serve the metrics from a thread of their own.
 
     :raises OSError: when the port is taken.
     """
     own = registry.CollectorRegistry()
-    own.register(EdgeCollector(reporter, policies))
+    own.register(EdgeCollector(reporter, policies, gates))
     start_http_server(port, address, own)

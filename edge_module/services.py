@@ -14,6 +14,7 @@
 from oslo_config import cfg
 from oslo_log import log as logging
 
+from edge_module.gates import service as gates_service
 from edge_module.probe import service as probe_service
 from edge_module import pull
 from edge_module import report
@@ -39,13 +40,14 @@ def start_probe(conf: cfg.ConfigOpts, client: stream.Client
 
 
 def serve_metrics(conf: cfg.ConfigOpts, reporter: report.Reporter,
-                  policies: pull.PolicySource) -> None:
+                  policies: pull.PolicySource,
+                  gates: gates_service.Gates) -> None:
     options = conf.edge
     if not options.metrics_port:
         return
     from edge_module import metrics  # only where somebody looks
     try:
-        metrics.serve(reporter, policies, options.metrics_address,
+        metrics.serve(reporter, policies, gates, options.metrics_address,
                       options.metrics_port)
     except OSError as error:
         LOG.error('No metrics on port %d: %s', options.metrics_port, error)

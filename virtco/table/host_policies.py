@@ -21,6 +21,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
+import types
 
 import numpy as np
 
@@ -30,6 +31,9 @@ from virtco.table import host_policy
 from virtco.table import layouts
 from virtco.table import unmanaged
 
+#: Of the coflows that send from a host, by host.
+Gates = Mapping[str, Mapping[str, edge_policy.Gate]]
+NO_GATES: Gates = types.MappingProxyType({})
 Limit = Callable[[layouts.Layouts, np.ndarray],
                  Mapping[str, edge_policy.Unmanaged]]
 
@@ -108,6 +112,7 @@ class HostPolicies:
     :ivar is_other: whether more than numbers tells a host's policy from a new
         one, or may do so.
     :ivar limits: of unmanaged traffic, by host.
+    :ivar gates: of periodic coflows, by host.
     """
 
     layouts: layouts.Layouts
@@ -118,13 +123,14 @@ class HostPolicies:
     is_other: np.ndarray
     limits: Mapping[str, edge_policy.Unmanaged] = dataclasses.field(
         default_factory=dict)
+    gates: Gates = dataclasses.field(default_factory=dict)
 
 
 def update(laid: layouts.Layouts, schedule: live.Schedule,
            remaining: Mapping[str, np.ndarray], ranks: Mapping[str, int],
            options: Options = Options(), tolerance: float = 0.0,
-           before: HostPolicies | None = None, limit: Limit | None = None
-           ) -> HostPolicies:
+           before: HostPolicies | None = None, limit: Limit | None = None,
+           gates: Gates = NO_GATES) -> HostPolicies:
     """A policy per link.
 
     A host keeps the policy it has, the same object, while the new one would
@@ -136,6 +142,7 @@ def update(laid: layouts.Layouts, schedule: live.Schedule,
     :param ranks: of the coflows, 0 is served first.
     :param limit: makes limits of unmanaged traffic, by host, of layouts and
         its children's rates.
+    :param gates: of periodic coflows.
     """
     new = Numbers.of(laid, schedule, remaining, ranks, options)
     told = _laid_anew(laid, options, before)
@@ -151,6 +158,11 @@ def update(laid: layouts.Layouts, schedule: live.Schedule,
             policies[link.host].unmanaged if link.host in policies else None,
             limits.get(link.host), host_policy.UNMANAGED_TOLERANCE)
             for link in laid.links], np.bool_)
+    if gates is not told.gates:
+        is_other |= np.array([
+            link.host not in policies or policies[link.host].gates
+            != gates.get(link.host, host_policy.NO_GATES)
+            for link in laid.links], np.bool_)
     changed = []
     for i in np.flatnonzero(far | is_other).tolist():
         link, layout = laid.links[i], laid.of_link[i]
@@ -160,7 +172,8 @@ def update(laid: layouts.Layouts, schedule: live.Schedule,
             layout, link, options.ttl_s, ranks, new.prios[classes].copy(),
             new.class_bps[classes].copy(), new.child_bps[children].copy(),
             new.left_bytes[children].copy(), options.work_conserving,
-            limits.get(link.host))
+            limits.get(link.host),
+            gates.get(link.host, host_policy.NO_GATES))
         old = policies.get(link.host)
         if (is_other[i] and old is not None
                 and old.is_close(made, tolerance)):
@@ -172,7 +185,7 @@ def update(laid: layouts.Layouts, schedule: live.Schedule,
         numbers.child_bps[children] = made.child_bps
         is_other[i] = bool(layout.rivals)
     return HostPolicies(laid, options, policies, tuple(changed), numbers,
-                        is_other, limits)
+                        is_other, limits, gates)
 
 
 def _laid_anew(laid: layouts.Layouts, options: Options,
@@ -204,4 +217,5 @@ def _laid_anew(laid: layouts.Layouts, options: Options,
                   or old.borrows != options.work_conserving
                   or old.ttl_s != options.ttl_s
                   for old, link in zip(known, laid.links)], bool),
-        before.limits if before is not None else {})
+        before.limits if before is not None else {},
+        before.gates if before is not None else NO_GATES)

@@ -31,6 +31,7 @@ import time
 import numpy as np
 import pyroute2
 
+from edge_module.gates import keeper
 from virtco.lab.emulation import display as displays
 from virtco.lab.emulation import fabric as fabric_module
 from virtco.lab.emulation import janitor
@@ -41,8 +42,8 @@ from virtco.lab.sim import training
 from virtco.scheduling import fabric as fabric_model
 from virtco.scheduling.periodic import bounds
 from virtco.scheduling.periodic import jobs as jobs_model
-from virtco.scheduling.periodic import keeper
 from virtco.scheduling.periodic import shifts
+from virtco.table import edge_policy
 from virtco import units
 
 RATE_BPS = 20e6
@@ -52,8 +53,6 @@ CLOSED_BPS = 256e3
 QUEUE_BYTES = 256 * 1024
 #: Gates are planned for this much more sending: they open and close late.
 GUARD = 1.1
-#: A job that has missed this much of its turn waits for the next one.
-MISSED = 0.5
 #: From one look at the counters to the next.
 LOOK_S = 0.015
 _PORT = 5001
@@ -312,8 +311,9 @@ def figure(name: str, options: Options, display: displays.Display
         for scheme, keepers in (
                 ('fair', []),
                 ('shifts', [keeper.Keeper(
-                    gates[job.job_id], at.size_bytes,
-                    MISSED * setting.send_s / gates[job.job_id].period_s)
+                    edge_policy.Gate(
+                        gates[job.job_id].period_s, gates[job.job_id].offset_s,
+                        GUARD * setting.send_s, at.size_bytes, 1))
                     for job in periodic])):
             display.say(f'{name}: {scheme}, {setting.n_jobs} jobs, '
                         f'{iterations} iterations.')

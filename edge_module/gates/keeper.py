@@ -1,0 +1,122 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Holds a job's iterations back until its gate opens, by counters alone. Pure.
+
+The job is not asked. An iteration begins where bytes wait in the job's queue,
+and has ended where as many bytes were counted as it has, and none wait. Sizes
+and times are hints: whatever they are, a gate holds an iteration back for less
+than its period, and one that does so again and again is kept no more.
+"""
+
+from virtco.table import edge_policy
+
+#: Of an iteration's bytes, and in bytes at most: less is no beginning but the
+#: end of the one before, such as packets that TCP sends again.
+A_LITTLE, A_LITTLE_BYTES = 0.01, 32 * 1024
+#: This much of an iteration was counted at its end. Sizes are hints.
+NEARLY = 0.97
+#: Part of the period after which one that sends nothing has ended, however
+#: much it sent.
+SILENT = 0.25
+#: A job that has missed this much of its turn waits for the next one; it would
+#: take another's.
+MISSED = 0.5
+#: Who is held back for more of the period, so often in a row, has other
+#: iterations than were hinted.
+LONG, MOST_LONG = 0.6, 4
+
+
+class Keeper:
+    """One job's gate.
+
+    :param ahead_s: of the gate's clock before the one of :meth:`look`.
+    :param sent_bytes: counted of the job so far.
+    :ivar is_open: whether the job may send at the link's rate.
+    :ivar gave_up: whether it is open for good, until there is another plan.
+    :ivar opened: times at which it opened.
+    :ivar held_s: for how long all iterations together were held back.
+    """
+
+    def __init__(self, gate: edge_policy.Gate, ahead_s: float = 0.0,
+                 sent_bytes: float = 0.0):
+        self.gate, self._ahead_s = gate, ahead_s
+        self.is_open = self.gave_up = False
+        self.opened = 0
+        self.held_s = 0.0
+        self._began_bytes = self._last_bytes = sent_bytes
+        self._moved_s: float | None = None
+        self._ready_s: float | None = None
+        self._opens_s = 0.0
+        self._long = 0
+
+    def set(self, gate: edge_policy.Gate, ahead_s: float) -> None:
+        """Another plan, or another difference of the clocks."""
+        if gate.epoch != self.gate.epoch:
+            self.gave_up, self._long = False, 0
+        self.gate, self._ahead_s = gate, ahead_s
+        if self._ready_s is not None:
+            self._opens_s = min(self._opens_at(self._ready_s),
+                                self._ready_s + gate.period_s)
+
+    def look(self, now_s: float, sent_bytes: float, waiting_bytes: float
+             ) -> bool:
+        """Whether the gate is open from now on.
+
+        :param now_s: on a clock that never steps.
+        :param sent_bytes: counted of the job; less than before: anew.
+        :param waiting_bytes: in its queues.
+        """
+        if sent_bytes < self._last_bytes:
+            self._began_bytes = self._last_bytes = 0.0
+        moves = sent_bytes > self._last_bytes or waiting_bytes > 0
+        self._last_bytes = sent_bytes
+        if moves or self._moved_s is None:
+            self._moved_s = now_s
+        if self.gave_up:
+            return True
+        if self.is_open:
+            self._close(now_s, sent_bytes, moves)
+        else:
+            self._hold(now_s, waiting_bytes)
+        return self.is_open
+
+    def _close(self, now_s: float, sent_bytes: float, moves: bool) -> None:
+        counted = sent_bytes - self._began_bytes
+        silent_s = now_s - (self._moved_s or 0.0)
+        if not moves and (
+                counted >= NEARLY * self.gate.iteration_bytes
+                or silent_s >= SILENT * self.gate.period_s):
+            self.is_open = False
+            self._began_bytes = sent_bytes
+
+    def _hold(self, now_s: float, waiting_bytes: float) -> None:
+        if self._ready_s is None and waiting_bytes >= min(
+                A_LITTLE * self.gate.iteration_bytes, A_LITTLE_BYTES):
+            self._ready_s = now_s
+            self._opens_s = self._opens_at(now_s)
+        if self._ready_s is not None and now_s >= self._opens_s:
+            held_s = now_s - self._ready_s
+            self.held_s += held_s
+            self._ready_s = None
+            self.is_open = True
+            self.opened += 1
+            self._long = (self._long + 1
+                          if held_s > LONG * self.gate.period_s else 0)
+            self.gave_up = self._long >= MOST_LONG
+
+    def _opens_at(self, ready_s: float) -> float:
+        """When one that is ready may send; less than a period later."""
+        gate = self.gate
+        late_s = (ready_s + self._ahead_s - gate.offset_s) % gate.period_s
+        if late_s <= MISSED * gate.open_s:
+            return ready_s
+        return ready_s + gate.period_s - late_s
