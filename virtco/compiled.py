@@ -35,7 +35,9 @@ LOG = logging.getLogger(__name__)
 
 #: setup.py compiles these. What a kernel calls comes before it.
 KERNELS = (
-    'virtco.scheduling.kernels',
+    'virtco.scheduling.rater_kernel',
+    'virtco.scheduling.order_kernel',
+    'virtco.scheduling.rate_kernel',
     'virtco.scheduling.periodic.rehearsal_kernel',
     'virtco.lab.sim.run_kernels',
     'virtco.lab.sim.event_kernels',

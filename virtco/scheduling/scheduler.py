@@ -24,9 +24,11 @@ import numpy as np
 from virtco import exception
 from virtco.model import live
 from virtco.scheduling import fabric as fabric_model
-from virtco.scheduling import kernels
+from virtco.scheduling import order_kernel
 from virtco.scheduling import ordering
 from virtco.scheduling import policies
+from virtco.scheduling import rate_kernel
+from virtco.scheduling import rater_kernel
 from virtco.scheduling import starvation
 from virtco import units
 
@@ -80,8 +82,8 @@ def schedule(coflows: Sequence[live.LiveCoflow],
     alone_s = np.zeros(n_coflows)
     rates = fabric_model.no_rates(fabric)
     # The controller hands nothing over greedily, and rates a fabric once.
-    rater = kernels.Rater(fabric, rates, False)
-    kernels.bottlenecks(rater, alone_s)
+    rater = rater_kernel.Rater(fabric, rates, False)
+    order_kernel.bottlenecks(rater, alone_s)
     lifted = np.zeros(n_coflows, bool)
     if theta_s < math.inf:
         lifted = np.array([n_left > 0 and starvation.is_starving(
@@ -90,7 +92,7 @@ def schedule(coflows: Sequence[live.LiveCoflow],
     demoted = _offences(coflows, policing_beta, in_debt)
     order = _order(coflows, index, chosen, fabric, alone_s, lifted,
                    demoted, rater)
-    kernels.allocate(
+    rate_kernel.allocate(
         rater, order, int(lifted.sum()), chosen.sharing,
         policies.backfill(chosen), HORIZON_S,
         fifo_plus_share if chosen.trickle else 0.0,
@@ -267,7 +269,7 @@ def _offences(coflows: Sequence[live.LiveCoflow], policing_beta: float,
 def _order(coflows: Sequence[live.LiveCoflow], index: dict[str, int],
            policy: policies.Policy, fabric: fabric_model.Fabric,
            alone_s: np.ndarray, lifted: np.ndarray, demoted: np.ndarray,
-           rater: kernels.Rater) -> np.ndarray:
+           rater: rater_kernel.Rater) -> np.ndarray:
     arrival_s = np.array([coflow.arrival_s for coflow in coflows])
     key = arrival_s.astype(np.float64)
     if policy.key == policies.BY_REMAINING:
@@ -283,12 +285,12 @@ def _order(coflows: Sequence[live.LiveCoflow], index: dict[str, int],
     intensity = (_intensities(coflows, index, fabric, alone_s)
                  if policy.key == policies.BY_REMAINING else None)
     if intensity is not None:
-        kernels.rank_repeating(np.arange(len(coflows)), level, alone_s,
-                               intensity, key)
+        order_kernel.rank_repeating(np.arange(len(coflows)), level, alone_s,
+                                    intensity, key)
     # Ties go to the earlier arrival: the sort is stable.
     order = np.lexsort((arrival_s, key, level)).astype(np.int64)
     if policy.swaps:
-        kernels.swap_neighbours(rater, order, level)
+        order_kernel.swap_neighbours(rater, order, level)
     return order
 
 
@@ -360,7 +362,7 @@ def _flow_bps(fabric: fabric_model.Fabric, rates: fabric_model.Rates,
     return rate_bps
 
 
-def _ends(fabric: fabric_model.Fabric, rater: kernels.Rater,
+def _ends(fabric: fabric_model.Fabric, rater: rater_kernel.Rater,
           policy: policies.Policy, order: np.ndarray, rate_bps: np.ndarray
           ) -> np.ndarray:
     """Seconds until each coflow's end.
@@ -370,7 +372,7 @@ def _ends(fabric: fabric_model.Fabric, rater: kernels.Rater,
     """
     ends_s = np.zeros(len(order))
     if policy.sharing == policies.SHARE_MADD:
-        kernels.prefix_times(rater, order, ends_s)
+        order_kernel.prefix_times(rater, order, ends_s)
         return ends_s
     with np.errstate(divide='ignore'):
         flow_s = fabric.base / rate_bps

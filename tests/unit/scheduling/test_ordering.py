@@ -16,7 +16,7 @@ import hypothesis
 from hypothesis import strategies as st
 import numpy as np
 
-from virtco.scheduling import kernels
+from virtco.scheduling import order_kernel
 from virtco.scheduling import ordering
 from virtco.scheduling import policies
 
@@ -29,7 +29,7 @@ def test_by_level_then_key_then_index(rows, random):
     key = np.array([row[1] for row in rows], np.float64)
     order = np.arange(len(rows), dtype=np.int64)
     random.shuffle(order)
-    kernels.sort(order, len(order), level, key)
+    order_kernel.sort(order, len(order), level, key)
     assert order.tolist() == sorted(
         range(len(rows)), key=lambda c: (level[c], key[c], c))
 

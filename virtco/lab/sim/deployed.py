@@ -32,7 +32,7 @@ from virtco.lab.sim import replay
 from virtco.lab.sim import run_kernels
 from virtco.lab.sim import simulation
 from virtco.lab.sim import traces
-from virtco.scheduling import kernels
+from virtco.scheduling import rater_kernel
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Mind(Protocol):
     :ivar run_of: … and puts it in order.
     """
 
-    rater: kernels.Rater
+    rater: rater_kernel.Rater
     run_of: run_kernels.Run
 
     def look(self, order: np.ndarray) -> None:

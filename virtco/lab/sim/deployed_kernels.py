@@ -23,15 +23,15 @@ if cython.compiled:
     from cython.cimports.virtco.lab.sim.run_kernels import end_flow
     from cython.cimports.virtco.lab.sim.run_kernels import rebound
     from cython.cimports.virtco.lab.sim.run_kernels import Run
-    from cython.cimports.virtco.scheduling.kernels import next_alive
-    from cython.cimports.virtco.scheduling.kernels import Rater
+    from cython.cimports.virtco.scheduling.rate_kernel import next_alive
+    from cython.cimports.virtco.scheduling.rater_kernel import Rater
 else:
     from virtco.lab.sim.run_kernels import end_coflow
     from virtco.lab.sim.run_kernels import end_flow
     from virtco.lab.sim.run_kernels import rebound
     from virtco.lab.sim.run_kernels import Run
-    from virtco.scheduling.kernels import next_alive
-    from virtco.scheduling.kernels import Rater
+    from virtco.scheduling.rate_kernel import next_alive
+    from virtco.scheduling.rater_kernel import Rater
 
 
 @cython.ccall

@@ -27,19 +27,19 @@ from virtco.scheduling import policies
 if cython.compiled:
     from cython.cimports.virtco.lab.sim.run_kernels import move
     from cython.cimports.virtco.lab.sim.run_kernels import Run
-    from cython.cimports.virtco.scheduling.kernels import allocate
-    from cython.cimports.virtco.scheduling.kernels import rank_repeating
-    from cython.cimports.virtco.scheduling.kernels import Rater
-    from cython.cimports.virtco.scheduling.kernels import sort
-    from cython.cimports.virtco.scheduling.kernels import swap_neighbours
+    from cython.cimports.virtco.scheduling.order_kernel import rank_repeating
+    from cython.cimports.virtco.scheduling.order_kernel import sort
+    from cython.cimports.virtco.scheduling.order_kernel import swap_neighbours
+    from cython.cimports.virtco.scheduling.rate_kernel import allocate
+    from cython.cimports.virtco.scheduling.rater_kernel import Rater
 else:
     from virtco.lab.sim.run_kernels import move
     from virtco.lab.sim.run_kernels import Run
-    from virtco.scheduling.kernels import allocate
-    from virtco.scheduling.kernels import rank_repeating
-    from virtco.scheduling.kernels import Rater
-    from virtco.scheduling.kernels import sort
-    from virtco.scheduling.kernels import swap_neighbours
+    from virtco.scheduling.order_kernel import rank_repeating
+    from virtco.scheduling.order_kernel import sort
+    from virtco.scheduling.order_kernel import swap_neighbours
+    from virtco.scheduling.rate_kernel import allocate
+    from virtco.scheduling.rater_kernel import Rater
 
 #: First queue's limit, growth and number of the queues of Aalo (NSDI-style
 #: discretised least attained service): 10 MB, times ten, ten queues.

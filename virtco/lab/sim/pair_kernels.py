@@ -249,7 +249,7 @@ def next_end_s(sharing: Sharing) -> cython.double:
 @cython.nogil
 @cython.exceptval(check=False)
 def share(sharing: Sharing) -> cython.void:
-    """Max-min rates by progressive filling; see kernels.fill_max_min."""
+    """Max-min rates by progressive filling; see rate_kernel.fill_max_min."""
     n_open = begin(sharing)
     level = 0.0
     while n_open > 0:

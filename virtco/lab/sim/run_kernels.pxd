@@ -1,6 +1,6 @@
 # What kernels of other modules use of these; see run_kernels.py.
 
-from virtco.scheduling.kernels cimport Rater
+from virtco.scheduling.rater_kernel cimport Rater
 
 cdef class Run:
     cdef int by, sharing, backfill

@@ -22,17 +22,17 @@ import numpy as np
 
 from virtco.scheduling import policies
 if cython.compiled:
-    from cython.cimports.virtco.scheduling.kernels import end_in_row
-    from cython.cimports.virtco.scheduling.kernels import enter_port
-    from cython.cimports.virtco.scheduling.kernels import leave_port
-    from cython.cimports.virtco.scheduling.kernels import Rater
-    from cython.cimports.virtco.scheduling.kernels import start_in_row
+    from cython.cimports.virtco.scheduling.rater_kernel import end_in_row
+    from cython.cimports.virtco.scheduling.rater_kernel import enter_port
+    from cython.cimports.virtco.scheduling.rater_kernel import leave_port
+    from cython.cimports.virtco.scheduling.rater_kernel import Rater
+    from cython.cimports.virtco.scheduling.rater_kernel import start_in_row
 else:
-    from virtco.scheduling.kernels import end_in_row
-    from virtco.scheduling.kernels import enter_port
-    from virtco.scheduling.kernels import leave_port
-    from virtco.scheduling.kernels import Rater
-    from virtco.scheduling.kernels import start_in_row
+    from virtco.scheduling.rater_kernel import end_in_row
+    from virtco.scheduling.rater_kernel import enter_port
+    from virtco.scheduling.rater_kernel import leave_port
+    from virtco.scheduling.rater_kernel import Rater
+    from virtco.scheduling.rater_kernel import start_in_row
 
 INF = cython.declare(cython.double, float('inf'))
 NAN = cython.declare(cython.double, float('nan'))

@@ -25,8 +25,9 @@ from virtco.lab.sim import event_kernels
 from virtco.lab.sim import run_kernels
 from virtco.model import uplinks
 from virtco.scheduling import fabric as fabric_model
-from virtco.scheduling import kernels
+from virtco.scheduling import order_kernel
 from virtco.scheduling import policies
+from virtco.scheduling import rater_kernel
 from virtco.scheduling import starvation
 from virtco import units
 
@@ -118,7 +119,7 @@ class Simulation:
 
     def _take(self, fabric: fabric_model.Fabric) -> None:
         self.fabric = fabric
-        self.rater = kernels.Rater(fabric, fabric_model.no_rates(fabric))
+        self.rater = rater_kernel.Rater(fabric, fabric_model.no_rates(fabric))
         self.state = _state(self.rater, fabric)
         self.run_of = run_kernels.Run(self.rater, self.state, self.rules)
 
@@ -211,16 +212,16 @@ class Simulation:
 def alone_s(fabric: fabric_model.Fabric) -> np.ndarray:
     """Each coflow's time alone on the fabric: a lower bound of its CCT."""
     out = np.zeros(len(fabric.scale))
-    kernels.bottlenecks(
-        kernels.Rater(fabric, fabric_model.no_rates(fabric)), out)
+    order_kernel.bottlenecks(
+        rater_kernel.Rater(fabric, fabric_model.no_rates(fabric)), out)
     return out
 
 
-def _state(rater: kernels.Rater, fabric: fabric_model.Fabric
+def _state(rater: rater_kernel.Rater, fabric: fabric_model.Fabric
            ) -> engine.State:
     n_coflows = len(fabric.scale)
     bound = np.zeros(n_coflows)
-    kernels.bottlenecks(rater, bound)
+    order_kernel.bottlenecks(rater, bound)
     zeros = {name: np.zeros(n_coflows) for name in (
         'whole_s', 'arrival_s', 'served_s', 'credit_s', 'sent_bits',
         'intensity')}

@@ -31,9 +31,9 @@ from virtco.lab.sim import run_kernels
 from virtco.lab.sim import simulation
 from virtco.lab.sim import traces
 from virtco.scheduling import fabric as fabric_model
-from virtco.scheduling import kernels
 from virtco.scheduling import pilots
 from virtco.scheduling import policies
+from virtco.scheduling import rater_kernel
 from virtco import units
 
 
@@ -102,7 +102,7 @@ class Mind:
             scale=np.ones_like(fabric.scale))
         self._bound = np.zeros(len(fabric.scale))
         # Without sets of ports: they do not hear of flows that end.
-        self.rater = kernels.Rater(
+        self.rater = rater_kernel.Rater(
             self._fabric, fabric_model.no_rates(fabric), False)
         self.run_of = run_kernels.Run(
             self.rater, sim.state._replace(bound=self._bound), sim.rules)

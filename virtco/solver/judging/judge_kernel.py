@@ -23,9 +23,9 @@ its ports have left; rates are set anew when a flow ends.
 import cython
 
 if cython.compiled:
-    from cython.cimports.virtco.scheduling.kernels import sort
+    from cython.cimports.virtco.scheduling.order_kernel import sort
 else:
-    from virtco.scheduling.kernels import sort
+    from virtco.scheduling.order_kernel import sort
 
 #: A port with less than this fraction of its rate left counts as full.
 FULL = cython.declare(cython.double, 1e-9)

@@ -65,7 +65,8 @@ def test_compiled_and_plain_agree(policy, monkeypatch):
                          (deployed, 'lab.sim.event_kernels'),
                          (simulation, 'lab.sim.run_kernels'),
                          (simulation, 'lab.sim.event_kernels'),
-                         (simulation, 'scheduling.kernels')):
+                         (simulation, 'scheduling.rater_kernel'),
+                         (simulation, 'scheduling.order_kernel')):
         monkeypatch.setattr(module, name.rpartition('.')[2],
                             compiled.plain(f'virtco.{name}'))
     plain = deployed.run(TRACE, 1e9, policy, deployment)

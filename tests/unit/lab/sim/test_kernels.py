@@ -26,10 +26,8 @@ from virtco.lab.sim import traces
 from virtco.scheduling import fabric
 
 PLAIN = {name: compiled.plain(f'virtco.{name}') for name in (
-    'scheduling.kernels', 'lab.sim.run_kernels', 'lab.sim.event_kernels',
-    'lab.sim.pair_kernels')}
-# What event kernels call are plain kernels of their own.
-PLAIN['scheduling.kernels'].Rater = PLAIN['lab.sim.event_kernels'].Rater
+    'scheduling.rater_kernel', 'scheduling.order_kernel',
+    'lab.sim.run_kernels', 'lab.sim.event_kernels', 'lab.sim.pair_kernels')}
 
 
 def draw(rng, n_hosts, n_coflows):
@@ -73,9 +71,9 @@ def test_the_same_times(config, seed, n_hosts):
     cap_bps = rng.choice([1e8, 1e9], 2 * n_hosts)
     answer = run(config, demands, cap_bps, 0.1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(simulation, 'kernels', PLAIN['scheduling.kernels'])
-        for name in ('run_kernels', 'event_kernels'):
-            patch.setattr(simulation, name, PLAIN[f'lab.sim.{name}'])
+        for name in ('scheduling.rater_kernel', 'scheduling.order_kernel',
+                     'lab.sim.run_kernels', 'lab.sim.event_kernels'):
+            patch.setattr(simulation, name.rpartition('.')[2], PLAIN[name])
         assert run(config, demands, cap_bps, 0.1) == answer
 
 

@@ -20,7 +20,7 @@ from virtco import exception
 from virtco.lab.sim import training
 from virtco.lab.sim import training_jobs
 from virtco.scheduling import fabric as fabric_model
-from virtco.scheduling import kernels
+from virtco.scheduling import order_kernel
 from virtco.scheduling.periodic import bounds
 from virtco.scheduling.periodic import rehearsal_kernel
 
@@ -89,7 +89,8 @@ def test_keys_keep_both_goals():
     """Jobs by intensity, others by what is left, the shorter leader first."""
     alone_s = np.array([3.0, 1.0, 2.0, 0.5, 4.0])
     intensity = np.array([9.0, 5.0, 0.0, 0.0, 0.0])
-    for module in (kernels, compiled.plain('virtco.scheduling.kernels')):
+    for module in (order_kernel,
+                   compiled.plain('virtco.scheduling.order_kernel')):
         key = alone_s.copy()
         module.rank_repeating(np.arange(5), np.zeros(5, np.int64), alone_s,
                               intensity, key)

@@ -1,10 +1,7 @@
-# What kernels of other modules use of these; see kernels.py.
+# What kernels use of the arrays; see rater_kernel.py.
 
 cdef extern from *:
     int popcount "__builtin_popcountll" (unsigned long long) nogil
-    int lowest "__builtin_ctzll" (unsigned long long) nogil
-
-cdef double FULL
 
 cdef class Rater:
     cdef double[::1] cap, base, weight, load, scale
@@ -34,18 +31,7 @@ cdef class Rater:
     cdef unsigned char[::1] stopped
 
 cdef void end_in_row(Rater rater, Py_ssize_t f) noexcept nogil
-cdef Py_ssize_t next_alive(Rater rater, Py_ssize_t f) noexcept nogil
 cdef void start_in_row(Rater rater, Py_ssize_t f) noexcept nogil
 cdef void enter_port(Rater rater, Py_ssize_t c, Py_ssize_t p) noexcept nogil
 cdef void leave_port(Rater rater, Py_ssize_t c, Py_ssize_t p) noexcept nogil
-cpdef void sort(long long[::1] order, Py_ssize_t n, long long[::1] level,
-                double[::1] key) noexcept nogil
-cpdef void rank_repeating(long long[::1] order, long long[::1] level,
-                          double[::1] alone_s, double[::1] intensity,
-                          double[::1] key) noexcept nogil
-cpdef void swap_neighbours(Rater rater, long long[::1] order,
-                           long long[::1] level) noexcept nogil
-cpdef void allocate(Rater rater, long long[::1] order, Py_ssize_t n_lifted,
-                    int sharing, int backfill, double horizon_s,
-                    double trickle, double[::1] weights,
-                    double[::1] alone_s) noexcept nogil
+cdef void clear(Rater rater) noexcept nogil

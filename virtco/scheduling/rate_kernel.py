@@ -9,39 +9,36 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
-
 """The compiled core: who gets which rate. Arrays in, rates out.
 
 Rates come in two parts. ``pace[c]`` is the rate at which coflow c's scale
 shrinks, so each of its flows sends ``base * pace``: MADD, all flows end
 together. ``extra_flow`` and ``extra_rate`` list flows with a rate on top of
 it: back-fill and per-flow sharing. ``residual`` is what is left of every port.
+
+One module, so that the compiler inlines what is asked of a port: with max-min
+in a module of its own an allocation took 10 to 20 % longer.
 """
 
-from typing import Any
-
 import cython
-import numpy as np
 
 from virtco.scheduling import policies
+if cython.compiled:
+    from cython.cimports.virtco.scheduling.rater_kernel import clear
+    from cython.cimports.virtco.scheduling.rater_kernel import Rater
+else:
+    from virtco.scheduling.rater_kernel import clear
+    from virtco.scheduling.rater_kernel import popcount
+    from virtco.scheduling.rater_kernel import Rater
+
+    def lowest(word: int) -> int:
+        return (word & -word).bit_length() - 1
 
 #: A port with less than this fraction of its rate left counts as full.
 FULL = cython.declare(cython.double, 1e-9)
 #: FIFO+ leaves the head of the queue at least this fraction of each port.
 HEAD_SHARE = cython.declare(cython.double, 0.5)
-
 INF = cython.declare(cython.double, float('inf'))
-if not cython.compiled:
-    def popcount(word: int) -> int:
-        return word.bit_count()
-
-    def lowest(word: int) -> int:
-        return (word & -word).bit_length() - 1
-
-#: Sweeps of swaps through an order; most end after one or two.
-MAX_SWEEPS = cython.declare(cython.int, 10)
-#: A sum of prefix times above this part of another is no gain.
-NEARLY = cython.declare(cython.double, 1.0 - 1e-9)
 SHARE_COFLOWS = cython.declare(cython.int, policies.SHARE_COFLOWS)
 SHARE_FLOWS = cython.declare(cython.int, policies.SHARE_FLOWS)
 SHARE_IN_ORDER = cython.declare(cython.int, policies.SHARE_IN_ORDER)
@@ -50,196 +47,56 @@ BACKFILL_MAX_MIN = cython.declare(cython.int, policies.BACKFILL_MAX_MIN)
 BACKFILL_IN_ORDER = cython.declare(cython.int, policies.BACKFILL_IN_ORDER)
 
 
-#: Python's own buffers give plain kernels Python's own numbers.
-view: Any = memoryview
+@cython.ccall
+@cython.nogil
+@cython.exceptval(check=False)
+def allocate(rater: Rater, order: cython.longlong[::1],
+             n_lifted: cython.Py_ssize_t, sharing: cython.int,
+             backfill: cython.int, horizon_s: cython.double,
+             trickle: cython.double, weights: cython.double[::1],
+             alone_s: cython.double[::1]) -> cython.void:
+    """Rate every coflow of ``order``: the one place that hands out rates.
 
-
-@cython.final
-@cython.cclass
-class Rater:
-    """The arrays of a fabric, of its rates, and of scratch, for kernels.
-
-    Built once per fabric; the arrays are shared with those given.
+    :param rater: its residual, pace and extra list are written.
+    :param order: coflow indices, the first n_lifted of them starving: they
+        share the fabric among themselves before anyone else is served.
+    :param sharing: policies.SHARE_…
+    :param backfill: policies.BACKFILL_…
+    :param horizon_s: BACKFILL_IN_ORDER hands a flow at first no more than it
+        sends in this time; 0 for flows that are rated anew when they end.
+    :param trickle: share of each port for each coflow behind the head.
+    :param weights: of each coflow, for SHARE_COFLOWS.
+    :param alone_s: each coflow's remaining time alone on the fabric.
     """
-
-    def __init__(self, fabric: Any, rates: Any,
-                 has_sets: cython.bint = True) -> None:
-        """Take a fabric's arrays.
-
-        :param fabric: a :class:`virtco.scheduling.fabric.Fabric`.
-        :param rates: a :class:`virtco.scheduling.fabric.Rates`, written to.
-        :param has_sets: lay out a set of ports for each coflow, which pays
-            for those who rate one fabric many times. BACKFILL_GREEDY needs
-            them. Without, the entries are looked through: of thousands of
-            hosts a coflow uses few.
-        """
-        self.has_sets = has_sets
-        self.cap, self.load = view(fabric.cap), view(fabric.load)
-        self.base, self.scale = view(fabric.base), view(fabric.scale)
-        self.weight, self.split = view(fabric.weight), view(fabric.split)
-        self.flow_ptr = view(fabric.flow_ptr)
-        self.entry_ptr = view(fabric.entry_ptr)
-        self.skip, self.owner = view(fabric.skip), view(fabric.owner)
-        self.src, self.dst = view(fabric.src), view(fabric.dst)
-        self.port, self.alive = view(fabric.port), view(fabric.alive)
-        self.first, self.last = view(fabric.first), view(fabric.last)
-        self.up_ptr, self.up = view(fabric.up_ptr), view(fabric.up)
-        self.residual, self.pace = view(rates.residual), view(rates.pace)
-        self.extra_flow = view(rates.extra_flow)
-        self.extra_rate = view(rates.extra_rate)
-        self.n_extra = 0
-        n_ports, n_flows = len(fabric.cap), len(fabric.base)
-        self._lay_out_sets(fabric.n_hosts, len(fabric.scale),
-                           len(fabric.port))
-        self.demand = view(np.zeros(n_ports))
-        self.share = view(np.zeros(n_ports))
-        self.count = view(np.zeros(n_ports, np.int64))
-        self.start = view(np.zeros(n_ports + 1, np.int64))
-        self.place = view(np.zeros(n_ports + 1, np.int64))
-        self.rising = view(np.zeros(n_ports, np.int64))
-        self.chosen = view(np.zeros(len(fabric.scale), np.int64))
-        self.flows = view(np.empty(n_flows, np.int64))
-        self.rising_weight = view(np.empty(n_flows))
-        self.at_port = view(np.empty(2 * n_flows + len(fabric.up), np.int32))
-        self.stopped = view(np.empty(n_flows, np.uint8))
-
-    def _lay_out_sets(self, n_hosts: cython.Py_ssize_t,
-                      n_coflows: cython.Py_ssize_t,
-                      n_entries: cython.Py_ssize_t) -> None:
-        """Make the sets of ports."""
-        n_words = (n_hosts + 63) >> 6
-        n_up = self.cap.shape[0] - 2 * n_hosts
-        self.n_hosts, self.n_words = n_hosts, n_words
-        self.all_words = 2 * n_words + ((n_up + 63) >> 6)
-        at = np.concatenate([np.tile(np.arange(n_hosts), 2),
-                             np.arange(n_up)])
-        self.bit = view(np.uint64(1) << (at & 63).astype(np.uint64))
-        self.word = view((at >> 6) + n_words * np.repeat(
-            [0, 1, 2], [n_hosts, n_hosts, n_up]))
-        self.all_open = no_sets(self.all_words)
-        self.open_ports = no_sets(self.all_words)
-        for p in range(self.cap.shape[0]):
-            if self.cap[p] > 0.0:
-                self.all_open[self.word[p]] |= self.bit[p]
-        if not self.has_sets:
-            n_coflows = n_entries = 0
-        self.used_ports = no_sets(self.all_words * n_coflows)
-        self.had_ports = no_sets(self.all_words * n_coflows)
-        self.ports_before = view(np.zeros(self.all_words * n_coflows,
-                                          np.int32))
-        self.row_at = view(np.full(n_entries, -1))
-        n_rows = fill_sets(self, n_coflows) if self.has_sets else 0
-        self.row_alive = no_sets(n_rows * n_words)
-        self.row_had = no_sets(n_rows * n_words)
-        self.row_before = view(np.zeros(n_rows * n_words, np.int32))
-        if not self.has_sets:
-            return
-        fill_rows(self)
-        count_before(self.had_ports, self.all_words, self.ports_before)
-        count_before(self.row_had, n_words, self.row_before)
-
-
-def no_sets(n_words: cython.Py_ssize_t) -> Any:
-    return view(np.zeros(n_words, np.uint64))
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def count_before(had: cython.ulonglong[::1], n_words: cython.Py_ssize_t,
-                 before: cython.int[::1]) -> cython.void:
-    """Write how many ports of its set come before each word."""
-    for w in range(had.shape[0]):
-        if w % n_words == 0:
-            before[w] = 0
-        else:
-            before[w] = before[w - 1] + popcount(had[w - 1])
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def fill_sets(rater: Rater, n_coflows: cython.Py_ssize_t
-              ) -> cython.Py_ssize_t:
-    """Fill the sets of ports that each coflow has and still uses.
-
-    Returns the number of egress entries, which it numbers in row_at.
-    """
-    n_rows = 0
-    for c in range(n_coflows):
-        for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
-            p = rater.port[e]
-            at = c * rater.all_words + rater.word[p]
-            rater.had_ports[at] |= rater.bit[p]
-            if rater.alive[e] > 0:
-                rater.used_ports[at] |= rater.bit[p]
-            if e < rater.split[c]:
-                rater.row_at[e] = n_rows * rater.n_words
-                n_rows += 1
-    return n_rows
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def fill_rows(rater: Rater) -> cython.void:
-    """Fill the sets of ports that each egress entry's flows go to.
-
-    An entry with two flows to one port has none (row_at is -1).
-    """
-    for f in range(rater.base.shape[0]):
-        e = rater.src[f]
-        row = rater.row_at[e]
-        if row < 0:
-            continue
-        p = rater.port[rater.dst[f]]
-        at = row + rater.word[p] - rater.n_words
-        if rater.row_had[at] & rater.bit[p] != 0:
-            rater.row_at[e] = -1
-            continue
-        rater.row_had[at] |= rater.bit[p]
-        if rater.skip[f] == f:
-            rater.row_alive[at] |= rater.bit[p]
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def end_in_row(rater: Rater, f: cython.Py_ssize_t) -> cython.void:
-    """Flow f has ended."""
-    row = rater.row_at[rater.src[f]]
-    if row >= 0:
-        p = rater.port[rater.dst[f]]
-        rater.row_alive[row + rater.word[p] - rater.n_words] &= ~rater.bit[p]
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def start_in_row(rater: Rater, f: cython.Py_ssize_t) -> cython.void:
-    """Flow f, which had ended, starts again."""
-    row = rater.row_at[rater.src[f]]
-    if row >= 0:
-        p = rater.port[rater.dst[f]]
-        rater.row_alive[row + rater.word[p] - rater.n_words] |= rater.bit[p]
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def enter_port(rater: Rater, c: cython.Py_ssize_t, p: cython.Py_ssize_t
-               ) -> cython.void:
-    """Coflow c has flows at port p again."""
-    rater.used_ports[c * rater.all_words + rater.word[p]] |= rater.bit[p]
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def leave_port(rater: Rater, c: cython.Py_ssize_t, p: cython.Py_ssize_t
-               ) -> cython.void:
-    """Coflow c has no flow at port p any more."""
-    rater.used_ports[c * rater.all_words + rater.word[p]] &= ~rater.bit[p]
+    n = order.shape[0]
+    open_all(rater)
+    for c in range(rater.pace.shape[0]):
+        rater.pace[c] = 0.0
+    rater.n_extra = 0
+    if sharing == SHARE_FLOWS:
+        fill_max_min(rater, open_flows(rater, order, 0, n), False, INF)
+        return
+    if sharing == SHARE_IN_ORDER:
+        for i in range(n):
+            fill_max_min(rater, open_flows(rater, order, i, i + 1), False,
+                         INF)
+        return
+    if n_lifted > 1:
+        reserve(rater, order, 0, n_lifted, INF, 1.0)
+    if sharing == SHARE_COFLOWS:
+        weighted_fair(rater, order, weights, alone_s)
+    else:
+        if trickle > 0.0 and n > 1:
+            reserve(rater, order, 1, n, trickle, 1.0 - HEAD_SHARE)
+        madd(rater, order)
+    if backfill == BACKFILL_GREEDY:
+        backfill_greedy(rater, order)
+    elif backfill == BACKFILL_MAX_MIN:
+        fill_max_min(rater, open_flows(rater, order, 0, n), False, INF)
+    elif backfill == BACKFILL_IN_ORDER:
+        if horizon_s > 0.0:
+            fill_in_order(rater, order, 1.0 / horizon_s)
+        fill_in_order(rater, order, INF)
 
 
 @cython.cfunc
@@ -330,220 +187,6 @@ def next_alive(rater: Rater, f: cython.Py_ssize_t) -> cython.Py_ssize_t:
         rater.skip[f] = rater.skip[rater.skip[f]]
         f = rater.skip[f]
     return f
-
-
-@cython.ccall
-@cython.nogil
-@cython.exceptval(check=False)
-def bottlenecks(rater: Rater, out: cython.double[::1]) -> cython.void:
-    """Write each coflow's remaining time alone on the fabric, seconds.
-
-    t of VirtCO Eq. (3) at a given placement: the most loaded port decides.
-    """
-    for c in range(out.shape[0]):
-        longest = 0.0
-        for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
-            load = rater.load[e]
-            if load > 0.0:
-                cap = rater.cap[rater.port[e]]
-                longest = max(longest, load / cap if cap > 0.0 else INF)
-        out[c] = longest * rater.scale[c] if longest > 0.0 else 0.0
-
-
-@cython.ccall
-@cython.nogil
-@cython.exceptval(check=False)
-def prefix_times(rater: Rater, order: cython.longlong[::1],
-                 out: cython.double[::1]) -> cython.void:
-    """Seconds until each coflow's last port has served it and all before it.
-
-    Max over ports of the prefix load over the rate. It bounds the end from
-    neither side: it is too early where a coflow waits at one port and MADD
-    holds its other ports back, too late where back-fill serves it early.
-    """
-    clear(rater)
-    for i in range(order.shape[0]):
-        c = order[i]
-        longest = 0.0
-        for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
-            p = rater.port[e]
-            load = rater.load[e] * rater.scale[c]
-            rater.demand[p] += load
-            if load > 0.0:
-                cap = rater.cap[p]
-                longest = max(longest,
-                              rater.demand[p] / cap if cap > 0.0 else INF)
-        out[c] = longest
-
-
-@cython.ccall
-@cython.nogil
-@cython.exceptval(check=False)
-def sort(order: cython.longlong[::1], n: cython.Py_ssize_t,
-         level: cython.longlong[::1], key: cython.double[::1]) -> cython.void:
-    """Sort the first n coflows by (level, key, index), in place.
-
-    Insertion sort: between two events an order hardly changes.
-    """
-    for i in range(1, n):
-        c = order[i]
-        j = i - 1
-        while j >= 0:
-            d = order[j]
-            if level[d] < level[c] or (level[d] == level[c] and (
-                    key[d] < key[c] or (key[d] == key[c] and d < c))):
-                break
-            order[j + 1] = d
-            j -= 1
-        order[j + 1] = c
-
-
-@cython.ccall
-@cython.nogil
-@cython.exceptval(check=False)
-def rank_repeating(order: cython.longlong[::1], level: cython.longlong[::1],
-                   alone_s: cython.double[::1], intensity: cython.double[::1],
-                   key: cython.double[::1]) -> cython.void:
-    """Write keys of periodic coflows that keep both goals.
-
-    Among themselves they go by intensity, the highest first (Crux); ordinary
-    ones, of intensity 0, by their remaining times. Of the two that lead, the
-    one with less left goes first: so a periodic coflow's key is the longest
-    remaining time of those that go before it and of itself.
-
-    :param order: the coflows, in any order.
-    :param level: those below 0 keep their keys, shape (C,).
-    """
-    for i in range(order.shape[0]):
-        c = order[i]
-        if intensity[c] <= 0.0 or level[c] < 0:
-            continue
-        longest_s = alone_s[c]
-        before = 0
-        for j in range(order.shape[0]):
-            d = order[j]
-            if intensity[d] > 0.0 and level[d] == level[c] and (
-                    intensity[d] > intensity[c]
-                    or (intensity[d] == intensity[c] and d < c)):
-                longest_s = max(longest_s, alone_s[d])
-                before += 1
-        # Different keys for different places.
-        key[c] = longest_s * (1.0 + before * 1e-12)
-
-
-@cython.ccall
-@cython.nogil
-@cython.exceptval(check=False)
-def swap_neighbours(rater: Rater, order: cython.longlong[::1],
-                    level: cython.longlong[::1]) -> cython.void:
-    """Swap neighbours while that lowers the sum of the prefix times.
-
-    :param order: coflow indices, changed in place.
-    :param level: coflows of different levels keep their order, as do starving
-        ones, whose level is below 0; shape (C,).
-    """
-    swapped: cython.bint
-    for _ in range(MAX_SWEEPS):
-        clear(rater)
-        swapped = False
-        for i in range(order.shape[0]):
-            if i + 1 < order.shape[0]:
-                c = order[i]
-                d = order[i + 1]
-                if 0 <= level[c] == level[d] and gains_by_swap(rater, c, d):
-                    order[i] = d
-                    order[i + 1] = c
-                    swapped = True
-            c = order[i]
-            for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
-                rater.demand[rater.port[e]] += rater.load[e] * rater.scale[c]
-        if not swapped:
-            break
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def gains_by_swap(rater: Rater, c: cython.Py_ssize_t, d: cython.Py_ssize_t
-                  ) -> cython.bint:
-    """Whether d before c is better than c before d behind rater.demand."""
-    now_s = prefix_time(rater, c, -1) + prefix_time(rater, d, c)
-    then_s = prefix_time(rater, d, -1) + prefix_time(rater, c, d)
-    return then_s < now_s * NEARLY
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def prefix_time(rater: Rater, c: cython.Py_ssize_t, before: cython.Py_ssize_t
-                ) -> cython.double:
-    """Prefix time of c behind rater.demand and coflow ``before``, if any."""
-    longest = 0.0
-    for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
-        rater.share[rater.port[e]] = 0.0
-    if before >= 0:
-        for e in range(rater.entry_ptr[before], rater.entry_ptr[before + 1]):
-            rater.share[rater.port[e]] = rater.load[e] * rater.scale[before]
-    for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
-        if rater.load[e] > 0.0:
-            p = rater.port[e]
-            cap = rater.cap[p]
-            ahead = rater.demand[p] + rater.share[p]
-            longest = max(longest, (ahead + rater.load[e] * rater.scale[c])
-                          / cap if cap > 0.0 else INF)
-    return longest
-
-
-@cython.ccall
-@cython.nogil
-@cython.exceptval(check=False)
-def allocate(rater: Rater, order: cython.longlong[::1],
-             n_lifted: cython.Py_ssize_t, sharing: cython.int,
-             backfill: cython.int, horizon_s: cython.double,
-             trickle: cython.double, weights: cython.double[::1],
-             alone_s: cython.double[::1]) -> cython.void:
-    """Rate every coflow of ``order``: the one place that hands out rates.
-
-    :param rater: its residual, pace and extra list are written.
-    :param order: coflow indices, the first n_lifted of them starving: they
-        share the fabric among themselves before anyone else is served.
-    :param sharing: policies.SHARE_…
-    :param backfill: policies.BACKFILL_…
-    :param horizon_s: BACKFILL_IN_ORDER hands a flow at first no more than it
-        sends in this time; 0 for flows that are rated anew when they end.
-    :param trickle: share of each port for each coflow behind the head.
-    :param weights: of each coflow, for SHARE_COFLOWS.
-    :param alone_s: each coflow's remaining time alone on the fabric.
-    """
-    n = order.shape[0]
-    open_all(rater)
-    for c in range(rater.pace.shape[0]):
-        rater.pace[c] = 0.0
-    rater.n_extra = 0
-    if sharing == SHARE_FLOWS:
-        fill_max_min(rater, open_flows(rater, order, 0, n), False, INF)
-        return
-    if sharing == SHARE_IN_ORDER:
-        for i in range(n):
-            fill_max_min(rater, open_flows(rater, order, i, i + 1), False,
-                         INF)
-        return
-    if n_lifted > 1:
-        reserve(rater, order, 0, n_lifted, INF, 1.0)
-    if sharing == SHARE_COFLOWS:
-        weighted_fair(rater, order, weights, alone_s)
-    else:
-        if trickle > 0.0 and n > 1:
-            reserve(rater, order, 1, n, trickle, 1.0 - HEAD_SHARE)
-        madd(rater, order)
-    if backfill == BACKFILL_GREEDY:
-        backfill_greedy(rater, order)
-    elif backfill == BACKFILL_MAX_MIN:
-        fill_max_min(rater, open_flows(rater, order, 0, n), False, INF)
-    elif backfill == BACKFILL_IN_ORDER:
-        if horizon_s > 0.0:
-            fill_in_order(rater, order, 1.0 / horizon_s)
-        fill_in_order(rater, order, INF)
 
 
 @cython.cfunc
@@ -944,13 +587,3 @@ def sort_by_port(rater: Rater, n_open: cython.Py_ssize_t) -> cython.Py_ssize_t:
             rater.at_port[rater.place[p]] = i
             rater.place[p] += 1
     return n_rising
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-@cython.inline
-def clear(rater: Rater) -> cython.void:
-    for p in range(rater.cap.shape[0]):
-        rater.demand[p] = 0.0
-        rater.count[p] = 0

@@ -1,0 +1,189 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""The compiled core: who goes first."""
+
+import cython
+
+if cython.compiled:
+    from cython.cimports.virtco.scheduling.rater_kernel import clear
+    from cython.cimports.virtco.scheduling.rater_kernel import Rater
+else:
+    from virtco.scheduling.rater_kernel import clear
+    from virtco.scheduling.rater_kernel import Rater
+
+INF = cython.declare(cython.double, float('inf'))
+#: Sweeps of swaps through an order; most end after one or two.
+MAX_SWEEPS = cython.declare(cython.int, 10)
+#: A sum of prefix times above this part of another is no gain.
+NEARLY = cython.declare(cython.double, 1.0 - 1e-9)
+
+
+@cython.ccall
+@cython.nogil
+@cython.exceptval(check=False)
+def bottlenecks(rater: Rater, out: cython.double[::1]) -> cython.void:
+    """Write each coflow's remaining time alone on the fabric, seconds.
+
+    t of VirtCO Eq. (3) at a given placement: the most loaded port decides.
+    """
+    for c in range(out.shape[0]):
+        longest = 0.0
+        for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
+            load = rater.load[e]
+            if load > 0.0:
+                cap = rater.cap[rater.port[e]]
+                longest = max(longest, load / cap if cap > 0.0 else INF)
+        out[c] = longest * rater.scale[c] if longest > 0.0 else 0.0
+
+
+@cython.ccall
+@cython.nogil
+@cython.exceptval(check=False)
+def prefix_times(rater: Rater, order: cython.longlong[::1],
+                 out: cython.double[::1]) -> cython.void:
+    """Seconds until each coflow's last port has served it and all before it.
+
+    Max over ports of the prefix load over the rate. It bounds the end from
+    neither side: it is too early where a coflow waits at one port and MADD
+    holds its other ports back, too late where back-fill serves it early.
+    """
+    clear(rater)
+    for i in range(order.shape[0]):
+        c = order[i]
+        longest = 0.0
+        for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
+            p = rater.port[e]
+            load = rater.load[e] * rater.scale[c]
+            rater.demand[p] += load
+            if load > 0.0:
+                cap = rater.cap[p]
+                longest = max(longest,
+                              rater.demand[p] / cap if cap > 0.0 else INF)
+        out[c] = longest
+
+
+@cython.ccall
+@cython.nogil
+@cython.exceptval(check=False)
+def sort(order: cython.longlong[::1], n: cython.Py_ssize_t,
+         level: cython.longlong[::1], key: cython.double[::1]) -> cython.void:
+    """Sort the first n coflows by (level, key, index), in place.
+
+    Insertion sort: between two events an order hardly changes.
+    """
+    for i in range(1, n):
+        c = order[i]
+        j = i - 1
+        while j >= 0:
+            d = order[j]
+            if level[d] < level[c] or (level[d] == level[c] and (
+                    key[d] < key[c] or (key[d] == key[c] and d < c))):
+                break
+            order[j + 1] = d
+            j -= 1
+        order[j + 1] = c
+
+
+@cython.ccall
+@cython.nogil
+@cython.exceptval(check=False)
+def rank_repeating(order: cython.longlong[::1], level: cython.longlong[::1],
+                   alone_s: cython.double[::1], intensity: cython.double[::1],
+                   key: cython.double[::1]) -> cython.void:
+    """Write keys of periodic coflows that keep both goals.
+
+    Among themselves they go by intensity, the highest first (Crux); ordinary
+    ones, of intensity 0, by their remaining times. Of the two that lead, the
+    one with less left goes first: so a periodic coflow's key is the longest
+    remaining time of those that go before it and of itself.
+
+    :param order: the coflows, in any order.
+    :param level: those below 0 keep their keys, shape (C,).
+    """
+    for i in range(order.shape[0]):
+        c = order[i]
+        if intensity[c] <= 0.0 or level[c] < 0:
+            continue
+        longest_s = alone_s[c]
+        before = 0
+        for j in range(order.shape[0]):
+            d = order[j]
+            if intensity[d] > 0.0 and level[d] == level[c] and (
+                    intensity[d] > intensity[c]
+                    or (intensity[d] == intensity[c] and d < c)):
+                longest_s = max(longest_s, alone_s[d])
+                before += 1
+        # Different keys for different places.
+        key[c] = longest_s * (1.0 + before * 1e-12)
+
+
+@cython.ccall
+@cython.nogil
+@cython.exceptval(check=False)
+def swap_neighbours(rater: Rater, order: cython.longlong[::1],
+                    level: cython.longlong[::1]) -> cython.void:
+    """Swap neighbours while that lowers the sum of the prefix times.
+
+    :param order: coflow indices, changed in place.
+    :param level: coflows of different levels keep their order, as do starving
+        ones, whose level is below 0; shape (C,).
+    """
+    swapped: cython.bint
+    for _ in range(MAX_SWEEPS):
+        clear(rater)
+        swapped = False
+        for i in range(order.shape[0]):
+            if i + 1 < order.shape[0]:
+                c = order[i]
+                d = order[i + 1]
+                if 0 <= level[c] == level[d] and gains_by_swap(rater, c, d):
+                    order[i] = d
+                    order[i + 1] = c
+                    swapped = True
+            c = order[i]
+            for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
+                rater.demand[rater.port[e]] += rater.load[e] * rater.scale[c]
+        if not swapped:
+            break
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def gains_by_swap(rater: Rater, c: cython.Py_ssize_t, d: cython.Py_ssize_t
+                  ) -> cython.bint:
+    """Whether d before c is better than c before d behind rater.demand."""
+    now_s = prefix_time(rater, c, -1) + prefix_time(rater, d, c)
+    then_s = prefix_time(rater, d, -1) + prefix_time(rater, c, d)
+    return then_s < now_s * NEARLY
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def prefix_time(rater: Rater, c: cython.Py_ssize_t, before: cython.Py_ssize_t
+                ) -> cython.double:
+    """Prefix time of c behind rater.demand and coflow ``before``, if any."""
+    longest = 0.0
+    for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
+        rater.share[rater.port[e]] = 0.0
+    if before >= 0:
+        for e in range(rater.entry_ptr[before], rater.entry_ptr[before + 1]):
+            rater.share[rater.port[e]] = rater.load[e] * rater.scale[before]
+    for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
+        if rater.load[e] > 0.0:
+            p = rater.port[e]
+            cap = rater.cap[p]
+            ahead = rater.demand[p] + rater.share[p]
+            longest = max(longest, (ahead + rater.load[e] * rater.scale[c])
+                          / cap if cap > 0.0 else INF)
+    return longest
