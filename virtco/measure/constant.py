@@ -12,12 +12,17 @@
 
 """The long-term rate of each pair, by the estimator that predicts best.
 
-RPCA (:mod:`virtco.measure.robustpca`) looks at all pairs together, the median
-and the upper quartile at each pair alone. Which of them is nearest to the
-truth depends on how the network is disturbed, so the cloud's own history
-decides: each estimator sees two thirds of the snapshots and predicts the
-others. Some of those are disturbed themselves; an error therefore counts up to
-``MOST_ERROR`` only.
+RPCA (:mod:`virtco.measure.robustpca`) looks at all pairs together, the others
+at each pair alone. Which of them is nearest to the truth depends on how the
+network is disturbed, so the cloud's own history decides: each estimator sees
+two thirds of the snapshots and predicts the others. Some of those are
+disturbed themselves; an error therefore counts up to ``MOST_ERROR`` only.
+
+The consensus solves the problem as the paper states it: minimise |N_E|_0 where
+all rows of N_D are the same (section III). That separates into pairs, and a
+pair's best value is the one that most of its readings are near. RPCA replaces
+|N_E|_0 by a convex norm. It is given the times of a message, not the rates,
+since a disturbed reading stands out more as a time.
 """
 
 import dataclasses
@@ -46,6 +51,9 @@ UNSTABLE = 0.5
 CHANGED_READINGS = 3
 
 _FOLDS = 3
+# A rate below this share of the median one is taken for it in RPCA: a time
+# without end would be all that the decomposition sees.
+_LEAST_SHARE = 1e-3
 
 
 class Estimator(enum.StrEnum):
@@ -53,6 +61,7 @@ class Estimator(enum.StrEnum):
 
     MEDIAN = 'median'
     UPPER_QUARTILE = 'upper-quartile'
+    CONSENSUS = 'consensus'
     RPCA = 'rpca'
 
 
@@ -157,6 +166,8 @@ def estimate(snapshots: Matrix, estimator: Estimator) -> Matrix:
             return quantile(snapshots, 0.5)
         case Estimator.UPPER_QUARTILE:
             return quantile(snapshots, 0.75)
+        case Estimator.CONSENSUS:
+            return consensus(snapshots)
         case Estimator.RPCA:
             return _by_rpca(snapshots)
 
@@ -171,6 +182,27 @@ def quantile(snapshots: Matrix, q: float) -> Matrix:
     columns = np.arange(snapshots.shape[1])
     below, above = ordered[low, columns], ordered[high, columns]
     found: Matrix = below + (above - below) * (place - low)
+    return found
+
+
+def consensus(snapshots: Matrix) -> Matrix:
+    """Of each column the mean of the readings that agree with one value.
+
+    These are the most readings that some value is within
+    :data:`virtco.measure.robustpca.TOLERANCE` of; of as many the fastest, as
+    disturbances slow down.
+    """
+    ordered = np.sort(snapshots, axis=0)
+    found = np.full(snapshots.shape[1], np.nan)
+    most = np.ones(snapshots.shape[1], np.int64)
+    width = (1 + robustpca.TOLERANCE) / (1 - robustpca.TOLERANCE)
+    for slowest in ordered:
+        agree = (ordered >= slowest) & (ordered <= width * slowest)
+        count = agree.sum(axis=0)
+        total = np.where(agree, ordered, 0.0).sum(axis=0)
+        is_better = count >= most
+        found[is_better] = total[is_better] / count[is_better]
+        most = np.maximum(most, count)
     return found
 
 
@@ -212,8 +244,14 @@ def _by_rpca(snapshots: Matrix) -> Matrix:
         # A reading that is missing agrees with the others of its pair.
         median = quantile(part, 0.5)
         filled = np.where(known[:, seen], part, median)
+        least = _LEAST_SHARE * float(np.median(filled)) or 1.0
         try:
-            rates[seen] = robustpca.constant_component(filled).rates
+            times = robustpca.constant_component(
+                least / np.maximum(filled, least)).rates
+            # No pair is faster than its fastest reading.
+            rates[seen] = np.minimum(
+                least / np.maximum(times, np.finfo(float).tiny),
+                filled.max(axis=0))
         except np.linalg.LinAlgError:  # its iteration has no end
             rates[seen] = median
     return rates

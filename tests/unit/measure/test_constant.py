@@ -49,9 +49,9 @@ def test_the_choice_is_never_far_from_the_best(seed, share, n_slow):
     assert _off(found.rates, rates) <= best + 0.03
 
 
-def test_calm_history_takes_the_median_and_slow_snapshots_do_not():
-    _rates, calm = _history(1)
-    assert constant.fit(calm).estimator == E.MEDIAN
+def test_a_wide_band_takes_the_median_and_slow_snapshots_do_not():
+    _rates, wide = _history(1, jitter=0.15)
+    assert constant.fit(wide).estimator == E.MEDIAN
     _rates, slow = _history(1, slow=(1, 3, 5, 7, 9))
     found = constant.fit(slow)
     assert found.estimator != E.MEDIAN
@@ -85,6 +85,44 @@ def test_the_quantile_is_numpys():
     for q in (0.0, 0.25, 0.5, 0.75, 1.0):
         assert constant.quantile(readings, q) == pytest.approx(
             np.nanquantile(readings, q, axis=0))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 10 ** 6), st.integers(1, 12), st.floats(0, 1))
+def test_the_consensus_has_most_readings_near(seed, n_snapshots, unseen):
+    """No value has more readings near than the one that is found."""
+    rng = np.random.default_rng(seed)
+    readings = rng.uniform(1.0, 3.0, (n_snapshots, 8))
+    readings[rng.random(readings.shape) < unseen] = np.nan
+    found = constant.consensus(readings)
+    for column, rate in zip(readings.T, found):
+        known = column[np.isfinite(column)]
+        if not known.size:
+            assert np.isnan(rate)
+            continue
+        width = 1.1 / 0.9 * (1 + 1e-12)
+        most, of = max((((known >= low) & (known <= width * low)).sum(), low)
+                       for low in known)
+        agree = known[(known >= of) & (known <= width * of)]
+        assert rate == pytest.approx(agree.mean())
+        assert len(agree) == most
+
+
+def test_the_consensus_outlives_a_majority_of_disturbed_readings():
+    column = [0.2, 0.98, 0.5, 1.0, 0.7, 0.35, 1.02, 0.12, 0.6]
+    found = constant.consensus(np.array(column)[:, None])
+    assert found == pytest.approx(1.0)
+    assert constant.quantile(np.array(column)[:, None], 0.5) == 0.6
+
+
+@pytest.mark.parametrize('seed', range(3))
+def test_rpca_is_nearer_by_times_than_by_rates(seed):
+    rates, readings = _history(seed, share=0.3, n_pairs=400)
+    off = np.abs(constant.estimate(readings, E.RPCA) / rates - 1).mean()
+    by_rates = robustpca.constant_component(readings).rates
+    assert off < 0.5 * np.abs(by_rates / rates - 1).mean()
+    # And than the median, where a tenth of the pairs has lost its majority.
+    assert off < np.abs(constant.quantile(readings, 0.5) / rates - 1).mean()
 
 
 def test_few_snapshots_are_not_compared():

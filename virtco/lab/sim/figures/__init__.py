@@ -18,6 +18,7 @@ from virtco.lab.sim.figures import monitoring
 from virtco.lab.sim.figures import orchestra
 from virtco.lab.sim.figures import rpca
 from virtco.lab.sim.figures import rpca_applications
+from virtco.lab.sim.figures import rpca_dynamics
 from virtco.lab.sim.figures import samples
 from virtco.lab.sim.figures import sweeps
 from virtco.lab.sim.figures import trace
@@ -27,5 +28,6 @@ from virtco.lab.sim.figures import virtco
 FIGURES: dict[str, samples.Figure] = {figure.name: figure for figure in (
     virtco.CASE1, virtco.CASE2_FIGURE, virtco.CASE3, *sweeps.figures(),
     *choreo.FIGURES, *orchestra.FIGURES, *trace.FIGURES, *hints.FIGURES,
-    *rpca.FIGURES, *rpca_applications.FIGURES, *training.FIGURES,
+    *rpca.FIGURES, *rpca_applications.FIGURES, *rpca_dynamics.FIGURES,
+    *training.FIGURES,
     *monitoring.FIGURES)}

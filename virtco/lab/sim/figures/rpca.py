@@ -32,8 +32,8 @@ from virtco.measure import rounds
 
 Matrix = clouds.Matrix
 
-ESTIMATES = ('heuristics', 'rpca', 'median', 'upper-quartile', 'chosen',
-             'truth')
+ESTIMATES = ('heuristics', 'rpca', 'median', 'upper-quartile', 'consensus',
+             'chosen', 'truth')
 ALL = ('baseline', *ESTIMATES)
 OPERATIONS = ('broadcast', 'scatter', 'mapping')
 SIZE_BYTES = 8e6
@@ -301,7 +301,7 @@ def table(number: int | str, title: str, first: str, y_label: str, note: str,
 
 
 OVER = 'time over the baseline\'s'
-_SIMPLE = ('rpca', 'median', 'upper-quartile')
+_SIMPLE = ('rpca', 'median', 'upper-quartile', 'consensus')
 
 FIGURES = (
     samples.Figure('rpca-fig4', ('16', '64', '128', '196'), _fig4, table(
