@@ -43,6 +43,7 @@ KERNELS = (
     'virtco.lab.sim.event_kernels',
     'virtco.lab.sim.deployed_kernels',
     'virtco.lab.sim.pair_kernels',
+    'virtco.advise.kernels',
     'virtco.solver.bounds.anchored',
     'virtco.solver.exact.enumeration',
     'virtco.solver.moves.kernel',

@@ -16,3 +16,7 @@
 The uses of the RPCA paper's section V: fastest-node-first trees for broadcast
 and reduce, and topology mapping. Pure: matrices in, advice out.
 """
+
+from virtco import compiled
+
+compiled.check()

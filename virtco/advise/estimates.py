@@ -20,16 +20,23 @@ that was never measured gets the slower of its hosts' links.
 from collections.abc import Sequence
 import dataclasses
 import enum
+import functools
 
 import numpy as np
 from numpy import typing as npt
 
 from virtco.advise import mappings
+from virtco import exception
 from virtco.measure import constant
 from virtco.measure import history
 from virtco.measure import pipes
 
 Matrix = npt.NDArray[np.float64]
+
+#: RPCA of so many pairs of hosts takes 0.15 s, and nobody waits longer for it.
+MOST_RPCA_PAIRS = 10_000
+#: Estimators are compared for so many; it takes as long.
+MOST_COMPARED_PAIRS = 2_500
 
 
 class Basis(enum.StrEnum):
@@ -65,7 +72,7 @@ class Estimate:
         return None if self.noise is None else constant.trust(self.noise)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class Readings:
     """Of the pairs between a group's hosts.
 
@@ -103,9 +110,21 @@ class Readings:
                    ends[among], table.rates_bps[:, among],
                    table.rtts_s[:, among])
 
-    def estimate(self, basis: Basis) -> Estimate:
-        """Paths between all members by one estimate."""
-        rates_bps, component = self._rates(basis)
+    def side_by_side(self, chosen: Basis) -> tuple[Basis, ...]:
+        """What to show; of many pairs only what costs little."""
+        if len(self.ends) <= MOST_RPCA_PAIRS:
+            return tuple(Basis)
+        return tuple(basis for basis in Basis
+                     if basis in (chosen, Basis.RAW))
+
+    def estimate(self, basis: Basis,
+                 estimator: constant.Estimator | None = None) -> Estimate:
+        """Paths between all members by one estimate.
+
+        :param estimator: of the constant, where it was chosen before.
+        :raises virtco.exception.Invalid: for RPCA of too many pairs.
+        """
+        rates_bps, component = self._rates(basis, estimator)
         known = np.isfinite(rates_bps) & (rates_bps > 0)
         src, dst = self.ends[known].T
         between = np.minimum(self.links_bps[:, None],
@@ -121,17 +140,34 @@ class Readings:
             component.noise if component else None,
             int(known.sum()), n_hosts * (n_hosts - 1))
 
-    def _rates(self, basis: Basis
+    def _rates(self, basis: Basis, estimator: constant.Estimator | None
                ) -> tuple[Matrix, constant.Constant | None]:
         if not self.rates_bps.size:
             return np.zeros(len(self.ends)), None
         if basis is Basis.RAW:
             return _newest(self.rates_bps), None
-        found = constant.fit(
-            constant.since_change(self.rates_bps, pipes.CHANGE), {
-                Basis.CONSTANT: None, Basis.RPCA: constant.Estimator.RPCA,
-                Basis.MEDIAN: constant.Estimator.MEDIAN}[basis])
+        if basis is Basis.RPCA and len(self.ends) > MOST_RPCA_PAIRS:
+            raise exception.Invalid(
+                field='matrix', value=basis, limit='another one for more than '
+                f'{MOST_RPCA_PAIRS} pairs of hypervisors')
+        found = constant.fit(self._since_change, {
+            Basis.CONSTANT: self._affordable(estimator),
+            Basis.RPCA: constant.Estimator.RPCA,
+            Basis.MEDIAN: constant.Estimator.MEDIAN}[basis])
         return found.rates, found
+
+    def _affordable(self, estimator: constant.Estimator | None
+                    ) -> constant.Estimator | None:
+        """The consensus in the place of what would take too long."""
+        most = (MOST_COMPARED_PAIRS if estimator is None
+                else MOST_RPCA_PAIRS if estimator is constant.Estimator.RPCA
+                else len(self.ends))
+        return (estimator if len(self.ends) <= most
+                else constant.Estimator.CONSENSUS)
+
+    @functools.cached_property
+    def _since_change(self) -> Matrix:
+        return constant.since_change(self.rates_bps, pipes.CHANGE)
 
     def _latency_s(self) -> Matrix:
         """Half a median round trip; the median of all where it is unknown."""

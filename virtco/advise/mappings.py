@@ -28,6 +28,7 @@ import numpy as np
 from numpy import typing as npt
 import scipy
 
+from virtco.advise import kernels
 from virtco import exception
 from virtco import units
 
@@ -36,11 +37,10 @@ Indices = npt.NDArray[np.int64]
 
 #: Every mapping of so few tasks is tried: 5,040.
 MOST_ENUMERATED = 7
-# One scan tries all swaps of a task in O(n^2).
-_WORK = 1_000_000
-_LEAST_SCANS = 20
-#: Times that differ by less are the same.
-_SAME = 1e-9
+# The bound holds after any number of them.
+_MOST_MATCHINGS = 6
+#: Messages and ports that a search looks at; 60 ms.
+WORK = 50_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,87 +151,42 @@ def _busy(out_s: Matrix, in_s: Matrix, at: Indices) -> Matrix:
             len(at), n_machines) for times in (out_s, in_s)], axis=1)
 
 
-def search(volumes: Matrix, paths: Paths, start: Indices) -> Indices:
+def search(volumes: Matrix, paths: Paths, start: Indices, n_fixed: int = 0,
+           work: int = WORK) -> Indices:
     """Swaps that relieve the busiest port, until none does.
 
     Mappings are compared by their busiest port, and by the others where that
     is the same: of several equal bottlenecks each is worth relieving.
+
+    :param n_fixed: so many first tasks stay where they are.
+    :param work: messages and ports that are looked at, at most.
     """
     order = np.array(start)
-    scans = max(_LEAST_SCANS, _WORK // max(1, len(order)) ** 2)
-    n_machines = int(paths.machines.max()) + 1
-    (best,) = _ports(volumes, order[None, :], paths)
-    while True:
-        at = paths.machines[order]
-        busiest = int(np.argmax(best)) % n_machines
-        on_it = np.flatnonzero(at == busiest)
-        # Their partners' moves relieve the port as well as their own.
-        partners = np.flatnonzero((volumes[on_it] > 0).any(axis=0)
-                                  | (volumes[:, on_it] > 0).any(axis=1))
-        for task in dict.fromkeys([*on_it.tolist(), *partners.tolist()]):
-            if scans == 0:
-                return order
-            scans -= 1
-            ports = _swapped(volumes, order, task, paths)
-            other = _least(ports)
-            if _is_less(ports[other], best):
-                best = ports[other]
-                order[[task, other]] = order[[other, task]]
-                break
-        else:
-            return order
+    peers = _peers(volumes)
+    (ports,) = _ports(volumes, order[None, :], paths)
+    queue, queued = np.zeros((2, len(order)), np.int64)
+    kernels.relieve(
+        order, n_fixed, *peers, paths.machines,
+        np.ascontiguousarray(paths.slowness),
+        np.ascontiguousarray(paths.latency_s), ports, np.zeros_like(ports),
+        queue, queued, work)
+    return order
 
 
-def _swapped(volumes: Matrix, order: Indices, task: int, paths: Paths
-             ) -> Matrix:
-    """Ports after the task's swap with each one, a row for each."""
-    places = np.ix_(order, order)
-    out_s = np.zeros((len(order), len(order)))
-    in_s = out_s.copy()
-    for weights, costs in ((volumes, paths.slowness[places]),
-                           (volumes > 0, paths.latency_s[places])):
-        out_s += _sent_after(weights.astype(float), costs, task)
-        in_s += _sent_after(weights.T.astype(float), costs.T, task)
-    tasks = np.arange(len(order))
-    at = np.tile(paths.machines[order], (len(order), 1))
-    at[:, task] = at[task]
-    at[tasks, tasks] = at[task, task]
-    return _busy(out_s, in_s, at)
-
-
-def _sent_after(weights: Matrix, costs: Matrix, task: int) -> Matrix:
-    """What each task sends after the swaps, shape (n_swaps, n_tasks).
-
-    :param costs: between the places of the tasks; 0 from each to itself.
-    """
-    before = (weights * costs).sum(axis=1)
-    # To a third one the two are at each other's places.
-    found: Matrix = (before[:, None] + (weights[:, [task]] - weights)
-                     * (costs - costs[:, [task]])).T
-    found[:, task] = costs @ weights[task] + weights[task] * costs[:, task]
-    np.fill_diagonal(found, weights @ costs[task]
-                     + weights[:, task] * costs[task])
-    return found
-
-
-def _least(ports: Matrix) -> int:
-    """Row with the least busy port; of equal ones by all ports."""
-    top = ports.max(axis=1)
-    near = np.flatnonzero(top <= top.min() * (1 + _SAME))
-    return int(near[np.argmin((ports[near] ** 4).sum(axis=1))])
-
-
-def _is_less(ports: Matrix, others: Matrix) -> bool:
-    top, other = float(ports.max()), float(others.max())
-    if abs(top - other) > _SAME * other:
-        return top < other
-    return bool((ports ** 4).sum() < (others ** 4).sum() * (1 - _SAME))
+def _peers(volumes: Matrix) -> tuple[Indices, Indices, Matrix, Matrix]:
+    """Where each task's peers begin; who they are; bytes to and from them."""
+    between = volumes * (1 - np.eye(len(volumes)))
+    tasks, peers = map(np.ascontiguousarray, np.nonzero(
+        (between > 0) | (between.T > 0)))
+    return (np.searchsorted(tasks, np.arange(len(volumes) + 1)), peers,
+            between[tasks, peers], between[peers, tasks])
 
 
 def enumerate_all(volumes: Matrix, paths: Paths) -> Indices:
     """The best of all mappings; for at most :data:`MOST_ENUMERATED` tasks."""
     orders = np.array(list(itertools.permutations(range(len(volumes)))))
-    best: Indices = orders[_least(_ports(volumes, orders, paths))]
+    ports = _ports(volumes, orders, paths)
+    best: Indices = orders[int(np.argmin(ports.max(axis=1)))]
     return best
 
 
@@ -249,18 +204,20 @@ def lower_bound_s(volumes: Matrix, paths: Paths) -> float:
     least = np.maximum(
         _at_least(volumes, paths.slowness, paths.latency_s),
         _at_least(volumes.T, paths.slowness.T, paths.latency_s.T))
-    values = np.unique(least)
-    low, high = 0, len(values) - 1
-    while low < high:
-        middle = (low + high) // 2
+    # Each task stands somewhere, and on each member stands one.
+    low_s = max(float(least.min(axis=1).max()), float(least.min(axis=0).max()))
+    high_s = float(least.max())
+    for trial_s in itertools.chain([low_s], (
+            (low_s + high_s) / 2 for _ in range(_MOST_MATCHINGS))):
         matched = scipy.sparse.csgraph.maximum_bipartite_matching(
-            scipy.sparse.csr_matrix(least <= values[middle]),
-            perm_type='column')
-        if (matched >= 0).all():
-            high = middle
+            scipy.sparse.csr_matrix(least <= trial_s), perm_type='column')
+        if (matched < 0).any():
+            low_s = max(low_s, float(least[least > trial_s].min()))
+        elif trial_s == low_s:
+            break
         else:
-            low = middle + 1
-    return float(values[low])
+            high_s = float(least[least <= trial_s].max())
+    return low_s
 
 
 def _at_least(volumes: Matrix, slowness: Matrix,
@@ -269,7 +226,10 @@ def _at_least(volumes: Matrix, slowness: Matrix,
     n = len(volumes)
     others = ~np.eye(n, dtype=bool)
     largest = -np.sort(-np.where(others, volumes, 0.0), axis=1)[:, :n - 1]
-    fastest, near_s = (np.sort(one[others].reshape(n, n - 1), axis=1)
+    # Of sparse volumes few columns are left.
+    largest = largest[:, :max(1, int((largest > 0).sum(axis=1).max()))]
+    width = largest.shape[1]
+    fastest, near_s = (_least_of(one[others].reshape(n, n - 1), width)
                        for one in (slowness, latency_s))
     waits = np.concatenate([np.zeros((n, 1)), near_s.cumsum(axis=1)], axis=1)
     found: Matrix = (largest @ fastest.T
@@ -277,13 +237,23 @@ def _at_least(volumes: Matrix, slowness: Matrix,
     return found
 
 
-def advise(volumes: Matrix, paths: Paths) -> tuple[Mapping, ...]:
+def _least_of(rows: Matrix, width: int) -> Matrix:
+    """The least of each row, ascending."""
+    if width < rows.shape[1]:
+        rows = np.partition(rows, width, axis=1)[:, :width]
+    found: Matrix = np.sort(rows, axis=1)
+    return found
+
+
+def advise(volumes: Matrix, paths: Paths, work: int = WORK
+           ) -> tuple[Mapping, ...]:
     """Mappings with their times, the best first.
 
     ``rank`` is each task on the member of its number, ``greedy`` the paper's,
     ``search`` the better of both after swaps, ``optimum`` the best of all
     where these are few.
 
+    :param work: of the search, as there.
     :raises virtco.exception.Invalid: where tasks and members differ.
     """
     n = len(paths.machines)
@@ -303,7 +273,7 @@ def advise(volumes: Matrix, paths: Paths) -> tuple[Mapping, ...]:
         orders['optimum'] = enumerate_all(volumes, paths)
         bound_s = mapped_s(volumes, orders['optimum'], paths)
     else:
-        orders['search'] = search(volumes, paths, begin)
+        orders['search'] = search(volumes, paths, begin, 0, work)
     found = [Mapping(name, tuple(order.tolist()),
                      mapped_s(volumes, order, paths), bound_s)
              for name, order in orders.items()]

@@ -100,6 +100,11 @@ class Pairs:
         self.known, self._seen = found, version
         return True
 
+    @property
+    def estimator(self) -> constant.Estimator | None:
+        """What was nearest when they were compared last."""
+        return self._estimator
+
     def errors(self) -> dict[constant.Estimator, float]:
         """Of each estimator, when they were compared last."""
         return self._errors

@@ -16,11 +16,14 @@
 import itertools
 
 from hypothesis import given
+from hypothesis import settings
 from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+from virtco.advise import kernels
 from virtco.advise import mappings
+from virtco import compiled
 from virtco import exception
 
 
@@ -87,18 +90,43 @@ def test_few_tasks_get_the_optimum(problem):
     assert mappings.lower_bound_s(volumes, paths) <= optimum_s * (1 + 1e-9)
 
 
-@given(problems(least=2), st.data())
-def test_swaps_are_added_up(problem, data):
+def relieved(module, problem, n_fixed=0, work=mappings.WORK):
+    """Order, ports and work left of one of the kernels."""
     volumes, paths = problem
-    n = len(volumes)
-    order = np.array(data.draw(st.permutations(range(n))))
-    task = data.draw(st.integers(0, n - 1))
-    found = mappings._swapped(volumes, order, task, paths)
-    for other in range(n):
-        swapped = order.copy()
-        swapped[[task, other]] = order[[other, task]]
-        assert found[other].max() == pytest.approx(
-            by_hand(volumes, swapped, paths), abs=1e-12)
+    order = np.arange(len(volumes))
+    (ports,) = mappings._ports(volumes, order[None, :], paths)
+    queue, queued = np.zeros((2, len(order)), np.int64)
+    left = module.relieve(
+        order, n_fixed, *mappings._peers(volumes), paths.machines,
+        np.ascontiguousarray(paths.slowness), paths.latency_s, ports,
+        np.zeros_like(ports), queue, queued, work)
+    return order, ports, left
+
+
+@settings(deadline=None, max_examples=40)
+@given(problems(), st.integers(0, 3))
+def test_the_compiled_kernel_does_what_the_plain_one_does(problem, n_fixed):
+    volumes, paths = problem
+    found = relieved(kernels, problem, n_fixed)
+    for mine, its in zip(found, relieved(compiled.plain(
+            'virtco.advise.kernels'), problem, n_fixed)):
+        assert np.array_equal(mine, its)
+    order, ports, _left = found
+    # Ports that were added to and taken from are those of the order.
+    assert ports == pytest.approx(mappings._ports(
+        volumes, order[None, :], paths)[0], abs=1e-9)
+    assert order[:n_fixed].tolist() == list(range(min(n_fixed, len(order))))
+
+
+def test_a_search_ends_with_its_work():
+    problem = made(60, 5)
+    for work in (0, 10_000, 100_000):
+        _order, _ports, left = relieved(kernels, problem, 0, work)
+        # What it looks at after the last count is one swap.
+        assert -2_000 < left <= 0
+    tops = [relieved(kernels, problem, 0, work)[1].max()
+            for work in (0, 100_000, mappings.WORK)]
+    assert tops == sorted(tops, reverse=True) and tops[0] > tops[-1]
 
 
 @pytest.mark.parametrize('seed', range(4))
