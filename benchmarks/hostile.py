@@ -42,8 +42,6 @@ from collections.abc import Iterator
 import contextlib
 import dataclasses
 import json
-import multiprocessing
-import multiprocessing.sharedctypes
 import pathlib
 import signal
 import socket
@@ -60,6 +58,7 @@ from edge_module.tcplan import minors
 from tests.netns.edge import bed as beds
 from tests.netns.edge import cloud as clouds
 from tests.netns.edge import controller as controllers
+from tests.netns.edge import datagrams
 from tests.netns.edge import floods
 from tests.netns.edge import frames
 from tests.netns.edge import policies
@@ -75,7 +74,6 @@ _SETTLE_S = 0.7
 # Payload of a full frame per byte on the wire.
 GOODPUT = 1448 / 1538
 _STREAM_PORT = 7300
-_fork = multiprocessing.get_context('fork')
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -176,69 +174,6 @@ class _Unenforced:
         self._thread.join()
 
 
-class _Stream:
-    """Numbered datagrams at half of their class's rate."""
-
-    def __init__(self, site: Site):
-        self.site = site
-        self._counts = multiprocessing.sharedctypes.RawArray('q', 2)
-        self._ends = _fork.Event()
-        self._listener = beds.in_netns(site.counter.netns, self._listen)
-        self._made = [_fork.Process(target=body, daemon=True)
-                      for body in (self._send, self._receive)]
-
-    def _listen(self) -> socket.socket:
-        sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
-        sock.bind((self.site.counter.ip, _STREAM_PORT))
-        sock.settimeout(1)
-        return sock
-
-    def _send(self) -> None:
-        floods._enter(self.site.probe.netns)
-        sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        address = self.site.counter.ip, _STREAM_PORT
-        each_s = 8 * 500 / (STREAM_BPS / 2)
-        start_s = time.monotonic()
-        while not self._ends.is_set():
-            number = self._counts[0]
-            due_s = start_s + number * each_s - time.monotonic()
-            if due_s > 0:
-                time.sleep(due_s)
-            sock.sendto(struct.pack('!Q', number) + bytes(400), address)
-            self._counts[0] = number + 1
-
-    def _receive(self) -> None:
-        seen = set()
-        while True:
-            with contextlib.suppress(TimeoutError):
-                seen.add(self._listener.recv(1000)[:8])
-                self._counts[1] = len(seen)
-
-    def __enter__(self) -> '_Stream':
-        for made in self._made:
-            made.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ends.set()
-        self._made[0].join(5)
-        last, still_s = -1, time.monotonic()
-        while time.monotonic() < still_s + 0.5:
-            if self._counts[1] != last:
-                last, still_s = self._counts[1], time.monotonic()
-            time.sleep(0.02)
-        for made in self._made:
-            made.kill()
-            made.join()
-        self._listener.close()
-
-    @property
-    def lost(self) -> int:
-        return int(self._counts[0] - self._counts[1])
-
-
 # -- attacks ------------------------------------------------------------------
 
 Attack = Callable[[Site], contextlib.AbstractContextManager[Any]]
@@ -335,7 +270,9 @@ ATTACKS: dict[str, Attack] = {
 def measure(site: Site, name: str, attack: Attack) -> Row:
     flows: list[beds.Flow] = []
     with contextlib.ExitStack() as stack:
-        stream = stack.enter_context(_Stream(site))
+        # Numbered datagrams at half of their class's rate.
+        stream = stack.enter_context(datagrams.Stream(
+            site.probe, site.counter, STREAM_BPS / 2, _STREAM_PORT))
         requests = floods.Requests(site.bed, 'h1', 'h2',
                                    site.addresses['h1'])
         for vm, port in ((site.member, 5001), (site.polite, 5002)):

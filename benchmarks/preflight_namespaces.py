@@ -17,7 +17,9 @@ from collections.abc import Sequence
 import dataclasses
 import json
 import re
+import statistics
 import time
+from typing import Any
 
 import numpy as np
 
@@ -102,15 +104,15 @@ def run(n_trials: int, n_healthy: int, seed: int = 0
             yield _noise([json.loads(logged[one]) for one in healthy])
 
 
-def _trial(found: dict[str, object], host: str, leaf: str) -> Trial:
+def _trial(found: dict[str, Any], host: str, leaf: str) -> Trial:
     named = {f'{one["kind"]} {one["subject"]}'
-             for one in found['findings']}  # type: ignore[attr-defined]
+             for one in found['findings']}
     right = {f'{kind} {host if kind.startswith("host") else leaf}'
              for kind in preflight.Kind} if host else set()
     return Trial(host, leaf, tuple(sorted(right - named)),
                  tuple(sorted(named - right)),
-                 float(found['seconds']),  # type: ignore[arg-type]
-                 float(found['sent_bytes']))  # type: ignore[arg-type]
+                 float(found['seconds']),
+                 float(found['sent_bytes']))
 
 
 def _noise(checks: Sequence[list[tuple[int, bool, str, str, float]]]
@@ -128,7 +130,7 @@ def _noise(checks: Sequence[list[tuple[int, bool, str, str, float]]]
         for rates in rounds.values():
             if len(rates) == PER_LEAF:
                 total.append(sum(rates) / UPLINK_BPS - 1)
-                part += [rate / np.mean(rates) - 1 for rate in rates]
+                part += [rate / statistics.fmean(rates) - 1 for rate in rates]
     grid = np.linspace(0, 1, QUANTILES)
     return Noise(*(tuple(float(x) for x in np.quantile(values, grid))
                    for values in (lone, total, part)))
