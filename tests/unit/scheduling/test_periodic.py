@@ -20,6 +20,7 @@ import pytest
 
 from virtco import exception
 from virtco.scheduling.periodic import bounds
+from virtco.scheduling.periodic import guard
 from virtco.scheduling.periodic import jobs as jobs_model
 from virtco.scheduling.periodic import rehearsal
 from virtco.scheduling.periodic import shifts
@@ -167,3 +168,30 @@ def test_shifts_of_one_link_are_as_good_as_any(tenths):
                for rest in itertools.product(
                    np.arange(10) / 10, repeat=len(some) - 1))
     assert 1 - circle.score() <= best + 0.01
+
+
+@hypothesis.given(jobs())
+@hypothesis.settings(deadline=None, max_examples=15)
+def test_who_leaves_no_straggler_cannot_compute_more(some):
+    least = bounds.least_worst_slowdown(some)
+    most = bounds.most_utilisation(some)
+    assert (bounds.most_utilisation(some, least * (1 + 1e-9))
+            <= bounds.most_utilisation(some, 2 * least) + 1e-9)
+    assert bounds.most_utilisation(some, 2 * least) <= most + 1e-9
+
+
+def test_a_guard_lifts_a_job_before_its_deadline():
+    some = [job('a', 1.0, link=1.0), job('b', 3.0, link=1.0)]
+    found = guard.Guard(some, 1.5)
+    found.began(0, 0.0)
+    found.began(1, 10.0)
+    # 1.5 periods of 2 s and 4 s, less the second that they send.
+    assert (found.late_s(0), found.late_s(1)) == (2.0, 15.0)
+    # Who is late keeps its deadlines, …
+    found.ended(0, 4.0)
+    assert found.late_s(0) == 5.0
+    # … and who is early saves no more than half a turn.
+    found.ended(0, 4.0)
+    found.ended(0, 4.0)
+    assert found.late_s(0) == 4.0 + 1.5 * 3.0 - 1.0
+    assert guard.Guard(some).limit == bounds.least_worst_slowdown(some)

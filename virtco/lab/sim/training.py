@@ -29,18 +29,37 @@ from virtco.lab.sim import run_kernels
 from virtco.lab.sim import simulation
 from virtco.model import uplinks
 from virtco.scheduling import fabric as fabric_model
+from virtco.scheduling.periodic import guard as guard_model
 from virtco.scheduling.periodic import jobs as jobs_model
 from virtco.scheduling.periodic import rehearsal
 from virtco.scheduling.periodic import shifts
 
-#: How training jobs are served: the simulator's policy, whether they go by
-#: intensity, whether they are shifted, the class of other coflows.
-SCHEMES = {'fair': ('fair', False, False, 0),
-           'shifts': ('fair', False, True, 0),
-           'mrtf': ('mrtf', False, False, 0),
-           'crux': ('mrtf', True, False, 0),
-           'training first': ('mrtf', True, False, 1),
-           'virtco': ('mrtf', True, True, 0)}
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Scheme:
+    """How training jobs are served.
+
+    :ivar policy: the simulator's.
+    :ivar by_intensity: whether they go by intensity among themselves.
+    :ivar shifted: whether they have gates, and the order that suits these.
+    :ivar guarded: whether who is late goes first.
+    :ivar other_class: of other coflows.
+    """
+
+    policy: str
+    by_intensity: bool = False
+    shifted: bool = False
+    guarded: bool = False
+    other_class: int = 0
+
+
+SCHEMES = {'fair': Scheme('fair'),
+           'shifts': Scheme('fair', shifted=True),
+           'mrtf': Scheme('mrtf'),
+           'crux': Scheme('mrtf', True),
+           'training first': Scheme('mrtf', True, other_class=1),
+           'virtco': Scheme('mrtf', True, True),
+           'virtco, guarded': Scheme('mrtf', True, guarded=True)}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -122,23 +141,24 @@ class Cluster:
         if scheme not in SCHEMES:
             raise exception.Invalid(field='scheme', value=scheme,
                                     limit='one of ' + ', '.join(SCHEMES))
-        policy, by_intensity, shifted, other_class = SCHEMES[scheme]
+        how = SCHEMES[scheme]
         periodic = self.periodic(jobs)
         order = [job.job_id for job in jobs_model.by_intensity(periodic)]
         gates: Mapping[str, rehearsal.Gate] = {}
-        if shifted:
-            plan = shifts.plan(periodic, fair=not by_intensity)
+        if how.shifted:
+            plan = shifts.plan(periodic, fair=not how.by_intensity)
             order, gates = list(plan.order), plan.gates
         sim = simulation.Simulation(
-            self.cap_bps, simulation.Config(policy),
+            self.cap_bps, simulation.Config(how.policy),
             [*(job.demand for job in jobs), *(one.demand for one in ordinary)
              ], self.above)
-        if by_intensity:
+        if how.by_intensity:
             place = {name: i for i, name in enumerate(order)}
             sim.state.intensity[:len(jobs)] = [
                 len(jobs) - place[job.name] for job in jobs]
-        return _Run(sim, jobs, gates, horizon_s, warm_up_s,
-                    ordinary, other_class).result()
+        guard = guard_model.Guard(periodic) if how.guarded else None
+        return _Run(sim, jobs, gates, horizon_s, warm_up_s, ordinary,
+                    how.other_class, guard).result()
 
 
 class _Run:
@@ -147,8 +167,9 @@ class _Run:
     def __init__(self, sim: simulation.Simulation, jobs: Sequence[Job],
                  gates: Mapping[str, rehearsal.Gate], horizon_s: float,
                  warm_up_s: float, ordinary: Sequence[Ordinary],
-                 other_class: int):
-        self._other_class = other_class
+                 other_class: int, guard: guard_model.Guard | None):
+        self._other_class, self._guard = other_class, guard
+        self._intensity = sim.state.intensity.copy()
         self._sim, self._jobs, self._gates = sim, jobs, gates
         self._horizon_s, self._warm_up_s = horizon_s, warm_up_s
         fabric = sim.fabric
@@ -162,6 +183,8 @@ class _Run:
             (one.arrival_s, number) for number, one in enumerate(
                 ordinary, len(jobs))]
         for j, job in enumerate(jobs):
+            if guard is not None:
+                guard.began(j, job.start_s)
             self._compute(j, job.start_s)
         heapq.heapify(self._starts)
 
@@ -170,7 +193,7 @@ class _Run:
         while sim.now_s < self._horizon_s:
             until_s = min(self._horizon_s, self._starts[0][0]
                           if self._starts else math.inf)
-            sim.run(until_s, stop_at_end=True)
+            sim.run(min(until_s, self._lift_late()), stop_at_end=True)
             for j in [j for j in self._sending if sim.ended(j)]:
                 self._iterated(j)
             while self._starts and self._starts[0][0] <= sim.now_s:
@@ -187,6 +210,22 @@ class _Run:
                 self._jobs, self._computed_s)) / (workers * counted_s),
             cct_s[~np.isnan(cct_s)], self._gates)
 
+    def _lift_late(self) -> float:
+        """Let late jobs go first; when the next one will be late."""
+        next_s = math.inf
+        if self._guard is None:
+            return next_s
+        intensity = self._sim.state.intensity
+        for j in self._sending:
+            late_s = self._guard.late_s(j)
+            if late_s > self._sim.now_s:
+                next_s = min(next_s, late_s)
+            elif intensity[j] == self._intensity[j]:
+                # Above all others, the earlier the more.
+                intensity[j] = len(self._jobs) + 1 + math.exp(
+                    -late_s / self._horizon_s)
+        return next_s
+
     def _start(self, index: int) -> None:
         if index < len(self._jobs):
             run_kernels.release(self._sim.rater, self._sim.run_of, index,
@@ -201,6 +240,9 @@ class _Run:
         """A job's coflow has ended."""
         self._sending.discard(j)
         now_s = self._sim.now_s
+        if self._guard is not None:
+            self._guard.ended(j, now_s)
+            self._sim.state.intensity[j] = self._intensity[j]
         if now_s > self._warm_up_s:
             self._times_s[j].append(now_s - self._began_s[j])
         self._began_s[j] = now_s

@@ -18,6 +18,7 @@ sum_j b_je x_j <= 1. Everything here follows from these two.
 """
 
 from collections.abc import Sequence
+import math
 
 import numpy as np
 import scipy
@@ -25,10 +26,14 @@ import scipy
 from virtco.scheduling.periodic import jobs as jobs_model
 
 
-def most_utilisation(jobs: Sequence[jobs_model.PeriodicJob]) -> float:
+def most_utilisation(jobs: Sequence[jobs_model.PeriodicJob],
+                     slowdown: float = math.inf) -> float:
     """No schedule keeps a larger share of the workers computing, 0 to 1.
 
     The linear program over x above, solved by HiGHS.
+
+    :param slowdown: iteration time over that alone, that no job exceeds; at
+        least :func:`least_worst_slowdown`.
     """
     if not jobs:
         return 0.0
@@ -36,7 +41,8 @@ def most_utilisation(jobs: Sequence[jobs_model.PeriodicJob]) -> float:
     busy_s = jobs_model.busy_matrix(jobs, shared_only=True)
     result = scipy.optimize.linprog(
         -gain, A_ub=busy_s.T, b_ub=np.ones(busy_s.shape[1]),
-        bounds=[(0, 1 / job.period_s) for job in jobs], method='highs')
+        bounds=[(1 / job.period_s / slowdown, 1 / job.period_s)
+                for job in jobs], method='highs')
     return float(-result.fun / sum(job.workers for job in jobs))
 
 

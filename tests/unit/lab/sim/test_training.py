@@ -54,6 +54,22 @@ def test_two_jobs_on_a_link(scheme, iteration_s):
     assert bool(found.gates) == (scheme == 'shifts')
 
 
+def test_a_guard_keeps_the_least_intense_job_going():
+    """Two jobs fill the link; by intensity the third one never sends."""
+    jobs = [training.Job(name, compute_s, demand((0, 1 + i, gbit * GBIT)),
+                         workers)
+            for i, (name, compute_s, gbit, workers) in enumerate((
+                ('a', 1.0, 10.0, 8), ('b', 1.0, 10.0, 8),
+                ('c', 0.5, 10.0, 1)))]
+    period_s = [2.0, 2.0, 1.5]
+    least = bounds.least_worst_slowdown(CLUSTER.periodic(jobs))
+    slowdown = {scheme: CLUSTER.run(jobs, scheme, 400.0, 100.0
+                                    ).mean_s / period_s
+                for scheme in ('crux', 'virtco, guarded')}
+    assert slowdown['crux'].max() > 10
+    assert slowdown['virtco, guarded'].max() < 1.1 * least
+
+
 def test_every_iteration_sends_all_flows_again():
     """Also those that ended before the others of their coflow."""
     job = training.Job('uneven', 1.0, demand(

@@ -1,0 +1,58 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""No job falls far behind the others: who is late goes first. Pure.
+
+An order by intensity starves jobs of few GPUs that send much. A guard gives
+each iteration of a job a deadline, ``limit`` times the job's period after the
+one before. Shortly before it, by the time that the job sends alone, the job
+goes before all that are not late; of those that are late, the earliest
+deadline first.
+"""
+
+from collections.abc import Sequence
+
+from virtco.scheduling.periodic import bounds
+from virtco.scheduling.periodic import jobs as jobs_model
+
+#: A job that is ahead keeps this much of its period for what comes.
+MOST_AHEAD = 0.5
+
+
+class Guard:
+    """Deadlines of jobs that run, by their place in the list.
+
+    :param limit: iteration time over that alone, that no job should exceed;
+        None is the least that any schedule has for its slowest job.
+    """
+
+    def __init__(self, jobs: Sequence[jobs_model.PeriodicJob],
+                 limit: float | None = None):
+        self.limit = (bounds.least_worst_slowdown(jobs) if limit is None
+                      else limit)
+        self._most_s = [self.limit * job.period_s for job in jobs]
+        self._send_s = [job.send_s for job in jobs]
+        self._deadline_s = [0.0] * len(jobs)
+
+    def began(self, job: int, now_s: float) -> None:
+        """The job's first iteration begins."""
+        self._deadline_s[job] = now_s + self._most_s[job]
+
+    def ended(self, job: int, now_s: float) -> None:
+        """An iteration has ended, the next one begins."""
+        latest_s = now_s + (1 + MOST_AHEAD) * self._most_s[job]
+        self._deadline_s[job] = min(
+            latest_s, self._deadline_s[job] + self._most_s[job])
+
+    def late_s(self, job: int) -> float:
+        """When the job has to go first, unless its iteration ends before."""
+        return self._deadline_s[job] - self._send_s[job]
