@@ -20,6 +20,7 @@ import types
 import pytest
 import yaml
 
+from edge_module.gates import service as gates_service
 from edge_module import metrics as edge_metrics
 from tests.unit import made
 from virtco import metrics
@@ -59,8 +60,10 @@ def exported():
             coflows=[{'coflow_id': 'c', 'sent_bytes': 1, 'destinations': [
                 {'host': 'h', 'sent_bytes': 1}]}]))
     policies = types.SimpleNamespace(controller_up=True)
+    gates = types.SimpleNamespace(states=lambda: [
+        gates_service.State('c', True, False, 1, 0.5)])
     for family in edge_metrics.EdgeCollector(
-            reporter, policies).collect():
+            reporter, policies, gates).collect():
         for sample in family.samples:
             found[sample.name] = set(sample.labels)
     return found

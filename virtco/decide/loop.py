@@ -20,6 +20,7 @@ import time
 
 from oslo_config import cfg
 
+from virtco.decide import gating
 from virtco.decide import policies
 from virtco.decide import publisher
 from virtco.decide import shadow
@@ -52,6 +53,10 @@ class Loop:
         self.leads: Callable[[], bool] = lambda: True
         #: The newest.
         self.policies = policies.none()
+        self._planner = gating.Planner(
+            lambda: self.policies.snapshot,
+            1 + conf.scheduler.wire_overhead_fraction,
+            lambda: self.notify(True), metrics)
 
     def notify(self, urgent: bool) -> None:
         """Something changed."""
@@ -64,8 +69,10 @@ class Loop:
         self._thread = threading.Thread(target=self._loop, name='scheduler',
                                         daemon=True)
         self._thread.start()
+        self._planner.start()
 
     def stop(self) -> None:
+        self._planner.stop()
         with self._wake:
             self._stopping = True
             self._wake.notify_all()
@@ -149,7 +156,7 @@ class Loop:
         state.count_pairs(options.is_fair)
         changed = state.advance(now_s)
         found = policies.compute(state.snapshot(options, now_s),
-                                 self.policies)
+                                 self.policies, self._planner.plan.of_host)
         state.keep_minors(found.minors)
         state.keep_limits(found.limits())
         self.policies = found
@@ -173,4 +180,5 @@ class Loop:
             policy_ttl_s=conf.policy_ttl_s, minor_grace_s=conf.minor_grace_s,
             protect_receivers=conf.protect_receivers,
             limit_senders=conf.limit_senders,
-            default_share=conf.default_share)
+            default_share=conf.default_share,
+            gates=chosen['gates'] == 'on')

@@ -55,10 +55,11 @@ class Policies:
                 if (told := self.of_host[host].unmanaged) is not None}
 
 
-def compute(snapshot: known.Snapshot,
-            before: Policies | None = None) -> Policies:
+def compute(snapshot: known.Snapshot, before: Policies | None = None,
+            gates: host_policies.Gates = host_policies.NO_GATES) -> Policies:
     """Order the coflows and turn the order into a policy per host.
 
+    :param gates: of periodic coflows.
     :param before: of an earlier snapshot. A host whose policy would say the
         same as there, up to ``rate_tolerance_fraction``, keeps it: the same
         object. Everything else is as without it.
@@ -85,7 +86,9 @@ def compute(snapshot: known.Snapshot,
             options.policy_ttl_s),
         options.rate_tolerance_fraction, told,
         functools.partial(senders.limit, snapshot)
-        if options.limits_senders else None)
+        if options.limits_senders else None,
+        gates if options.gates and not options.is_fair
+        else host_policies.NO_GATES)
     is_kept = before is not None and before.told.layouts is laid
     return Policies(told.of_host, told.changed,
                     {} if is_kept else laid.new_minors, schedule,

@@ -227,7 +227,7 @@ class ListHistory(base.Lister):
 class SetSettings(base.ShowOne):
     """Change run-time settings"""
 
-    names = ('planner', 'objective', 'order', 'ceil')
+    names = ('planner', 'objective', 'order', 'ceil', 'gates')
 
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)

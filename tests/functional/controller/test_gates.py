@@ -1,0 +1,71 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Gates of training jobs, from their hints to the edge modules' policies."""
+
+import pytest
+
+from tests.functional.controller import harness
+
+WIRE = 1.0456
+#: A second of a host's uplink of 100 Mbit/s, as it is left to coflows.
+SECOND_BYTES = 98e6 / 8 / WIRE
+JOB = ('[{{"name": "{name}", "iterations": 0, "compute": 1.0, '
+       '"tm": [[0, {size:.0f}], [{size:.0f}, 0]]}}]')
+
+
+def launch(tenant, name, first, hosts):
+    """A job of two VMs that sends for 0.8 s of 1.8, both ways; its hosts."""
+    return tenant.launch(2, first, name=name, matrix=JOB.format(
+        name=name, size=0.8 * SECOND_BYTES), hosts=hosts)
+
+
+def gates(edge):
+    policy = edge.policy()
+    return {c['name']: c['gate'] for c in (policy or {}).get('classes', ())}
+
+
+def test_two_jobs_of_one_uplink_have_turns_and_off_means_none(make):
+    tenant = make().tenant()
+    first = launch(tenant, 'a', 0, {'h0': 1, 'h1': 1})
+    edges = tenant.edges(first)
+    # What the first one took counts until Nova says so.
+    launch(tenant, 'b', 2, {'h0': 2, 'h1': 2})
+    edge, other = edges.values()
+    told = harness.wait_for(
+        lambda: all((found := gates(edge)).values()) and len(found) == 2
+        and found, f'gates, but {gates(edge)}')
+    a, b = told['a'], told['b']
+    # With a tenth more sending than was hinted.
+    assert a['period_s'] == b['period_s'] == pytest.approx(1.88, rel=0.01)
+    apart_s = (a['offset_s'] - b['offset_s']) % 1.88
+    assert 0.87 < apart_s < 1.01
+    assert a['iteration_bytes'] == pytest.approx(0.8 * 98e6 / 8, rel=0.01)
+    assert a['epoch'] == b['epoch'] > 0
+    # All hosts of a job have the same turns.
+    harness.wait_for(lambda: gates(other) == told, 'gates elsewhere')
+    tenant.call('PATCH', '/v1/settings', {'gates': 'off'})
+    harness.wait_for(lambda: not any(gates(edge).values()), 'no gates')
+    tenant.call('PATCH', '/v1/settings', {'gates': 'on'})
+    harness.wait_for(lambda: all(gates(edge).values()), 'gates again')
+
+
+def test_jobs_that_share_no_link_have_none(make):
+    tenant = make().tenant()
+    first = launch(tenant, 'a', 0, {'h0': 1, 'h1': 1})
+    edges = tenant.edges(first)
+    second = launch(tenant, 'b', 2, {'h2': 1, 'h3': 1})
+    edges |= tenant.edges(second)
+    # A third one that meets the first: when it has a gate, all were planned.
+    launch(tenant, 'c', 4, {'h0': 2, 'h1': 2})
+    harness.wait_for(lambda: gates(edges[first[0]]).get('c'), 'a gate')
+    harness.wait_for(lambda: 'b' in gates(edges[second[0]]), 'a class')
+    assert gates(edges[second[0]]) == {'b': None}
