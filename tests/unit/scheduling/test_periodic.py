@@ -195,3 +195,12 @@ def test_a_guard_lifts_a_job_before_its_deadline():
     found.ended(0, 4.0)
     assert found.late_s(0) == 4.0 + 1.5 * 3.0 - 1.0
     assert guard.Guard(some).limit == bounds.least_worst_slowdown(some)
+
+
+def test_a_rehearsal_begins_when_it_is_told():
+    one = job('a', 1.0, link=1.0)
+    other = job('b', 1.0, link=1.0)
+    found = rehearsal.Rehearsal([one, other]).run(
+        {}, 4.0, begins_s=[0.0, 1.0])
+    # 'b' computes from 1 s, and sends while 'a' computes.
+    assert found == pytest.approx([4.0 / 2.0, 4.0 / 1.5])

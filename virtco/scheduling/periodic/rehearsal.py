@@ -55,10 +55,7 @@ class Gate:
 
 
 class Rehearsal:
-    """Jobs that can be run again and again, in any order, with any gates.
-
-    All of them begin to compute at 0.
-    """
+    """Jobs that can be run again and again, in any order, with any gates."""
 
     def __init__(self, jobs: Sequence[jobs_model.PeriodicJob]):
         self._jobs = jobs
@@ -75,13 +72,15 @@ class Rehearsal:
 
     def run(self, gates: Mapping[str, Gate], horizon_s: float,
             warm_up_s: float = 0.0, order: Sequence[int] | None = None,
-            fair: bool = False) -> np.ndarray:
+            fair: bool = False, begins_s: Sequence[float] | None = None
+            ) -> np.ndarray:
         """Mean iteration time of each job, shape (J,).
 
         :param gates: of jobs by id; others send when they have computed.
         :param warm_up_s: what is done before does not count.
         :param order: in which jobs are served; as given where None.
         :param fair: those that send share links equally instead.
+        :param begins_s: when each job begins to compute; None is at once.
         :returns: inf for a job that did nothing in the time that counts.
         """
         jobs = self._jobs
@@ -94,7 +93,8 @@ class Rehearsal:
                       else 0.0 for job in jobs]),
             np.array([gates[job.job_id].offset_s if job.job_id in gates
                       else 0.0 for job in jobs]),
-            MOST_LATE, fair, horizon_s, warm_up_s, self._free, *self._scratch,
+            np.zeros(len(jobs)) if begins_s is None
+            else np.array(begins_s, np.float64), MOST_LATE, fair, horizon_s, warm_up_s, self._free, *self._scratch,
             done)
         with np.errstate(divide='ignore'):
             each_s: np.ndarray = (horizon_s - warm_up_s) / done

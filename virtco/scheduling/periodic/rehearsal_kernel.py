@@ -51,8 +51,8 @@ def run(order: cython.longlong[::1], ptr: cython.longlong[::1],
         link: cython.longlong[::1], busy_s: cython.double[::1],
         send_s: cython.double[::1], compute_s: cython.double[::1],
         gate_s: cython.double[::1], offset_s: cython.double[::1],
-        most_late: cython.double, fair: cython.bint,
-        horizon_s: cython.double,
+        begins_s: cython.double[::1], most_late: cython.double,
+        fair: cython.bint, horizon_s: cython.double,
         warm_up_s: cython.double, free: cython.double[::1],
         starts_s: cython.double[::1], left: cython.double[::1],
         pace: cython.double[::1], done: cython.double[::1]) -> cython.void:
@@ -62,6 +62,7 @@ def run(order: cython.longlong[::1], ptr: cython.longlong[::1],
     :param ptr: job j uses link[ptr[j]:ptr[j + 1]], for busy_s each of an
         iteration, shape (J + 1,).
     :param gate_s: periods of the gates, 0 for none, shape (J,).
+    :param begins_s: when jobs begin to compute, shape (J,).
     :param fair: jobs that send share links equally; what one leaves of its
         share on a link because another link holds it back stays idle.
     :param free: scratch of the links; those of the jobs follow.
@@ -72,10 +73,10 @@ def run(order: cython.longlong[::1], ptr: cython.longlong[::1],
     now_s: cython.double = 0.0
     for j in range(n):
         left[j] = pace[j] = 0.0
-        done[j] = computed_s(0.0, compute_s[j], warm_up_s, horizon_s) / (
-            send_s[j] + compute_s[j])
-        starts_s[j] = opens_s(compute_s[j], gate_s[j], offset_s[j],
-                              most_late)
+        done[j] = computed_s(begins_s[j], compute_s[j], warm_up_s,
+                             horizon_s) / (send_s[j] + compute_s[j])
+        starts_s[j] = opens_s(begins_s[j] + compute_s[j], gate_s[j],
+                              offset_s[j], most_late)
     while now_s < horizon_s:
         next_s: cython.double = horizon_s
         for k in range(free.shape[0]):
