@@ -94,8 +94,8 @@ class Rehearsal:
             np.array([gates[job.job_id].offset_s if job.job_id in gates
                       else 0.0 for job in jobs]),
             np.zeros(len(jobs)) if begins_s is None
-            else np.array(begins_s, np.float64), MOST_LATE, fair, horizon_s, warm_up_s, self._free, *self._scratch,
-            done)
+            else np.array(begins_s, np.float64), MOST_LATE, fair, horizon_s,
+            warm_up_s, self._free, *self._scratch, done)
         with np.errstate(divide='ignore'):
             each_s: np.ndarray = (horizon_s - warm_up_s) / done
         return each_s
