@@ -124,7 +124,8 @@ def test_compiled_rehearsals_are_the_plain_ones():
                   np.array([0.0, 2.5, 4.0]), np.array([0.0, 0.3, 1.1]))
         for module in (rehearsal_kernel, plain):
             done = np.zeros(3)
-            module.run(*inputs, np.array([0.0, 0.2, 0.9]), 0.05, fair, 50.0, 10.0, np.zeros(2),
+            module.run(*inputs, np.array([0.0, 0.2, 0.9]), 0.05, fair, 50.0,
+                       10.0, np.zeros(2),
                        *np.zeros((3, 3)), done)
             found.append(done.tolist())
         assert found[0] == found[1]
