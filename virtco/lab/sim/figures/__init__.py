@@ -12,6 +12,7 @@
 
 """The evaluation: every figure or table of the papers, by name."""
 
+from virtco.lab.sim.figures import broadcasts
 from virtco.lab.sim.figures import choreo
 from virtco.lab.sim.figures import hints
 from virtco.lab.sim.figures import monitoring
@@ -27,7 +28,8 @@ from virtco.lab.sim.figures import virtco
 
 FIGURES: dict[str, samples.Figure] = {figure.name: figure for figure in (
     virtco.CASE1, virtco.CASE2_FIGURE, virtco.CASE3, *sweeps.figures(),
-    *choreo.FIGURES, *orchestra.FIGURES, *trace.FIGURES, *hints.FIGURES,
+    *choreo.FIGURES, *orchestra.FIGURES, *broadcasts.FIGURES,
+    *trace.FIGURES, *hints.FIGURES,
     *rpca.FIGURES, *rpca_applications.FIGURES, *rpca_dynamics.FIGURES,
     *training.FIGURES,
     *monitoring.FIGURES)}

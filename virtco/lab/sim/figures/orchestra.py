@@ -209,13 +209,13 @@ def _figure15_show(found: samples.Samples, context: samples.Context
 
 def _figure7_run(setting: str, seed: int, context: samples.Context
                  ) -> samples.Found:
-    return {str(connections): _fetched_s(int(setting), connections,
-                                         np.random.default_rng(seed))
+    return {str(connections): fetched_s(int(setting), connections,
+                                        np.random.default_rng(seed))
             for connections in CONNECTIONS}
 
 
-def _fetched_s(receivers: int, connections: int,
-               rng: np.random.Generator) -> float:
+def fetched_s(receivers: int, connections: int,
+              rng: np.random.Generator) -> float:
     """Each fetches a gigabyte in equal parts from all senders, in an order of
     its own, over so many connections at once that share ports fairly.
     """

@@ -1,0 +1,74 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Broadcasts of blocks in the simulator."""
+
+import numpy as np
+import pytest
+
+from virtco.lab.sim import broadcasts
+from virtco.lab.sim import figures
+from virtco.lab.sim.figures import samples
+
+
+def swarm(receivers, blocks, seed=0, racks=1, **kwargs):
+    rack = np.append(0, np.arange(receivers) % racks)
+    return broadcasts.Cornet(rack, blocks, np.random.default_rng(seed),
+                             **kwargs).run()
+
+
+def test_structured_broadcasts_take_what_their_ports_need():
+    assert broadcasts.star(5, 10) == 50
+    assert broadcasts.chain(5, 10) == 14
+    # Of degree 1 a tree is a chain.
+    assert broadcasts.tree(5, 10, degree=1) == 14
+    # The root sends each block twice, the last child's child waits for it.
+    assert broadcasts.tree(2, 10) == 20
+    assert broadcasts.tree(6, 10) == 22
+    # 10 receivers read 64 blocks from 2 replicas, after the write.
+    rng = np.random.default_rng(1)
+    taken = broadcasts.hdfs(10, 64, rng, replicas=2)
+    assert 65 + 320 <= taken <= 65 + 420
+    assert broadcasts.hdfs(3, 20, rng, replicas=1) == 20 + 60
+
+
+@pytest.mark.parametrize('receivers, blocks', [(1, 1), (1, 7), (6, 20),
+                                               (40, 25)])
+def test_a_swarm_is_between_its_bound_and_a_star(receivers, blocks):
+    taken = swarm(receivers, blocks)
+    assert blocks <= taken <= min(broadcasts.star(receivers, blocks),
+                                  blocks + 20)
+    assert taken == swarm(receivers, blocks)
+
+
+def test_a_swarm_that_knows_its_racks_is_ahead_where_uplinks_are_slow():
+    unaware, aware = (
+        np.mean([swarm(20, 40, seed, 2, crossing=2.5, is_aware=is_aware)
+                 for seed in range(4)]) for is_aware in (False, True))
+    assert 40 <= aware < 0.85 * unaware
+    # Where nothing limits them, it does not matter much.
+    assert swarm(20, 40, 0, 2, is_aware=True) < 1.3 * swarm(20, 40, 0, 2)
+
+
+def test_an_uplink_bounds_the_swarm():
+    # Half a block per round into the other rack.
+    assert 2 * 20 - 2 <= swarm(8, 20, racks=2, crossing=0.5, is_aware=True
+                               ) <= 2 * 20 + 20
+
+
+@pytest.mark.parametrize('name, row, column, least, most', [
+    ('orchestra-fig9', 1, 6, 1.1, 2.0), ('orchestra-fig11', 0, 2, 2.0, 3.5),
+    ('orchestra-fig16', 1, 5, 0.0, 42.0)])
+def test_figures_of_broadcasts(name, row, column, least, most):
+    found = figures.FIGURES[name].reproduce(samples.Context(
+        seeds=(0,), short=True))
+    assert least < found.rows[row][column] < most

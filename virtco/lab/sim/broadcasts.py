@@ -1,0 +1,132 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Broadcasts of a file's blocks, after Orchestra's Table 2.
+
+A unit of time is what a block takes over a VM's port, the same for all, in
+each direction. Racks have uplinks that carry so many blocks in that time.
+Nothing is lost to handshakes, headers, or waiting for a reply.
+"""
+
+import itertools
+
+import numpy as np
+
+#: What a chunk of HDFS has for blocks of Cornet: 64 MB to 4 MB.
+CHUNK_BLOCKS = 16
+
+
+def star(receivers: int, blocks: int) -> float:
+    """All fetch from the source, which shares its port fairly."""
+    return float(receivers * blocks)
+
+
+def chain(receivers: int, blocks: int) -> float:
+    """Each passes on what it gets, one block behind."""
+    return float(blocks + receivers - 1)
+
+
+def tree(receivers: int, blocks: int, degree: int = 2) -> float:
+    """Each sends every block to its children, one child after another."""
+    have = np.zeros((receivers + 1, blocks))
+    for node in range(receivers + 1):
+        children = range(degree * node + 1,
+                         min(degree * node + degree, receivers) + 1)
+        free = 0.0
+        for block, child in itertools.product(range(blocks), children):
+            free = max(free, have[node, block]) + 1
+            have[child, block] = free
+    return float(have.max())
+
+
+def hdfs(receivers: int, blocks: int, rng: np.random.Generator,
+         replicas: int = 3) -> float:
+    """Written along a chain of replicas; then all read each chunk from one of
+    these by chance, and replicas share their ports.
+    """
+    sizes = np.diff(np.append(np.arange(0, blocks, CHUNK_BLOCKS), blocks))
+    chosen = rng.integers(replicas, size=(receivers, len(sizes)))
+    sent = np.bincount(chosen.ravel(), np.tile(sizes, receivers), replicas)
+    return chain(replicas, blocks) + float(sent.max())
+
+
+class Cornet:
+    """A swarm: whoever has a block gives it on, the rarest first.
+
+    :param rack: of the source, then of each receiver, shape (n + 1,).
+    :param crossing: blocks that an uplink carries in each direction in the
+        time of one over a port.
+    :param is_aware: a block is fetched from another rack only while nobody in
+        the own rack has it, or fetches it.
+    """
+
+    def __init__(self, rack: np.ndarray, blocks: int,
+                 rng: np.random.Generator, crossing: float = np.inf,
+                 is_aware: bool = False):
+        self._rack, self._rng = rack, rng
+        self._crossing, self._is_aware = crossing, is_aware
+        n_racks = int(rack.max()) + 1
+        self._have = np.zeros((len(rack), blocks), bool)
+        self._have[0] = True
+        self._credit = np.zeros((2, n_racks))
+        self._member = rack[None, :] == np.arange(n_racks)[:, None]
+
+    def run(self) -> int:
+        """Rounds until all receivers have all blocks."""
+        rounds = 0
+        while not self._have.all():
+            rounds += 1
+            self._round()
+        return rounds
+
+    def _round(self) -> None:
+        have = self._have
+        # Uplinks save no more than what a block needs.
+        self._credit = np.minimum(self._credit, 1.0) + self._crossing
+        free = np.ones(len(have), bool)
+        counts = have.sum(axis=0)
+        found: list[tuple[int, int]] = []
+        coming = self._member.astype(float) @ have > 0
+        for node in self._rng.permutation(np.flatnonzero(~have.all(axis=1))):
+            pair = self._fetched(int(node), free, counts, coming)
+            if pair is not None:
+                giver, block = pair
+                free[giver] = False
+                counts[block] += 1
+                coming[self._rack[node], block] = True
+                found.append((int(node), block))
+        for node, block in found:
+            have[node, block] = True
+
+    def _fetched(self, node: int, free: np.ndarray, counts: np.ndarray,
+                 coming: np.ndarray) -> tuple[int, int] | None:
+        """From whom and what a receiver fetches in this round."""
+        wanted = free[:, None] & self._have & ~self._have[node]
+        if self._is_aware:
+            near = self._member[self._rack[node]]
+            inside = wanted & near[:, None]
+            wanted = (inside if inside.any()
+                      else wanted & ~coming[self._rack[node]])
+        blocks = np.flatnonzero(wanted.any(axis=0))
+        if not len(blocks):
+            return None
+        rarity = counts[blocks] + self._rng.random(len(blocks))
+        block = int(blocks[np.argmin(rarity)])
+        giver = int(self._rng.choice(np.flatnonzero(wanted[:, block])))
+        ends = self._rack[giver], self._rack[node]
+        if ends[0] != ends[1]:
+            if min(self._credit[0, ends[0]], self._credit[1, ends[1]]) < 1:
+                # It waits for the uplink with its port.
+                return None
+            self._credit[0, ends[0]] -= 1
+            self._credit[1, ends[1]] -= 1
+        return giver, block
