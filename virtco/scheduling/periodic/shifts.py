@@ -161,8 +161,11 @@ class _Search:
             job.period_s for job in ordered)
         self.gates: dict[str, rehearsal.Gate] = {}
         self.score = 1.0
+        # Without an order a common beginning is the worst: jobs that share
+        # links equally keep together then.
+        self._beginnings = BEGINNINGS[:1] if fair else BEGINNINGS
         self._best = [self._judged(self._order, self.gates, step)
-                      for step in BEGINNINGS]
+                      for step in self._beginnings]
 
     def run(self) -> None:
         scores = []
@@ -204,11 +207,11 @@ class _Search:
              ) -> None:
         """Take what gains, and loses from no beginning."""
         reached: list[float] = []
-        for step, best in zip(BEGINNINGS, self._best):
+        for step, best in zip(self._beginnings, self._best):
             reached.append(self._judged(order, gates, step))
             if reached[-1] < best:
                 return
-        if sum(reached) > sum(self._best) + LEAST_GAIN * len(BEGINNINGS):
+        if sum(reached) > sum(self._best) + LEAST_GAIN * len(reached):
             self._best, self._order, self.gates = reached, order, gates
 
     def _judged(self, order: list[int], gates: Mapping[str, rehearsal.Gate],
