@@ -49,8 +49,8 @@ ALLOWED = {('virtco/solver/planner.py', 'time'),
 # Rooms and modules of the planner; each imports only what stands before it.
 SOLVER_ORDER = [
     'budget', 'model', 'bounds', 'starts', 'moves', 'partition', 'judging',
-    'exact', 'targets', 'baselines', 'stages', 'search', 'planner',
-    'together', 'counterfactuals', 'delays', 'reevaluation',
+    'exact', 'targets', 'baselines', 'stages', 'search', 'turns',
+    'planner', 'together', 'counterfactuals', 'delays', 'reevaluation',
 ]
 
 LABORATORY_COMMANDS = {'virtco/cmd/emulate.py', 'virtco/cmd/present.py',

@@ -13,6 +13,7 @@
 """What would be planned: a question without consequences."""
 
 from collections.abc import Mapping
+import dataclasses
 import time
 from typing import Any
 
@@ -29,9 +30,10 @@ from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco.model import snapshot
 from virtco.solver import delays
+from virtco.solver.judging import sharing
 from virtco.solver import planner
 
-#: Running coflows that an answer names.
+#: Running coflows that an answer names, of either kind.
 MOST_DELAYS = 100
 
 
@@ -78,10 +80,9 @@ def _host(entry: Mapping[str, Any],
 
 def _shifted(coflow: coflow_model.Coflow, by: int, n_vms: int,
              number: int) -> coflow_model.Coflow:
-    return coflow_model.Coflow(
-        f'{number}:{coflow.name}',
-        coflow.matrix.renumbered(n_vms, range(by, by + coflow.n_vms)),
-        coflow.dst_port)
+    return dataclasses.replace(
+        coflow.renumbered(n_vms, range(by, by + coflow.n_vms)),
+        name=f'{number}:{coflow.name}')
 
 
 def answer(conf: cfg.ConfigOpts, request: Mapping[str, Any],
@@ -124,4 +125,8 @@ def answer(conf: cfg.ConfigOpts, request: Mapping[str, Any],
                     'before_s': finite(late.before_s),
                     'after_s': finite(late.after_s)}
                    for late in delays.delays(problem, plan)[:MOST_DELAYS]],
+        'shares': [{'coflow_id': one.coflow_id,
+                    'coflow': one.coflow.partition(':')[2],
+                    'links': list(one.links), 'score': one.score}
+                   for one in sharing.shared(problem, plan)[:MOST_DELAYS]],
         'n_hosts': len(problem.hosts), 'seconds': time.monotonic() - started}

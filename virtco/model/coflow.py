@@ -93,6 +93,16 @@ class Coflow:
     def size_bytes(self) -> float:
         return self.matrix.total_bytes
 
+    @property
+    def computes(self) -> bool:
+        """Whether it is that of a job that computes and sends in turn."""
+        return bool(self.compute_s) and self.iterations != 1
+
+    @property
+    def n_users(self) -> int:
+        """VMs that send or receive."""
+        return len({*self.matrix.src, *self.matrix.dst})
+
     def scaled(self, factor: float) -> 'Coflow':
         """The same coflow with every size multiplied, e.g. by 1 + beta*."""
         return replace(self, matrix=self.matrix.scaled(factor))

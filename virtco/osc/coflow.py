@@ -283,6 +283,10 @@ def _summary(plan: dict[str, Any]) -> str:
             f'{units.format_time(one["after_s"] or math.inf)}.')
     if len(late) > 5:
         lines.append(f'And {len(late) - 5} more; --delays lists them.')
+    # An older controller tells none.
+    lines += [base.shares_line(one, f'{one["name"]} of project '
+                                    f'{one["project_id"]}')
+              for one in plan.get('shares', ())[:5]]
     return '\n'.join([*lines, '' if late else 'It would delay nobody.\n'])
 
 

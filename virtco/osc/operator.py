@@ -161,6 +161,8 @@ def _summary(found: dict[str, Any], explained: dict[str, Any]) -> str:
             in explained['phases_s'].items() if spent_s >= 1e-4))
     lines += [f'- {reason["text"]}' for reason in explained['reasons']]
     # An older controller tells none.
+    lines += [base.shares_line(one, one['coflow_id'])
+              for one in explained.get('shares', ())]
     lines += [f'Check: {one["kind"]} of {one["subject"]} has '
               f'{units.format_rate(one["rate_bps"])} instead of '
               f'{units.format_rate(one["expected_bps"])}'

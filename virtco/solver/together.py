@@ -138,7 +138,8 @@ def _active(problems: Sequence[snapshot.PlacementProblem]
                 load.coflow_id,
                 tuple((dict(seen.out_bytes) | dict(load.out_bytes)).items()),
                 tuple((dict(seen.in_bytes) | dict(load.in_bytes)).items()),
-                tuple(dict.fromkeys((*seen.pairs, *load.pairs))))
+                tuple(dict.fromkeys((*seen.pairs, *load.pairs))),
+                load.iteration)
     return tuple(found.values())
 
 
@@ -204,6 +205,9 @@ def _placed(coflow: coflow_model.Coflow, prefix: str,
             pairs[src, dst] += size_bytes
             out[src] += size_bytes
             into[dst] += size_bytes
+    between = tuple((*pair, size_bytes) for pair, size_bytes in pairs.items())
     return snapshot.ActiveCoflow(
         prefix + coflow.name, tuple(out.items()), tuple(into.items()),
-        tuple((*pair, size_bytes) for pair, size_bytes in pairs.items()))
+        between, snapshot.Iteration(
+            coflow.compute_s or 0.0, coflow.n_users, between)
+        if coflow.computes else None)

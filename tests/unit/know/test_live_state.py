@@ -21,6 +21,7 @@ from virtco.know import live_state
 from virtco.know import reports
 from virtco.know import rules
 from virtco.know import snapshot
+from virtco.model import snapshot as model
 from virtco.model import states
 
 
@@ -446,6 +447,16 @@ def test_a_recurring_coflow_begins_anew_with_all_of_its_matrix():
     state.intake('h0', report(2_000_000), 62.0)
     assert advance(state, 62.0) == [states.CoflowState.DONE]
     assert shown(state) == (states.CoflowState.DONE, 2)
+
+
+def test_the_load_of_a_job_has_all_of_an_iteration():
+    state = recurring(compute_s=0.5)
+    state.intake('h0', report(400_000), 1.0)
+    load, = state.loads()
+    assert dict(load.out_bytes) == {'h0': 600_000}
+    assert load.iteration == model.Iteration(0.5, 3, (('h0', 'h1', 1e6),))
+    assert recurring().loads()[0].iteration is None
+    assert recurring(1, compute_s=0.5).loads()[0].iteration is None
 
 
 def test_the_last_bytes_of_an_iteration_do_not_begin_the_next():
