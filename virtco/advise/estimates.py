@@ -33,9 +33,9 @@ from virtco.measure import pipes
 
 Matrix = npt.NDArray[np.float64]
 
-#: RPCA of so many pairs of hosts takes 0.15 s, and nobody waits longer for it.
+#: RPCA of so many pairs of hosts takes 0.2 s, and nobody waits longer for it.
 MOST_RPCA_PAIRS = 10_000
-#: Estimators are compared for so many; it takes as long.
+#: All estimates of so many are shown, and estimators compared.
 MOST_COMPARED_PAIRS = 2_500
 
 
@@ -112,7 +112,7 @@ class Readings:
 
     def side_by_side(self, chosen: Basis) -> tuple[Basis, ...]:
         """What to show; of many pairs only what costs little."""
-        if len(self.ends) <= MOST_RPCA_PAIRS:
+        if len(self.ends) <= MOST_COMPARED_PAIRS:
             return tuple(Basis)
         return tuple(basis for basis in Basis
                      if basis in (chosen, Basis.RAW))

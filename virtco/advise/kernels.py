@@ -390,3 +390,92 @@ def deliver_all(sender: cython.longlong[::1],
                 in_s[dst] = end_s[e]
             has_s[receiver[e]] = end_s[e]
     return 0
+
+
+def serve_sooner(order: cython.longlong[::1], sender: cython.longlong[::1],
+                 receiver: cython.longlong[::1],
+                 parent: cython.longlong[::1], cost_s: cython.double[:, ::1],
+                 at: cython.longlong[::1], n_segments: cython.Py_ssize_t,
+                 member: cython.longlong[:, ::1],
+                 edge_s: cython.double[:, ::1],
+                 busy_s: cython.double[:, ::1],
+                 work: cython.longlong) -> None:
+    """Swap members until the one that is served last is not served sooner.
+
+    :param order: member of each rank, changed in place; the root stays.
+    :param sender: rank of each edge, like ``receiver``.
+    :param parent: of each rank.
+    :param cost_s: of a segment.
+    :param member: scratch, shape (2, n_edges); ``edge_s`` likewise.
+    :param busy_s: scratch, shape (3, n).
+    :param work: messages that may be passed on.
+    """
+    with cython.nogil:
+        serve_all(order, sender, receiver, parent, cost_s, at, n_segments,
+                  member, edge_s, busy_s, work)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def served_s(order: cython.longlong[::1], sender: cython.longlong[::1],
+             receiver: cython.longlong[::1], cost_s: cython.double[:, ::1],
+             at: cython.longlong[::1], n_segments: cython.Py_ssize_t,
+             member: cython.longlong[:, ::1], edge_s: cython.double[:, ::1],
+             busy_s: cython.double[:, ::1]) -> cython.Py_ssize_t:
+    """The edge that delivers last, and in ``edge_s[1]`` when each does."""
+    e: cython.Py_ssize_t
+    i: cython.Py_ssize_t
+    last: cython.Py_ssize_t = 0
+    for i in range(busy_s.shape[1]):
+        busy_s[0, i] = 0.0
+        busy_s[1, i] = 0.0
+        busy_s[2, i] = 0.0
+    for e in range(sender.shape[0]):
+        member[0, e] = order[sender[e]]
+        member[1, e] = order[receiver[e]]
+        edge_s[0, e] = cost_s[member[0, e], member[1, e]]
+    deliver_all(member[0], member[1], edge_s[0], at, n_segments, busy_s[0],
+                busy_s[1], busy_s[2], edge_s[1])
+    for e in range(1, sender.shape[0]):
+        if edge_s[1, e] > edge_s[1, last]:
+            last = e
+    return last
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def serve_all(order: cython.longlong[::1], sender: cython.longlong[::1],
+              receiver: cython.longlong[::1], parent: cython.longlong[::1],
+              cost_s: cython.double[:, ::1], at: cython.longlong[::1],
+              n_segments: cython.Py_ssize_t,
+              member: cython.longlong[:, ::1],
+              edge_s: cython.double[:, ::1], busy_s: cython.double[:, ::1],
+              work: cython.longlong) -> cython.longlong:
+    rank: cython.Py_ssize_t
+    other: cython.Py_ssize_t
+    one: cython.Py_ssize_t
+    last: cython.Py_ssize_t = served_s(order, sender, receiver, cost_s, at,
+                                       n_segments, member, edge_s, busy_s)
+    best_s: cython.double = edge_s[1, last]
+    is_better: cython.bint = True
+    while is_better:
+        is_better = False
+        rank = receiver[last]
+        while rank > 0 and not is_better:
+            for other in range(1, order.shape[0]):
+                if work <= 0:
+                    return work
+                work -= sender.shape[0] * (n_segments + 3)
+                order[rank], order[other] = order[other], order[rank]
+                one = served_s(order, sender, receiver, cost_s, at,
+                               n_segments, member, edge_s, busy_s)
+                if edge_s[1, one] < NEARLY * best_s:
+                    best_s = edge_s[1, one]
+                    last = one
+                    is_better = True
+                    break
+                order[rank], order[other] = order[other], order[rank]
+            rank = parent[rank]
+    return work

@@ -39,8 +39,9 @@ Indices = npt.NDArray[np.int64]
 MOST_ENUMERATED = 7
 # The bound holds after any number of them.
 _MOST_MATCHINGS = 6
-#: Messages and ports that a search looks at; 60 ms.
-WORK = 50_000_000
+_FEW_COLUMNS = 64
+#: Messages and ports that a search looks at; 50 ms.
+WORK = 40_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +121,19 @@ def each_s(volumes: Matrix, order: Indices, rates_bps: Matrix,
 
 def mapped_s(volumes: Matrix, order: Indices, paths: Paths) -> float:
     """Until the busiest port has sent or received all of its messages."""
-    return float(_ports(volumes, np.asarray(order)[None, :], paths).max())
+    return float(ports_s(volumes, np.asarray(order), paths).max())
+
+
+def ports_s(volumes: Matrix, order: Indices, paths: Paths) -> Matrix:
+    """Busy seconds of all machines, out and then in."""
+    tasks, peers = np.nonzero(volumes)
+    ends = order[tasks], order[peers]
+    took_s = paths.latency_s[ends] + paths.slowness[ends] * volumes[tasks,
+                                                                    peers]
+    n_machines = int(paths.machines.max()) + 1
+    return np.concatenate([np.bincount(
+        paths.machines[end], took_s, n_machines) for end in ends]).astype(
+            np.float64)
 
 
 def sent_s(volumes: Matrix, order: Indices, rates_bps: Matrix,
@@ -131,7 +144,7 @@ def sent_s(volumes: Matrix, order: Indices, rates_bps: Matrix,
 
 
 def _ports(volumes: Matrix, orders: Indices, paths: Paths) -> Matrix:
-    """Busy seconds of all machines, out and then in.
+    """As :func:`ports_s`, for several orders.
 
     :param orders: shape (n_orders, n_tasks); the result has a row for each.
     """
@@ -163,7 +176,7 @@ def search(volumes: Matrix, paths: Paths, start: Indices, n_fixed: int = 0,
     """
     order = np.array(start)
     peers = _peers(volumes)
-    (ports,) = _ports(volumes, order[None, :], paths)
+    ports = ports_s(volumes, order, paths)
     queue, queued = np.zeros((2, len(order)), np.int64)
     kernels.relieve(
         order, n_fixed, *peers, paths.machines,
@@ -232,8 +245,17 @@ def _at_least(volumes: Matrix, slowness: Matrix,
     fastest, near_s = (_least_of(one[others].reshape(n, n - 1), width)
                        for one in (slowness, latency_s))
     waits = np.concatenate([np.zeros((n, 1)), near_s.cumsum(axis=1)], axis=1)
-    found: Matrix = (largest @ fastest.T
+    found: Matrix = (_product(largest, fastest)
                      + waits[:, (largest > 0).sum(axis=1)].T)
+    return found
+
+
+def _product(left: Matrix, right: Matrix) -> Matrix:
+    """``left @ right.T``; of few columns without BLAS, whose threads wait
+    for more work at the cost of the others on this machine.
+    """
+    found: Matrix = (np.einsum('ik,jk->ij', left, right)
+                     if left.shape[1] <= _FEW_COLUMNS else left @ right.T)
     return found
 
 

@@ -18,6 +18,9 @@ latency and its bytes over the pair's rate. A machine sends one message at a
 time and receives one at a time, and members of one machine share its port; a
 message between two of them is free where its cost is 0.
 
+A large message may be cut into segments, each with its latency: a member
+passes one on while it receives the next.
+
 A reduce along a tree takes as long as a broadcast along it with every message
 turned round: its tree is that of the transposed costs, read backwards.
 """
@@ -29,15 +32,12 @@ import math
 import numpy as np
 from numpy import typing as npt
 
+from virtco.advise import kernels
 from virtco import exception
 from virtco import units
 
 Matrix = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
-
-# Swaps are tried until so many edges were looked at; 30 ms.
-_WORK = 60_000
-_SAME = 1e-9
 
 #: (sender, receiver) in the order in which each member sends.
 Edges = list[tuple[int, int]]
@@ -79,34 +79,25 @@ def fastest_node_first(cost_s: Matrix, root: int) -> Edges:
 
 
 def earliest_first(cost_s: Matrix, root: int,
-                   machines: Sequence[int] | Indices | None = None) -> Edges:
+                   machines: Sequence[int] | Indices | None = None,
+                   streams: bool = False) -> Edges:
     """The message that would end first, again and again.
 
     Unlike FNF it lets a member rest that reaches the others slowly, and sees
     the ports that members share.
+
+    :param streams: a member passes on what it is still receiving, as with
+        segments that are small enough; the busiest port is what counts then.
     """
     n = len(cost_s)
     at = _machines(machines, n)
-    has_s, n_machines = np.full(n, np.inf), int(at.max()) + 1
-    out_s, in_s = np.zeros(n_machines), np.zeros(n_machines)
+    out_s, in_s = np.zeros((2, int(at.max()) + 1))
+    has_s, key = np.full(n, np.inf), np.zeros(n)
     has_s[root] = 0.0
-    has, left = [root], [i for i in range(n) if i != root]
-    edges: Edges = []
-    while left:
-        begin_s = np.maximum(np.maximum(has_s, out_s[at])[has][:, None],
-                             in_s[at[left]][None, :])
-        begin_s = np.where(at[has][:, None] == at[left][None, :],
-                           has_s[has][:, None], begin_s)
-        end_s = begin_s + cost_s[np.ix_(has, left)]
-        first = int(np.argmin(end_s))
-        sender, receiver = (has[first // len(left)],
-                            left.pop(first % len(left)))
-        has_s[receiver] = end_s.flat[first]
-        if at[sender] != at[receiver]:
-            out_s[at[sender]] = in_s[at[receiver]] = has_s[receiver]
-        has.append(receiver)
-        edges.append((sender, receiver))
-    return edges
+    member, parent, to = np.full((3, n), root)
+    kernels.grow(np.ascontiguousarray(cost_s, np.float64), at, streams, has_s,
+                 out_s, in_s, member, parent, key, to)
+    return list(zip(parent[1:].tolist(), member[1:].tolist()))
 
 
 def binomial(n: int, root: int) -> Edges:
@@ -120,54 +111,6 @@ def binomial(n: int, root: int) -> Edges:
         edges += [((rank + root) % n, (rank + span + root) % n)
                   for rank in range(0, n, 2 * span) if rank + span < n]
     return edges
-
-
-def in_order(order: Sequence[int]) -> Edges:
-    """Open MPI's binomial tree over ranks, of which ``order[0]`` is the root.
-
-    Rank r hears from r without its highest bit. That is FNF's shape: with its
-    members ranked as FNF adds them, MPI builds FNF's tree.
-    """
-    return [(order[rank - (1 << rank.bit_length() - 1)], order[rank])
-            for rank in range(1, len(order))]
-
-
-def swapped(order: Sequence[int], cost_s: Matrix,
-            machines: Sequence[int] | Indices | None = None
-            ) -> tuple[list[int], float]:
-    """An order whose tree is faster, and its time; the root stays.
-
-    Members on the way to the one that is served last change places with
-    others, as long as that helps.
-    """
-    best, left = list(order), _WORK // max(1, len(order))
-    best_s = broadcast_s(in_order(best), cost_s, machines)
-    is_better = True
-    while is_better:
-        is_better = False
-        rank = _last(best, cost_s, machines)
-        while rank and not is_better:
-            for other in range(1, len(best)):
-                if left == 0:
-                    return best, best_s
-                left -= 1
-                one = best.copy()
-                one[rank], one[other] = best[other], best[rank]
-                took_s = broadcast_s(in_order(one), cost_s, machines)
-                if took_s < best_s * (1 - _SAME):
-                    best, best_s, is_better = one, took_s, True
-                    break
-            rank -= 1 << rank.bit_length() - 1
-    return best, best_s
-
-
-def _last(order: Sequence[int], cost_s: Matrix,
-          machines: Sequence[int] | Indices | None) -> int:
-    """The rank that is served last."""
-    edges = in_order(order)
-    ends_s = [0.0, *_ends_s(edges, [float(cost_s[edge]) for edge in edges],
-                            machines)]
-    return int(np.argmax(ends_s))
 
 
 def flat(n: int, root: int) -> Edges:
@@ -192,30 +135,26 @@ def finish_s(edges: Edges, costs_s: Sequence[float],
     :param costs_s: of each edge.
     :param machines: number of each member's machine; None = one each.
     """
-    return max(_ends_s(edges, costs_s, machines), default=0.0)
+    if not edges:
+        return 0.0
+    ends = np.array(edges, np.int64)
+    at = _machines(machines, int(ends.max()) + 1)
+    return float(delivered_s(ends, np.array(costs_s, np.float64), at).max())
 
 
-def _ends_s(edges: Edges, costs_s: Sequence[float],
-            machines: Sequence[int] | Indices | None) -> list[float]:
-    """When each edge has delivered its message."""
-    n = 1 + max((max(edge) for edge in edges), default=0)
-    at = _machines(machines, n).tolist()
-    has_s: dict[int, float] = {}
-    out_s: dict[int, float] = {}
-    in_s: dict[int, float] = {}
-    ends_s = []
-    for (sender, receiver), cost_s in zip(edges, costs_s, strict=True):
-        begin_s = has_s.get(sender, 0.0)
-        src, dst = at[sender], at[receiver]
-        if src == dst:
-            end_s = begin_s + cost_s
-        else:
-            end_s = max(begin_s, out_s.get(src, 0.0),
-                        in_s.get(dst, 0.0)) + cost_s
-            out_s[src] = in_s[dst] = end_s
-        has_s[receiver] = end_s
-        ends_s.append(end_s)
-    return ends_s
+def delivered_s(ends: Indices, costs_s: Matrix, machines: Indices,
+                n_segments: int = 1) -> Matrix:
+    """When each edge has delivered all segments, shape (n_edges,).
+
+    :param ends: edges in a possible order, shape (n_edges, 2).
+    :param costs_s: of a segment on each of them.
+    """
+    sender, receiver = np.ascontiguousarray(ends.T)
+    found = np.zeros(len(ends))
+    out_s, in_s = np.zeros((2, int(machines.max()) + 1))
+    kernels.deliver(sender, receiver, costs_s, machines, n_segments,
+                    np.zeros(len(machines)), out_s, in_s, found)
+    return found
 
 
 def broadcast_s(edges: Edges, cost_s: Matrix,
@@ -239,101 +178,125 @@ def scatter_s(edges: Edges, size_bytes: float, rates_bps: Matrix,
         / rates_bps[edge] for edge in edges])
 
 
-def lower_bound_s(cost_s: Matrix, root: int,
-                  machines: Sequence[int] | Indices | None = None) -> float:
-    """No tree is faster.
+@dataclasses.dataclass(frozen=True)
+class Message:
+    """What a message costs, whole and in segments.
 
-    The data come to a member over the shortest path at best; and in the time
-    of the cheapest message between machines the machines that have it double
-    at best.
+    :ivar cost_s: of the whole one between all pairs, shape (n, n).
+    :ivar machines: number of each member's machine, shape (n,).
+    :ivar latency_s: of every segment, a part of ``cost_s``.
+    :ivar most_segments: into which it may be cut.
     """
-    n = len(cost_s)
-    at = _machines(machines, n)
-    near_s = np.full(n, np.inf)
-    near_s[root], left = 0.0, np.ones(n, bool)
-    for _ in range(n):
-        here = int(np.argmin(np.where(left, near_s, np.inf)))
-        left[here] = False
-        near_s = np.minimum(near_s, near_s[here] + cost_s[here])
+
+    cost_s: Matrix
+    machines: Indices
+    latency_s: Matrix
+    most_segments: int = 1
+
+    def turned(self) -> 'Message':
+        """With every message the other way round."""
+        return dataclasses.replace(
+            self, cost_s=np.ascontiguousarray(self.cost_s.T),
+            latency_s=np.ascontiguousarray(self.latency_s.T))
+
+    def segment_s(self, n_segments: int) -> Matrix:
+        """Cost of one of so many, shape (n, n)."""
+        found: Matrix = self.latency_s + (
+            self.cost_s - self.latency_s) / n_segments
+        return found
+
+    def delivered_s(self, edges: Edges | Indices, n_segments: int) -> Matrix:
+        """When each edge has delivered the message."""
+        ends = np.asarray(edges, np.int64).reshape(-1, 2)
+        at = ends[:, 0], ends[:, 1]
+        latency_s = self.latency_s[at]
+        return delivered_s(
+            ends, latency_s + (self.cost_s[at] - latency_s) / n_segments,
+            self.machines, n_segments)
+
+    def took_s(self, edges: Edges | Indices, n_segments: int = 1) -> float:
+        return float(self.delivered_s(edges, n_segments).max(initial=0.0))
+
+    def best(self, edges: Edges | Indices) -> tuple[int, float]:
+        """Number of segments, a power of two, and the time that it takes."""
+        count, best_s = 1, self.took_s(edges)
+        while 2 * count <= self.most_segments:
+            took_s = self.took_s(edges, 2 * count)
+            if took_s >= best_s:
+                break
+            count, best_s = 2 * count, took_s
+        return count, best_s
+
+
+def lower_bound_s(sent: Message, root: int) -> float:
+    """No tree is faster, with as many segments as there may be.
+
+    A member gets all segments over one edge, and on its way from the root each
+    member's path has an edge as slow as on the path whose slowest edge is
+    fastest. The last segment comes over the shortest path at best; and in the
+    time of the cheapest segment between machines the machines that have it
+    double at best.
+    """
+    n, at = len(sent.cost_s), sent.machines
+    segment_s = sent.segment_s(sent.most_segments)
+    near_s, slowest_s = np.full((2, n), np.inf)
+    for found, cost_s, join in ((near_s, segment_s, np.add),
+                                (slowest_s, sent.cost_s, np.maximum)):
+        found[root], left = 0.0, np.ones(n, bool)
+        for _ in range(n):
+            here = int(np.argmin(np.where(left, found, np.inf)))
+            left[here] = False
+            np.minimum(found, join(found[here], cost_s[here]), out=found)
     n_machines = len(set(at.tolist()))
-    between = cost_s[at[:, None] != at[None, :]]
+    between = segment_s[at[:, None] != at[None, :]]
     doubling_s = (math.ceil(math.log2(n_machines)) * float(between.min())
                   if n_machines > 1 else 0.0)
-    return max(float(near_s.max()), doubling_s)
+    return max(float(near_s.max()), float(slowest_s.max()), doubling_s)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tree:
     """:ivar edges: (sender, receiver); of a reduce in the order in which each
         member receives.
+    :ivar n_segments: into which the message is best cut.
     """
 
     name: str
     edges: Edges
     predicted_s: float
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Advice:
-    """:ivar trees: the fastest first; of equal ones FNF, then as listed.
-    :ivar order: members by the rank that they should have: as FNF adds them
-        or as they are, and then swapped; Open MPI's binomial tree from rank 0
-        is the tree ``ranked`` and takes ``order_s``.
-    """
-
-    trees: tuple[Tree, ...]
-    order: tuple[int, ...]
-    order_s: float
-    bound_s: float
-
-    @property
-    def best(self) -> Tree:
-        return self.trees[0]
-
-    def tree(self, name: str) -> Tree:
-        return next(tree for tree in self.trees if tree.name == name)
-
-
-def advise(cost_s: Matrix, root: int,
-           machines: Sequence[int] | Indices | None = None,
-           is_reduce: bool = False) -> Advice:
-    """Every tree for one message from or to ``root``, and an order of ranks.
-
-    :raises virtco.exception.Invalid: for a root that is no member.
-    """
-    n = len(cost_s)
-    if not 0 <= root < n:
-        raise exception.Invalid(field='root', value=root,
-                                limit=f'a rank between 0 and {n - 1}')
-    costs = np.ascontiguousarray(cost_s.T) if is_reduce else cost_s
-    made = candidates(costs, root, machines)
-    by_rank = [(root + i) % n for i in range(n)]
-    orders = [added(made['fnf'], root), by_rank]
-    times_s = [broadcast_s(in_order(order), costs, machines)
-               for order in orders]
-    order, order_s = swapped(orders[int(np.argmin(times_s))], costs, machines)
-    trees = [Tree(name, turned(edges) if is_reduce else edges,
-                  broadcast_s(edges, costs, machines))
-             for name, edges in (made | {'ranked': in_order(order)}).items()]
-    return Advice(tuple(sorted(trees, key=lambda tree: tree.predicted_s)),
-                  tuple(order), order_s,
-                  lower_bound_s(costs, root, machines))
-
-
-def candidates(cost_s: Matrix, root: int,
-               machines: Sequence[int] | Indices | None = None
-               ) -> dict[str, Edges]:
-    """The trees that need no search, by name."""
-    n = len(cost_s)
-    return {'fnf': fastest_node_first(cost_s, root),
-            'earliest': earliest_first(cost_s, root, machines),
-            'binomial': binomial(n, root), 'flat': flat(n, root),
-            'chain': chain(n, root)}
+    n_segments: int = 1
 
 
 def turned(edges: Edges) -> Edges:
     """A broadcast's tree for a reduce, and the other way round."""
     return [(receiver, sender) for sender, receiver in reversed(edges)]
+
+
+def message(cost_s: Matrix, machines: Sequence[int] | Indices | None = None,
+            latency_s: Matrix | None = None, most_segments: int = 1
+            ) -> Message:
+    """As :class:`Message`; a machine for each member, and no latency."""
+    return Message(cost_s, _machines(machines, len(cost_s)),
+                   np.zeros_like(cost_s) if latency_s is None else latency_s,
+                   most_segments)
+
+
+def candidates(sent: Message, root: int) -> dict[str, Edges]:
+    """The trees that need no search, by name."""
+    n, cost_s = len(sent.cost_s), sent.cost_s
+    return {'fnf': fastest_node_first(cost_s, root),
+            'earliest': earliest_first(cost_s, root, sent.machines),
+            'stream': earliest_first(cost_s, root, sent.machines, True),
+            'binomial': binomial(n, root), 'flat': flat(n, root),
+            'chain': chain(n, root)}
+
+
+def checked_root(root: int, n: int) -> int:
+    """:raises virtco.exception.Invalid: for a root that is no member."""
+    if not 0 <= root < n:
+        raise exception.Invalid(field='root', value=root,
+                                limit=f'a rank between 0 and {n - 1}')
+    return root
 
 
 def _machines(machines: Sequence[int] | Indices | None, n: int) -> Indices:

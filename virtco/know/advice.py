@@ -24,6 +24,7 @@ from oslo_config import cfg
 
 from virtco.advise import estimates
 from virtco.advise import mappings
+from virtco.advise import orders
 from virtco.advise import trees
 from virtco.ask import membership
 from virtco.db import codec
@@ -34,11 +35,15 @@ from virtco import hint_matrix
 from virtco.know import live_state
 from virtco.know import pairs
 from virtco.know import rules
+from virtco.measure import constant
 from virtco.model import coflow as coflow_model
 
 BASES = tuple(estimates.Basis)
 #: As the RPCA paper's section V broadcasts.
 SIZE_BYTES = 8e6
+#: A collective in segments takes no smaller ones, and no more of them.
+LEAST_SEGMENT_BYTES = 16384
+MOST_SEGMENTS = 256
 # The search goes so much less far for the estimates beside the chosen one.
 _LESS = 5
 
@@ -81,35 +86,37 @@ class Advice:
         all_of = self._estimates(found, basis)
         chosen = all_of[basis]
 
-        def cost_s(one: estimates.Estimate) -> trees.Matrix:
-            return trees.message_s(size_bytes, one.paths.rates_bps,
-                                   one.paths.latency_s)
-
-        def really_s(edges: trees.Edges) -> float:
+        def really_s(tree: trees.Tree) -> float:
             """By the estimate that was chosen."""
-            costs = cost_s(chosen)
-            return trees.broadcast_s(
-                trees.turned(edges) if is_reduce else edges,
-                costs.T if is_reduce else costs, chosen.paths.machines)
+            sent = message(chosen, size_bytes)
+            return (sent.turned().took_s(trees.turned(tree.edges),
+                                         tree.n_segments)
+                    if is_reduce else sent.took_s(tree.edges,
+                                                  tree.n_segments))
 
-        by_basis = {name: trees.advise(cost_s(one), root, one.paths.machines,
-                                       is_reduce)
-                    for name, one in all_of.items()}
+        by_basis = trees_by(all_of, root, size_bytes, is_reduce)
         best = by_basis[basis]
+        first = best.orders[0]
         return _head(found, chosen) | {
             'operation': 'reduce' if is_reduce else 'broadcast',
             'root': root, 'size_bytes': size_bytes,
-            'order': list(best.order), 'rank_hint': list(best.order),
-            'predicted_s': best.order_s, 'bound_s': best.bound_s,
+            'shape': str(first.shape), 'order': list(first.order),
+            'rank_hint': list(first.order),
+            'predicted_s': first.predicted_s, 'bound_s': best.bound_s,
             'best': best.best.name,
+            'orders': [{'shape': str(one.shape), 'order': list(one.order),
+                        'predicted_s': one.predicted_s,
+                        'n_segments': one.n_segments}
+                       for one in best.orders],
             'trees': [{'tree': tree.name, 'predicted_s': tree.predicted_s,
+                       'n_segments': tree.n_segments,
                        'edges': [list(edge) for edge in tree.edges]}
                       for tree in best.trees],
             'estimates': [_estimate(all_of[name]) | {
                 'best': one.best.name, 'bound_s': one.bound_s,
                 'predicted_s': {tree.name: tree.predicted_s
                                 for tree in one.trees},
-                'as_chosen_s': really_s(one.best.edges)}
+                'as_chosen_s': really_s(one.best)}
                 for name, one in by_basis.items()]}
 
     def mapping(self, project_id: str | None, group: str, matrix: Any = None,
@@ -129,9 +136,7 @@ class Advice:
         volumes = _volumes(coflows, len(found.members))
         all_of = self._estimates(found, basis)
         chosen = all_of[basis]
-        by_basis = {name: mappings.advise(
-            volumes, one.paths, mappings.WORK if name == basis
-            else mappings.WORK // _LESS) for name, one in all_of.items()}
+        by_basis = mappings_by(all_of, basis, volumes)
         best = by_basis[basis][0]
         return _head(found, chosen) | {
             'size_bytes': float(volumes.sum()),
@@ -187,9 +192,47 @@ class Advice:
             self._pairs.table(now_s - self._conf.probe.history_retention_s),
             group.hosts, self._state.links_bps(set(group.hosts), now_s),
             self._conf.placement.default_link_bps, self._usable)
-        return {basis: readings.estimate(basis, self._pairs.estimator)
-                for basis in readings.side_by_side(
-                    estimates.Basis(chosen))}
+        return estimates_by(readings, estimates.Basis(chosen),
+                            self._pairs.estimator)
+
+
+def estimates_by(readings: estimates.Readings, chosen: estimates.Basis,
+                 estimator: constant.Estimator | None
+                 ) -> Mapping[str, estimates.Estimate]:
+    """Side by side, the chosen one among them.
+
+    :param estimator: what the controller goes by.
+    """
+    return {basis: readings.estimate(basis, estimator)
+            for basis in readings.side_by_side(chosen)}
+
+
+def trees_by(all_of: Mapping[str, estimates.Estimate], root: int,
+             size_bytes: float, is_reduce: bool
+             ) -> Mapping[str, orders.Advice]:
+    return {name: orders.advise(message(one, size_bytes), root, is_reduce)
+            for name, one in all_of.items()}
+
+
+def mappings_by(all_of: Mapping[str, estimates.Estimate], chosen: str,
+                volumes: mappings.Matrix
+                ) -> Mapping[str, tuple[mappings.Mapping, ...]]:
+    return {name: mappings.advise(
+        volumes, one.paths, mappings.WORK if name == chosen
+        else mappings.WORK // _LESS) for name, one in all_of.items()}
+
+
+def message(one: estimates.Estimate, size_bytes: float) -> trees.Message:
+    """By the rates of one estimate, in segments where it is large."""
+    return trees.message(
+        trees.message_s(size_bytes, one.paths.rates_bps, one.paths.latency_s),
+        one.paths.machines, one.paths.latency_s, _most_segments(size_bytes))
+
+
+def _most_segments(size_bytes: float) -> int:
+    """Into which a message may be cut, a power of two."""
+    most = min(MOST_SEGMENTS, size_bytes / LEAST_SEGMENT_BYTES)
+    return 1 << max(0, int(most).bit_length() - 1)
 
 
 def _checked(basis: str) -> None:

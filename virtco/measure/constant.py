@@ -51,6 +51,9 @@ UNSTABLE = 0.5
 CHANGED_READINGS = 3
 
 _FOLDS = 3
+_SAME = 1e-9
+# Of the readings that are within the tolerance of one value.
+_WIDTH = (1 + robustpca.TOLERANCE) / (1 - robustpca.TOLERANCE)
 # A rate below this share of the median one is taken for it in RPCA: a time
 # without end would be all that the decomposition sees.
 _LEAST_SHARE = 1e-3
@@ -195,9 +198,8 @@ def consensus(snapshots: Matrix) -> Matrix:
     ordered = np.sort(snapshots, axis=0)
     found = np.full(snapshots.shape[1], np.nan)
     most = np.ones(snapshots.shape[1], np.int64)
-    width = (1 + robustpca.TOLERANCE) / (1 - robustpca.TOLERANCE)
     for slowest in ordered:
-        agree = (ordered >= slowest) & (ordered <= width * slowest)
+        agree = (ordered >= slowest) & (ordered <= _WIDTH * slowest)
         count = agree.sum(axis=0)
         total = np.where(agree, ordered, 0.0).sum(axis=0)
         is_better = count >= most
@@ -220,18 +222,27 @@ def since_change(snapshots: npt.ArrayLike, threshold: float) -> Matrix:
     matrix = _checked(snapshots).copy()
     if len(matrix) <= CHANGED_READINGS:
         return matrix
-    for begin in range(1, len(matrix) - CHANGED_READINGS + 1):
+    with np.errstate(invalid='ignore', over='ignore'):
+        # Where all readings are alike nothing has changed.
+        left = np.flatnonzero(~(np.fmax.reduce(matrix) <= (
+            1 + threshold) * np.fmin.reduce(matrix)))
+    since = np.zeros(matrix.shape[1], np.int64)
+    for begin in range(len(matrix) - CHANGED_READINGS, 0, -1):
         # The earliest begin wins for each pair: later rows are kept.
-        before = quantile(matrix[:begin], 0.5)
-        after = matrix[begin:]
+        before = quantile(matrix[:begin, left], 0.5)
+        after = matrix[begin:, left]
         level = quantile(after, 0.5)
         with np.errstate(invalid='ignore', divide='ignore', over='ignore'):
             is_moved = np.abs(level / before - 1) > threshold
             agree = (np.abs(after / level - 1) <= robustpca.TOLERANCE)
-        agree |= np.isnan(after)
-        enough = np.isfinite(after).sum(axis=0) >= CHANGED_READINGS
-        moved = is_moved & agree.all(axis=0) & enough
-        matrix[:begin, moved] = np.nan
+            agree |= np.isnan(after)
+            is_moved &= agree.all(axis=0)
+            is_moved &= np.isfinite(after).sum(axis=0) >= CHANGED_READINGS
+            since[left[is_moved]] = begin
+            # Readings that are further apart agree with no more of them.
+            left = left[~(np.fmax.reduce(after) > (
+                1 + _SAME) * _WIDTH * np.fmin.reduce(after))]
+    matrix[np.arange(len(matrix))[:, None] < since] = np.nan
     return matrix
 
 

@@ -64,6 +64,11 @@ class _Advise(command.Command):
     def headline(self, found: dict[str, Any]) -> str:
         raise NotImplementedError
 
+    def order(self, found: dict[str, Any], how: str
+              ) -> tuple[list[int], str]:
+        """Rows by rank for a launcher, and what its user has to know."""
+        return found['order'], ''
+
     def take_action(self, args: Any) -> None:
         found = self.ask(args)
         if args.format == 'table':
@@ -79,7 +84,10 @@ class _Advise(command.Command):
             self.app.stdout.write('\n')
         else:
             by_row = launchers.names(found['members'], args.names)
-            hosts = [by_row[row] for row in found['order']]
+            order, told = self.order(found, args.format)
+            hosts = [by_row[row] for row in order]
+            if told:
+                self.app.stderr.write(told + '\n')
             self.app.stdout.write(
                 launchers.rankfile(hosts, args.slots)
                 if args.format == 'rankfile' else
@@ -90,8 +98,10 @@ class Tree(_Advise):
     """Show the fastest trees for a broadcast or reduce in a group
 
     Each tree's time is that of one message on the measured rates and
-    latencies. The other formats print the ranks in whose order Open MPI's
-    binomial tree is the fastest-node-first tree.
+    latencies, in the segments that suit it. JSON has the edges of any tree. A
+    rankfile orders the ranks for that tree of Open MPI's own which is fastest,
+    and the options that choose it go to the standard error; nccl and torchrun
+    order them for NCCL's ring.
     """
 
     def get_parser(self, prog_name: str) -> Any:
@@ -125,9 +135,29 @@ class Tree(_Advise):
         edges = _table('From', 'To')
         for ends in best['edges']:
             edges.add_row(*(_member(found, row) for row in ends))
-        yield f'The tree {best["tree"]}', edges
-        yield ('Ranks with which Open MPI\'s binomial tree takes '
-               + units.format_time(found['predicted_s'])), _ranks(found)
+        yield f'The tree {best["tree"]}{_cut(found, best)}', edges
+        first = found['orders'][0]
+        yield (f'Ranks with which Open MPI\'s {first["shape"]} tree takes '
+               f'{units.format_time(first["predicted_s"])}: mpirun '
+               + _mca(found, first)), _ranks(found)
+
+    def order(self, found: dict[str, Any], how: str
+              ) -> tuple[list[int], str]:
+        if how == 'rankfile':
+            return found['order'], 'mpirun ' + _mca(found, found['orders'][0])
+        return next(one['order'] for one in found['orders']
+                    if one['shape'] == 'chain'), ''
+
+
+def _mca(found: dict[str, Any], order: dict[str, Any]) -> str:
+    return launchers.mca(found['operation'], order['shape'],
+                         found['size_bytes'], order['n_segments'])
+
+
+def _cut(found: dict[str, Any], tree: dict[str, Any]) -> str:
+    n = tree['n_segments']
+    return ('' if n == 1 else f', in {n} segments of '
+            + units.format_size(found['size_bytes'] / n))
 
 
 class Mapping(_Advise):

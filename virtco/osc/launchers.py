@@ -18,6 +18,7 @@
 
 from collections.abc import Mapping
 from collections.abc import Sequence
+import math
 import re
 from typing import Any
 
@@ -26,6 +27,12 @@ from virtco import exception
 #: Of a host in a file that programs read. A VM's display name may be anything.
 _NAME = re.compile(r'[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?')
 NAMES = ('auto', 'name', 'address', 'uuid')
+
+#: Of coll_tuned_bcast_algorithm and coll_tuned_reduce_algorithm (Open MPI).
+_ALGORITHMS = {'broadcast': ('bcast', {'binomial': 6, 'binary': 5,
+                                       'chain': 3}),
+               'reduce': ('reduce', {'binomial': 5, 'binary': 4,
+                                     'chain': 3})}
 
 Members = Sequence[Mapping[str, Any]]
 
@@ -57,6 +64,17 @@ def rankfile(hosts: Sequence[str], slots: str = '0') -> str:
     """Of ``mpirun --rankfile`` (Open MPI); hosts by rank."""
     return ''.join(f'rank {rank}={host} slot={slots}\n'
                    for rank, host in enumerate(hosts))
+
+
+def mca(operation: str, shape: str, size_bytes: float, n_segments: int
+        ) -> str:
+    """Options with which mpirun takes a shape and its segments."""
+    name, numbers = _ALGORITHMS[operation]
+    segment_bytes = (0 if n_segments == 1
+                     else math.ceil(size_bytes / n_segments))
+    return ('--mca coll_tuned_use_dynamic_rules 1 '
+            f'--mca coll_tuned_{name}_algorithm {numbers[shape]} '
+            f'--mca coll_tuned_{name}_algorithm_segmentsize {segment_bytes}')
 
 
 def nccl(hosts: Sequence[str]) -> str:

@@ -16,6 +16,7 @@
 import numpy as np
 import pytest
 
+from virtco.advise import orders
 from virtco.advise import trees
 from virtco.lab.emulation import mesh
 from virtco.lab.emulation import namespaces
@@ -51,7 +52,7 @@ def test_a_tree_of_fast_pairs_is_faster(hosts):
         rates_bps[here, here + 1] = RATE_BPS
     hosts.set_rates(rates_bps)
     costs_s = trees.message_s(SIZE, rates_bps, np.zeros((4, 4)))
-    best = trees.advise(costs_s, 0).best
+    best = orders.advise(trees.message(costs_s), 0).best
     assert best.edges == trees.chain(4, 0)
     fast_s = hosts.broadcast(best.edges, SIZE)
     slow_s = hosts.broadcast(trees.flat(4, 0), SIZE)

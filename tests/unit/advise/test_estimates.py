@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 
 from virtco.advise import estimates
+from virtco import exception
+from virtco.measure import constant
 from virtco.measure import history
 
 HOSTS = ('a', 'b', 'c')
@@ -72,3 +74,23 @@ def test_without_any_reading():
         assert one.n_measured == 0 and one.noise is None
         assert one.paths.rates_bps[0, 1] == 40.0
         assert not one.paths.latency_s.any()
+
+
+def test_many_pairs_get_only_what_is_quick(monkeypatch):
+    """RPCA of them is refused, and takes no part in a comparison."""
+    rows = [{('a', 'b'): 10.0, ('b', 'a'): 20.0}] * 4
+    few = readings(rows)
+    assert few.side_by_side(estimates.Basis.RPCA) == tuple(estimates.Basis)
+    monkeypatch.setattr(estimates, 'MOST_COMPARED_PAIRS', 1)
+    many = readings(rows)
+    assert many.side_by_side(estimates.Basis.MEDIAN) == (
+        estimates.Basis.MEDIAN, estimates.Basis.RAW)
+    rpca = constant.Estimator.RPCA
+    for known, used in ((None, constant.Estimator.CONSENSUS), (rpca, rpca)):
+        one = many.estimate(estimates.Basis.CONSTANT, known)
+        assert one.estimator is used
+    monkeypatch.setattr(estimates, 'MOST_RPCA_PAIRS', 1)
+    assert many.estimate(estimates.Basis.CONSTANT, rpca).estimator is (
+        constant.Estimator.CONSENSUS)
+    with pytest.raises(exception.Invalid, match='rpca .* 1 pairs'):
+        many.estimate(estimates.Basis.RPCA)

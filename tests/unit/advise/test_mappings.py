@@ -94,7 +94,7 @@ def relieved(module, problem, n_fixed=0, work=mappings.WORK):
     """Order, ports and work left of one of the kernels."""
     volumes, paths = problem
     order = np.arange(len(volumes))
-    (ports,) = mappings._ports(volumes, order[None, :], paths)
+    ports = mappings.ports_s(volumes, order, paths)
     queue, queued = np.zeros((2, len(order)), np.int64)
     left = module.relieve(
         order, n_fixed, *mappings._peers(volumes), paths.machines,
@@ -113,8 +113,8 @@ def test_the_compiled_kernel_does_what_the_plain_one_does(problem, n_fixed):
         assert np.array_equal(mine, its)
     order, ports, _left = found
     # Ports that were added to and taken from are those of the order.
-    assert ports == pytest.approx(mappings._ports(
-        volumes, order[None, :], paths)[0], abs=1e-9)
+    assert ports == pytest.approx(mappings.ports_s(volumes, order, paths),
+                                  abs=1e-9)
     assert order[:n_fixed].tolist() == list(range(min(n_fixed, len(order))))
 
 

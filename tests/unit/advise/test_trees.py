@@ -16,11 +16,15 @@
 import itertools
 
 from hypothesis import given
+from hypothesis import settings
 from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+from virtco.advise import kernels
+from virtco.advise import orders
 from virtco.advise import trees
+from virtco import compiled
 from virtco import exception
 
 #: Of the RPCA paper's Fig. 1 (a), as far as the text names it; the others
@@ -51,50 +55,190 @@ def spans(edges, root, n):
     assert has == set(range(n))
 
 
-@given(clouds())
+@st.composite
+def messages(draw, most=12):
+    """A message with segments and latencies, and its root."""
+    cost_s, root, machines = draw(clouds(most))
+    latency_s = cost_s * draw(st.sampled_from([0.0, 0.01, 0.2]))
+    return trees.message(cost_s, machines, latency_s,
+                         draw(st.sampled_from([1, 4, 32]))), root
+
+
+@given(messages())
 def test_every_tree_spans(cloud):
-    cost_s, root, machines = cloud
-    made = trees.candidates(cost_s, root, machines)
-    for edges in made.values():
-        spans(edges, root, len(cost_s))
-    spans(trees.in_order(trees.added(made['fnf'], root)), root, len(cost_s))
+    message, root = cloud
+    n = len(message.cost_s)
+    for edges in trees.candidates(message, root).values():
+        spans(edges, root, n)
+    order = [(root + 3 * i) % n if n % 3 else (root + i) % n
+             for i in range(n)]
+    for shape in orders.Shape:
+        for is_reduce in (False, True):
+            spans(orders.shaped(shape, order, is_reduce), root, n)
 
 
-@given(clouds(), st.booleans())
+@settings(deadline=None)
+@given(messages(), st.booleans())
 def test_advice_is_the_best_and_above_its_bound(cloud, is_reduce):
-    cost_s, root, machines = cloud
-    found = trees.advise(cost_s, root, machines, is_reduce)
+    message, root = cloud
+    n = len(message.cost_s)
+    found = orders.advise(message, root, is_reduce)
     times_s = [tree.predicted_s for tree in found.trees]
     assert times_s == sorted(times_s)
     assert found.bound_s <= times_s[0] * (1 + 1e-9)
-    assert found.bound_s <= found.order_s * (1 + 1e-9)
-    assert found.order[0] == root
-    assert sorted(found.order) == list(range(len(cost_s)))
-    by_rank = [(root + i) % len(cost_s) for i in range(len(cost_s))]
-    assert found.order_s <= trees.broadcast_s(
-        trees.in_order(by_rank), cost_s.T if is_reduce else cost_s,
-        machines) * (1 + 1e-9)
+    sent = message.turned() if is_reduce else message
+    by_rank = [(root + i) % n for i in range(n)]
+    for one in found.orders:
+        assert one.order[0] == root and sorted(one.order) == list(range(n))
+        edges = orders.shaped(one.shape, one.order, is_reduce)
+        assert one.predicted_s == pytest.approx(
+            sent.took_s(edges, one.n_segments))
+        assert 1 <= one.n_segments <= message.most_segments
+        # Never slower than the ranks as they are.
+        assert one.predicted_s <= sent.best(orders.shaped(
+            one.shape, by_rank, is_reduce))[1] * (1 + 1e-9)
+        assert one.predicted_s == found.tree(
+            f'ranked {one.shape}').predicted_s
 
 
 @given(clouds())
 def test_ranks_as_fnf_adds_them_make_mpi_build_its_tree(cloud):
     cost_s, root, _machines = cloud
     edges = trees.fastest_node_first(cost_s, root)
-    assert trees.in_order(trees.added(edges, root)) == edges
+    order = [root, *(receiver for _sender, receiver in edges)]
+    assert orders.shaped(orders.Shape.BINOMIAL, order) == edges
 
 
-@given(clouds())
+@settings(deadline=None)
+@given(messages())
 def test_a_reduce_ends_at_the_root(cloud):
-    cost_s, root, _machines = cloud
-    for tree in trees.advise(cost_s, root, None, True).trees:
-        silent = set(range(len(cost_s)))
+    message, root = cloud
+    for tree in orders.advise(message, root, True).trees:
+        silent = set(range(len(message.cost_s)))
         for sender, receiver in tree.edges:
             # Who has passed its sum on gets no more.
             assert {sender, receiver} <= silent
             silent.remove(sender)
         assert silent == {root}
-        assert tree.predicted_s == pytest.approx(trees.broadcast_s(
-            trees.turned(tree.edges), cost_s.T))
+        assert tree.predicted_s == pytest.approx(message.turned().took_s(
+            trees.turned(tree.edges), tree.n_segments))
+
+
+def test_shapes_are_those_of_open_mpi():
+    """As the comments of its coll_base_topo.c draw them."""
+    def children(shape, n, is_reduce=False):
+        found = {}
+        edges = [(a, b) for a, b in orders.edges_of(shape, n,
+                                                    is_reduce).tolist()]
+        for sender, receiver in edges:
+            found.setdefault(sender, []).append(receiver)
+        return found
+
+    binary = {0: [1, 2], 1: [3, 5], 2: [4, 6]}
+    assert children(orders.Shape.BINARY, 7) == binary
+    assert children(orders.Shape.BINARY, 7, True) == {
+        parent: its[::-1] for parent, its in binary.items()}
+    assert children(orders.Shape.BINOMIAL, 8) == {
+        0: [1, 2, 4], 1: [3, 5], 2: [6], 3: [7]}
+    assert children(orders.Shape.BINOMIAL, 8, True) == {
+        0: [4, 2, 1], 2: [3], 4: [6, 5], 6: [7]}
+    assert children(orders.Shape.CHAIN, 3) == {0: [1], 1: [2]}
+
+
+def replayed(edges, segment_s, machines, n_segments):
+    """Messages by hand: each port does one at a time, in order."""
+    has, out, into = {}, {}, {}
+    for k in range(n_segments):
+        for sender, receiver in edges:
+            begin = has.get((sender, k), 0.0)
+            src, dst = machines[sender], machines[receiver]
+            if src != dst:
+                begin = max(begin, out.get(src, 0.0), into.get(dst, 0.0))
+            has[receiver, k] = begin + segment_s[sender, receiver]
+            if src != dst:
+                out[src] = into[dst] = has[receiver, k]
+    return max(has.values(), default=0.0)
+
+
+@settings(deadline=None, max_examples=40)
+@given(messages(), st.sampled_from([1, 2, 5, 16]))
+def test_segments_are_delivered_as_by_hand(cloud, n_segments):
+    message, root = cloud
+    plain = compiled.plain('virtco.advise.kernels')
+    for edges in trees.candidates(message, root).values():
+        assert message.took_s(edges, n_segments) == pytest.approx(replayed(
+            edges, message.segment_s(n_segments), message.machines,
+            n_segments))
+        for streams in (False, True):
+            assert grown(kernels, message, root, streams) == grown(
+                plain, message, root, streams)
+
+
+@settings(deadline=None, max_examples=30)
+@given(messages(8), st.sampled_from(list(orders.Shape)), st.booleans(),
+       st.sampled_from([1, 3]))
+def test_swaps_make_no_tree_slower(cloud, shape, is_reduce, n_segments):
+    message, root = cloud
+    n = len(message.cost_s)
+    order = [(root + i) % n for i in range(n)]
+    found = orders.swapped(shape, order, message, n_segments, is_reduce)
+    assert found[0] == root and sorted(found) == list(range(n))
+    before_s, after_s = (message.took_s(orders.shaped(
+        shape, one, is_reduce), n_segments) for one in (order, found))
+    assert after_s <= before_s * (1 + 1e-9)
+    compiled_ones = orders.kernels
+    try:
+        orders.kernels = compiled.plain('virtco.advise.kernels')
+        assert orders.swapped(shape, order, message, n_segments,
+                              is_reduce) == found
+    finally:
+        orders.kernels = compiled_ones
+    assert orders.swapped(shape, order, message, n_segments, is_reduce,
+                          0) == order
+
+
+def grown(module, message, root, streams):
+    n = len(message.cost_s)
+    has_s, key = np.full(n, np.inf), np.zeros(n)
+    has_s[root] = 0.0
+    out_s, in_s = np.zeros((2, n))
+    member, parent, to = np.full((3, n), root)
+    module.grow(message.cost_s, message.machines, streams, has_s, out_s,
+                in_s, member, parent, key, to)
+    return member.tolist(), parent.tolist(), out_s.tolist(), in_s.tolist()
+
+
+def test_large_messages_go_along_a_chain_in_segments():
+    """A tree's root sends a message several times, a chain's once."""
+    n, rate_bps, latency_s = 16, np.full((16, 16), 1e9), 1e-4
+    latencies_s = np.full((n, n), latency_s)
+
+    def found(size_bytes):
+        return orders.advise(trees.message(trees.message_s(
+            size_bytes, rate_bps, latencies_s), None, latencies_s, 256), 0)
+
+    small, large = found(1e3), found(1e8)
+    assert small.orders[0].shape is orders.Shape.BINOMIAL
+    assert small.orders[0].n_segments == 1
+    assert large.orders[0].shape is orders.Shape.CHAIN
+    assert large.orders[0].n_segments > 16
+    # 0.8 s over one link, and a fifth more at most.
+    assert large.bound_s == pytest.approx(0.8, rel=0.01)
+    assert large.orders[0].predicted_s < 1.2 * large.bound_s
+    assert large.order(orders.Shape.BINOMIAL).predicted_s > 2
+
+
+def test_a_chain_keeps_racks_and_machines_together():
+    rng = np.random.default_rng(4)
+    racks = rng.permutation(np.arange(16) // 4)
+    machines = racks * 2 + rng.permutation(np.arange(16) % 2)
+    cost_s = np.where(racks[:, None] == racks, 1.0, 1.5)
+    cost_s[machines[:, None] == machines] = 0.0
+    message = trees.message(cost_s, machines, None, 64)
+    order = orders.advise(message, 0).order(orders.Shape.CHAIN)
+    crossings = sum(racks[a] != racks[b]
+                    for a, b in itertools.pairwise(order.order))
+    assert crossings == 3 and order.predicted_s < 1.7
 
 
 @given(st.integers(1, 40), st.data())
@@ -103,13 +247,14 @@ def test_binomial_takes_the_logarithm_of_rounds(n, data):
     cost_s = np.ones((n, n))
     rounds = (n - 1).bit_length()
     for edges in (trees.binomial(n, root),
-                  trees.in_order([(root + i) % n for i in range(n)]),
+                  orders.shaped(orders.Shape.BINOMIAL, [
+                      (root + i) % n for i in range(n)]),
                   trees.fastest_node_first(cost_s, root),
                   trees.earliest_first(cost_s, root)):
         assert trees.broadcast_s(edges, cost_s) == rounds
     assert trees.broadcast_s(trees.flat(n, root), cost_s) == n - 1
     assert trees.broadcast_s(trees.chain(n, root), cost_s) == n - 1
-    assert trees.lower_bound_s(cost_s, root) == rounds
+    assert trees.lower_bound_s(trees.message(cost_s), root) == rounds
 
 
 def test_the_papers_example():
@@ -139,9 +284,24 @@ def test_small_optimum(seed):
     """The bound holds, and the best of the trees is near the optimum."""
     cost_s = np.random.default_rng(seed).uniform(0.2, 1.0, (5, 5))
     optimum_s = best_by_enumeration(cost_s, 0)
-    found = trees.advise(cost_s, 0)
+    found = orders.advise(trees.message(cost_s), 0)
     assert found.bound_s <= optimum_s <= found.best.predicted_s + 1e-12
     assert found.best.predicted_s <= 1.25 * optimum_s
+
+
+@pytest.mark.parametrize('seed', range(5))
+def test_small_optimum_in_segments(seed):
+    """Of all trees of four, each with the segments that suit it."""
+    rng = np.random.default_rng(seed)
+    cost_s = rng.uniform(0.2, 1.0, (4, 4))
+    message = trees.message(cost_s, None, np.full((4, 4), 0.01), 16)
+    optimum_s = min(message.best([
+        (order[parent], order[k + 1]) for k, parent in enumerate(parents)])[1]
+        for order in map((0,).__add__, itertools.permutations((1, 2, 3)))
+        for parents in itertools.product(range(1), range(2), range(3)))
+    found = orders.advise(message, 0)
+    assert found.bound_s <= optimum_s <= found.best.predicted_s + 1e-12
+    assert found.best.predicted_s <= 1.2 * optimum_s
 
 
 def test_members_of_a_machine_share_its_port():
@@ -156,7 +316,7 @@ def test_members_of_a_machine_share_its_port():
     # Without a machine in common each has its own port.
     assert trees.finish_s([(0, 1), (3, 2)], [1.0, 1.0]) == 1
     assert trees.finish_s([(0, 1), (3, 2)], [1.0, 1.0], machines) == 2
-    found = trees.advise(cost_s, 0, machines)
+    found = orders.advise(trees.message(cost_s, machines), 0)
     assert found.best.predicted_s == 2 == found.bound_s
 
 
@@ -177,7 +337,7 @@ def test_message_times():
 
 def test_a_root_outside_is_refused():
     with pytest.raises(exception.Invalid, match='root: 3 .* 0 and 2'):
-        trees.advise(np.ones((3, 3)), 3)
+        orders.advise(trees.message(np.ones((3, 3))), 3)
 
 
 @pytest.mark.parametrize('seed', range(3))
@@ -186,5 +346,6 @@ def test_swaps_make_up_for_members_of_one_machine(seed):
     rng, machines = np.random.default_rng(seed), np.arange(16) // 2
     cost_s = rng.uniform(0.1, 0.5, (16, 16))
     cost_s[machines[:, None] == machines[None, :]] = 0.0
-    found = trees.advise(cost_s, 0, machines)
-    assert found.order_s < 0.95 * found.tree('fnf').predicted_s
+    found = orders.advise(trees.message(cost_s, machines), 0)
+    by_rank = found.order(orders.Shape.BINOMIAL)
+    assert by_rank.predicted_s < 0.95 * found.tree('fnf').predicted_s

@@ -27,7 +27,7 @@ def test_without_changes_it_is_the_product_s_model():
     rng = np.random.default_rng(4)
     rates_bps = rng.uniform(1e6, 9e6, (7, 7))
     cost_s = trees.message_s(1e6, rates_bps, np.zeros((7, 7)))
-    for edges in trees.candidates(cost_s, 2).values():
+    for edges in trees.candidates(trees.message(cost_s), 2).values():
         assert broadcast.expected_s(edges, 1e6, [rates_bps], 0.5) == (
             pytest.approx(trees.broadcast_s(edges, cost_s)))
 
