@@ -290,11 +290,12 @@ def test_jobs_that_share_links_are_named(tenant):
     flavor = {'vcpus': 1, 'memory_mb': 1, 'disk_gb': 0}
     plan = tenant.call('POST', '/v1/plans', {
         'groups': [{'name': 'new', 'tm': job, 'flavor': flavor}],
-        'hosts': [{'host': host, 'free': flavor} for host in room]})
+        'hosts': [{'host': tenant.host(host), 'free': flavor}
+                  for host in room]})
     shared, = plan['shares']
     assert (shared['coflow_id'], shared['name'], shared['coflow']) == (
         running['id'], running['name'], 'train')
-    assert shared['links'] == [f'{host} {way}' for way in (
+    assert shared['links'] == [f'{tenant.host(host)} {way}' for way in (
         'egress', 'ingress') for host in room]
     assert shared['score'] == pytest.approx(1.0, abs=0.01)
 
