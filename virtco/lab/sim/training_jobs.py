@@ -29,8 +29,13 @@ from virtco import exception
 from virtco.hintkit import collectives
 from virtco.hintkit import made
 from virtco.lab.sim import training
+from virtco.model import cluster as cluster_model
+from virtco.model import coflow as coflow_model
+from virtco.model import snapshot
 from virtco.model import uplinks
 from virtco.scheduling import fabric as fabric_model
+from virtco.solver import budget
+from virtco.solver import planner
 from virtco.topology import resolution
 from virtco.topology import tree
 from virtco import units
@@ -46,6 +51,8 @@ HOST_BPS = 200e9
 OVERSUBSCRIPTION = 4.0
 #: Jobs that no longer fit before a cluster counts as full.
 MOST_MISSES = 20
+#: The planner's for each job, in seconds of its counter of operations.
+PLANNED_S = 0.3
 
 
 class Kind(Protocol):
@@ -171,10 +178,16 @@ def small() -> tree.Topology:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Site:
-    """A cluster with the hosts of each of its lowest switches."""
+    """A cluster with the hosts of each of its lowest switches.
+
+    :ivar hosts: their names, in the cluster's order.
+    :ivar tree: above them, as the planner takes it.
+    """
 
     cluster: training.Cluster
     leaves: tuple[tuple[int, ...], ...]
+    hosts: tuple[str, ...]
+    tree: cluster_model.Tree
 
 
 def site(topology: tree.Topology, host_bps: float = HOST_BPS,
@@ -195,11 +208,11 @@ def site(topology: tree.Topology, host_bps: float = HOST_BPS,
         _oversubscribed(plane, root, oversubscription)
         for root in plane.roots))
     cap_bps = np.full(2 * len(hosts), host_bps)
-    above = uplinks.of(resolution.resolved(plane, rates, host_bps), hosts,
-                       *np.split(cap_bps, 2))
+    resolved = resolution.resolved(plane, rates, host_bps)
+    above = uplinks.of(resolved, hosts, *np.split(cap_bps, 2))
     return Site(training.Cluster(cap_bps, above), tuple(
         tuple(number[host] for host in node.hosts)
-        for node in plane.walk() if node.hosts))
+        for node in plane.walk() if node.hosts), hosts, resolved)
 
 
 def _oversubscribed(plane: tree.Plane, node: tree.Node, factor: float
@@ -254,3 +267,50 @@ def _taken(free: list[list[int]], size: int, start: int) -> Iterator[int]:
         for _ in range(min(most, size, len(leaf))):
             yield leaf.pop(0)
             size -= 1
+
+
+def placed(at: Site, jobs: Sequence[training.Job]) -> list[training.Job]:
+    """The same jobs where virtco's planner places them, one after another.
+
+    The cluster is empty at first; a host takes one job.
+    """
+    free = dict.fromkeys(at.hosts, 1.0)
+    active: list[snapshot.ActiveCoflow] = []
+    found: list[training.Job] = []
+    number = {host: i for i, host in enumerate(at.hosts)}
+    egress_bps, ingress_bps = np.split(at.cluster.cap_bps, 2)
+    for job in jobs:
+        ends = np.concatenate([job.demand.src_host, job.demand.dst_host])
+        before, vm = np.unique(ends, return_inverse=True)
+        sent_bytes = (job.demand.bits / units.BITS_PER_BYTE).tolist()
+        flows = list(zip(*np.split(vm, 2), sent_bytes, strict=True))
+        plan = planner.plan(snapshot.PlacementProblem(
+            tuple(cluster_model.Host(host, (free[host],), egress_bps[i],
+                                     ingress_bps[i])
+                  for host, i in number.items()),
+            tuple(cluster_model.Vm(str(k), (1.0,))
+                  for k in range(len(before))),
+            (coflow_model.Coflow.from_flows(job.name, len(before), flows),),
+            at.tree, tuple(active)), budget_s=PLANNED_S,
+            clock=budget.Counter())
+        free.update(dict.fromkeys(plan.hosts, 0.0))
+        active.append(_active(job.name, plan.hosts, flows))
+        src, dst = np.split(np.array([number[host] for host in plan.hosts],
+                                     np.int64)[vm], 2)
+        found.append(dataclasses.replace(job, demand=job.demand._replace(
+            src_host=src, dst_host=dst)))
+    return found
+
+
+def _active(name: str, hosts: Sequence[str],
+            flows: Sequence[tuple[int, int, float]]
+            ) -> snapshot.ActiveCoflow:
+    out_bytes: dict[str, float] = {}
+    in_bytes: dict[str, float] = {}
+    pairs = tuple((hosts[src], hosts[dst], size_bytes)
+                  for src, dst, size_bytes in flows)
+    for src, dst, size_bytes in pairs:
+        out_bytes[src] = out_bytes.get(src, 0.0) + size_bytes
+        in_bytes[dst] = in_bytes.get(dst, 0.0) + size_bytes
+    return snapshot.ActiveCoflow(name, tuple(out_bytes.items()),
+                                 tuple(in_bytes.items()), pairs)

@@ -145,6 +145,22 @@ def test_a_cluster_of_jobs_is_filled_from_its_topology():
     assert all(job.workers % 8 == 0 for job in jobs)
 
 
+def test_the_planner_places_the_same_jobs_closer_together():
+    at = training_jobs.site(training_jobs.small(), oversubscription=8.0)
+    jobs = training_jobs.mix(at, np.random.default_rng(1))[:5]
+    placed = training_jobs.placed(at, jobs)
+    for job, other in zip(jobs, placed, strict=True):
+        assert (job.name, job.compute_s, job.workers, job.start_s) == (
+            other.name, other.compute_s, other.workers, other.start_s)
+        assert sorted(job.demand.bits) == sorted(other.demand.bits)
+    taken = [host for job in placed for host in np.unique(
+        [job.demand.src_host, job.demand.dst_host])]
+    assert len(taken) == len(set(taken))
+    sent_s = [sum(job.send_s for job in at.cluster.periodic(some))
+              for some in (jobs, placed)]
+    assert sent_s[1] < 0.7 * sent_s[0]
+
+
 @pytest.mark.parametrize('name, per_host', [
     # Parameters of 2 bytes, 2 (n - 1) / n of them in a ring of 4.
     ('gpt-7b', 6.7e9 * 2 * 2 * 3 / 4), ('llama-65b', 65.2e9 * 2 * 3 * 3 / 4),

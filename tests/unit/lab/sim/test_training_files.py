@@ -12,6 +12,7 @@
 
 """Training jobs of AICB's files in the simulator."""
 
+import dataclasses
 import subprocess
 import sys
 
@@ -95,7 +96,7 @@ def test_a_cluster_of_a_file_fits_its_hosts(files):
         [job.demand.src_host, job.demand.dst_host])]
     assert len(taken) == len(set(taken)) >= 60
     none = training_files.load([str(files / 'deep/moe.txt')], print)
-    two = training_jobs.Site(at.cluster, ((0,), (1,)))
+    two = dataclasses.replace(at, leaves=((0,), (1,)))
     with pytest.raises(exception.Invalid, match='room for one of the jobs'):
         training_jobs.mix(two, np.random.default_rng(3), kinds=none)
 

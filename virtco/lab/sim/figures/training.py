@@ -38,7 +38,10 @@ ON_A_LINK = {
     '6 × gpt-7b': (('gpt-7b', 10240),) * 6}
 PAIR_SCHEMES = ('fair', 'shifts', 'mrtf', 'crux', 'virtco')
 CLUSTER_SCHEMES = ('mrtf', 'crux', 'virtco', 'virtco, guarded')
-CLUSTER_BOUNDS = ('bound', 'bound, no stragglers')
+PLACED_SCHEMES = ('mrtf', 'virtco', 'virtco, guarded')
+CLUSTER_ROWS = (*CLUSTER_SCHEMES, 'bound', 'bound, no stragglers',
+                *(f'{scheme}, placed' for scheme in PLACED_SCHEMES),
+                'bound, placed')
 MIXED_SCHEMES = ('mrtf', 'training first', 'virtco')
 #: The run takes this many of the longest period; the first half warms up.
 PAIR_PERIODS = 100
@@ -138,39 +141,49 @@ def _cluster_run(setting: str, seed: int, context: samples.Context
     at = _site(context.topology, OVERSUBSCRIPTION[setting])
     jobs = training_jobs.mix(at, np.random.default_rng(seed),
                              kinds=context.kinds)
+    found: dict[str, float] = {'jobs': len(jobs)}
+    _serve(at, jobs, CLUSTER_SCHEMES, '', found)
+    _serve(at, training_jobs.placed(at, jobs), PLACED_SCHEMES, ', placed',
+           found)
+    return found
+
+
+def _serve(at: training_jobs.Site, jobs: list[training.Job],
+           schemes: tuple[str, ...], where: str, found: dict[str, float]
+           ) -> None:
+    """Write what becomes of jobs at their places under each scheme."""
     periodic = at.cluster.periodic(jobs)
     period_s = np.array([job.period_s for job in periodic])
     horizon_s = PERIODS * float(period_s.max())
     least = bounds.least_worst_slowdown(periodic)
-    found: dict[str, float] = {
-        'jobs': len(jobs), 'bound, GPUs': bounds.most_utilisation(periodic),
-        'bound, no stragglers, GPUs': bounds.most_utilisation(
-            periodic, STRAGGLES * least)}
-    for scheme in CLUSTER_SCHEMES:
+    found[f'bound{where}, GPUs'] = bounds.most_utilisation(periodic)
+    found[f'bound, no stragglers{where}, GPUs'] = bounds.most_utilisation(
+        periodic, STRAGGLES * least)
+    for scheme in schemes:
         result = at.cluster.run(jobs, scheme, horizon_s, horizon_s / 4)
         slowdown = result.mean_s / period_s
-        found[f'{scheme}, GPUs'] = result.utilisation
-        found[f'{scheme}, stragglers'] = float(
+        name = scheme + where
+        found[f'{name}, GPUs'] = result.utilisation
+        found[f'{name}, stragglers'] = float(
             (slowdown > STRAGGLES * least).mean())
         # A job that computes nothing is no number.
-        found[f'{scheme}, slowdown'] = float(np.median(slowdown))
-        found[f'{scheme}, slowest'] = least / float(slowdown.max())
-        found[f'{scheme}, gates'] = len(result.gates)
-    return found
+        found[f'{name}, slowdown'] = float(np.median(slowdown))
+        found[f'{name}, slowest'] = least / float(slowdown.max())
+        found[f'{name}, gates'] = len(result.gates)
 
 
 def _cluster_show(found: samples.Samples, context: samples.Context
                   ) -> outcome.Outcome:
     rows: list[tuple[outcome.Cell, ...]] = []
     for setting in found.settings:
-        for scheme in (*CLUSTER_SCHEMES, *CLUSTER_BOUNDS):
+        for scheme in CLUSTER_ROWS:
             gpus = found.of(setting, f'{scheme}, GPUs')
             more = [100 * (ours - theirs) for ours, theirs in zip(
                 gpus, found.of(setting, 'mrtf, GPUs'))]
             rows.append((
                 setting, scheme, outcome.shown([100 * one for one in gpus]),
                 outcome.shown(more), *(
-                    (None,) * 4 if scheme in CLUSTER_BOUNDS else (
+                    (None,) * 4 if scheme.startswith('bound') else (
                         outcome.shown(found.of(setting,
                                                f'{scheme}, slowdown')),
                         100 * float(np.mean(found.of(
@@ -190,8 +203,7 @@ def _cluster_show(found: samples.Samples, context: samples.Context
                            100 * float(np.mean(found.of(
                                setting, f'{scheme}, GPUs')))
                            for setting in found.settings))
-                           for scheme in (*CLUSTER_SCHEMES,
-                                          *CLUSTER_BOUNDS))),),
+                           for scheme in CLUSTER_ROWS)),),
         ('88 hosts with 8 GPUs and 200 Gbit/s in 12 unequal racks, or the '
          'cluster of --topology; 90 % in use, models by chance, or files of '
          '--workload. A job straggles that is slowed down by more than 5 % '
@@ -200,7 +212,11 @@ def _cluster_show(found: samples.Samples, context: samples.Context
          'it, and 0 is a job that never computes.',
          'The bounds are of any schedule: of all, and of those without '
          'stragglers. *guarded* lets jobs go first that would fall behind '
-         'what the slowest job must be.'))
+         'what the slowest job must be.',
+         'Jobs stand as on a cluster where others have come and gone: half of '
+         'the hosts of each below one switch. *placed* is where virtco\'s '
+         'planner puts the same jobs, one after another, on the empty '
+         'cluster.'))
 
 
 def _ordinary(at: training_jobs.Site, rng: np.random.Generator,
