@@ -1,0 +1,151 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Training jobs behind gates that the real edge module keeps."""
+
+import socket
+import statistics
+import threading
+import time
+
+import pytest
+
+from tests.netns.edge import bed as beds
+from tests.netns.edge import controller as controllers
+from tests.netns.edge import policies
+from tests.netns.edge import process
+from virtco.table import edge_policy
+
+LINK_BPS = 40e6
+COMPUTE_S, SEND_S = 0.4, 0.32
+#: Of the link, what a job alone gets as payload.
+PAYLOAD = 0.98 * 1448 / 1514
+OPEN_S = 1.1 * SEND_S
+PERIOD_S = COMPUTE_S + OPEN_S
+ITERATION_BYTES = SEND_S * LINK_BPS / 8
+TTL_S = 2.0
+
+pytestmark = [pytest.mark.netns, pytest.mark.real_time(
+    reason='measures how long TCP transfers take')]
+
+
+class Job(threading.Thread):
+    """Computes, sends, waits until all has arrived, and begins again."""
+
+    def __init__(self, src, dst, began_s):
+        super().__init__(daemon=True)
+        self.began_s = began_s
+        self.payload = bytes(round(PAYLOAD * ITERATION_BYTES))
+        self.times_s = []
+        self.ended = threading.Event()
+        self.listener = beds.in_netns(
+            dst.netns, lambda: socket.create_server((dst.ip, 5001)))
+        self.sender = beds.in_netns(
+            src.netns, lambda: socket.create_connection((dst.ip, 5001), 30))
+        self.receiver, _ = self.listener.accept()
+        threading.Thread(target=self._receive, daemon=True).start()
+
+    def _receive(self):
+        left, buffer = len(self.payload), bytearray(1 << 16)
+        try:
+            while got := self.receiver.recv_into(buffer, min(
+                    left, len(buffer))):
+                left -= got
+                if not left:
+                    self.receiver.sendall(b'.')
+                    left = len(self.payload)
+        except OSError:
+            pass
+
+    def run(self):
+        began_s = self.began_s
+        try:
+            while not self.ended.wait(max(
+                    0, began_s + COMPUTE_S - time.monotonic())):
+                self.sender.sendall(self.payload)
+                if not self.sender.recv(1):
+                    return
+                now_s = time.monotonic()
+                self.times_s.append(now_s - began_s)
+                began_s = now_s
+        except OSError:
+            pass
+
+    def mean_s(self, first, n):
+        beds.wait_for(lambda: len(self.times_s) >= first + n, 60,
+                      f'iterations, have {self.times_s[first:]}')
+        return statistics.fmean(self.times_s[first:first + n])
+
+    def close(self):
+        self.ended.set()
+        for one in (self.sender, self.receiver, self.listener):
+            one.close()
+        self.join(5)
+
+
+@pytest.fixture
+def site(make_bed, tmp_path):
+    bed = make_bed(2)
+    controller = controllers.Controller(bed.ns('h1'))
+    edge = process.EdgeProcess(bed, 'h1', tmp_path, gate_clock_error_s=0)
+    jobs = []
+    yield bed, controller, edge, jobs
+    for job in jobs:
+        job.close()
+    edge.stop()
+    controller.stop()
+
+
+def policy(pairs, generation, gates):
+    builder = policies.PolicyBuilder('h1', LINK_BPS, generation=generation,
+                                     ttl_s=TTL_S)
+    for number, (src, dst) in enumerate(pairs):
+        builder.coflow(f'C{number}', 0.45 * LINK_BPS, [(src, dst, 1)])
+    document = builder.build().to_dict()
+    for number, coflow in enumerate(document['classes'] if gates else ()):
+        coflow['gate'] = {
+            'period_s': PERIOD_S, 'offset_s': number * OPEN_S,
+            'open_s': OPEN_S, 'iteration_bytes': ITERATION_BYTES, 'epoch': 1}
+    assert edge_policy.EdgePolicy.from_dict(document)
+    return document
+
+
+def test_two_jobs_take_turns_and_go_on_without_a_controller(site):
+    bed, controller, edge, jobs = site
+    pairs = [(bed.add_vm('h1'), bed.add_vm('h2')) for _ in range(2)]
+    controller.set_policy(policy(pairs, 1, gates=False))
+    edge.start()
+    controller.wait_report(lambda r: r['applied_generation'] == 1
+                           and r['ports'])
+    began_s = time.monotonic() + 0.1
+    jobs += [Job(*pair, began_s) for pair in pairs]
+    for job in jobs:
+        job.start()
+    # The first ones meet. Later TCP's unfairness may bring them apart.
+    shared_s = statistics.fmean(job.mean_s(0, 2) for job in jobs)
+    controller.set_policy(policy(pairs, 2, gates=True))
+    controller.wait_report(lambda r: r['applied_generation'] == 2)
+    first = max(len(job.times_s) for job in jobs) + 3
+    in_turn_s = statistics.fmean(job.mean_s(first, 3) for job in jobs)
+    print(f'shared {shared_s:.3f} s, in turn {in_turn_s:.3f} s')
+    assert shared_s >= 1.1 * in_turn_s
+    # A closed class is no reason to call the kernel another one.
+    assert edge.once('--check').stdout.startswith('The kernel holds')
+    for job in jobs:
+        job.ended.set()
+    closed = f'ceil {0.0125 * LINK_BPS / 1e3:.0f}Kbit'
+    beds.wait_for(lambda: edge.tc().count(closed) == 4, 10,
+                  'gates to close')
+    controller.stop()
+    beds.wait_for(lambda: 'share the link equally' in edge.log(),
+                  TTL_S + 10, 'the decay')
+    beds.wait_for(lambda: closed not in edge.tc(), 5, 'open gates')
+    assert 'Traceback' not in edge.log()
