@@ -20,6 +20,7 @@ when this thread ends or stands still.
 from collections.abc import Callable
 from collections.abc import Mapping
 import dataclasses
+import math
 import threading
 import time
 
@@ -36,6 +37,9 @@ LOG = logging.getLogger(__name__)
 
 #: From one look to the next; longer where a look costs more than this part.
 LOOK_S, MOST_COST = 0.015, 0.05
+#: A look that comes later than this part of the shortest turn keeps no turns;
+#: until the next attempt.
+LATE, RETRY_S = 0.25, 30.0
 #: From one question about the clock to the next.
 CLOCK_S = 1.0
 #: A difference of the clocks that changed by less is the same.
@@ -107,12 +111,24 @@ class Gates:
                 is_needed = self.look()
                 cost_s += time.thread_time()
                 if is_needed:
-                    self._stop.wait(max(LOOK_S, cost_s / MOST_COST))
+                    self._pause(cost_s)
                 else:
                     self._wake.wait(CLOCK_S)
                     self._wake.clear()
         finally:
             self.open_all()
+
+    def _pause(self, cost_s: float) -> None:
+        """Until the next look, which costs as much."""
+        pause_s = max(LOOK_S, cost_s / MOST_COST)
+        if pause_s > LATE * min((one.keeper.gate.open_s
+                                 for one in self._gated.values()),
+                                default=math.inf):
+            LOG.warning('Gates are open: a look at the classes takes %g s of '
+                        'CPU', cost_s)
+            self.open_all()
+            pause_s = RETRY_S
+        self._stop.wait(pause_s)
 
     def look(self) -> bool:
         """Whether there are gates to look at again.

@@ -149,3 +149,14 @@ def test_who_waits_goes_on_waiting_when_the_policy_is_another(made):
         test_tcplan.coflow(0x30, 1e6, gate=GATE)])
     gates.look()
     assert not enforcer.closed and not gates.states()
+
+
+def test_looks_that_cost_too_much_keep_no_turns(made):
+    enforcer, _, gates = made
+    stop = gates._stop
+    assert gates.look() and enforcer.closed
+    stop.set()  # there is no waiting
+    gates._pause(service.LATE * service.MOST_COST * GATE.open_s * 0.9)
+    assert enforcer.closed
+    gates._pause(service.LATE * service.MOST_COST * GATE.open_s * 1.1)
+    assert not enforcer.closed and not gates.states()
