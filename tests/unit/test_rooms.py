@@ -34,6 +34,7 @@ PURE_IN_ROOMS = [
     'virtco.decide.waiting',
     'virtco.follow.comparison',
     'virtco.follow.notifications', 'virtco.hintkit.collectives',
+    'virtco.hintkit.parallel',
     'virtco.know.addresses', 'virtco.know.byte_counters',
     'virtco.know.debts', 'virtco.know.host_state', 'virtco.know.inflight',
     'virtco.know.groups', 'virtco.know.host_uplinks',

@@ -21,7 +21,6 @@ last. A switch whose name stands below several others is one below each.
 
 from collections.abc import Sequence
 import csv
-import io
 
 from virtco.topology.formats import document
 from virtco.topology.formats import result
@@ -56,7 +55,7 @@ def read(text: str, plane: str = tree.FRONT_END) -> result.Read:
 
 
 def _load(text: str, plane: str) -> result.Read:
-    reader = csv.reader(io.StringIO(text))
+    reader = csv.reader(text.splitlines(keepends=True))
     try:
         rows = [(reader.line_num, [cell.strip() for cell in row])
                 for row in reader if row]
