@@ -121,3 +121,16 @@ def test_wrong_hints_cost_less_than_none():
     assert max(cost['5 s late']) < 1.15
     assert max(cost['half of them missing']) < fair
     assert max(cost['all missing']) < 1.1 * fair
+
+
+def test_training_jobs_of_a_cluster():
+    """Not below Crux, far above MRTF where virtco places them."""
+    gpus = {(row[0], row[1]): mean(row[2])
+            for row in reproduced('training-cluster', 2).rows}
+    for uplinks in ('4:1', '8:1', '16:1'):
+        assert gpus[uplinks, 'virtco'] >= gpus[uplinks, 'crux'] - 0.1
+        assert (gpus[uplinks, 'virtco, guarded']
+                > gpus[uplinks, 'mrtf'])
+    for uplinks in ('8:1', '16:1'):
+        assert (gpus[uplinks, 'virtco, placed']
+                >= gpus[uplinks, 'mrtf'] + 10)
