@@ -160,6 +160,10 @@ class Metrics:
             'virtco_project_debt_bytes',
             'What a project owes for sending more than it claimed.',
             ['project_id'], registry=self.registry)
+        self.overstating = prometheus_client.Gauge(
+            'virtco_overstating_coflows',
+            'Coflows whose hint says more computing than their iterations '
+            'have time for.', registry=self.registry)
         self.notifications = prometheus_client.Counter(
             'virtco_notifications', 'Nova notifications by event type.',
             ['event_type'], registry=self.registry)

@@ -68,6 +68,7 @@ def gauge(rooms: app.App, now_s: float) -> None:
         counts.generation_lag.labels(host.host).set(
             generations.get(host.host, 0)
             - host.report.applied_generation)
+    counts.overstating.set(rooms.know.live.count_overstating())
     counts.debts.clear()
     for project_id, debt_bytes in rooms.know.live.debts().items():
         counts.debts.labels(project_id).set(debt_bytes)

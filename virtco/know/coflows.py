@@ -140,6 +140,10 @@ class Coflows:
             'dst_port': coflow.dst_port, 'iteration': iteration,
             'iterations': coflow.iterations, 'period_s': coflow.period_s,
             'compute_s': coflow.compute_s, 'rank_hint': coflow.rank_hint,
+            'measured_period_s': status.measured_period_s
+            if status is not None else None,
+            'counted_compute_s': status.counted_compute_s
+            if status is not None else None,
             'priority_class': coflow.priority_class,
             'weight': coflow.weight, 'in_debt': in_debt,
             'rank': ranked.rank if ranked is not None else None,

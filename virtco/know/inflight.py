@@ -32,7 +32,9 @@ from virtco.model import live
 from virtco.model import snapshot
 from virtco.model import states
 from virtco.scheduling import endings
+from virtco.scheduling.periodic import measured
 from virtco.table import coflow_table
+from virtco import units
 
 if TYPE_CHECKING:
     from virtco.db import models
@@ -40,6 +42,10 @@ if TYPE_CHECKING:
 #: A flow that is not known to have ended keeps this share of its size: what
 #: is left of it is not known better than that.
 TAIL = 5e-3
+#: A claim of computing beyond this multiple of what is possible is told.
+OVERSTATED = 1.25
+#: A job stays one, however little it computes.
+LEAST_COMPUTE_S = 1e-6
 # VM -> its host and its addresses.
 Addresses = Mapping[str, tuple[str, tuple[str, ...]]]
 
@@ -58,6 +64,8 @@ class Tracked:
         then was deleted, and its flows with it.
     :ivar is_dirty: the database does not know the newest yet.
     :ivar check_s: its state changes no earlier, unless it is touched.
+    :ivar period: of its iterations, as counted.
+    :ivar most_compute_s: by that; the claim counts no further.
     """
 
     coflow_id: str
@@ -79,6 +87,9 @@ class Tracked:
     was_placed: bool = False
     is_dirty: bool = False
     check_s: float = -math.inf
+    period: measured.Period = dataclasses.field(
+        default_factory=measured.Period)
+    most_compute_s: float = math.inf
     members: Mapping[int, routes.Member] = dataclasses.field(
         default_factory=dict)
 
@@ -184,7 +195,7 @@ class Tracked:
                 n_flows=len(self.model.matrix),
                 whole=None if has_strangers or self.model.is_estimated
                 else self.whole,
-                compute_s=self.model.compute_s or 0.0,
+                compute_s=self.compute_s,
                 workers=self.model.n_vms)
         found: live.LiveCoflow = self.__dict__['_live']
         return found
@@ -210,7 +221,7 @@ class Tracked:
             return None
         sizes_bytes = route.per_pair(self.counting.sizes_bytes)
         return snapshot.Iteration(
-            self.model.compute_s or 0.0, self.model.n_vms,
+            self.compute_s, self.model.n_vms,
             tuple([(src, dst, size_bytes) for (src, dst), size_bytes
                    in zip(route.pairs, sizes_bytes.tolist())]))
 
@@ -307,6 +318,49 @@ class Tracked:
         self.moved_s = now_s
         self.is_dirty = True
         self.touch()
+
+    # What it computes.
+
+    @property
+    def compute_s(self) -> float:
+        """Of an iteration: what was claimed, and is possible; 0 of those that
+        do not compute in turn.
+        """
+        if not self.model.computes:
+            return 0.0
+        return max(LEAST_COMPUTE_S, min(self.model.compute_s or 0.0,
+                                        self.most_compute_s))
+
+    @property
+    def overstates(self) -> bool:
+        """Whether it claims to compute more than its iterations have time."""
+        return (self.model.compute_s or 0.0) > OVERSTATED * self.compute_s > 0
+
+    def measures(self, new_bytes: float, between_s: tuple[float, float]
+                 ) -> bool:
+        """Count the bytes; whether its period is known anew."""
+        if not self.model.computes or self.model.is_estimated:
+            return False
+        iteration_bytes = float(self.whole.remaining_bytes.sum())
+        return iteration_bytes > 0 and self.period.count(
+            new_bytes, between_s, iteration_bytes)
+
+    def send_s(self, rates_bps: Mapping[str, tuple[float, float]]) -> float:
+        """Of a whole iteration, alone, on the slowest of the hosts' links.
+
+        :param rates_bps: egress and ingress of each host, in payload.
+        """
+        found = 0.0
+        for end in (0, 1):
+            per_host: dict[str, float] = collections.defaultdict(float)
+            for pair, size_bytes in zip(
+                    self.whole.pairs, self.whole.remaining_bytes.tolist()):
+                per_host[pair[end]] += size_bytes
+            found = max([found, *(
+                size_bytes * units.BITS_PER_BYTE / rates_bps[host][end]
+                for host, size_bytes in per_host.items()
+                if host in rates_bps and rates_bps[host][end] > 0)])
+        return found
 
     def remaining_fraction(self) -> float:
         """Of its size, this iteration."""

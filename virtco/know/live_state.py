@@ -72,6 +72,8 @@ class LiveState:
         # Those that send what belongs to no coflow.
         self._sending: set[str] = set()
         self._debts = debts.Debts(most_bytes=given.max_debt_bytes)
+        # Of which no event tells yet.
+        self._overstating: dict[str, summary.Overstating] = {}
         self._addresses = addresses.Addresses()
         self._progress = progress.Progress(
             self._groups, self._hosts, self._debts, self._addresses,
@@ -326,7 +328,33 @@ class LiveState:
     def advance(self, now_s: float) -> list[summary.Status]:
         """Move coflows along their life; those whose state changed."""
         with self._lock:
+            self._bound_computing()
             return self._progress.advance(now_s)
+
+    def _bound_computing(self) -> None:
+        """Jobs compute no more than their iterations have time for."""
+        capacities = self._uplinks.capacities
+        for coflow_id in self._progress.measured:
+            tracked = self._groups.coflows.get(coflow_id)
+            if tracked is None:
+                continue
+            did = tracked.overstates
+            tracked.most_compute_s = tracked.period.most_compute_s(
+                tracked.send_s({
+                    host: (found.egress_bps / self._rules.wire_factor,
+                           found.ingress_bps / self._rules.wire_factor)
+                    for host in tracked.whole.pairs.hosts
+                    if (found := capacities.get(host)) is not None}))
+            tracked.touch()
+            if tracked.overstates and not did:
+                self._overstating[coflow_id] = summary.Overstating.of(tracked)
+        self._progress.measured.clear()
+
+    def count_overstating(self) -> int:
+        """Jobs that claim to compute more than they can."""
+        with self._lock:
+            return sum(tracked.overstates
+                       for tracked in self._groups.coflows.values())
 
     def finish(self, coflow_id: str, now_s: float) -> None:
         """It is over for good, also when iterations are still to come."""
@@ -439,12 +467,15 @@ class LiveState:
                 [summary.columns(tracked)
                  for tracked in self._groups.take_dirty()],
                 [self._hosts[name].to_stored() for name in sorted(hosts)],
-                self._debts.take_unsaved(), tuple(self._groups.ended))
+                self._debts.take_unsaved(), tuple(self._groups.ended),
+                tuple(self._overstating.values()))
 
     def saved(self, unsaved: summary.Unsaved) -> None:
         with self._lock:
             for coflow_id in unsaved.ended:
                 self._groups.ended.pop(coflow_id, None)
+            for one in unsaved.overstating:
+                self._overstating.pop(one.coflow_id, None)
 
     def not_saved(self, unsaved: summary.Unsaved) -> None:
         """The database did not take it; again with the next."""

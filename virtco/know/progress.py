@@ -41,6 +41,7 @@ class Progress:
     :param wire_factor: bytes on the wire per byte of payload.
     :ivar endings: by which coflows end now.
     :ivar profiles: what the pairs of VMs sent.
+    :ivar measured: coflows whose period is known anew.
     """
 
     def __init__(self, known: groups.Groups,
@@ -55,6 +56,7 @@ class Progress:
         self._rules = rules
         self._wire_factor = wire_factor
         self.profiles = profile_pairs.Counted()
+        self.measured: set[str] = set()
         # Coflow -> way between two hosts -> bytes not yet in the profiles.
         self._unspread: dict[
             str, dict[tuple[str, str | None], float]] = (
@@ -134,6 +136,8 @@ class Progress:
         started = (tracked.moved_s is None
                    or now_s - tracked.moved_s >= self.endings.quiet_s)
         tracked.credited(new_bytes, since_s, now_s, self.endings)
+        if tracked.measures(new_bytes, (since_s, now_s)):
+            self.measured.add(tracked.coflow_id)
         if tracked.upcoming is not None:
             return tracked.begins_anew(now_s, self.endings)
         self._debts.charge(tracked.project_id, policing.Report(

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
+import logging
 import threading
 import time
 from typing import Protocol
@@ -57,6 +58,8 @@ MOST_GROUPS = 500
 #: measurements are deleted so often.
 PAIRS_S = 1.0
 FORGET_S = 600.0
+LOG = logging.getLogger(__name__)
+
 #: Placements know so soon after it what a check found.
 FINDINGS_S = 1.0
 
@@ -359,12 +362,22 @@ class Know:
             # In one go: the counters, and what is counted by them.
             records.save_progress(session, unsaved.coflows, hosts)
             records.save_debts(session, unsaved.debts)
+            for one in unsaved.overstating:
+                records.add_event(
+                    session, keep=self._conf.limits.max_events_per_project,
+                    project_id=one.project_id, group_name=one.name,
+                    group_id=one.group_id or None, instance_uuid='',
+                    kind='compute_overstated', detail=one.detail,
+                    created_at=self._clock())
 
         try:
             self.database.retried(save)
         except Exception:
             self.live.not_saved(unsaved)
             raise
+        for one in unsaved.overstating:
+            LOG.warning('Coflow %s of project %s: %s.', one.coflow_id,
+                        one.project_id, one.detail)
         self.live.saved(unsaved)
         self._leases.renewed(leases)
 

@@ -15,11 +15,13 @@
 
 import dataclasses
 import json
+import math
 from typing import Any
 
 from virtco.know import byte_counters
 from virtco.know import host_state
 from virtco.know import inflight
+from virtco import units
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -27,6 +29,8 @@ class Status:
     """How far a coflow is.
 
     :ivar span: of the iteration that is or was under way.
+    :ivar measured_period_s: of its iterations, None where it is not known.
+    :ivar counted_compute_s: by which a job is served, None of all others.
     """
 
     coflow_id: str
@@ -38,6 +42,8 @@ class Status:
     ended_s: float | None
     planned_cct_s: float | None
     span: byte_counters.Span | None
+    measured_period_s: float | None = None
+    counted_compute_s: float | None = None
 
     @classmethod
     def of(cls, tracked: inflight.Tracked) -> 'Status':
@@ -45,7 +51,38 @@ class Status:
                    tracked.iteration,
                    float(tracked.progress.sent_bytes.sum()),
                    tracked.arrival_s, tracked.ended_s,
-                   tracked.planned_cct_s, tracked.progress.span)
+                   tracked.planned_cct_s, tracked.progress.span,
+                   tracked.period.least_s
+                   if tracked.period.least_s < math.inf else None,
+                   tracked.compute_s or None)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Overstating:
+    """A job that claims to compute more than its iterations have time for."""
+
+    coflow_id: str
+    project_id: str
+    group_id: str
+    name: str
+    claimed_s: float
+    counted_s: float
+    period_s: float
+
+    @classmethod
+    def of(cls, tracked: inflight.Tracked) -> 'Overstating':
+        return cls(tracked.coflow_id, tracked.project_id, tracked.group_id,
+                   tracked.name, tracked.model.compute_s or 0.0,
+                   tracked.compute_s, tracked.period.least_s)
+
+    @property
+    def detail(self) -> str:
+        """One line for the tenant and the operator."""
+        return (f'{self.name} hints compute '
+                f'{units.format_time(self.claimed_s)}, but an iteration '
+                f'takes {units.format_time(self.period_s)} in all: it is '
+                f'served as if it computed '
+                f'{units.format_time(self.counted_s)}')
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,15 +92,18 @@ class Unsaved:
     :ivar coflows: columns of each.
     :ivar debts: bytes per project.
     :ivar ended: ids of the coflows that are over with it.
+    :ivar overstating: of which an event shall tell.
     """
 
     coflows: list[dict[str, Any]]
     hosts: list[host_state.Stored]
     debts: dict[str, float]
     ended: tuple[str, ...]
+    overstating: tuple[Overstating, ...] = ()
 
     def is_empty(self) -> bool:
-        return not (self.coflows or self.hosts or self.debts)
+        return not (self.coflows or self.hosts or self.debts
+                    or self.overstating)
 
 
 def columns(tracked: inflight.Tracked) -> dict[str, Any]:

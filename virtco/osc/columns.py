@@ -107,6 +107,7 @@ KINDS: dict[str, Any] = {
     'objective_s': Seconds, 'age_s': Seconds, 'measured_age_s': Seconds,
     'rtt_s': Seconds, 'rtt_median_s': Seconds, 'rtt_p99_s': Seconds,
     'period_s': Seconds, 'compute_s': Seconds,
+    'measured_period_s': Seconds, 'counted_compute_s': Seconds,
     'gap': Percent, 'confidence': Percent,
     'loss': Percent, 'arrival': Time, 'ended': Time, 'at': Time,
     'drain_since': Time,

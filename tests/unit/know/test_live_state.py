@@ -459,6 +459,35 @@ def test_the_load_of_a_job_has_all_of_an_iteration():
     assert recurring(1, compute_s=0.5).loads()[0].iteration is None
 
 
+@pytest.mark.parametrize(('claimed_s', 'told'), [(0.9, 0), (50.0, 1)])
+def test_computing_counts_as_far_as_iterations_have_time(claimed_s, told):
+    """An iteration of 1 MB each second; alone it needs 0.08 s."""
+    state = recurring(compute_s=claimed_s)
+    for second in range(1, 60):
+        state.intake('h0', report(second * 1_000_000), float(second))
+        state.intake('h1', report(0), float(second))
+        state.advance(float(second))
+        if second < 20:
+            assert state.statuses()['c'].counted_compute_s == claimed_s
+    status = state.status('c')
+    assert status.measured_period_s == pytest.approx(1, rel=0.15)
+    assert status.counted_compute_s == pytest.approx(0.95, rel=0.2)
+    assert state.snapshot(snapshot.Options(), 60.0).coflows[
+        0].live.compute_s == status.counted_compute_s
+    assert state.count_overstating() == told
+    unsaved = state.take_unsaved()
+    assert [(one.coflow_id, one.claimed_s) for one in
+            unsaved.overstating] == [('c', claimed_s)] * told
+    if told:
+        assert unsaved.overstating[0].detail.startswith(
+            'c hints compute 50 s, but an iteration takes 1')
+    # It is told again only where the database did not take it.
+    state.not_saved(unsaved)
+    assert len(state.take_unsaved().overstating) == told
+    state.saved(unsaved)
+    assert state.take_unsaved().overstating == ()
+
+
 def test_the_last_bytes_of_an_iteration_do_not_begin_the_next():
     state = recurring()
     state.intake('h0', report(1_000_000), 1.0)

@@ -1,0 +1,75 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a job computes at most, by the bytes that were counted of it. Pure.
+
+Jobs are served by how much they compute per iteration, so it pays to
+overstate it. An iteration computes and sends, so it takes no less than both:
+what takes T and sends for b alone computes T - b at most. T follows from
+counters, without knowing where an iteration ends: bytes are counted over many
+of them. A job that waits has a longer T, and so a weaker bound, until it is
+served by what it claims; then T is what it truly needs. An honest job is never
+bounded.
+"""
+
+import collections
+import math
+
+#: A period is measured over so many iterations, or more …
+LEAST_ITERATIONS = 20
+#: … and for so long: reports come by turns.
+LEAST_S = 20.0
+#: The shortest of so many counts: a job may pause.
+COUNTS = 3
+#: Of a period: what counters may get wrong.
+TOLERANCE = 0.05
+
+
+class Period:
+    """How long an iteration takes.
+
+    :ivar least_s: inf as long as it is not known.
+    """
+
+    def __init__(self) -> None:
+        self.least_s = math.inf
+        self._counts: collections.deque[float] = collections.deque(
+            maxlen=COUNTS)
+        self._since_s: float | None = None
+        self._sent_bytes = 0.0
+
+    def count(self, new_bytes: float, between_s: tuple[float, float],
+              iteration_bytes: float) -> bool:
+        """Bytes moved between these two times; whether a count is full.
+
+        :param iteration_bytes: that an iteration has.
+        """
+        since_s, now_s = between_s
+        # Hosts report by turns: of one that is late, the bytes may be older.
+        self._since_s = min(since_s, math.inf if self._since_s is None
+                            else self._since_s)
+        self._sent_bytes += new_bytes
+        # One may have begun before.
+        n = self._sent_bytes / iteration_bytes - 1
+        if n < LEAST_ITERATIONS or now_s - self._since_s < LEAST_S:
+            return False
+        self._counts.append((now_s - self._since_s) / n)
+        self.least_s = min(self._counts)
+        self._since_s, self._sent_bytes = None, 0.0
+        return True
+
+    def most_compute_s(self, send_s: float) -> float:
+        """Of an iteration, inf as long as nothing is known.
+
+        :param send_s: that its bytes need on the slowest link, alone.
+        """
+        return max(0.0, self.least_s * (1 + TOLERANCE) - send_s)
