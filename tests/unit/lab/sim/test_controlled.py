@@ -1,0 +1,79 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Fluid coflows under the controller's own code."""
+
+import pytest
+
+from virtco.lab.sim import controlled
+from virtco.model import coflow as coflow_model
+
+# A second for a megabyte.
+HOSTS = dict.fromkeys(('h0', 'h1', 'h2'), 8e6)
+MB = 1e6
+
+
+def _coflow(name, size_bytes, src=0, dst=1):
+    return coflow_model.Coflow.from_flows(name, 3, [(src, dst, size_bytes)])
+
+
+def _sent(truth, told=None, **times):
+    return controlled.Sent(truth, told or truth, ('h0', 'h1', 'h2'), **times)
+
+
+def test_one_coflow_has_what_is_kept_for_coflows():
+    cct_s, = controlled.simulate([_sent(_coflow('c', 5 * MB))], HOSTS)
+    assert cct_s == pytest.approx(5 / 0.98, rel=0.03)
+
+
+def test_the_smaller_coflow_goes_first():
+    ccts_s = controlled.simulate([
+        _sent(_coflow('large', 8 * MB)), _sent(_coflow('small', 2 * MB))],
+        HOSTS)
+    assert ccts_s == pytest.approx([10 / 0.98, 2 / 0.98], rel=0.1)
+
+
+def test_nothing_crosses_a_link_within_a_host():
+    truth = _coflow('c', MB)
+    assert controlled.simulate([controlled.Sent(
+        truth, truth, ('h0', 'h0', 'h1'))], HOSTS) == [0.0]
+
+
+def test_a_flow_that_is_smaller_than_told_leaves_its_share_idle():
+    """The controller does not know that it has ended."""
+    truth = coflow_model.Coflow.from_flows(
+        'c', 3, [(0, 1, MB), (0, 2, 4 * MB)])
+    told = coflow_model.Coflow.from_flows(
+        'c', 3, [(0, 1, 4 * MB), (0, 2, 4 * MB)])
+    exact_s, = controlled.simulate([_sent(truth)], HOSTS)
+    wrong_s, = controlled.simulate([_sent(truth, told)], HOSTS)
+    assert exact_s == pytest.approx(5 / 0.98, rel=0.05)
+    assert wrong_s > 1.1 * exact_s
+
+
+def test_what_is_beyond_the_hint_is_in_no_class():
+    truth, other = _coflow('c', 4 * MB), _coflow('other', 4 * MB, 0, 2)
+    ccts_s = controlled.simulate([
+        _sent(truth, truth.scaled(0.5)), _sent(other)], HOSTS)
+    # He goes first for a half, and waits for the other with the rest.
+    assert ccts_s[1] == pytest.approx(6 / 0.98, rel=0.05)
+    assert ccts_s[0] == pytest.approx(8, rel=0.05)
+
+
+def test_who_is_told_late_shares_until_then():
+    small, large = _coflow('small', 2 * MB), _coflow('large', 8 * MB, 0, 2)
+    at_once_s, late_s, never_s = (controlled.simulate([
+        _sent(small, told_s=at_s), _sent(large, told_s=at_s)], HOSTS)[0]
+        for at_s in (0.0, 1.0, 1e6))
+    assert at_once_s == pytest.approx(2 / 0.98, rel=0.1)
+    assert late_s == pytest.approx(2.5, rel=0.1)
+    assert never_s == pytest.approx(4, rel=0.05)
