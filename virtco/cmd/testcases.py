@@ -32,7 +32,8 @@ from virtco import units
 ALL = 'all'
 RATE_BPS = 20e6
 N_HOSTS = 8
-FIGURES = {**reproduce.FIGURES, **hinted.FIGURES}
+FIGURES: dict[str, reproduce.Figure] = {
+    **reproduce.FIGURES, **hinted.FIGURES}
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -21,6 +21,7 @@ the controller ranks first.
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import uuid
 
 import tenacity
@@ -74,6 +75,33 @@ class PlannedCloud:
                 'uuid': server.uuid, 'host': server.host})
         return servers
 
+    def boot(self, name: str, hosts: Sequence[str], flavor: str
+             ) -> list[nova_client.Server]:
+        """Start a server on each of these hosts, without asking or telling.
+        """
+        servers = []
+        for row, host in enumerate(hosts):
+            server = nova_client.Server(str(uuid.uuid4()), f'{name}-{row}',
+                                        'ACTIVE', row, host)
+            self._slots[server.uuid] = self._flavors[flavor]
+            self._free[host] -= self._slots[server.uuid]
+            servers.append(server)
+        return servers
+
+    def tell(self, servers: Sequence[nova_client.Server], name: str,
+             hints: dict[str, str], project: str) -> None:
+        """Ask for servers that run already, so that nobody chooses."""
+        reservation = uuid.uuid4().hex
+        for row, server in enumerate(servers):
+            assert server.host is not None
+            n_slots = self._slots[server.uuid]
+            self._ask(server.uuid, name, row, len(servers), hints, n_slots,
+                      reservation, project, {
+                          server.host: self._free[server.host] + n_slots})
+        for server in servers:
+            self._notify('instance.create.end', {
+                'uuid': server.uuid, 'host': server.host})
+
     def wait_active(self, servers: Iterable[nova_client.Server],
                     on_count: Callable[[int], object] = lambda count: None
                     ) -> list[nova_client.Server]:
@@ -102,7 +130,8 @@ class PlannedCloud:
 
     def _ask(self, made: str, name: str, row: int, n_vms: int,
              hints: dict[str, str], n_slots: int, reservation: str,
-             project: str) -> str:
+             project: str, among: Mapping[str, int] | None = None) -> str:
+        """:param among: free slots of the hosts to choose from; else all."""
         answer = self._controller.place(made, {
             'project_id': project, 'user_id': project,
             'display_name': f'{name}-{row}', 'reservation_id': reservation,
@@ -114,7 +143,8 @@ class PlannedCloud:
             'hosts': [{'host': host, 'node': host, 'free': {
                 'vcpus': free, 'memory_mb': free * _SLOT_MEMORY_MB,
                 'disk_gb': _HOST_DISK_GB}}
-                for host, free in self._free.items() if free >= n_slots]})
+                for host, free in (among or self._free).items()
+                if free >= n_slots]})
         for ranked in answer['hosts']:
             if ranked['feasible']:
                 return str(ranked['host'])

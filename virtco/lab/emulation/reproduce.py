@@ -26,6 +26,7 @@ import functools
 import pathlib
 import statistics
 from typing import Any
+from typing import Protocol
 
 import numpy as np
 
@@ -161,17 +162,26 @@ def overhead(options: Options, display: Display) -> Found:
             'kernel\'s shaping is not in it.')), tuple(every))
 
 
-FIGURES: dict[str, Callable[[Options, Display], Found]] = {
+Figure = Callable[[Options, Display], Found]
+FIGURES: dict[str, Figure] = {
     name: functools.partial(case, name) for name in _TITLES}
 FIGURES['virtco-case3'] = overhead
 FIGURES = dict(sorted(FIGURES.items()))
 
 
-def mean_off(runs: Sequence[measure.Run]) -> float:
+class Compared(Protocol):
+    """A run beside its simulation."""
+
+    @property
+    def off(self) -> float:
+        """How far it is from it, relative."""
+
+
+def mean_off(runs: Sequence[Compared]) -> float:
     return statistics.fmean(abs(run.off) for run in runs)
 
 
-def worst_off(runs: Sequence[measure.Run]) -> float:
+def worst_off(runs: Sequence[Compared]) -> float:
     """The largest distance, with its sign."""
     return max((run.off for run in runs), key=abs)
 
