@@ -33,6 +33,8 @@ def encode_matrix(coflows: tuple[coflow_model.Coflow, ...], name: str) -> str:
                             ('compute', coflow.compute_s)):
             if time_s is not None:
                 entry[key] = _plain(time_s)
+        if coflow.order is not None:
+            entry['order'] = coflow.order
         if coflow.rank_hint:
             entry['rank_hint'] = True
         entry['tm'] = {'n': coflow.n_vms,

@@ -132,7 +132,7 @@ class _Reader:
         for i, entry in enumerate(entries):
             field = f'{TM}[{i}]'
             _keys(field, entry, {'name', 'tm'},
-                  {'dst_port', *RECURRENCE, 'rank_hint'})
+                  {'dst_port', *RECURRENCE, 'order', 'rank_hint'})
             name = as_name(f'{field}.name', entry['name'], self._limits)
             if name in coflows:
                 refuse(f'{field}.name', name, 'a name used once in the list')
@@ -149,6 +149,9 @@ class _Reader:
             coflows[name] = dataclasses.replace(
                 self.coflow(name, found.ranked(order), port),
                 **_recurrence(field, entry), rank_hint=wanted)
+            if 'order' in entry:
+                coflows[name] = _ordered(f'{field}.order', entry['order'],
+                                         coflows[name])
         return tuple(coflows.values())
 
     def coflow(self, name: str, found: _Matrix,
@@ -342,6 +345,15 @@ def _recurrence(field: str, entry: dict[str, Any]) -> dict[str, Any]:
                f'at most the period, {units.format_time(period_s)}')
     return {'iterations': iterations, 'period_s': period_s,
             'compute_s': compute_s}
+
+
+def _ordered(field: str, value: Any, coflow: coflow_model.Coflow
+             ) -> coflow_model.Coflow:
+    if value not in coflow_model.ORDERS:
+        refuse(field, value, f'one of {", ".join(coflow_model.ORDERS)}')
+    if value == coflow_model.INTENSITY and not coflow.computes:
+        refuse(field, value, 'mrtf, without a compute above 0')
+    return dataclasses.replace(coflow, order=value)
 
 
 def _time(field: str, value: Any, least_s: float) -> float:

@@ -58,7 +58,7 @@ def decode_coflow(stored: 'models.Coflow') -> coflow_model.Coflow:
         stored.name, decode_matrix(stored.tm, stored.n_vms),
         stored.dst_port, stored.iterations, stored.period_s,
         stored.compute_s, bool(stored.rank_hint),
-        bool(stored.is_estimated))
+        bool(stored.is_estimated), stored.served_by)
 
 
 def finite(value: float | None) -> float | None:

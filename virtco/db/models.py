@@ -124,6 +124,7 @@ class Coflow(Base):
     :ivar iteration: the one that is or was under way, from 1; 0 before.
     :ivar period_s: hinted seconds from one iteration's start to the next's.
     :ivar compute_s: hinted seconds of an iteration without traffic.
+    :ivar served_by: the order that the tenant chose, None = by what it hints.
     :ivar rank_hint: whether the tenant wants an order of ranks proposed.
     :ivar is_estimated: nobody said the sizes; they follow what is counted.
     :ivar cct_s: as planned.
@@ -153,6 +154,7 @@ class Coflow(Base):
         sa.Integer, default=0, server_default='0')
     period_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     compute_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    served_by: orm.Mapped[str | None] = orm.mapped_column(sa.String(16))
     rank_hint: orm.Mapped[bool] = orm.mapped_column(
         sa.Boolean, default=False, server_default=sa.false())
     is_estimated: orm.Mapped[bool] = orm.mapped_column(

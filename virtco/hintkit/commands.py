@@ -31,6 +31,7 @@ from virtco.hintkit import screen
 from virtco.hintkit import spark
 from virtco.hintkit import whatif
 from virtco import hints
+from virtco.model import coflow as coflow_model
 
 MAX_VMS = 100_000
 
@@ -110,7 +111,8 @@ def _facts(found: figures.Figures, assumptions: tuple[str, ...],
             'name': c.name, 'n_flows': len(c.flows),
             'size_bytes': c.size_bytes, 'dst_port': c.dst_port,
             'iterations': c.iterations, 'period_s': c.period_s,
-            'compute_s': c.compute_s, 'rank_hint': c.rank_hint}
+            'compute_s': c.compute_s, 'order': c.order,
+            'rank_hint': c.rank_hint}
             for c in found.hint.coflows],
         'vms': [{'row': vm.vm, 'out_bytes': vm.out_bytes,
                  'in_bytes': vm.in_bytes, 'n_to': vm.n_to,
@@ -195,6 +197,9 @@ class _Maker(_Hint):
                 ('compute', 'Part of it in which nothing is sent')):
             parser.add_argument(f'--{name}', metavar='<time>',
                                 help=f'{meaning}, such as 800ms')
+        parser.add_argument('--order', choices=coflow_model.ORDERS,
+                            help='By which it is served; by intensity where '
+                                 'it computes, unless said')
         parser.add_argument('--rank-hint', action='store_true',
                             help='Ask for an order of ranks')
         parser.add_argument(
@@ -214,7 +219,8 @@ class _Maker(_Hint):
             compute = f'{found.compute_s * 1e3:.6g}ms'
         extra: dict[str, Any] = {
             name: value for name, value in (
-                ('period', args.period), ('compute', compute))
+                ('period', args.period), ('compute', compute),
+                ('order', args.order))
             if value is not None}
         if args.iterations is not None:
             extra['iterations'] = inputs.count(

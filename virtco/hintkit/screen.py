@@ -132,6 +132,8 @@ def _about(coflow: coflow_model.Coflow) -> list[str]:
                          ('compute', coflow.compute_s)):
         if time_s is not None:
             result.append(f'{name} {units.format_time(time_s)}')
+    if coflow.order is not None:
+        result.append(f'order {coflow.order}')
     if coflow.rank_hint:
         result.append('wants an order of ranks')
     return result

@@ -139,7 +139,8 @@ class Coflows:
                 0.0, coflow.size_bytes - sent_bytes),
             'dst_port': coflow.dst_port, 'iteration': iteration,
             'iterations': coflow.iterations, 'period_s': coflow.period_s,
-            'compute_s': coflow.compute_s, 'rank_hint': coflow.rank_hint,
+            'compute_s': coflow.compute_s, 'order': coflow.served_by,
+            'rank_hint': coflow.rank_hint,
             'measured_period_s': status.measured_period_s
             if status is not None else None,
             'counted_compute_s': status.counted_compute_s
@@ -187,6 +188,7 @@ class Coflows:
             iterations=only.iterations if only else 1, iteration=0,
             period_s=only.period_s if only else None,
             compute_s=only.compute_s if only else None,
+            served_by=only.order if only else None,
             rank_hint=any(c.rank_hint for c in coflows),
             tm=hint_encoding.encode_matrix(coflows, name), progress='[]',
             sent_bytes=0.0, priority_class=0, weight=1.0, why='',

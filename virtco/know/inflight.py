@@ -195,7 +195,8 @@ class Tracked:
                 n_flows=len(self.model.matrix),
                 whole=None if has_strangers or self.model.is_estimated
                 else self.whole,
-                compute_s=self.compute_s,
+                compute_s=self.compute_s
+                if self.model.is_by_intensity else 0.0,
                 workers=self.model.n_vms)
         found: live.LiveCoflow = self.__dict__['_live']
         return found

@@ -23,6 +23,10 @@ from virtco.model import matrix as matrices
 
 Flow = matrices.Flow
 
+#: What a tenant may choose: the least remaining time first (VirtCO), or the
+#: most computing per time on the slowest link (Crux).
+MRTF, INTENSITY = ORDERS = ('mrtf', 'intensity')
+
 
 @dataclass(frozen=True, slots=True)
 class Coflow:
@@ -38,6 +42,9 @@ class Coflow:
         the next, None = not said.
     :ivar compute_s: seconds of an iteration in which nothing is sent, None =
         not said.
+    :ivar order: by which it is served among coflows of its class, where the
+        operator's policy is ``mrtf`` or ``mrtf+swap``: one of :data:`ORDERS`;
+        None = by intensity where it computes.
     :ivar rank_hint: whether the tenant wants an order of ranks proposed.
     :ivar is_estimated: nobody said the sizes; those of ``flows`` are a first
         guess, and what is counted tells better ones.
@@ -51,6 +58,7 @@ class Coflow:
     compute_s: float | None = None
     rank_hint: bool = False
     is_estimated: bool = False
+    order: str | None = None
 
     @classmethod
     def from_flows(cls, name: str, n_vms: int,
@@ -97,6 +105,11 @@ class Coflow:
     def computes(self) -> bool:
         """Whether it is that of a job that computes and sends in turn."""
         return bool(self.compute_s) and self.iterations != 1
+
+    @property
+    def is_by_intensity(self) -> bool:
+        """Whether it is served by computing over sending (Crux)."""
+        return self.computes and self.order != MRTF
 
     @property
     def n_users(self) -> int:

@@ -83,10 +83,13 @@ def test_iterations_come_and_go(tenant, launch):
 def test_the_times_of_an_iteration_are_kept_and_shown(tenant):
     tenant.launch(2, hosts={'h0': 1, 'h1': 1}, matrix="""[
         {"name": "a", "iterations": 9, "period": "800ms", "compute": 0.5,
-         "rank_hint": true, "tm": [[0, 10000000], [0, 0]]}]""")
+         "order": "mrtf", "rank_hint": true,
+         "tm": [[0, 10000000], [0, 0]]}]""")
     coflow = tenant.coflow()
-    assert (coflow['period_s'], coflow['compute_s'],
-            coflow['rank_hint']) == (0.8, 0.5, True)
+    assert (coflow['period_s'], coflow['compute_s'], coflow['order'],
+            coflow['rank_hint']) == (0.8, 0.5, 'mrtf', True)
+    assert (coflow['measured_period_s'], coflow['counted_compute_s']) == (
+        None, 0.5)
 
 
 def test_between_iterations_it_is_served_last(make):

@@ -368,11 +368,11 @@ def recurring(**fields: Any) -> dict[str, Any]:
 
 def test_times_of_an_iteration_are_read_and_written():
     hint = hints.parse(recurring(iterations=0, period='800ms', compute=0.55,
-                                 rank_hint=True))
+                                 order='mrtf', rank_hint=True))
     assert hint is not None
     coflow, = hint.coflows
     assert (coflow.iterations, coflow.period_s, coflow.compute_s,
-            coflow.rank_hint) == (0, 0.8, 0.55, True)
+            coflow.order, coflow.rank_hint) == (0, 0.8, 0.55, 'mrtf', True)
     assert hints.parse(hints.encode(hint)) == hint
 
 
@@ -403,6 +403,12 @@ def test_an_order_of_ranks_puts_the_matrix_on_its_rows():
     ({'iterations': 2, 'compute': -1}, 'compute', '0 s and 720 h'),
     ({'iterations': 2, 'period': '1s', 'compute': '1001ms'}, 'compute',
      'at most the period, 1 s'),
+    ({'order': 'fifo'}, 'order', 'one of mrtf, intensity'),
+    ({'order': ['mrtf']}, 'order', 'one of mrtf, intensity'),
+    ({'order': None}, 'order', 'one of mrtf, intensity'),
+    ({'order': 'intensity'}, 'order', 'mrtf, without a compute above 0'),
+    ({'order': 'intensity', 'iterations': 0, 'compute': 0}, 'order',
+     'mrtf, without a compute above 0'),
     ({'rank_hint': 1}, 'rank_hint', 'true, false or the'),
     ({'rank_hint': 'true'}, 'rank_hint', 'true, false or the'),
     ({'rank_hint': [0]}, 'rank_hint', 'rows by rank'),

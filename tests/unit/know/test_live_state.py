@@ -38,7 +38,8 @@ def stored(coflow_id='c', group_id='g', flows='[[0,1,100],[0,2,50],[1,2,25]]',
         'name': coflow_id, 'state': states.CoflowState.ACTIVE, 'n_vms': 3,
         'tm': flows, 'progress': '[]', 'dst_port': None,
         'iterations': 1, 'iteration': 1, 'period_s': None,
-        'compute_s': None, 'rank_hint': None, 'is_estimated': False,
+        'compute_s': None, 'served_by': None, 'rank_hint': None,
+        'is_estimated': False,
         'priority_class': 0,
         'weight': 1.0, 'arrival': 1.0, 'ended_at': None, 'cct_s': None,
         'first_byte_at': None, 'last_byte_at': None,
@@ -447,6 +448,16 @@ def test_a_recurring_coflow_begins_anew_with_all_of_its_matrix():
     state.intake('h0', report(2_000_000), 62.0)
     assert advance(state, 62.0) == [states.CoflowState.DONE]
     assert shown(state) == (states.CoflowState.DONE, 2)
+
+
+@pytest.mark.parametrize(('order', 'compute_s'), [
+    (None, 0.5), ('intensity', 0.5), ('mrtf', 0.0)])
+def test_a_job_may_be_served_as_others_are(order, compute_s):
+    state = recurring(compute_s=0.5, served_by=order)
+    shown = state.snapshot(snapshot.Options(), 1.0).coflows[0]
+    assert shown.live.compute_s == compute_s
+    # It computes all the same: placement goes by that.
+    assert state.loads()[0].iteration.compute_s == 0.5
 
 
 def test_the_load_of_a_job_has_all_of_an_iteration():
