@@ -35,8 +35,13 @@ from virtco.lab.sim.figures import record
 #: Seconds of the short forms and of what is no recorded figure, on two idle
 #: cores.
 _SHORT_S, _ERRATA_S, _REPORT_S, _PDF_S = 60.0, 2.0, 3.0, 20.0
-_CASE_CHECK_S, _CASE_S = 60.0, 900.0
-_CASES = tuple(f'virtco-case{number}' for number in range(1, 7))
+#: Of the emulated figures by the beginnings of their names: the short form,
+#: and the recorded one for each seed.
+_EMULATED_S = {'virtco-case': (60.0, 300.0), 'wrong-hints': (90.0, 90.0),
+               'late-hints': (100.0, 130.0), 'unknown-sizes': (100.0, 110.0),
+               'liars': (100.0, 75.0), 'orchestra': (120.0, 600.0),
+               '': (60.0, 120.0)}
+_EMULATED = 'emulated-'
 #: Numbers are compared to so many digits: libraries round differently.
 _DIGITS = 6
 _SHOWN = 16
@@ -80,14 +85,26 @@ def steps(output: pathlib.Path, short: bool) -> Iterator[Step]:
                                  '--short'), _SHORT_S)
     else:
         yield from _simulated(output)
-    for case in _CASES:
-        yield Step(f'emulated-{case}', (
-            'virtco-emulate', 'reproduce', case, '--output',
-            str(output / 'emulated'), *(
-                ('--check',) if short else ('--seeds', '5'))),
-            _CASE_CHECK_S if short else _CASE_S, needs_root=True)
+    yield from _emulated(output, short)
     yield Step('pdf', ('virtco-report', '--pdf',
                        str(output / 'evaluation.pdf')), _PDF_S)
+
+
+def _emulated(output: pathlib.Path, short: bool) -> Iterator[Step]:
+    """Every recorded figure on packets, by the command that made it."""
+    for path in sorted(record.DIRECTORY.glob(f'{_EMULATED}*.json')):
+        name = path.stem.removeprefix(_EMULATED)
+        argv = tuple(json.loads(path.read_text(encoding='utf-8'))[
+            'command'].split())
+        if short:
+            argv = (*argv[:3], '--check')
+        check_s, seed_s = next(
+            both for begin, both in _EMULATED_S.items()
+            if name.startswith(begin))
+        seeds = int(argv[argv.index('--seeds') + 1]) if not short else 1
+        yield Step(path.stem, (
+            *argv, '--output', str(output / 'emulated')),
+            check_s if short else seeds * seed_s, needs_root=True)
 
 
 def _simulated(output: pathlib.Path) -> Iterator[Step]:

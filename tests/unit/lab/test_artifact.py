@@ -52,6 +52,8 @@ def test_every_recorded_figure_is_a_step():
                 if not figure.needs_trace
                 and (record.DIRECTORY / f'{name}.json').exists()}
     assert len(recorded) > 10 and recorded <= STEPS.keys()
+    emulated = {path.stem for path in record.DIRECTORY.glob('emulated-*.json')}
+    assert len(emulated) > 10 and emulated <= STEPS.keys()
 
 
 def test_a_checksum_is_of_the_numbers_and_of_nothing_else():
