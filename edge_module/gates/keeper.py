@@ -24,9 +24,10 @@ from virtco.table import edge_policy
 A_LITTLE, A_LITTLE_BYTES = 0.01, 32 * 1024
 #: This much of an iteration was counted at its end. Sizes are hints.
 NEARLY = 0.97
-#: Part of the period after which one that sends nothing has ended, however
-#: much it sent.
-SILENT = 0.25
+#: Parts of the period after which one that sends nothing has ended: with as
+#: many bytes, and however many it sent. What is sent again comes after a
+#: pause, and should not wait for another turn.
+QUIET, SILENT = 0.1, 0.25
 #: A job that has missed this much of its turn waits for the next one; it would
 #: take another's.
 MISSED = 0.5
@@ -92,9 +93,9 @@ class Keeper:
     def _close(self, now_s: float, sent_bytes: float, moves: bool) -> None:
         counted = sent_bytes - self._began_bytes
         silent_s = now_s - (self._moved_s or 0.0)
-        if not moves and (
-                counted >= NEARLY * self.gate.iteration_bytes
-                or silent_s >= SILENT * self.gate.period_s):
+        if not moves and silent_s >= self.gate.period_s * (
+                QUIET if counted >= NEARLY * self.gate.iteration_bytes
+                else SILENT):
             self.is_open = False
             self._began_bytes = sent_bytes
 

@@ -79,10 +79,10 @@ class Job(threading.Thread):
         except OSError:
             pass
 
-    def mean_s(self, first, n):
+    def some_s(self, first, n):
         beds.wait_for(lambda: len(self.times_s) >= first + n, 60,
                       f'iterations, have {self.times_s[first:]}')
-        return statistics.fmean(self.times_s[first:first + n])
+        return self.times_s[first:first + n]
 
     def close(self):
         self.ended.set()
@@ -130,11 +130,14 @@ def test_two_jobs_take_turns_and_go_on_without_a_controller(site):
     for job in jobs:
         job.start()
     # The first ones meet. Later TCP's unfairness may bring them apart.
-    shared_s = statistics.fmean(job.mean_s(0, 2) for job in jobs)
+    shared_s = statistics.fmean(time_s for job in jobs
+                                for time_s in job.some_s(0, 2))
     controller.set_policy(policy(pairs, 2, gates=True))
     controller.wait_report(lambda r: r['applied_generation'] == 2)
     first = max(len(job.times_s) for job in jobs) + 3
-    in_turn_s = statistics.fmean(job.mean_s(first, 3) for job in jobs)
+    # A machine that is busy elsewhere costs a job a turn now and then.
+    in_turn_s = statistics.median(time_s for job in jobs
+                                  for time_s in job.some_s(first, 4))
     print(f'shared {shared_s:.3f} s, in turn {in_turn_s:.3f} s')
     assert shared_s >= 1.1 * in_turn_s
     # A closed class is no reason to call the kernel another one.

@@ -86,7 +86,9 @@ def test_a_pause_within_an_iteration_does_not_close():
     assert one.look(0.1, 100.0, 0.0)
     assert one.look(0.2, 100.0, 0.0)
     assert one.look(1.0, BYTES, 0.0)
-    assert not one.look(1.1, BYTES, 0.0)
+    # TCP may send again what was lost.
+    assert one.look(1.1, BYTES, 0.0)
+    assert not one.look(1.3, BYTES, 0.0)
 
 
 def test_less_than_was_hinted_closes_by_silence():
@@ -131,4 +133,4 @@ def test_counters_that_begin_anew_are_no_reason_to_hang():
     assert one.look(0.0, 1e9, BYTES)
     one.look(0.5, 500.0, 0.0)
     one.look(1.0, 1000.0, 0.0)
-    assert not one.look(1.1, 1000.0, 0.0)
+    assert not one.look(1.3, 1000.0, 0.0)

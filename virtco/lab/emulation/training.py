@@ -23,20 +23,25 @@ from collections.abc import Sequence
 import contextlib
 import dataclasses
 import functools
+import itertools
 import socket
 import statistics
 import threading
 import time
 
 import numpy as np
-import pyroute2
 
-from edge_module.gates import keeper
+from edge_module.classify import base as classify
+from edge_module.classify import nft
+from edge_module import enforcer as edge_enforcer
+from edge_module.gates import service as gates_service
+from edge_module.privileged import kernel
+from edge_module.qdisc import htb
+from edge_module.tcplan import model
 from virtco.lab.emulation import display as displays
 from virtco.lab.emulation import fabric as fabric_module
 from virtco.lab.emulation import janitor
 from virtco.lab.emulation import namespaces
-from virtco.lab.emulation import shaping
 from virtco.lab.sim.figures import outcome
 from virtco.lab.sim import training
 from virtco.scheduling import fabric as fabric_model
@@ -49,12 +54,11 @@ from virtco import units
 RATE_BPS = 20e6
 #: What the sender's hypervisor uses of its cable, and what of that is payload.
 EDGE_SHARE, PAYLOAD_SHARE = 0.95, 1448 / 1514
-CLOSED_BPS = 256e3
+#: What unmanaged traffic is guaranteed.
+OTHERS = 0.02
 QUEUE_BYTES = 256 * 1024
 #: Gates are planned for this much more sending: they open and close late.
 GUARD = 1.1
-#: From one look at the counters to the next.
-LOOK_S = 0.015
 _PORT = 5001
 _PATIENCE_S = 60.0
 
@@ -91,7 +95,6 @@ class Found:
     """:ivar iteration_s: of each job, those that count."""
 
     iteration_s: tuple[tuple[float, ...], ...]
-    opened: int = 0
 
     @property
     def mean_s(self) -> float:
@@ -102,7 +105,7 @@ class Bed:
     """Two hypervisors and a pair of VMs for each job."""
 
     def __init__(self, fabric: fabric_module.Fabric, setting: Setting,
-                 rate_bps: float):
+                 rate_bps: float, stack: contextlib.ExitStack):
         self._setting = setting
         self._edge_bps = EDGE_SHARE * rate_bps
         self._size_bytes = round(setting.send_s * units.bps_to_bytes_per_s(
@@ -113,108 +116,76 @@ class Bed:
                          for i in range(setting.n_jobs)]
         self._receivers = [fabric.add_vm(f'r{i}', 'h1')
                            for i in range(setting.n_jobs)]
-        for sender in self._senders:
-            _send_single_packets(sender)
         fabric.introduce(zip(self._senders, self._receivers))
-        self._namespace = fabric.hypervisors['h0'].namespace
-        self._classes()
+        self._pool = stack.enter_context(namespaces.executor(
+            fabric.hypervisors['h0'].namespace, 2))
+        self._enforcer = edge_enforcer.Enforcer(
+            htb.Uplink(kernel, fabric_module.UPLINK_DEV),
+            nft.NftClassifier(kernel), self._edge_bps, OTHERS * rate_bps,
+            settings=model.TreeSettings(min_leaf_bytes=QUEUE_BYTES,
+                                        link_packet_s=0.004))
+        self._pool.submit(self._set_ports).result()
 
-    def _classes(self) -> None:
-        """One for each job, and one for all others, all of them open."""
-        dev = fabric_module.UPLINK_DEV
-        rate = f'{round(self._edge_bps)}bit'
-        lines = [f'qdisc replace dev {dev} root handle 1: htb default 9',
-                 f'class add dev {dev} parent 1: classid 1:1 htb rate {rate}',
-                 f'class add dev {dev} parent 1:1 classid 1:9 htb rate '
-                 f'{rate}']
-        for i, sender in enumerate(self._senders):
-            lines += [
-                f'class add dev {dev} parent 1:1 classid 1:{16 + i:x} htb '
-                f'rate {rate}',
-                f'qdisc add dev {dev} parent 1:{16 + i:x} bfifo limit '
-                f'{QUEUE_BYTES}',
-                f'filter add dev {dev} parent 1: protocol ip u32 match ip '
-                f'src {sender.address}/32 flowid 1:{16 + i:x}']
-        shaping.run_batch(self._namespace, lines)
+    def _set_ports(self) -> None:
+        self._enforcer.set_ports([classify.VmPort(
+            sender.vm, sender.dev, socket.if_nametoindex(sender.dev),
+            sender.mac, (sender.address,)) for sender in self._senders], 0.0)
 
-    def _set(self, netlink: pyroute2.IPRoute, index: int, job: int,
-             is_open: bool) -> None:
-        """Give a job's class its rate; what is open shares the link.
-
-        Without a process of tc, which would be late on a busy machine.
+    def _set_policy(self, gates: Sequence[edge_policy.Gate | None]) -> None:
+        """A class of equal rate for each job, which may use all of the link.
         """
-        share_bps = self._edge_bps / self._setting.n_jobs
-        rate_bps, ceil_bps = ((share_bps, self._edge_bps) if is_open
-                              else (CLOSED_BPS, CLOSED_BPS))
-        netlink.tc('change-class', 'htb', index, 0x10010 + job,
-                   parent=0x10001, quantum=3028, burst=16384, cburst=16384,
-                   rate=int(units.bps_to_bytes_per_s(rate_bps)),
-                   ceil=int(units.bps_to_bytes_per_s(ceil_bps)))
+        rate_bps = (1 - 2 * OTHERS) * self._edge_bps / len(gates)
+        policy = edge_policy.EdgePolicy(
+            'h0', 1, _PATIENCE_S, self._edge_bps, self._edge_bps,
+            OTHERS * self._edge_bps, tuple(edge_policy.CoflowClass(
+                sender.vm, sender.vm, minor, rate_bps, self._edge_bps, 0,
+                (edge_policy.Destination('h1', minor + 1, 1.0, rate_bps,
+                                         self._edge_bps),), gate)
+                for sender, minor, gate in self._numbered(gates)),
+            tuple(edge_policy.FlowEntry(
+                sender.vm, sender.vm, sender.address, receiver.address,
+                minor + 1) for (sender, minor, _), receiver in zip(
+                    self._numbered(gates), self._receivers)))
+        self._enforcer.set_policy(policy, time.monotonic())
+
+    def _numbered(self, gates: Sequence[edge_policy.Gate | None]) -> Iterator[
+            tuple[fabric_module.VmPort, int, edge_policy.Gate | None]]:
+        return zip(self._senders, itertools.count(edge_policy.FIRST_MINOR, 2),
+                   gates)
 
     @property
     def size_bytes(self) -> int:
         return self._size_bytes
 
-    def run(self, keepers: Sequence[keeper.Keeper], iterations: int,
+    def run(self, gates: Sequence[edge_policy.Gate | None], iterations: int,
             warm_up: int) -> Found:
-        """Let all jobs begin to compute at once.
-
-        :param keepers: of the jobs; empty: no gates.
-        """
+        """Let all jobs begin to compute at once."""
+        stop = threading.Event()
+        self._pool.submit(self._set_policy, gates).result()
+        keeping = self._pool.submit(gates_service.Gates(
+            self._enforcer, stop, 0.0).run)
         jobs = [_Job(*ends, self._size_bytes, self._setting.compute_s,
                      iterations)
                 for ends in zip(self._senders, self._receivers)]
         with contextlib.ExitStack() as stack:
+            stack.callback(stop.set)
             for job in jobs:
                 stack.callback(job.close)
-            with namespaces.netlink(self._namespace) as netlink:
-                index, = netlink.link_lookup(ifname=fabric_module.UPLINK_DEV)
-                for i in range(len(jobs)):
-                    self._set(netlink, index, i, not keepers)
-                began_s = time.monotonic() + 0.1
-                for job in jobs:
-                    job.start(began_s)
-                look = functools.partial(self._look, netlink, index, keepers,
-                                         self._counted(netlink, index))
-                deadline_s = began_s + _PATIENCE_S + 3 * iterations * (
-                    self._setting.compute_s
-                    + self._setting.n_jobs * self._setting.send_s)
-                while any(job.is_alive() for job in jobs):
-                    if time.monotonic() > deadline_s:
-                        raise TimeoutError('A job does not end.')
-                    look(time.monotonic() - began_s)
-                    time.sleep(LOOK_S if keepers else 0.1)
+            began_s = time.monotonic() + 0.1
+            for job in jobs:
+                job.start(began_s)
+            deadline_s = began_s + _PATIENCE_S + 3 * iterations * (
+                self._setting.compute_s
+                + self._setting.n_jobs * self._setting.send_s)
+            while any(job.is_alive() for job in jobs):
+                if time.monotonic() > deadline_s:
+                    raise TimeoutError('A job does not end.')
+                time.sleep(0.1)
+        keeping.result()
         for job in jobs:
             if job.error is not None:
                 raise job.error
-        return Found(tuple(tuple(job.times_s[warm_up:]) for job in jobs),
-                     sum(one.opened for one in keepers))
-
-    def _look(self, netlink: pyroute2.IPRoute, index: int,
-              keepers: Sequence[keeper.Keeper],
-              before: dict[int, tuple[int, int]], now_s: float) -> None:
-        """Open and close gates."""
-        if not keepers:
-            return
-        counted = self._counted(netlink, index)
-        for job, one in enumerate(keepers):
-            sent, waiting = counted[16 + job]
-            was_open = one.is_open
-            is_open = one.look(now_s, sent - before[16 + job][0], waiting)
-            if is_open != was_open:
-                self._set(netlink, index, job, is_open)
-
-    @staticmethod
-    def _counted(netlink: pyroute2.IPRoute, index: int
-                 ) -> dict[int, tuple[int, int]]:
-        """Bytes sent and bytes that wait, by the number of the class."""
-        found = {}
-        for message in netlink.get_classes(index=index):
-            stats = message.get_attr('TCA_STATS2')
-            found[message['handle'] & 0xffff] = (
-                stats.get_attr('TCA_STATS_BASIC')['bytes'],
-                stats.get_attr('TCA_STATS_QUEUE')['backlog'])
-        return found
+        return Found(tuple(tuple(job.times_s[warm_up:]) for job in jobs))
 
 
 class _Job(threading.Thread):
@@ -277,22 +248,14 @@ class _Job(threading.Thread):
                 thread.join(5)
 
 
-def _send_single_packets(port: fabric_module.VmPort) -> None:
-    """A class at a small rate is in debt for long after a large packet, and
-    stays so when its rate rises.
-    """
-    with namespaces.netlink(port.namespace) as netlink:
-        index, = netlink.link_lookup(ifname='eth0')
-        netlink.link('set', index=index, gso_max_segs=1)
-
-
 @contextlib.contextmanager
 def bed(setting: Setting, rate_bps: float) -> Iterator[Bed]:
     run = namespaces.new_run()
     watcher = janitor.Janitor(run)
     try:
         with fabric_module.Fabric(run) as fabric:
-            yield Bed(fabric, setting, rate_bps)
+            with contextlib.ExitStack() as stack:
+                yield Bed(fabric, setting, rate_bps, stack)
     finally:
         watcher.dismiss()
 
@@ -308,16 +271,15 @@ def figure(name: str, options: Options, display: displays.Display
     rows: list[tuple[outcome.Cell, ...]] = []
     means_s = {}
     with bed(setting, options.rate_bps) as at:
-        for scheme, keepers in (
-                ('fair', []),
-                ('shifts', [keeper.Keeper(
-                    edge_policy.Gate(
-                        gates[job.job_id].period_s, gates[job.job_id].offset_s,
-                        GUARD * setting.send_s, at.size_bytes, 1))
+        for scheme, kept in (
+                ('fair', [None for _ in periodic]),
+                ('shifts', [edge_policy.Gate(
+                    gates[job.job_id].period_s, gates[job.job_id].offset_s,
+                    GUARD * setting.send_s, at.size_bytes / PAYLOAD_SHARE, 1)
                     for job in periodic])):
             display.say(f'{name}: {scheme}, {setting.n_jobs} jobs, '
                         f'{iterations} iterations.')
-            found = at.run(keepers, iterations, setting.warm_up)
+            found = at.run(kept, iterations, setting.warm_up)
             simulated_s = _simulated_s(setting, scheme)
             every = np.concatenate(found.iteration_s)
             means_s[scheme] = found.mean_s
