@@ -58,3 +58,13 @@ def test_a_tree_of_fast_pairs_is_faster(hosts):
     slow_s = hosts.broadcast(trees.flat(4, 0), SIZE)
     assert slow_s > 3 * fast_s
     assert fast_s == pytest.approx(best.predicted_s, rel=0.5)
+
+
+@real_time
+def test_segments_are_passed_on_while_others_come(hosts):
+    hosts.set_rates(np.full((4, 4), RATE_BPS))
+    chain = trees.chain(4, 0)
+    whole_s = hosts.broadcast(chain, SIZE)
+    cut_s = hosts.broadcast(chain, SIZE, 8)
+    # 10 eighths of a message instead of three.
+    assert cut_s < 0.7 * whole_s

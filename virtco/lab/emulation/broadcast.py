@@ -16,7 +16,8 @@
 The RPCA paper's Figs. 7 and 11 on packets: pairs of hosts get rates as
 :mod:`virtco.lab.sim.clouds` generates them, ten snapshots are measured by
 messages between disjoint pairs (section IV-B), and trees made of them carry
-broadcasts under rates that come later and change while a broadcast runs.
+broadcasts: under rates that come later and change while a broadcast runs, or
+under the constant ones, where only the estimates and trees differ.
 """
 
 from collections.abc import Callable
@@ -24,12 +25,14 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
 import dataclasses
+import functools
 import os
 import threading
 import time
 
 import numpy as np
 
+from virtco.advise import orders
 from virtco.advise import trees
 from virtco.lab.emulation import display as displays
 from virtco.lab.emulation import mesh as mesh_module
@@ -37,7 +40,7 @@ from virtco.lab.emulation import scenario
 from virtco.lab.emulation import starvation
 from virtco.lab.sim import clouds
 from virtco.lab.sim.figures import outcome
-from virtco.measure import constant
+from virtco.lab.sim.figures import rpca_dynamics
 from virtco.measure import rounds
 from virtco import units
 
@@ -50,16 +53,54 @@ RUNS = 5
 CHANGE_S = 0.5
 #: Time of the message at a cable's full rate.
 _MESSAGE_S = 0.25
-_READING_S = 0.12
-_DYNAMICS = clouds.Dynamics(disturbed=0.2, cut=(0.2, 0.7))
 #: A broadcast during which one thread waited longer for a processor is
 #: repeated, so often at most; the one with the shortest wait counts.
 MOST_WAITED = 0.1
 _REPEATS = 3
 #: Between measured and model, mean of all broadcasts of the short form.
 MOST_OFF = 0.2
-FNF = ('heuristics', 'rpca', 'median', 'chosen', 'truth')
-SERIES = ('baseline', *FNF, 'chosen, earliest')
+#: Of a segment on this machine; it decides into how many a message is cut.
+_SEGMENT_S = 0.002
+_MOST_SEGMENTS = 8
+FNF, EARLIEST, SEGMENTS = 'fnf', 'earliest', 'in segments'
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kind:
+    """A figure.
+
+    :ivar reading_s: time of a measured message at a cable's full rate.
+    :ivar series: the estimate and kind of each tree; None is the baseline's.
+    :ivar changes: new rates come while a broadcast runs.
+    """
+
+    name: str
+    title: str
+    dynamics: clouds.Dynamics
+    text: str
+    reading_s: float
+    series: dict[str, tuple[str, str] | None]
+    changes: bool
+    faster: str
+
+
+CHANGING = Kind(
+    'rpca-trees', 'while rates change (RPCA Figs. 7 and 11)',
+    clouds.Dynamics(disturbed=0.2, cut=(0.2, 0.7)),
+    'a fifth of them cut to 20 to 70 %; new rates come every '
+    f'{CHANGE_S:g} s, the same for each tree', 0.12,
+    {'baseline': None, 'heuristics': ('mean rate', FNF),
+     **{name: (name, FNF) for name in ('rpca', 'median', 'chosen', 'truth')},
+     'chosen, earliest': ('chosen', EARLIEST)}, True, 'median')
+CONSTANT = Kind(
+    'rpca-constant', 'on the constant rates',
+    clouds.Dynamics(disturbed=0.3, cut=(0.1, 0.5)),
+    '30 % of those that are measured cut to 10 to 50 %; the broadcasts run '
+    'on the constant rates', 0.05,
+    {'baseline': None,
+     **{name: (name, EARLIEST) for name in (
+         'mean time', 'mean rate', 'rpca', 'median', 'consensus', 'truth')},
+     'consensus, in segments': ('consensus', SEGMENTS)}, False, 'consensus')
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,39 +126,41 @@ class Found:
     """
 
     measured_s: dict[str, list[float]] = dataclasses.field(
-        default_factory=lambda: {name: [] for name in SERIES})
+        default_factory=dict)
     expected_s: dict[str, list[float]] = dataclasses.field(
-        default_factory=lambda: {name: [] for name in SERIES})
+        default_factory=dict)
     waited: list[float] = dataclasses.field(default_factory=list)
     n_repeated: int = 0
     error: float = 0.0
 
 
-def figure(options: Options, display: displays.Display) -> outcome.Outcome:
+def figure(kind: Kind, options: Options, display: displays.Display
+           ) -> outcome.Outcome:
     """Time of a broadcast by tree, over that of the binomial tree."""
     found = []
     mesh = mesh_module.Mesh(N_HOSTS, options.rate_bps)
     with mesh.built():
         for seed in options.seeds:
-            found.append(_seed(mesh, seed, options, display))
-    return _shown(found, options)
+            found.append(_seed(kind, mesh, seed, options, display))
+    return _shown(kind, found, options)
 
 
-FIGURES: dict[str, Callable[[Options, displays.Display],
-                            outcome.Outcome]] = {'rpca-trees': figure}
+FIGURES: dict[str, Callable[[Options, displays.Display], outcome.Outcome]] = {
+    kind.name: functools.partial(figure, kind)
+    for kind in (CHANGING, CONSTANT)}
 
 
-def _unmet(found: Sequence[Found]) -> tuple[str, ...]:
-    """Trees by medians are faster, and the model tells by how much."""
+def _unmet(kind: Kind, found: Sequence[Found]) -> tuple[str, ...]:
+    """Trees by measured rates are faster, and the model tells by how much."""
     unmet = []
     mean_s = {name: float(np.mean([one.measured_s[name] for one in found]))
-              for name in SERIES}
-    ratio = mean_s['median'] / mean_s['baseline']
+              for name in kind.series}
+    ratio = mean_s[kind.faster] / mean_s['baseline']
     if ratio > 0.95:
-        unmet.append('trees by medians take '
-                     f'{ratio:.2f} of the baseline\'s time, not at most 0.95')
+        unmet.append(f'trees by {kind.faster} take {ratio:.2f} of the '
+                     'baseline\'s time, not at most 0.95')
     off = float(np.mean([abs(one.measured_s[name][n] / expected_s - 1)
-                         for one in found for name in SERIES
+                         for one in found for name in kind.series
                          for n, expected_s in enumerate(
                              one.expected_s[name])]))
     if off > MOST_OFF:
@@ -126,36 +169,38 @@ def _unmet(found: Sequence[Found]) -> tuple[str, ...]:
     return tuple(unmet)
 
 
-def _seed(mesh: mesh_module.Mesh, seed: int, options: Options,
+def _seed(kind: Kind, mesh: mesh_module.Mesh, seed: int, options: Options,
           display: displays.Display) -> Found:
     rng = np.random.default_rng([seed, 50, 7])
-    cloud = clouds.Cloud(N_HOSTS, _DYNAMICS, rng)
+    cloud = clouds.Cloud(N_HOSTS, kind.dynamics, rng)
     scale = options.rate_bps / clouds.LINK_BPS
     readings = []
     for number in range(options.n_snapshots):
         mesh.set_rates(cloud.snapshot() * scale)
-        readings.append(_measured(mesh, options.rate_bps))
+        readings.append(_measured(mesh, options.rate_bps * kind.reading_s))
     display.say(f'seed {seed}: {options.n_snapshots} snapshots measured')
-    payload = scenario.goodput_bps(scale)
-    estimates = _estimates(np.array(readings), cloud.rates_bps * payload)
+    payload_bps = scenario.goodput_bps(scale)
+    estimates = _estimates(np.array(readings), cloud.rates_bps * payload_bps)
     found = Found(error=_error(estimates['median'], estimates['truth']))
     for number in range(options.n_runs):
         root = int(rng.integers(N_HOSTS))
         # As long as the slowest tree needs, or the last goes on.
-        coming = [cloud.snapshot() * scale for _ in range(20)]
-        made = _trees(estimates, root)
-        for name in rng.permutation(SERIES).tolist():
-            _broadcast(mesh, name, made[name], coming, options, found)
+        coming = ([cloud.snapshot() * scale for _ in range(20)]
+                  if kind.changes else [cloud.rates_bps * scale])
+        made = _trees(kind, estimates, root, options)
+        for name in rng.permutation(list(kind.series)).tolist():
+            _broadcast(mesh, name, *made[name], coming, options, found)
         display.say(f'seed {seed}: broadcast {number + 1}: ' + ', '.join(
-            f'{name} {found.measured_s[name][-1]:.2f} s' for name in SERIES))
+            f'{name} {found.measured_s[name][-1]:.2f} s'
+            for name in kind.series))
     return found
 
 
-def _measured(mesh: mesh_module.Mesh, rate_bps: float) -> Matrix:
+def _measured(mesh: mesh_module.Mesh, bits: float) -> Matrix:
     """Rates of all pairs by messages between disjoint ones."""
     found = np.full((N_HOSTS, N_HOSTS), np.nan)
     number = {name: i for i, name in enumerate(mesh.names)}
-    size = round(units.bps_to_bytes_per_s(rate_bps) * _READING_S)
+    size = round(bits / units.BITS_PER_BYTE)
     for pairs in rounds.disjoint_rounds(mesh.names):
         for pair, measured_bps in mesh.measure({
                 (number[src], number[dst]): size
@@ -168,10 +213,7 @@ def _estimates(readings: Matrix, truth_bps: Matrix) -> dict[str, Matrix]:
     """Of all pairs, in bits of payload per second."""
     pairs = ~np.eye(N_HOSTS, dtype=bool)
     flat = readings[:, pairs]
-    rates = {'heuristics': flat.mean(axis=0),
-             'rpca': constant.estimate(flat, constant.Estimator.RPCA),
-             'median': constant.estimate(flat, constant.Estimator.MEDIAN),
-             'chosen': constant.fit(flat).rates}
+    rates = rpca_dynamics.estimates_of(flat)
     found = {'truth': truth_bps}
     for name, row in rates.items():
         found[name] = np.ones((N_HOSTS, N_HOSTS))
@@ -185,39 +227,54 @@ def _error(estimate: Matrix, truth_bps: Matrix) -> float:
     return float(np.median(np.abs(estimate[pairs] / truth_bps[pairs] - 1)))
 
 
-def _trees(estimates: dict[str, Matrix], root: int
-           ) -> dict[str, trees.Edges]:
-    costs = {}
-    for name, rates_bps in estimates.items():
-        safe = rates_bps + np.eye(N_HOSTS)
-        costs[name] = trees.message_s(1e6, safe, np.zeros_like(safe))
-    return {'baseline': trees.binomial(N_HOSTS, root),
-            'chosen, earliest': trees.earliest_first(costs['chosen'], root),
-            **{name: trees.fastest_node_first(costs[name], root)
-               for name in FNF}}
+def _trees(kind: Kind, estimates: dict[str, Matrix], root: int,
+           options: Options) -> dict[str, tuple[trees.Edges, int]]:
+    """Each tree, and into how many segments its message is cut."""
+    made = {}
+    for name, how in kind.series.items():
+        if how is None:
+            made[name] = trees.binomial(N_HOSTS, root), 1
+            continue
+        estimate, shape = how
+        rates_bps = estimates[estimate] + np.eye(N_HOSTS)
+        latency_s = np.full(rates_bps.shape, _SEGMENT_S)
+        cost_s = trees.message_s(_size(options), rates_bps, latency_s)
+        if shape == FNF:
+            made[name] = trees.fastest_node_first(cost_s, root), 1
+        elif shape == EARLIEST:
+            made[name] = trees.earliest_first(cost_s, root), 1
+        else:
+            best = orders.advise(trees.message(
+                cost_s, None, latency_s, _MOST_SEGMENTS), root).best
+            made[name] = best.edges, best.n_segments
+    return made
+
+
+def _size(options: Options) -> int:
+    return round(units.bps_to_bytes_per_s(options.rate_bps) * _MESSAGE_S)
 
 
 def _broadcast(mesh: mesh_module.Mesh, name: str, edges: trees.Edges,
-               coming: Sequence[Matrix], options: Options, found: Found
-               ) -> None:
+               n_segments: int, coming: Sequence[Matrix], options: Options,
+               found: Found) -> None:
     """Along one tree, under the same rates as along the others."""
-    size = round(units.bps_to_bytes_per_s(options.rate_bps) * _MESSAGE_S)
+    size = _size(options)
     tries = []
     for _ in range(_REPEATS):
         mesh.set_rates(coming[0])
         watch = starvation.Watch(lambda: [os.getpid()])
         with _changing(mesh, coming[1:]):
-            took_s = mesh.broadcast(edges, size)
+            took_s = mesh.broadcast(edges, size, n_segments)
         tries.append((watch.read().waited, took_s))
         if tries[-1][0] <= MOST_WAITED:
             break
     found.n_repeated += len(tries) - 1
     waited, took_s = min(tries)
     found.waited.append(waited)
-    found.measured_s[name].append(took_s)
-    found.expected_s[name].append(expected_s(
+    found.measured_s.setdefault(name, []).append(took_s)
+    found.expected_s.setdefault(name, []).append(expected_s(
         edges, size, [scenario.goodput_bps(1.0) * one for one in coming],
-        CHANGE_S))
+        CHANGE_S, n_segments))
 
 
 @contextlib.contextmanager
@@ -243,36 +300,46 @@ def _changing(mesh: mesh_module.Mesh, coming: Sequence[Matrix]
 
 
 def expected_s(edges: trees.Edges, size_bytes: float,
-               coming: Sequence[Matrix], change_s: float) -> float:
+               coming: Sequence[Matrix], change_s: float,
+               n_segments: int = 1) -> float:
     """Of a broadcast by the model, under rates that change.
 
     :param coming: rates from one change to the next; the last one stays.
     """
     free_s: dict[int, float] = {}
-    latest_s = 0.0
-    for edge in edges:
-        now_s = free_s.get(edge[0], 0.0)
-        left = units.BITS_PER_BYTE * size_bytes
-        while left > 0:
-            part = min(int(now_s / change_s + 1e-9), len(coming) - 1)
-            rate_bps = float(coming[part][edge])
-            lasts_s = (np.inf if part == len(coming) - 1
-                       else (part + 1) * change_s - now_s)
-            took_s = min(lasts_s, left / rate_bps)
-            left = 0.0 if took_s < lasts_s else left - took_s * rate_bps
-            now_s += took_s
-        free_s[edge[0]] = free_s[edge[1]] = now_s
-        latest_s = max(latest_s, now_s)
-    return latest_s
+    has_s: dict[int, float] = {}
+    for _segment in range(n_segments):
+        for edge in edges:
+            has_s[edge[1]] = free_s[edge[0]] = _sent_s(
+                edge, size_bytes / n_segments, max(
+                    has_s.get(edge[0], 0.0), free_s.get(edge[0], 0.0)),
+                coming, change_s)
+    return max(has_s.values())
 
 
-def _shown(found: Sequence[Found], options: Options) -> outcome.Outcome:
+def _sent_s(edge: tuple[int, int], size_bytes: float, now_s: float,
+            coming: Sequence[Matrix], change_s: float) -> float:
+    """When a message that begins now has arrived."""
+    left = units.BITS_PER_BYTE * size_bytes
+    while left > 0:
+        part = min(int(now_s / change_s + 1e-9), len(coming) - 1)
+        rate_bps = float(coming[part][edge])
+        lasts_s = (np.inf if part == len(coming) - 1
+                   else (part + 1) * change_s - now_s)
+        took_s = min(lasts_s, left / rate_bps)
+        left = 0.0 if took_s < lasts_s else left - took_s * rate_bps
+        now_s += took_s
+    return now_s
+
+
+def _shown(kind: Kind, found: Sequence[Found], options: Options
+           ) -> outcome.Outcome:
     def means(name: str, field: str = 'measured_s') -> list[float]:
         return [float(np.mean(getattr(one, field)[name])) for one in found]
 
     base = np.array(means('baseline'))
     rows: list[tuple[outcome.Cell, ...]] = []
-    for name in SERIES:
+    for name in kind.series:
         off = [abs(measured / expected - 1) for one in found
                for measured, expected in zip(one.measured_s[name],
                                              one.expected_s[name])]
@@ -284,32 +351,33 @@ def _shown(found: Sequence[Found], options: Options) -> outcome.Outcome:
             outcome.shown((np.array(means(name)) / base).tolist()),
             None if name == 'baseline' else str(saved)))
     spread = [outcome.spread((np.array(means(name)) / base).tolist())
-              for name in SERIES]
+              for name in kind.series]
     waited = [value for one in found for value in one.waited]
     return outcome.Outcome(
-        'emulated-rpca-trees', 'Broadcast along trees with real TCP, while '
-        'rates change (RPCA Figs. 7 and 11)',
+        f'emulated-{kind.name}',
+        f'Broadcast along trees with real TCP, {kind.title}',
         ('tree by', 'measured s', 'model s', 'off %', 'over the baseline',
          'saved % [95 %]'), tuple(rows),
         (outcome.Panel('bars', 'Measured', 'tree by', 'time over the '
                        'baseline\'s', (outcome.Series(
-                           'broadcast', SERIES,
+                           'broadcast', tuple(kind.series),
                            tuple(mean for mean, _ in spread),
                            tuple(deviation for _, deviation in spread)),)),),
         (f'{N_HOSTS} hosts at {units.format_rate(options.rate_bps)}, '
          f'{len(found)} seeds, {options.n_runs} broadcasts from random roots '
          f'each; a message takes {_MESSAGE_S:g} s at the full rate. Pairs '
          'across two racks are half as fast, log-normal factors of sigma '
-         '0.25, readings within 3 %, a fifth of them cut to 20 to 70 %; new '
-         f'rates come every {CHANGE_S:g} s, the same for each tree.',
+         f'0.25, readings within 3 %, {kind.text}.',
          f'Each seed is calibrated by {options.n_snapshots} snapshots, in '
          'each of which every pair sends one message; the medians are '
          f'{100 * float(np.mean([one.error for one in found])):.1f} % off '
          'the constant in the median of the pairs. Baseline is MPICH\'s '
-         'binomial tree, the others are FNF but for "earliest".',
+         'binomial tree, the others are '
+         + ('FNF but for "earliest".' if kind.changes else
+            'by the message that ends first, but for the last one.'),
          f'A broadcast during which a thread waited more than '
          f'{MOST_WAITED:.0%} of the time for a processor was repeated, at '
          f'most twice: {sum(one.n_repeated for one in found)} repetitions; '
          f'{100 * float(np.mean(waited)):.1f} % waited in the mean of those '
          'that count. Off: between measured and model, mean of all.'),
-        _unmet(found))
+        _unmet(kind, found))

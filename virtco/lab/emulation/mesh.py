@@ -23,6 +23,7 @@ from collections.abc import Mapping
 import concurrent.futures
 import contextlib
 import socket
+import threading
 import time
 
 import numpy as np
@@ -133,31 +134,41 @@ class Mesh:
             self._pool.submit(self._send, pair, size)
         return {pair: future.result() for pair, future in begun.items()}
 
-    def broadcast(self, edges: trees.Edges, size: int) -> float:
+    def broadcast(self, edges: trees.Edges, size: int, n_segments: int = 1
+                  ) -> float:
         """Seconds until every host has the message.
 
-        A host passes on what it has whole, to one after the other; a message
-        is sent when the receiver says so.
+        A host passes on each segment that it has whole, to one after the
+        other; a segment is sent when the receiver says so.
         """
         children: dict[int, list[int]] = {}
         for sender, receiver in edges:
             children.setdefault(sender, []).append(receiver)
-        root = edges[0][0]
+        parts = [size // n_segments] * n_segments
+        parts[-1] += size - sum(parts)
+        arrived = [threading.Semaphore(0) for _ in self.names]
 
-        def relay(pair: tuple[int, int]) -> float:
-            self._receive(pair, size)
-            has_s = time.monotonic()
-            serve(pair[1])
-            return has_s
+        def receive(pair: tuple[int, int]) -> float:
+            for part in parts:
+                self._receive(pair, part)
+                arrived[pair[1]].release()
+            return time.monotonic()
 
         def serve(host: int) -> None:
-            for child in children.get(host, ()):
-                self._send((host, child), size)
+            for part in parts:
+                if not arrived[host].acquire(timeout=_TIMEOUT_S):
+                    raise ConnectionError(f'{host} gets no segment')
+                for child in children[host]:
+                    self._send((host, child), part)
 
-        waiting = [self._pool.submit(relay, edge) for edge in edges]
+        receiving = [self._pool.submit(receive, edge) for edge in edges]
         began_s = time.monotonic()
-        serve(root)
-        return max(future.result() for future in waiting) - began_s
+        arrived[edges[0][0]].release(n_segments)
+        serving = [self._pool.submit(serve, host) for host in children]
+        took_s = max(future.result() for future in receiving) - began_s
+        for future in serving:
+            future.result()
+        return took_s
 
     def _send(self, pair: tuple[int, int], size: int) -> None:
         sender = self._out[pair]

@@ -30,6 +30,9 @@ def test_without_changes_it_is_the_product_s_model():
     for edges in trees.candidates(trees.message(cost_s), 2).values():
         assert broadcast.expected_s(edges, 1e6, [rates_bps], 0.5) == (
             pytest.approx(trees.broadcast_s(edges, cost_s)))
+        # In segments, too, where no machine is shared.
+        assert broadcast.expected_s(edges, 1e6, [rates_bps], 0.5, 4) == (
+            pytest.approx(trees.message(cost_s).took_s(edges, 4)))
 
 
 def test_rates_count_while_they_hold():
@@ -58,9 +61,9 @@ class _Mesh:
     def measure(self, pairs):
         return {pair: self.rates_bps[pair] * 0.95 for pair in pairs}
 
-    def broadcast(self, edges, size):
+    def broadcast(self, edges, size, n_segments=1):
         return broadcast.expected_s(edges, size, [self.rates_bps * 0.95],
-                                    broadcast.CHANGE_S)
+                                    broadcast.CHANGE_S, n_segments)
 
 
 class _Display:
@@ -68,28 +71,31 @@ class _Display:
         pass
 
 
-def test_the_table_is_whole(monkeypatch):
+@pytest.mark.parametrize('kind', [broadcast.CHANGING, broadcast.CONSTANT])
+def test_the_table_is_whole(monkeypatch, kind):
     monkeypatch.setattr(mesh, 'Mesh', _Mesh)
     monkeypatch.setattr(broadcast, 'CHANGE_S', 1e9)
-    found = broadcast.figure(broadcast.Options(20e6, (0, 1), True),
-                             _Display())
-    assert [row[0] for row in found.rows] == list(broadcast.SERIES)
+    found = broadcast.FIGURES[kind.name](
+        broadcast.Options(20e6, (0, 1), True), _Display())
+    assert [row[0] for row in found.rows] == list(kind.series)
     assert {len(row) for row in found.rows} == {len(found.columns)}
     over = {row[0]: float(row[4].split()[0]) for row in found.rows}
     assert over['baseline'] == 1.0
     # What knows the truth is better than what knows nothing.
     assert over['truth'] < 0.9
+    if kind is broadcast.CONSTANT:
+        assert over['consensus, in segments'] < 0.7
     assert '2 seeds, 2 broadcasts' in found.notes[0]
 
 
 def test_claims_that_do_not_hold_are_named():
-    found = broadcast.Found()
-    for name in broadcast.SERIES:
+    found, kind = broadcast.Found(), broadcast.CHANGING
+    for name in kind.series:
         found.measured_s[name], found.expected_s[name] = [1.0], [1.1]
-    (claim,) = broadcast._unmet([found])
-    assert 'trees by medians take 1.00' in claim
+    (claim,) = broadcast._unmet(kind, [found])
+    assert 'trees by median take 1.00' in claim
     found.measured_s['median'] = [0.9]
-    assert broadcast._unmet([found]) == ()
-    found.expected_s = dict.fromkeys(broadcast.SERIES, [0.5])
-    (claim,) = broadcast._unmet([found])
+    assert broadcast._unmet(kind, [found]) == ()
+    found.expected_s = dict.fromkeys(kind.series, [0.5])
+    (claim,) = broadcast._unmet(kind, [found])
     assert 'off the model' in claim
