@@ -25,7 +25,7 @@ ROOMS = {'ask', 'know', 'decide', 'follow'}
 # Pure, although they stand beside what is not.
 PURE_IN_ROOMS = [
     'virtco.ask.answer', 'virtco.ask.problem', 'virtco.ask.wishes',
-    'virtco.cast.clusters', 'virtco.cast.peers',
+    'virtco.cast.clusters', 'virtco.cast.demand', 'virtco.cast.peers',
     'virtco.db.codec', 'virtco.decoding',
     'virtco.decide.gates', 'virtco.decide.policies',
     'virtco.decide.senders',
