@@ -37,12 +37,14 @@ FIRST, BETWEEN, WITHIN = LEVELS = range(3)
 #: Neighbours of a member in one swarm: beyond, connections share the link
 #: without being faster (Orchestra §5.2, the cap on connections).
 MAX_NEIGHBOURS = 12
-#: Members of a cluster that fetch shares from outside, at most.
-MAX_GATES = 8
+#: Members of a cluster that fetch shares from outside, at most. Others have
+#: nothing of their own to give, so their uploads are used less.
+MAX_GATES = 32
 #: Clusters that take from the source itself, at most.
-MAX_FIRST_CLUSTERS = 8
-#: Multiples of it, modulo 1, are spread evenly at each length.
-_GOLDEN = 0.6180339887498949
+MAX_FIRST_CLUSTERS = 4
+#: Multiples of them, modulo 1, fill a square evenly at each length (Roberts'
+#: R2 sequence): who has a block within its cluster, which cluster is first.
+_GATE_STEP, _FIRST_STEP = 0.7548776662466927, 0.5698402909980532
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +59,8 @@ class Member:
 class Share:
     """Blocks that a gate fetches for its cluster.
 
-    :ivar gates: of the cluster; a power of two, so that shares nest.
+    :ivar gate: number of this one, from 0.
+    :ivar gates: of the cluster.
     :ivar first: part of 0 … 1 that the cluster takes from the source itself.
     """
 
@@ -66,11 +69,20 @@ class Share:
     first: tuple[float, float] = (0.0, 0.0)
 
     def has(self, block: int) -> bool:
-        return block % self.gates == self.gate
+        return int(block * _GATE_STEP % 1 * self.gates) == self.gate
 
     def is_first(self, block: int) -> bool:
+        return self.has(block) and self.is_clusters_first(block)
+
+    def is_clusters_first(self, block: int) -> bool:
+        """Whether some gate of the cluster takes it from the source."""
         low, high = self.first
-        return self.has(block) and low <= block * _GOLDEN % 1 < high
+        return low <= block * _FIRST_STEP % 1 < high
+
+    def overlaps(self, other: 'Share') -> bool:
+        """Whether there are blocks in both."""
+        return (self.gate * other.gates < (other.gate + 1) * self.gates
+                and other.gate * self.gates < (self.gate + 1) * other.gates)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,16 +110,15 @@ def plan(source: str, members: Sequence[Member], seed: int) -> dict[str, Part]:
         if member.name != source:
             clusters.setdefault(member.cluster, []).append(member.name)
     shares = _shares(list(clusters.values()))
-    gates = [[name for name in names if name in shares]
-             for names in clusters.values()]
     links = [_Links(member.name for member in members) for _ in LEVELS]
     for name, share in shares.items():
         if share.first[0] < share.first[1]:
             links[FIRST].add(source, name)
-    # Shares nest, so these are all that have blocks in common.
-    for residue in range(max(map(len, gates), default=0)):
-        links[BETWEEN].join([names[residue % len(names)] for names in gates],
-                            f'{seed} {residue}')
+    for one, other in _pairs(list(clusters.values()), seed):
+        for name, taken in itertools.product(one, other):
+            if name in shares and taken in shares and shares[name].overlaps(
+                    shares[taken]):
+                links[BETWEEN].add(name, taken)
     for names in clusters.values():
         links[WITHIN].join(names, str(seed))
     return {member.name: Part(tuple(level.of(member.name) for level in links),
@@ -155,6 +166,17 @@ def _one_swarm(links: '_Links', names: Iterable[str]) -> dict[str, Part]:
             for name in names}
 
 
+def _pairs(clusters: Sequence[list[str]], seed: int
+           ) -> Iterable[tuple[list[str], list[str]]]:
+    """Clusters that exchange blocks."""
+    first = {names[0]: names for names in clusters}
+    links = _Links(first)
+    links.join(list(first), str(seed))
+    for name, names in first.items():
+        for other in sorted(links.of(name)):
+            yield names, first[other]
+
+
 def _shares(clusters: Sequence[Sequence[str]]) -> dict[str, Share]:
     """The source's blocks are divided among clusters by their sizes."""
     first = clusters[:MAX_FIRST_CLUSTERS]
@@ -165,13 +187,8 @@ def _shares(clusters: Sequence[Sequence[str]]) -> dict[str, Share]:
     return {
         name: Share(gate, gates, part)
         for names, part in zip(clusters, parts, strict=True)
-        for gates in [_power_of_two(min(len(names), MAX_GATES))]
+        for gates in [min(len(names), MAX_GATES)]
         for gate, name in enumerate(names[:gates])}
-
-
-def _power_of_two(value: int) -> int:
-    """The largest that is not above."""
-    return 1 << (value.bit_length() - 1)
 
 
 class _Links:

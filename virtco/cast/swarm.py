@@ -34,13 +34,16 @@ from virtco.cast import peers
 from virtco import exception
 
 BLOCK_BYTES = 4 * 1024 * 1024
-#: Small files take smaller blocks, so that receivers have something to give.
-LEAST_BLOCKS = 256
 LEAST_BLOCK_BYTES = 16 * 1024
+#: A block is announced to each neighbour, about 1 kB in all, and each hop of
+#: the way delays all by a few dozen blocks, as neighbours share links. Both
+#: together cost least where a block is about the root of the file's size times
+#: this.
+_OVERHEAD_BYTES = 16
 #: Blocks that are read at once to be given to another swarm.
 _MAX_READS = 8
-#: Of what another gate lacks, one that is done takes one in so many at once.
-_HELP = 4
+#: One that is done takes its part of what others lack in so many steps.
+_HELP = 2
 
 _SETTINGS: dict[str, Any] = {
     'enable_dht': False, 'enable_lsd': False, 'enable_upnp': False,
@@ -91,10 +94,10 @@ def describe(path: pathlib.Path) -> bytes:
 
 
 def block_bytes(size_bytes: int) -> int:
-    """A power of two, 4 MiB for all that is large enough for 256 blocks."""
-    block = BLOCK_BYTES
-    while block > LEAST_BLOCK_BYTES and size_bytes < LEAST_BLOCKS * block:
-        block //= 2
+    """A power of two: 16 KiB up to 16 MiB, 128 KiB for 1 GiB."""
+    block = LEAST_BLOCK_BYTES
+    while block < BLOCK_BYTES and block ** 2 < _OVERHEAD_BYTES * size_bytes:
+        block *= 2
     return block
 
 
@@ -251,17 +254,22 @@ class Transfer:
         within, between = (
             self._swarms[level].piece_availability() or [0] * self._n_blocks
             for level in (peers.WITHIN, peers.BETWEEN))
-        behind: dict[int, list[int]] = {}
-        for block in range(self._n_blocks):
-            if block not in got and not within[block]:
-                behind.setdefault(block % share.gates, []).append(block)
-        if not behind:
-            return
-        # Each begins at its first block, so help begins at the last.
-        lacking = random.choice(list(behind.values()))
-        for block in lacking[-math.ceil(len(lacking) / _HELP):]:
-            self._wanted[peers.BETWEEN if between[block]
-                         else peers.FIRST].add(block)
+        lacking = [block for block in range(self._n_blocks)
+                   if block not in got and not within[block]]
+        ways = (
+            # Another cluster has it, which costs the source nothing; it would
+            # be for this cluster to take it from the source; another cluster
+            # should, and did not.
+            (peers.BETWEEN, [one for one in lacking if between[one]]),
+            (peers.FIRST, [one for one in lacking
+                           if share.is_clusters_first(one)]),
+            (peers.FIRST, lacking))
+        for level, blocks in ways:
+            if blocks:
+                # Drawn, so that two that help seldom take the same.
+                self._wanted[level].update(random.sample(
+                    blocks, math.ceil(len(blocks) / (_HELP * share.gates))))
+                return
 
     def rates_bps(self) -> dict[str, float]:
         """At which bytes come from each neighbour now."""

@@ -89,6 +89,22 @@ def test_the_source_gives_each_block_once(sizes):
         assert max(given.values()) < 4000 * 2.2 * most / sum(sizes)
 
 
+def test_shares_of_a_cluster_are_equal():
+    parts = peers.plan('v0', _members(['a'] * 11), 1)
+    held = [sum(map(part.share.has, range(1000)))
+            for part in parts.values() if part.share]
+    assert len(held) == 10 and max(held) - min(held) <= 10
+
+
+@hypothesis.given(st.integers(1, 32), st.integers(1, 32), st.data())
+def test_shares_overlap_where_they_have_a_block_in_common(ones, others, data):
+    one = peers.Share(data.draw(st.integers(0, ones - 1)), ones)
+    other = peers.Share(data.draw(st.integers(0, others - 1)), others)
+    common = any(one.has(block) and other.has(block)
+                 for block in range(20_000))
+    assert one.overlaps(other) == common
+
+
 def test_within_a_cluster_links_do_not_leave_it():
     members = _members(['a'] * 20 + ['b'] * 20)
     cluster = {member.name: member.cluster for member in members}
