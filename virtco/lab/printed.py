@@ -50,7 +50,7 @@ tr { page-break-inside: avoid }
 pre, tt, code { font: 7.5pt "DejaVu Sans Mono", monospace;
                 white-space: pre-wrap; overflow-wrap: anywhere }
 table tt, table code { font-size: 5.8pt }
-img { max-width: 100% }
+img { display: block; margin: 0 auto; max-width: 100%; max-height: 78mm }
 a { color: inherit; text-decoration: none }
 """
 

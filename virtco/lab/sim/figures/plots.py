@@ -50,7 +50,8 @@ def draw(result: outcome.Outcome, directory: pathlib.Path) -> pathlib.Path:
          'cdf': _cdf}[panel.kind](
             axes, panel, colours)
         _bands(axes, panel)
-        axes.set_title(panel.title, fontsize=10)
+        if panel.title != result.title:
+            axes.set_title(panel.title, fontsize=10)
         axes.set_xlabel(panel.x_label)
         axes.set_ylabel(panel.y_label)
         if panel.log_y:
