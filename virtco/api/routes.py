@@ -42,6 +42,7 @@ RESOURCES: dict[str, type] = {
     '/v1/plans': placements.Plans,
     '/v1/coflows': coflows.Coflows,
     '/v1/coflows/{coflow_id}': coflows.Coflow,
+    '/v1/groups/{group}/coflows': coflows.Announcements,
     '/v1/groups/{group}/tree': advice.Tree,
     '/v1/groups/{group}/mapping': advice.Mapping,
     '/v1/groups/{group}/clusters': advice.Clusters,

@@ -135,7 +135,9 @@ class Reader:
             members = db_groups.members(session, group.id)
             coflows = db_groups.coflows(session, group.id)
             decoded = [codec.decode_coflow(coflow) for coflow in coflows]
-            notes += _differences(hint, decoded)
+            notes += _differences(hint, [
+                matrix for matrix, coflow in zip(decoded, coflows)
+                if coflow.expires_at is None])
             matrices = tuple(
                 matrix for matrix, coflow in zip(decoded, coflows)
                 if coflow.is_live)
@@ -196,7 +198,7 @@ class Reader:
                    hint: hints.Hint,
                    matrices: tuple[coflow_model.Coflow, ...]
                    ) -> tuple[models.Group, list[models.Coflow]]:
-        self._check_project(session, request.project_id, matrices)
+        check_project(session, self._conf, request.project_id, matrices, 1)
         given = records.project(session, request.project_id)
         now_s = self._clock()
         group = models.Group(
@@ -241,23 +243,6 @@ class Reader:
         return 'preflight_off', (f'{hints.PREFLIGHT} does nothing here, the '
                                  'hosts are not checked')
 
-    def _check_project(self, session: orm.Session, project_id: str,
-                       matrices: Sequence[coflow_model.Coflow]) -> None:
-        n_groups, n_flows, size_bytes = db_groups.usage(session, project_id)
-        bounds = self._conf.limits
-        n_flows += sum(len(matrix.matrix) for matrix in matrices)
-        size_bytes += sum(matrix.size_bytes for matrix in matrices)
-        for field, value, most, shown in (
-                ('groups', n_groups + 1, bounds.max_groups_per_project, str),
-                ('flows', n_flows, bounds.max_flows_per_project, str),
-                ('bytes', size_bytes, bounds.max_bytes_per_project,
-                 units.format_size)):
-            if value > most:
-                raise exception.HintInvalid(
-                    field=f'{field} of the project',
-                    value=shown(value),
-                    limit=f'at most {shown(most)} in living groups')
-
     def now_s(self) -> float:
         return self._clock()
 
@@ -274,6 +259,29 @@ class Reader:
                 project_id=request.project_id, group_name=group_name,
                 group_id=group_id, instance_uuid=request.instance_uuid,
                 kind=kind, detail=detail, created_at=self._clock())
+
+
+def check_project(session: orm.Session, conf: cfg.ConfigOpts,
+                  project_id: str, matrices: Sequence[coflow_model.Coflow],
+                  n_new: int) -> None:
+    """Whether a project may have these coflows, too.
+
+    :param n_new: groups beside those that live.
+    :raises virtco.exception.HintInvalid: more than a bound of the project.
+    """
+    bounds = conf.limits
+    n_groups, n_flows, size_bytes = db_groups.usage(session, project_id)
+    n_flows += sum(len(matrix.matrix) for matrix in matrices)
+    size_bytes += sum(matrix.size_bytes for matrix in matrices)
+    for field, value, most, shown in (
+            ('groups', n_groups + n_new, bounds.max_groups_per_project, str),
+            ('flows', n_flows, bounds.max_flows_per_project, str),
+            ('bytes', size_bytes, bounds.max_bytes_per_project,
+             units.format_size)):
+        if value > most:
+            raise exception.HintInvalid(
+                field=f'{field} of the project', value=shown(value),
+                limit=f'at most {shown(most)} in living groups')
 
 
 def batch_rows(request: requests.Placement,

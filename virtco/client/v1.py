@@ -137,6 +137,22 @@ class Client:
             body['project_id'] = project_id
         return self._dict('POST', '/v1/coflows', body)
 
+    def announce(self, group: str, name: str, tm: Any,
+                 expires_s: float | None = None,
+                 project_id: str | None = None) -> list[dict[str, Any]]:
+        """Coflows over the VMs of a living group.
+
+        :param tm: as a hint's ``virtco:tm``, over the rows of the group.
+        """
+        body = {'name': name, 'tm': tm}
+        if expires_s is not None:
+            body['expires_s'] = expires_s
+        found: dict[str, Any] = self.request(
+            'POST', f'/v1/groups/{_quote(group)}/coflows', body,
+            {'project_id': project_id})
+        made: list[dict[str, Any]] = found['coflows']
+        return made
+
     def change_coflow(self, coflow_id: str,
                       **values: Any) -> dict[str, Any]:
         return self._dict('PATCH', f'/v1/coflows/{_quote(coflow_id)}',

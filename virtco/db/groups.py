@@ -60,6 +60,11 @@ def generation(session: orm.Session) -> int:
     return session.connection().execute(_GENERATION).scalar() or 0
 
 
+def secret(session: orm.Session) -> str:
+    """Made once; all processes have it, and nobody is told."""
+    return session.scalar(sa.select(_CLUSTER.secret)) or ''
+
+
 def advance(session: orm.Session, expected: int | None = None) -> None:
     """Count the generation on; everything that reserves or releases does.
 

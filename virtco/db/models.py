@@ -44,6 +44,9 @@ class Cluster(Base):
     id: orm.Mapped[int] = orm.mapped_column(
         sa.Integer, primary_key=True, autoincrement=False)
     generation: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)
+    #: From which ids are made that tell nothing to those who do not have it.
+    secret: orm.Mapped[str] = orm.mapped_column(
+        sa.String(64), default='', server_default='')
 
 
 class Group(Base):
@@ -128,6 +131,8 @@ class Coflow(Base):
     :ivar rank_hint: whether the tenant wants an order of ranks proposed.
     :ivar is_estimated: nobody said the sizes; they follow what is counted.
     :ivar cct_s: as planned.
+    :ivar expires_at: of one that was announced for VMs that ran already, when
+        it is given up; None for those of the group's hint.
     :ivar first_byte_at: of the iteration under way or the last one, like the
         three columns after it.
     :ivar measured_cct_s: from the first byte to the last one so far.
@@ -171,6 +176,7 @@ class Coflow(Base):
     created_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
     arrival: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     ended_at: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    expires_at: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     first_byte_at: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     last_byte_at: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     measured_cct_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)

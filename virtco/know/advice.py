@@ -165,7 +165,8 @@ class Advice:
             stored = db_groups.only_living(session, project_id, group)
             members = db_groups.members(session, stored.id)
             coflows = [codec.decode_coflow(one)
-                       for one in db_groups.coflows(session, stored.id)]
+                       for one in db_groups.coflows(session, stored.id)
+                       if one.expires_at is None]
             missing = [str(member.row_index) for member in members
                        if member.instance_uuid is None or not member.host]
             if missing:

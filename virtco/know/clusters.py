@@ -17,7 +17,6 @@ from collections.abc import Callable
 from collections.abc import Sequence
 import hashlib
 import hmac
-import secrets
 from typing import Any
 
 from virtco.db import groups as db_groups
@@ -40,10 +39,6 @@ class Clusters:
         self._database = database
         self._state = state
         self._plane = plane
-        # Ids can be compared within one group only, and nobody can try names
-        # of hosts against them. Another process has another key: one answer
-        # tells of all members.
-        self._key = secrets.token_bytes(32)
 
     def show(self, project_id: str | None, group: str, level: str
              ) -> dict[str, Any]:
@@ -62,10 +57,13 @@ class Clusters:
             found = db_groups.only_living(session, project_id, group)
             members = db_groups.members(session, found.id)
             group_id, name = found.id, found.name
+            # Ids can be compared within one group only, and nobody can try
+            # names of hosts against them. All processes have the same.
+            key = f'{db_groups.secret(session)} {group_id}'.encode()
         return {'group_id': group_id, 'group_name': name, 'level': level,
-                'members': self._members(group_id, members, level)}
+                'members': self._members(key, members, level)}
 
-    def _members(self, group_id: str, members: Sequence[models.Member],
+    def _members(self, key: bytes, members: Sequence[models.Member],
                  level: str) -> list[dict[str, Any]]:
         racks = self._racks() if level == 'rack' else {}
         addresses = self._state.addresses_of(
@@ -73,8 +71,8 @@ class Clusters:
         return [
             {'row': member.row_index, 'instance_uuid': member.instance_uuid,
              'display_name': member.display_name, 'addresses': list(ips),
-             'cluster': None if member.host is None else self._id(
-                 group_id, racks.get(member.host, f'host {member.host}'))}
+             'cluster': None if member.host is None else _id(
+                 key, racks.get(member.host, f'host {member.host}'))}
             for member, ips in zip(members, addresses, strict=True)]
 
     def _racks(self) -> dict[str, str]:
@@ -84,6 +82,6 @@ class Clusters:
             host: f'rack {number}'
             for number, node in enumerate(plane.walk()) for host in node.hosts}
 
-    def _id(self, group_id: str, place: str) -> str:
-        return hmac.digest(self._key, f'{group_id} {place}'.encode(),
-                           hashlib.sha256).hex()[:_ID_DIGITS]
+
+def _id(key: bytes, place: str) -> str:
+    return hmac.digest(key, place.encode(), hashlib.sha256).hex()[:_ID_DIGITS]

@@ -161,7 +161,7 @@ class Coflows:
             'planned_bottleneck': _bottleneck(
                 group.bottleneck if group else None),
             'arrival': arrival or coflow.arrival,
-            'ended': ended_s,
+            'ended': ended_s, 'expires': coflow.expires_at,
             'predicted_end': codec.finite(ranked.predicted_end_s)
             if ranked is not None else None,
             'why': '; '.join(text for text in (

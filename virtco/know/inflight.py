@@ -58,6 +58,7 @@ class Tracked:
     :ivar upcoming: of the next iteration, while the coflow rests between two;
         the last one is done then.
     :ivar planned_cct_s: of the last plan; None where there is none.
+    :ivar expires_s: when it is given up, None = never.
     :ivar moved_s: when its counters last moved, None = never.
     :ivar backlog_bytes: waiting at each host's class, as last reported.
     :ivar was_placed: all its VMs ran at some time; what is missing since
@@ -82,6 +83,7 @@ class Tracked:
     planned_cct_s: float | None = None
     arrival_s: float | None = None
     ended_s: float | None = None
+    expires_s: float | None = None
     moved_s: float | None = None
     backlog_bytes: dict[str, float] = dataclasses.field(default_factory=dict)
     was_placed: bool = False
@@ -402,9 +404,12 @@ class Tracked:
     def end(self, now_s: float) -> None:
         self.state = states.CoflowState.DONE
         self.ended_s = now_s
-        if not self.route.is_complete:
-            # The flows of a deleted VM were not sent to their end.
+        if not self.route.is_complete or self.has_expired(now_s):
+            # Flows, such as those of a deleted VM, were not sent to their
+            # end.
             self.progress.span = None
+        if self.has_expired(now_s):
+            self.iteration = max(1, self.iteration)
         self.is_dirty = True
         self.touch()
 
@@ -435,6 +440,9 @@ class Tracked:
         return not self.model.is_estimated and endings.is_all_sent(
             self.model.size_bytes, self.cross_remaining(), rules)
 
+    def has_expired(self, now_s: float) -> bool:
+        return self.expires_s is not None and now_s >= self.expires_s
+
     def has_ended(self, now_s: float, rules: endings.Rules) -> bool:
         if self.state != states.CoflowState.ACTIVE:
             return False
@@ -456,7 +464,7 @@ class Tracked:
 
     def rest_until(self, now_s: float, rules: endings.Rules) -> None:
         """Nothing changed at this time: when it may do so by silence."""
-        times_s = [math.inf]
+        times_s = [math.inf if self.expires_s is None else self.expires_s]
         if self.moved_s is not None:
             times_s += [self.moved_s + rules.quiet_s,
                         self.moved_s + rules.pause_s]
@@ -488,7 +496,8 @@ def load(stored: 'models.Coflow') -> Tracked:
         progress=_progress(model, json.loads(stored.progress)),
         iteration=stored.iteration, priority_class=stored.priority_class,
         weight=stored.weight, arrival_s=stored.arrival,
-        planned_cct_s=stored.cct_s, ended_s=stored.ended_at)
+        planned_cct_s=stored.cct_s, ended_s=stored.ended_at,
+        expires_s=stored.expires_at)
     if (stored.first_byte_at is not None and stored.last_byte_at is not None
             and stored.measured_cct_error_s is not None):
         tracked.progress.span = byte_counters.Span.load(

@@ -232,7 +232,8 @@ class Progress:
                 tracked.begin(now_s)
                 self.forget_owners()
                 changed.append(summary.Status.of(tracked))
-            if tracked.has_ended(now_s, self.endings):
+            if (tracked.has_ended(now_s, self.endings)
+                    or tracked.has_expired(now_s)):
                 self.finish(tracked, now_s)
                 changed.append(summary.Status.of(tracked))
             tracked.rest_until(now_s, self.endings)

@@ -31,6 +31,7 @@ from virtco.db import records
 from virtco.db import session as db_session
 from virtco import exception
 from virtco.know import advice
+from virtco.know import announcements
 from virtco.know import clusters
 from virtco.know import coflows
 from virtco.know import findings
@@ -124,6 +125,8 @@ class Know:
                                           clock)
         self.coflows = coflows.Coflows(conf, database, self.live,
                                        self.invalidate, clock)
+        self.announcements = announcements.Announcements(
+            conf, database, self.invalidate, clock)
         self.projects = projects.Projects(database, self.live,
                                           self.invalidate, self._forgiven)
         self.drains = operators.Drains(database, self.live, self.invalidate,

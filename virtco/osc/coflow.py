@@ -106,6 +106,59 @@ class RegisterCoflow(base.ShowOne):
             args.name, _text(args.tm), args.project)
 
 
+class AnnounceCoflow(base.Lister):
+    """Announce a coflow over the VMs of a group that runs
+
+    Its rows are those of the group. A coflow of the same name that was
+    announced before is replaced.
+    """
+
+    shown = ['id', 'name', 'state', 'size_bytes', 'n_flows', 'expires']
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('group', help='Id or name')
+        parser.add_argument('name', help='Name of the coflow')
+        parser.add_argument(
+            'tm', help='The matrix as in the hint virtco:tm, or @FILE')
+        parser.add_argument(
+            '--expires', type=float, metavar='<seconds>', help=(
+                'Give it up so long from now, if it has not ended '
+                '(default 3600)'))
+        parser.add_argument('--project', metavar='<project>',
+                            help='Project id, default your own')
+        return parser
+
+    def entries(self, args: Any) -> list[dict[str, Any]]:
+        return base.client_of(self.app).announce(
+            args.group, args.name, _text(args.tm), args.expires,
+            args.project)
+
+
+class ShowClusters(base.Lister):
+    """Show which VMs of a group share a rack or a host
+
+    The ids of clusters mean nothing outside the group.
+    """
+
+    shown = ['row', 'display_name', 'instance_uuid', 'cluster']
+    more = ['addresses']
+
+    def get_parser(self, prog_name: str) -> Any:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('group', help='Id or name')
+        parser.add_argument('--level', choices=['rack', 'host'],
+                            help='What they share (default rack)')
+        parser.add_argument('--project', metavar='<project>',
+                            help='Project id, default your own')
+        return parser
+
+    def entries(self, args: Any) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = base.client_of(self.app).clusters(
+            args.group, args.level, args.project)['members']
+        return found
+
+
 class EndCoflow(base.ShowOne):
     """Declare a coflow done"""
 

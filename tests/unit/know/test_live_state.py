@@ -41,7 +41,8 @@ def stored(coflow_id='c', group_id='g', flows='[[0,1,100],[0,2,50],[1,2,25]]',
         'compute_s': None, 'served_by': None, 'rank_hint': None,
         'is_estimated': False,
         'priority_class': 0,
-        'weight': 1.0, 'arrival': 1.0, 'ended_at': None, 'cct_s': None,
+        'weight': 1.0, 'arrival': 1.0, 'ended_at': None, 'expires_at': None,
+        'cct_s': None,
         'first_byte_at': None, 'last_byte_at': None,
         'measured_cct_error_s': None} | values)
 

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""``/v1/coflows`` and ``/v1/events``."""
+"""``/v1/coflows``, ``/v1/groups/{group}/coflows`` and ``/v1/events``."""
 
 from typing import Any
 
@@ -106,6 +106,28 @@ class Coflow:
         self._require(request, rules.DELETE, coflow_id)
         self._coflows.delete(coflow_id)
         response.status = falcon.HTTP_204
+
+
+class Announcements:
+    def __init__(self, rooms: app.App, authorizer: context.Authorizer):
+        self._announcements = rooms.know.announcements
+        self._coflows = rooms.know.coflows
+        self._decide = rooms.decide
+        self._authorizer = authorizer
+
+    def on_post(self, request: falcon.Request, response: falcon.Response,
+                group: str) -> None:
+        """Coflows over the VMs of a group that runs."""
+        body = media.read(request, schema.ANNOUNCE)
+        made = self._announcements.announce(
+            project(request, self._authorizer, rules.ANNOUNCE), group,
+            body['name'], body['tm'],
+            body.get('expires_s', schema.EXPIRES_S))
+        response.status = falcon.HTTP_201
+        response.media = {'coflows': [
+            _seen(self._authorizer, request,
+                  self._coflows.show(coflow_id, self._decide.schedule))
+            for coflow_id in made]}
 
 
 class Events:

@@ -19,6 +19,7 @@ from virtco.api.policies import base
 LIST = 'virtco:coflows:list'
 SHOW = 'virtco:coflows:show'
 REGISTER = 'virtco:coflows:register'
+ANNOUNCE = 'virtco:coflows:announce'
 END = 'virtco:coflows:end'
 PRIORITIZE = 'virtco:coflows:prioritize'
 DELETE = 'virtco:coflows:delete'
@@ -37,6 +38,9 @@ RULES = [
           '/v1/coflows/{id}'),
     _rule(REGISTER, base.MEMBER, 'Register a traffic matrix.', 'POST',
           '/v1/coflows'),
+    _rule(ANNOUNCE, base.MEMBER,
+          'Announce a coflow over the VMs of a living group.', 'POST',
+          '/v1/groups/{group}/coflows'),
     _rule(END, base.MEMBER, 'Declare a coflow done.', 'PATCH',
           '/v1/coflows/{id}'),
     policy.DocumentedRuleDefault(

@@ -19,6 +19,14 @@ REGISTER = common.body({
     'project_id': common.NAME, 'name': common.NAME, 'tm': common.MATRIX,
 }, required=['name', 'tm'])
 
+#: Seconds for which an announced coflow waits for its bytes.
+EXPIRES_S, MOST_EXPIRES_S = 3600, 7 * 86400
+ANNOUNCE = common.body({
+    'name': common.NAME, 'tm': common.MATRIX,
+    'expires_s': {'type': 'number', 'exclusiveMinimum': 0,
+                  'maximum': MOST_EXPIRES_S, 'default': EXPIRES_S},
+}, required=['name', 'tm'])
+
 PRIORITY = {
     'priority_class': {'type': 'integer', 'minimum': -1000,
                        'maximum': 1000},
