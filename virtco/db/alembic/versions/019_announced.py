@@ -16,8 +16,8 @@ import secrets
 from alembic import op
 import sqlalchemy as sa
 
-revision = '018'
-down_revision = '017'
+revision = '019'
+down_revision = '018'
 
 
 def upgrade() -> None:
