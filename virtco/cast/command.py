@@ -31,7 +31,7 @@ import socket
 import statistics
 import sys
 import time
-from typing import Any
+from typing import Any, TYPE_CHECKING
 from urllib import parse
 
 from rich import console
@@ -39,11 +39,15 @@ from rich import progress
 import tenacity
 import urllib3
 
+from virtco.cast import demand
 from virtco.cast import peers
 from virtco.cast import swarm
 from virtco.cast import tracker as trackers
 from virtco import exception
 from virtco import units
+
+if TYPE_CHECKING:
+    from virtco.cast import groups
 
 #: For so long the tracker may be away before a receiver gives up.
 TRACKER_S = 60.0
@@ -57,7 +61,9 @@ def _send(args: argparse.Namespace, out: console.Console) -> int:
     path = pathlib.Path(args.path)
     out.print(f'Reading {path} …', highlight=False)
     torrent = swarm.describe(path)
-    known = {**_from_history(args.history), **_from_group(args.group),
+    group = _group(args.group, out)
+    known = {**_from_history(args.history),
+             **(group.clusters() if group is not None else {}),
              **_from_file(args.clusters)}
     name = args.name or socket.gethostname()
     tracker = trackers.Tracker(
@@ -73,7 +79,8 @@ def _send(args: argparse.Namespace, out: console.Console) -> int:
               f'{server.server_port}/{key} DIRECTORY', soft_wrap=True,
               highlight=False)
     try:
-        with _bar(out, own.size_bytes * args.receivers) as move:
+        with (_bar(out, own.size_bytes * args.receivers) as move,
+              _announced(group, name, tracker, own.size_bytes, out)):
             while not tracker.done:
                 answer = tracker.ask(name, (host, own.port), share=1,
                                      cluster=args.cluster)
@@ -208,12 +215,39 @@ def _from_file(path: str | None) -> dict[str, str]:
     return found
 
 
-def _from_group(group: str | None) -> dict[str, str]:
-    if group is None:
-        return {}
+def _group(name: str | None, out: console.Console) -> 'groups.Group | None':
+    """None where nobody is to be asked, or the controller cannot be."""
+    if name is None:
+        return None
     # Only who asks a controller needs its client.
     from virtco.cast import groups
-    return groups.clusters(group)
+    try:
+        return groups.Group(name)
+    except exception.ControllerUnavailable as error:
+        out.print(f'Without racks: {error}', highlight=False, markup=False)
+        return None
+
+
+def _announced(group: 'groups.Group | None', source: str,
+               tracker: trackers.Tracker, size_bytes: float,
+               out: console.Console
+               ) -> contextlib.AbstractContextManager[None]:
+    """Meanwhile the controller knows what this cast has to send."""
+    if group is None:
+        return contextlib.nullcontext()
+    from virtco.cast import groups
+
+    def left() -> groups.Left:
+        parts = tracker.parts()
+        shares, names = tracker.shares(), tracker.names()
+        return {(names[src], names[dst]): sent * (1 - shares[dst])
+                for (src, dst), sent in demand.demand(
+                    source, parts, size_bytes).items()
+                if shares.get(dst, 1) < 1} if parts else None
+
+    return groups.announced(
+        group, f'cast-{source}', left,
+        lambda text: out.print(text, highlight=False, markup=False))
 
 
 def _from_history(path: str | None) -> dict[str, str]:
@@ -249,7 +283,7 @@ def _parser() -> argparse.ArgumentParser:
                       help='JSON: {"VM": "rack", …}, by names of VMs')
     send.add_argument('--group', help=(
         'ask the controller at VIRTCO_URL which VMs of this group share a '
-        'rack'))
+        'rack, and announce what the cast sends'))
     send.add_argument('--history', metavar='FILE',
                       help='learn racks from the rates of former casts')
     send.add_argument('--plain', action='store_true',

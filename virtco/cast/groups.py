@@ -11,9 +11,14 @@
 # under the License.
 
 
-"""Clusters of a group's VMs, as the controller tells its tenant."""
+"""What a cast asks the controller, and tells it."""
 
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+import contextlib
 import os
+import threading
 from typing import Any
 
 from keystoneauth1 import exceptions as ks_exceptions
@@ -23,21 +28,101 @@ from keystoneauth1 import session as ks_session
 from virtco.client import v1
 from virtco import exception
 
+#: The coflow is announced anew with what is left, and expires when nobody
+#: does so any more.
+RENEW_S, EXPIRES_S = 60.0, 180.0
+_LOOK_S = 0.5
 
-def clusters(group: str) -> dict[str, str]:
-    """A cluster by each name, id and address of a member.
+#: Bytes from member to member, each by all its names; None: not known yet.
+Left = Mapping[tuple[frozenset[str], frozenset[str]], float] | None
 
-    The controller is at ``VIRTCO_URL``; ``OS_…`` of the environment say who
-    asks.
+
+class Group:
+    """A group of VMs at the controller of ``VIRTCO_URL``.
+
+    ``OS_…`` of the environment say who asks.
 
     :param group: id or name.
     :raises virtco.exception.VirtcoException: what the controller refused.
     """
-    found = v1.Client(session=_session()).clusters(group)
-    return {name: member['cluster'] for member in found['members']
-            if member['cluster'] is not None
-            for name in (*member['addresses'], member['display_name'],
-                         member['instance_uuid']) if name}
+
+    def __init__(self, group: str):
+        self._client = v1.Client(session=_session())
+        found = self._client.clusters(group)
+        self._id: str = found['group_id']
+        self._names = [{*member['addresses'], member['display_name'],
+                        member['instance_uuid']} - {None, ''}
+                       for member in found['members']]
+        self._clusters = [member['cluster'] for member in found['members']]
+
+    def clusters(self) -> dict[str, str]:
+        """A cluster by each name, id and address of a member."""
+        return {name: cluster for names, cluster in zip(
+            self._names, self._clusters) if cluster for name in names}
+
+    def announce(self, name: str, left: Left) -> list[str]:
+        """The ids of the coflow in which so many bytes are left to send.
+
+        Members that are not of the group are left out.
+        """
+        rows = {name: row for row, names in enumerate(self._names)
+                for name in names}
+        flows = []
+        for pair, size_bytes in (left or {}).items():
+            src, dst = (next((rows[name] for name in names if name in rows),
+                             None) for names in pair)
+            if src is not None and dst is not None and src != dst:
+                flows.append([src, dst, size_bytes])
+        if not flows:
+            return []
+        return [str(coflow['id']) for coflow in self._client.announce(
+            self._id, name, {'n': len(self._names), 'flows': flows},
+            EXPIRES_S)]
+
+    def end(self, coflow_id: str) -> None:
+        self._client.change_coflow(coflow_id, state='done')
+
+
+@contextlib.contextmanager
+def announced(group: Group, name: str, left: Callable[[], Left],
+              tell: Callable[[str], None]) -> Iterator[None]:
+    """Meanwhile the controller knows the cast's coflow.
+
+    The cast does not wait for the controller, nor end with it.
+
+    :param left: what is left to send now.
+    :param tell: is called once with what went wrong.
+    """
+    stop = threading.Event()
+    known: list[str] = []
+    troubles: list[str] = []
+
+    def attempt(function: Callable[..., Any], *args: Any) -> Any:
+        try:
+            return function(*args)
+        except (exception.VirtcoException, OSError) as error:
+            if not troubles:
+                troubles.append(str(error))
+                tell(f'The controller does not schedule this cast: {error}')
+            return None
+
+    def run() -> None:
+        while not stop.wait(_LOOK_S):
+            now = left()
+            if now:
+                known[:] = attempt(group.announce, name, now) or known
+                if stop.wait(RENEW_S):
+                    break
+
+    thread = threading.Thread(target=run, name='announce', daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(EXPIRES_S)
+        for coflow_id in known:
+            attempt(group.end, coflow_id)
 
 
 def _session() -> ks_session.Session | None:

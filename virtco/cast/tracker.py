@@ -120,6 +120,17 @@ class Tracker:
             return {name: seen.share for name, seen in self._members.items()
                     if name != self._source}
 
+    def parts(self) -> dict[str, peers.Part]:
+        """Who does what; nobody before blocks are given."""
+        with self._lock:
+            return dict(self._planned[1])
+
+    def names(self) -> dict[str, frozenset[str]]:
+        """How each member may be called: its name and its address."""
+        with self._lock:
+            return {name: frozenset((name, seen.address[0]))
+                    for name, seen in self._members.items()}
+
     def rates_bps(self) -> dict[tuple[str, str], list[float]]:
         """From whom to whom, as told by the receivers."""
         with self._lock:

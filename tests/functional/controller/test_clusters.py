@@ -18,7 +18,9 @@ import functools
 import pytest
 
 from tests.functional.controller import harness
+from virtco.cast import demand
 from virtco.cast import groups
+from virtco.cast import peers as cast_peers
 from virtco.client import v1
 from virtco import exception
 
@@ -77,18 +79,64 @@ def test_nothing_of_hosts_or_other_groups_is_told(launched):
     assert not {*others} & {*racks}
 
 
-def test_a_cast_asks_for_the_clusters_of_its_group(launched, monkeypatch):
+@pytest.fixture
+def own(launched, monkeypatch):
+    """The group as a cast of its tenant sees it, and as the API shows it."""
     tenant, _hosts = launched
+    labels, found = _clusters(tenant)
     monkeypatch.setenv('VIRTCO_URL', tenant.controller.url)
     monkeypatch.delenv('OS_AUTH_TYPE', raising=False)
-    labels, found = _clusters(tenant)
-    monkeypatch.setattr(v1.Client, 'clusters', functools.partialmethod(
-        v1.Client.clusters, project_id=tenant.project))
-    given = groups.clusters('a')
+    # Without keystone nobody is of a project.
+    for name in ('clusters', 'announce'):
+        monkeypatch.setattr(v1.Client, name, functools.partialmethod(
+            getattr(v1.Client, name), project_id=tenant.project))
+    return groups.Group('a'), labels, found
+
+
+def test_a_cast_asks_for_the_clusters_of_its_group(own):
+    group, labels, found = own
+    given = group.clusters()
     assert [given[member['display_name']]
             for member in found['members']] == labels
     assert [given[member['instance_uuid']]
             for member in found['members']] == labels
+
+
+def test_a_cast_announces_what_it_sends_and_ends_it(launched, own):
+    tenant, _hosts = launched
+    group, _labels, found = own
+    called = [frozenset((member['display_name'], '192.0.2.7'))
+              for member in found['members']]
+    members = [cast_peers.Member(str(row)) for row in range(8)]
+    parts = cast_peers.plan('0', members, 0)
+    left = {(called[int(src)], called[int(dst)]): size_bytes
+            for (src, dst), size_bytes in demand.demand(
+                '0', parts, 1e6).items()}
+    left[called[0], frozenset(['stranger'])] = 1e6
+    told = []
+    with groups.announced(group, 'cast-x', lambda: left, told.append):
+        coflow = harness.wait_for(lambda: next((
+            c for c in tenant.coflows() if c['name'] == 'cast-x'), None),
+            'the coflow')
+        # Each of seven takes all once.
+        assert coflow['size_bytes'] == pytest.approx(7e6)
+        assert coflow['expires'] - coflow['arrival'] <= groups.EXPIRES_S + 1
+    assert tenant.coflow('cast-x')['state'] == 'done'
+    assert not told
+
+
+def test_a_cast_goes_on_without_the_controller(own):
+    group, *_ = own
+    told = []
+    left = {(frozenset(['x']), frozenset(['y'])): 1.0}
+
+    def refuse(name, now):
+        raise exception.ControllerUnavailable(url='u', why='it is away')
+
+    group.announce = refuse
+    with groups.announced(group, 'cast-x', lambda: left, told.append):
+        harness.wait_for(lambda: told, 'a line')
+    assert len(told) == 1
 
 
 def test_wrong_groups_and_levels_are_refused(launched):
