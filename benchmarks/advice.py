@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """What advice for a group costs, and how good it is.
 
 ``python -m benchmarks.advice`` prints, for groups of several sizes with two

@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """How long the edge module takes to change the kernel.
 
 ``python -m benchmarks.edge_updates`` (root) makes a namespace of its own,

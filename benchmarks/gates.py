@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """What a look at the gates of training jobs costs the edge module.
 
 ``python -m benchmarks.gates`` (root) makes a device in a network namespace

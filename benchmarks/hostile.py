@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """What coflows, the host and polite VMs keep while somebody attacks.
 
 ``python -m benchmarks.hostile [--json]`` (root; four minutes) builds two

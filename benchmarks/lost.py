@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """How long enforcement is missing after somebody took something away.
 
 ``python -m benchmarks.lost [--times 50]`` (root) takes each of these away from

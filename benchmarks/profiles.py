@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """How well the last hour and the time of day tell the next hour's bytes.
 
 Choreo section 2.1 claims for a cloud's traffic that "data from the previous

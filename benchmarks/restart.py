@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """What is lost when agent and helper of an edge module are killed.
 
 ``python -m benchmarks.restart [--times 50]`` (root) kills the agent with its

@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """What the BPF program of ``[edge] shaper = edt`` costs per packet.
 
 ``python -m benchmarks.shapers`` (root) runs it by BPF_PROG_TEST_RUN, with one

@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """The edge agent: pulls the policy, keeps the kernel true, reports.
 
 A stop leaves the kernel's state in place.

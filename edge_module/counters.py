@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """Cumulative counters out of the kernel's, which restart with their class.
 
 Pure: fed with what was read, asked for totals. Bytes are those on the wire,

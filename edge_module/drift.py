@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """How the kernel differs from what it should hold. Changes nothing."""
 
 from collections.abc import Iterator

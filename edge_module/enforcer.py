@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """Makes the kernel of one hypervisor equal its policy, step by step.
 
 Every step leaves a state in which managed flows are shaped and the port is

@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """Keeps the kernel true: what it is told at once, what is lost in time.
 
 Level-triggered: whatever was missed or refused, the next audit makes right.

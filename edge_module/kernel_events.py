@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """Hears when somebody else changes what this module relies on.
 
 The kernel announces changes of qdiscs, classes and filters, of devices, and of

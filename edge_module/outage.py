@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """One line when the controller goes, and one when it is back.
 
 Several threads of the edge module ask the controller, each in its own time,

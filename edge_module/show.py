@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """``virtco-edge --show``: what is configured, and what is observed."""
 
 from collections.abc import Iterable

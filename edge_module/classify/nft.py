@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """Classification by nftables, at the VM's port or at the uplink.
 
 A packet's priority becomes the classid of its HTB class (HTB needs no filter

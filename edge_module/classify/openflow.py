@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """Classification by Open vSwitch's own flows (kernel datapath).
 
 Its action ``set_queue:N`` sets a packet's priority to class 1:N+1, whether or

@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """How far this host's wall clock may be off.
 
 Gates of one job at several hosts, and of jobs that share a link, refer to the

@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """Holds a job's iterations back until its gate opens, by counters alone. Pure.
 
 The job is not asked. An iteration begins where bytes wait in the job's queue,

@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """Opens and closes the gates of this host's periodic coflows.
 
 A thread looks at the counters of the gated classes, some fifty times a second

@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """Open vSwitch's database: its ports, and peace about the uplink's qdisc.
 
 The library keeps a replica of four tables up to date by itself, also over a

@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """The calls of :mod:`edge_module.privileged.kernel`, made in a helper process.
 
 The helper has a user of its own and keeps CAP_NET_ADMIN alone; the agent that

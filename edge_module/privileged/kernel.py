@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """The calls that need privileges, and nothing else.
 
 A leaf: it imports the standard library alone, takes and returns plain values,

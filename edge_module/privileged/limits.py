@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """What the helper does for the agent, and what it refuses.
 
 The agent may be in somebody else's hands. So every call is held against what

@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """What the edge module asks of the kernel; see ``kernel`` for the meaning."""
 
 from typing import Protocol

@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """The HTB of one uplink: what stands in the kernel, and changes to it."""
 
 from collections.abc import Container

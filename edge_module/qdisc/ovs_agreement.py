@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """Open vSwitch is told to leave the uplink's qdisc alone."""
 
 from edge_module.ports import ovsdb

@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """Protection of coflows where they arrive.
 
 Senders keep to their coflows' rates, but nothing keeps other traffic off the

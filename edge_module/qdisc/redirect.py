@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """Netlink messages of the receiver's side: IFB, redirection, u32 filters.
 
 Pure bytes in and out, as in ``wire``; layouts of ``linux/pkt_cls.h``.

@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """Brings the HTB of an uplink to the tree that is wanted, step by step.
 
 What it read or made it remembers, until somebody says that it was changed by

@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """Netlink messages of HTB and its leaves, packed and unpacked.
 
 Pure bytes in and out. A general netlink library spends most of an update on

@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """The few calls of libbpf that a shaper needs, by ctypes.
 
 Debian's iproute2 depends on the library, so that nothing has to be installed.

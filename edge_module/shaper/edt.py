@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """Shaping by earliest departure times: no lock, for many cores.
 
 A BPF program at the uplink's egress (``edt.c``) gives each packet the time at

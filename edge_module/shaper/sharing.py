@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """Shares a link among classes by what they sent of late. Pure.
 
 Earliest departure times know no borrowing: a class has one rate, and what it

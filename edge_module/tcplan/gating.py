@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """The classes of a periodic coflow whose gate is open, or closed.
 
 An open one may borrow all of the link, whatever the policy's ceil: who sends

@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """The classes of an HTB tree, and what they guarantee together.
 
 Pure: no I/O, no clock. ``shape`` says what the tree should be, ``steps`` how

@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """How long the turns of VM ports are for what they send unmanaged. Pure.
 
 The kernel gives every port a turn of equal bytes. Two things make that unfair

@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """Requests that the OpenAPI document allows, and those that it forbids.
 
 No answer is a server error, whatever came: tenants are not trusted.

@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """The first version's database with coflows that send, and its edges.
 
 ``tests/fixtures/first_version.sql`` was written by the first version: of four

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Members of a cast in one process, on loopback."""
 
 import os

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Trees of collectives and orders of ranks, by what pairs of VMs measure.
 
 The uses of the RPCA paper's section V: fastest-node-first trees for broadcast

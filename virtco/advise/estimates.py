@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Rates and latencies between the VMs of a group, by several estimates.
 
 What was measured between two hosts holds for every pair of VMs on them. A pair

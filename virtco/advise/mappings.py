@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Which process runs on which VM: topology mapping (RPCA section II-C).
 
 Tasks send each other ``volumes[i, j]`` bytes; task i runs on member

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Orders of ranks for the trees that a library builds of them.
 
 MPI and NCCL do not take a tree: they build one of the ranks. So the advice is,

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Broadcast and reduce trees on the alpha-beta model, and their times.
 
 A message from one member to another takes ``cost_s[sender, receiver]``, its

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """The matrix of a group whose hint names an application and no matrix.
 
 Earlier launches of the project tell it. Without one, or where the tenant

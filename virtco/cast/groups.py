@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """What a cast asks the controller, and tells it."""
 
 from collections.abc import Callable

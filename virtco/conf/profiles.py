@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """What is remembered of the bytes that tenants send."""
 
 from typing import Any

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Profiles in the database: one row per group and hour."""
 
 from collections.abc import Mapping

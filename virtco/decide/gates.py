@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """When periodic coflows that share links may send: gates by a snapshot. Pure.
 
 Gates refer to the wall clock and not to the beginning of any job, so that all

@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """Plans gates beside the scheduler loop, which waits for no plan."""
 
 from collections.abc import Callable

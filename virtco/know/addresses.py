@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Where the VMs are, by the ports that hosts report. Pure."""
 
 from collections.abc import Collection

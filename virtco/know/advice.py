@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Trees and mappings for the VMs of a group, by what was measured."""
 
 from collections.abc import Callable

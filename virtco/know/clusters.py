@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Which VMs of a group share a rack or a host, without saying which."""
 
 from collections.abc import Callable

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Living groups, their members and their coflows in flight. Pure."""
 
 import collections

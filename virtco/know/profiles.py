@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Bytes per VM pair, group and hour: counted, kept and read."""
 
 from collections.abc import Callable

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """How coflows get on by what hosts report: bytes, and their life. Pure."""
 
 import collections

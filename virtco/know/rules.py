@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """How what is known is counted, as an operator configures it. Pure."""
 
 import dataclasses

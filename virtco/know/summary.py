@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """How far coflows are, for those who ask and for the database. Pure."""
 
 import dataclasses

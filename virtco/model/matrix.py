@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """The bytes that the VMs of a group send each other, as arrays.
 
 One value from the hint to the policy: it is built while the hint is read, the

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """``advise tree`` and ``advise mapping``: how a group should communicate."""
 
 from collections.abc import Iterable

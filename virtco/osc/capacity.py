@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """``topology capacity``: how many groups of a flavor fit where."""
 
 import argparse

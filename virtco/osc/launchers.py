@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """An order of ranks as MPI, NCCL and torchrun take it. Pure.
 
 ``order[rank]`` is the row of the member that gets the rank.

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Pictures, which the extra ``plot`` draws."""
 
 import importlib

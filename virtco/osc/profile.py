@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """``profile …`` and ``app …``: what groups sent, and what was learned."""
 
 import json

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """The matrix of an application's next launch, from its earlier ones. Pure.
 
 Launches of the same number of VMs give the mean of their matrices. For

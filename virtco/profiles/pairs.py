@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Bytes per pair of VMs, as they are counted and kept. Pure.
 
 A pair is (sending row, receiving row) of a group's matrices. What VMs on one

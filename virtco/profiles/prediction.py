@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """What a pair will send in the next hour. Pure.
 
 Choreo section 2.1: "data from the previous hour and the time-of-day are good

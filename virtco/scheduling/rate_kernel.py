@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """The compiled core: who gets which rate. Arrays in, rates out.
 
 Rates come in two parts. ``pace[c]`` is the rate at which coflow c's scale

@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """The policy document: the whole truth for one host at one generation.
 
 The controller writes it (:meth:`EdgePolicy.to_dict`), the edge module reads

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """The policies of all hosts by one schedule.
 
 Hosts are rated together and compared together; only those that may differ

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """The policy of one host as arrays; it becomes a document when it is fetched.
 
 Most schedules change few numbers enough to be told, and an edge fetches its

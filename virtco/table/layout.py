@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """What the policy of one host consists of.
 
 A layout stays while no coflow comes, goes or moves at the host;

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """The layouts of all hosts, end to end in a few arrays.
 
 A cloud has thousands of hosts, and between two schedules few of them have

@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """Limits of unmanaged traffic towards hosts where coflows arrive. Pure.
 
 What does not belong to a coflow is limited where it is sent, by the host it

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """How many groups of VMs of one flavor fit below each switch of a level. Pure.
 
 Each VM takes the flavor's resources on one host; the VMs of a group share a

@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """Sends notifications to a message bus, one per line of its input; tries again
 so often, -1 = until it is taken.
 """

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """A group's tenant asks for trees and ranks, by what was measured."""
 
 import itertools

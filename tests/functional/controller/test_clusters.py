@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """A tenant learns which of its VMs share a rack or a host, and no more."""
 
 import functools

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """A tenant does with the advice what the user guide says."""
 
 import itertools

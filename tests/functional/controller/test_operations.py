@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """``virtco-manage`` and ``virtco-status``, as an operator calls them."""
 
 import importlib

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """What VM pairs send, by hour: counted, kept, shown to their tenant."""
 
 import json

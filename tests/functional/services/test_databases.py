@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """The database layer and a controller on MariaDB and PostgreSQL.
 
 The same tests as on SQLite, which run in their own files.

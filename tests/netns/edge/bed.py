@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """A small emulated data centre for the edge module's own tests.
 
 Hypervisors are network namespaces joined by a core bridge; VMs are namespaces

@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """The controller's side of the edge protocol, for tests of the agent.
 
 Real HTTP on loopback of a namespace; it serves one policy and keeps the

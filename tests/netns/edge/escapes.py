@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """What an agent in somebody else's hands may try to get out of its helper.
 
 A program for a network namespace with ``uplink0``, ``tap1`` (a port of a

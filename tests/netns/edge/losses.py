@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """What others take away from an agent, and how long it is missing.
 
 A coflow sends all the time; the agent compares by itself once in an hour only,

@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """An agent that is killed and started again under 18 transfers and a stream.
 
 The transfers are paced below their classes' rates, so that no queue fills:

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Without classes: pairs are counted, and share the default class."""
 
 import dataclasses

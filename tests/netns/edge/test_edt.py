@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """Earliest departure times: the program itself, and what stands of it.
 
 This needs no fq. Packets that wait for their time are a matter of the kernel

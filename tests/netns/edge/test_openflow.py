@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """Open vSwitch's own flows as the classifier.
 
 In the userspace datapath ``set_queue`` moves no packet: what the flows say,

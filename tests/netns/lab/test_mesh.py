@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Pairs of hosts have the rates that they are given, and trees feel them."""
 
 import numpy as np

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Paths between members from the readings between their hosts."""
 
 import numpy as np

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Mappings are permutations, above their bound, and swaps are added up."""
 
 import itertools

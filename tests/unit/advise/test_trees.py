@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Trees span, are never faster than their bound, and advice takes the best."""
 
 import itertools

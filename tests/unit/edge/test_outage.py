@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """An outage is one line, and its end is one."""
 
 import logging

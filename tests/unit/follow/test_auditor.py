@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """The comparison with Nova: confirmed, never older than a notification."""
 
 import collections

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Model and Nova beside each other: what is repaired, what is left alone."""
 
 import pytest

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Nova's compute API: pages, absence, and answers that are none."""
 
 from http import server

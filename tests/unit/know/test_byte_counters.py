@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """Counters become progress: nothing is lost, nothing is counted twice."""
 
 from hypothesis import given

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """A tree is found again, with the rates of its uplinks."""
 
 import numpy as np

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """What the next launch of an application gets."""
 
 from hypothesis import given

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """What the next hour will bring (Choreo section 2.1)."""
 
 import numpy as np

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """How many groups fit where."""
 
 from hypothesis import given

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """``/v1/groups/{group}/…``: advice for its tenant."""
 
 import math

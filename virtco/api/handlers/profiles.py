@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """``/v1/profiles`` and ``/v1/apps``: what tenants sent, by pair and hour."""
 
 import falcon

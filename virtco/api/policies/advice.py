@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Advice for the tenant of a group: trees, and ranks for its VMs."""
 
 from oslo_policy import policy

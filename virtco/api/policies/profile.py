@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Profiles: a tenant sees what its own VMs sent, and nobody else's."""
 
 from oslo_policy import policy

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Broadcasts along advised trees with real TCP, while rates change.
 
 The RPCA paper's Figs. 7 and 11 on packets: pairs of hosts get rates as

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """A cast in one process: each member's libtorrent in its own namespace."""
 
 from collections.abc import Callable

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Hosts that hold TCP connections to each other, with a rate for each pair.
 
 As MPI holds them: every host sends to every other one over a connection that

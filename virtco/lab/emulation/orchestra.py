@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Broadcasts of Orchestra's sections 5 and 7 with real bytes: Figs. 3, 9, 10,
 11, 12 and 17.
 

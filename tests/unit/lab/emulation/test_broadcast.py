@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """The model of a broadcast under rates that change, and what is shown."""
 
 import contextlib

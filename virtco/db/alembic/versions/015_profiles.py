@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Bytes per pair and hour, and the application of a group."""
 
 from alembic import op
