@@ -14,6 +14,7 @@
 
 import os
 import re
+import resource
 import subprocess
 import sys
 
@@ -29,11 +30,12 @@ _SIZE_BYTES = 8_000_000
 def start(tmp_path):
     started = []
 
-    def call(name, *words):
+    def call(name, *words, **options):
         log = tmp_path / f'{name}.log'
         with log.open('w') as file:
             started.append(subprocess.Popen(
-                [*_COMMAND, *words], stdout=file, stderr=subprocess.STDOUT))
+                [*_COMMAND, *words], stdout=file, stderr=subprocess.STDOUT,
+                **options))
         return started[-1], log
     yield call
     for process in started:
@@ -50,11 +52,17 @@ def _send(start, path, receivers, *words):
     return process, re.search(r'http://\S+', log.read_text())[0]
 
 
-def _receive(start, tmp_path, url, name):
+def _receive(start, tmp_path, url, name, *words, **options):
     directory = tmp_path / name
     directory.mkdir(exist_ok=True)
     return start(name, 'receive', url, str(directory), '--name', name,
-                 '--address', '127.0.0.1')
+                 '--address', '127.0.0.1', *words, **options)
+
+
+def _some_bytes(path, size_bytes):
+    patience.wait_for(lambda: path.exists()
+                      and path.stat().st_blocks * 512 > size_bytes // 8,
+                      f'some bytes of {path}')
 
 
 def test_all_get_a_directory_though_one_is_killed(start, tmp_path):
@@ -66,10 +74,7 @@ def test_all_get_a_directory_though_one_is_killed(start, tmp_path):
     names = ('a', 'b', 'c')
     receivers = {name: _receive(start, tmp_path, url, name)
                  for name in names}
-    weights = tmp_path / 'c' / 'model' / 'weights'
-    patience.wait_for(lambda: weights.exists()
-                      and weights.stat().st_blocks * 512 > _SIZE_BYTES // 8,
-                      'some bytes at the one to kill')
+    _some_bytes(tmp_path / 'c' / 'model' / 'weights', _SIZE_BYTES)
     receivers['c'][0].kill()
     receivers['c'][0].wait()
     receivers['c'] = _receive(start, tmp_path, url, 'c')
@@ -86,8 +91,89 @@ def test_all_get_a_directory_though_one_is_killed(start, tmp_path):
         assert (got / 'deeper' / 'words').read_text() == 'a\nb\n'
 
 
+def _path(tmp_path):
+    path = tmp_path / 'file'
+    path.write_bytes(os.urandom(_SIZE_BYTES // 2))
+    return path
+
+
+def test_who_is_killed_for_good_keeps_nobody(start, tmp_path):
+    """Two gates of a rack: nobody else has what they had just fetched."""
+    path = _path(tmp_path)
+    sender, url = _send(start, path, 5, '--rate', '16Mbit/s', '--wait', '3')
+    receivers = {name: _receive(start, tmp_path, url, name, '--cluster',
+                                name[0])
+                 for name in ('a1', 'a2', 'a3', 'b1', 'b2')}
+    _some_bytes(tmp_path / 'a1' / 'file', _SIZE_BYTES // 2)
+    for name in ('a1', 'a2'):
+        receivers[name][0].kill()
+    for name in ('a3', 'b1', 'b2'):
+        process, log = receivers[name]
+        assert patience.wait_end(process, f'the end of {name}', log=log) == 0
+        assert (tmp_path / name / 'file').read_bytes() == path.read_bytes()
+    assert patience.wait_end(sender) == 1
+    said = (tmp_path / 'send.log').read_text().splitlines()[-1]
+    assert '2 of 5 did not get all: a1: gone' in said and 'a2: gone' in said
+
+
+def test_a_sender_that_is_killed_comes_back(start, tmp_path):
+    path = _path(tmp_path)
+    key = ('--key', 'k' * 16, '--rate', '16Mbit/s')
+    sender, url = _send(start, path, 2, *key)
+    receivers = [_receive(start, tmp_path, url, name) for name in ('a', 'b')]
+    _some_bytes(tmp_path / 'a' / 'file', _SIZE_BYTES // 2)
+    sender.kill()
+    sender.wait()
+    port = url.split(':')[2].split('/')[0]
+    sender, again = _send(start, path, 2, *key, '--port', port)
+    assert again == url
+    for process, log in receivers:
+        assert patience.wait_end(process, 'a receiver', log=log) == 0
+    assert patience.wait_end(sender) == 0
+    assert (tmp_path / 'b' / 'file').read_bytes() == path.read_bytes()
+
+
+def test_a_full_disk_is_told_and_keeps_nobody(start, tmp_path):
+    path = _path(tmp_path)
+    sender, url = _send(start, path, 2)
+    full, log = _receive(start, tmp_path, url, 'full', preexec_fn=lambda: (
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))))
+    other, _log = _receive(start, tmp_path, url, 'other')
+    assert patience.wait_end(full, log=log) == 1
+    assert 'file: File too large.' in log.read_text()
+    assert patience.wait_end(other) == 0
+    assert (tmp_path / 'other' / 'file').read_bytes() == path.read_bytes()
+    assert patience.wait_end(sender) == 1
+    assert 'full: ' in (tmp_path / 'send.log').read_text()
+
+
+def test_names_and_links_of_a_directory(start, tmp_path):
+    """Links are followed; what holds no bytes of a file is left out."""
+    source = tmp_path / 'model'
+    (source / 'nothing').mkdir(parents=True)
+    (source / 'empty').touch()
+    (source / 'größe ☃').write_text('x')
+    (source / 'link').symlink_to('größe ☃')
+    (source / 'dangling').symlink_to('nowhere')
+    for number in range(200):
+        (source / f'f{number}').write_text(f'{number}\n')
+    sender, url = _send(start, source, 1)
+    process, log = _receive(start, tmp_path, url, 'a')
+    assert patience.wait_end(process, log=log) == 0
+    assert patience.wait_end(sender) == 0
+    got = tmp_path / 'a' / 'model'
+    assert {path.name: path.read_text() for path in got.iterdir()} == {
+        path.name: path.read_text() for path in source.iterdir()
+        if path.is_file()}
+
+
 @pytest.mark.parametrize('words, said', [
     (['send', '/none', '--receivers', '1'], 'path: /none'),
+    (['send', '/etc/hostname', '--receivers', '1', '--address', '192.0.2.1'],
+     '--port: 192.0.2.1:0'),
+    (['send', '/etc/hostname', '--receivers', '1', '--history',
+      '/etc/hostname'], '--history: /etc/hostname'),
+    (['receive', 'nonsense', '/tmp'], 'http://HOST:PORT/KEY'),
     (['receive', 'http://127.0.0.1:9/key', '/none'], 'directory: /none')])
 def test_wrong_words_end_in_one_line(words, said):
     done = subprocess.run([*_COMMAND, *words], text=True,

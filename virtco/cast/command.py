@@ -26,6 +26,7 @@ from collections.abc import Iterator
 import contextlib
 import json
 import pathlib
+import re
 import secrets
 import socket
 import statistics
@@ -53,6 +54,14 @@ if TYPE_CHECKING:
 TRACKER_S = 60.0
 
 
+class NotWritten(exception.VirtcoException):
+    msg_fmt = '%(why)s.'
+
+
+class NotReceived(exception.VirtcoException):
+    msg_fmt = '%(n_missing)d of %(n_receivers)d did not get all: %(who)s.'
+
+
 class NotReached(exception.VirtcoException):
     msg_fmt = '%(url)s did not answer for %(limit_s)g s: %(why)s.'
 
@@ -68,9 +77,16 @@ def _send(args: argparse.Namespace, out: console.Console) -> int:
     name = args.name or socket.gethostname()
     tracker = trackers.Tracker(
         name, args.receivers, time.monotonic, known,
-        plan=peers.plan_plain if args.plain else peers.plan)
-    key = secrets.token_urlsafe(16)
-    server = trackers.serve(tracker, key, torrent, (args.address, args.port))
+        plan=peers.plan_plain if args.plain else peers.plan,
+        missed_s=args.wait)
+    key = args.key or secrets.token_urlsafe(16)
+    try:
+        server = trackers.serve(tracker, key, torrent,
+                                (args.address, args.port))
+    except OSError as error:
+        raise exception.Invalid(
+            field='--address and --port', value=f'{args.address}:{args.port}',
+            limit=f'free on this VM ({error.strerror})') from error
     own = swarm.Transfer(torrent, path.resolve().parent, is_source=True,
                          address=args.address, rate_bps=args.rate)
     host = (args.address if args.address != '0.0.0.0'  # noqa: S104
@@ -81,24 +97,42 @@ def _send(args: argparse.Namespace, out: console.Console) -> int:
     try:
         with (_bar(out, own.size_bytes * args.receivers) as move,
               _announced(group, name, tracker, own.size_bytes, out)):
-            while not tracker.done:
+            while not tracker.is_over:
                 answer = tracker.ask(name, (host, own.port), share=1,
                                      cluster=args.cluster)
                 own.follow(*_part(answer))
+                _check(own)
                 shares = tracker.shares()
                 move(sum(shares.values()) * own.size_bytes,
                      f'{len(shares)} of {args.receivers} here')
                 time.sleep(trackers.POLL_S / 4)
-        out.print(f'All {args.receivers} have it after '
-                  f'{tracker.taken_s or 0:.1f} s.',
-                  highlight=False)
+        if not (missing := tracker.missing()):
+            out.print(f'All {args.receivers} have it after '
+                      f'{tracker.taken_s or 0:.1f} s.',
+                      highlight=False)
         # Everybody hears that it is done.
         time.sleep(2 * trackers.POLL_S)
     finally:
         own.end()
         server.shutdown()
         _write_history(args.history, tracker)
+    if missing:
+        raise NotReceived(
+            n_missing=len(missing), n_receivers=args.receivers, who='; '.join(
+                _printable(f'{one}: {why}')
+                for one, why in sorted(missing.items())))
     return 0
+
+
+def _printable(text: str) -> str:
+    """What others told, without what a terminal would obey."""
+    return ''.join(one if one.isprintable() else '?' for one in text)
+
+
+def _check(own: swarm.Transfer) -> None:
+    """:raises NotWritten: files could not be written or read."""
+    if own.error is not None:
+        raise NotWritten(why=own.error)
 
 
 def _receive(args: argparse.Namespace, out: console.Console) -> int:
@@ -107,6 +141,9 @@ def _receive(args: argparse.Namespace, out: console.Console) -> int:
         raise exception.Invalid(field='directory', value=directory,
                                 limit='a directory that exists')
     url = args.url.rstrip('/')
+    if not re.fullmatch(r'http://[^/\s]+/[^/\s]+', url):
+        raise exception.Invalid(field='address of the cast', value=args.url,
+                                limit='http://HOST:PORT/KEY')
     http = urllib3.PoolManager(retries=False, timeout=10)
     own = swarm.Transfer(_ask(http, 'GET', f'{url}/torrent'), directory,
                          is_source=False, address=args.address,
@@ -116,9 +153,12 @@ def _receive(args: argparse.Namespace, out: console.Console) -> int:
         with _bar(out, own.size_bytes) as move:
             while True:
                 share = own.share
+                failed = own.error
                 answer = json.loads(_ask(http, 'POST', f'{url}/peers', {
                     'name': name, 'port': own.port, 'share': share,
-                    'cluster': args.cluster, 'rates_bps': own.rates_bps()}))
+                    'cluster': args.cluster, 'rates_bps': own.rates_bps(),
+                    'failed': failed and failed[-trackers.MAX_NAME:]}))
+                _check(own)
                 own.follow(*_part(answer))
                 move(share * own.size_bytes,
                      f'{units.format_rate(own.receive_bps)} in, '
@@ -255,9 +295,14 @@ def _from_history(path: str | None) -> dict[str, str]:
         return {}
     # Only who infers loads scipy, which takes a second.
     from virtco.cast import clusters
-    told = json.loads(pathlib.Path(path).read_text())
-    return clusters.infer({(src, dst): rate_bps
-                           for src, dst, rate_bps in told})
+    try:
+        told = {(str(src), str(dst)): float(rate_bps) for src, dst, rate_bps
+                in json.loads(pathlib.Path(path).read_text())}
+    except (OSError, ValueError, TypeError) as error:
+        raise exception.Invalid(
+            field='--history', value=path,
+            limit=f'a file that a former cast wrote ({error})') from error
+    return clusters.infer(told)
 
 
 def _write_history(path: str | None, tracker: trackers.Tracker) -> None:
@@ -277,8 +322,14 @@ def _parser() -> argparse.ArgumentParser:
     send.add_argument('path', help='file or directory')
     send.add_argument('--receivers', type=_count, required=True,
                       help='how many others there are')
-    send.add_argument('--port', type=int, default=0,
+    send.add_argument('--port', type=_port, default=0,
                       help='of the tracker, default: any')
+    send.add_argument('--key', type=_key, help=(
+        'of the address, default: drawn; with --port, a sender that was '
+        'killed comes back at the same address'))
+    send.add_argument('--wait', type=_seconds, default=trackers.MISSED_S,
+                      help='seconds for a VM that is gone, default: '
+                           f'{trackers.MISSED_S:g}')
     send.add_argument('--clusters', metavar='FILE',
                       help='JSON: {"VM": "rack", …}, by names of VMs')
     send.add_argument('--group', help=(
@@ -304,11 +355,28 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _count(text: str) -> int:
-    value = int(text)
-    if not 1 <= value < trackers.MAX_MEMBERS:
+    return _whole(text, 1, trackers.MAX_MEMBERS - 1)
+
+
+def _port(text: str) -> int:
+    return _whole(text, 0, 65535)
+
+
+def _key(text: str) -> str:
+    if not re.fullmatch(r'[A-Za-z0-9_-]{16,255}', text):
         raise argparse.ArgumentTypeError(
-            f'{text}: 1 to {trackers.MAX_MEMBERS - 1}')
-    return value
+            '16 to 255 letters, digits, - and _ are needed')
+    return text
+
+
+def _seconds(text: str) -> int:
+    return _whole(text, 1, 1_000_000)
+
+
+def _whole(text: str, least: int, most: int) -> int:
+    if not text.isdecimal() or not least <= int(text) <= most:
+        raise argparse.ArgumentTypeError(f'{text}: {least} to {most}')
+    return int(text)
 
 
 def _rate(text: str) -> float:

@@ -42,7 +42,7 @@ LEAST_BLOCK_BYTES = 16 * 1024
 _OVERHEAD_BYTES = 16
 #: Blocks that are read at once to be given to another swarm.
 _MAX_READS = 8
-#: One that is done takes its part of what others lack in so many steps.
+#: One that is done takes its part of what others lack in so many steps, first.
 _HELP = 2
 
 _SETTINGS: dict[str, Any] = {
@@ -138,7 +138,7 @@ class Transfer:
         self._n_blocks: int = files.num_pieces()
         settings: Any = {
             **_SETTINGS, 'listen_interfaces': f'{address}:0',
-            'upload_rate_limit': int(rate_bps / 8), **(others or {})}
+            'upload_rate_limit': math.ceil(rate_bps / 8), **(others or {})}
         self._session = libtorrent.session(settings)
         # Caps hold for private addresses, too, which libtorrent leaves out.
         capped = libtorrent.ip_filter()
@@ -146,8 +146,13 @@ class Transfer:
                         1 << libtorrent.session.global_peer_class_id)
         self._session.set_peer_class_filter(capped)
         self._directory = directory
+        #: What the operating system said when files could not be written or
+        #: read, as a full disk.
+        self.error: str | None = None
         self._links: Sequence[Sequence[Peer]] | None = None
         self._share: peers.Share | None = None
+        #: How often it helped since the share is this one.
+        self._helped = 0
         self._have: list[set[int]] = [set() for _ in peers.LEVELS]
         self._wanted: list[set[int]] = [set() for _ in peers.LEVELS]
         self._lock = threading.Lock()
@@ -229,7 +234,7 @@ class Transfer:
         with self._lock:
             got = self._have[peers.WITHIN]
             if share != self._share:
-                self._share = share
+                self._share, self._helped = share, 0
                 for wanted in self._wanted:
                     wanted.clear()
                 if share is not None:
@@ -240,20 +245,21 @@ class Transfer:
                             self._wanted[peers.BETWEEN].add(block)
                             if share.is_first(block):
                                 self._wanted[peers.FIRST].add(block)
-            elif share is not None and not any(
-                    wanted - got for wanted in self._wanted):
-                self._help(share, got)
-            else:
+            elif share is None or self._wanted[peers.FIRST] - got or (
+                    not self._help(share, got)):
                 return
             for level in (peers.FIRST, peers.BETWEEN):
                 self._swarms[level].prioritize_pieces(
                     [4 if block in self._wanted[level] else 0
                      for block in range(self._n_blocks)])
 
-    def _help(self, share: peers.Share, got: set[int]) -> None:
+    def _help(self, share: peers.Share, got: set[int]) -> bool:
+        """Fetch some of what others should; False while others give."""
         within, between = (
             self._swarms[level].piece_availability() or [0] * self._n_blocks
             for level in (peers.WITHIN, peers.BETWEEN))
+        if any(between[block] for block in self._wanted[peers.BETWEEN] - got):
+            return False
         lacking = [block for block in range(self._n_blocks)
                    if block not in got and not within[block]]
         ways = (
@@ -266,10 +272,14 @@ class Transfer:
             (peers.FIRST, lacking))
         for level, blocks in ways:
             if blocks:
-                # Drawn, so that two that help seldom take the same.
+                # Drawn, so that two that help seldom take the same; more each
+                # time, as those who should do it may be gone.
+                part = min(1, 2 ** self._helped / (_HELP * share.gates))
+                self._helped += 1
                 self._wanted[level].update(random.sample(
-                    blocks, math.ceil(len(blocks) / (_HELP * share.gates))))
-                return
+                    blocks, math.ceil(len(blocks) * part)))
+                return True
+        return False
 
     def rates_bps(self) -> dict[str, float]:
         """At which bytes come from each neighbour now."""
@@ -306,6 +316,9 @@ class Transfer:
                 elif isinstance(alert, libtorrent.read_piece_alert):
                     reads -= 1
                     self._pass_on(alert)
+                elif isinstance(alert, libtorrent.file_error_alert):
+                    self.error = (f'{alert.filename()}: '
+                                  f'{alert.error.message()}')
             while self._to_pass and reads < _MAX_READS:
                 reads += self._read(self._to_pass.popleft())
 

@@ -31,11 +31,13 @@ from virtco.cast import peers
 POLL_S = 1.0
 #: A member that did not ask for this long is gone; it may come back.
 LOST_S = 10.0
+#: Longer than a virtual machine needs to boot again.
+MISSED_S = 60.0
 #: So long after the first receiver the cast begins without the others.
 GATHER_S = 15.0
 MAX_MEMBERS = 4096
 _MAX_BODY_BYTES = 256 * 1024
-_MAX_NAME = 255
+MAX_NAME = 255
 
 
 @dataclasses.dataclass
@@ -45,6 +47,7 @@ class _Seen:
     cluster: str | None = None
     share: float = 0.0
     has_all: bool = False
+    failed: str | None = None
 
 
 class Tracker:
@@ -55,18 +58,22 @@ class Tracker:
     :param clusters: of members by name or address, for those that name
         none.
     :param plan: who talks to whom.
+    :param missed_s: one that is gone for this long is not waited for when all
+        others are done.
     """
 
     def __init__(self, source: str, expected: int, clock: Callable[[], float],
                  clusters: Mapping[str, str] | None = None, seed: int = 0,
                  plan: Callable[[str, Sequence[peers.Member], int],
-                                dict[str, peers.Part]] = peers.plan):
+                                dict[str, peers.Part]] = peers.plan,
+                 missed_s: float = MISSED_S):
         self._source = source
         self._expected = expected
         self._clock = clock
         self._clusters = dict(clusters or {})
         self._seed = seed
         self._plan = plan
+        self._missed_s = missed_s
         self._planned: tuple[list[peers.Member], dict[str, peers.Part]] = (
             [], {})
         self._members: dict[str, _Seen] = {}
@@ -79,11 +86,13 @@ class Tracker:
 
     def ask(self, name: str, address: tuple[str, int], *,
             cluster: str | None = None, share: float = 0.0,
-            rates_bps: Mapping[str, float] | None = None) -> dict[str, Any]:
+            rates_bps: Mapping[str, float] | None = None,
+            failed: str | None = None) -> dict[str, Any]:
         """What a member says and gets.
 
         :param share: of the bytes that it has, 1 when it has all.
         :param rates_bps: at which it received from others since it last asked.
+        :param failed: why it gives up.
         :raises OverflowError: beyond MAX_MEMBERS.
         """
         with self._lock:
@@ -98,6 +107,7 @@ class Tracker:
                               or self._clusters.get(address[0]))
             member.share = share
             member.has_all = share >= 1
+            member.failed = failed
             for other, rate_bps in (rates_bps or {}).items():
                 if other in self._members:
                     told = self._rates_bps.setdefault((other, name), [])
@@ -105,9 +115,10 @@ class Tracker:
                     del told[:-100]
             if name != self._source and self._first_s is None:
                 self._first_s = now_s
-            if self._done() and self._ended_s is None:
+            is_over = self._is_over()
+            if is_over and self._ended_s is None:
                 self._ended_s = now_s
-            return {**self._part(name, now_s), 'done': self._done()}
+            return {**self._part(name, now_s), 'done': is_over}
 
     def members(self) -> list[peers.Member]:
         with self._lock:
@@ -138,13 +149,28 @@ class Tracker:
                     self._rates_bps.items()}
 
     @property
-    def done(self) -> bool:
+    def is_over(self) -> bool:
+        """Whether nobody is waited for any more."""
         with self._lock:
-            return self._done()
+            return self._is_over()
 
-    def _done(self) -> bool:
-        return sum(seen.has_all for name, seen in self._members.items()
-                   if name != self._source) >= self._expected
+    def missing(self) -> dict[str, str]:
+        """Receivers that are known not to get all, and why."""
+        with self._lock:
+            return self._missing()
+
+    def _missing(self) -> dict[str, str]:
+        now_s = self._clock()
+        return {name: seen.failed or f'gone for {now_s - seen.seen_s:.0f} s'
+                for name, seen in self._members.items()
+                if name != self._source and not seen.has_all and (
+                    seen.failed is not None
+                    or now_s - seen.seen_s > self._missed_s)}
+
+    def _is_over(self) -> bool:
+        return len(self._missing()) + sum(
+            seen.has_all for name, seen in self._members.items()
+            if name != self._source) >= self._expected
 
     @property
     def taken_s(self) -> float | None:
@@ -165,9 +191,11 @@ class Tracker:
     def _part(self, name: str, now_s: float) -> dict[str, Any]:
         present = [peers.Member(one, seen.cluster)
                    for one, seen in self._members.items()
-                   if now_s - seen.seen_s <= LOST_S]
+                   if now_s - seen.seen_s <= LOST_S
+                   and seen.failed is None]
         if not self._begins(now_s) or self._source not in (
-                member.name for member in present):
+                member.name for member in present) or (
+                    self._members[name].failed is not None):
             return {'swarms': [[] for _ in peers.LEVELS], 'share': None}
         if self._planned[0] != present:
             self._planned = present, self._plan(self._source, present,
@@ -215,7 +243,7 @@ def serve(tracker: Tracker, key: str, torrent: bytes,
                 found = tracker.ask(
                     said['name'], (self.client_address[0], said['port']),
                     cluster=said['cluster'], share=said['share'],
-                    rates_bps=said['rates_bps'])
+                    rates_bps=said['rates_bps'], failed=said['failed'])
             except (ValueError, RecursionError) as error:
                 self._refuse(400, str(error))
                 return
@@ -251,14 +279,14 @@ def _checked(said: Any) -> dict[str, Any]:
     if not isinstance(said, dict):
         raise ValueError('body: an object is needed')
     name, port = said.get('name'), said.get('port')
-    if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME:
-        raise ValueError(f'name: 1 to {_MAX_NAME} characters are needed')
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME:
+        raise ValueError(f'name: 1 to {MAX_NAME} characters are needed')
     if type(port) is not int or not 0 < port < 65536:
         raise ValueError(f'port: {port!r}, 1 to 65535 is needed')
     cluster = said.get('cluster')
     if cluster is not None and (not isinstance(cluster, str)
-                                or len(cluster) > _MAX_NAME):
-        raise ValueError(f'cluster: up to {_MAX_NAME} characters are needed')
+                                or len(cluster) > MAX_NAME):
+        raise ValueError(f'cluster: up to {MAX_NAME} characters are needed')
     share = said.get('share', 0)
     if not _is_number(share) or not 0 <= share <= 1:
         raise ValueError(f'share: {share!r}, 0 to 1 is needed')
@@ -267,8 +295,12 @@ def _checked(said: Any) -> dict[str, Any]:
             _is_number(rate_bps) and 0 <= rate_bps < 1e15
             for rate_bps in rates_bps.values()):
         raise ValueError('rates_bps: numbers from 0 to 1e15 are needed')
+    failed = said.get('failed')
+    if failed is not None and (not isinstance(failed, str)
+                               or not 0 < len(failed) <= MAX_NAME):
+        raise ValueError(f'failed: 1 to {MAX_NAME} characters are needed')
     return {'name': name, 'port': port, 'cluster': cluster,
-            'share': float(share), 'rates_bps': rates_bps}
+            'share': float(share), 'rates_bps': rates_bps, 'failed': failed}
 
 
 def _is_number(value: Any) -> bool:

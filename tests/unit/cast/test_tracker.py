@@ -82,8 +82,41 @@ def test_it_is_done_when_all_receivers_have_all(tracker):
     assert not tracker.ask('a', ('10.0.0.2', 1), share=1)['done']
     assert not tracker.ask('b', ('10.0.0.3', 1), share=0.99)['done']
     assert tracker.ask('b', ('10.0.0.3', 1), share=1)['done']
-    assert tracker.done
+    assert tracker.is_over
     assert tracker.shares() == {'a': 1, 'b': 1}
+
+
+def test_who_gives_up_is_neither_waited_for_nor_named(tracker):
+    tracker.ask('src', ('10.0.0.1', 1), share=1)
+    tracker.ask('a', ('10.0.0.2', 1))
+    assert _names(tracker.ask('b', ('10.0.0.3', 1))) == {'a', 'src'}
+    tracker.ask('a', ('10.0.0.2', 1), share=0.5, failed='No space left')
+    assert _names(tracker.ask('b', ('10.0.0.3', 1))) == {'src'}
+    assert tracker.ask('b', ('10.0.0.3', 1), share=1)['done']
+    assert tracker.missing() == {'a': 'No space left'}
+    # Started again, it takes part.
+    assert not tracker.ask('a', ('10.0.0.2', 2), share=0.5)['done']
+    assert not tracker.missing()
+
+
+def test_who_is_gone_for_long_is_not_waited_for(tracker, clock):
+    tracker.ask('src', ('10.0.0.1', 1), share=1)
+    tracker.ask('a', ('10.0.0.2', 1))
+    clock.now_s = trackers.MISSED_S
+    tracker.ask('b', ('10.0.0.3', 1), share=1)
+    assert not tracker.is_over
+    clock.now_s += 1
+    assert tracker.is_over
+    assert tracker.missing() == {'a': 'gone for 61 s'}
+
+
+def test_who_has_all_may_go(tracker, clock):
+    tracker.ask('src', ('10.0.0.1', 1), share=1)
+    tracker.ask('a', ('10.0.0.2', 1), share=1)
+    tracker.ask('b', ('10.0.0.3', 1))
+    clock.now_s = trackers.MISSED_S + 1
+    tracker.ask('b', ('10.0.0.3', 1))
+    assert not tracker.missing()
 
 
 def test_who_is_silent_is_not_named_until_it_is_back(tracker, clock):
