@@ -12,18 +12,29 @@
 
 """Clusters of members from the rates of former casts (Orchestra §5.3). Pure.
 
-The paper completes the matrix of block times by a factorization, projects it
-by multidimensional scaling and fits Gaussians. Here the clustering is the one
-that finds racks from measured pair rates (``virtco.measure.racks``); pairs
-that never exchanged blocks take the best path over others that did.
+As in the paper, members are placed by multidimensional scaling of a matrix of
+rates and clustered. The paper completes the matrix first and fits Gaussians.
+Here the model is that of a two-way layout: the logarithm of a rate is what its
+sender and its receiver always add, and a step where both are in one cluster.
+Pairs that exchanged nothing count for nothing. The number of clusters is the
+one with the shortest description (BIC), 1 among them.
 """
 
 from collections.abc import Mapping
 
 import numpy as np
-from scipy.sparse import csgraph
+from numpy import typing as npt
+from scipy.cluster import hierarchy
 
-from virtco.measure import racks
+_Matrix = npt.NDArray[np.float64]
+_Labels = npt.NDArray[np.int64]
+
+MAX_CLUSTERS = 64
+#: Differences of rates below are none (0.1 is a tenth).
+LEAST_STEP = 0.1
+#: Rates are never read more exactly than this.
+_NOISE = 0.03
+_ROUNDS = 20
 
 
 def infer(rates_bps: Mapping[tuple[str, str], float]) -> dict[str, str]:
@@ -31,41 +42,87 @@ def infer(rates_bps: Mapping[tuple[str, str], float]) -> dict[str, str]:
 
     :param rates_bps: from whom to whom, medians.
     """
-    names = sorted({name for pair in rates_bps for name in pair})
+    told = {pair: rate_bps for pair, rate_bps in rates_bps.items()
+            if rate_bps > 0 and pair[0] != pair[1]}
+    names = sorted({name for pair in told for name in pair})
     if len(names) < 3:
         return {}
     place = {name: number for number, name in enumerate(names)}
-    rates = np.zeros((len(names), len(names)))
-    for (src, dst), rate_bps in rates_bps.items():
-        both = max(rate_bps, rates[place[src], place[dst]])
-        rates[place[src], place[dst]] = rates[place[dst], place[src]] = both
-    completed = _completed(rates)
-    if not np.isfinite(completed).any():
+    logs = np.zeros((len(names), len(names)))
+    seen = np.zeros(logs.shape, bool)
+    for (src, dst), rate_bps in told.items():
+        logs[place[src], place[dst]] = np.log(rate_bps)
+        seen[place[src], place[dst]] = True
+    # One direction stands for a pair where the other was not seen.
+    logs = np.where(seen, logs, logs.T)
+    seen = seen | seen.T
+    labels = _clustered(_centred(logs, seen), seen)
+    if labels is None:
         return {}
-    found = racks.infer(completed[np.newaxis], max_levels=1)
-    if not found.levels:
-        return {}
-    labels = found.levels[0]
     return {name: f'inferred {labels[place[name]]}' for name in names}
 
 
-def _completed(rates: np.ndarray) -> np.ndarray:
-    """The widest path's rate where a pair has none of its own.
+def _centred(values: _Matrix, seen: npt.NDArray[np.bool_]) -> _Matrix:
+    """Without what each sender and each receiver always adds."""
+    left = np.where(seen, values, 0.0)
+    for _ in range(_ROUNDS):
+        for axis in (0, 1):
+            count = np.maximum(seen.sum(axis=axis, keepdims=True), 1)
+            left -= np.where(
+                seen, left.sum(axis=axis, keepdims=True) / count, 0.0)
+    return left
 
-    A maximum spanning tree has the widest path between each two.
-    """
-    cost = np.where(rates > 0, 1 / np.maximum(rates, 1e-30), 0)
-    tree = csgraph.minimum_spanning_tree(cost).toarray()
-    tree = np.maximum(tree, tree.T)
-    widest = np.full(rates.shape, np.nan)
-    for start in range(len(rates)):
-        order, before = csgraph.breadth_first_order(tree, start)
-        least = np.full(len(rates), np.nan)
-        least[start] = np.inf
-        for node in order[1:]:
-            least[node] = min(least[before[node]],
-                              1 / tree[before[node], node])
-        widest[start] = least
-    found = np.where(rates > 0, rates, widest)
-    np.fill_diagonal(found, np.nan)
-    return found
+
+def _clustered(left: _Matrix, seen: npt.NDArray[np.bool_]) -> _Labels | None:
+    """The labels whose description is shortest; None for one cluster."""
+    n_members = len(left)
+    both = left + left.T
+    count = np.maximum(seen.astype(float) + seen.T, 1.0)
+    values, vectors = np.linalg.eigh(both / count)
+    best, least = None, _cost(left, seen, np.zeros(n_members, np.int64))
+    for n_clusters in range(2, min(n_members // 2, MAX_CLUSTERS) + 1):
+        # So many clusters are that many points in one dimension less.
+        placed = (vectors[:, 1 - n_clusters:]
+                  * np.sqrt(np.maximum(values[1 - n_clusters:], 0)))
+        labels = hierarchy.fcluster(hierarchy.ward(placed), n_clusters,
+                                    'maxclust').astype(np.int64) - 1
+        labels = _settled(both, seen, labels)
+        cost = _cost(left, seen, labels)
+        if cost < least:
+            best, least = labels, cost
+    return best
+
+
+def _settled(both: _Matrix, seen: npt.NDArray[np.bool_], labels: _Labels
+             ) -> _Labels:
+    """Each goes where its rates are best, until none does."""
+    count = seen.astype(float) + seen.T
+    for _ in range(_ROUNDS):
+        member = np.eye(labels.max() + 1)[labels]
+        mean = both @ member / np.maximum(count @ member, 1.0)
+        # Who was never seen with a cluster's members is not drawn to it.
+        mean[count @ member == 0] = -np.inf
+        new = mean.argmax(axis=1).astype(np.int64)
+        if (new == labels).all():
+            break
+        labels = np.unique(new, return_inverse=True)[1].astype(np.int64)
+    return labels
+
+
+def _cost(left: _Matrix, seen: npt.NDArray[np.bool_], labels: _Labels
+          ) -> float:
+    """BIC, with a label for each member; infinite where there is no step."""
+    n_seen = int(seen.sum())
+    n_clusters = int(labels.max()) + 1
+    rest = float((left ** 2).sum())
+    bits = 0.0
+    if n_clusters > 1:
+        same = _centred((labels[:, None] == labels).astype(float), seen)
+        weight = float((same ** 2).sum())
+        step = float((same * left).sum()) / max(weight, 1e-12)
+        if step < np.log1p(LEAST_STEP):
+            return float('inf')
+        rest -= step ** 2 * weight
+        bits = len(labels) * np.log(n_clusters)
+    return float(n_seen * np.log(rest / n_seen + _NOISE ** 2)
+                 + 2 * bits + (n_clusters > 1) * np.log(n_seen))
