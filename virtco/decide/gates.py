@@ -35,9 +35,6 @@ from virtco import units
 
 #: Gates are planned for so many jobs at most, the most intense ones.
 MOST_JOBS = 64
-#: And for this much more sending than was hinted: counters are looked at in
-#: steps, clocks are off, and who opens late ends late.
-GUARD = 1.1
 #: Shorter sending is no longer than what counters and clocks are late.
 LEAST_SEND_S = 0.2
 #: Jobs with iterations of this length are served in order by the controller;
@@ -191,7 +188,8 @@ def _jobs(snapshot: known.Snapshot, wire_factor: float
         if one.compute_s > 0 and one.whole is not None and len(one.whole):
             job = _job(one.coflow_id, one, one.whole, snapshot, wire_factor)
             if job is not None and job.send_s >= LEAST_SEND_S:
-                found[one.coflow_id] = job, _out_bytes(one.whole, wire_factor)
+                found[one.coflow_id] = (job.guarded(),
+                                        _out_bytes(one.whole, wire_factor))
     intense = jobs_model.by_intensity(job for job, _ in found.values())
     return [found[job.job_id] for job in intense[:MOST_JOBS]]
 
@@ -199,10 +197,10 @@ def _jobs(snapshot: known.Snapshot, wire_factor: float
 def _job(coflow_id: str, one: live.LiveCoflow, whole: live.Flows,
          snapshot: known.Snapshot, wire_factor: float
          ) -> jobs_model.PeriodicJob | None:
-    """With the guard; None where a link of it carries nothing."""
+    """None where a link of it carries nothing."""
     hosts = snapshot.hosts.names
     ends = whole.pairs.numbers(snapshot.hosts.number_of)
-    bits = whole.remaining_bytes * wire_factor * GUARD * units.BITS_PER_BYTE
+    bits = whole.remaining_bytes * wire_factor * units.BITS_PER_BYTE
     start, passed = snapshot.uplinks.passed(*ends.T)
     busy_s: dict[jobs_model.Link, float] = {}
     for name, number, load, cap_bps in (

@@ -57,8 +57,6 @@ EDGE_SHARE, PAYLOAD_SHARE = 0.95, 1448 / 1514
 #: What unmanaged traffic is guaranteed.
 OTHERS = 0.02
 QUEUE_BYTES = 256 * 1024
-#: Gates are planned for this much more sending: they open and close late.
-GUARD = 1.1
 _PORT = 5001
 _PATIENCE_S = 60.0
 
@@ -267,7 +265,8 @@ def figure(name: str, options: Options, display: displays.Display
     iterations = (setting.warm_up + 3 if options.short
                   else setting.iterations)
     periodic = _periodic(setting)
-    gates = shifts.plan(_periodic(setting, GUARD), fair=True).gates
+    guarded = [job.guarded() for job in periodic]
+    gates = shifts.plan(guarded, fair=True).gates
     rows: list[tuple[outcome.Cell, ...]] = []
     means_s = {}
     with bed(setting, options.rate_bps) as at:
@@ -275,8 +274,8 @@ def figure(name: str, options: Options, display: displays.Display
                 ('fair', [None for _ in periodic]),
                 ('shifts', [edge_policy.Gate(
                     gates[job.job_id].period_s, gates[job.job_id].offset_s,
-                    GUARD * setting.send_s, at.size_bytes / PAYLOAD_SHARE, 1)
-                    for job in periodic])):
+                    job.send_s, at.size_bytes / PAYLOAD_SHARE, 1)
+                    for job in guarded])):
             display.say(f'{name}: {scheme}, {setting.n_jobs} jobs, '
                         f'{iterations} iterations.')
             found = at.run(kept, iterations, setting.warm_up)
@@ -303,7 +302,8 @@ def figure(name: str, options: Options, display: displays.Display
          f'sending, {iterations - setting.warm_up} iterations of each job '
          'count. All begin at once. Gates are rates of the jobs\' classes '
          'at the sender\'s uplink; the jobs know nothing of them. They leave '
-         f'{GUARD - 1:.0%} more time for sending than it takes.',
+         f'{guarded[0].send_s - setting.send_s:.2g} s more for sending than '
+         'it takes.',
          f'Shifted iterations are {ratio:.2f} × as fast; any schedule '
          f'reaches {_simulated_s(setting, "fair") / bound_s:.2f} × at most '
          'over ideal fair sharing.'),
@@ -311,11 +311,10 @@ def figure(name: str, options: Options, display: displays.Display
             f'{name}: shifted iterations only {ratio:.2f} × as fast',))
 
 
-def _periodic(setting: Setting, guard: float = 1.0
-              ) -> list[jobs_model.PeriodicJob]:
-    return [jobs_model.PeriodicJob(
-        str(i), setting.compute_s, {'link': guard * setting.send_s})
-        for i in range(setting.n_jobs)]
+def _periodic(setting: Setting) -> list[jobs_model.PeriodicJob]:
+    return [jobs_model.PeriodicJob(str(i), setting.compute_s,
+                                   {'link': setting.send_s})
+            for i in range(setting.n_jobs)]
 
 
 def _simulated_s(setting: Setting, scheme: str) -> float:
