@@ -93,3 +93,28 @@ def test_a_block_that_is_broken_on_disk_is_fetched_again(join, source,
     giver.follow([[], [], [_peer('a', '127.0.0.1', taker, False)]], None)
     patience.wait_for(lambda: taker.share == 1, 'the block')
     assert (tmp_path / 'a' / 'file').read_bytes() == source.read_bytes()
+
+
+def test_a_slow_cluster_does_not_hold_up_another(join):
+    """Half of the blocks are first to go to a gate that gives 20 kB/s."""
+    addresses = dict.fromkeys(('src', 'fast', 'slow'), '127.0.0.1')
+    members = [peers.Member(name, name) for name in addresses]
+    parts = peers.plan('src', members, 0)
+    rates_bps = {'src': 4e6, 'fast': 0, 'slow': 160e3}
+    joined = {name: join(name, address, rate_bps=rates_bps[name])
+              for name, address in addresses.items()}
+    order = list(addresses)
+    began_s = time.monotonic()
+
+    def follow():
+        for name, transfer in joined.items():
+            transfer.follow([
+                [_peer(other, addresses[other], joined[other],
+                       order.index(name) > order.index(other))
+                 for other in sorted(level)] for level in parts[name].links],
+                parts[name].share)
+        return joined['fast'].share == 1
+
+    patience.wait_for(follow, 'the file', poll_s=0.2)
+    # What the slow one would have given takes 25 s.
+    assert time.monotonic() - began_s < 15

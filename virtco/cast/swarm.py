@@ -25,6 +25,7 @@ import math
 import pathlib
 import random
 import threading
+import time
 import typing
 from typing import Any
 
@@ -42,6 +43,9 @@ LEAST_BLOCK_BYTES = 16 * 1024
 _OVERHEAD_BYTES = 16
 #: Blocks that are read at once to be given to another swarm.
 _MAX_READS = 8
+#: So long one waits for blocks that another cluster has or should have. A slow
+#: one would hold up all others, while the source has time.
+_PATIENCE_S = 1.5
 #: One that is done takes its part of what others lack in so many steps, first.
 _HELP = 2
 
@@ -155,6 +159,8 @@ class Transfer:
         self._helped = 0
         self._have: list[set[int]] = [set() for _ in peers.LEVELS]
         self._wanted: list[set[int]] = [set() for _ in peers.LEVELS]
+        #: Since when it waits for other clusters.
+        self._waits_s: float | None = None
         self._lock = threading.Lock()
         self._to_pass: collections.deque[int] = collections.deque()
         self._swarms: list[Any] = []
@@ -235,6 +241,7 @@ class Transfer:
             got = self._have[peers.WITHIN]
             if share != self._share:
                 self._share, self._helped = share, 0
+                self._waits_s = None
                 for wanted in self._wanted:
                     wanted.clear()
                 if share is not None:
@@ -258,7 +265,12 @@ class Transfer:
         within, between = (
             self._swarms[level].piece_availability() or [0] * self._n_blocks
             for level in (peers.WITHIN, peers.BETWEEN))
-        if any(between[block] for block in self._wanted[peers.BETWEEN] - got):
+        now_s = time.monotonic()
+        if self._waits_s is None:
+            self._waits_s = now_s
+        is_patient = now_s < self._waits_s + _PATIENCE_S
+        if is_patient and any(
+                between[block] for block in self._wanted[peers.BETWEEN] - got):
             return False
         lacking = [block for block in range(self._n_blocks)
                    if block not in got and not within[block]]
@@ -266,9 +278,11 @@ class Transfer:
             # Another cluster has it, which costs the source nothing; it would
             # be for this cluster to take it from the source; another cluster
             # should, and did not.
-            (peers.BETWEEN, [one for one in lacking if between[one]]),
+            (peers.BETWEEN, [one for one in lacking
+                             if between[one] and is_patient]),
             (peers.FIRST, [one for one in lacking
                            if share.is_clusters_first(one)]),
+            (peers.FIRST, [one for one in lacking if not between[one]]),
             (peers.FIRST, lacking))
         for level, blocks in ways:
             if blocks:
