@@ -12,6 +12,8 @@
 
 """A coflow that is announced for VMs that run already."""
 
+from concurrent import futures
+import contextlib
 import json
 
 import pytest
@@ -127,3 +129,35 @@ def test_the_command_line(launched, capsys):
     clusters = run('group', 'clusters', 'a')
     assert [member['row'] for member in clusters] == [0, 1]
     assert clusters[0]['cluster'] != clusters[1]['cluster']
+
+
+def test_a_killed_controller_keeps_coflows_and_ids_of_clusters(launched):
+    tenant, _edges, _hosts = launched
+    made, = announce(tenant)
+
+    def clusters():
+        return [member['cluster'] for member in v1.Client(
+            tenant.controller.url).clusters(
+                'a', project_id=tenant.project)['members']]
+
+    before = clusters()
+    tenant.controller.stop(9)
+    tenant.controller.start()
+    tenant.call = tenant.controller.call
+    assert clusters() == before
+    found = tenant.coflow('model')
+    assert (found['id'], found['expires']) == (made['id'], made['expires'])
+
+
+def test_two_at_once_are_one_after_the_other(launched):
+    """Of one name one stays, however many processes announce it."""
+    tenant, _edges, _hosts = launched
+
+    def once(_):
+        # The answer shows what was made, which another may have replaced.
+        with contextlib.suppress(exception.NotFound):
+            announce(tenant)
+
+    with futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(once, range(8)))
+    assert sorted(c['name'] for c in tenant.coflows()) == ['a', 'model']
