@@ -105,7 +105,8 @@ def test_leaders_that_stand_still_and_die(cloud, service):
     assert other.epoch == 3
     first_tenant = first.tenant()
     first_tenant.project, first_tenant.number = tenant.project, tenant.number
-    assert [c['state'] for c in first_tenant.coflows()] == ['active']
+    patience.wait_for(lambda: [c['state'] for c in first_tenant.coflows()]
+                      == ['active'], 'what was reported')
     for one in (edge, other):
         one.close()
 

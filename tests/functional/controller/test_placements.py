@@ -65,7 +65,7 @@ def test_a_group_of_separate_requests(tenant):
         hosts.append(answer['host'])
         tenant.notify('instance.create.end', n, host=answer['host'])
     assert tenant.coflow()['hosts'] == hosts
-    assert tenant.coflow()['state'] == 'active'
+    harness.wait_for(lambda: tenant.coflow()['state'] == 'active', 'its begin')
 
 
 def test_explicit_rows_and_a_taken_one(tenant):

@@ -53,8 +53,10 @@ def test_parts_apart_and_a_leader_that_is_killed(cloud):
     assert wait_leader(second, 2) < 5
     edge.wait_policy(2, before)
     assert edge.epoch == 2
-    # Nothing is lost, and the API finds the new one.
-    assert [c['state'] for c in tenant.coflows()] == ['active']
+    # Nothing is lost: the distributor repeats the report that the first one
+    # may not have taken in yet. The API finds the new one.
+    patience.wait_for(lambda: [c['state'] for c in tenant.coflows()]
+                      == ['active'], 'what the report says')
     patience.wait_for(lambda: leader_of(api)['reached']
                       and leader_of(api)['epoch'] == 2, 'the new leader')
     before = edge.generation
