@@ -72,7 +72,8 @@ class Agent:
                                         self._about, self.keeper.failed,
                                         self._link.client)
         self.gates = gates_service.Gates(enforcer, self._stop,
-                                         conf.edge.gate_clock_error_s)
+                                         conf.edge.gate_clock_error_s,
+                                         off_s=self._link.reference.off_s)
         self._watcher = ports_base.PortWatcher(port_source,
                                                self.keeper.set_ports)
         self._crew = supervise.Crew(
@@ -147,7 +148,8 @@ class Agent:
         error = self.keeper.error or problem
         found: dict[str, Any] = {
             'applied_generation': self.keeper.applied_generation,
-            'health': self._health(error, problem), 'error': error}
+            'health': self._health(error, problem), 'error': error,
+            **self.gates.about()}
         if self.probe is not None:
             found['probe'] = reports.Responder(self.probe.address,
                                                self.probe.port)

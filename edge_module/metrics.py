@@ -52,6 +52,10 @@ class EdgeCollector(registry.Collector):
                 'shaper': self.enforcer.uplink.how,
                 'classifier': self.enforcer.classifier.name})
         yield from _gates(self.gates.states())
+        yield _gauge('virtco_edge_gates_kept_open',
+                     'Whether gates of the policy are open since something '
+                     'is wrong; the log and the controller tell what.',
+                     self.gates.why_open is not None)
         if report is None:
             return
         yield _gauge('virtco_edge_applied_generation',
@@ -139,7 +143,7 @@ class EdgeCollector(registry.Collector):
         return rates
 
 
-def _gates(states: Iterable[gates_service.State]) -> Iterator[core.Metric]:
+def _gates(states: Iterable[reports.GateState]) -> Iterator[core.Metric]:
     label = ('coflow',)
     is_open = core.GaugeMetricFamily(
         'virtco_edge_gate_open', 'Whether a periodic coflow may send now.',
@@ -153,13 +157,21 @@ def _gates(states: Iterable[gates_service.State]) -> Iterator[core.Metric]:
     held = core.CounterMetricFamily(
         'virtco_edge_gate_held_seconds', 'For how long its iterations were '
         'held back.', labels=label)
+    missed = core.CounterMetricFamily(
+        'virtco_edge_gate_missed', 'Of them, those of an iteration that came '
+        'so late that it waited for the next turn.', labels=label)
+    share = core.GaugeMetricFamily(
+        'virtco_edge_gate_open_ratio', 'Share of the time in which its gate '
+        'was open.', labels=label)
     for state in states:
         key = (state.coflow_id,)
         is_open.add_metric(key, float(state.is_open))
         gave_up.add_metric(key, float(state.gave_up))
         opened.add_metric(key, state.opened)
         held.add_metric(key, state.held_s)
-    yield from (is_open, gave_up, opened, held)
+        missed.add_metric(key, state.missed)
+        share.add_metric(key, state.open_share)
+    yield from (is_open, gave_up, opened, held, missed, share)
 
 
 def _shared(parts: Mapping[str, reports.PartCounters]

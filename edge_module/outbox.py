@@ -27,6 +27,7 @@ from virtco.know import reports
 
 _MOST_MEASUREMENTS = 64
 _LONGEST_ERROR = 1000
+HEARTBEAT = frames.pack('heartbeat')
 
 
 class Outbox:
@@ -109,7 +110,7 @@ class Outbox:
                 found.append(report)
             if is_due:
                 # An answer to it renews the policy.
-                found.append(frames.pack('heartbeat'))
+                found.append(HEARTBEAT)
                 self._beat_s = now_s
         for frame in found:
             if len(frame) > self._most_bytes + frames.HEADER_BYTES:
@@ -146,4 +147,4 @@ class Outbox:
         self._told, self._told_s = report, now_s
         if delta:
             return frames.frame(msgspec.json.encode(delta))
-        return None if is_due else frames.pack('heartbeat')
+        return None if is_due else HEARTBEAT

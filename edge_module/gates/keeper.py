@@ -45,15 +45,18 @@ class Keeper:
     :ivar is_open: whether the job may send at the link's rate.
     :ivar gave_up: whether it is open for good, until there is another plan.
     :ivar opened: times at which it opened.
+    :ivar missed: of them, after more than ``LONG`` of a period.
     :ivar held_s: for how long all iterations together were held back.
+    :ivar open_s: for how long it was open, of ``looked_s`` since it is kept.
     """
 
     def __init__(self, gate: edge_policy.Gate, ahead_s: float = 0.0,
                  sent_bytes: float = 0.0):
         self.gate, self._ahead_s = gate, ahead_s
         self.is_open = self.gave_up = False
-        self.opened = 0
-        self.held_s = 0.0
+        self.opened = self.missed = 0
+        self.held_s = self.open_s = self.looked_s = 0.0
+        self._look_s: float | None = None
         self._began_bytes = self._last_bytes = sent_bytes
         self._moved_s: float | None = None
         self._ready_s: float | None = None
@@ -77,6 +80,7 @@ class Keeper:
         :param sent_bytes: counted of the job; less than before: anew.
         :param waiting_bytes: in its queues.
         """
+        self._count(now_s)
         if sent_bytes < self._last_bytes:
             self._began_bytes = self._last_bytes = 0.0
         moves = sent_bytes > self._last_bytes or waiting_bytes > 0
@@ -90,6 +94,13 @@ class Keeper:
         else:
             self._hold(now_s, waiting_bytes)
         return self.is_open
+
+    def _count(self, now_s: float) -> None:
+        if self._look_s is not None:
+            self.looked_s += now_s - self._look_s
+            if self.is_open or self.gave_up:
+                self.open_s += now_s - self._look_s
+        self._look_s = now_s
 
     def _close(self, now_s: float, sent_bytes: float, moves: bool) -> None:
         counted = sent_bytes - self._began_bytes
@@ -111,8 +122,9 @@ class Keeper:
             self._ready_s = None
             self.is_open = True
             self.opened += 1
-            self._long = (self._long + 1
-                          if held_s > LONG * self.gate.period_s else 0)
+            is_long = held_s > LONG * self.gate.period_s
+            self.missed += is_long
+            self._long = self._long + 1 if is_long else 0
             self.gave_up = self._long >= MOST_LONG
 
     def _opens_at(self, ready_s: float) -> float:

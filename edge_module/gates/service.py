@@ -14,8 +14,8 @@
 
 A thread looks at the counters of the gated classes, some fifty times a second
 and only while there are any. Whatever goes wrong, gates are open: without a
-controller for the policy's time to live, with a clock that nobody keeps, and
-when this thread ends or stands still.
+controller for the policy's time to live, with a clock that nobody keeps or
+that differs from the controller's, and when this thread ends or stands still.
 """
 
 from collections.abc import Callable
@@ -24,6 +24,7 @@ import dataclasses
 import math
 import threading
 import time
+from typing import Any
 
 from oslo_log import log as logging
 
@@ -32,6 +33,7 @@ from edge_module.gates import clock
 from edge_module.gates import keeper
 from edge_module.qdisc import wire
 from virtco import exception
+from virtco.know import reports
 from virtco.table import edge_policy
 
 LOG = logging.getLogger(__name__)
@@ -48,17 +50,6 @@ SAME_S = 0.001
 #: Gates that nobody looked at for so long are opened.
 STALE_S = 2.0
 _NO_STATS = wire.ClassStats()
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class State:
-    """Of one gate, for people."""
-
-    coflow_id: str
-    is_open: bool
-    gave_up: bool
-    opened: int
-    held_s: float
 
 
 @dataclasses.dataclass(slots=True)
@@ -80,23 +71,29 @@ class Gates:
     :param most_error_s: no gate is kept while the clock may be further off;
         0: that is not asked.
     :param error_s: how far the wall clock may be off.
+    :param off_s: how far the controller's is from it at least, by the time
+        and by how much the wall clock is ahead of the monotonic one.
+    :ivar why_open: why no gate of the policy is kept; None while they are.
     """
 
     def __init__(self, enforcer: edge_enforcer.Enforcer,
                  stop: threading.Event, most_error_s: float,
                  error_s: Callable[[], float] = clock.error_s,
+                 off_s: Callable[[float, float], float]
+                 = lambda now_s, ahead_s: 0.0,
                  wall_s: Callable[[], float] = time.time,
                  now_s: Callable[[], float] = time.monotonic):
         self._enforcer = enforcer
         self._stop = stop
         self._most_error_s = most_error_s
-        self._error_s = error_s
+        self._error_s, self._off_s = error_s, off_s
+        self.why_open: str | None = None
         self._wall_s, self._now_s = wall_s, now_s
         self._wake = threading.Event()
         self._looking = threading.RLock()
         self._gated: dict[str, _Gated] = {}
         self._policy: edge_policy.EdgePolicy | None = None
-        self._is_kept = True
+        self._why_clock: str | None = None
         self._ahead_s = 0.0
         self._asked_s = self._looked_s = now_s()
 
@@ -125,9 +122,8 @@ class Gates:
         if pause_s > LATE * min((one.keeper.gate.open_s
                                  for one in self._gated.values()),
                                 default=math.inf):
-            LOG.warning('Gates are open: a look at the classes takes %g s of '
-                        'CPU', cost_s)
-            self.open_all()
+            self.open_all(f'a look at the classes takes {cost_s:.3g} s of '
+                          'CPU')
             pause_s = RETRY_S
         self._stop.wait(pause_s)
 
@@ -151,17 +147,22 @@ class Gates:
             one.coflow.minor for one in self._gated.values()
             if not self._is_open(one, stats, now_s))
         self._enforcer.turn_gates(closed)
-        self._looked_s = now_s
+        self._looked_s, self.why_open = now_s, None
         return True
 
     def check(self) -> None:
         """Open what the thread does not look at any more; call it often."""
         if self._gated and self._now_s() - self._looked_s > STALE_S:
-            LOG.warning('Nobody looks at the gates: they are open')
-            self.open_all()
+            self.open_all('nobody looks at the classes')
 
-    def open_all(self) -> None:
-        """Let all coflows send; they are kept no more."""
+    def open_all(self, why: str | None = None) -> None:
+        """Let all coflows send; they are kept no more.
+
+        :param why: what is wrong.
+        """
+        if why is not None:
+            LOG.warning('Gates are open: %s', why)
+            self.why_open = why
         # Also where the thread hangs in the middle of a look.
         is_alone = self._looking.acquire(timeout=STALE_S)
         try:
@@ -174,29 +175,46 @@ class Gates:
             if is_alone:
                 self._looking.release()
 
-    def states(self) -> list[State]:
+    def states(self) -> tuple[reports.GateState, ...]:
         """Of the gates that are kept."""
-        return [State(coflow_id, one.keeper.is_open or one.keeper.gave_up,
-                      one.keeper.gave_up, one.keeper.opened,
-                      one.keeper.held_s)
-                for coflow_id, one in list(self._gated.items())]
+        return tuple(_state(coflow_id, one.keeper)
+                     for coflow_id, one in list(self._gated.items()))
+
+    def about(self) -> dict[str, Any]:
+        """What a report says of them."""
+        return {'gates': self.states(), 'why_gates_open': self.why_open}
 
     def _is_any(self, now_s: float) -> bool:
         """Whether the policy has gates, and the clock is good for them."""
         policy = self._enforcer.policy
-        if policy is None or self._enforcer.fair or not any(
+        if policy is None or not any(
                 coflow.gate is not None for coflow in policy.classes):
+            self.why_open = None
+            return False
+        if self._enforcer.fair:
+            self.why_open = 'no controller renews the policy'
             return False
         if self._most_error_s and now_s >= self._asked_s:
             self._asked_s = now_s + CLOCK_S
-            error_s = self._error_s()
-            is_kept = error_s <= self._most_error_s
-            if is_kept != self._is_kept:
-                LOG.warning('Gates are %s: the clock may be off by %g s, %g s '
-                            'are allowed', 'kept' if is_kept else 'open',
-                            error_s, self._most_error_s)
-            self._is_kept = is_kept
-        return self._is_kept
+            self._check_clock(now_s)
+        self.why_open = self._why_clock
+        return self._why_clock is None
+
+    def _check_clock(self, now_s: float) -> None:
+        most_s, error_s = self._most_error_s, self._error_s()
+        off_s = self._off_s(now_s, self._wall_s() - now_s)
+        why = None
+        if error_s > most_s:
+            why = ('no daemon keeps the clock' if math.isinf(error_s)
+                   else f'the clock may be off by {error_s:.1g} s')
+        elif off_s > most_s:
+            why = ('the clock and the controller\'s differ by at least '
+                   f'{off_s:.1g} s')
+        if (why is None) != (self._why_clock is None):
+            LOG.warning('Gates are %s: %s, allowed are %g s',
+                        'kept' if why is None else 'open',
+                        why or 'the clock is good', most_s)
+        self._why_clock = why
 
     def _follow(self, stats: Mapping[int, wire.ClassStats]) -> None:
         """Take over another policy, or another difference of the clocks."""
@@ -227,3 +245,12 @@ class Gates:
             now_s, seen.sent_bytes, sum(
                 stats.get(minor, _NO_STATS).backlog_bytes
                 for minor in one.leaves))
+
+
+def _state(coflow_id: str, kept: keeper.Keeper) -> reports.GateState:
+    gate = kept.gate
+    return reports.GateState(
+        coflow_id, gate.period_s, gate.offset_s, gate.open_s,
+        kept.is_open or kept.gave_up, kept.gave_up, kept.opened, kept.missed,
+        round(kept.held_s, 3),
+        round(kept.open_s / kept.looked_s, 2) if kept.looked_s else 0.0)

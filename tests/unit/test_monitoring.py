@@ -20,9 +20,9 @@ import types
 import pytest
 import yaml
 
-from edge_module.gates import service as gates_service
 from edge_module import metrics as edge_metrics
 from tests.unit import made
+from virtco.know import reports
 from virtco import metrics
 
 ETC = pathlib.Path(__file__).parents[2] / 'etc' / 'virtco'
@@ -60,8 +60,8 @@ def exported():
             coflows=[{'coflow_id': 'c', 'sent_bytes': 1, 'destinations': [
                 {'host': 'h', 'sent_bytes': 1}]}]))
     policies = types.SimpleNamespace(controller_up=True)
-    gates = types.SimpleNamespace(states=lambda: [
-        gates_service.State('c', True, False, 1, 0.5)])
+    gates = types.SimpleNamespace(why_open=None, states=lambda: [
+        reports.GateState('c', 2.0, 0.5, 1.0, True)])
     for family in edge_metrics.EdgeCollector(
             reporter, policies, gates).collect():
         for sample in family.samples:

@@ -15,6 +15,7 @@
 import asyncio
 import logging
 import ssl
+import time
 import typing
 from typing import Any
 from typing import Protocol
@@ -26,7 +27,6 @@ from virtco import exception
 
 LOG = logging.getLogger(__name__)
 
-_ALIVE = frames.pack('alive')
 #: As edge modules pack it; any other spelling is decoded like all else.
 _HEARTBEAT = frames.pack('heartbeat')
 _RESEND = frames.pack('resend')
@@ -111,7 +111,7 @@ class Connection(asyncio.Protocol):
         self.heard_s = self._hub.clock()
         if data == _HEARTBEAT and self._may_rest():
             # All that thousands of idle edges ever say.
-            self.write(_ALIVE)
+            self._answer()
             self._hub.rests(self)
             return
         try:
@@ -141,7 +141,7 @@ class Connection(asyncio.Protocol):
             case session.Report(report=None):
                 self.write(_RESEND)
         if isinstance(message, messages.Heartbeat):
-            self.write(_ALIVE)
+            self._answer()
         self._hub.heard(self, event)
 
     def _end_hello(self) -> None:
@@ -160,6 +160,10 @@ class Connection(asyncio.Protocol):
 
     # What it is told.
 
+    def _answer(self) -> None:
+        """To a heartbeat; edges compare their clocks by it."""
+        self.write(frames.pack('alive', wall_s=time.time()))
+
     def write(self, frame: bytes) -> bool:
         """False when the edge does not read at the moment."""
         if not self.is_writable or self._transport is None:
@@ -171,7 +175,7 @@ class Connection(asyncio.Protocol):
         self.write(frames.pack(
             'welcome', version=self.session.version, epoch=self._hub.epoch,
             heartbeat_s=heartbeat_s, spread_s=spread_s,
-            most_bytes=self._hub.most_bytes))
+            most_bytes=self._hub.most_bytes, wall_s=time.time()))
 
     def refuse(self, why: str) -> None:
         """Say why, and close."""

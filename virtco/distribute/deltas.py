@@ -32,7 +32,7 @@ from virtco import units
 #: Of these a delta tells the rows.
 LISTS = ('coflows', 'pairs')
 SLOW = frozenset({'cpu_s', 'shared', 'uplink_sent_bytes',
-                  'default_sent_bytes'})
+                  'default_sent_bytes', 'gates'})
 MATTERS = 0.01
 
 Row = reports.CoflowCounters | reports.PairCounter

@@ -22,10 +22,28 @@ from tests.netns.edge import bed as beds
 from tests import patience
 
 
-class EdgeProcess:
-    """The real command with a configuration of its own."""
+#: Namespaces share the kernel's clock: a wall clock that a file puts off, and
+#: that some daemon keeps.
+_WITH_CLOCK = '''
+import pathlib, sys, time
+kernel_s, off = time.time, pathlib.Path(sys.argv.pop(1))
+time.time = lambda: kernel_s() + float(off.read_text())
+from edge_module.gates import clock
+clock.error_s = lambda: 0.0
+from edge_module import cmd
+sys.exit(cmd.main())
+'''
 
-    def __init__(self, bed, host, directory, link_bps=40e6, **options):
+
+class EdgeProcess:
+    """The real command with a configuration of its own.
+
+    :param has_clock: whether its wall clock is its own, see
+        :meth:`set_clock`.
+    """
+
+    def __init__(self, bed, host, directory, link_bps=40e6, has_clock=False,
+                 **options):
         self.bed = bed
         self.host = host
         self.directory = pathlib.Path(directory)
@@ -43,14 +61,24 @@ class EdgeProcess:
         self.config.write_text('[edge]\n' + ''.join(
             f'{key} = {value}\n' for key, value in options.items()))
         self.process = None
+        self.command = ['-m', 'edge_module.cmd']
+        if has_clock:
+            self.set_clock(0.0)
+            self.command = ['-c', _WITH_CLOCK, str(self.directory / 'clock')]
+
+    def set_clock(self, off_s):
+        """Put its wall clock so far off."""
+        new = self.directory / 'clock.new'
+        new.write_text(str(off_s))
+        new.rename(self.directory / 'clock')
 
     def start(self):
         bed, host = self.bed, self.host
         bed.write_ports(host, self.ports)
         log = open(self.directory / 'log', 'a')
         self.process = subprocess.Popen(
-            ['ip', 'netns', 'exec', bed.ns(host), sys.executable, '-m',
-             'edge_module.cmd', '--config-file', str(self.config)],
+            ['ip', 'netns', 'exec', bed.ns(host), sys.executable,
+             *self.command, '--config-file', str(self.config)],
             stdout=log, stderr=log)
         log.close()
         return self

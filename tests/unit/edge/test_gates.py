@@ -66,6 +66,7 @@ def made():
     enforcer, clock = Enforcer(), Clock()
     gates = service.Gates(
         enforcer, threading.Event(), 0.01, lambda: clock.error_s,
+        lambda now_s, ahead_s: abs(ahead_s - 1.7e9),
         clock.wall_s, lambda: clock.now_s)
     return enforcer, clock, gates
 
@@ -90,6 +91,11 @@ def test_only_gated_coflows_are_held_back_and_open_at_their_turn(made):
     state, = gates.states()
     assert state.coflow_id == 'c16' and state.is_open and state.opened == 1
     assert state.held_s == pytest.approx(1.2, abs=0.01)
+    assert not state.missed and state.period_s == GATE.period_s
+    clock.now_s += 0.4
+    gates.look()
+    state, = gates.states()
+    assert state.open_share == pytest.approx(0.25, abs=0.01)
 
 
 def test_without_a_controller_all_may_send(made):
@@ -98,6 +104,7 @@ def test_without_a_controller_all_may_send(made):
     enforcer.fair = True
     assert not gates.look()
     assert not enforcer.closed and not gates.states()
+    assert gates.why_open == 'no controller renews the policy'
     enforcer.fair = False
     assert gates.look() and enforcer.closed
 
@@ -113,8 +120,23 @@ def test_a_clock_that_nobody_keeps_opens(made):
     assert gates.look() and enforcer.closed
     clock.error_s, clock.now_s = float('inf'), clock.now_s + 2
     assert not gates.look() and not enforcer.closed
+    assert gates.about() == {
+        'gates': (), 'why_gates_open': 'no daemon keeps the clock'}
     clock.error_s, clock.now_s = 0.009, clock.now_s + 2
     assert gates.look() and enforcer.closed
+    assert gates.why_open is None
+
+
+@pytest.mark.parametrize('off_s', [0.05, -0.05, 1.0, -1.0])
+def test_a_clock_that_differs_from_the_controllers_opens(made, off_s):
+    enforcer, clock, gates = made
+    assert gates.look() and enforcer.closed
+    clock.ahead_s, clock.now_s = 1.7e9 + off_s, clock.now_s + 2
+    assert not gates.look() and not enforcer.closed
+    assert gates.why_open == ("the clock and the controller's differ by at "
+                              f'least {abs(off_s):g} s')
+    clock.ahead_s, clock.now_s = 1.7e9 + 0.005, clock.now_s + 2
+    assert gates.look() and enforcer.closed and gates.why_open is None
 
 
 def test_a_thread_that_ends_or_hangs_leaves_gates_open(made):
@@ -125,8 +147,9 @@ def test_a_thread_that_ends_or_hangs_leaves_gates_open(made):
     clock.now_s += service.STALE_S + 0.1
     gates.check()
     assert not enforcer.closed
+    assert gates.why_open == 'nobody looks at the classes'
     gates.look()
-    assert enforcer.closed
+    assert enforcer.closed and gates.why_open is None
     enforcer.error = exception.KernelRefused(what='look', count=1, why='no')
     with pytest.raises(exception.KernelRefused):
         gates.run()
