@@ -87,7 +87,7 @@ class ShowEdge(base.Lister):
     """Show the classes of a hypervisor: allocated and observed rates"""
 
     shown = ['name', 'prio', 'rate_bps', 'observed_bps', 'backlog_bytes']
-    more = ['coflow_id', 'minor', 'ceil_bps', 'destinations']
+    more = ['coflow_id', 'minor', 'ceil_bps', 'destinations', 'gate']
 
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)

@@ -53,6 +53,19 @@ def test_two_jobs_of_one_uplink_have_turns_and_off_means_none(make):
     assert a['epoch'] == b['epoch'] > 0
     # All hosts of a job have the same turns.
     harness.wait_for(lambda: gates(other) == told, 'gates elsewhere')
+    edge.report(gates=[a_state := {
+        'coflow_id': tenant.coflow('a')['id'], 'period_s': 1.88,
+        'offset_s': 0.0, 'open_s': 0.88, 'is_open': False, 'opened': 7,
+        'missed': 2, 'held_s': 0.5, 'open_share': 0.4}])
+    other.report(why_gates_open='no daemon keeps the clock')
+    kept, open_ = tenant.call('GET', f'/v1/coflows/{a_state["coflow_id"]}')[
+        'gates']
+    assert kept['host'] == edge.name and kept['why_open'] is None
+    assert kept == kept | {name: a_state[name] for name in (
+        'is_open', 'opened', 'missed', 'held_s', 'open_share')}
+    assert kept['offset_s'] == open_['offset_s'] == a['offset_s']
+    assert open_['is_open'] and open_['why_open'] == (
+        'no daemon keeps the clock')
     tenant.call('PATCH', '/v1/settings', {'gates': 'off'})
     harness.wait_for(lambda: not any(gates(edge).values()), 'no gates')
     tenant.call('PATCH', '/v1/settings', {'gates': 'on'})

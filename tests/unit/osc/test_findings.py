@@ -55,6 +55,14 @@ def test_a_healthy_cloud_has_one_line_per_link():
     assert len({one.link for one in found}) == len(found) == 7
 
 
+def test_why_gates_are_open_is_told_once_for_all_hosts():
+    why = 'no daemon keeps the clock'
+    found = broken(hosts=[host(f'h{i}', why_gates_open=why if i else None)
+                          for i in range(5)])
+    assert found == [('hypervisors', 'warning', 'gates of training jobs are '
+                      f'open at h1, h2, h3 and 1 more: {why}')]
+
+
 @pytest.mark.parametrize(('values', 'link', 'state', 'words'), [
     ({'health': {'status': 'failing', 'parts': {'database': False}}},
      'controller', 'error', 'its database'),
