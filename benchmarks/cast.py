@@ -110,7 +110,7 @@ def main(argv=None):
     found = {'racks': args.racks, 'per_rack': args.per_rack,
              'bound_s': bound_s}
     with tempfile.TemporaryDirectory() as name, racks_module.Racks(
-            args.racks, args.per_rack, args.rate,
+            [args.per_rack] * args.racks, args.rate,
             args.oversubscription) as racks:
         path = pathlib.Path(name) / 'file'
         path.write_bytes(os.urandom(int(args.size)))

@@ -23,7 +23,7 @@ _SIZE_BYTES = 1_000_000
 
 
 def test_each_rack_takes_each_block_about_once():
-    with racks_module.Racks(2, 4, 20e6, 2) as racks:
+    with racks_module.Racks([4, 4], 20e6, 2) as racks:
         known = casts.run(racks, _SIZE_BYTES,
                           casts.SCHEMES['virtco, topology'], 1)
         unknown = casts.run(racks, _SIZE_BYTES, casts.SCHEMES['Cornet'], 1)
@@ -36,7 +36,7 @@ def test_each_rack_takes_each_block_about_once():
 
 def test_a_slow_gate_is_helped():
     """Half of the blocks would come at a tenth of the others' rate."""
-    with racks_module.Racks(1, 4, 20e6, 1, {'r0v1': 2e6}) as racks:
+    with racks_module.Racks([4], 20e6, 1, {'r0v1': 2e6}) as racks:
         found = casts.run(racks, _SIZE_BYTES, casts.SCHEMES['virtco'], 1)
     fast = [end_s for vm, end_s in found.ends_s.items() if vm != 'r0v1']
     # Alone, its third of the blocks would keep the others for long.
@@ -44,7 +44,7 @@ def test_a_slow_gate_is_helped():
 
 
 def test_schemes_give_everybody_everything():
-    with racks_module.Racks(1, 3, 50e6, 1) as racks:
+    with racks_module.Racks([3], 50e6, 1) as racks:
         for name in ('star', 'chain', 'tree', 'BitTorrent'):
             found = casts.run(racks, 200_000, casts.SCHEMES[name], 1)
             assert len(found.ends_s) == 2, name

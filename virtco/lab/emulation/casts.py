@@ -27,6 +27,7 @@ from typing import Any
 
 from virtco.cast import peers
 from virtco.cast import swarm
+from virtco.cast import torrents
 from virtco.cast import tracker
 from virtco import exception
 from virtco.lab.emulation import namespaces
@@ -117,7 +118,7 @@ def run(racks: racks_module.Racks, size_bytes: int, scheme: Scheme,
 def _start(racks: racks_module.Racks, names: Sequence[str],
            path: pathlib.Path, scheme: Scheme, stack: contextlib.ExitStack
            ) -> dict[str, swarm.Transfer]:
-    torrent = swarm.describe(path)
+    torrent = torrents.describe(path)
     transfers = {}
     for name in names:
         directory = path.parent.parent / name

@@ -71,7 +71,7 @@ def _scaled(options: Options, display: displays.Display,
     most = max(options.receivers)
     size_bytes = options.size_bytes(_COPY_S)
     found: dict[tuple[str, int], list[casts.Found]] = {}
-    with racks_module.Racks(1, most + 1, options.rate_bps, 1) as racks:
+    with racks_module.Racks([most + 1], options.rate_bps, 1) as racks:
         for name in names:
             for receivers in options.receivers:
                 for seed in options.seeds:
@@ -127,7 +127,7 @@ def figure10(options: Options, display: displays.Display
     rows: list[tuple[outcome.Cell, ...]] = []
     series = []
     slow = {'r0v1': options.rate_bps / 2}
-    with racks_module.Racks(1, receivers + 1, options.rate_bps, 1,
+    with racks_module.Racks([receivers + 1], options.rate_bps, 1,
                             slow) as racks:
         for name in ('chain', 'tree', 'BitTorrent', 'Cornet', 'virtco'):
             ends_s = sorted(casts.run(racks, size_bytes, casts.SCHEMES[name],
@@ -156,7 +156,7 @@ def figure11(options: Options, display: displays.Display
     bound_s = size_bytes * 8 / options.rate_bps
     runs: dict[str, list[casts.Found]] = {}
     inferred = []
-    with racks_module.Racks(2, options.per_rack, options.rate_bps,
+    with racks_module.Racks([options.per_rack] * 2, options.rate_bps,
                             _OVERSUBSCRIPTION) as racks:
         for seed in options.seeds:
             for name in ('chain', 'tree', 'Cornet', 'virtco',
@@ -196,7 +196,7 @@ def figure12(options: Options, display: displays.Display
              ) -> outcome.Outcome:
     """Which rack each VM is found to be in."""
     size_bytes = options.size_bytes(_RACKED_COPY_S)
-    with racks_module.Racks(2, options.per_rack, options.rate_bps,
+    with racks_module.Racks([options.per_rack] * 2, options.rate_bps,
                             _OVERSUBSCRIPTION) as racks:
         rates_bps = _learned(racks, size_bytes, options.seeds[0])
     known = clusters.infer(rates_bps)

@@ -13,6 +13,7 @@
 """VMs in racks behind oversubscribed uplinks: namespaces, shaped links."""
 
 from collections.abc import Mapping
+from collections.abc import Sequence
 import json
 import subprocess
 from typing import Any
@@ -25,20 +26,24 @@ class Racks:
 
     The bridges of all racks are in one namespace; the cable between each and
     the one in the middle is the uplink.
+
+    :param sizes: VMs in each rack.
+    :param slower_bps: rates of single VMs' links and, by the rack's name, of
+        uplinks.
     """
 
-    def __init__(self, racks: int, per_rack: int, rate_bps: float,
+    def __init__(self, sizes: Sequence[int], rate_bps: float,
                  oversubscription: float,
                  slower_bps: Mapping[str, float] | None = None):
-        self.vms = {f'r{rack}v{vm}': f'rack{rack}' for rack in range(racks)
-                    for vm in range(per_rack)}
+        self.vms = {f'r{rack}v{vm}': f'rack{rack}'
+                    for rack, size in enumerate(sizes) for vm in range(size)}
         self.address = {name: f'10.73.{place // 200}.{place % 200 + 1}'
                         for place, name in enumerate(self.vms)}
-        self._racks = racks
-        self._rate_bps = rate_bps
-        self._uplink_bps = per_rack * rate_bps / oversubscription
-        #: Links of these are slower.
-        self.slower_bps = dict(slower_bps or {})
+        uplinks_bps = {f'rack{rack}': size * rate_bps / oversubscription
+                       for rack, size in enumerate(sizes)}
+        self._rates_bps = {**dict.fromkeys(self.vms, rate_bps),
+                           **uplinks_bps, **(slower_bps or {})}
+        self._racks = len(sizes)
         self._run = namespaces.new_run()
 
     def __enter__(self) -> 'Racks':
@@ -82,7 +87,8 @@ class Racks:
                 f'link set down{rack} master core', f'link set up{rack} up',
                 f'link set down{rack} up'))])
         _batch('tc', fabric, [
-            _shaped(device, self._uplink_bps) for rack in range(self._racks)
+            _shaped(device, self._rates_bps[f'rack{rack}'])
+            for rack in range(self._racks)
             for device in (f'up{rack}', f'down{rack}')])
         for vm, rack in self.vms.items():
             _batch('ip', fabric, [
@@ -92,10 +98,9 @@ class Racks:
             _batch('ip', self.namespace(vm), [
                 'link set lo up', 'link set eth0 up',
                 f'addr add {self.address[vm]}/16 dev eth0'])
-            rate_bps = self.slower_bps.get(vm, self._rate_bps)
+            rate_bps = self._rates_bps[vm]
             _batch('tc', fabric, [_shaped(vm, rate_bps)])
-            _batch('tc', self.namespace(vm),
-                   [_shaped('eth0', rate_bps)])
+            _batch('tc', self.namespace(vm), [_shaped('eth0', rate_bps)])
 
 
 def _shaped(device: str, rate_bps: float) -> str:
