@@ -133,6 +133,36 @@ def test_a_sender_that_is_killed_comes_back(start, tmp_path):
     assert (tmp_path / 'b' / 'file').read_bytes() == path.read_bytes()
 
 
+def test_files_that_change_are_told_and_never_mixed(start, tmp_path):
+    path = _path(tmp_path)
+    key = ('--key', 'k' * 16)
+    sender, url = _send(start, path, 1, *key, '--rate', '8Mbit/s')
+    port = url.split(':')[2].split('/')[0]
+    receiver, log = _receive(start, tmp_path, url, 'a')
+    _some_bytes(tmp_path / 'a' / 'file', _SIZE_BYTES // 2)
+    with path.open('r+b') as file:
+        file.write(b'other')
+    assert patience.wait_end(sender) == 1
+    assert patience.wait_end(receiver, log=log) == 1
+    for said in (log, tmp_path / 'send.log'):
+        assert 'file changed while it was sent' in said.read_text()
+    # Between a kill and the return of the sender.
+    sender, url = _send(start, path, 1, *key, '--port', port, '--rate',
+                        '8Mbit/s')
+    receiver, log = _receive(start, tmp_path, url, 'b')
+    _some_bytes(tmp_path / 'b' / 'file', _SIZE_BYTES // 2)
+    sender.kill()
+    sender.wait()
+    path.write_bytes(os.urandom(_SIZE_BYTES // 2 - 1))
+    sender, url = _send(start, path, 1, *key, '--port', port)
+    assert patience.wait_end(receiver, log=log) == 1
+    assert 'started again with other files' in log.read_text()
+    receiver, log = _receive(start, tmp_path, url, 'b')
+    assert patience.wait_end(receiver, log=log) == 0
+    assert patience.wait_end(sender) == 0
+    assert (tmp_path / 'b' / 'file').read_bytes() == path.read_bytes()
+
+
 def test_a_full_disk_is_told_and_keeps_nobody(start, tmp_path):
     path = _path(tmp_path)
     sender, url = _send(start, path, 2)

@@ -20,6 +20,7 @@ import pytest
 from tests import patience
 from virtco.cast import peers
 from virtco.cast import swarm
+from virtco.cast import torrents
 
 _SIZE_BYTES = 1_000_000
 
@@ -35,7 +36,7 @@ def source(tmp_path):
 @pytest.fixture
 def join(tmp_path, source):
     joined = []
-    torrent = swarm.describe(source)
+    torrent = torrents.describe(source)
 
     def call(name, address, **options):
         directory = tmp_path / name

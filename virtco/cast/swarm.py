@@ -26,21 +26,13 @@ import pathlib
 import random
 import threading
 import time
-import typing
 from typing import Any
 
 import libtorrent
 
 from virtco.cast import peers
-from virtco import exception
+from virtco.cast import torrents
 
-BLOCK_BYTES = 4 * 1024 * 1024
-LEAST_BLOCK_BYTES = 16 * 1024
-#: A block is announced to each neighbour, about 1 kB in all, and each hop of
-#: the way delays all by a few dozen blocks, as neighbours share links. Both
-#: together cost least where a block is about the root of the file's size times
-#: this.
-_OVERHEAD_BYTES = 16
 #: Blocks that are read at once to be given to another swarm.
 _MAX_READS = 8
 #: So long one waits for blocks that another cluster has or should have. A slow
@@ -75,36 +67,6 @@ _SETTINGS: dict[str, Any] = {
 }
 
 
-def describe(path: pathlib.Path) -> bytes:
-    """What receivers need to know of a file or directory.
-
-    :raises virtco.exception.Invalid: when there is nothing to send.
-    """
-    if not path.exists():
-        raise exception.Invalid(field='path', value=path,
-                                limit='a file or directory that exists')
-    files = libtorrent.file_storage()
-    libtorrent.add_files(files, str(path.resolve()))
-    if not files.total_size():
-        raise exception.Invalid(field='path', value=path,
-                                limit='at least one byte')
-    made = libtorrent.create_torrent(
-        files, block_bytes(files.total_size()),
-        libtorrent.create_torrent.v1_only)
-    made.set_priv(True)
-    libtorrent.set_piece_hashes(made, str(path.resolve().parent))
-    encoded: bytes = libtorrent.bencode(made.generate())
-    return encoded
-
-
-def block_bytes(size_bytes: int) -> int:
-    """A power of two: 16 KiB up to 16 MiB, 128 KiB for 1 GiB."""
-    block = LEAST_BLOCK_BYTES
-    while block < BLOCK_BYTES and block ** 2 < _OVERHEAD_BYTES * size_bytes:
-        block *= 2
-    return block
-
-
 @dataclasses.dataclass(frozen=True)
 class Peer:
     """A neighbour.
@@ -134,7 +96,7 @@ class Transfer:
     def __init__(self, torrent: bytes, directory: pathlib.Path, *,
                  is_source: bool, address: str = '0.0.0.0',  # noqa: S104
                  rate_bps: float = 0, others: Mapping[str, Any] | None = None):
-        self._infos = _infos(torrent)
+        self._infos = torrents.infos(torrent)
         files = self._infos[peers.WITHIN].files()
         self.size_bytes: int = files.total_size()
         self.names = sorted({pathlib.PurePath(files.file_path(place)).parts[0]
@@ -386,16 +348,3 @@ class Transfer:
         if alert.buffer:
             for level in self._lacking(alert.piece):
                 self._swarms[level].add_piece(alert.piece, alert.buffer, 0)
-
-
-def _infos(torrent: bytes) -> list[Any]:
-    """Descriptions of the same files that differ in their hashes only."""
-    try:
-        read = typing.cast(dict[bytes, Any], libtorrent.bdecode(torrent))
-        return [libtorrent.torrent_info(typing.cast(Any, {
-            **read, b'info': {**read[b'info'], b'source': name}}))
-            for name in (b'first', b'between', b'within')]
-    except (RuntimeError, TypeError, KeyError) as error:
-        raise exception.Invalid(
-            field='torrent', value=f'{len(torrent)} bytes',
-            limit=f'a description of files ({error})') from error

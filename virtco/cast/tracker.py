@@ -21,6 +21,7 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import hashlib
 import http.server
 import json
 import threading
@@ -33,6 +34,8 @@ POLL_S = 1.0
 LOST_S = 10.0
 #: Longer than a virtual machine needs to boot again.
 MISSED_S = 60.0
+#: Somebody may have to start each receiver by hand.
+ABSENT_S = 600.0
 #: So long after the first receiver the cast begins without the others.
 GATHER_S = 15.0
 MAX_MEMBERS = 4096
@@ -60,13 +63,15 @@ class Tracker:
     :param plan: who talks to whom.
     :param missed_s: one that is gone for this long is not waited for when all
         others are done.
+    :param absent_s: those that never came are not waited for when this long
+        nobody came and nobody has anything to do.
     """
 
     def __init__(self, source: str, expected: int, clock: Callable[[], float],
                  clusters: Mapping[str, str] | None = None, seed: int = 0,
                  plan: Callable[[str, Sequence[peers.Member], int],
                                 dict[str, peers.Part]] = peers.plan,
-                 missed_s: float = MISSED_S):
+                 missed_s: float = MISSED_S, absent_s: float = ABSENT_S):
         self._source = source
         self._expected = expected
         self._clock = clock
@@ -74,12 +79,16 @@ class Tracker:
         self._seed = seed
         self._plan = plan
         self._missed_s = missed_s
+        self._absent_s = absent_s
         self._planned: tuple[list[peers.Member], dict[str, peers.Part]] = (
             [], {})
         self._members: dict[str, _Seen] = {}
         self._first_s: float | None = None
         self._began_s: float | None = None
         self._ended_s: float | None = None
+        #: When somebody last came, was here or got all.
+        self._moved_s = 0.0
+        self._failed: str | None = None
         #: Median matters, so all rates that were told are kept, boundedly.
         self._rates_bps: dict[tuple[str, str], list[float]] = {}
         self._lock = threading.Lock()
@@ -103,6 +112,8 @@ class Tracker:
                 self._members[name] = _Seen(address, now_s)
             member = self._members[name]
             member.address, member.seen_s = address, now_s
+            if name != self._source and not (member.has_all and share >= 1):
+                self._moved_s = now_s
             member.cluster = (cluster or self._clusters.get(name)
                               or self._clusters.get(address[0]))
             member.share = share
@@ -118,7 +129,13 @@ class Tracker:
             is_over = self._is_over()
             if is_over and self._ended_s is None:
                 self._ended_s = now_s
-            return {**self._part(name, now_s), 'done': is_over}
+            return {**self._part(name, now_s), 'done': is_over,
+                    'failed': self._failed}
+
+    def fail(self, why: str) -> None:
+        """From now on tell all members that the source gives up."""
+        with self._lock:
+            self._failed = why
 
     def members(self) -> list[peers.Member]:
         with self._lock:
@@ -159,7 +176,18 @@ class Tracker:
         with self._lock:
             return self._missing()
 
+    @property
+    def n_lacking(self) -> int:
+        """Receivers that do not have all."""
+        with self._lock:
+            return self._expected - self._n_done()
+
     def _missing(self) -> dict[str, str]:
+        gone = self._gone()
+        absent = self._n_absent(gone)
+        return {**gone, f'{absent} of them': 'never came'} if absent else gone
+
+    def _gone(self) -> dict[str, str]:
         now_s = self._clock()
         return {name: seen.failed or f'gone for {now_s - seen.seen_s:.0f} s'
                 for name, seen in self._members.items()
@@ -167,10 +195,21 @@ class Tracker:
                     seen.failed is not None
                     or now_s - seen.seen_s > self._missed_s)}
 
+    def _n_absent(self, gone: Mapping[str, str]) -> int:
+        """Those that are not waited for any more, though nobody knows them."""
+        if self._first_s is None or (
+                self._clock() <= self._moved_s + self._absent_s):
+            return 0
+        return max(0, self._expected - self._n_done() - len(gone))
+
     def _is_over(self) -> bool:
-        return len(self._missing()) + sum(
-            seen.has_all for name, seen in self._members.items()
-            if name != self._source) >= self._expected
+        gone = self._gone()
+        return (self._n_done() + len(gone) + self._n_absent(gone)
+                >= self._expected)
+
+    def _n_done(self) -> int:
+        return sum(seen.has_all for name, seen in self._members.items()
+                   if name != self._source)
 
     @property
     def taken_s(self) -> float | None:
@@ -211,13 +250,19 @@ class Tracker:
             'share': part.share and dataclasses.asdict(part.share)}
 
 
+def digest(torrent: bytes) -> str:
+    """What tells one description from another."""
+    return hashlib.sha256(torrent).hexdigest()
+
+
 def serve(tracker: Tracker, key: str, torrent: bytes,
           address: tuple[str, int]) -> http.server.ThreadingHTTPServer:
     """Answer on an address until ``shutdown``.
 
     ``GET /KEY/torrent`` is the description of the files, ``POST /KEY/peers``
-    a member's question.
+    a member's question, which is refused when it has another description.
     """
+    here = digest(torrent)
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = 'HTTP/1.1'
@@ -240,6 +285,9 @@ def serve(tracker: Tracker, key: str, torrent: bytes,
                 return
             try:
                 said = _checked(json.loads(self.rfile.read(int(length))))
+                if said['files'] not in (None, here):
+                    self._refuse(409, 'The sender has other files.')
+                    return
                 found = tracker.ask(
                     said['name'], (self.client_address[0], said['port']),
                     cluster=said['cluster'], share=said['share'],
@@ -299,7 +347,10 @@ def _checked(said: Any) -> dict[str, Any]:
     if failed is not None and (not isinstance(failed, str)
                                or not 0 < len(failed) <= MAX_NAME):
         raise ValueError(f'failed: 1 to {MAX_NAME} characters are needed')
-    return {'name': name, 'port': port, 'cluster': cluster,
+    files = said.get('files')
+    if files is not None and not isinstance(files, str):
+        raise ValueError('files: a digest is needed')
+    return {'name': name, 'port': port, 'cluster': cluster, 'files': files,
             'share': float(share), 'rates_bps': rates_bps, 'failed': failed}
 
 

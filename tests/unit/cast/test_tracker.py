@@ -38,7 +38,8 @@ def tracker(clock):
                             {'b': 'rack2', '10.0.0.9': 'rack3'})
 
 
-_NOBODY = {'swarms': [[], [], []], 'share': None, 'done': False}
+_NOBODY = {'swarms': [[], [], []], 'share': None, 'done': False,
+           'failed': None}
 
 
 def _names(answer):
@@ -110,6 +111,38 @@ def test_who_is_gone_for_long_is_not_waited_for(tracker, clock):
     assert tracker.missing() == {'a': 'gone for 61 s'}
 
 
+def test_who_never_comes_is_not_waited_for_without_end(tracker, clock):
+    tracker.ask('src', ('10.0.0.1', 1), share=1)
+    clock.now_s = 10 * trackers.ABSENT_S
+    assert not tracker.is_over  # Nobody is here yet.
+    tracker.ask('a', ('10.0.0.2', 1))
+    tracker.ask('a', ('10.0.0.2', 1), share=1)
+    clock.now_s += trackers.ABSENT_S
+    tracker.ask('a', ('10.0.0.2', 1), share=1)
+    assert not tracker.is_over
+    clock.now_s += 1
+    assert tracker.is_over
+    assert tracker.missing() == {'1 of them': 'never came'}
+    assert tracker.n_lacking == 1
+    # Late, it takes part and is waited for.
+    assert not tracker.ask('b', ('10.0.0.3', 1))['done']
+    assert not tracker.missing()
+
+
+def test_nobody_is_given_up_while_others_receive(tracker, clock):
+    tracker.ask('src', ('10.0.0.1', 1), share=1)
+    for _ in range(int(trackers.ABSENT_S)):
+        clock.now_s += 2
+        tracker.ask('a', ('10.0.0.2', 1), share=0.5)
+    assert not tracker.missing()
+
+
+def test_all_hear_that_the_source_gives_up(tracker):
+    tracker.ask('src', ('10.0.0.1', 1), share=1)
+    tracker.fail('the disk is gone')
+    assert tracker.ask('a', ('10.0.0.2', 1))['failed'] == 'the disk is gone'
+
+
 def test_who_has_all_may_go(tracker, clock):
     tracker.ask('src', ('10.0.0.1', 1), share=1)
     tracker.ask('a', ('10.0.0.2', 1), share=1)
@@ -170,6 +203,14 @@ def test_who_has_the_key_is_answered(ask):
     assert ask('POST', '/other/peers', '{}')[0] == 404
 
 
+def test_who_has_other_files_is_refused(ask, tracker):
+    asked = {'name': 'a', 'port': 7, 'files': trackers.digest(b'torrent')}
+    assert ask('POST', '/key/peers', json.dumps(asked))[0] == 200
+    other = {**asked, 'name': 'b', 'files': trackers.digest(b'other')}
+    assert ask('POST', '/key/peers', json.dumps(other))[0] == 409
+    assert [member.name for member in tracker.members()] == ['a']
+
+
 @pytest.mark.parametrize('body, said', [
     ('', 'Expecting value'), ('[]', 'body'), ('{"name": ""}', 'name'),
     ('{"name": "a", "port": 0}', 'port'),
@@ -177,6 +218,7 @@ def test_who_has_the_key_is_answered(ask):
     ('{"name": "a", "port": 1, "share": 2}', 'share'),
     ('{"name": "a", "port": 1, "share": NaN}', 'share'),
     ('{"name": "a", "port": 1, "cluster": 5}', 'cluster'),
+    ('{"name": "a", "port": 1, "files": 5}', 'files'),
     ('{"name": "a", "port": 1, "rates_bps": {"b": -1}}', 'rates_bps'),
     ('[' * 100_000, '')])
 def test_other_bodies_get_an_error_that_names_the_field(ask, body, said):

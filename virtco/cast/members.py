@@ -1,0 +1,61 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What senders and receivers of a cast have in common."""
+
+from collections.abc import Iterator
+import contextlib
+from typing import Any
+
+from rich import console
+from rich import progress
+
+from virtco.cast import peers
+from virtco.cast import swarm
+from virtco import exception
+
+
+class GivesUp(exception.VirtcoException):
+    msg_fmt = '%(why)s.'
+
+
+def check(own: swarm.Transfer) -> None:
+    """:raises GivesUp: files could not be written or read."""
+    if own.error is not None:
+        raise GivesUp(why=own.error)
+
+
+def part(answer: dict[str, Any]
+         ) -> tuple[list[list[swarm.Peer]], peers.Share | None]:
+    """What the tracker told, as a transfer takes it."""
+    told = answer['share']
+    return ([[swarm.Peer(**one) for one in level]
+             for level in answer['swarms']],
+            told and peers.Share(told['gate'], told['gates'],
+                                 tuple(told['first'])))
+
+
+@contextlib.contextmanager
+def bar(out: console.Console, total_bytes: float) -> Iterator[Any]:
+    shown = progress.Progress(
+        progress.BarColumn(), progress.DownloadColumn(),
+        progress.TimeElapsedColumn(), progress.TextColumn(
+            '{task.description}'), console=out)
+    with shown:
+        task = shown.add_task('', total=total_bytes)
+        yield lambda done_bytes, text: shown.update(
+            task, completed=done_bytes, description=text)
+
+
+def printable(text: str) -> str:
+    """What others told, without what a terminal would obey."""
+    return ''.join(one if one.isprintable() else '?' for one in text)

@@ -1,0 +1,106 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Descriptions of files, as libtorrent makes them."""
+
+from collections.abc import Mapping
+import os
+import pathlib
+import typing
+from typing import Any
+
+import libtorrent
+
+from virtco import exception
+
+BLOCK_BYTES = 4 * 1024 * 1024
+LEAST_BLOCK_BYTES = 16 * 1024
+#: A block is announced to each neighbour, about 1 kB in all, and each hop of
+#: the way delays all by a few dozen blocks, as neighbours share links. Both
+#: together cost least where a block is about the root of the file's size times
+#: this.
+_OVERHEAD_BYTES = 16
+
+
+def describe(path: pathlib.Path) -> bytes:
+    """What receivers need to know of a file or directory.
+
+    :raises virtco.exception.Invalid: when there is nothing to send.
+    """
+    if not path.exists():
+        raise exception.Invalid(field='path', value=path,
+                                limit='a file or directory that exists')
+    files = libtorrent.file_storage()
+    libtorrent.add_files(files, str(path.resolve()))
+    if not files.total_size():
+        raise exception.Invalid(field='path', value=path,
+                                limit='at least one byte')
+    made = libtorrent.create_torrent(
+        files, block_bytes(files.total_size()),
+        libtorrent.create_torrent.v1_only)
+    made.set_priv(True)
+    libtorrent.set_piece_hashes(made, str(path.resolve().parent))
+    described = typing.cast(dict[bytes, Any], made.generate())
+    # The same files have the same description at any time.
+    described.pop(b'creation date', None)
+    encoded: bytes = libtorrent.bencode(described)
+    return encoded
+
+
+def block_bytes(size_bytes: int) -> int:
+    """A power of two: 16 KiB up to 16 MiB, 128 KiB for 1 GiB."""
+    block = LEAST_BLOCK_BYTES
+    while block < BLOCK_BYTES and block ** 2 < _OVERHEAD_BYTES * size_bytes:
+        block *= 2
+    return block
+
+
+Stamps = dict[str, tuple[int, int]]
+
+
+def stamps(path: pathlib.Path) -> Stamps:
+    """Size and time of change of each file, to see what changes later."""
+    names = [str(path)] if path.is_file() else [
+        os.path.join(directory, name)
+        for directory, _, files in os.walk(path, followlinks=True)
+        for name in files]
+    return {name: stamp for name in names
+            if (stamp := _stamp(name)) is not None}
+
+
+def changed(before: Mapping[str, tuple[int, int]]) -> str | None:
+    """A file that is not any more as it was; those that are gone are left out,
+    as who has one open still reads it.
+    """
+    return next((name for name, stamp in before.items()
+                 if _stamp(name) not in (None, stamp)), None)
+
+
+def _stamp(name: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(name)
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns
+
+
+def infos(torrent: bytes) -> list[Any]:
+    """Descriptions of the same files that differ in their hashes only."""
+    try:
+        read = typing.cast(dict[bytes, Any], libtorrent.bdecode(torrent))
+        return [libtorrent.torrent_info(typing.cast(Any, {
+            **read, b'info': {**read[b'info'], b'source': name}}))
+            for name in (b'first', b'between', b'within')]
+    except (RuntimeError, TypeError, KeyError) as error:
+        raise exception.Invalid(
+            field='torrent', value=f'{len(torrent)} bytes',
+            limit=f'a description of files ({error})') from error
