@@ -18,6 +18,7 @@ processor time of one look that changes nothing, of one in which a gate turns,
 and the share of a core that all looks of a second take.
 """
 
+from collections.abc import Container
 import dataclasses
 import itertools
 import threading
@@ -56,8 +57,9 @@ class Busy(htb.Uplink):
 
     waiting_bytes = 0
 
-    def class_stats(self) -> dict[int, wire.ClassStats]:
-        found = super().class_stats()
+    def class_stats(self, wanted: Container[int] | None = None
+                    ) -> dict[int, wire.ClassStats]:
+        found = super().class_stats(wanted)
         leaf = edge_policy.FIRST_MINOR + 1
         found[leaf] = dataclasses.replace(
             found[leaf], backlog_bytes=self.waiting_bytes)

@@ -93,6 +93,8 @@ class Gates:
         self._looking = threading.RLock()
         self._gated: dict[str, _Gated] = {}
         self._policy: edge_policy.EdgePolicy | None = None
+        self._read_for: edge_policy.EdgePolicy | None = None
+        self._minors: frozenset[int] = frozenset()
         self._why_clock: str | None = None
         self._ahead_s = 0.0
         self._asked_s = self._looked_s = now_s()
@@ -141,7 +143,7 @@ class Gates:
             if self._gated:
                 self.open_all()
             return False
-        stats = self._enforcer.uplink.class_stats()
+        stats = self._enforcer.uplink.class_stats(self._wanted())
         self._follow(stats)
         closed = frozenset(
             one.coflow.minor for one in self._gated.values()
@@ -215,6 +217,18 @@ class Gates:
                         'kept' if why is None else 'open',
                         why or 'the clock is good', most_s)
         self._why_clock = why
+
+    def _wanted(self) -> frozenset[int]:
+        """Minors of gated coflows' classes and queues."""
+        policy = self._enforcer.policy
+        if policy is not self._read_for:
+            self._read_for = policy
+            self._minors = frozenset(
+                minor for coflow in (policy.classes if policy else ())
+                if coflow.gate is not None for minor in (
+                    coflow.minor,
+                    *(child.minor for child in coflow.destinations)))
+        return self._minors
 
     def _follow(self, stats: Mapping[int, wire.ClassStats]) -> None:
         """Take over another policy, or another difference of the clocks."""

@@ -70,8 +70,8 @@ class Uplink(base.Shaper):
                   if qdisc.kind == 'tbf'}
         tree: model.Tree = {}
         stats: dict[int, wire.ClassStats] = {}
-        for body in self.kernel.tc_dump(
-                wire.dump_request(wire.RTM_GETTCLASS, ifindex)):
+        for body in self.kernel.tc_dump(wire.dump_request(
+                wire.RTM_GETTCLASS, ifindex, wire.ROOT_HANDLE)):
             shown = wire.read_class(body)
             if shown is None:
                 continue
@@ -98,11 +98,19 @@ class Uplink(base.Shaper):
             return {}
         return _with_drops(self.class_stats(), bodies)
 
-    def class_stats(self) -> dict[int, wire.ClassStats]:
-        """Counters of the classes, but for what their leaves dropped."""
-        return dict(filter(None, map(
-            wire.read_stats, self.kernel.tc_dump(wire.dump_request(
-                wire.RTM_GETTCLASS, self.ifindex())))))
+    def class_stats(self, wanted: Container[int] | None = None
+                    ) -> dict[int, wire.ClassStats]:
+        """Counters of the classes, but for what their leaves dropped.
+
+        The kernel offers no list of some classes. It answers a question for
+        one to all who listen to changes, so that all are dumped, and no more
+        is read than the number of those that are not wanted.
+        """
+        # Without a parent, each leaf's own class comes as well.
+        return dict(filter(None, (
+            wire.read_stats(body, wanted) for body in self.kernel.tc_dump(
+                wire.dump_request(wire.RTM_GETTCLASS, self.ifindex(),
+                                  wire.ROOT_HANDLE)))))
 
     def ensure_root(self) -> None:
         """Put our qdisc in place of the device's default one.

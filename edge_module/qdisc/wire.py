@@ -17,6 +17,7 @@ encoding: 533 ms for a thousand classes, against 9 ms packed here. Layouts are
 those of ``linux/pkt_sched.h`` and ``linux/rtnetlink.h``.
 """
 
+from collections.abc import Container
 from collections.abc import Iterator
 import dataclasses
 import socket
@@ -50,6 +51,7 @@ ROOT_HANDLE = ROOT_MAJOR << 16
 R2Q_MARK = 0x7c0
 
 TCMSG = struct.Struct('=BxxxiIII')
+_HANDLE_AT = 8
 _ATTR = struct.Struct('=HH')
 _RATESPEC = struct.Struct('=BBHhHI')
 _HTB_OPT = struct.Struct('=12s12sIIIII')
@@ -208,8 +210,9 @@ def filter_info(pref: int, protocol: int) -> int:
     return pref << 16 | socket.htons(protocol)
 
 
-def dump_request(message_type: int, ifindex: int) -> Message:
-    return message_type, 0, TCMSG.pack(0, ifindex, 0, 0, 0)
+def dump_request(message_type: int, ifindex: int, parent: int = 0) -> Message:
+    """:param parent: only classes of this qdisc, by its handle."""
+    return message_type, 0, TCMSG.pack(0, ifindex, 0, parent, 0)
 
 
 def is_root_of(body: bytes, ifindex: int) -> bool:
@@ -274,10 +277,15 @@ def read_class(body: bytes) -> ShownClass | None:
         _read_stats(attributes.get(_STATS2, b'')))
 
 
-def read_stats(body: bytes) -> tuple[int, ClassStats] | None:
-    """(minor, counters) of a class of ours; the rest is not looked at."""
-    handle = TCMSG.unpack_from(body)[2]
-    if handle >> 16 != ROOT_MAJOR:
+def read_stats(body: bytes, wanted: Container[int] | None = None
+               ) -> tuple[int, ClassStats] | None:
+    """(minor, counters) of a class of ours; the rest is not looked at.
+
+    :param wanted: minors that are read; None: all.
+    """
+    handle, = _U32.unpack_from(body, _HANDLE_AT)
+    if handle >> 16 != ROOT_MAJOR or (
+            wanted is not None and handle & 0xffff not in wanted):
         return None
     for kind, payload in attrs(body, TCMSG.size):
         if kind == _STATS2:

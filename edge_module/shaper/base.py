@@ -99,8 +99,12 @@ class Shaper(abc.ABC):
         """Counters of the classes; none while the shaper is not there."""
 
     @abc.abstractmethod
-    def class_stats(self) -> dict[int, wire.ClassStats]:
-        """As :meth:`stats`, but for what leaves dropped."""
+    def class_stats(self, wanted: Container[int] | None = None
+                    ) -> dict[int, wire.ClassStats]:
+        """As :meth:`stats`, but for what leaves dropped.
+
+        :param wanted: minors that matter; None: all.
+        """
 
     @abc.abstractmethod
     def ensure_root(self) -> None:
