@@ -24,21 +24,24 @@ from collections.abc import Sequence
 from virtco.scheduling.periodic import bounds
 from virtco.scheduling.periodic import jobs as jobs_model
 
-#: A job that is ahead keeps this much of its period for what comes.
-MOST_AHEAD = 0.5
+#: A job that is ahead keeps this many of its periods for what comes.
+MOST_AHEAD = 2.0
+#: Beyond the bound: where links are never idle, no schedule reaches it.
+ALLOWED = 1.02
 
 
 class Guard:
     """Deadlines of jobs that run, by their place in the list.
 
     :param limit: iteration time over that alone, that no job should exceed;
-        None is the least that any schedule has for its slowest job.
+        None is a little more than the least that any schedule has for its
+        slowest job.
     """
 
     def __init__(self, jobs: Sequence[jobs_model.PeriodicJob],
                  limit: float | None = None):
-        self.limit = (bounds.least_worst_slowdown(jobs) if limit is None
-                      else limit)
+        self.limit = (ALLOWED * bounds.least_worst_slowdown(jobs)
+                      if limit is None else limit)
         self._most_s = [self.limit * job.period_s for job in jobs]
         self._send_s = [job.send_s for job in jobs]
         self._deadline_s = [0.0] * len(jobs)

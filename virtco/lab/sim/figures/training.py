@@ -46,7 +46,7 @@ MIXED_SCHEMES = ('mrtf', 'training first', 'virtco')
 #: The run takes this many of the longest period; the first half warms up.
 PAIR_PERIODS = 100
 #: A quarter of the run warms up: jobs are cut off by the ends of what counts.
-PERIODS = 24
+PERIODS = 100
 #: A job straggles that is slowed down by more than this times what the slowest
 #: job must be.
 STRAGGLES = 1.05
