@@ -95,6 +95,8 @@ class CoflowProgress:
         self.sent_bytes[:known] = sent_bytes[:known]
         self.excess_bytes = 0.0
         self.span: Span | None = None
+        self._moved_s = np.full(len(sizes_bytes), -np.inf)
+        self._credited: list[np.ndarray] = []
 
     @property
     def all_bytes(self) -> float:
@@ -117,12 +119,16 @@ class CoflowProgress:
         if total > 0:
             self.sent_bytes[flows] += left * (used / total)
         self.excess_bytes += payload_bytes - used
+        self._credited.append(flows)
 
     def moved(self, between_s: tuple[float, float], is_first: bool) -> None:
         """Bytes moved between these two times.
 
         :param is_first: what moved before them was noise.
         """
+        for flows in self._credited:
+            self._moved_s[flows] = between_s[1]
+        self._credited = []
         if is_first or self.span is None:
             self.span = Span(between_s, between_s)
             return
@@ -131,6 +137,19 @@ class CoflowProgress:
             between_s, self.span.first_s, self.span.last_s)
         self.span = Span((min(first_s[0], since_s), first_s[1]),
                          (max(last_s[0], since_s), max(last_s[1], now_s)))
+
+    def resumed(self, now_s: float) -> None:
+        """After a pause of all, nobody's silence counts."""
+        self._moved_s[self._moved_s > -np.inf] = now_s
+
+    def rested_s(self, until_s: float | np.ndarray) -> np.ndarray:
+        """From each flow's last bytes to this time, or to one of its own,
+        shape (n_flows,); 0 of one of which none were counted.
+        """
+        found = np.zeros(len(self._moved_s))
+        np.subtract(until_s, self._moved_s, out=found,
+                    where=self._moved_s > -np.inf)
+        return found
 
     def complete(self, flows: np.ndarray) -> None:
         """Take flows that no uplink sees (same host) as sent."""
@@ -157,9 +176,7 @@ class Estimated(CoflowProgress):
         self._receivers = receivers
         self._rest_s = rest_s
         self._is_pilot = pilots.choose(len(receivers))
-        self._moved_s = np.full(len(receivers), -np.inf)
         self._is_local = np.zeros(len(receivers), bool)
-        self._credited: list[np.ndarray] = []
         self._estimate(None)
 
     def _estimate(self, now_s: float | None) -> None:
@@ -196,11 +213,7 @@ class Estimated(CoflowProgress):
 
     def moved(self, between_s: tuple[float, float], is_first: bool) -> None:
         super().moved(between_s, is_first)
-        now_s = between_s[1]
-        for flows in self._credited:
-            self._moved_s[flows] = now_s
-        self._credited = []
-        self._estimate(now_s)
+        self._estimate(between_s[1])
 
     def complete(self, flows: np.ndarray) -> None:
         """Flows inside of a host; nobody counts them."""

@@ -13,6 +13,7 @@
 """One coflow in flight: its members, its progress and its way. Pure."""
 
 import collections
+from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Mapping
 import dataclasses
@@ -48,6 +49,12 @@ OVERSTATED = 1.25
 LEAST_COMPUTE_S = 1e-6
 # VM -> its host and its addresses.
 Addresses = Mapping[str, tuple[str, tuple[str, ...]]]
+# Host -> the time of its last report.
+Heard = Callable[[str], float]
+
+
+def _never(_: str) -> float:
+    return -math.inf
 
 
 @dataclasses.dataclass(eq=False)
@@ -166,12 +173,48 @@ class Tracked:
             self.backlog_bytes.get(src, 0.0) / per_host[src]
             if per_host[src] > 0 else 0.0 for src, _ in route.pairs]
 
+    def _sending(self, left_bytes: np.ndarray, rules: endings.Rules,
+                 heard_s: Heard) -> live.Flows | None:
+        """Without the flows that sent, and then nothing while others did.
+
+        The source says so: its reports came since, and it has no queue of the
+        coflow. The queues to single destinations are not known.
+
+        :param left_bytes: of each pair.
+        :returns: None where there are none of them.
+        """
+        if self.model.is_estimated or self.moved_s is None:
+            return None
+        counting = self.counting
+        sizes_bytes, sent_bytes = counting.sizes_bytes, counting.sent_bytes
+        is_silent = (
+            (counting.rested_s(self.moved_s) >= rules.quiet_s)
+            & (sent_bytes >= np.minimum(
+                rules.start_bytes, (1 - rules.done_fraction) * sizes_bytes))
+            & (counting.remaining_bytes() > TAIL * sizes_bytes))
+        if is_silent.any():
+            # Of each pair, and of the flows that are in none.
+            until_s = np.array([*(
+                -math.inf if self.backlog_bytes.get(src)
+                else min(self.moved_s, heard_s(src))
+                for src, _ in self.route.pairs), -math.inf])
+            is_silent &= (counting.rested_s(until_s[self.route.pair_of])
+                          >= rules.quiet_s)
+        if not is_silent.any():
+            return None
+        silent_bytes = self.route.per_pair(
+            np.where(is_silent, counting.remaining_bytes(), 0.0))
+        return live.Flows(self.route.pairs,
+                          np.maximum(0.0, left_bytes - silent_bytes))
+
     def live(self, strangers: Collection[str],
-             rules: endings.Rules = endings.Rules()) -> live.LiveCoflow:
+             rules: endings.Rules = endings.Rules(),
+             heard_s: Heard = _never) -> live.LiveCoflow:
         """As the scheduler sees it.
 
         :param strangers: hosts of which nothing is known; a flow of theirs
             waits and delays no other.
+        :param heard_s: when a host last reported; -inf = never.
         """
         if '_live' not in self.__dict__:
             pairs = self.route.pairs
@@ -188,6 +231,7 @@ class Tracked:
             self.__dict__['_live'] = live.LiveCoflow(
                 coflow_id=self.coflow_id,
                 flows=live.Flows(pairs, left_bytes),
+                sending=self._sending(left_bytes, rules, heard_s),
                 arrival_s=self.arrival_s or 0.0,
                 served_s=self.moved_s or self.arrival_s or 0.0,
                 sent_bytes=self.counting.all_bytes,
@@ -264,11 +308,12 @@ class Tracked:
             route.pairs)
 
     def shown(self, strangers: Collection[str], rules: endings.Rules,
-              addresses: Addresses) -> snapshots.Coflow:
+              addresses: Addresses, heard_s: Heard = _never
+              ) -> snapshots.Coflow:
         """As a snapshot has it; the same object while it is the same."""
         if '_shown' not in self.__dict__:
             self.__dict__['_shown'] = snapshots.Coflow(
-                self.live(strangers, rules), self.table_of(addresses),
+                self.live(strangers, rules, heard_s), self.table_of(addresses),
                 self.moved_s, any(self.backlog_bytes.values()),
                 self.upcoming is not None)
         found: snapshots.Coflow = self.__dict__['_shown']
@@ -314,6 +359,8 @@ class Tracked:
         """Bytes that moved between these two times were counted."""
         counting = self.counting
         silent_s = now_s - self.moved_s if self.moved_s is not None else 0.0
+        if silent_s >= rules.quiet_s:
+            counting.resumed(now_s)
         counting.moved((since_s, now_s), silent_s >= rules.pause_s
                        and endings.is_noise(self.model.size_bytes,
                                             counting.all_bytes - new_bytes,

@@ -23,6 +23,7 @@ from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Set
+import math
 import threading
 from typing import TYPE_CHECKING
 
@@ -420,7 +421,13 @@ class LiveState:
 
     def _shown(self, tracked: inflight.Tracked) -> snapshots.Coflow:
         return tracked.shown(self._uplinks.strangers, self._progress.endings,
-                             self._addresses.of_vm)
+                             self._addresses.of_vm, self._heard_s)
+
+    def _heard_s(self, host: str) -> float:
+        """When it last reported; -inf = never."""
+        state = self._hosts.get(host)
+        return (-math.inf if state is None or state.last_report is None
+                else state.last_report)
 
     def keep_minors(self, minors: Mapping[str, coflow_table.Minors]) -> None:
         """What is assigned to these hosts' classes."""

@@ -142,6 +142,9 @@ class LiveCoflow:
     :ivar compute_s: of an iteration, in which nothing is sent; 0 of those that
         do not compute in turn, or whose tenant said nothing.
     :ivar workers: VMs that wait while it sends.
+    :ivar sending: its flows without the bytes of those that have fallen
+        silent, over the same pairs: what gets rates. The order is by
+        ``flows``. None: all send.
     """
 
     coflow_id: str
@@ -157,6 +160,7 @@ class LiveCoflow:
     whole: Flows | None = None
     compute_s: float = 0.0
     workers: int = 1
+    sending: Flows | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@
 
 from collections.abc import Collection
 from collections.abc import Sequence
+import dataclasses
 import functools
 import itertools
 import math
@@ -92,11 +93,22 @@ def schedule(coflows: Sequence[live.LiveCoflow],
     demoted = _offences(coflows, policing_beta, in_debt)
     order = _order(coflows, index, chosen, fabric, alone_s, lifted,
                    demoted, rater)
+    rated_s = alone_s
+    if any(coflow.sending is not None for coflow in coflows):
+        fabric, flows = _lay_out([coflow if coflow.sending is None
+                                  else dataclasses.replace(
+                                      coflow, flows=coflow.sending)
+                                  for coflow in coflows],
+                                 ports, index, size_factor)
+        rates = fabric_model.no_rates(fabric)
+        rater = rater_kernel.Rater(fabric, rates, False)
+        rated_s = np.zeros(n_coflows)
+        order_kernel.bottlenecks(rater, rated_s)
     rate_kernel.allocate(
         rater, order, int(lifted.sum()), chosen.sharing,
         policies.backfill(chosen), HORIZON_S,
         fifo_plus_share if chosen.trickle else 0.0,
-        np.array([coflow.weight for coflow in coflows], np.float64), alone_s)
+        np.array([coflow.weight for coflow in coflows], np.float64), rated_s)
     flow_bps = _flow_bps(fabric, rates, rater.n_extra)
     ends_s = now_s + _ends(fabric, rater, chosen, order, flow_bps)
     flow_rates = flows.spread(flow_bps)

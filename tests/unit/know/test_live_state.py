@@ -770,3 +770,82 @@ def test_a_heartbeat_says_that_nothing_was_sent_since(state):
     state.intake('h0', report(150, uplink=1150), 13.0)
     assert sent(state) == pytest.approx([100, 50, 0])
     assert not state.is_known('nobody')
+
+
+@pytest.fixture
+def overstated():
+    """One flow of h0 has ended after a quarter of its hint, at 1 s."""
+    found = live_state.LiveState()
+    found.load_groups(
+        [member('g', i, f'h{i}') for i in range(3)],
+        [stored(flows='[[0,1,4000000],[0,2,4000000],[1,2,1000000]]')])
+    found.meet({'h1', 'h2'}, 0.0)
+    found.intake('h0', report(destinations={'h1': 0, 'h2': 0}), 0.5)
+    found.intake('h0', report(destinations={'h1': 1e6, 'h2': 1e6}), 1.0)
+    return found
+
+
+def sending(state):
+    """Bytes by which pairs get rates; None: by all that is left."""
+    (coflow,) = state.snapshot(snapshot.Options(), 2.0).coflows
+    found = coflow.live.sending
+    return None if found is None else found.remaining_bytes.tolist()
+
+
+def goes_on(state, to_s, h1_bytes=1e6, h2_bytes=1e6, **values):
+    state.intake('h0', made.report(
+        epoch='e', link={'egress_bps': 1e8, 'ingress_bps': 1e8},
+        coflows=[{'coflow_id': 'c', 'sent_bytes': h1_bytes + h2_bytes,
+                  'destinations': [
+                      {'host': 'h1', 'sent_bytes': h1_bytes},
+                      {'host': 'h2', 'sent_bytes': h2_bytes}]} | values],
+        uplink_sent_bytes=h1_bytes + h2_bytes), to_s)
+
+
+def test_a_flow_that_falls_silent_while_others_send_gets_no_rate(overstated):
+    goes_on(overstated, 1.5, h2_bytes=1.5e6)
+    assert sending(overstated) is None
+    goes_on(overstated, 2.0, h2_bytes=2e6)
+    # That of h1 has sent nothing yet.
+    assert sending(overstated) == pytest.approx([0, 2e6, 1e6])
+    assert left_bytes(overstated) == pytest.approx([3e6, 2e6, 1e6])
+
+
+def test_its_next_bytes_give_a_silent_flow_its_rate_back(overstated):
+    goes_on(overstated, 1.5, h2_bytes=1.5e6)
+    goes_on(overstated, 2.0, h2_bytes=2e6)
+    assert sending(overstated) is not None
+    goes_on(overstated, 2.1, h1_bytes=1.1e6, h2_bytes=2e6)
+    assert sending(overstated) is None
+
+
+def test_a_flow_is_not_silent_while_its_host_has_a_queue(overstated):
+    goes_on(overstated, 1.5, h2_bytes=1.5e6)
+    goes_on(overstated, 2.0, h2_bytes=2e6)
+    goes_on(overstated, 2.1, h2_bytes=2.1e6, backlog_bytes=1500)
+    assert sending(overstated) is None
+
+
+def test_a_host_that_does_not_report_is_not_silent(overstated):
+    overstated.intake('h1', report(0), 1.0)
+    overstated.intake('h1', report(100_000), 2.5)
+    overstated.intake('h1', report(200_000), 3.2)
+    assert sending(overstated) is None
+
+
+def test_after_a_pause_of_all_nobody_was_silent(overstated):
+    goes_on(overstated, 1.9)
+    goes_on(overstated, 3.0, h2_bytes=2e6)
+    assert sending(overstated) is None
+    goes_on(overstated, 3.5, h2_bytes=2.5e6)
+    goes_on(overstated, 4.0, h2_bytes=3e6)
+    assert sending(overstated) == pytest.approx([0, 1e6, 1e6])
+
+
+def test_a_few_bytes_are_no_beginning_of_a_flow(overstated):
+    goes_on(overstated, 1.5, h2_bytes=1.5e6)
+    overstated.intake('h1', report(60), 1.5)
+    for at_s, h2_bytes in ((2.0, 2e6), (2.5, 2.5e6)):
+        overstated.intake('h1', report(60), at_s)
+        goes_on(overstated, at_s, h2_bytes=h2_bytes)
+    assert sending(overstated)[2] == pytest.approx(1e6, rel=1e-3)

@@ -481,3 +481,63 @@ def test_a_whole_coflow_tells_how_much_waits_for_it():
     made = scheduling.schedule(coflows, unit_ports(('a', 'b', 'c')),
                                now_s=0.0)
     assert [item.coflow_id for item in made.coflows] == ['two', 'one']
+
+
+def _silenced(one, silent):
+    """Without the bytes of the flows at these places."""
+    pairs = live.Pairs((flow.src_host, flow.dst_host) for flow in one.flows)
+    left = np.array([flow.remaining_bytes for flow in one.flows])
+    sends = left.copy()
+    sends[list(silent)] = 0.0
+    return dataclasses.replace(one, flows=live.Flows(pairs, left),
+                               sending=live.Flows(pairs, sends))
+
+
+def test_a_silent_flow_leaves_its_port_to_the_rest_of_its_coflow():
+    one = coflow('C', ('a', 'b', 3), ('a', 'c', 1))
+    item, = scheduling.schedule([_silenced(one, [0])], unit_ports(),
+                                now_s=0.0).coflows
+    assert rates_of(item) == {('a', 'c'): pytest.approx(1.0)}
+    assert item.remaining_cct_s == pytest.approx(4.0)
+    assert item.predicted_end_s == pytest.approx(1.0)
+
+
+def test_who_falls_silent_comes_no_earlier():
+    """C would be the shorter one by what still sends."""
+    one, other = (coflow('C', ('a', 'b', 3), ('a', 'c', 1)),
+                  coflow('D', ('a', 'd', 2)))
+    made = scheduling.schedule([_silenced(one, [0]), other], unit_ports(),
+                               now_s=0.0)
+    assert [item.coflow_id for item in made.coflows] == ['D', 'C']
+
+
+@hypothesis.given(st.data())
+def test_the_order_is_by_all_that_is_left_and_the_silent_get_nothing(data):
+    pair = st.tuples(st.sampled_from(HOSTS), st.sampled_from(HOSTS)).filter(
+        lambda ends: ends[0] != ends[1])
+    all_flows = data.draw(st.lists(st.dictionaries(
+        pair, st.integers(1, 50), min_size=2, max_size=5),
+        min_size=1, max_size=4))
+    coflows = [coflow(f'C{i}', *((*ends, bits) for ends, bits
+                                 in flows.items()))
+               for i, flows in enumerate(all_flows)]
+    silent = [data.draw(st.sets(st.integers(0, len(one.flows) - 1),
+                                max_size=len(one.flows) - 1))
+              for one in coflows]
+    policy = data.draw(st.sampled_from(ORDERED))
+    before, after = (scheduling.schedule(
+        some, unit_ports(), policy=policy, now_s=0.0) for some in (
+            coflows, [_silenced(*both) for both in zip(coflows, silent)]))
+    assert ([item.coflow_id for item in before.coflows]
+            == [item.coflow_id for item in after.coflows])
+    used = dict.fromkeys(HOSTS, 0.0)
+    for item in after.coflows:
+        number = int(item.coflow_id[1:])
+        rates = rates_of(item)
+        assert rates.keys() == {
+            (flow.src_host, flow.dst_host) for place, flow
+            in enumerate(coflows[number].flows)
+            if place not in silent[number]}
+        for (src, _), rate_bps in rates.items():
+            used[src] += rate_bps
+    assert all(rate_bps <= SLACK for rate_bps in used.values())
