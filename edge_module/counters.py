@@ -117,6 +117,8 @@ class Counters:
     def __init__(self, saved: Iterable[Any] = ()):
         self.totals: dict[Name, Total] = {}
         self.backlog_bytes: dict[str, int] = {}
+        # Of a child class, by Name.where.
+        self._child_backlog_bytes: dict[str, int] = {}
         self.shared_backlog_bytes: dict[Part, int] = {}
         self._limits: dict[int, str] = {}
         self.limited_backlog_bytes: dict[int, int] = {}
@@ -161,6 +163,7 @@ class Counters:
         policy nor in the kernel.
         """
         self.backlog_bytes = {}
+        self._child_backlog_bytes = {}
         self.shared_backlog_bytes = dict.fromkeys(Part, 0)
         self.limited_backlog_bytes = {}
         if self._of_class is None or stats.keys() != self._of_class.keys():
@@ -180,10 +183,12 @@ class Counters:
                     self.limited_backlog_bytes.get(slot, 0)
                     + seen.backlog_bytes)
             if minor in self._classes:
-                coflow_id, _ = self._classes[minor]
+                coflow_id, host = self._classes[minor]
                 self.backlog_bytes[coflow_id] = (
                     self.backlog_bytes.get(coflow_id, 0)
                     + seen.backlog_bytes)
+                if host is not None and seen.backlog_bytes:
+                    self._child_backlog_bytes[str(minor)] = seen.backlog_bytes
 
     def _follow(self, classes: Set[int]
                 ) -> dict[int, tuple[Total, Total | None, Total]]:
@@ -332,13 +337,15 @@ class Counters:
         """The ``coflows`` of a report."""
         sums: dict[str, dict[str, int]] = {}
         children: dict[str, list[reports.DestinationCounter]] = {}
-        for (kind, coflow_id, host, _), total in self.totals.items():
+        for (kind, coflow_id, host, where), total in self.totals.items():
             if kind not in _OF_COFLOWS:
                 continue
             found = sums.setdefault(coflow_id, {'sent_bytes': 0})
             if kind is Kind.DESTINATION:
                 children.setdefault(coflow_id, []).append(
-                    reports.DestinationCounter(host, total.value))
+                    reports.DestinationCounter(
+                        host, total.value,
+                        self._child_backlog_bytes.get(where, 0)))
             else:
                 field = _OF_COFLOWS[kind]
                 found[field] = found.get(field, 0) + total.value

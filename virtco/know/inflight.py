@@ -13,7 +13,6 @@
 """One coflow in flight: its members, its progress and its way. Pure."""
 
 import collections
-from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Mapping
 import dataclasses
@@ -27,6 +26,7 @@ import numpy as np
 from virtco.db import codec
 from virtco.know import byte_counters
 from virtco.know import route as routes
+from virtco.know import silence
 from virtco.know import snapshot as snapshots
 from virtco.model import coflow as coflow_model
 from virtco.model import live
@@ -40,21 +40,12 @@ from virtco import units
 if TYPE_CHECKING:
     from virtco.db import models
 
-#: A flow that is not known to have ended keeps this share of its size: what
-#: is left of it is not known better than that.
-TAIL = 5e-3
 #: A claim of computing beyond this multiple of what is possible is told.
 OVERSTATED = 1.25
 #: A job stays one, however little it computes.
 LEAST_COMPUTE_S = 1e-6
 # VM -> its host and its addresses.
 Addresses = Mapping[str, tuple[str, tuple[str, ...]]]
-# Host -> the time of its last report.
-Heard = Callable[[str], float]
-
-
-def _never(_: str) -> float:
-    return -math.inf
 
 
 @dataclasses.dataclass(eq=False)
@@ -67,7 +58,6 @@ class Tracked:
     :ivar planned_cct_s: of the last plan; None where there is none.
     :ivar expires_s: when it is given up, None = never.
     :ivar moved_s: when its counters last moved, None = never.
-    :ivar backlog_bytes: waiting at each host's class, as last reported.
     :ivar was_placed: all its VMs ran at some time; what is missing since
         then was deleted, and its flows with it.
     :ivar is_dirty: the database does not know the newest yet.
@@ -92,7 +82,7 @@ class Tracked:
     ended_s: float | None = None
     expires_s: float | None = None
     moved_s: float | None = None
-    backlog_bytes: dict[str, float] = dataclasses.field(default_factory=dict)
+    queues: silence.Queues = dataclasses.field(default_factory=silence.Queues)
     was_placed: bool = False
     is_dirty: bool = False
     check_s: float = -math.inf
@@ -155,7 +145,7 @@ class Tracked:
         """Bytes left per pair of hosts, shape (n_pairs,)."""
         counting = self.counting
         return route.per_pair(np.maximum(counting.remaining_bytes(),
-                                         TAIL * counting.sizes_bytes))
+                                         silence.TAIL * counting.sizes_bytes))
 
     def _queued_bytes(self, route: routes.Route) -> np.ndarray:
         """What waits at the hosts, per pair, of a coflow of which all was
@@ -170,46 +160,28 @@ class Tracked:
         for (src, _), tail_bytes in zip(route.pairs, left_bytes.tolist()):
             per_host[src] += tail_bytes
         return left_bytes * [
-            self.backlog_bytes.get(src, 0.0) / per_host[src]
+            self.queues.whole_bytes.get(src, 0.0) / per_host[src]
             if per_host[src] > 0 else 0.0 for src, _ in route.pairs]
 
     def _sending(self, left_bytes: np.ndarray, rules: endings.Rules,
-                 heard_s: Heard) -> live.Flows | None:
-        """Without the flows that sent, and then nothing while others did.
-
-        The source says so: its reports came since, and it has no queue of the
-        coflow. The queues to single destinations are not known.
+                 heard_s: silence.Heard) -> live.Flows | None:
+        """Without the flows that are silent; None where there are none.
 
         :param left_bytes: of each pair.
-        :returns: None where there are none of them.
         """
         if self.model.is_estimated or self.moved_s is None:
             return None
-        counting = self.counting
-        sizes_bytes, sent_bytes = counting.sizes_bytes, counting.sent_bytes
-        is_silent = (
-            (counting.rested_s(self.moved_s) >= rules.quiet_s)
-            & (sent_bytes >= np.minimum(
-                rules.start_bytes, (1 - rules.done_fraction) * sizes_bytes))
-            & (counting.remaining_bytes() > TAIL * sizes_bytes))
-        if is_silent.any():
-            # Of each pair, and of the flows that are in none.
-            until_s = np.array([*(
-                -math.inf if self.backlog_bytes.get(src)
-                else min(self.moved_s, heard_s(src))
-                for src, _ in self.route.pairs), -math.inf])
-            is_silent &= (counting.rested_s(until_s[self.route.pair_of])
-                          >= rules.quiet_s)
-        if not is_silent.any():
+        silent_bytes = silence.silent_bytes(
+            self.counting, self.route, self.queues, self.moved_s, heard_s,
+            rules)
+        if silent_bytes is None:
             return None
-        silent_bytes = self.route.per_pair(
-            np.where(is_silent, counting.remaining_bytes(), 0.0))
         return live.Flows(self.route.pairs,
                           np.maximum(0.0, left_bytes - silent_bytes))
 
     def live(self, strangers: Collection[str],
              rules: endings.Rules = endings.Rules(),
-             heard_s: Heard = _never) -> live.LiveCoflow:
+             heard_s: silence.Heard = silence.never) -> live.LiveCoflow:
         """As the scheduler sees it.
 
         :param strangers: hosts of which nothing is known; a flow of theirs
@@ -308,13 +280,13 @@ class Tracked:
             route.pairs)
 
     def shown(self, strangers: Collection[str], rules: endings.Rules,
-              addresses: Addresses, heard_s: Heard = _never
-              ) -> snapshots.Coflow:
+              addresses: Addresses,
+              heard_s: silence.Heard = silence.never) -> snapshots.Coflow:
         """As a snapshot has it; the same object while it is the same."""
         if '_shown' not in self.__dict__:
             self.__dict__['_shown'] = snapshots.Coflow(
                 self.live(strangers, rules, heard_s), self.table_of(addresses),
-                self.moved_s, any(self.backlog_bytes.values()),
+                self.moved_s, bool(self.queues),
                 self.upcoming is not None)
         found: snapshots.Coflow = self.__dict__['_shown']
         return found
@@ -417,7 +389,7 @@ class Tracked:
         if self.model.size_bytes <= 0:
             return 1.0
         left = float(self.counting.remaining_bytes().sum())
-        return max(TAIL, left / self.model.size_bytes)
+        return max(silence.TAIL, left / self.model.size_bytes)
 
     def cross_remaining(self, progress: byte_counters.CoflowProgress | None
                         = None) -> float:
@@ -498,7 +470,7 @@ class Tracked:
             return False
         if self.route.local.size:
             self.progress.complete(self.route.local)
-        if any(self.backlog_bytes.values()):
+        if self.queues:
             return False
         silent_s = None if self.moved_s is None else now_s - self.moved_s
         if self.model.is_estimated:

@@ -94,7 +94,7 @@ class Progress:
     def _take_backlogs(self, state: host_state.HostState) -> bool:
         """True when a coflow may have ended, now that its queue is empty."""
         host = state.host
-        after = {counters.coflow_id: counters.backlog_bytes
+        after = {counters.coflow_id: counters
                  for counters in state.report.coflows
                  if counters.backlog_bytes}
         drained = False
@@ -102,9 +102,8 @@ class Progress:
             tracked = self._groups.coflows.get(coflow_id)
             if tracked is None:
                 continue
-            if coflow_id in after:
-                tracked.backlog_bytes[host] = after[coflow_id]
-            elif tracked.backlog_bytes.pop(host, 0):
+            counters = after.get(coflow_id)
+            if tracked.queues.take(host, counters) and counters is None:
                 drained |= tracked.is_all_sent(self.endings)
             tracked.touch()
         state.queued = after.keys()

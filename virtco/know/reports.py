@@ -62,8 +62,14 @@ class Port(msgspec.Struct, frozen=True):
 
 
 class DestinationCounter(msgspec.Struct, frozen=True):
+    """Of a child class.
+
+    :ivar backlog_bytes: in its queue now.
+    """
+
     host: fields.Host
     sent_bytes: fields.Bytes
+    backlog_bytes: fields.Bytes = 0
 
 
 class CoflowCounters(msgspec.Struct, frozen=True):

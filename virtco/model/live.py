@@ -142,8 +142,8 @@ class LiveCoflow:
     :ivar compute_s: of an iteration, in which nothing is sent; 0 of those that
         do not compute in turn, or whose tenant said nothing.
     :ivar workers: VMs that wait while it sends.
-    :ivar sending: its flows without the bytes of those that have fallen
-        silent, over the same pairs: what gets rates. The order is by
+    :ivar sending: flows by columns over the same pairs, without the bytes of
+        those that have fallen silent: what gets rates. The order is by
         ``flows``. None: all send.
     """
 

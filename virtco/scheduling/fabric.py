@@ -179,6 +179,22 @@ def lay_out(cap: np.ndarray, n_coflows: int, owner: np.ndarray,
         up_ptr=up_ptr, up=up_entry.astype(np.int32), uplinks=uplinks), order
 
 
+def resized(fabric: Fabric, bits: np.ndarray) -> Fabric:
+    """The same flows with other sizes.
+
+    :param bits: 0 of those that have ended, shape (F,).
+    """
+    passing = np.repeat(np.arange(len(bits)), np.diff(fabric.up_ptr))
+    ends = np.concatenate((fabric.src, fabric.dst, fabric.up))
+    at_ends = np.concatenate((bits, bits, bits[passing]))
+    n_entries = len(fabric.port)
+    return fabric._replace(
+        base=bits, scale=np.ones(len(fabric.scale)),
+        load=np.bincount(ends, at_ends, n_entries).astype(np.float64),
+        alive=np.bincount(ends, at_ends > 0, n_entries).astype(np.int32),
+        skip=np.arange(len(bits) + 1) + np.append(bits <= 0, False))
+
+
 def _is_new(values: np.ndarray) -> np.ndarray:
     """Whether a value differs from the one before it."""
     found = np.ones(len(values), bool)

@@ -14,7 +14,6 @@
 
 from collections.abc import Collection
 from collections.abc import Sequence
-import dataclasses
 import functools
 import itertools
 import math
@@ -95,12 +94,8 @@ def schedule(coflows: Sequence[live.LiveCoflow],
                    demoted, rater)
     rated_s = alone_s
     if any(coflow.sending is not None for coflow in coflows):
-        fabric, flows = _lay_out([coflow if coflow.sending is None
-                                  else dataclasses.replace(
-                                      coflow, flows=coflow.sending)
-                                  for coflow in coflows],
-                                 ports, index, size_factor)
-        rates = fabric_model.no_rates(fabric)
+        fabric = fabric_model.resized(fabric, _sending_bits(
+            coflows, fabric, flows, size_factor))
         rater = rater_kernel.Rater(fabric, rates, False)
         rated_s = np.zeros(n_coflows)
         order_kernel.bottlenecks(rater, rated_s)
@@ -120,6 +115,23 @@ def schedule(coflows: Sequence[live.LiveCoflow],
                          ends_s[order].tolist(), lifted[order].tolist()),
                      first_rank)),
         _left(ports, rates.residual))
+
+
+def _sending_bits(coflows: Sequence[live.LiveCoflow],
+                  fabric: fabric_model.Fabric, flows: '_Flows',
+                  size_factor: float) -> np.ndarray:
+    """By which flows are rated, 0 for silent ones, shape (F,)."""
+    bits = fabric.base.copy()
+    for coflow, start, (first, last) in zip(
+            coflows, flows.start, itertools.pairwise(
+                fabric.flow_ptr.tolist())):
+        if coflow.sending is not None:
+            size_bytes = coflow.sending.remaining_bytes[
+                flows.place[first:last] - start]
+            bits[first:last] = size_bytes * (
+                size_factor * units.BITS_PER_BYTE) * (
+                    size_bytes >= NOTHING_BYTES)
+    return bits
 
 
 def _left(ports: live.Ports, residual_bps: np.ndarray) -> live.Ports:

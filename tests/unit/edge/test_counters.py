@@ -48,6 +48,8 @@ def test_one_reading():
     assert (entry.coflow_id, entry.sent_bytes, entry.sent_packets,
             entry.drops, entry.backlog_bytes) == ('c16', 900, 2, 3, 10)
     assert _by_host(entry) == {'h2': 600, 'h3': 300}
+    assert {item.host: item.backlog_bytes
+            for item in entry.destinations} == {'h2': 7, 'h3': 3}
     assert seen.uplink_bytes() == 1000
     assert seen.shared()['host'] == reports.PartCounters(100, 1, 4)
 

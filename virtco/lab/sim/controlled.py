@@ -16,9 +16,11 @@ The controller is :class:`virtco.know.live_state.LiveState` and
 :func:`virtco.decide.policies.compute`: it learns what was sent from reports,
 takes a coflow for ended by its rules, and its policies come into force later.
 Only the packets are a fluid. A class has its rate and no more; its flows share
-it equally. What is in no class shares what the classes leave as TCP does.
+it equally, and its queue is not empty before they have ended. What is in no
+class shares what the classes leave as TCP does.
 """
 
+from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -46,6 +48,8 @@ _ENDED_BYTES = 1.0
 #: Traffic without a class has at least this share of a link.
 _LEAST_SHARE = 1e-3
 _PORT = 5001
+#: In the queue of a class whose flows have bytes left.
+_QUEUED_BYTES = 1500
 # Coflow, source and destination host.
 _Way = tuple[int, str, str]
 
@@ -123,20 +127,23 @@ class _Controller:
 
     def report(self, host: str, sent_bytes: Mapping[_Way, float],
                pairs_bytes: Mapping[tuple[int, int, int], float],
-               now_s: float) -> bool:
+               now_s: float, queued: Collection[_Way] = ()) -> bool:
         """:param sent_bytes: by the classes of the host, in all.
+        :param queued: classes with a queue.
         :param pairs_bytes: of coflow, source and destination VM.
         :returns: whether the controller computes at once.
         """
         counters = []
         for number in self._known:
-            its = {dst: size for (coflow, src, dst), size
-                   in sent_bytes.items() if (coflow, src) == (number, host)}
+            its = [reports.DestinationCounter(
+                way[2], round(size), _QUEUED_BYTES * (way in queued))
+                for way, size in sent_bytes.items()
+                if way[:2] == (number, host)]
             if its:
                 counters.append(reports.CoflowCounters(
-                    str(number), round(sum(its.values())), destinations=tuple(
-                        reports.DestinationCounter(dst, round(size))
-                        for dst, size in its.items())))
+                    str(number), sum(one.sent_bytes for one in its),
+                    backlog_bytes=sum(one.backlog_bytes for one in its),
+                    destinations=tuple(its)))
         rate_bps = self._rates_bps[host]
         return self._state.intake(host, reports.Report(
             epoch='e', applied_generation=0,
@@ -221,6 +228,15 @@ class _Flows:
                 self.in_class[self.ways[i]] = size + self.in_class.get(
                     self.ways[i], 0.0)
 
+    def queued(self, classes: Mapping[_Way, float], begun: np.ndarray
+               ) -> set[_Way]:
+        """Classes in which something waits.
+
+        :param begun: whether each coflow has begun.
+        """
+        sends = (self.left_bytes >= _ENDED_BYTES) & begun[self.coflow]
+        return {self.ways[i] for i in np.flatnonzero(sends)} & classes.keys()
+
 
 def simulate(coflows: Sequence[Sent], rates_bps: Mapping[str, float],
              options: snapshot.Options = snapshot.Options(beta=0.0),
@@ -267,7 +283,8 @@ def simulate(coflows: Sequence[Sent], rates_bps: Mapping[str, float],
         ends_s[flows.coflow[ended]] = now_s
         while report_s <= now_s:
             if controller.report(host, flows.in_class, dict(zip(
-                    flows.pairs, flows.sent_bytes.tolist())), now_s):
+                    flows.pairs, flows.sent_bytes.tolist())), now_s,
+                    flows.queued(classes, starts_s <= now_s)):
                 decide_s = now_s
             report_s, host = next(turns)
 

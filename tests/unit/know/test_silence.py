@@ -1,0 +1,153 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Flows that sent and then fell silent, and the queues that tell."""
+
+import pytest
+
+from tests.unit.know import test_live_state as known
+from tests.unit import made
+from virtco.decide import policies
+from virtco.know import live_state
+from virtco.know import reports
+from virtco.know import silence
+from virtco.know import snapshot
+from virtco.model import live
+
+report, left_bytes = known.report, known.left_bytes
+
+
+@pytest.fixture
+def overstated():
+    """One flow of h0 has ended after a quarter of its hint, at 1 s."""
+    found = live_state.LiveState()
+    found.load_groups(
+        [known.member('g', i, f'h{i}') for i in range(3)],
+        [known.stored(flows='[[0,1,4000000],[0,2,4000000],[1,2,1000000]]')])
+    found.meet({'h1', 'h2'}, 0.0)
+    found.intake('h0', report(destinations={'h1': 0, 'h2': 0}), 0.5)
+    found.intake('h0', report(destinations={'h1': 1e6, 'h2': 1e6}), 1.0)
+    return found
+
+
+def sending(state):
+    """Bytes by which pairs get rates; None: by all that is left."""
+    (coflow,) = state.snapshot(snapshot.Options(), 2.0).coflows
+    found = coflow.live.sending
+    return None if found is None else found.remaining_bytes.tolist()
+
+
+def goes_on(state, to_s, h1_bytes=1e6, h2_bytes=1e6, h1_queue=0, h2_queue=0,
+            other_queue=0):
+    state.intake('h0', made.report(
+        epoch='e', link={'egress_bps': 1e8, 'ingress_bps': 1e8},
+        coflows=[{'coflow_id': 'c', 'sent_bytes': h1_bytes + h2_bytes,
+                  'backlog_bytes': h1_queue + h2_queue + other_queue,
+                  'destinations': [
+                      {'host': 'h1', 'sent_bytes': h1_bytes,
+                       'backlog_bytes': h1_queue},
+                      {'host': 'h2', 'sent_bytes': h2_bytes,
+                       'backlog_bytes': h2_queue}]}],
+        uplink_sent_bytes=h1_bytes + h2_bytes), to_s)
+
+
+def test_a_flow_that_falls_silent_while_others_send_gets_no_rate(overstated):
+    goes_on(overstated, 1.5, h2_bytes=1.5e6)
+    assert sending(overstated) is None
+    goes_on(overstated, 2.0, h2_bytes=2e6)
+    # That of h1 has sent nothing yet.
+    assert sending(overstated) == pytest.approx([0, 2e6, 1e6])
+    assert left_bytes(overstated) == pytest.approx([3e6, 2e6, 1e6])
+
+
+def test_its_next_bytes_give_a_silent_flow_its_rate_back(overstated):
+    goes_on(overstated, 1.5, h2_bytes=1.5e6)
+    goes_on(overstated, 2.0, h2_bytes=2e6)
+    assert sending(overstated) is not None
+    goes_on(overstated, 2.1, h1_bytes=1.1e6, h2_bytes=2e6)
+    assert sending(overstated) is None
+
+
+@pytest.mark.parametrize(('queues', 'is_silent'), [
+    ({}, True),
+    ({'h2_queue': 1500}, True),
+    ({'h1_queue': 1500}, False),
+    ({'h1_queue': 1500, 'h2_queue': 1500}, False),
+    # An older edge module, or a class that destinations share.
+    ({'other_queue': 1500}, False),
+    ({'h2_queue': 1500, 'other_queue': 3000}, False)])
+def test_a_flow_is_not_silent_while_something_waits_for_it(
+        overstated, queues, is_silent):
+    goes_on(overstated, 1.5, h2_bytes=1.5e6)
+    goes_on(overstated, 2.0, h2_bytes=2e6)
+    goes_on(overstated, 2.1, h2_bytes=2.1e6, **queues)
+    assert (sending(overstated) is not None) == is_silent
+
+
+def test_queues_are_those_of_the_last_report():
+    queues = silence.Queues()
+    pairs = live.Pairs([('a', 'b'), ('a', 'c'), ('d', 'b')])
+    assert not queues
+    # A destination may have two classes while it changes from one to another.
+    assert queues.take('a', reports.CoflowCounters(
+        'c', 0, backlog_bytes=5, destinations=tuple(
+            reports.DestinationCounter('b', 0, size) for size in (2, 3, 0)))
+    ) == 0
+    assert queues
+    assert queues.are_empty(pairs).tolist() == [False, True, True]
+    assert queues.take('a', None) == 5
+    assert not queues
+    assert queues.are_empty(pairs).all()
+
+
+def test_a_silent_flow_keeps_its_class_with_the_least_rate(overstated):
+    """Where its next bytes are counted, and give it its rate back."""
+    def rates():
+        options = snapshot.Options(work_conserving=False)
+        made = policies.compute(overstated.snapshot(options, 2.0), None)
+        overstated.keep_minors(made.minors)
+        (one,) = made.of_host['h0'].policy().classes
+        return {child.host: child.rate_bps for child in one.destinations}
+
+    goes_on(overstated, 1.5, h2_bytes=1.5e6)
+    before = rates()
+    goes_on(overstated, 2.0, h2_bytes=2e6)
+    after = rates()
+    assert 0 < after['h1'] < 0.02 * before['h1']
+    assert after['h2'] > 1.5 * before['h2']
+    goes_on(overstated, 2.1, h1_bytes=1.01e6, h2_bytes=2e6)
+    assert rates()['h1'] > 0.9 * before['h1']
+
+
+def test_a_host_that_does_not_report_is_not_silent(overstated):
+    overstated.intake('h1', report(0), 1.0)
+    overstated.intake('h1', report(100_000), 2.5)
+    overstated.intake('h1', report(200_000), 3.2)
+    assert sending(overstated) is None
+
+
+def test_after_a_pause_of_all_nobody_was_silent(overstated):
+    goes_on(overstated, 1.9)
+    goes_on(overstated, 3.0, h2_bytes=2e6)
+    assert sending(overstated) is None
+    goes_on(overstated, 3.5, h2_bytes=2.5e6)
+    goes_on(overstated, 4.0, h2_bytes=3e6)
+    assert sending(overstated) == pytest.approx([0, 1e6, 1e6])
+
+
+def test_a_few_bytes_are_no_beginning_of_a_flow(overstated):
+    goes_on(overstated, 1.5, h2_bytes=1.5e6)
+    overstated.intake('h1', report(60), 1.5)
+    for at_s, h2_bytes in ((2.0, 2e6), (2.5, 2.5e6)):
+        overstated.intake('h1', report(60), at_s)
+        goes_on(overstated, at_s, h2_bytes=h2_bytes)
+    assert sending(overstated)[2] == pytest.approx(1e6, rel=1e-3)
