@@ -127,10 +127,15 @@ def plan(snapshot: known.Snapshot, wire_factor: float = 1.0,
     return Gates(jobs, frozenset(groups), gated, _of_host(gated, before))
 
 
+def are_in_order(jobs: Iterable[jobs_model.PeriodicJob]) -> bool:
+    """Whether the controller decides who of them goes first, and not TCP."""
+    return min(job.period_s for job in jobs) >= IN_ORDER_S
+
+
 def _gates(group: list[jobs_model.PeriodicJob],
            old: Mapping[str, rehearsal.Gate]) -> dict[str, rehearsal.Gate]:
     """Of jobs that meet; those they have where no others gain."""
-    fair = min(job.period_s for job in group) < IN_ORDER_S
+    fair = not are_in_order(group)
     ordered = jobs_model.by_intensity(group)
     found = dict(shifts.plan(ordered, fair).gates)
     if not old:

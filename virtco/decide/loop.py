@@ -21,6 +21,7 @@ import time
 from oslo_config import cfg
 
 from virtco.decide import gating
+from virtco.decide import lateness
 from virtco.decide import policies
 from virtco.decide import publisher
 from virtco.decide import shadow
@@ -53,6 +54,7 @@ class Loop:
         self.leads: Callable[[], bool] = lambda: True
         #: The newest.
         self.policies = policies.none()
+        self._lateness = lateness.Lateness()
         self._planner = gating.Planner(
             lambda: self.policies.snapshot,
             1 + conf.scheduler.wire_overhead_fraction,
@@ -87,7 +89,8 @@ class Loop:
         while True:
             with self._wake:
                 if not (self._urgent or self._stopping):
-                    # No later than when a coflow has waited for theta.
+                    # No later than when a coflow has waited for theta, or a
+                    # training job is late.
                     self._wake.wait(max(0.0, min(
                         pause_s,
                         self.policies.next_check_s - self._clock())))
@@ -155,8 +158,9 @@ class Loop:
         state = self._know.live
         state.count_pairs(options.is_fair)
         changed = state.advance(now_s)
-        found = policies.compute(state.snapshot(options, now_s),
-                                 self.policies, self._planner.plan.of_host)
+        seen, plan = state.snapshot(options, now_s), self._planner.plan
+        found = policies.compute(seen, self.policies, plan.of_host,
+                                 self._lateness.follow(plan, seen.coflows))
         state.keep_minors(found.minors)
         state.keep_limits(found.limits())
         self.policies = found

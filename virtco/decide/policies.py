@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import functools
+import types
 
 import numpy as np
 
@@ -37,7 +38,8 @@ class Policies:
     :ivar changed: hosts whose policy is another object than before.
     :ivar minors: as they are taken now, where that changed.
     :ivar schedule: all coflows by rank.
-    :ivar next_check_s: no later than then a coflow has waited for theta.
+    :ivar next_check_s: no later than then a coflow has waited for theta, or
+        a periodic one is late.
     :ivar snapshot: what all this is by.
     """
 
@@ -56,17 +58,20 @@ class Policies:
 
 
 def compute(snapshot: known.Snapshot, before: Policies | None = None,
-            gates: host_policies.Gates = host_policies.NO_GATES) -> Policies:
+            gates: host_policies.Gates = host_policies.NO_GATES,
+            late_s: Mapping[str, float] = types.MappingProxyType({})
+            ) -> Policies:
     """Order the coflows and turn the order into a policy per host.
 
     :param gates: of periodic coflows.
+    :param late_s: when periodic coflows have to go first, by id.
     :param before: of an earlier snapshot. A host whose policy would say the
         same as there, up to ``rate_tolerance_fraction``, keeps it: the same
         object. Everything else is as without it.
     """
     options = snapshot.options
     coflows = () if options.is_fair else snapshot.coflows
-    schedule, next_check_s = _order(snapshot, coflows)
+    schedule, next_check_s = _order(snapshot, coflows, late_s)
     ranks = {coflow_id: rank for rank, coflow_id in enumerate(
         sorted(c.live.coflow_id for c in snapshot.coflows) if options.is_fair
         else [c.coflow_id for c in schedule.coflows])}
@@ -95,8 +100,8 @@ def compute(snapshot: known.Snapshot, before: Policies | None = None,
                     next_check_s, told, snapshot)
 
 
-def _order(snapshot: known.Snapshot, coflows: Sequence[known.Coflow]
-           ) -> tuple[live.Schedule, float]:
+def _order(snapshot: known.Snapshot, coflows: Sequence[known.Coflow],
+           late_s: Mapping[str, float]) -> tuple[live.Schedule, float]:
     """Busy coflows first; the idle ones get what those leave, and last come
     those that rest between two iterations: their classes are there so that
     the next beginning is counted and served at once.
@@ -108,6 +113,8 @@ def _order(snapshot: known.Snapshot, coflows: Sequence[known.Coflow]
     ports: Sequence[live.Port] = live.Ports(
         snapshot.hosts.names, snapshot.egress_bps, snapshot.ingress_bps,
         snapshot.uplinks)
+    late = {coflow_id: each_s for coflow_id, each_s in late_s.items()
+            if each_s <= now_s}
     tiers: tuple[list[live.LiveCoflow], ...] = ([], [], [])
     for coflow in coflows:
         tiers[2 if coflow.is_resting else
@@ -119,12 +126,14 @@ def _order(snapshot: known.Snapshot, coflows: Sequence[known.Coflow]
             tier, ports, policy=options.order, now_s=now_s,
             theta_s=options.theta_s, fifo_plus_share=options.fifo_plus_share,
             policing_beta=snapshot.policing_beta, in_debt=snapshot.in_debt,
+            late=late,
             size_factor=snapshot.size_factor, first_rank=len(found))
         ports = made.left
         found += made.coflows
     return (live.Schedule(now_s, tuple(found), ports),
-            starvation.next_check_s([*tiers[0], *tiers[1]], now_s,
-                                    options.theta_s))
+            min([starvation.next_check_s([*tiers[0], *tiers[1]], now_s,
+                                         options.theta_s),
+                 *(each_s for each_s in late_s.values() if each_s > now_s)]))
 
 
 def none() -> Policies:

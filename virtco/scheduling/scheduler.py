@@ -13,10 +13,12 @@
 """Order and rates of all live coflows at one moment (VirtCO Algorithm 1)."""
 
 from collections.abc import Collection
+from collections.abc import Mapping
 from collections.abc import Sequence
 import functools
 import itertools
 import math
+import types
 from typing import NamedTuple
 
 import numpy as np
@@ -46,6 +48,7 @@ def schedule(coflows: Sequence[live.LiveCoflow],
              fifo_plus_share: float = 0.03,
              policing_beta: float = math.inf,
              in_debt: Collection[str] = (),
+             late: Mapping[str, float] = types.MappingProxyType({}),
              size_factor: float = 1.0,
              first_rank: int = 0) -> live.Schedule:
     """Rank every coflow and give every host pair of it a rate.
@@ -62,6 +65,8 @@ def schedule(coflows: Sequence[live.LiveCoflow],
         1 + policing_beta goes behind the honest ones; inf: no policing.
     :param in_debt: ids of coflows that still pay for an earlier overrun;
         they go before those that are in the midst of one.
+    :param late: since when periodic coflows go before the others that are
+        served by intensity, by id.
     :param size_factor: bytes to send for each that is left.
     :param first_rank: of the coflow that is served first.
     :returns: all coflows by rank; every flow that has bytes left has a rate,
@@ -91,7 +96,7 @@ def schedule(coflows: Sequence[live.LiveCoflow],
                 coflows, np.diff(fabric.flow_ptr).tolist())], bool)
     demoted = _offences(coflows, policing_beta, in_debt)
     order = _order(coflows, index, chosen, fabric, alone_s, lifted,
-                   demoted, rater)
+                   demoted, late, rater)
     rated_s = alone_s
     if any(coflow.sending is not None for coflow in coflows):
         fabric = fabric_model.resized(fabric, _sending_bits(
@@ -293,7 +298,8 @@ def _offences(coflows: Sequence[live.LiveCoflow], policing_beta: float,
 def _order(coflows: Sequence[live.LiveCoflow], index: dict[str, int],
            policy: policies.Policy, fabric: fabric_model.Fabric,
            alone_s: np.ndarray, lifted: np.ndarray, demoted: np.ndarray,
-           rater: rater_kernel.Rater) -> np.ndarray:
+           late: Mapping[str, float], rater: rater_kernel.Rater
+           ) -> np.ndarray:
     arrival_s = np.array([coflow.arrival_s for coflow in coflows])
     key = arrival_s.astype(np.float64)
     if policy.key == policies.BY_REMAINING:
@@ -306,7 +312,7 @@ def _order(coflows: Sequence[live.LiveCoflow], index: dict[str, int],
     for c in np.flatnonzero(lifted).tolist():
         level[c] = -1
         key[c] = max(coflows[c].served_s, coflows[c].arrival_s)
-    intensity = (_intensities(coflows, index, fabric, alone_s)
+    intensity = (_intensities(coflows, index, fabric, alone_s, late)
                  if policy.key == policies.BY_REMAINING else None)
     if intensity is not None:
         order_kernel.rank_repeating(np.arange(len(coflows)), level, alone_s,
@@ -319,9 +325,11 @@ def _order(coflows: Sequence[live.LiveCoflow], index: dict[str, int],
 
 
 def _intensities(coflows: Sequence[live.LiveCoflow], index: dict[str, int],
-                 fabric: fabric_model.Fabric, alone_s: np.ndarray
-                 ) -> np.ndarray | None:
+                 fabric: fabric_model.Fabric, alone_s: np.ndarray,
+                 late: Mapping[str, float]) -> np.ndarray | None:
     """Computing per iteration over time on the slowest link (Crux).
+
+    Those that are late are above all others, who is late for longest first.
 
     :returns: 0 for those that say nothing of computing, shape (C,); None when
         all of them do.
@@ -336,6 +344,11 @@ def _intensities(coflows: Sequence[live.LiveCoflow], index: dict[str, int],
                    else _alone_s(coflow.whole, fabric, index))
         if whole_s > 0:
             found[c] = coflow.compute_s * coflow.workers / whole_s
+    most = found.max() or 1.0
+    for place, c in enumerate(sorted(
+            (c for c in repeating if coflows[c].coflow_id in late),
+            key=lambda c: -late[coflows[c].coflow_id]), 2):
+        found[c] = most * place
     return found
 
 
