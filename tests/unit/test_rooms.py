@@ -43,7 +43,7 @@ PURE_IN_ROOMS = [
     'virtco.know.pair_counters',
     'virtco.know.peer_counters',
     'virtco.know.progress', 'virtco.know.reports', 'virtco.know.rules',
-    'virtco.know.route', 'virtco.know.snapshot',
+    'virtco.know.route', 'virtco.know.silence', 'virtco.know.snapshot',
     'virtco.know.summary',
     'virtco.know.sending', 'virtco.know.towards',
     'virtco.know.uplinks', 'virtco.lab.cloud.configs']
