@@ -13,10 +13,22 @@
 """Types of command line arguments, which say what is wrong in one line."""
 
 import argparse
+from collections.abc import Callable
 import pathlib
 import tempfile
 
 from virtco import units
+
+
+def between(low: int, high: int) -> Callable[[str], int]:
+    """A whole number from low to high."""
+    def parse(text: str) -> int:
+        number = int(text) if text.isascii() and text.isdecimal() else None
+        if number is None or not low <= number <= high:
+            raise argparse.ArgumentTypeError(
+                f'{text!r} is not a number between {low} and {high}')
+        return number
+    return parse
 
 
 def positive(text: str) -> float:

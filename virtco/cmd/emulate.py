@@ -24,6 +24,7 @@ import typing
 
 import rich.console
 
+from virtco.cmd import arguments as types
 from virtco.cmd import present
 from virtco.cmd import testcases
 from virtco import exception
@@ -37,7 +38,6 @@ from virtco.lab.emulation import testbed
 from virtco.lab.emulation import training
 from virtco.lab.sim.figures import document
 from virtco.lab.sim.figures import record
-from virtco.lab.sim import workloads
 from virtco import units
 
 _MIN_HOSTS = 3  # Fig. 1 spreads three VMs
@@ -91,8 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_demo(commands.add_parser(
         'demo', help='run the main job and write a report'))
     _add_reproduce(commands.add_parser(
-        'reproduce', help='a test case of VirtCO with real TCP, beside the '
-        'simulator, or a figure of Choreo'))
+        'reproduce', help='a test case or a figure with real packets'))
     clean = commands.add_parser(
         'clean', help='remove what runs that were killed left behind')
     clean.set_defaults(function=_clean)
@@ -101,7 +100,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        '--hosts', type=_hosts, default=6, metavar='N',
+        '--hosts', type=types.between(_MIN_HOSTS, _MAX_HOSTS), default=6,
+        metavar='N',
         help=f'hypervisors, {_MIN_HOSTS} to {_MAX_HOSTS} (default 6)')
     parser.add_argument(
         '--rate', type=_rate, metavar='RATE',
@@ -114,7 +114,7 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         '--simulate', action='store_true',
         help='no root, no traffic: planner, scheduler and simulator')
-    parser.add_argument('--seed', type=_seed, default=0,
+    parser.add_argument('--seed', type=types.between(0, _MAX_SEED), default=0,
                         help='of the generated workload (default 0)')
     parser.add_argument('--only', choices=demo.ONLY,
                         help='run one of the workloads')
@@ -136,13 +136,8 @@ def _add_reproduce(parser: argparse.ArgumentParser) -> None:
         '--rate', type=_rate, metavar='RATE', help=(
             'of each uplink, both ways (default 50Mbit, of a test case and of '
             'training jobs 20Mbit, of a cast 10Mbit)'))
-    parser.add_argument('--seeds', type=int, default=1,
-                        choices=range(1, 101), metavar='N',
-                        help='how many, 1 to 100 (default 1)')
-    parser.add_argument('--shape', choices=[*workloads.SHAPES, testcases.ALL],
-                        default='medium', help=(
-                            'of the matrices of test cases 1 to 3 (default '
-                            'medium)'))
+    parser.add_argument('--seeds', type=types.between(1, 100), default=1,
+                        metavar='N', help='how many, 1 to 100 (default 1)')
     testcases.add(parser)
     parser.add_argument('--output', type=pathlib.Path,
                         default=pathlib.Path('virtco-emulate-output'),
@@ -159,6 +154,8 @@ def _add_reproduce(parser: argparse.ArgumentParser) -> None:
 
 
 def _reproduce(arguments: argparse.Namespace) -> int:
+    if arguments.figure not in testcases.FIGURES:
+        testcases.refuse(arguments)
     _check_writable('--output', arguments.output)
     capability.check()
     namespaces.sweep()
@@ -239,29 +236,6 @@ def _clean(_arguments: argparse.Namespace) -> int:
     for run in namespaces.sweep():
         print(f'removed run {run}')
     return 0
-
-
-def _hosts(text: str) -> int:
-    try:
-        n_hosts = int(text)
-    except ValueError:
-        n_hosts = 0
-    if not _MIN_HOSTS <= n_hosts <= _MAX_HOSTS:
-        raise argparse.ArgumentTypeError(
-            f'{text!r} is not a number between {_MIN_HOSTS} and '
-            f'{_MAX_HOSTS}')
-    return n_hosts
-
-
-def _seed(text: str) -> int:
-    try:
-        seed = int(text)
-    except ValueError:
-        seed = -1
-    if not 0 <= seed <= _MAX_SEED:
-        raise argparse.ArgumentTypeError(
-            f'{text!r} is not a number between 0 and {_MAX_SEED}')
-    return seed
 
 
 def _rate(text: str) -> float:

@@ -18,7 +18,9 @@ import time
 
 import rich.console
 
+from virtco.cmd import arguments
 from virtco.cmd import present
+from virtco import exception
 from virtco.lab.emulation import cases
 from virtco.lab.emulation import display
 from virtco.lab.emulation import hinted
@@ -34,21 +36,38 @@ RATE_BPS = 20e6
 N_HOSTS = 8
 FIGURES: dict[str, reproduce.Figure] = {
     **reproduce.FIGURES, **hinted.FIGURES}
+_DEFAULTS = {'hosts': N_HOSTS, 'first_seed': 0, 'shape': 'medium'}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Options of the test cases alone."""
     parser.add_argument(
-        '--hosts', type=int, default=N_HOSTS, choices=range(4, 65),
-        metavar='N', help='of a test case: hypervisors, 4 to 64 (default '
-        f'{N_HOSTS}); from 18 on the paper\'s widths')
+        '--shape', choices=[*workloads.SHAPES, ALL], help=(
+            'of a test case: the matrices of cases 1 to 3 (default '
+            f'{_DEFAULTS["shape"]})'))
     parser.add_argument(
-        '--first-seed', type=int, default=0, choices=range(100_000),
-        metavar='N', help='of a test case: its first seed (default 0)')
+        '--hosts', type=arguments.between(4, 64), metavar='N',
+        help=f'of a test case: hypervisors, 4 to 64 (default {N_HOSTS}); '
+        'from 18 on the paper\'s widths')
+    parser.add_argument(
+        '--first-seed', type=arguments.between(0, 99_999), metavar='N',
+        help='of a test case: its first seed (default 0)')
+
+
+def refuse(args: argparse.Namespace) -> None:
+    """:raises virtco.exception.Invalid: an option of the test cases."""
+    for name in _DEFAULTS:
+        if (value := getattr(args, name)) is not None:
+            raise exception.Invalid(
+                field=f'--{name.replace("_", "-")}', value=value,
+                limit=f'an option of test cases, {args.figure} has none')
 
 
 def run(args: argparse.Namespace) -> int:
     """Run a test case; what is in the output's runs.jsonl is not run again."""
+    for name, default in _DEFAULTS.items():
+        if getattr(args, name) is None:
+            setattr(args, name, default)
     scale = cases.Scale(args.hosts, args.rate or RATE_BPS)
     shapes = workloads.SHAPES if args.shape == ALL else (args.shape,)
     seeds = tuple(range(args.first_seed, args.first_seed + args.seeds))

@@ -201,6 +201,24 @@ def test_wrong_options_are_named(arguments, words, capsys):
     assert words in error and error.count('\n') == 1
 
 
+@pytest.mark.parametrize('arguments, code, words', [
+    (['virtco-case1', '--hosts', '65'], 2, "'65' is not a number between 4"),
+    (['virtco-case1', '--first-seed', '-1'], 2, 'between 0 and 99999'),
+    (['virtco-case1', '--seeds', '0'], 2, 'between 1 and 100'),
+    (['choreo-4', '--hosts', '4'], 1, '--hosts: 4 is not acceptable: an opt'),
+    (['training-2', '--shape', 'all'], 1, 'training-2 has none'),
+    (['rpca-trees', '--first-seed', '0'], 1, '--first-seed: 0'),
+])
+def test_options_that_a_figure_does_not_take_are_refused(
+        arguments, code, words, capsys):
+    try:
+        found = emulate.main(['reproduce', *arguments])
+    except SystemExit as stopped:
+        found = stopped.code
+    error = capsys.readouterr().err
+    assert found == code and words in error and error.count('\n') == 1
+
+
 def test_unwritable_report_directory_stops_before_any_work(
         tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(demo.Demo, 'run', None)
