@@ -130,11 +130,16 @@ class Announcements:
             project(request, self._authorizer, rules.ANNOUNCE), group,
             body['name'], body['tm'],
             body.get('expires_s', schema.EXPIRES_S))
+        try:
+            shown = [self._coflows.show(coflow_id, self._decide.schedule)
+                     for coflow_id in made]
+        except exception.NotFound as error:
+            # Of the same names: the later one holds.
+            raise exception.Conflict(
+                what='The announced coflow', id=repr(body['name'])) from error
         response.status = falcon.HTTP_201
         response.media = {'coflows': [
-            _seen(self._authorizer, request,
-                  self._coflows.show(coflow_id, self._decide.schedule))
-            for coflow_id in made]}
+            _seen(self._authorizer, request, one) for one in shown]}
 
 
 class Events:
