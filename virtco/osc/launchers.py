@@ -86,8 +86,12 @@ def nccl(hosts: Sequence[str]) -> str:
 
 
 def torchrun(hosts: Sequence[str]) -> str:
-    """The start on each host; ``"$@"`` is what torchrun runs."""
+    """The start on each host; ``"$@"`` is what torchrun runs.
+
+    Only the static rendezvous keeps the ranks of the nodes. PyTorch 1 knows
+    the options with underscores alone, PyTorch 2 with dashes, too.
+    """
     return ''.join(
-        f'{host}: torchrun --nnodes={len(hosts)} --node-rank={rank} '
-        f'--rdzv-backend=static --master-addr={hosts[0]} '
-        '--master-port=29500 "$@"\n' for rank, host in enumerate(hosts))
+        f'{host}: torchrun --nnodes={len(hosts)} --node_rank={rank} '
+        f'--rdzv_backend=static --master_addr={hosts[0]} '
+        '--master_port=29500 "$@"\n' for rank, host in enumerate(hosts))

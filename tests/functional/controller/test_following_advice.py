@@ -107,8 +107,8 @@ def test_each_vm_starts_torchrun_as_its_rank(tenant, virtco, matrix,
             env={'PATH': str(tmp_path)}, capture_output=True, text=True,
             executable='/bin/sh').stdout.splitlines()
         assert host == f'a-{row}'
-        assert f'--node-rank={rank}' in given and '--nnodes=4' in given
-        assert f'--master-addr=a-{order[0]}' in given
+        assert f'--node_rank={rank}' in given and '--nnodes=4' in given
+        assert f'--master_addr=a-{order[0]}' in given
         # Rank 0 listens for the others; the job's own words come last.
         assert given[-2:] == ['train.py', '--an option']
 
