@@ -21,11 +21,13 @@ advice by each.
 """
 
 import argparse
+import functools
 import time
 
 import numpy as np
 
 from virtco.advise import estimates
+from virtco.advise import mappings
 from virtco.know import advice
 from virtco.measure import constant
 from virtco.measure import history
@@ -68,7 +70,9 @@ def row(n: int, seed: int) -> list[float]:
                     for size_bytes in (SMALL_BYTES, LARGE_BYTES))
     tree_cpu_s = (time.process_time() - began_s) / 2
     began_s = time.process_time()
-    found = advice.mappings_by(all_of, 'constant', volumes)['constant']
+    found = advice.mappings_by(
+        all_of, 'constant', functools.partial(
+            mappings.advise, volumes))['constant']
     mapping_cpu_s = time.process_time() - began_s
     by_name = {one.name: one.predicted_s for one in found}
     times = []

@@ -19,6 +19,8 @@ is the paper's, the search improves it by swaps, and a bound says how much is
 left at most.
 """
 
+from collections.abc import Callable
+from collections.abc import Sequence
 import dataclasses
 import functools
 import itertools
@@ -63,6 +65,11 @@ class Paths:
         found: Matrix = units.BITS_PER_BYTE / self.rates_bps
         np.fill_diagonal(found, 0.0)
         return found
+
+    def finite_bps(self) -> Matrix:
+        """Rates of which none inside a machine outweighs all others."""
+        finite = self.rates_bps[np.isfinite(self.rates_bps)]
+        return np.minimum(self.rates_bps, 10 * float(finite.max(initial=1.0)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -121,6 +128,12 @@ def each_s(volumes: Matrix, order: Indices, rates_bps: Matrix,
 def mapped_s(volumes: Matrix, order: Indices, paths: Paths) -> float:
     """Until the busiest port has sent or received all of its messages."""
     return float(ports_s(volumes, np.asarray(order), paths).max())
+
+
+def slowest_s(exchanges: Sequence[Matrix], order: Indices, paths: Paths
+              ) -> float:
+    """Of several exchanges the one that takes longest."""
+    return max(mapped_s(volumes, order, paths) for volumes in exchanges)
 
 
 def ports_s(volumes: Matrix, order: Indices, paths: Paths) -> Matrix:
@@ -194,11 +207,15 @@ def _peers(volumes: Matrix) -> tuple[Indices, Indices, Matrix, Matrix]:
             between[tasks, peers], between[peers, tasks])
 
 
-def enumerate_all(volumes: Matrix, paths: Paths) -> Indices:
-    """The best of all mappings; for at most :data:`MOST_ENUMERATED` tasks."""
-    orders = np.array(list(itertools.permutations(range(len(volumes)))))
-    ports = _ports(volumes, orders, paths)
-    best: Indices = orders[int(np.argmin(ports.max(axis=1)))]
+def enumerate_all(exchanges: Sequence[Matrix], paths: Paths) -> Indices:
+    """The best of all mappings for whichever of several exchanges takes
+    longest; for at most :data:`MOST_ENUMERATED` tasks.
+    """
+    orders = np.array(list(itertools.permutations(range(
+        len(paths.machines)))))
+    took_s = [_ports(volumes, orders, paths).max(axis=1)
+              for volumes in exchanges]
+    best: Indices = orders[int(np.argmin(np.max(took_s, axis=0)))]
     return best
 
 
@@ -282,20 +299,23 @@ def advise(volumes: Matrix, paths: Paths, work: int = WORK
         raise exception.Invalid(
             field='tm', value=f'{len(volumes)} rows',
             limit=f'{n} rows, one for each member')
-    # A rate inside a machine must not outweigh all others.
-    finite = paths.rates_bps[np.isfinite(paths.rates_bps)]
-    rates_bps = np.minimum(paths.rates_bps, 10 * float(
-        finite.max(initial=1.0)))
-    orders = {'rank': np.arange(n), 'greedy': greedy(volumes, rates_bps)}
+    orders = {'rank': np.arange(n),
+              'greedy': greedy(volumes, paths.finite_bps())}
     begin = min(orders.values(), key=lambda order: mapped_s(
         volumes, order, paths))
     bound_s = lower_bound_s(volumes, paths)
     if n <= MOST_ENUMERATED:
-        orders['optimum'] = enumerate_all(volumes, paths)
+        orders['optimum'] = enumerate_all([volumes], paths)
         bound_s = mapped_s(volumes, orders['optimum'], paths)
     else:
         orders['search'] = search(volumes, paths, begin, 0, work)
-    found = [Mapping(name, tuple(order.tolist()),
-                     mapped_s(volumes, order, paths), bound_s)
+    return ranked(orders, lambda order: mapped_s(volumes, order, paths),
+                  bound_s)
+
+
+def ranked(orders: dict[str, Indices], took_s: Callable[[Indices], float],
+           bound_s: float) -> tuple[Mapping, ...]:
+    """The best first."""
+    found = [Mapping(name, tuple(order.tolist()), took_s(order), bound_s)
              for name, order in orders.items()]
     return tuple(sorted(found, key=lambda one: one.predicted_s))

@@ -313,13 +313,16 @@ class Client:
         return found
 
     def mapping(self, group: str, tm: Any = None, matrix: str | None = None,
-                project_id: str | None = None) -> dict[str, Any]:
+                project_id: str | None = None,
+                all_reduce_bytes: float | None = None) -> dict[str, Any]:
         """Which rank of a matrix should run on which VM of a group.
 
         :param tm: as a hint's ``virtco:tm``; None = the group's own.
+        :param all_reduce_bytes: of NCCL's all-reduce, in place of ``tm``.
         """
         body = {name: value for name, value in (
-            ('tm', tm), ('matrix', matrix)) if value is not None}
+            ('tm', tm), ('matrix', matrix),
+            ('all_reduce_bytes', all_reduce_bytes)) if value is not None}
         found: dict[str, Any] = self.request(
             'POST', f'/v1/groups/{_quote(group)}/mapping', body,
             {'project_id': project_id})

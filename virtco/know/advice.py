@@ -16,6 +16,7 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import functools
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from oslo_config import cfg
 
 from virtco.advise import estimates
 from virtco.advise import mappings
+from virtco.advise import nccl
 from virtco.advise import orders
 from virtco.advise import trees
 from virtco.ask import membership
@@ -45,6 +47,9 @@ LEAST_SEGMENT_BYTES = 16384
 MOST_SEGMENTS = 256
 # The search goes so much less far for the estimates beside the chosen one.
 _LESS = 5
+
+#: Mappings by some paths and with so much work.
+Adviser = Callable[[mappings.Paths, int], tuple[mappings.Mapping, ...]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -119,26 +124,33 @@ class Advice:
                 for name, one in by_basis.items()]}
 
     def mapping(self, project_id: str | None, group: str, matrix: Any = None,
-                basis: str = estimates.Basis.CONSTANT) -> dict[str, Any]:
+                basis: str = estimates.Basis.CONSTANT,
+                all_reduce_bytes: float | None = None) -> dict[str, Any]:
         """Which rank of a matrix should run on which VM, for each estimate.
 
         :param matrix: of bytes between ranks, in any form of ``virtco:tm``;
             None = all matrices of the group's own hint.
+        :param all_reduce_bytes: of NCCL's all-reduce, in place of a matrix.
         :raises virtco.exception.NotFound: without such a group.
         :raises virtco.exception.Invalid: for a matrix that does not fit, and
             as :meth:`tree`.
         """
         _checked(basis)
+        if matrix is not None and all_reduce_bytes is not None:
+            raise exception.Invalid(field='all_reduce_bytes',
+                                    value=all_reduce_bytes,
+                                    limit='left out where tm is given')
         found = self._group(project_id, group)
-        coflows = found.coflows if matrix is None else self._read(
-            found.name, matrix)
-        volumes = _volumes(coflows, len(found.members))
+        exchanges, advise = self._exchanges(found, matrix, all_reduce_bytes)
         all_of = self._estimates(found, basis)
         chosen = all_of[basis]
-        by_basis = mappings_by(all_of, basis, volumes)
+        by_basis = mappings_by(all_of, basis, advise)
         best = by_basis[basis][0]
         return _head(found, chosen) | {
-            'size_bytes': float(volumes.sum()),
+            'operation': 'exchange' if all_reduce_bytes is None
+            else 'all_reduce',
+            'size_bytes': float(exchanges[0].sum())
+            if all_reduce_bytes is None else all_reduce_bytes,
             'order': list(best.order), 'rank_hint': list(best.order),
             'predicted_s': best.predicted_s, 'bound_s': best.bound_s,
             'best': best.name,
@@ -149,9 +161,21 @@ class Advice:
             'estimates': [_estimate(all_of[name]) | {
                 'best': its[0].name, 'bound_s': its[0].bound_s,
                 'predicted_s': {one.name: one.predicted_s for one in its},
-                'as_chosen_s': mappings.mapped_s(
-                    volumes, np.array(its[0].order), chosen.paths)}
+                'as_chosen_s': mappings.slowest_s(
+                    exchanges, np.array(its[0].order), chosen.paths)}
                 for name, its in by_basis.items()]}
+
+    def _exchanges(self, group: _Group, matrix: Any,
+                   all_reduce_bytes: float | None
+                   ) -> tuple[Sequence[mappings.Matrix], Adviser]:
+        """Bytes between ranks, and what finds mappings for them."""
+        n = len(group.members)
+        if all_reduce_bytes is not None:
+            return (nccl.volumes(n, all_reduce_bytes),
+                    functools.partial(nccl.advise, all_reduce_bytes))
+        volumes = _volumes(group.coflows if matrix is None
+                           else self._read(group.name, matrix), n)
+        return [volumes], functools.partial(mappings.advise, volumes)
 
     def _read(self, name: str, matrix: Any) -> list[coflow_model.Coflow]:
         limits = membership.limits_of(self._conf)
@@ -215,11 +239,10 @@ def trees_by(all_of: Mapping[str, estimates.Estimate], root: int,
 
 
 def mappings_by(all_of: Mapping[str, estimates.Estimate], chosen: str,
-                volumes: mappings.Matrix
-                ) -> Mapping[str, tuple[mappings.Mapping, ...]]:
-    return {name: mappings.advise(
-        volumes, one.paths, mappings.WORK if name == chosen
-        else mappings.WORK // _LESS) for name, one in all_of.items()}
+                advise: Adviser) -> Mapping[str, tuple[mappings.Mapping, ...]]:
+    return {name: advise(one.paths, mappings.WORK if name == chosen
+                         else mappings.WORK // _LESS)
+            for name, one in all_of.items()}
 
 
 def message(one: estimates.Estimate, size_bytes: float) -> trees.Message:

@@ -162,24 +162,37 @@ def _cut(found: dict[str, Any], tree: dict[str, Any]) -> str:
 class Mapping(_Advise):
     """Show which rank should run on which VM of a group
 
-    Rank i sends what row i of the matrix says. A rank's time is what its VM's
-    port needs for all that it sends or receives.
+    Rank i sends what row i of the matrix says, or what NCCL's all-reduce
+    sends. A rank's time is what its VM's port needs for all that it sends or
+    receives; of an all-reduce that of ring or double binary tree, whichever
+    is slower.
     """
 
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)
-        parser.add_argument(
+        what = parser.add_mutually_exclusive_group()
+        what.add_argument(
             '--tm', metavar='<file>', help=(
                 'Bytes between ranks as in virtco:tm; - is standard input '
                 '(default: the hint of the group)'))
+        what.add_argument(
+            '--all-reduce', metavar='<size>', help=(
+                'Ranks for NCCL\'s all-reduce of so much, such as 100MB, by '
+                'its ring and by its double binary tree'))
         return parser
 
     def ask(self, args: Any) -> dict[str, Any]:
         return base.client_of(self.app).mapping(
             args.group, None if args.tm is None else _read(
-                self.app.stdin, args.tm), args.matrix, args.project)
+                self.app.stdin, args.tm), args.matrix, args.project,
+            None if args.all_reduce is None else _size_bytes(
+                args.all_reduce, '--all-reduce'))
 
     def headline(self, found: dict[str, Any]) -> str:
+        if found['operation'] == 'all_reduce':
+            return ('NCCL\'s all-reduce of '
+                    f'{units.format_size(found["size_bytes"])} in group '
+                    f'{found["group_name"]} of {len(found["members"])} VMs')
         return (f'{units.format_size(found["size_bytes"])} between the ranks '
                 f'of group {found["group_name"]} of {len(found["members"])} '
                 'VMs')
@@ -246,14 +259,14 @@ def _table(*heads: str) -> rich.table.Table:
     return table
 
 
-def _size_bytes(text: str) -> float:
+def _size_bytes(text: str, field: str = '--size-bytes') -> float:
     try:
         return units.parse_size_bytes(text)
     except units.AmbiguousUnit as error:
-        raise exception.Invalid(field='--size-bytes', value=text,
+        raise exception.Invalid(field=field, value=text,
                                 limit=error.advice) from error
     except ValueError as error:
-        raise exception.Invalid(field='--size-bytes', value=text,
+        raise exception.Invalid(field=field, value=text,
                                 limit='such as 8MB or 1GiB') from error
 
 

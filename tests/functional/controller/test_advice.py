@@ -117,6 +117,30 @@ def test_a_mapping_puts_neighbours_on_fast_pairs(tenant, controller):
     assert own['size_bytes'] == 4e6
 
 
+def test_an_all_reduce_takes_fast_pairs_for_ring_and_trees(tenant, call):
+    told = call('mapping', '--group', 'a', '--all-reduce', '10MB').out
+    assert 'NCCL\'s all-reduce of 10 MB in group a of 4 VMs' in told
+    found = json.loads(call('mapping', '--group', 'a', '--all-reduce', '10MB',
+                            '--format', 'json').out)
+    took_s = {one['mapping']: one['predicted_s']
+              for one in found['mappings']}
+    assert took_s[found['best']] == took_s['optimum'] == min(took_s.values())
+    assert sorted(found['order']) == [0, 1, 2, 3]
+    lines = call('mapping', '--group', 'a', '--all-reduce', '10MB',
+                 '--format', 'nccl').out.splitlines()
+    assert lines == [f'a-{row} slots=1' for row in found['order']]
+
+
+def test_an_all_reduce_has_no_matrix(tenant, controller):
+    for body, words in (({'all_reduce_bytes': 1e6, 'tm': [[0]]},
+                         'left out where tm is given'),
+                        ({'all_reduce_bytes': 0}, 'all_reduce_bytes')):
+        answer = controller.call(
+            'POST', '/v1/groups/a/mapping', body, 400,
+            params={'project_id': tenant.project})
+        assert words in json.dumps(answer)
+
+
 @pytest.mark.parametrize(('path', 'params', 'words'), [
     ('a/tree', {'root': 4}, 'a rank between 0 and 3'),
     ('a/tree', {'root': -1}, 'root'),
@@ -166,7 +190,7 @@ def test_commands(tenant, call, tmp_path):
                     f'10.1.0.{row} slots=1' for row in ring]
     lines = call('tree', '--group', 'a', '--format', 'torchrun',
                  '--reduce').out.splitlines()
-    assert all(f'--node-rank={rank} ' in line
+    assert all(f'--node_rank={rank} ' in line
                for rank, line in enumerate(lines)) and len(lines) == 4
     # What mapping prints may be hinted for the next launch.
     file = tmp_path / 'tm.json'
@@ -188,6 +212,7 @@ def test_commands(tenant, call, tmp_path):
     (('tree', '--group', 'a', '--root', '9'), 'a rank between 0 and 3'),
     (('tree', '--group', 'a', '--size-bytes', 'many'), 'such as 8MB'),
     (('mapping', '--group', 'a', '--tm', '/nowhere'), 'no such file'),
+    (('mapping', '--group', 'a', '--all-reduce', 'all'), '--all-reduce'),
     (('mapping', '--group', 'a', '--names', 'address'), None)])
 def test_errors_are_one_line(call, argv, words):
     if words is None:

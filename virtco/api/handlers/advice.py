@@ -29,7 +29,6 @@ from virtco.know import advice
 from virtco.know import clusters
 
 OPERATIONS = ('broadcast', 'reduce')
-MOST_BYTES = 1e15
 
 
 class Tree:
@@ -46,7 +45,7 @@ class Tree:
                                     limit='one of ' + ', '.join(OPERATIONS))
         root = request.get_param_as_int('root', min_value=0, default=0)
         size_bytes = request.get_param_as_float(
-            'size_bytes', min_value=1, max_value=MOST_BYTES,
+            'size_bytes', min_value=1, max_value=schema.MOST_BYTES,
             default=advice.SIZE_BYTES)
         if math.isnan(size_bytes):
             raise exception.Invalid(field='size_bytes', value='NaN',
@@ -64,13 +63,14 @@ class Mapping:
 
     def on_post(self, request: falcon.Request, response: falcon.Response,
                 group: str) -> None:
-        """Of the ranks of ``tm``, or of the group's own hint."""
+        """Of the ranks of ``tm``, of NCCL's all-reduce, or of the hint."""
         body = media.read(request, schema.MAPPING)
         project_id = coflows.project(request, self._authorizer, rules.ADVISE)
         response.media = _seen(
             self._authorizer, request, self._advice.mapping(
                 project_id, group, body.get('tm'),
-                body.get('matrix', advice.BASES[0])))
+                body.get('matrix', advice.BASES[0]),
+                body.get('all_reduce_bytes')))
 
 
 class Clusters:

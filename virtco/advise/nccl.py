@@ -1,0 +1,87 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Orders of ranks for NCCL's all-reduce.
+
+NCCL numbers machines as their first ranks come. It joins the numbers to a
+ring, and to two binary trees that carry half of the bytes each, up and down
+again; which of both it takes it decides by the size, and knows no rates. An
+order is therefore as good as the slower one of both on it.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+
+import numpy as np
+
+from virtco.advise import mappings
+from virtco.hintkit import collectives
+
+Matrix = mappings.Matrix
+Indices = mappings.Indices
+
+
+def volumes(n: int, size_bytes: float) -> tuple[Matrix, Matrix]:
+    """Bytes between ranks of an all-reduce: by ring, and by double tree."""
+    return (_matrix(n, collectives.RING['all_reduce'](range(n), size_bytes)),
+            _matrix(n, collectives.tree_all_reduce(n, size_bytes)))
+
+
+def _matrix(n: int, sends: Iterable[tuple[int, int, float]]) -> Matrix:
+    found = np.zeros((n, n))
+    for src, dst, size_bytes in sends:
+        found[src, dst] += size_bytes
+    np.fill_diagonal(found, 0.0)
+    return found
+
+
+def advise(size_bytes: float, paths: mappings.Paths,
+           work: int = mappings.WORK) -> tuple[mappings.Mapping, ...]:
+    """Orders with the time of the slower one of ring and tree, the best first.
+
+    ``rank`` is the order of the rows, ``greedy`` the RPCA paper's mapping,
+    ``ring`` and ``tree`` are searched for one of both alone, ``both`` for the
+    two together; of few members ``optimum`` is the best of all.
+
+    :param work: of all searches together.
+    """
+    n = len(paths.machines)
+    ring, tree = volumes(n, size_bytes)
+    total = ring + tree
+
+    def took_s(order: Indices) -> float:
+        return mappings.slowest_s((ring, tree), order, paths)
+
+    orders = {'rank': np.arange(n),
+              'greedy': mappings.greedy(total, paths.finite_bps())}
+    if n <= mappings.MOST_ENUMERATED:
+        orders['optimum'] = mappings.enumerate_all((ring, tree), paths)
+    else:
+        orders |= _searched({'ring': ring, 'tree': tree, 'both': total},
+                            orders, paths, took_s, work)
+    bound_s = (took_s(orders['optimum']) if 'optimum' in orders else
+               max(mappings.lower_bound_s(one, paths)
+                   for one in (ring, tree)))
+    return mappings.ranked(orders, took_s, bound_s)
+
+
+def _searched(kinds: dict[str, Matrix], begins: dict[str, Indices],
+              paths: mappings.Paths, took_s: Callable[[Indices], float],
+              work: int) -> dict[str, Indices]:
+    """Each kind's search goes on where the ones before it ended."""
+    found: dict[str, Indices] = {}
+    for name, sent in kinds.items():
+        known = [*begins.values(), *found.values()]
+        here = [mappings.search(sent, paths, begin, 0, work // (
+            len(kinds) * len(known))) for begin in known]
+        found[name] = min(here, key=took_s)
+    return found
