@@ -33,6 +33,7 @@ from virtco.lab.emulation import capability
 from virtco.lab.emulation import demo
 from virtco.lab.emulation import display
 from virtco.lab.emulation import measured
+from virtco.lab.emulation import mpi
 from virtco.lab.emulation import namespaces
 from virtco.lab.emulation import testbed
 from virtco.lab.emulation import training
@@ -50,6 +51,7 @@ _DEFAULT_SLOW_HOST = 'h1'
 #: They want libtorrent, of the extra cast.
 _CASTS = ('orchestra-3', 'orchestra-9', 'orchestra-10', 'orchestra-11',
           'orchestra-12', 'orchestra-17')
+_ON_MESH = broadcast.FIGURES | mpi.FIGURES
 #: So that 20 receivers fit on two processors.
 _CAST_RATE_BPS = 10e6
 
@@ -131,7 +133,7 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
 def _add_reproduce(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         'figure', choices=[*testcases.FIGURES, *measured.FIGURES,
-                           *broadcast.FIGURES, *training.FIGURES, *_CASTS])
+                           *_ON_MESH, *training.FIGURES, *_CASTS])
     parser.add_argument(
         '--rate', type=_rate, metavar='RATE', help=(
             'of each uplink, both ways (default 50Mbit, of a test case and of '
@@ -173,8 +175,8 @@ def _reproduce(arguments: argparse.Namespace) -> int:
         from virtco.lab.emulation import orchestra
         found = orchestra.reproduce(arguments.figure, orchestra.Options(
             rate_bps, tuple(range(arguments.seeds)), arguments.check), shown)
-    elif arguments.figure in broadcast.FIGURES:
-        found = broadcast.FIGURES[arguments.figure](broadcast.Options(
+    elif arguments.figure in _ON_MESH:
+        found = _ON_MESH[arguments.figure](broadcast.Options(
             rate_bps, tuple(range(arguments.seeds)), arguments.check), shown)
     else:
         found = measured.FIGURES[arguments.figure](measured.bed.Options(

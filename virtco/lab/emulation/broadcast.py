@@ -176,10 +176,10 @@ def _seed(kind: Kind, mesh: mesh_module.Mesh, seed: int, options: Options,
     readings = []
     for number in range(options.n_snapshots):
         mesh.set_rates(cloud.snapshot() * scale)
-        readings.append(_measured(mesh, options.rate_bps * kind.reading_s))
+        readings.append(measured(mesh, options.rate_bps * kind.reading_s))
     display.say(f'seed {seed}: {options.n_snapshots} snapshots measured')
     payload_bps = scenario.goodput_bps(scale)
-    estimates = _estimates(np.array(readings), cloud.rates_bps * payload_bps)
+    estimates = estimates_by(np.array(readings), cloud.rates_bps * payload_bps)
     found = Found(error=_error(estimates['median'], estimates['truth']))
     for number in range(options.n_runs):
         root = int(rng.integers(N_HOSTS))
@@ -195,7 +195,7 @@ def _seed(kind: Kind, mesh: mesh_module.Mesh, seed: int, options: Options,
     return found
 
 
-def _measured(mesh: mesh_module.Mesh, bits: float) -> Matrix:
+def measured(mesh: mesh_module.Mesh, bits: float) -> Matrix:
     """Rates of all pairs by messages between disjoint ones."""
     found = np.full((N_HOSTS, N_HOSTS), np.nan)
     number = {name: i for i, name in enumerate(mesh.names)}
@@ -208,7 +208,7 @@ def _measured(mesh: mesh_module.Mesh, bits: float) -> Matrix:
     return found
 
 
-def _estimates(readings: Matrix, truth_bps: Matrix) -> dict[str, Matrix]:
+def estimates_by(readings: Matrix, truth_bps: Matrix) -> dict[str, Matrix]:
     """Of all pairs, in bits of payload per second."""
     pairs = ~np.eye(N_HOSTS, dtype=bool)
     flat = readings[:, pairs]
@@ -237,7 +237,7 @@ def _trees(kind: Kind, estimates: dict[str, Matrix], root: int,
         estimate, shape = how
         rates_bps = estimates[estimate] + np.eye(N_HOSTS)
         latency_s = np.full(rates_bps.shape, _SEGMENT_S)
-        cost_s = trees.message_s(_size(options), rates_bps, latency_s)
+        cost_s = trees.message_s(size_bytes(options), rates_bps, latency_s)
         if shape == FNF:
             made[name] = trees.fastest_node_first(cost_s, root), 1
         elif shape == EARLIEST:
@@ -249,7 +249,7 @@ def _trees(kind: Kind, estimates: dict[str, Matrix], root: int,
     return made
 
 
-def _size(options: Options) -> int:
+def size_bytes(options: Options) -> int:
     return round(units.bps_to_bytes_per_s(options.rate_bps) * _MESSAGE_S)
 
 
@@ -257,7 +257,7 @@ def _broadcast(mesh: mesh_module.Mesh, name: str, edges: trees.Edges,
                n_segments: int, coming: Sequence[Matrix], options: Options,
                found: Found) -> None:
     """Along one tree, under the same rates as along the others."""
-    size = _size(options)
+    size = size_bytes(options)
     tries = []
     for _ in range(_REPEATS):
         mesh.set_rates(coming[0])

@@ -75,6 +75,10 @@ class Mesh:
         finally:
             watcher.dismiss()
 
+    @property
+    def addresses(self) -> list[str]:
+        return [self._fabric.hypervisors[name].address for name in self.names]
+
     def set_rates(self, rates_bps: Matrix, verb: str = 'change') -> None:
         """Give every pair its rate; what is under way goes on with it."""
         lines = []
