@@ -198,7 +198,7 @@ class Advice:
                     'VMs all have hosts, which row '
                     + ', '.join(missing[:5])
                     + (', …' if len(missing) > 5 else '')
-                    + ' has not yet')
+                    + ' has not (yet, or no more)')
             addresses = self._state.addresses_of(
                 [str(member.instance_uuid) for member in members])
             return _Group(stored.id, stored.name, [{

@@ -25,6 +25,7 @@ from virtco import exception
 
 #: Of a host in a file that programs read. A VM's display name may be anything.
 _NAME = re.compile(r'[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?')
+_SLOTS = re.compile(r'p?[0-9][0-9,:*-]*')
 NAMES = ('auto', 'name', 'address', 'uuid')
 
 #: Of coll_tuned_bcast_algorithm and coll_tuned_reduce_algorithm (Open MPI).
@@ -60,7 +61,13 @@ def names(members: Members, how: str = 'auto') -> list[str]:
 
 
 def rankfile(hosts: Sequence[str], slots: str = '0') -> str:
-    """Of ``mpirun --rankfile`` (Open MPI); hosts by rank."""
+    """Of ``mpirun --rankfile`` (Open MPI); hosts by rank.
+
+    :raises virtco.exception.Invalid: for slots that would break its lines.
+    """
+    if not _SLOTS.fullmatch(slots):
+        raise exception.Invalid(field='--slots', value=repr(slots),
+                                limit='slots of Open MPI, such as 0-7 or 0:*')
     return ''.join(f'rank {rank}={host} slot={slots}\n'
                    for rank, host in enumerate(hosts))
 

@@ -18,6 +18,7 @@ import json
 import pytest
 
 from tests.functional.controller import harness
+from tests import patience
 from virtco import exception
 from virtco.osc import shell
 
@@ -170,6 +171,58 @@ def test_a_group_without_all_its_vms_is_refused(tenant):
     assert 'VMs all have hosts' in json.dumps(answer)
 
 
+def test_a_group_that_lost_a_vm_is_refused(controller):
+    tenant = controller.tenant()
+    tenant.launch(4, matrix=RING, hosts={f'g{i}': 1 for i in range(4)})
+    tenant.notify('instance.delete.end', 2, host=tenant.host('g2'))
+
+    def refused():
+        answer = tenant.call('GET', '/v1/groups/a/tree', None, None, params={
+            'project_id': tenant.project})
+        return 'which row 2 has not' in json.dumps(answer)
+
+    patience.wait_for(refused, 'the end of the VM')
+
+
+def test_one_vm_needs_no_advice(controller):
+    tenant = controller.tenant()
+    tenant.launch(1, matrix='[[0]]', hosts={'g0': 1})
+    found = ask(tenant, '/v1/groups/a/tree')
+    assert found['order'] == [0] and found['predicted_s'] == 0.0
+    assert found['trees'][0]['edges'] == []
+    for body in ({}, {'all_reduce_bytes': 1e6}):
+        found = tenant.call('POST', '/v1/groups/a/mapping', body, params={
+            'project_id': tenant.project})
+        assert found['order'] == [0] and found['predicted_s'] == 0.0
+
+
+def test_pairs_without_a_reading_have_their_links(controller):
+    """The table says so, and all orders are as good."""
+    tenant = controller.tenant()
+    hosts = tenant.launch(4, matrix=RING,
+                          hosts={f'g{i}': 1 for i in range(4)})
+    tenant.edges(hosts, link_bps=LINK_BPS)
+    found = ask(tenant, '/v1/groups/a/tree')
+    assert {(one['n_measured'], one['n_pairs'])
+            for one in found['estimates']} == {(0, 12)}
+    flat = next(tree for tree in found['trees'] if tree['tree'] == 'flat')
+    assert flat['predicted_s'] == pytest.approx(3 * 8e6 * 8 / LINK_BPS,
+                                                rel=0.1)
+
+
+def test_flows_may_repeat_and_go_round(tenant, controller):
+    """Of one pair they add up; a circle is a matrix as any other."""
+    def sent(flows):
+        return controller.call(
+            'POST', '/v1/groups/a/mapping', {'tm': {'n': 4, 'flows': flows}},
+            params={'project_id': tenant.project})
+
+    twice = sent([[0, 1, 5], [0, 1, 7], [1, 2, 5], [2, 0, 5]])
+    assert twice['size_bytes'] == 22
+    once = sent([[0, 1, 12], [1, 2, 5], [2, 0, 5]])
+    assert once['mappings'] == twice['mappings']
+
+
 def test_commands(tenant, call, tmp_path):
     told = call('tree', '--group', 'a', '--size-bytes', '1MB').out
     assert 'Broadcast of 1 MB from row 0' in told
@@ -213,6 +266,8 @@ def test_commands(tenant, call, tmp_path):
     (('tree', '--group', 'a', '--size-bytes', 'many'), 'such as 8MB'),
     (('mapping', '--group', 'a', '--tm', '/nowhere'), 'no such file'),
     (('mapping', '--group', 'a', '--all-reduce', 'all'), '--all-reduce'),
+    (('mapping', '--group', 'a', '--format', 'rankfile', '--slots', '0\n1'),
+     '--slots'),
     (('mapping', '--group', 'a', '--names', 'address'), None)])
 def test_errors_are_one_line(call, argv, words):
     if words is None:

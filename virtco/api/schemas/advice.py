@@ -15,7 +15,7 @@
 from virtco.advise import estimates
 from virtco.api.schemas import common
 
-MOST_BYTES = 1e15
+MOST_BYTES = 10 ** 15
 
 MAPPING = common.body({
     'tm': common.MATRIX,
