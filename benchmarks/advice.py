@@ -15,9 +15,10 @@
 ``python -m benchmarks.advice`` prints, for groups of several sizes with two
 VMs per hypervisor and eight random partners of each rank, predicted times: of
 trees over the binomial tree's, of mappings over the one that gives each rank
-its own row. The CPU seconds are those of a whole answer of the controller:
-estimates of ten readings of each pair of hypervisors, side by side, and the
-advice by each.
+its own row, of NCCL's all-reduce (the slower one of ring and double tree) over
+the order of the rows. The CPU seconds are those of a whole answer of the
+controller: estimates of ten readings of each pair of hypervisors, side by
+side, and the advice by each.
 """
 
 import argparse
@@ -28,6 +29,7 @@ import numpy as np
 
 from virtco.advise import estimates
 from virtco.advise import mappings
+from virtco.advise import nccl
 from virtco.know import advice
 from virtco.measure import constant
 from virtco.measure import history
@@ -37,6 +39,7 @@ PER_HOST = 2
 PARTNERS = 8
 READINGS = 10
 SMALL_BYTES, LARGE_BYTES = 8e3, 8e6
+REDUCED_BYTES = 1e8
 
 
 def problem(n: int, seed: int) -> tuple[np.ndarray, history.Table]:
@@ -75,6 +78,11 @@ def row(n: int, seed: int) -> list[float]:
             mappings.advise, volumes))['constant']
     mapping_cpu_s = time.process_time() - began_s
     by_name = {one.name: one.predicted_s for one in found}
+    began_s = time.process_time()
+    reduced = advice.mappings_by(all_of, 'constant', functools.partial(
+        nccl.advise, REDUCED_BYTES))['constant']
+    reduce_cpu_s = time.process_time() - began_s
+    rows_s = next(one.predicted_s for one in reduced if one.name == 'rank')
     times = []
     for made in (small, large):
         binomial_s = made.tree('binomial').predicted_s
@@ -84,7 +92,9 @@ def row(n: int, seed: int) -> list[float]:
     return [*times, by_name['greedy'] / by_name['rank'],
             found[0].predicted_s / by_name['rank'],
             found[0].bound_s / by_name['rank'],
-            estimates_cpu_s + tree_cpu_s, estimates_cpu_s + mapping_cpu_s]
+            reduced[0].predicted_s / rows_s, reduced[0].bound_s / rows_s,
+            *(estimates_cpu_s + cpu_s for cpu_s in (
+                tree_cpu_s, mapping_cpu_s, reduce_cpu_s))]
 
 
 def main() -> None:
@@ -94,7 +104,8 @@ def main() -> None:
     trees_of = ['fnf', 'best', 'ranked', 'bound']
     heads = [*(f'{name} {size}' for size in ('8 kB', '8 MB')
                for name in trees_of), 'greedy', 'search', 'bound',
-             'tree CPU s', 'mapping CPU s']
+             'all-reduce', 'bound', 'tree CPU s', 'mapping CPU s',
+             'all-reduce CPU s']
     print('   n  ' + '  '.join(heads))
     for n in SIZES:
         means = np.mean([row(n, seed) for seed in range(options.seeds)],

@@ -18,7 +18,6 @@ again; which of both it takes it decides by the size, and knows no rates. An
 order is therefore as good as the slower one of both on it.
 """
 
-from collections.abc import Callable
 from collections.abc import Iterable
 
 import numpy as np
@@ -28,6 +27,8 @@ from virtco.hintkit import collectives
 
 Matrix = mappings.Matrix
 Indices = mappings.Indices
+
+_SEARCHES = 5
 
 
 def volumes(n: int, size_bytes: float) -> tuple[Matrix, Matrix]:
@@ -66,22 +67,14 @@ def advise(size_bytes: float, paths: mappings.Paths,
     if n <= mappings.MOST_ENUMERATED:
         orders['optimum'] = mappings.enumerate_all((ring, tree), paths)
     else:
-        orders |= _searched({'ring': ring, 'tree': tree, 'both': total},
-                            orders, paths, took_s, work)
+        begin = min(orders.values(), key=took_s)
+        for name, sent in (('ring', ring), ('tree', tree)):
+            orders[name] = mappings.search(sent, paths, begin, 0,
+                                           work // _SEARCHES)
+        orders['both'] = min((
+            mappings.search(total, paths, start, 0, work // _SEARCHES)
+            for start in (begin, orders['ring'], orders['tree'])), key=took_s)
     bound_s = (took_s(orders['optimum']) if 'optimum' in orders else
                max(mappings.lower_bound_s(one, paths)
                    for one in (ring, tree)))
     return mappings.ranked(orders, took_s, bound_s)
-
-
-def _searched(kinds: dict[str, Matrix], begins: dict[str, Indices],
-              paths: mappings.Paths, took_s: Callable[[Indices], float],
-              work: int) -> dict[str, Indices]:
-    """Each kind's search goes on where the ones before it ended."""
-    found: dict[str, Indices] = {}
-    for name, sent in kinds.items():
-        known = [*begins.values(), *found.values()]
-        here = [mappings.search(sent, paths, begin, 0, work // (
-            len(kinds) * len(known))) for begin in known]
-        found[name] = min(here, key=took_s)
-    return found

@@ -48,7 +48,6 @@ Matrix = clouds.Matrix
 Indices = mappings.Indices
 
 N_HOSTS = broadcast.N_HOSTS
-SNAPSHOTS = 5
 RUNS = 5
 DYNAMICS = clouds.Dynamics(disturbed=0.2, cut=(0.1, 0.5))
 #: Of the exchange: so many partners has each rank, on average.
