@@ -21,8 +21,9 @@ than its period, and one that does so again and again is kept no more.
 from virtco.table import edge_policy
 
 #: Of an iteration's bytes, and in bytes at most: less is no beginning but the
-#: end of the one before, such as packets that TCP sends again.
-A_LITTLE, A_LITTLE_BYTES = 0.01, 32 * 1024
+#: end of the one before, such as packets that TCP sends again. TCP begins
+#: with ten packets; what is more comes only as fast as the trickle.
+A_LITTLE, A_LITTLE_BYTES = 0.01, 8 * 1024
 #: This much of an iteration was counted at its end. Sizes are hints.
 NEARLY = 0.97
 #: Parts of the period after which one that sends nothing has ended: with as

@@ -80,6 +80,13 @@ def test_what_is_sent_again_is_no_beginning():
     assert one.look(4.0, 0.0, BYTES)
 
 
+@pytest.mark.parametrize('size_bytes', [2e6, 2e9])
+def test_tcps_first_packets_are_a_beginning(size_bytes):
+    """However large the iteration is; two of ten have gone at the trickle."""
+    one = keeper.Keeper(edge_policy.Gate(2.0, 0.0, 0.88, size_bytes, 1))
+    assert one.look(0.0, 2 * 1514.0, 8 * 1514.0)
+
+
 def test_a_pause_within_an_iteration_does_not_close():
     one = keeper.Keeper(gate(2.0))
     assert one.look(0.0, 0.0, 100.0)
