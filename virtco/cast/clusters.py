@@ -35,6 +35,9 @@ LEAST_STEP = 0.1
 #: Rates are never read more exactly than this.
 _NOISE = 0.03
 _ROUNDS = 20
+#: Share of rates that were seen in both directions, below which what senders
+#: add cannot be told from what receivers add.
+_MUTUAL = 0.3
 
 
 def infer(rates_bps: Mapping[tuple[str, str], float]) -> dict[str, str]:
@@ -53,10 +56,11 @@ def infer(rates_bps: Mapping[tuple[str, str], float]) -> dict[str, str]:
     for (src, dst), rate_bps in told.items():
         logs[place[src], place[dst]] = np.log(rate_bps)
         seen[place[src], place[dst]] = True
-    # One direction stands for a pair where the other was not seen.
-    logs = np.where(seen, logs, logs.T)
-    seen = seen | seen.T
-    labels = _clustered(_centred(logs, seen), seen)
+    if (seen & seen.T).sum() < _MUTUAL * len(told):
+        # One direction stands for both.
+        logs = np.where(seen, logs, logs.T)
+        seen = seen | seen.T
+    labels = _clustered(_centred(logs, seen), seen, len(told))
     if labels is None:
         return {}
     return {name: f'inferred {labels[place[name]]}' for name in names}
@@ -73,13 +77,15 @@ def _centred(values: _Matrix, seen: npt.NDArray[np.bool_]) -> _Matrix:
     return left
 
 
-def _clustered(left: _Matrix, seen: npt.NDArray[np.bool_]) -> _Labels | None:
+def _clustered(left: _Matrix, seen: npt.NDArray[np.bool_], n_told: int
+               ) -> _Labels | None:
     """The labels whose description is shortest; None for one cluster."""
     n_members = len(left)
     both = left + left.T
     count = np.maximum(seen.astype(float) + seen.T, 1.0)
     values, vectors = np.linalg.eigh(both / count)
-    best, least = None, _cost(left, seen, np.zeros(n_members, np.int64))
+    best, least = None, _cost(
+        left, seen, np.zeros(n_members, np.int64), n_told)
     for n_clusters in range(2, min(n_members // 2, MAX_CLUSTERS) + 1):
         # So many clusters are that many points in one dimension less.
         placed = (vectors[:, 1 - n_clusters:]
@@ -87,7 +93,7 @@ def _clustered(left: _Matrix, seen: npt.NDArray[np.bool_]) -> _Labels | None:
         labels = hierarchy.fcluster(hierarchy.ward(placed), n_clusters,
                                     'maxclust').astype(np.int64) - 1
         labels = _settled(both, seen, labels)
-        cost = _cost(left, seen, labels)
+        cost = _cost(left, seen, labels, n_told)
         if cost < least:
             best, least = labels, cost
     return best
@@ -109,10 +115,13 @@ def _settled(both: _Matrix, seen: npt.NDArray[np.bool_], labels: _Labels
     return labels
 
 
-def _cost(left: _Matrix, seen: npt.NDArray[np.bool_], labels: _Labels
-          ) -> float:
+def _cost(left: _Matrix, seen: npt.NDArray[np.bool_], labels: _Labels,
+          n_told: int) -> float:
     """BIC, with a label for each member; infinite where there is no step."""
-    n_seen = int(seen.sum())
+    # What is left when each sender and each receiver has its mean.
+    fitted = 2 * len(labels) - 1
+    n_seen, n_free = (max(1, number - fitted)
+                      for number in (int(seen.sum()), n_told))
     n_clusters = int(labels.max()) + 1
     rest = float((left ** 2).sum())
     bits = 0.0
@@ -124,5 +133,5 @@ def _cost(left: _Matrix, seen: npt.NDArray[np.bool_], labels: _Labels
             return float('inf')
         rest -= step ** 2 * weight
         bits = len(labels) * np.log(n_clusters)
-    return float(n_seen * np.log(rest / n_seen + _NOISE ** 2)
-                 + 2 * bits + (n_clusters > 1) * np.log(n_seen))
+    return float(n_free * np.log(rest / n_seen + _NOISE ** 2)
+                 + 2 * bits + (n_clusters > 1) * np.log(n_free))

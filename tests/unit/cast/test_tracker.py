@@ -13,6 +13,7 @@
 import http.client
 import json
 
+import numpy as np
 import pytest
 
 from virtco.cast import clusters
@@ -253,3 +254,20 @@ def test_one_rack_is_no_cluster():
     assert clusters.infer({(one, other): 5e6 for one in names
                            for other in names if one < other}) == {}
     assert clusters.infer({}) == {}
+
+
+def test_noise_divides_no_rack_and_hides_no_two():
+    """Drawn rates, each pair seen both ways or one way only."""
+    rng = np.random.default_rng(1)
+    names = [f'v{place}' for place in range(9)]
+    for step, n_racks in ((0.0, 1), (1.2, 2)):
+        right = 0
+        for _ in range(20):
+            rates_bps = {
+                (src, dst): 1e6 * np.exp(rng.normal(0, 0.4) + step * (
+                    names.index(src) % 2 == names.index(dst) % 2))
+                for src in names for dst in names
+                if src != dst and rng.random() < 0.8}
+            found = clusters.infer(rates_bps)
+            right += len(set(found.values()) or {'one'}) == n_racks
+        assert right >= 18, n_racks
