@@ -186,7 +186,7 @@ def _seed(kind: Kind, mesh: mesh_module.Mesh, seed: int, options: Options,
         # As long as the slowest tree needs, or the last goes on.
         coming = ([cloud.snapshot() * scale for _ in range(20)]
                   if kind.changes else [cloud.rates_bps * scale])
-        made = _trees(kind, estimates, root, options)
+        made = trees_of(kind, estimates, root, options)
         for name in rng.permutation(list(kind.series)).tolist():
             _broadcast(mesh, name, *made[name], coming, options, found)
         display.say(f'seed {seed}: broadcast {number + 1}: ' + ', '.join(
@@ -226,8 +226,8 @@ def _error(estimate: Matrix, truth_bps: Matrix) -> float:
     return float(np.median(np.abs(estimate[pairs] / truth_bps[pairs] - 1)))
 
 
-def _trees(kind: Kind, estimates: dict[str, Matrix], root: int,
-           options: Options) -> dict[str, tuple[trees.Edges, int]]:
+def trees_of(kind: Kind, estimates: dict[str, Matrix], root: int,
+             options: Options) -> dict[str, tuple[trees.Edges, int]]:
     """Each tree, and into how many segments its message is cut."""
     made = {}
     for name, how in kind.series.items():
