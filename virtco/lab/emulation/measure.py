@@ -22,6 +22,7 @@ several processes may share one directory.
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -109,7 +110,9 @@ class Book:
         self._runs: dict[tuple[str, str, int, int, float], Run] = {}
         if self._path.exists():
             for line in self._path.read_text().splitlines():
-                self._keep(_read(line))
+                # A process that was killed wrote a part of a line.
+                with contextlib.suppress(json.JSONDecodeError):
+                    self._keep(_read(line))
 
     def _keep(self, run: Run) -> None:
         self._runs[run.identity] = run
@@ -117,7 +120,7 @@ class Book:
     def add(self, run: Run) -> None:
         self._keep(run)
         with self._path.open('a') as file:
-            file.write(json.dumps(dataclasses.asdict(run)) + '\n')
+            file.write(f'\n{json.dumps(dataclasses.asdict(run))}\n')
 
     def get(self, cell: cases.Cell, scheme: str, seed: int,
             scale: cases.Scale) -> Run | None:

@@ -143,6 +143,19 @@ def test_what_is_on_disk_is_not_run_again(bench, tmp_path):
     assert len(bench.runs) == 2 * n_runs
 
 
+def test_a_killed_run_leaves_half_a_line_and_goes_on(bench, tmp_path):
+    options = _options(tmp_path)
+    first = reproduce.FIGURES['virtco-case6'](options, _Display())
+    n_runs = len(bench.runs)
+    path = tmp_path / 'runs.jsonl'
+    path.write_text(path.read_text()[:-40])
+    for more in (1, 0):  # what comes after it is found again
+        n_runs += more
+        assert reproduce.FIGURES['virtco-case6'](
+            options, _Display()).result.rows == first.result.rows
+        assert len(bench.runs) == n_runs
+
+
 def test_a_disturbed_run_is_repeated_whatever_it_measured(bench, tmp_path):
     bench.waited = iter((0.9, 0.1, 0.0, 0.9, 0.5, 0.7))
     reproduce.FIGURES['virtco-case6'](_options(tmp_path), _Display())
