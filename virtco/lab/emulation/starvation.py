@@ -14,13 +14,17 @@
 
 The kernel counts for each thread how long it ran and how long it waited for a
 processor. A sender, edge module or controller that waits makes transfers
-longer, whatever virtco does.
+longer, whatever virtco does. Time that a hypervisor steals from this machine
+delays all threads and is in no thread's count.
 """
 
 from collections.abc import Callable
 from collections.abc import Iterable
 import dataclasses
+import os
 import time
+
+import psutil
 
 from virtco.lab.emulation import patience
 
@@ -31,7 +35,8 @@ _NS = 1e-9
 class Usage:
     """Shares of the time between two looks.
 
-    :ivar waited: of the thread that waited most for a processor.
+    :ivar waited: of the thread that waited most for a processor, and of what
+        was stolen from the processors.
     :ivar ran: process -> share of one processor, its threads together.
     """
 
@@ -51,6 +56,7 @@ class Watch:
     def __init__(self, pids: Callable[[], Iterable[int]]):
         self._pids = list(pids())
         self._began_s = time.monotonic()
+        self._stolen_s = _stolen_s()
         self._both = patience.task_times(self._pids)
         self._waits = patience.task_times(self._pids, only_waits=True)
 
@@ -62,4 +68,12 @@ class Watch:
         for task, now in patience.task_times(self._pids).items():
             spent = now - self._both.get(task, 0) - waits.get(task, 0)
             ran[task[0]] = ran.get(task[0], 0.0) + max(0, spent) / passed_ns
-        return Usage(max(waits.values(), default=0) / passed_ns, ran)
+        stolen_ns = (_stolen_s() - self._stolen_s) / _NS
+        stolen_ns /= os.cpu_count() or 1
+        return Usage((max(waits.values(), default=0) + stolen_ns) / passed_ns,
+                     ran)
+
+
+def _stolen_s() -> float:
+    """Of all processors together, since the machine started."""
+    return float(getattr(psutil.cpu_times(), 'steal', 0.0))

@@ -22,13 +22,15 @@ _S = 10 ** 9
 @pytest.fixture
 def kernel(monkeypatch):
     """Nanoseconds that threads ran and waited, and a clock; to be set."""
-    state = {'now_s': 0.0, 'ran': {}, 'waited': {}}
+    state = {'now_s': 0.0, 'ran': {}, 'waited': {}, 'stolen_s': 0.0}
 
     def task_times(pids, only_waits=False):
         return {task: state['waited'].get(task, 0)
                 + (0 if only_waits else ran)
                 for task, ran in state['ran'].items() if task[0] in pids}
     monkeypatch.setattr(starvation.patience, 'task_times', task_times)
+    monkeypatch.setattr(starvation, '_stolen_s', lambda: state['stolen_s'])
+    monkeypatch.setattr(starvation.os, 'cpu_count', lambda: 2)
     monkeypatch.setattr(starvation.time, 'monotonic',
                         lambda: state['now_s'])
     return state
@@ -44,6 +46,13 @@ def test_the_thread_that_waited_most_counts(kernel):
     assert usage.waited == pytest.approx(0.3)
     assert usage.ran == pytest.approx({1: 0.3, 2: 0.0})
     assert usage.ran_by([1, 2, 4]) == pytest.approx(0.3)
+
+
+def test_what_a_hypervisor_steals_is_waited_for(kernel):
+    kernel['stolen_s'] = 5.0
+    watch = starvation.Watch(lambda: [])
+    kernel['now_s'], kernel['stolen_s'] = 10.0, 9.0
+    assert watch.read().waited == pytest.approx(0.2)
 
 
 def test_nothing_to_look_at_waited_for_nothing(kernel):
