@@ -23,6 +23,7 @@ import pathlib
 import numpy as np
 
 from virtco.lab.sim.figures import outcome
+from virtco.lab.sim.figures import packets
 from virtco.lab.sim.figures import record
 from virtco.lab.sim.figures import samples
 from virtco.lab.sim.figures import statements
@@ -69,6 +70,7 @@ def write_measured(directory: pathlib.Path, result: outcome.Outcome,
         f'{" ".join(result.notes)}\n\n'
         f'``{command}``: commit {made["commit"]}, {made["machine"]}.\n',
         encoding='utf-8')
+    _path(directory, TARGETS).write_text(targets(directory), encoding='utf-8')
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[outcome.Cell]]
@@ -132,7 +134,7 @@ def targets(directory: pathlib.Path) -> str:
     for asked, name, reached in _TARGETS:
         if (directory / f'{name}.json').exists():
             rows.append((asked, reached(record.read(directory, name).found)))
-    return table(('asked', 'reached'), rows)
+    return table(('asked', 'reached'), [*rows, *packets.targets(directory)])
 
 
 def _saves(least: float, theirs: str) -> Callable[[samples.Samples], str]:

@@ -1,0 +1,65 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What was reached on packets is told of the records that there are."""
+
+import json
+import shutil
+
+from virtco.lab.sim.figures import packets
+from virtco.lab.sim.figures import record
+
+LIES = {'columns': ['claim / truth', 'his, simulated', 'his, measured'],
+        'rows': [['0.3', '0.9', '0.8'], ['1', '1', '1'], ['3', '1', '2']]}
+CASE = {'run columns': ['seed', 'expected_s', 'measured_s', 'waited'],
+        'runs': {'a / baseline / 0': [0, 10.0, 11.0, 0.05],
+                 'a / sebf-ta / 0': [0, 10.0, 8.0, 0.2],
+                 'a / virtco / 0': [0, 0.0, 1.0, 0.1]}}
+
+
+def put(directory, name, document):
+    (directory / f'emulated-{name}.json').write_text(json.dumps(document))
+
+
+def test_every_record_of_the_tree_is_told_of():
+    assert len(list(packets.targets(record.DIRECTORY))) == 8
+
+
+def test_what_is_not_recorded_is_left_out(tmp_path):
+    assert not list(packets.targets(tmp_path))
+    put(tmp_path, 'liars', LIES)
+    (asked, reached), = packets.targets(tmp_path)
+    assert asked == 'On packets: a lie must not pay'
+    assert reached == ('claim 0.3 × the truth: 0.8 of its CCT (simulated '
+                       '0.9); claim 3 × the truth: 2 of its CCT (simulated 1)')
+
+
+def test_distances_are_by_scheme_and_by_wait(tmp_path):
+    for number in (1, 2, 4, 5, 6):
+        put(tmp_path, f'virtco-case{number}', CASE)
+    by_scheme, by_wait = (reached for _, reached in packets.targets(tmp_path))
+    assert by_scheme == ('Baseline: 10.0 and 10.0 % in 5 runs; SEBF-TA: 20.0 '
+                         'and 20.0 % in 5 runs; virtco: 0.0 and 0.0 % in 5 '
+                         'runs')
+    assert by_wait == ('up to 10% of the run: 5.0 and 10.0 % in 10 runs, '
+                       'beyond 5 %: 5; over 10% of the run: 20.0 and 20.0 % '
+                       'in 5 runs, beyond 5 %: 5')
+
+
+def test_casts_and_jobs_are_compared(tmp_path):
+    for name in ('orchestra-9', 'orchestra-11', 'training-2', 'training-6'):
+        shutil.copy(record.DIRECTORY / f'emulated-{name}.json', tmp_path)
+    found = dict(packets.targets(tmp_path))
+    rows = packets._rows(tmp_path, 'orchestra-11')
+    ratio = rows['Cornet']['mean s'] / rows['virtco, topology']['mean s']
+    assert f'{ratio:.2f} × Cornet' in found[next(
+        asked for asked in found if 'two racks' in asked)]
