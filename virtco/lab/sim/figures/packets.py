@@ -112,7 +112,7 @@ def _racks(directory: pathlib.Path) -> str:
                for name in ('Cornet', _WITHOUT)}
     most = rows['Cornet']['of the bound']
     return (f'{unaware["Cornet"]:.2f} × Cornet, {unaware[_WITHOUT]:.2f} × '
-            f'virtco-cast without racks; the bound is {most:.2f} × Cornet')
+            f'virtco-cast without racks; any cast at most {most:.2f} × Cornet')
 
 
 def _ahead(directory: pathlib.Path) -> str:
