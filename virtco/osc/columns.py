@@ -98,6 +98,8 @@ class Gates(columns.FormattableColumn):
     """Of one job, a line for each host; tenants see no hosts."""
 
     def human_readable(self) -> str:
+        if isinstance(self._value, str):
+            return self._value  # the setting of this name
         return '\n'.join(
             ': '.join(filter(None, (gate['host'],
                                     Gate(gate).human_readable())))
