@@ -47,6 +47,7 @@ class PlannedCloud:
     def __init__(self, controller: v1.Client, hosts: Iterable[str],
                  slots: int, flavors: Mapping[str, int]):
         self._controller = controller
+        self._slots_per_host = slots
         self._free = dict.fromkeys(hosts, slots)
         self._flavors = flavors
         self._slots: dict[str, int] = {}
@@ -90,14 +91,20 @@ class PlannedCloud:
 
     def tell(self, servers: Sequence[nova_client.Server], name: str,
              hints: dict[str, str], project: str) -> None:
-        """Ask for servers that run already, so that nobody chooses."""
+        """Ask for servers that run already, so that nobody chooses.
+
+        The controller takes what it plans off the free slots, for they are
+        Nova's from before. So all of a host are offered.
+
+        :raises virtco.exception.PlacementInfeasible: when it plans one not.
+        """
         reservation = uuid.uuid4().hex
         for row, server in enumerate(servers):
             assert server.host is not None
             n_slots = self._slots[server.uuid]
             self._ask(server.uuid, name, row, len(servers), hints, n_slots,
-                      reservation, project, {
-                          server.host: self._free[server.host] + n_slots})
+                      reservation, project,
+                      {server.host: self._slots_per_host})
         for server in servers:
             self._notify('instance.create.end', {
                 'uuid': server.uuid, 'host': server.host})
@@ -131,7 +138,9 @@ class PlannedCloud:
     def _ask(self, made: str, name: str, row: int, n_vms: int,
              hints: dict[str, str], n_slots: int, reservation: str,
              project: str, among: Mapping[str, int] | None = None) -> str:
-        """:param among: free slots of the hosts to choose from; else all."""
+        """:param among: free slots of the hosts to choose from, of which the
+            controller plans one; None: all, and the first that it allows.
+        """
         answer = self._controller.place(made, {
             'project_id': project, 'user_id': project,
             'display_name': f'{name}-{row}', 'reservation_id': reservation,
@@ -146,7 +155,8 @@ class PlannedCloud:
                 for host, free in (among or self._free).items()
                 if free >= n_slots]})
         for ranked in answer['hosts']:
-            if ranked['feasible']:
+            if ranked['feasible'] and (
+                    among is None or answer['status'] == 'planned'):
                 return str(ranked['host'])
         raise exception.PlacementInfeasible(what=f'{name}-{row}',
                                             why=answer['why'])
