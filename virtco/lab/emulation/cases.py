@@ -24,6 +24,7 @@ import dataclasses
 
 import numpy as np
 
+from virtco import exception
 from virtco.lab.emulation import scenario
 from virtco.lab.sim.figures import virtco as paper
 from virtco.lab.sim import groups
@@ -157,6 +158,18 @@ def prepare(cell: Cell, scale: Scale, seed: int
         free = paper.tight(free, seed, TIGHT * coflows[0].n_vms)
     return free, [scenario.group_of(one.scaled(scale.size_factor))
                   for one in coflows]
+
+
+def check_room(cell: Cell, scale: Scale, seed: int) -> None:
+    """:raises virtco.exception.Invalid: where the groups have no room."""
+    free, its_groups = prepare(cell, scale, seed)
+    n_vms = sum(group.n_vms for group in its_groups)
+    n_free = round(sum(host.free[0] for host in free))
+    if n_vms > n_free:
+        raise exception.Invalid(
+            field='--hosts', value=scale.n_hosts, limit=(
+                f'{n_vms} VMs of {cell.key} do not fit into the {n_free} free '
+                'slots'))
 
 
 def _coflows(cell: Cell, scale: Scale, seed: int

@@ -174,6 +174,9 @@ def run(wanted: Sequence[cases.Cell], seeds: Sequence[int],
         ) -> Book:
     """Run what is not in the directory's book yet."""
     book = Book(directory)
+    for seed in seeds:
+        for cell in wanted:
+            cases.check_room(cell, scale, seed)
     # Without background all seeds have the same links.
     for background, some in ((False, tuple(seeds)),
                              *((True, (seed,)) for seed in seeds)):

@@ -18,6 +18,7 @@ import json
 import pytest
 
 from virtco.cmd import testcases as command
+from virtco import exception
 from virtco.lab.emulation import cases
 from virtco.lab.emulation import measure
 from virtco.lab.emulation import reproduce
@@ -106,6 +107,15 @@ def _options(tmp_path, **changes):
     return reproduce.Options(**{
         'scale': FEW, 'seeds': (0,), 'shapes': ('medium',),
         'directory': tmp_path, 'short': True, **changes})
+
+
+def test_groups_without_room_are_refused_before_anything_is_built(
+        bench, tmp_path):
+    few = cases.Scale(4, FEW.rate_bps)
+    with pytest.raises(exception.Invalid, match='--hosts: 4 is not .*: 28 VM'):
+        reproduce.FIGURES['virtco-case6'](
+            _options(tmp_path, scale=few), _Display())
+    assert not bench.runs
 
 
 def test_there_is_a_figure_for_each_test_case():
