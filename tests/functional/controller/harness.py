@@ -296,6 +296,13 @@ class Edge:
         assert response.headers['ETag'] == f'"{found["generation"]}"'
         return found
 
+    def wait_class(self, coflow_id):
+        """From then on the controller knows whose bytes are counted."""
+        wait_for(lambda: any(
+            one['coflow_id'] == coflow_id
+            for one in (self.policy() or {'classes': ()})['classes']),
+            'a class of the coflow')
+
 
 @contextlib.contextmanager
 def running(home, options=None, wrapper=()):

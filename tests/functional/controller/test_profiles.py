@@ -39,9 +39,14 @@ def tenant(controller):
 
 def sends(tenant, hosts, edges, name, size_bytes):
     """Row 0 sends to row 1."""
-    edges[hosts[0]].count(tenant.coflow(name)['id'], size_bytes * WIRE,
-                          hosts[1])
-    edges[hosts[0]].report()
+    sends_to(tenant, edges[hosts[0]], name, hosts[1], size_bytes)
+
+
+def sends_to(tenant, edge, name, host, size_bytes, **changes):
+    coflow_id = tenant.coflow(name)['id']
+    edge.wait_class(coflow_id)
+    edge.count(coflow_id, size_bytes * WIRE, host)
+    edge.report(**changes)
 
 
 def shown(tenant, name, size_bytes):
@@ -94,9 +99,7 @@ def test_of_several_pairs_between_two_hosts_each_has_its_own(tenant):
         '[0, 1, "30MB"], [2, 3, "30MB"]]}', hosts={'h0': 2, 'h1': 2})
     assert hosts[0] == hosts[1] != hosts[2] == hosts[3]
     edges = tenant.edges(hosts)
-    sender = edges[hosts[0]]
-    sender.count(tenant.coflow()['id'], 8e6 * WIRE, hosts[2])
-    sender.report(pairs=[
+    sends_to(tenant, edges[hosts[0]], 'a', hosts[2], 8e6, pairs=[
         {'dev': f'tap{src}', 'src_ip': f'10.1.0.{src}',
          'dst_ip': f'10.1.0.{dst}', 'dst_port': None, 'sent_bytes': sent}
         for src, dst, sent in ((0, 2, 6e6), (1, 3, 2e6))])
@@ -142,11 +145,6 @@ def gather(tenant, name, size_bytes, first):
     for src, dst in GATHER:
         sends_to(tenant, edges[hosts[src]], name, hosts[dst], size_bytes)
     return hosts, edges
-
-
-def sends_to(tenant, edge, name, host, size_bytes):
-    edge.count(tenant.coflow(name)['id'], size_bytes * WIRE, host)
-    edge.report()
 
 
 def test_the_next_launch_of_an_application_gets_what_was_learned(
