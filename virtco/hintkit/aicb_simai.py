@@ -54,9 +54,9 @@ def read(path: str, lines: Iterable[tuple[str, str]]) -> parallel.Workload:
     :raises virtco.exception.InputInvalid:
     """
     rows = ((where, line.split()) for where, line in lines if line.strip())
-    where, first = next(rows)
-    told = _told(where, first)
-    where, second = next(rows, (where, ['']))
+    begin, first = next(rows)
+    told = _told(begin, first)
+    where, second = next(rows, (begin, ['']))
     n_lines = inputs.count(where, 'number of lines', ' '.join(second), 1,
                            10 ** 7)
     sums: parallel.Sums = {}
@@ -74,7 +74,7 @@ def read(path: str, lines: Iterable[tuple[str, str]]) -> parallel.Workload:
         notes.append(f'{told["ga"]} micro-batches go forwards and backwards '
                      'through the pipeline; all of its stages are alike.')
     world = told['world'] or None
-    return parallel.Workload(path, ((None, sums),), _sizes(where, told),
+    return parallel.Workload(path, ((None, sums),), _sizes(begin, told),
                              world, compute_ns * NS or None, tuple(notes))
 
 

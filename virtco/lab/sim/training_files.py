@@ -37,6 +37,8 @@ TOKENS = 2048
 #: … and bytes that it sends over DP for each of its parameters: gradients in
 #: four and weights in two (Megatron), or three times two (ZeRO).
 DP_BYTES_PER_PARAMETER = 6
+#: What an iteration computes for.
+MOST_COMPUTE_S = 86400.0
 SUFFIXES = ('.csv', '.csv.gz', '.txt', '.txt.gz')
 
 
@@ -126,9 +128,10 @@ def _split(given: str) -> tuple[str, float | None]:
         found_s = units.parse_time_s(time)
     except ValueError:
         found_s = 0.0
-    if not 0 < found_s < math.inf:
+    if not 0 < found_s <= MOST_COMPUTE_S:
         raise exception.Invalid(field='--workload', value=given,
-                                limit='a file, or file@time such as @800ms')
+                                limit='a file, or file@time such as @800ms, '
+                                f'at most {MOST_COMPUTE_S:.0f} s')
     return path, found_s
 
 
@@ -137,6 +140,9 @@ def _file(path: str, compute_s: float | None, say: Callable[[str], None]
     workload = aicb.read(path)
     name = pathlib.Path(path).name.partition('.')[0]
     compute_s = compute_s or workload.compute_s
+    if (compute_s or 0.0) > MOST_COMPUTE_S:
+        raise exception.Invalid(field=f'{path}: compute_s', value=compute_s,
+                                limit=f'at most {MOST_COMPUTE_S:.0f} s')
     if not compute_s:
         compute_s = _guessed_s(workload)
         say(f'{path}: tells no time; {compute_s:.3g} s for {TOKENS} tokens '

@@ -13,6 +13,7 @@
 """Training jobs of AICB's files in the simulator."""
 
 import dataclasses
+import math
 import subprocess
 import sys
 
@@ -20,6 +21,8 @@ import numpy as np
 import pytest
 
 from virtco import exception
+from virtco.lab.sim import figures
+from virtco.lab.sim.figures import samples
 from virtco.lab.sim import training_files
 from virtco.lab.sim import training_jobs
 
@@ -73,7 +76,8 @@ def test_a_job_keeps_its_groups_where_the_cluster_is_small(files):
 def test_a_time_may_be_given(files):
     kind, = training_files.load([f'{files}/gpt.csv@250ms'], print)
     assert kind.compute_s == 0.25
-    for bad in ('gpt.csv@x', 'gpt.csv@0s', 'none.csv', 'notes.txt'):
+    for bad in ('gpt.csv@x', 'gpt.csv@0s', 'gpt.csv@1e300s', 'none.csv',
+                'notes.txt'):
         with pytest.raises(exception.VirtcoException):
             training_files.load([f'{files}/{bad}'], print)
     with pytest.raises(exception.Invalid, match='workloads of AICB'):
@@ -86,6 +90,35 @@ def test_a_file_that_sends_nothing_between_hosts_is_refused(tmp_path):
     path.write_text(SIMAI.replace('REDUCESCATTER', 'NONE'))
     with pytest.raises(exception.Invalid, match='sends between hosts'):
         training_files.load([str(path)], print)
+
+
+def test_ranks_that_form_no_groups_are_told_of_by_their_line(tmp_path):
+    path = tmp_path / 'w.txt'
+    path.write_text(SIMAI.replace('96', '97'))
+    with pytest.raises(exception.VirtcoException,
+                       match='line 1: all_gpus: 97 .* multiple of TP 8'):
+        training_files.load([str(path)], print)
+
+
+def test_times_beyond_a_day_are_refused(tmp_path):
+    path = tmp_path / 'w.txt'
+    layer = SIMAI.splitlines()[2].replace('100000000', '999999999999')
+    path.write_text('\n'.join([SIMAI.splitlines()[0], '100',
+                               *[layer] * 100]))
+    with pytest.raises(exception.Invalid, match='at most 86400 s'):
+        training_files.load([str(path)], print)
+
+
+def test_jobs_that_hardly_compute_are_a_figure(tmp_path):
+    """Most never send; their slowdown is a number all the same."""
+    path = tmp_path / 'w.txt'
+    path.write_text(SIMAI.replace('100000000', '5'))
+    found = figures.FIGURES['training-cluster'].reproduce(samples.Context(
+        seeds=(0,), short=True,
+        kinds=training_files.load([str(path)], print)))
+    slowdowns = [row[4] for row in found.rows if row[4] is not None]
+    assert slowdowns and all(math.isfinite(float(one.split()[0]))
+                             for one in slowdowns)
 
 
 def test_a_cluster_of_a_file_fits_its_hosts(files):
