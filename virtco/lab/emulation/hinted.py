@@ -19,6 +19,7 @@ that the controller chose when they came in time. It is asked for each of their
 VMs while they send, and each can only be where it is.
 """
 
+from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import functools
@@ -75,7 +76,8 @@ def run(settings: Sequence[str], options: reproduce.Options,
     :param settings: "exact" before those that need its hosts.
     """
     path = options.directory / 'hinted.jsonl'
-    found = {(one.setting, one.seed): one for one in _read(path)}
+    found = {(one.setting, one.seed): one
+             for one in _read(path, options.scale)}
     todo = [(seed, setting) for seed in options.seeds for setting in settings
             if (setting, seed) not in found]
     if todo:
@@ -100,15 +102,27 @@ def run(settings: Sequence[str], options: reproduce.Options,
             for seed in options.seeds}
 
 
-def _read(path: pathlib.Path) -> list[Run]:
+def _read(path: pathlib.Path, scale: cases.Scale) -> list[Run]:
+    """What was measured, beside what the simulator says today."""
     if not path.exists():
         return []
     rows = map(json.loads, path.read_text().splitlines())
     return [Run(**row | {
         'ccts_s': tuple(row['ccts_s']), 'told_s': tuple(row['told_s']),
-        'expected_s': tuple(row['expected_s']),
+        'expected_s': _expected(
+            row['setting'], row['seed'], row['hosts'],
+            [math.inf if at_s is None else at_s for at_s in row['told_s']],
+            scale),
         'hosts': {name: tuple(its) for name, its in row['hosts'].items()}})
         for row in rows]
+
+
+def _expected(setting: str, seed: int, hosts: Mapping[str, Sequence[str]],
+              told_s: Sequence[float], scale: cases.Scale
+              ) -> tuple[float, ...]:
+    coflows = misled.workload(seed, scale)
+    return misled.expect(coflows, setting, misled.factors(
+        setting, seed, coflows), hosts, told_s, scale)
 
 
 def _repeat(once: functools.partial[Run]) -> Run:
@@ -126,8 +140,8 @@ def _once(bed: untold.Bed, setting: str, seed: int, scale: cases.Scale,
     coflows = misled.workload(seed, scale)
     claimed = misled.factors(setting, seed, coflows)
     sent = bed.send(coflows, setting, claimed, hosts)
-    return Run(setting, seed, sent.hosts, sent.ccts_s, misled.expect(
-        coflows, setting, claimed, sent.hosts, sent.told_s, scale), tuple(
+    return Run(setting, seed, sent.hosts, sent.ccts_s, _expected(
+        setting, seed, sent.hosts, sent.told_s, scale), tuple(
             at_s if at_s < math.inf else None for at_s in sent.told_s),
         sent.usage.waited, sum(sent.usage.ran.values()))
 

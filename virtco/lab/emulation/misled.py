@@ -19,6 +19,7 @@ what the links can carry. The VMs are there before; each coflow is a project of
 its own.
 """
 
+import collections
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -30,6 +31,7 @@ import numpy as np
 from virtco import hints
 from virtco.lab.emulation import cases
 from virtco.lab.emulation import scenario
+from virtco.lab.emulation import traffic
 from virtco.lab.sim import controlled
 from virtco.model import coflow as coflow_model
 from virtco.scheduling import pilots
@@ -142,7 +144,21 @@ def expect(coflows: Sequence[Coflow], setting: str, claimed: Sequence[float],
             one.start_s, at_s)
         for one, factor, is_sized, at_s in zip(
             coflows, claimed, are_sized(setting, coflows), told_s)],
-        {f'h{i}': rate_bps for i in range(scale.n_hosts)}))
+        {f'h{i}': rate_bps for i in range(scale.n_hosts)},
+        window_bytes=_window_bytes(coflows, hosts, scale)))
+
+
+def _window_bytes(coflows: Sequence[Coflow],
+                  hosts: Mapping[str, Sequence[str]], scale: cases.Scale
+                  ) -> int:
+    """As the testbed's :func:`traffic.window_bytes`."""
+    links = collections.Counter(
+        end for one in coflows for flow in one.coflow.flows
+        for at in [hosts[one.coflow.name]]
+        if at[flow.src] != at[flow.dst]
+        for end in ((at[flow.src], 'out'), (at[flow.dst], 'in')))
+    return traffic.shared_window_bytes(max(links.values(), default=1),
+                                       scale.rate_bps)
 
 
 def _unsized(coflow: coflow_model.Coflow) -> coflow_model.Coflow:

@@ -125,7 +125,12 @@ def window_bytes(flows: collections.abc.Sequence[FlowSpec],
         for end in ((hosts[flow.src_namespace], 'out'),
                     (hosts[flow.dst_namespace], 'in')))
     most = max(links.values(), default=1)
-    fitting = int(units.bps_to_bytes_per_s(rate_bps) * _QUEUE_S / most)
+    return shared_window_bytes(most, rate_bps)
+
+
+def shared_window_bytes(n_flows: int, rate_bps: float) -> int:
+    """Of each of the flows of a link."""
+    fitting = int(units.bps_to_bytes_per_s(rate_bps) * _QUEUE_S / n_flows)
     return max(_MIN_WINDOW_BYTES, min(MAX_WINDOW_BYTES, fitting))
 
 

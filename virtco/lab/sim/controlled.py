@@ -17,7 +17,9 @@ The controller is :class:`virtco.know.live_state.LiveState` and
 takes a coflow for ended by its rules, and its policies come into force later.
 Only the packets are a fluid. A class has its rate and no more; its flows share
 it equally, and its queue is not empty before they have ended. What is in no
-class shares what the classes leave as TCP does.
+class shares what the classes leave as TCP does. When a class comes for a flow
+that sends already, to a host to which others have classes, a window of it
+still waits beside them, and TCP sends no more before that has arrived.
 """
 
 from collections.abc import Collection
@@ -173,7 +175,7 @@ class _Flows:
     """The fluid: what each flow between two hosts has left."""
 
     def __init__(self, coflows: Sequence[Sent],
-                 rates_bps: Mapping[str, float]):
+                 rates_bps: Mapping[str, float], window_bytes: float):
         hosts = {name: i for i, name in enumerate(rates_bps)}
         self._cap_bps = np.array([*rates_bps.values()] * 2)
         self.pairs = [(number, flow.src, flow.dst)
@@ -193,6 +195,9 @@ class _Flows:
         self.sent_bytes = np.zeros(len(self.pairs))
         self.coflow = np.array([number for number, *_ in self.ways], int)
         self.in_class: dict[_Way, float] = {}
+        self._window_bytes = window_bytes
+        # Of each flow that waits where it has no class.
+        self.stuck_bytes = np.zeros(len(self.pairs))
         self._prices = np.ones(len(self._cap_bps))
 
     def rates_bps(self, active: np.ndarray, classes: Mapping[_Way, float]
@@ -204,11 +209,13 @@ class _Flows:
             count[way] = count.get(way, 0) + 1
         rates = np.array([classes.get(way, math.nan) / count[way]
                           for way in ways])
+        # What waits elsewhere leaves the class its rate.
+        given = np.nan_to_num(rates)
+        rates[self.stuck_bytes[active] > 0] = math.nan
         free = np.isnan(rates)
         if free.any():
-            used, shared = active[~free], active[free]
-            load = sum(np.bincount(ends[used], rates[~free],
-                                   len(self._cap_bps))
+            shared = active[free]
+            load = sum(np.bincount(ends[active], given, len(self._cap_bps))
                        for ends in (self._src, self._dst))
             # Prices are close to those of the step before.
             rates[free], self._prices = tcp_sharing.shares_bps(
@@ -223,10 +230,34 @@ class _Flows:
                            units.bps_to_bytes_per_s(1.0) * rates_bps * dt_s)
         self.left_bytes[active] -= moved
         self.sent_bytes[active] += moved
-        for i, size in zip(active.tolist(), moved.tolist()):
+        is_stuck = self.stuck_bytes[active] > 0
+        self.stuck_bytes[active] -= moved
+        self.stuck_bytes[self.stuck_bytes < _ENDED_BYTES] = 0.0
+        for i, size in zip(active[~is_stuck].tolist(),
+                           moved[~is_stuck].tolist()):
             if self.ways[i] in classes:
                 self.in_class[self.ways[i]] = size + self.in_class.get(
                     self.ways[i], 0.0)
+
+    def get_classes(self, classes: Collection[_Way],
+                    before: Collection[_Way]) -> None:
+        """Ways have classes from now on.
+
+        Who sent without one to a host to which others had one was limited.
+        """
+        limited = {dst for *_, dst in before}
+        for i, way in enumerate(self.ways):
+            if (way in classes and way not in before and way[2] in limited
+                    and self.sent_bytes[i] > 0):
+                self.stuck_bytes[i] = min(self.left_bytes[i],
+                                          self._window_bytes)
+
+    def next_bytes(self, active: np.ndarray) -> np.ndarray:
+        """Until each flow ends or its class serves it."""
+        found: np.ndarray = self.left_bytes[active]
+        is_stuck = self.stuck_bytes[active] > 0
+        found[is_stuck] = self.stuck_bytes[active][is_stuck]
+        return found
 
     def queued(self, classes: Mapping[_Way, float], begun: np.ndarray
                ) -> set[_Way]:
@@ -240,13 +271,15 @@ class _Flows:
 
 def simulate(coflows: Sequence[Sent], rates_bps: Mapping[str, float],
              options: snapshot.Options = snapshot.Options(beta=0.0),
-             timing: Timing = Timing()) -> list[float]:
+             timing: Timing = Timing(), window_bytes: float = 0.0
+             ) -> list[float]:
     """CCT of each coflow; 0 of one that sends nothing between hosts.
 
     :param rates_bps: of each host's link, the same both ways, as payload.
+    :param window_bytes: of each TCP connection.
     """
     controller = _Controller(coflows, rates_bps, options)
-    flows = _Flows(coflows, rates_bps)
+    flows = _Flows(coflows, rates_bps, window_bytes)
     starts_s = np.array([one.start_s for one in coflows])
     ends_s = starts_s.copy()
     untold = sorted(range(len(coflows)), key=lambda i: -coflows[i].told_s)
@@ -266,7 +299,8 @@ def simulate(coflows: Sequence[Sent], rates_bps: Mapping[str, float],
                            controller.decide(now_s)))
             decide_s = now_s + timing.interval_s
         while coming and coming[0][0] <= now_s:
-            classes = coming.pop(0)[1]
+            before, classes = classes, coming.pop(0)[1]
+            flows.get_classes(classes, before)
         is_left = flows.left_bytes >= _ENDED_BYTES
         if not is_left.any():
             return [float(cct_s) for cct_s in ends_s - starts_s]
@@ -276,7 +310,7 @@ def simulate(coflows: Sequence[Sent], rates_bps: Mapping[str, float],
         next_s = min([report_s, decide_s, *(at_s for at_s, _ in coming[:1]),
                       *starts_s[starts_s > now_s].tolist(),
                       *(coflows[i].told_s for i in untold[-1:]),
-                      now_s + _soonest_s(flows.left_bytes[active], flow_bps)])
+                      now_s + _soonest_s(flows.next_bytes(active), flow_bps)])
         flows.send(active, flow_bps, next_s - now_s, classes)
         now_s = next_s
         ended = active[flows.left_bytes[active] < _ENDED_BYTES]

@@ -79,3 +79,16 @@ def test_who_is_told_late_shares_until_then():
     assert at_once_s == pytest.approx(2 / 0.98, rel=0.1)
     assert late_s == pytest.approx(2.5, rel=0.1)
     assert never_s == pytest.approx(4, rel=0.05)
+
+
+def test_a_window_waits_beside_the_classes_of_others():
+    """At 2 % of the link, where another one has the rest of it."""
+    first, late = _coflow('first', 8 * MB), _coflow('late', 2 * MB, 2)
+    told = [_sent(first), _sent(late, told_s=0.5)]
+    ccts_s = [controlled.simulate(told, HOSTS, window_bytes=size_bytes)[1]
+              for size_bytes in (0.0, 0.02 * MB)]
+    assert ccts_s[0] + 0.3 < ccts_s[1] < ccts_s[0] + 2.5
+    # Nobody else sends there.
+    alone = [controlled.simulate(told[1:], HOSTS, window_bytes=size_bytes)[0]
+             for size_bytes in (0.0, 0.02 * MB)]
+    assert alone[0] == pytest.approx(alone[1], rel=1e-6)
