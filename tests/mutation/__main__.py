@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""``tools/mutate``: do the unit tests of an area notice a changed operator?
+
+Mutates lines that changed since a commit, or a random sample of the product,
+and prints those mutants that no unit test of their area notices. A mutant
+that no test can notice, since it changes no behaviour, stands with its reason
+in equivalent.txt beside this module.
+"""
+
+import argparse
+import collections
+import json
+import pathlib
+import random
+import subprocess
+import sys
+
+from tests.mutation import areas
+from tests.mutation import mutants
+from tests.mutation import run
+
+EQUIVALENT = pathlib.Path(__file__).with_name('equivalent.txt')
+
+
+def _git(*args: str) -> str:
+    return subprocess.run(['git', *args], cwd=areas.ROOT, check=True,
+                          capture_output=True, text=True).stdout
+
+
+def _last_day() -> str:
+    """Name the newest commit that is a day older than the present one."""
+    now_s = int(_git('log', '-1', '--format=%ct'))
+    found = _git('rev-list', '-1', f'--before={now_s - 86400}', 'HEAD')
+    return found.strip() or 'HEAD'
+
+
+def changed_lines(diff: str) -> dict[str, set[int]]:
+    """List the added lines of each module in a diff without context.
+
+    A line that the diff removes elsewhere in the same words has moved, and is
+    left out.
+    """
+    removed = collections.Counter(
+        line[1:].strip() for line in diff.splitlines()
+        if line.startswith('-') and not line.startswith('---'))
+    found: dict[str, set[int]] = collections.defaultdict(set)
+    path, number = '', 0
+    for line in diff.splitlines():
+        if line.startswith('+++ '):
+            path = line[4:].removeprefix('b/')
+        elif line.startswith('@@'):
+            number = int(line.split('+')[1].split()[0].split(',')[0])
+        elif line.startswith('+'):
+            if removed[line[1:].strip()]:
+                removed[line[1:].strip()] -= 1
+            else:
+                found[path].add(number)
+            number += 1
+    return dict(found)
+
+
+def equivalents() -> set[str]:
+    """Read the keys of the mutants that change no behaviour."""
+    return {line.rpartition(' | ')[0] for line in
+            EQUIVALENT.read_text(encoding='utf-8').splitlines()
+            if line and not line.startswith('#')}
+
+
+def choose(args: argparse.Namespace) -> list[mutants.Mutant]:
+    """Draw the mutants to judge."""
+    lines: dict[str, set[int]] | None = None
+    modules = areas.modules()
+    if args.sample is None and not args.module and not args.area:
+        lines = changed_lines(_git('diff', '-U0', '-M', args.base
+                                   or _last_day(), '--', *areas.PRODUCT))
+        modules = [path for path in modules if path in lines]
+    if args.module:
+        modules = [path for path in modules
+                   if any(path.startswith(name) for name in args.module)]
+    if args.area:
+        modules = [path for path in modules if areas.area(path) in args.area]
+    known = equivalents()
+    rng = random.Random(args.seed)
+    by_line: dict[tuple[str, int], list[mutants.Mutant]] = (
+        collections.defaultdict(list))
+    for path in modules:
+        for one in mutants.find(path, (areas.ROOT / path).read_text(),
+                                lines and lines[path]):
+            if one.key not in known:
+                by_line[path, one.line].append(one)
+    chosen = sorted(by_line)
+    if not args.all:
+        # Many mutants of one line tell little more than one.
+        rng.shuffle(chosen)
+        return [rng.choice(by_line[key])
+                for key in chosen[:args.sample or args.lines]]
+    return [one for key in chosen for one in by_line[key]]
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog='tools/mutate', description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--base', help=(
+        'commit since which lines changed (default: a day before the last)'))
+    parser.add_argument('--lines', type=int, default=40, help=(
+        'changed lines to mutate, drawn from all (default 40)'))
+    parser.add_argument('--sample', type=int, metavar='N', help=(
+        'mutate N random lines of the product instead of changed ones'))
+    parser.add_argument('--area', action='append', metavar='NAME', help=(
+        'a package, such as virtco/know or edge_module; may be repeated'))
+    parser.add_argument('--module', action='append', metavar='PATH', help=(
+        'a module or the beginning of its path; may be repeated'))
+    parser.add_argument('--all', action='store_true', help=(
+        'every mutant of the chosen lines instead of a random one of each'))
+    parser.add_argument('--seed', default='0', help='of the random choice')
+    parser.add_argument('--limit-s', type=float, default=20, help=(
+        'CPU seconds for one mutant (default 20)'))
+    parser.add_argument('--budget-s', type=float, default=float('inf'), help=(
+        'CPU seconds for all (default: no limit)'))
+    parser.add_argument('--least', type=float, default=0, help=(
+        'fail where less than this percentage is noticed (default 0)'))
+    parser.add_argument('--jobs', type=int, default=2)
+    parser.add_argument('--record', type=pathlib.Path, metavar='FILE', help=(
+        'append verdicts as JSON lines; a mutant that stands there already '
+        'is not judged again'))
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = make_parser().parse_args(argv)
+    chosen = choose(args)
+    told: dict[str, str] = {}
+    if args.record and args.record.exists():
+        for line in args.record.read_text(encoding='utf-8').splitlines():
+            one = json.loads(line)
+            told[one['key']] = one['verdict']
+    run.load_libraries()
+    left = [one for one in chosen if one.key not in told]
+    # A module whose tests fail as it is would have every mutant found out.
+    whole = dict.fromkeys(one.path for one in left)
+    broken = set()
+    if args.budget_s == float('inf'):
+        for outcome in run.judge((run.Task(path, None) for path in whole),
+                                 5, args.budget_s, args.jobs):
+            if outcome.verdict is run.Verdict.BROKEN:
+                broken.add(outcome.task.path)
+                print(f'{outcome.task.path}: its tests fail without a mutant')
+    cpu_s = 0.0
+    for outcome in run.judge(
+            (run.Task(one.path, one) for one in left
+             if one.path not in broken),
+            args.limit_s, args.budget_s, args.jobs):
+        one = outcome.task.mutant
+        assert one is not None
+        cpu_s += outcome.cpu_s
+        told[one.key] = outcome.verdict.value
+        if args.record:
+            with args.record.open('a', encoding='utf-8') as out:
+                out.write(json.dumps({
+                    'key': one.key, 'line': one.line,
+                    'area': areas.area(one.path),
+                    'verdict': outcome.verdict.value,
+                    'cpu_s': round(outcome.cpu_s, 2)}) + '\n')
+        if not outcome.verdict.is_dead:
+            print(f'{one.path}:{one.line}: survived in {one.where}: '
+                  f'{one.before} → {one.after}', flush=True)
+    judged = [one for one in chosen if one.key in told]
+    dead = {value.value for value in run.Verdict if value.is_dead}
+    totals: dict[str, list[int]] = collections.defaultdict(lambda: [0, 0])
+    for one in judged:
+        totals[areas.area(one.path)][0] += told[one.key] in dead
+        totals[areas.area(one.path)][1] += 1
+    for name, (n_dead, n) in sorted(totals.items()):
+        print(f'{name}: {n_dead} of {n} noticed')
+    n_dead = sum(told[one.key] in dead for one in judged)
+    percent = 100 * n_dead / len(judged) if judged else 100.0
+    print(f'{n_dead} of {len(judged)} mutants noticed ({percent:.0f} %), '
+          f'{len(chosen) - len(judged)} not tried, {cpu_s:.0f} CPU seconds')
+    return 1 if broken or percent < args.least else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which unit tests belong to a module: those of its area, nearest first."""
+
+import ast
+import functools
+import pathlib
+
+ROOT = pathlib.Path(__file__).parents[2]
+UNIT = ROOT / 'tests' / 'unit'
+PRODUCT = ('virtco', 'edge_module', 'nova_filters')
+#: Areas whose tests do not lie below the name of the package.
+_ELSEWHERE = {
+    'edge_module/probe': ('probe',),
+    'edge_module': ('edge',),
+    'nova_filters': ('nova_filters',),
+    'virtco/lab/sim': ('lab/sim',),
+    'virtco/lab/emulation': ('lab/emulation',),
+    'virtco/lab/cloud': ('lab/cloud',),
+    'virtco/model': ('scheduling', 'solver', 'topology', 'hints', 'ask'),
+    'virtco/cmd': ('lab/sim', 'lab/emulation', 'osc'),
+    'virtco/conf': ('ask',),
+    'virtco/client': ('osc',),
+}
+
+
+def modules() -> list[str]:
+    """List the product's modules, relative to the root."""
+    return sorted(
+        path.relative_to(ROOT).as_posix() for top in PRODUCT
+        for path in (ROOT / top).rglob('*.py')
+        if 'versions' not in path.parts and path.stat().st_size > 100)
+
+
+def area(path: str) -> str:
+    """Name the area of a module: a package, or the module itself."""
+    parts = path.split('/')
+    if len(parts) == 2:
+        return parts[0] if parts[0] != 'virtco' else path
+    if parts[:2] == ['virtco', 'lab'] and len(parts) > 3:
+        return '/'.join(parts[:3])
+    if parts[:2] == ['edge_module', 'probe']:
+        return 'edge_module/probe'
+    return parts[0] if parts[0] != 'virtco' else '/'.join(parts[:2])
+
+
+def tests(path: str) -> list[str]:
+    """List the files of unit tests of a module's area, nearest first.
+
+    Nearest are those that import the module; then come those that share its
+    name, then all others of the area.
+    """
+    name = path.removesuffix('.py').removesuffix('/__init__').replace(
+        '/', '.')
+    own = area(path)
+    folders = _ELSEWHERE.get(own, (own.partition('/')[2],))
+    found = {file for folder in folders
+             for file in (UNIT / folder).rglob('test_*.py')}
+    importing = {file for file in _files() if name in _imports(file)}
+    if own.endswith('.py'):
+        found = importing
+    found |= {file for file in UNIT.glob('test_*.py') if file in importing}
+    stem = pathlib.Path(path).stem
+    order = sorted(found, key=lambda file: (
+        file not in importing, stem not in file.stem, _cost(file), file))
+    return [file.relative_to(ROOT).as_posix() for file in order]
+
+
+def _cost(file: pathlib.Path) -> int:
+    """Rank what is known to last behind all else."""
+    return file.stat().st_size
+
+
+@functools.cache
+def _files() -> tuple[pathlib.Path, ...]:
+    return tuple(sorted(UNIT.rglob('test_*.py')))
+
+
+@functools.cache
+def _imports(file: pathlib.Path) -> frozenset[str]:
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {f'{node.module}.{alias.name}' for alias in node.names}
+            found.add(node.module or '')
+    return frozenset(found)

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Runs unit tests over mutants, each in a fork of a process that has loaded
+the libraries but nothing of the product. No file is changed.
+"""
+
+import ast
+from collections.abc import Iterable
+from collections.abc import Iterator
+import dataclasses
+import enum
+import importlib.abc
+import importlib.util
+import os
+import resource
+import signal
+import sys
+import tempfile
+import time
+import types
+
+import pytest
+
+from tests.mutation import areas
+from tests.mutation import mutants
+
+#: Loaded once: what the tests' imports spend their time with.
+_LIBRARIES = ('numpy', 'scipy.optimize', 'scipy.sparse', 'hypothesis',
+              'hypothesis.extra.numpy', 'hypothesis.stateful', 'msgspec',
+              'sqlalchemy.orm', 'alembic', 'falcon.testing', 'oslo_config.cfg',
+              'oslo_log.log', 'requests', 'jsonschema', 'pytest', 'xdist',
+              'pytest_timeout', 'yaml', '_hypothesis_pytestplugin', 'pulp',
+              'cliff.command', 'rich.console', 'tenacity')
+
+#: CPU seconds of a single test beyond the limit until it is said to hang.
+HANG_S = 30
+
+
+class Verdict(enum.Enum):
+    """How the tests judged a mutant."""
+
+    KILLED = 'killed'
+    TIMED_OUT = 'timed out'
+    SURVIVED = 'survived'
+    BROKEN = 'tests fail without a mutant'
+
+    @property
+    def is_dead(self) -> bool:
+        return self in (Verdict.KILLED, Verdict.TIMED_OUT)
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports one module from a syntax tree."""
+
+    def __init__(self, path: str, tree: ast.Module):
+        self._path = areas.ROOT / path
+        self._name = path.removesuffix('.py').removesuffix(
+            '/__init__').replace('/', '.')
+        self._tree = tree
+
+    def find_spec(self, name, path=None, target=None):
+        if name != self._name:
+            return None
+        return importlib.util.spec_from_file_location(
+            name, self._path, loader=self, submodule_search_locations=(
+                [str(self._path.parent)] if self._path.stem == '__init__'
+                else None))
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        exec(compile(self._tree, str(self._path), 'exec'), module.__dict__)
+
+
+def load_libraries() -> None:
+    os.environ.update(CI='true', OPENBLAS_NUM_THREADS='1',
+                      OMP_NUM_THREADS='1',
+                      OS_NOVA_DISABLE_EVENTLET_PATCHING='1')
+    for name in _LIBRARIES:
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            continue
+
+
+class _Watch:
+    """pytest plug-in: notes a failure, ends a run that has used its time."""
+
+    def __init__(self, limit_s: float):
+        self.has_failed = False
+        self._limit_s = limit_s
+        self._session = None
+
+    def pytest_sessionstart(self, session):
+        self._session = session
+
+    def pytest_collectreport(self, report):
+        self.has_failed |= report.failed
+
+    def pytest_runtest_logreport(self, report):
+        self.has_failed |= report.failed
+        if time.process_time() > self._limit_s:
+            self._session.shouldstop = 'out of time'
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """Tests to run over one module.
+
+    :ivar mutant: the change; None: the module as it is.
+    """
+
+    path: str
+    mutant: mutants.Mutant | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What the tests said of a task, and the CPU seconds that took."""
+
+    task: Task
+    verdict: Verdict
+    cpu_s: float
+
+
+def judge(tasks: Iterable[Task], limit_s: float, budget_s: float,
+          n_jobs: int) -> Iterator[Outcome]:
+    """Run tasks until they end or the budget is used.
+
+    :param limit_s: CPU seconds of one task, after which no further test
+        begins; a single test may take HANG_S more.
+    :param budget_s: CPU seconds of all, after which no task begins.
+    """
+    waiting = iter(tasks)
+    running: dict[int, tuple[Task, float]] = {}
+    spent_s = 0.0
+    while True:
+        while len(running) < n_jobs and spent_s < budget_s:
+            task = next(waiting, None)
+            if task is None:
+                break
+            pid = os.fork()
+            if pid == 0:
+                _child(task, limit_s)
+            running[pid] = (
+                task, time.monotonic() + 4 * (limit_s + HANG_S))
+        if not running:
+            return
+        ended = []
+        for pid, (task, deadline_s) in running.items():
+            done, status, used = os.wait4(pid, os.WNOHANG)
+            if done:
+                ended.append(pid)
+                outcome = Outcome(task, _verdict(task, status),
+                                  used.ru_utime + used.ru_stime)
+                spent_s += outcome.cpu_s
+                yield outcome
+            elif time.monotonic() > deadline_s:
+                os.killpg(pid, signal.SIGKILL)
+        for pid in ended:
+            del running[pid]
+        time.sleep(0.01)
+
+
+def _verdict(task: Task, status: int) -> Verdict:
+    if os.WIFSIGNALED(status):
+        return Verdict.TIMED_OUT
+    has_failed = os.WEXITSTATUS(status) != 0
+    if task.mutant is None:
+        return Verdict.BROKEN if has_failed else Verdict.SURVIVED
+    return Verdict.KILLED if has_failed else Verdict.SURVIVED
+
+
+def _child(task: Task, limit_s: float) -> None:
+    """Run the tests in this process and end it: 1 where one failed."""
+    os.setpgid(0, 0)
+    hard_s = int(limit_s + HANG_S) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (hard_s, hard_s + 1))
+    log = os.open(os.environ.get('VIRTCO_MUTATE_LOG', os.devnull),
+                  os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    code = 1
+    try:
+        code = int(_has_failed(task, limit_s))
+    finally:
+        os._exit(code)
+
+
+def _has_failed(task: Task, limit_s: float) -> bool:
+    text = (areas.ROOT / task.path).read_text()
+    tree = (ast.parse(text) if task.mutant is None
+            else mutants.build(text, task.mutant.number))
+    sys.meta_path.insert(0, _Finder(task.path, tree))
+    os.chdir(areas.ROOT)
+    files = areas.tests(task.path)
+    if not files:
+        return False
+    watch = _Watch(limit_s)
+    # Its own directory of temporary files, which ends with it.
+    with tempfile.TemporaryDirectory(prefix='virtco-mutant-') as home:
+        code = pytest.main([
+            '-x', '-q', '--no-header', '-p', 'no:cacheprovider',
+            '-p', 'no:xdist', '-p', 'no:rerunfailures', '-o', 'addopts=',
+            f'--basetemp={home}/t', *files], plugins=[watch])
+    return watch.has_failed or code == pytest.ExitCode.INTERNAL_ERROR

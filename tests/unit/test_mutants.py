@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The mutation of modules itself."""
+
+import ast
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.mutation import __main__ as command
+from tests.mutation import areas
+from tests.mutation import mutants
+
+TEXT = '''
+"""A module."""
+LIMIT = 3
+
+
+def least(values, floor: int = 0) -> float:
+    """Not 1 < 2."""
+    LOG.debug('%d', 1 + 1)
+    if not values:
+        raise ValueError('none of 5')
+    return min(floor, sum(values) / 2)
+'''
+
+
+def test_each_kind_of_change_is_made_and_nothing_else():
+    found = {(one.where, one.before, one.after)
+             for one in mutants.find('x.py', TEXT)}
+    assert found == {
+        ('<module>', '3', '4'), ('least', '0', '1'),
+        ('least', 'not values', 'values'),
+        ('least', "raise ValueError('none of 5')", 'pass'),
+        ('least', 'min', 'max'),
+        ('least', 'sum(values) / 2', 'sum(values) * 2'),
+        ('least', '2', '3')}
+
+
+def test_only_wanted_lines_change():
+    assert [one.before for one in mutants.find('x.py', TEXT, {3})] == ['3']
+
+
+@pytest.mark.parametrize('mutant', mutants.find('x.py', TEXT),
+                         ids=lambda one: one.after)
+def test_one_change_is_built_at_its_place(mutant):
+    lines = ast.unparse(ast.parse(TEXT)).splitlines()
+    changed = ast.unparse(mutants.build(TEXT, mutant.number)).splitlines()
+    differing = [(a, b) for a, b in zip(lines, changed) if a != b]
+    (before, after), = differing
+    assert after == before.replace(mutant.before, mutant.after, 1)
+
+
+def test_moved_lines_are_left_out():
+    diff = '''+++ b/virtco/a.py
+@@ -1,0 +5,2 @@
++    moved = 1
++    new = 1
++++ b/virtco/b.py
+@@ -7 +6,0 @@
+-        moved = 1
+@@ -9 +8 @@
+-old = 1
++newer = 2
+'''
+    assert command.changed_lines(diff) == {'virtco/a.py': {6},
+                                           'virtco/b.py': {8}}
+
+
+def test_tests_of_a_module_come_before_those_of_its_area():
+    found = areas.tests('virtco/scheduling/starvation.py')
+    assert found[0] == 'tests/unit/scheduling/test_starvation.py'
+    assert 'tests/unit/scheduling/test_pilots.py' in found
+
+
+def test_a_module_of_each_area_has_tests():
+    for path in ('virtco/units.py', 'edge_module/agent.py',
+                 'edge_module/probe/sender.py', 'virtco/know/debts.py',
+                 'virtco/lab/sim/traces.py', 'nova_filters/request.py'):
+        assert (areas.ROOT / path).exists()
+        assert areas.tests(path)
+
+
+def test_a_mutant_that_is_noticed_is_recorded_once(tmp_path):
+    """In a process of its own: this one has loaded the product."""
+    record = tmp_path / 'record'
+    text = (areas.ROOT / 'virtco/units.py').read_text()
+    done = subprocess.run(
+        [sys.executable, '-m', 'tests.mutation', '--module',
+         'virtco/units.py', '--sample', '1', '--jobs', '1', '--record',
+         record], cwd=areas.ROOT, capture_output=True, text=True, check=True)
+    verdict, = map(json.loads, record.read_text().splitlines())
+    assert verdict['verdict'] == 'killed', done.stdout
+    assert verdict['area'] == 'virtco/units.py'
+    assert '1 of 1 mutants noticed (100 %)' in done.stdout
+    assert (areas.ROOT / 'virtco/units.py').read_text() == text
+    again = command.main(['--module', 'virtco/units.py', '--sample', '1',
+                          '--record', str(record), '--least', '100'])
+    assert again == 0
+    assert len(record.read_text().splitlines()) == 1
