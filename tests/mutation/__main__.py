@@ -13,51 +13,14 @@ import collections
 import json
 import pathlib
 import random
-import subprocess
 import sys
 
+from tests.gears import changes
 from tests.mutation import areas
 from tests.mutation import mutants
 from tests.mutation import run
 
 EQUIVALENT = pathlib.Path(__file__).with_name('equivalent.txt')
-
-
-def _git(*args: str) -> str:
-    return subprocess.run(['git', *args], cwd=areas.ROOT, check=True,
-                          capture_output=True, text=True).stdout
-
-
-def _last_day() -> str:
-    """Name the newest commit that is a day older than the present one."""
-    now_s = int(_git('log', '-1', '--format=%ct'))
-    found = _git('rev-list', '-1', f'--before={now_s - 86400}', 'HEAD')
-    return found.strip() or 'HEAD'
-
-
-def changed_lines(diff: str) -> dict[str, set[int]]:
-    """List the added lines of each module in a diff without context.
-
-    A line that the diff removes elsewhere in the same words has moved, and is
-    left out.
-    """
-    removed = collections.Counter(
-        line[1:].strip() for line in diff.splitlines()
-        if line.startswith('-') and not line.startswith('---'))
-    found: dict[str, set[int]] = collections.defaultdict(set)
-    path, number = '', 0
-    for line in diff.splitlines():
-        if line.startswith('+++ '):
-            path = line[4:].removeprefix('b/')
-        elif line.startswith('@@'):
-            number = int(line.split('+')[1].split()[0].split(',')[0])
-        elif line.startswith('+'):
-            if removed[line[1:].strip()]:
-                removed[line[1:].strip()] -= 1
-            else:
-                found[path].add(number)
-            number += 1
-    return dict(found)
 
 
 def equivalents() -> set[str]:
@@ -72,8 +35,8 @@ def choose(args: argparse.Namespace) -> list[mutants.Mutant]:
     lines: dict[str, set[int]] | None = None
     modules = areas.modules()
     if args.sample is None and not args.module and not args.area:
-        lines = changed_lines(_git('diff', '-U0', '-M', args.base
-                                   or _last_day(), '--', *areas.PRODUCT))
+        lines = changes.lines(changes.diff(args.base or changes.base(),
+                                           *areas.PRODUCT))
         modules = [path for path in modules if path in lines]
     if args.module:
         modules = [path for path in modules
@@ -103,7 +66,8 @@ def make_parser() -> argparse.ArgumentParser:
         prog='tools/mutate', description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--base', help=(
-        'commit since which lines changed (default: a day before the last)'))
+        'commit since which lines changed (default: the newest that the '
+        'upstream branch has, or the last but one)'))
     parser.add_argument('--lines', type=int, default=40, help=(
         'changed lines to mutate, drawn from all (default 40)'))
     parser.add_argument('--sample', type=int, metavar='N', help=(

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from tests.gears import changes
 from tests.mutation import __main__ as command
 from tests.mutation import areas
 from tests.mutation import mutants
@@ -65,8 +66,7 @@ def test_moved_lines_are_left_out():
 -old = 1
 +newer = 2
 '''
-    assert command.changed_lines(diff) == {'virtco/a.py': {6},
-                                           'virtco/b.py': {8}}
+    assert changes.lines(diff) == {'virtco/a.py': {6}, 'virtco/b.py': {8}}
 
 
 def test_tests_of_a_module_come_before_those_of_its_area():
