@@ -40,7 +40,8 @@ def _spread(tier: str, n_processes: int, *args: str) -> tuple[str, ...]:
 
 
 TIERS = {
-    'style': Tier((('flake8',), ('mypy',), ('tools/check_shell',)),
+    'style': Tier((('flake8',), ('mypy',), ('tools/check_shell',),
+                   ('tools/check_commits',)),
                   budget_cpu_s=70, is_default=True, is_together=True),
     'unit': Tier((_spread('unit', CORES),), budget_cpu_s=330,
                  is_default=True),
