@@ -12,6 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 import pytest
 
+from tests import examples
 from virtco import exception
 from virtco import hints
 from virtco.model import coflow as coflow_model
@@ -291,7 +292,7 @@ def test_any_mapping_parses_or_is_refused(given_hints, metadata):
 
 
 @given(st.text() | ANYTHING.map(lambda v: json.dumps(v, default=id)))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples.count(300), deadline=None)
 def test_any_text_parses_or_is_refused(text):
     parse_or_refuse({'virtco:coflow': 'a', 'virtco:tm': text})
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+from tests import examples
 from virtco import exception
 from virtco.measure import constant
 from virtco.measure import robustpca
@@ -77,7 +78,7 @@ def test_the_quantile_is_numpys():
             np.nanquantile(readings, q, axis=0))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples.count(50), deadline=None)
 @given(st.integers(0, 10 ** 6), st.integers(1, 12), st.floats(0, 1))
 def test_the_consensus_has_most_readings_near(seed, n_snapshots, unseen):
     """No value has more readings near than the one that is found."""

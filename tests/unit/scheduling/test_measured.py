@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+from tests import examples
 from virtco.model import live
 from virtco import scheduling
 from virtco.scheduling.periodic import measured
@@ -24,7 +25,7 @@ def sent_bytes(now_s, compute_s, send_s):
     return n * send_s + max(0.0, into_s - compute_s)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples.count(200), deadline=None)
 @given(compute_s=st.floats(0.01, 20), send_s=st.floats(0.01, 20),
        every_s=st.floats(0.2, 5), first_s=st.floats(0, 50))
 @example(compute_s=1.0, send_s=0.01, every_s=0.2, first_s=0.995)

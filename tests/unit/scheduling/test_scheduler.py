@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+from tests import examples
 from virtco import exception
 from virtco.model import live
 from virtco import scheduling
@@ -84,7 +85,7 @@ def situations(draw):
     return coflows, ports
 
 
-@hypothesis.settings(deadline=None, max_examples=120)
+@hypothesis.settings(deadline=None, max_examples=examples.count(120))
 @hypothesis.given(situations(), st.sampled_from(sorted(policies.POLICIES)),
                   st.sampled_from([math.inf, 5.0]),
                   st.sampled_from([math.inf, 0.1]))
@@ -108,7 +109,7 @@ def test_rates_fit_and_conserve_work(situation, policy, theta_s, beta):
         assert left[src] <= 1e-6 * size[src] or left[dst] <= 1e-6 * size[dst]
 
 
-@hypothesis.settings(deadline=None, max_examples=60)
+@hypothesis.settings(deadline=None, max_examples=examples.count(60))
 @hypothesis.given(situations(), st.sampled_from(sorted(policies.POLICIES)))
 def test_flows_by_columns_are_the_same_flows(situation, policy):
     coflows, ports = situation
@@ -135,7 +136,7 @@ def test_flows_by_columns_are_the_same_flows(situation, policy):
         assert item.flow_rates[-1:] == tuple(item.flow_rates)[-1:]
 
 
-@hypothesis.settings(deadline=None, max_examples=60)
+@hypothesis.settings(deadline=None, max_examples=examples.count(60))
 @hypothesis.given(situations())
 def test_what_is_left_of_a_port_is_said(situation):
     coflows, ports = situation
@@ -149,7 +150,7 @@ def test_what_is_left_of_a_port_is_said(situation):
             r.rate_bps for r in rates if r.dst_host == port.host), abs=1e-6)
 
 
-@hypothesis.settings(deadline=None, max_examples=60)
+@hypothesis.settings(deadline=None, max_examples=examples.count(60))
 @hypothesis.given(situations(), st.sampled_from(
     sorted(set(ORDERED) - {'fifo+'})))
 def test_first_coflow_ends_at_its_bottleneck(situation, policy):
@@ -193,7 +194,7 @@ def sum_of_prefixes_s(coflows, ports):
     return total_s
 
 
-@hypothesis.settings(deadline=None, max_examples=100)
+@hypothesis.settings(deadline=None, max_examples=examples.count(100))
 @hypothesis.given(situations(), st.sampled_from([math.inf, 5.0]))
 def test_no_two_neighbours_gain_by_a_swap(situation, theta_s):
     """Except across classes and offences, and among the starving."""

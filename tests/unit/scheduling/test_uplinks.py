@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+from tests import examples
 from virtco.lab.sim import simulation
 from virtco.model import cluster
 from virtco.model import live
@@ -69,7 +70,7 @@ def passed(tree, rates):
     return found
 
 
-@hypothesis.settings(deadline=None, max_examples=150)
+@hypothesis.settings(deadline=None, max_examples=examples.count(150))
 @hypothesis.given(situations(), st.sampled_from(sorted(policies.POLICIES)),
                   st.sampled_from([math.inf, 5.0]))
 def test_rates_fit_uplinks_and_conserve_work(situation, policy, theta_s):
@@ -111,7 +112,7 @@ def test_rates_fit_uplinks_and_conserve_work(situation, policy, theta_s):
         assert path & full
 
 
-@hypothesis.settings(deadline=None, max_examples=60)
+@hypothesis.settings(deadline=None, max_examples=examples.count(60))
 @hypothesis.given(situations(), st.sampled_from(sorted(policies.POLICIES)))
 def test_uplinks_that_carry_everything_change_nothing(situation, policy):
     coflows, _tree, ports = situation

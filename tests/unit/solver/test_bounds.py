@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks import instances as generator
 from benchmarks import reference
+from tests import examples
 from tests.unit.solver import problems
 from virtco import exception
 from virtco.model import snapshot
@@ -24,7 +25,7 @@ from virtco.solver.model import instance as instances
 from virtco.solver import planner
 
 SETTINGS = hypothesis.settings(
-    max_examples=50, deadline=None,
+    max_examples=examples.count(50), deadline=None,
     suppress_health_check=list(hypothesis.HealthCheck))
 ISOLATED = snapshot.Objective.ISOLATED
 

@@ -8,6 +8,7 @@ import hypothesis
 import numpy as np
 import pytest
 
+from tests import examples
 from tests.unit.solver import problems
 from tests.unit.solver import test_ranking
 from virtco import compiled as kernels
@@ -66,7 +67,7 @@ def with_pairs(problem):
         pair_rate_bps=None, hose_limits=False)
 
 
-@hypothesis.settings(max_examples=150, deadline=None)
+@hypothesis.settings(max_examples=examples.count(150), deadline=None)
 @hypothesis.given(test_ranking.busy_problems())
 def test_it_tells_what_the_simulator_tells(problem):
     problem = with_pairs(problem)
@@ -144,7 +145,7 @@ def judged_s(problem, assign):
     return judge.Judge(inst, budgets.unlimited()).total_s(assign)
 
 
-@hypothesis.settings(max_examples=100, deadline=None)
+@hypothesis.settings(max_examples=examples.count(100), deadline=None)
 @hypothesis.given(test_ranking.busy_problems())
 def test_uplinks_that_never_limit_change_no_judgement(problem):
     problem = with_pairs(problem)
@@ -178,7 +179,7 @@ def test_a_running_coflow_holds_its_racks_uplink():
     assert inst.running.dense()[0, 8:].tolist() == [125e6, 0, 0, 125e6]
 
 
-@hypothesis.settings(max_examples=100, deadline=None)
+@hypothesis.settings(max_examples=examples.count(100), deadline=None)
 @hypothesis.given(test_ranking.busy_problems())
 def test_running_coflows_load_uplinks_as_they_load_hosts(problem):
     """A rack of one host sends and receives what its host does."""
@@ -231,7 +232,7 @@ def test_online_is_never_behind_its_rivals_proposals():
     assert total_s(plan.hosts) <= total_s(printed.hosts) * (1 + 1e-9)
 
 
-@hypothesis.settings(max_examples=60, deadline=None)
+@hypothesis.settings(max_examples=examples.count(60), deadline=None)
 @hypothesis.given(test_ranking.busy_problems())
 def test_running_coflows_on_uplinks_cost_what_a_plain_reading_says(problem):
     if problem.pair_rate_bps is not None:

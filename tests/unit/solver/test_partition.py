@@ -13,6 +13,7 @@ import pytest
 
 from benchmarks import instances as generator
 from benchmarks import reference
+from tests import examples
 from tests.unit.solver import problems
 from virtco import compiled
 from virtco import exception
@@ -29,7 +30,7 @@ from virtco.solver.partition import setpartition
 from virtco.solver import planner
 
 SETTINGS = hypothesis.settings(
-    max_examples=80, deadline=None,
+    max_examples=examples.count(80), deadline=None,
     suppress_health_check=list(hypothesis.HealthCheck))
 ISOLATED = snapshot.Objective.ISOLATED
 

@@ -9,6 +9,7 @@ import hypothesis
 from hypothesis import strategies as st
 import pytest
 
+from tests import examples
 from tests.unit.solver import problems
 from virtco import exception
 from virtco.model import snapshot
@@ -20,7 +21,7 @@ from virtco.solver import planner
 from virtco.solver.starts import candidates
 
 FEW = hypothesis.settings(
-    max_examples=60, deadline=None,
+    max_examples=examples.count(60), deadline=None,
     suppress_health_check=list(hypothesis.HealthCheck))
 
 

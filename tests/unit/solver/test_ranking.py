@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks import ranking as benchmark
+from tests import examples
 from tests.unit.solver import problems
 from virtco import compiled as kernels
 from virtco import exception
@@ -70,7 +71,7 @@ def close(a, b):
     return a == b or abs(a - b) <= 1e-9 * max(abs(a), abs(b))
 
 
-@hypothesis.settings(max_examples=400, deadline=None)
+@hypothesis.settings(max_examples=examples.count(400), deadline=None)
 @hypothesis.given(busy_problems(), st.sampled_from(snapshot.Objective),
                   st.integers(0, 5))
 def test_each_host_costs_what_its_trial_costs(problem, objective, number):
@@ -98,7 +99,7 @@ def test_each_host_costs_what_its_trial_costs(problem, objective, number):
                                            found.cct_s)
 
 
-@hypothesis.settings(max_examples=100, deadline=None)
+@hypothesis.settings(max_examples=examples.count(100), deadline=None)
 @hypothesis.given(busy_problems(), st.sampled_from(snapshot.Objective),
                   st.integers(0, 5), st.integers(0, 6))
 def test_without_time_a_bound_is_given(problem, objective, number, looks):

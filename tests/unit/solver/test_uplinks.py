@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+from tests import examples
 from tests.unit.solver import problems
 from virtco import exception
 from virtco.model import cluster
@@ -22,7 +23,7 @@ from virtco.solver import planner
 
 ISOLATED = snapshot.Objective.ISOLATED
 INF = float('inf')
-SETTINGS = hypothesis.settings(max_examples=60, deadline=None)
+SETTINGS = hypothesis.settings(max_examples=examples.count(60), deadline=None)
 
 
 def pods(*, rack_bps=8e8, pod_bps=4e8, extra=()):

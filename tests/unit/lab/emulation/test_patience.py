@@ -12,8 +12,8 @@ import pytest
 from virtco.lab.emulation import patience
 from virtco.lab.emulation import process
 
-STALL_S = 1.5
-BUSY = ('import time\nend = time.monotonic() + 4\n'
+STALL_S = 0.6
+BUSY = ('import time\nend = time.monotonic() + 1.6\n'
         'while time.monotonic() < end: pass')
 ASLEEP = 'print("no news"); import time; time.sleep(600)'
 RETRIES = ('import sys, time\nfor i in range(600):\n'
@@ -35,7 +35,7 @@ def start(tmp_path):
 
 
 def test_one_that_works_is_waited_for(start):
-    """Four seconds of work, though only 1.5 without progress are allowed."""
+    """1.6 seconds of work, though only 0.6 without progress are allowed."""
     child = start(BUSY)
     process.wait_until(lambda: child.popen.poll() is not None, 'its end',
                        [child], stall_s=STALL_S)
@@ -46,7 +46,7 @@ def test_one_that_sleeps_or_tries_again_is_not(start, code):
     child = start(code)
     began_s = time.monotonic()
     with pytest.raises(process.NotReady, match=(
-            r'(?s)a pig to fly did not happen: nothing advanced for 2 s.*'
+            r'(?s)a pig to fly did not happen: nothing advanced for 1 s.*'
             r'/log ends with:\n  (no news|try)')):
         process.wait_until(lambda: False, 'a pig to fly', [child], of=child,
                            stall_s=STALL_S)
@@ -55,8 +55,8 @@ def test_one_that_sleeps_or_tries_again_is_not(start, code):
 
 @pytest.mark.parametrize('code', [
     # Words of a new sort, and then a new number of them.
-    'import time\nfor c in "abcdefghij": print(c * 3); time.sleep(0.4)',
-    'import time; time.sleep(4)'])
+    'import time\nfor c in "abcdefghij": print(c * 3); time.sleep(0.2)',
+    'import time; time.sleep(1.6)'])
 def test_new_words_and_numbers_are_progress(start, code):
     child = start(code)
     numbers = iter(range(10 ** 9))
@@ -92,9 +92,9 @@ def test_idle_clock_stands_while_someone_works():
         working = patience.IdleClock(lambda: [busy.pid])
         nobody = patience.IdleClock(lambda: [])
         for _ in range(6):
-            time.sleep(0.5)
+            time.sleep(0.2)
             working.read_s(), nobody.read_s()
-        assert nobody.read_s() > 1.5
+        assert nobody.read_s() > 0.6
         assert working.read_s() < 0.5 * nobody.read_s()
     finally:
         busy.kill()

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+from tests import examples
 from virtco import exception
 from virtco.lab.sim import simulation
 from virtco.model import live
@@ -164,7 +165,7 @@ def situations(draw):
     return demands, arrivals
 
 
-@hypothesis.settings(deadline=None, max_examples=80)
+@hypothesis.settings(deadline=None, max_examples=examples.count(80))
 @hypothesis.given(situations(), st.sampled_from(POLICIES),
                   st.sampled_from(sorted(simulation.BACKFILLS)),
                   st.sampled_from([math.inf, 3.0]), st.booleans())
@@ -186,7 +187,7 @@ def test_everything_ends_between_its_bounds(situation, policy, backfill,
         assert (np.array(arrivals) + ccts).max() <= 20 + total + 1e-6
 
 
-@hypothesis.settings(deadline=None, max_examples=60)
+@hypothesis.settings(deadline=None, max_examples=examples.count(60))
 @hypothesis.given(situations(), st.sampled_from(POLICIES),
                   st.sampled_from(sorted(simulation.BACKFILLS)))
 def test_flow_ends_between_two_coflow_ends_make_one_event(

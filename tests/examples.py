@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""How many examples a law is tried with."""
+
+import os
+
+#: What the default gear leaves out of expensive laws.
+_DIVISOR = 1 if os.environ.get('VIRTCO_TEST_GEAR') == 'full' else 4
+
+
+def count(full: int) -> int:
+    """Scale the number of examples of an expensive law to the gear.
+
+    The default gear takes a quarter, but never fewer than 15.
+    """
+    return max(min(full, 15), full // _DIVISOR)
