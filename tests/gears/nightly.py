@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""``tools/nightly``: run long checks one by one, as many as time allows.
+
+Verdicts are kept in .cache/nightly, so that the next call goes on with the
+check whose verdict is oldest. A check that a call could not end has none.
+"""
+
+import argparse
+from collections.abc import Sequence
+import dataclasses
+import datetime
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+from tests.gears import changes
+
+HOME = changes.ROOT / '.cache' / 'nightly'
+PAGE = changes.ROOT / 'doc' / 'source' / 'contributor' / 'nightly.rst'
+#: Last lines of a check's output that its verdict keeps, and their length.
+_MOST_WORDS = 160
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """One long check.
+
+    :ivar expected_min: minutes on two idle cores.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    expected_min: float
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """How a check ended the last time.
+
+    :ivar at: UTC, ISO 8601.
+    :ivar commit: the commit that was checked.
+    :ivar words: the last line that the check printed.
+    """
+
+    name: str
+    is_good: bool
+    at: str
+    commit: str
+    took_min: float
+    words: str
+
+
+_FULL = (('VIRTCO_FAULTS', 'full'), ('VIRTCO_TEST_GEAR', 'full'))
+#: 100,000 requests in parts, each with requests of its own.
+_FUZZ_PARTS, _FUZZ_REQUESTS = 5, 20_000
+_NOVAS = (31, 32, 33, 34)
+_SIMULATED = ('virtco-sim', 'reproduce', 'all', '--check')
+
+
+def _pytest(*args: str) -> tuple[str, ...]:
+    return ('python', '-m', 'pytest', '-q', *args)
+
+
+def checks() -> list[Check]:
+    """List all checks."""
+    return [
+        Check('tests in full, part 1', ('tools/run_tests', 'full', '1'), 45),
+        Check('tests in full, part 2', ('tools/run_tests', 'full', '2'), 50),
+        *(Check(f'Python 3.11, Nova {nova}', ('tox', '-q', '-e',
+                                              f'nova{nova}'), 8)
+          for nova in _NOVAS),
+        Check('Python 3.13, unit tests', ('tools/debian13', 'unit'), 15),
+        *(Check(f'Python 3.13, Nova {nova}',
+                ('tools/debian13', f'nova{nova}'), 10) for nova in _NOVAS),
+        *(Check(f'fuzzed requests, part {part} of {_FUZZ_PARTS}',
+                _pytest('-s', 'tests/faults/test_fuzzing.py'), 20,
+                (*_FULL, ('VIRTCO_FUZZ_REQUESTS', str(_FUZZ_REQUESTS))))
+          for part in range(1, _FUZZ_PARTS + 1)),
+        *(Check(f'faults in full, {name}', _pytest(
+            '-s', f'tests/faults/test_{name}.py'), minutes, _FULL)
+          for name, minutes in (
+            ('elections', 10), ('cuts', 40), ('histories', 20), ('kills', 10),
+            ('overbooking', 15), ('late_commits', 5), ('brokers', 5),
+            ('disk', 3), ('clock', 3), ('upgrade', 3))),
+        Check('500 mutants', (
+            'tools/mutate', '--sample', '500', '--least', '95', '--record',
+            str(HOME / 'mutants.jsonl')), 55),
+        Check('figures of the simulator', _SIMULATED, 55),
+        Check('evaluation in short form', ('tools/artifact', '--check'), 40),
+    ]
+
+
+def load() -> dict[str, Verdict]:
+    """Read the last verdict of each check by name."""
+    found = {}
+    for path in HOME.glob('*.json'):
+        one = Verdict(**json.loads(path.read_text(encoding='utf-8')))
+        found[one.name] = one
+    return found
+
+
+def _path(name: str, suffix: str) -> pathlib.Path:
+    return HOME / (''.join(c if c.isalnum() else '-' for c in name) + suffix)
+
+
+def save(verdict: Verdict) -> None:
+    HOME.mkdir(parents=True, exist_ok=True)
+    _path(verdict.name, '.json').write_text(
+        json.dumps(dataclasses.asdict(verdict), indent=1) + '\n',
+        encoding='utf-8')
+
+
+def choose(known: dict[str, Verdict], wanted: Sequence[str], commit: str
+           ) -> list[Check]:
+    """List the checks to run: the named ones, else those without a verdict
+    on this commit, the oldest verdict first.
+    """
+    if wanted:
+        return [one for one in checks() if one.name in wanted]
+    return sorted((one for one in checks() if one.name not in known
+                   or known[one.name].commit != commit),
+                  key=lambda one: (known[one.name].at if one.name in known
+                                   else ''))
+
+
+def run(check: Check, commit: str, limit_s: float) -> Verdict | None:
+    """Run a check; None where it did not end within the limit."""
+    log = _path(check.name, '.log')
+    log.parent.mkdir(parents=True, exist_ok=True)
+    begin_s = time.monotonic()
+    with log.open('w', encoding='utf-8') as out:
+        process = subprocess.Popen(
+            check.argv, cwd=changes.ROOT, stdout=out, stderr=out,
+            start_new_session=True, env=os.environ | dict(check.environment))
+        try:
+            code = process.wait(limit_s)
+        except (subprocess.TimeoutExpired, KeyboardInterrupt) as error:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait()
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            return None
+    lines = log.read_text(encoding='utf-8', errors='replace').split('\n')
+    words = [line.strip() for line in lines if line.strip()] or ['']
+    return Verdict(
+        check.name, code == 0, datetime.datetime.now(
+            datetime.UTC).isoformat(timespec='minutes'), commit,
+        round((time.monotonic() - begin_s) / 60, 1),
+        words[-1].strip('= ')[:_MOST_WORDS])
+
+
+def page(known: dict[str, Verdict]) -> str:
+    """Write the page of the last verdicts as reStructuredText."""
+    lines = ['======================', 'Verdicts of the nights',
+             '======================', '',
+             '``tools/nightly`` runs these checks one by one for as long as '
+             'it is told,', 'and goes on where it stopped; ``tools/nightly '
+             '--page`` writes this page.', '',
+             '.. list-table::', '   :header-rows: 1', '   :widths: 25 8 15 8 '
+             '8 36', '', '   * - Check', '     - Verdict', '     - When (UTC)',
+             '     - Commit', '     - Minutes', '     - Last line']
+    for check in checks():
+        one = known.get(check.name)
+        if one is None:
+            cells = [check.name, 'never run', '', '', '', '']
+        else:
+            cells = [check.name, 'good' if one.is_good else '**bad**',
+                     one.at.removesuffix('+00:00'), one.commit,
+                     f'{one.took_min:g}', f'``{one.words}``'
+                     if one.words else '']
+        lines += [f'   {"*" if not number else " "} - {cell}'.rstrip()
+                  for number, cell in enumerate(cells)]
+    return '\n'.join(lines) + '\n'
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog='tools/nightly', description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('check', nargs='*', help=(
+        'names of checks, see --list; default: those that have no verdict '
+        'on this commit'))
+    parser.add_argument('--minutes', type=float, default=60, help=(
+        'begin no check that would not end within this time, and stop the '
+        'one that does not (default 60)'))
+    parser.add_argument('--list', action='store_true', help=(
+        'print checks and their last verdicts'))
+    parser.add_argument('--page', action='store_true', help=(
+        f'write {PAGE.relative_to(changes.ROOT)} and run nothing'))
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = make_parser()
+    args = parser.parse_args(argv)
+    known = load()
+    if unknown := set(args.check) - {one.name for one in checks()}:
+        parser.error(f'{sorted(unknown)[0]}: expected a check of --list')
+    if args.page:
+        PAGE.write_text(page(known), encoding='utf-8')
+        return 0
+    if args.list:
+        for check in checks():
+            one = known.get(check.name)
+            print(f'{check.name:<36}', 'never run' if one is None else
+                  f'{"good" if one.is_good else "BAD ":<5}{one.at}  '
+                  f'{one.commit}  {one.words}')
+        return 0
+    commit = subprocess.run(
+        ['git', 'describe', '--always', '--dirty'], cwd=changes.ROOT,
+        capture_output=True, text=True).stdout.strip()
+    end_s = time.monotonic() + 60 * args.minutes
+    are_good = True
+    for check in choose(known, args.check, commit):
+        left_s = end_s - time.monotonic()
+        if left_s < 60 * check.expected_min and not args.check:
+            continue
+        print(f'{check.name} …', end=' ', flush=True)
+        verdict = run(check, commit, left_s)
+        if verdict is None:
+            print('not ended in time', flush=True)
+            continue
+        save(verdict)
+        are_good &= verdict.is_good
+        print('good' if verdict.is_good else 'BAD', verdict.words,
+              flush=True)
+    return 0 if are_good else 1
+
+
+if __name__ == '__main__':
+    sys.exit(main())
