@@ -38,6 +38,12 @@ def databases():
     found.stop()
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        '--list-full', action='store_true',
+        help='print the tests that the default gear leaves out, and why')
+
+
 def pytest_collection_modifyitems(config, items):
     here = pathlib.Path(__file__).parent
     _leave_to_the_full_gear(here, config, items)
@@ -63,6 +69,8 @@ def _leave_to_the_full_gear(here, config, items):
     if os.environ.get('VIRTCO_TEST_GEAR') == 'full':
         return
     changed = os.environ.get('VIRTCO_TEST_CHANGED', '').split(os.pathsep)
+    if config.option.list_full:
+        changed = []
     left = []
     for item in items:
         mark = item.get_closest_marker('full')
@@ -81,6 +89,12 @@ def _leave_to_the_full_gear(here, config, items):
         config.hook.pytest_deselected(items=left)
         gone = set(left)
         items[:] = [item for item in items if item not in gone]
+    if config.option.list_full:
+        for item in left:
+            mark = item.get_closest_marker('full')
+            print(f'{item.nodeid}: {mark.kwargs["reason"]}; still: '
+                  f'{mark.kwargs["still"]}')
+        items.clear()
 
 
 def pytest_terminal_summary(terminalreporter):

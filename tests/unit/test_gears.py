@@ -111,10 +111,18 @@ def test_a_test_marked_full_says_what_is_left(pytester, monkeypatch):
     result.stderr.fnmatch_lines(['*test_in_full: full needs a reason*'])
 
 
-def _run(pytester, text):
+def _run(pytester, text, *args):
     """Run a test of the tier faults under the conftest of all tests."""
     conftest = tiers.__file__.replace('gears/tiers.py', 'conftest.py')
     with open(conftest) as source:
         pytester.makefile('.py', **{'tests/conftest': source.read()})
     pytester.makefile('.py', **{'tests/faults/test_a': text})
-    return pytester.runpytest_inprocess('-p', 'no:cacheprovider')
+    return pytester.runpytest_inprocess('-p', 'no:cacheprovider', *args)
+
+
+def test_what_is_left_out_is_listed(pytester, monkeypatch):
+    monkeypatch.setenv('VIRTCO_TEST_GEAR', 'default')
+    result = _run(pytester, TEST, '--list-full')
+    result.stdout.fnmatch_lines([
+        'tests/faults/test_a.py::test_in_full: slow; still: test_always'])
+    assert 'passed' not in result.parseoutcomes()
