@@ -11,13 +11,13 @@ import pytest
 
 from benchmarks import instances as generator
 from benchmarks import reference
+from tests.unit.solver import oracles
 from tests.unit.solver import problems
 from virtco import exception
 from virtco.model import snapshot
 from virtco.solver.bounds import lowerbounds
 from virtco.solver import budget as budgets
 from virtco.solver.exact import lp_rounding
-from virtco.solver.exact import oracles
 from virtco.solver.exact import relaxation
 from virtco.solver.exact import smallgroup
 from virtco.solver.model import instance as instances
