@@ -36,7 +36,6 @@ PREFLIGHT = 'virtco:preflight'
 KEYS = (COFLOW, TM, INDEX, TM_REF, WITHIN, SPREAD, APP, APP_REFUSE, PREFLIGHT)
 
 Limits = hint_matrix.Limits
-parse_matrix = hint_matrix.parse_matrix
 
 #: Nova's bounds on server metadata.
 METADATA_VALUE_CHARS = 255
