@@ -29,10 +29,6 @@ SETTINGS = hypothesis.settings(
 ISOLATED = snapshot.Objective.ISOLATED
 
 
-def always():
-    return True
-
-
 @SETTINGS
 @hypothesis.given(problems.problems())
 def test_bounds_stay_below_the_optimum(problem):
