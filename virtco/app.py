@@ -5,7 +5,6 @@
 from collections.abc import Callable
 from collections.abc import Iterable
 import dataclasses
-import logging
 import math
 import socket
 import time
@@ -37,8 +36,6 @@ from virtco.leadership import lock as locks
 from virtco import metrics
 from virtco import periodic
 from virtco import startup
-
-LOG = logging.getLogger(__name__)
 
 #: A process that does not lead reads the model again so often.
 FOLLOW_S = 1.0

@@ -36,7 +36,6 @@ PREFLIGHT = 'virtco:preflight'
 KEYS = (COFLOW, TM, INDEX, TM_REF, WITHIN, SPREAD, APP, APP_REFUSE, PREFLIGHT)
 
 Limits = hint_matrix.Limits
-parse_matrix = hint_matrix.parse_matrix
 
 #: Nova's bounds on server metadata.
 METADATA_VALUE_CHARS = 255
@@ -233,13 +232,16 @@ def encode(hint: Hint) -> dict[str, str]:
     return values
 
 
-def encode_metadata(hint: Hint) -> dict[str, str]:
+def encode_metadata(hint: Hint, text: str = '') -> dict[str, str]:
     """Server metadata that :func:`parse` reads back as ``hint``.
 
+    :param text: of the matrix, if not as :func:`encode` spells it.
     :raises virtco.exception.HintInvalid: when Nova's metadata cannot hold it.
     """
     values = encode(hint)
-    text = values.get(TM, '')
+    text = text or values.get(TM, '')
+    if TM in values:
+        values[TM] = text
     if len(text) > METADATA_VALUE_CHARS:
         del values[TM]
         for start in range(0, len(text), METADATA_VALUE_CHARS):

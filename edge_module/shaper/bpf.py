@@ -15,7 +15,6 @@ from virtco import exception
 _LIBRARY = 'libbpf.so.1'
 _EGRESS = 2
 _REPLACE = 1
-_NAME_BYTES = 16
 _PROG_INFO = struct.Struct('=48xII Q16s'.replace(' ', ''))
 _MAP_INFO = struct.Struct('=4I8x16s')
 # One for each program: others may have filters on the device too.

@@ -31,7 +31,6 @@ _OWN_CONTROL, _SHARED_CONTROL = 1024, 15
 # Of unmanaged traffic by destination host: 64 classes with a child per port.
 # The last child's number is none of the kernel's own.
 _FIRST_LIMIT, _LIMIT_BITS, _LIMIT_PORTS = 0xf000, 6, 62
-OTHERS = _FIRST_LIMIT
 
 
 def of_port(ifindex: int) -> int:

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reports from plain values, for tests."""
+"""Reports and rates from plain values, for tests."""
 
 import msgspec
 
 from virtco.know import reports
+from virtco.measure import hostrates
 
 PLAIN = {'epoch': 'e', 'applied_generation': 0,
          'link': {'egress_bps': 1e9, 'ingress_bps': 1e9}, 'ports': [],
@@ -25,3 +26,11 @@ def replaced(before, **values):
     """The report with some fields of plain values."""
     return msgspec.convert(msgspec.to_builtins(before) | values,
                            reports.Report)
+
+
+def host_rates(pair_rates, now_s):
+    """What these readings of pairs say of the hosts."""
+    readings = hostrates.Readings()
+    for one in pair_rates:
+        readings.add(one)
+    return readings.estimate(now_s)

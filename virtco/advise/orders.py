@@ -110,9 +110,6 @@ class Advice:
     def tree(self, name: str) -> Tree:
         return next(tree for tree in self.trees if tree.name == name)
 
-    def order(self, shape: Shape) -> Order:
-        return next(order for order in self.orders if order.shape is shape)
-
 
 def advise(message: trees.Message, root: int, is_reduce: bool = False
            ) -> Advice:

@@ -112,11 +112,6 @@ def chain(n: int, root: int) -> Edges:
     return [((root + i - 1) % n, (root + i) % n) for i in range(1, n)]
 
 
-def added(edges: Edges, root: int) -> list[int]:
-    """The members in the order in which they get the data."""
-    return [root, *(receiver for _sender, receiver in edges)]
-
-
 def finish_s(edges: Edges, costs_s: Sequence[float],
              machines: Sequence[int] | Indices | None = None) -> float:
     """Until every member has its message.

@@ -127,11 +127,6 @@ class Tracker:
         with self._lock:
             self._failed = why
 
-    def members(self) -> list[peers.Member]:
-        with self._lock:
-            return [peers.Member(name, seen.cluster)
-                    for name, seen in self._members.items()]
-
     def shares(self) -> dict[str, float]:
         """What each receiver has."""
         with self._lock:

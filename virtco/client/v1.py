@@ -271,9 +271,6 @@ class Client:
             params={'budget_s': budget_s})
         return found
 
-    def release(self, instance_uuid: str) -> None:
-        self.request('DELETE', f'/v1/placements/{_quote(instance_uuid)}')
-
     def advice(self) -> list[dict[str, Any]]:
         return self._list('/v1/advice', 'moves')
 

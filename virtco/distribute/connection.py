@@ -3,7 +3,6 @@
 """One edge's connection at the distributor."""
 
 import asyncio
-import logging
 import ssl
 import time
 import typing
@@ -14,8 +13,6 @@ from virtco.distribute import frames
 from virtco.distribute import messages
 from virtco.distribute import session
 from virtco import exception
-
-LOG = logging.getLogger(__name__)
 
 #: As edge modules pack it; any other spelling is decoded like all else.
 _HEARTBEAT = frames.pack('heartbeat')

@@ -25,7 +25,6 @@ SLOW = frozenset({'cpu_s', 'shared', 'uplink_sent_bytes',
                   'default_sent_bytes', 'gates'})
 MATTERS = 0.01
 
-Row = reports.CoflowCounters | reports.PairCounter
 _FIELDS = tuple(name for name in reports.Report.__struct_fields__
                 if name not in LISTS)
 _HINTS = typing.get_type_hints(reports.Report, include_extras=True)

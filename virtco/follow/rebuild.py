@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
-import logging
 import time
 from typing import Any
 import uuid
@@ -29,8 +28,6 @@ from virtco import exception
 from virtco.follow import comparison
 from virtco import hints
 from virtco.model import states
-
-LOG = logging.getLogger(__name__)
 
 #: Groups of one transaction.
 CHUNK = 200

@@ -4,6 +4,7 @@
 
 import argparse
 import json
+import shlex
 from typing import Any
 
 from cliff import command
@@ -143,6 +144,25 @@ def _located(values: dict[str, Any], file: str | None) -> figures.Figures:
         raise exception.InputInvalid(where=file, **error.kwargs) from error
 
 
+def _given(text_or_file: str, name: str
+           ) -> tuple[figures.Figures, str | None]:
+    """The figures of a hint that is written down, and its matrix's file."""
+    text, file = inputs.text_of(text_or_file,
+                                hint_matrix.Limits().max_text_bytes)
+    try:
+        values = json.loads(text)
+    except ValueError:
+        values = None  # Its error is that of the controller, below.
+    except RecursionError:
+        values = None
+    if isinstance(values, dict) and any(
+            key.startswith(hints.PREFIX) for key in values):
+        found = {key: value if isinstance(value, (str, int))
+                 else json.dumps(value) for key, value in values.items()}
+        return _located(found, file), None
+    return _located({hints.COFLOW: name, hints.TM: text}, file), file
+
+
 class Check(_Hint):
     """Check a hint, and show what it says
 
@@ -158,21 +178,35 @@ class Check(_Hint):
 
     def hint(self, args: Any) -> tuple[figures.Figures, tuple[str, ...],
                                        str | None]:
-        text, file = inputs.text_of(args.hint,
-                                    hint_matrix.Limits().max_text_bytes)
-        try:
-            values = json.loads(text)
-        except ValueError:
-            values = None  # Its error is that of the controller, below.
-        except RecursionError:
-            values = None
-        if isinstance(values, dict) and any(
-                key.startswith(hints.PREFIX) for key in values):
-            found = {key: value if isinstance(value, (str, int))
-                     else json.dumps(value) for key, value in values.items()}
-            return _located(found, file), (), None
-        return _located({hints.COFLOW: args.name, hints.TM: text},
-                        file), (), file
+        found, file = _given(args.hint, args.name)
+        return found, (), file
+
+
+class Metadata(command.Command):
+    """Write a hint as server metadata, in pieces that Nova takes
+
+    FILE or TEXT is as for "virtco hint check".
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument('hint', metavar='<file-or-text>',
+                            help='File (- is standard input), or JSON text')
+        parser.add_argument('--name', default='coflow', metavar='<name>',
+                            help='Value of virtco:coflow, default coflow')
+        parser.add_argument('--format', default='options',
+                            choices=['options', 'json'],
+                            help='options: for openstack server create; '
+                                 'json: an object, as the API takes it')
+        return parser
+
+    def take_action(self, args: Any) -> None:
+        found, _file = _given(args.hint, args.name)
+        values = hints.encode_metadata(found.hint, found.text)
+        self.app.stdout.write((
+            json.dumps(values, indent=1) if args.format == 'json'
+            else ' '.join(f'--property {shlex.quote(f"{key}={value}")}'
+                          for key, value in values.items())) + '\n')
 
 
 class _Maker(_Hint):

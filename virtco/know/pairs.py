@@ -62,10 +62,6 @@ class Pairs:
         with self._lock:
             return self._history.newest_s()
 
-    def of(self, src: str, dst: str) -> list[history.Reading]:
-        with self._lock:
-            return self._history.of((src, dst))
-
     def table(self, since_s: float) -> history.Table:
         with self._lock:
             return self._history.table(since_s)

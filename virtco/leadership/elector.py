@@ -75,9 +75,6 @@ class Elector:
                 leader.resign(session, self.epoch)
         self._lock.close()
 
-    def is_alive(self) -> bool:
-        return self._thread.is_alive()
-
     def is_current(self) -> bool:
         """Whether this process leads, as far as it can know: one that stood
         still for a lease has to look first.

@@ -11,8 +11,6 @@ from virtco.topology import tree
 #: A path whose rate falls by more than this share beside another one shares
 #: its bottleneck.
 SIGNIFICANT = 0.2
-#: Sums that differ by less than this are the same.
-TOLERANCE = 0.1
 
 
 class Way(enum.StrEnum):
@@ -32,18 +30,6 @@ class Links:
 
     level: int
     way: Way
-
-
-class Model(enum.Enum):
-    """What limits the paths out of a source.
-
-    HOSE: a limit per source, whatever the number of destinations. PIPE: a
-    limit per pair. UNKNOWN: the measurements fit neither.
-    """
-
-    HOSE = 'hose'
-    PIPE = 'pipe'
-    UNKNOWN = 'unknown'
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -131,25 +117,6 @@ def may_interfere(one: Path, other: Path, links: Links) -> bool:
     be routed through different ones.
     """
     return shared(one, other, links) is not None
-
-
-def source_model(alone_bps: Sequence[float],
-                 together_bps: Sequence[float]) -> Model:
-    """What limits the paths out of one source.
-
-    :param alone_bps: rate of each path, measured alone.
-    :param together_bps: rate of the same paths, measured at the same time;
-        at least two. In a hose their sum stays what the widest got alone; in
-        pipes none of them notices the others.
-    """
-    if len(alone_bps) != len(together_bps) or len(alone_bps) < 2:
-        return Model.UNKNOWN
-    if not any(shares_bottleneck(alone, together) for alone, together
-               in zip(alone_bps, together_bps, strict=True)):
-        return Model.PIPE
-    if abs(sum(together_bps) / max(alone_bps) - 1) <= TOLERANCE:
-        return Model.HOSE
-    return Model.UNKNOWN
 
 
 def locate(interferences: Sequence[tuple[Path, Path, bool]]) -> Location:

@@ -76,10 +76,3 @@ class Budget:
     def spent_bytes(self, now_s: float) -> int:
         """Of all links together, within the last hour."""
         return self._all.total_bytes(now_s)
-
-    def host_bytes(self, host: str, now_s: float) -> tuple[int, int]:
-        """Sent and received by a host within the last hour."""
-        return (self._sent[host].total_bytes(now_s)
-                if host in self._sent else 0,
-                self._received[host].total_bytes(now_s)
-                if host in self._received else 0)

@@ -2,7 +2,6 @@
 
 """The last readings of each pair of hosts, in arrays of bounded size."""
 
-from collections.abc import Iterable
 import dataclasses
 
 import numpy as np
@@ -111,24 +110,6 @@ class History:
             tuple(self.hosts), self._ends[:n].copy(), times_s.T,
             np.where(known, self._rates_bps[rows, order], np.nan).T,
             np.where(known, self._rtts_s[rows, order], np.nan).T)
-
-    def of(self, pair: Pair) -> list[Reading]:
-        """The readings of a pair, oldest first."""
-        row = self.row_of.get(pair)
-        if row is None:
-            return []
-        found = [Reading(
-            *pair, float(rate), float(at), bool(np.isnan(rate)),
-            None if np.isnan(rtt) else float(rtt))
-            for at, rate, rtt in zip(self._times_s[row],
-                                     self._rates_bps[row], self._rtts_s[row])
-            if not np.isnan(at)]
-        return sorted(found, key=lambda one: one.measured_s)
-
-    def load(self, stored: Iterable[tuple[Reading, int]]) -> None:
-        """Readings with the places that they had."""
-        for reading, slot in stored:
-            self.add(reading, slot)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

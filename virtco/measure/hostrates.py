@@ -9,7 +9,6 @@ is whom to blame for the pairs that are narrow (Choreo sections 3.3.2 and 4.3
 find the sender to be the bottleneck in this way).
 """
 
-from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Set
 import dataclasses
@@ -87,21 +86,6 @@ def confidence(age_s: float, half_life_s: float = HALF_LIFE_S) -> float:
     return float(0.5 ** (max(0.0, age_s) / half_life_s))
 
 
-def estimate(pair_rates: Iterable[PairRate],
-             now_s: float) -> dict[str, HostRate]:
-    """Estimate egress and ingress of every host that was measured.
-
-    Without noise an estimate never exceeds the true rate, and it is the true
-    rate as soon as two recent peers are at least as fast.
-
-    :param pair_rates: at most one reading per (src, dst) is used, the newest.
-    """
-    readings = Readings()
-    for pair in pair_rates:
-        readings.add(pair)
-    return readings.estimate(now_s)
-
-
 class _Way(enum.Enum):
     EGRESS = 'egress'
     INGRESS = 'ingress'
@@ -135,7 +119,11 @@ class Readings:
         self._put(_Way.INGRESS, pair.dst, pair.src, pair)
 
     def estimate(self, now_s: float) -> dict[str, HostRate]:
-        """See :func:`estimate`."""
+        """Estimate egress and ingress of every host that was measured.
+
+        Without noise an estimate never exceeds the true rate, and it is the
+        true rate as soon as two recent peers are at least as fast.
+        """
         for way, hosts in self._by_peer.items():
             for host in hosts:
                 if host not in self._sides[way]:

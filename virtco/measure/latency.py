@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How long a path takes: round trips, and the alpha-beta model of a message.
+"""Round trips of a path.
 
 The edge modules import this module, so the standard library is all it needs.
 """
@@ -9,8 +9,6 @@ from collections.abc import Sequence
 import dataclasses
 import math
 import statistics
-
-from virtco import units
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -32,12 +30,3 @@ def of(round_trips_s: Sequence[float]) -> RoundTrips:
     return RoundTrips(ordered[0], statistics.median(ordered),
                       ordered[math.ceil(0.99 * len(ordered)) - 1],
                       len(ordered))
-
-
-def message_s(size_bytes: float, rtt_s: float, rate_bps: float) -> float:
-    """Time of one message: alpha + beta * size.
-
-    Alpha is half a round trip, beta the inverse of the rate (the model that
-    the RPCA paper's section II takes for tuning collective operations).
-    """
-    return rtt_s / 2 + units.transfer_time_s(size_bytes, rate_bps)

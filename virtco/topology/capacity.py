@@ -14,8 +14,6 @@ import dataclasses
 from virtco import exception
 from virtco.topology import tree
 
-Vector = Sequence[float]
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Domain:

@@ -8,8 +8,8 @@ import pathlib
 import numpy as np
 import pytest
 
+from tests import figures
 from virtco.lab.sim import cloud
-from virtco.lab.sim import figures
 from virtco.lab.sim.figures import outcome
 from virtco.lab.sim.figures import samples
 from virtco.lab.sim.figures import virtco
@@ -79,8 +79,8 @@ def test_virtco_case2():
 
 
 def reproduced(name, n_seeds):
-    return figures.FIGURES[name].reproduce(
-        samples.Context(seeds=tuple(range(n_seeds))))
+    return figures.outcome(
+        name, samples.Context(seeds=tuple(range(n_seeds))))
 
 
 def test_choreos_greedy_is_behind_the_optimum():

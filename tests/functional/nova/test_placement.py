@@ -7,6 +7,7 @@ from tests.functional.nova import base
 from nova.scheduler import utils
 from nova.virt import fake
 
+from virtco import hint_matrix
 from virtco import hints
 from virtco.lab.emulation import nova_client
 
@@ -70,7 +71,7 @@ class PlacementTest(base.ScriptedTest):
 
     def test_hint_as_metadata(self):
         self.plan = {0: 'h2', 1: 'h4'}
-        (coflow,) = hints.parse_matrix(
+        (coflow,) = hint_matrix.parse_matrix(
             {'pattern': 'all-to-all', 'n': 10, 'size': '1GB'}, 'm')
         metadata = hints.encode_metadata(
             hints.Hint('m', (coflow,), None, None, 10))

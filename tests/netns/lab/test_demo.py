@@ -7,7 +7,6 @@ import pathlib
 import pytest
 
 from virtco.lab.emulation import namespaces
-from virtco.lab.emulation import results
 from virtco.lab.emulation import runner
 from virtco.lab.emulation import scenario
 from virtco.lab.emulation import testbed as testbed_module
@@ -70,9 +69,9 @@ def test_fig1_completes_as_in_the_paper(make_testbed):
     assert joint[1] == joint[2] != joint[0]
     means = [scheme.mean_measured_s / UNIT_S for scheme in done]
     assert means[0] > means[1] > means[2]
-    assert results.ratio_error(means, workload.paper_means) <= TOLERANCE
-    assert results.ratio_error(means, [
-        scheme.mean_predicted_s / UNIT_S for scheme in done]) <= TOLERANCE
+    assert means == pytest.approx(workload.paper_means, rel=TOLERANCE)
+    assert means == pytest.approx([
+        scheme.mean_predicted_s / UNIT_S for scheme in done], rel=TOLERANCE)
     total = sum(c.size_bytes for c in workload.groups[0].coflows)
     arrived, expected = observer.bytes[-1]
     assert 0 < arrived <= expected == pytest.approx(total, rel=1e-3)

@@ -10,7 +10,6 @@ from virtco import exception
 from virtco.measure import constant
 from virtco.measure import history
 
-HOSTS = ('a', 'b', 'c')
 #: Rows 0 and 2 share a host; nobody is on c.
 MEMBERS = ('b', 'a', 'b')
 

@@ -160,7 +160,7 @@ def test_clusters_come_from_members_or_from_the_sender(tracker):
     tracker.ask('a', ('10.0.0.2', 1), cluster='rack1')
     tracker.ask('b', ('10.0.0.3', 1))
     tracker.ask('c', ('10.0.0.9', 1))
-    assert {member.name: member.cluster for member in tracker.members()} == {
+    assert {name: seen.cluster for name, seen in tracker._members.items()} == {
         'a': 'rack1', 'b': 'rack2', 'c': 'rack3'}
 
 
@@ -199,7 +199,7 @@ def test_who_has_other_files_is_refused(ask, tracker):
     assert ask('POST', '/key/peers', json.dumps(asked))[0] == 200
     other = {**asked, 'name': 'b', 'files': trackers.digest(b'other')}
     assert ask('POST', '/key/peers', json.dumps(other))[0] == 409
-    assert [member.name for member in tracker.members()] == ['a']
+    assert list(tracker.shares()) == ['a']
 
 
 @pytest.mark.parametrize('body, said', [

@@ -163,7 +163,7 @@ def test_limited_destinations_count_for_their_host():
         inner, leaf = minors.of_limit(3), minors.of_limited(3, 7)
         seen.add_stats({
             inner: wire.ClassStats(sent, 1), leaf: wire.ClassStats(
-                sent, 1, 40, 2), minors.OTHERS: wire.ClassStats(9, 1)})
+                sent, 1, 40, 2), 0xf000: wire.ClassStats(9, 1)})
 
     limit('h2')
     count(500)

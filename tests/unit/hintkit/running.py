@@ -12,7 +12,8 @@ from cliff import commandmanager
 from virtco.hintkit import commands
 
 COMMANDS = {
-    'check': commands.Check, 'from-pattern': commands.FromPattern,
+    'check': commands.Check, 'metadata': commands.Metadata,
+    'from-pattern': commands.FromPattern,
     'from-mpi': commands.FromMpi, 'from-spark-eventlog': commands.FromSpark,
     'from-nccl': commands.FromNccl, 'from-torch': commands.FromTorch,
     'from-aicb': commands.FromAicb,

@@ -256,3 +256,36 @@ def test_every_command_is_an_entry_point():
             found[name.removeprefix('hint_')] = target
     assert found == {name: f'{command.__module__}:{command.__name__}'
                      for name, command in running.COMMANDS.items()}
+
+
+@given(st.integers(2, 12), st.data())
+def test_metadata_says_what_was_given(n, data):
+    sizes = st.integers(0, 10 ** 12)
+    matrix = [[0 if i == j else data.draw(sizes) for j in range(n)]
+              for i in range(n)]
+    matrix[0][1] += 1
+    given_hint = {'virtco:coflow': 'a', 'virtco:tm': json.dumps(matrix),
+                  'virtco:within': 'rack:preferred'}
+    text = json.dumps(given_hint)
+    values = json.loads(running.hint('metadata', text, '--format', 'json'))
+    assert max(map(len, values.values())) <= 255
+    assert hints.parse({}, values) == hints.parse(given_hint)
+    words = shlex.split(running.hint('metadata', text))
+    assert set(words[::2]) == {'--property'}
+    assert dict(word.split('=', 1) for word in words[1::2]) == values
+
+
+def test_a_pattern_stays_short_as_metadata():
+    assert shlex.split(running.hint(
+        'metadata', '{"pattern": "all-to-all", "n": 200, "size": "1TB"}',
+        '--name', 'sort')) == [
+        '--property', 'virtco:coflow=sort', '--property',
+        'virtco:tm={"pattern":"all-to-all","n":200,"size":"1TB"}']
+
+
+def test_a_matrix_that_metadata_cannot_hold_is_refused(tmp_path):
+    path = tmp_path / 'matrix.json'
+    path.write_text(json.dumps([[10 ** 9 + i * j for j in range(80)]
+                                for i in range(80)]))
+    with pytest.raises(exception.HintInvalid, match='128 metadata items'):
+        running.hint('metadata', str(path))

@@ -47,8 +47,8 @@ def test_every_line_of_the_samples_page_runs(monkeypatch):
     lines = [' '.join(line.split())
              for line in re.findall('``virtco hint ([^`]*)``', text)]
     assert {line.split()[0] for line in lines} == (
-        # That one asks a controller.
-        set(running.COMMANDS) - {'from-observed'})
+        # The one asks a controller, the other makes no hint.
+        set(running.COMMANDS) - {'from-observed', 'metadata'})
     for line in lines:
         screen = running.hint(*shlex.split(line))
         assert 'For openstack server create:' in screen

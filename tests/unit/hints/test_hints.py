@@ -14,6 +14,7 @@ import pytest
 
 from tests import examples
 from virtco import exception
+from virtco import hint_matrix
 from virtco import hints
 from virtco.model import coflow as coflow_model
 
@@ -273,7 +274,7 @@ def test_an_int_too_long_for_its_repr_is_refused(key):
     with pytest.raises(exception.HintInvalid):
         hints.parse({'virtco:coflow': 'a', key: 10 ** 5000})
     with pytest.raises(exception.HintInvalid):
-        hints.parse_matrix([[10 ** 5000]], 'a')
+        hint_matrix.parse_matrix([[10 ** 5000]], 'a')
 
 
 def parse_or_refuse(*args: Any) -> None:
@@ -305,7 +306,8 @@ def test_any_text_parses_or_is_refused(text):
 @settings(deadline=None)
 def test_any_pattern_parses_or_is_refused(value, pattern):
     try:
-        (coflow,) = hints.parse_matrix({'pattern': pattern, **value}, 'a')
+        (coflow,) = hint_matrix.parse_matrix(
+            {'pattern': pattern, **value}, 'a')
     except exception.HintInvalid:
         return
     assert coflow.n_vms >= 2
@@ -347,7 +349,7 @@ def test_encode_and_parse_are_inverse(hint):
 
 
 def test_metadata_that_nova_cannot_hold_is_refused():
-    (coflow,) = hints.parse_matrix(
+    (coflow,) = hint_matrix.parse_matrix(
         {'pattern': 'all-to-all', 'n': 60, 'size': '1TB'}, 'a')
     with pytest.raises(exception.HintInvalid, match='128'):
         hints.encode_metadata(hints.Hint('a', (coflow,), None, None, 60))

@@ -51,7 +51,7 @@ def test_no_reading_that_counts_is_left_out(measured, asked_at):
         for p in newest.values())
     for some in (known, loaded):
         found = some.estimate(len(measured))
-        expected = hostrates.estimate(newest.values(), found.at_s)
+        expected = made.host_rates(newest.values(), found.at_s)
         assert found.hosts.keys() == expected.keys()
         for host, rate in expected.items():
             assert dataclasses.asdict(found.hosts[host]) == pytest.approx(

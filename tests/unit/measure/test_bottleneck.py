@@ -11,7 +11,6 @@ from virtco.measure import bottleneck
 from virtco.topology import tree
 
 Links = bottleneck.Links
-Model = bottleneck.Model
 Way = bottleneck.Way
 
 HOST, RACK, POD = (Links(level, Way.OUT) for level in range(3))
@@ -154,14 +153,3 @@ def test_nothing_explains_nothing_or_nonsense():
     assert bottleneck.locate([(*apart, True)]) == nothing
     # Half is not more than half.
     assert bottleneck.locate([(*same_rack, True), (*apart, True)]) == nothing
-
-
-@pytest.mark.parametrize('alone, together, model', [
-    ([1e9, 1e9, 9e8], [3.4e8, 3.3e8, 3.3e8], Model.HOSE),
-    ([1e9, 1e9], [9.8e8, 1e9], Model.PIPE),
-    ([1e9, 1e9], [7e8, 7e8], Model.UNKNOWN),
-    ([1e9], [1e9], Model.UNKNOWN),
-    ([1e9, 1e9], [1e9], Model.UNKNOWN),
-])
-def test_hose_or_pipe(alone, together, model):
-    assert bottleneck.source_model(alone, together) is model

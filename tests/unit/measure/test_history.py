@@ -17,10 +17,9 @@ def test_the_newest_readings_are_kept(depth, n):
     kept = history.History(depth)
     for i in range(n):
         kept.add(_reading(float(i + 1), 1e6 * (i + 1)))
-    assert [one.measured_s for one in kept.of(('a', 'b'))] == [
-        float(i + 1) for i in range(max(0, n - depth), n)]
     table = kept.table()
-    assert np.isfinite(table.times_s).sum() == min(n, depth)
+    assert table.times_s[np.isfinite(table.times_s)].tolist() == [
+        float(i + 1) for i in range(max(0, n - depth), n)]
     if n:
         assert table.rates_bps[-1, 0] == 1e6 * n
         assert kept.newest_s() == n
@@ -35,7 +34,9 @@ def test_a_restart_goes_on_in_the_same_places(n):
     again = history.History(4)
     for slot, one in stored.items():
         again.add(one, slot)
-    assert again.of(('a', 'b')) == before.of(('a', 'b'))
+    for name in ('ends', 'times_s', 'rates_bps', 'rtts_s'):
+        np.testing.assert_array_equal(getattr(again.table(), name),
+                                      getattr(before.table(), name))
     late = _reading(100.0)
     assert again.add(late) == before.add(late)
 
@@ -58,8 +59,7 @@ def test_many_pairs_and_what_is_missing():
     row = kept.row_of['h7', 'x']
     assert np.isnan(table.rates_bps[-1, row])
     assert table.rates_bps[-2, row] == 7e6
-    assert kept.of(('h7', 'x'))[-1].lower_bound
-    assert kept.of(('x', 'h7')) == []
+    assert ('x', 'h7') not in kept.row_of
     matrix = table.matrix(table.rtts_s[-1])
     assert matrix.shape == (151, 151)
     places = {name: i for i, name in enumerate(table.hosts)}

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 import pytest
 
+from tests.unit import made
 from virtco.measure import hostrates
 
 RATE = st.floats(1e6, 1e10)
@@ -30,7 +31,7 @@ def hoses(draw):
 @given(hoses())
 def test_estimates_never_exceed_the_truth(hose):
     egress, ingress = hose
-    rates = hostrates.estimate(_pairs(egress, ingress), 0.0)
+    rates = made.host_rates(_pairs(egress, ingress), 0.0)
     assert set(rates) == set(egress)
     for host, rate in rates.items():
         assert rate.egress_bps <= egress[host]
@@ -40,7 +41,7 @@ def test_estimates_never_exceed_the_truth(hose):
 @given(hoses())
 def test_estimates_come_near_the_truth_once_a_peer_is_fast(hose):
     egress, ingress = hose
-    rates = hostrates.estimate(_pairs(egress, ingress), 0.0)
+    rates = made.host_rates(_pairs(egress, ingress), 0.0)
     for host, rate in rates.items():
         peers = [name for name in egress if name != host]
         if max(ingress[name] for name in peers) >= egress[host]:
@@ -60,7 +61,7 @@ def test_slow_peers_measured_last_hide_nothing(n_hosts, random):
     readings = [dataclasses.replace(reading, measured_s=float(at_s))
                 for at_s, reading in enumerate(readings)]
     now_s = float(len(readings))
-    for host, rate in hostrates.estimate(readings, now_s).items():
+    for host, rate in made.host_rates(readings, now_s).items():
         for own, found_bps, is_bound, peers in (
                 (egress, rate.egress_bps, rate.egress_lower_bound, ingress),
                 (ingress, rate.ingress_bps, rate.ingress_lower_bound,
@@ -76,9 +77,9 @@ def test_slow_peers_measured_last_hide_nothing(n_hosts, random):
 def test_one_reading_that_is_too_high_passes_with_a_few_new_ones():
     bps = dict.fromkeys('abcdefgh', 5e7)
     readings = [*_pairs(bps, bps), hostrates.PairRate('a', 'b', 9e7, 1.0)]
-    assert hostrates.estimate(readings, 1.0)['a'].egress_bps == 9e7
+    assert made.host_rates(readings, 1.0)['a'].egress_bps == 9e7
     readings += [hostrates.PairRate('a', peer, 5e7, 2.0) for peer in 'cdef']
-    rate = hostrates.estimate(readings, 2.0)['a']
+    rate = made.host_rates(readings, 2.0)['a']
     assert rate.egress_bps == 5e7
     assert not rate.egress_lower_bound
 
@@ -86,7 +87,7 @@ def test_one_reading_that_is_too_high_passes_with_a_few_new_ones():
 @given(hoses())
 def test_a_sure_estimate_is_the_truth(hose):
     egress, ingress = hose
-    rates = hostrates.estimate(_pairs(egress, ingress), 0.0)
+    rates = made.host_rates(_pairs(egress, ingress), 0.0)
     for host, rate in rates.items():
         if rate.egress_confidence == 1.0:
             assert rate.egress_bps == pytest.approx(egress[host], rel=0.1)
@@ -96,7 +97,7 @@ def test_a_sure_estimate_is_the_truth(hose):
 
 def test_one_slow_host_is_found_and_its_peers_are_not_blamed():
     bps = {'a': 1e8, 'b': 5e7, 'c': 1e8, 'd': 1e8}
-    rates = hostrates.estimate(_pairs(bps, bps), 0.0)
+    rates = made.host_rates(_pairs(bps, bps), 0.0)
     assert rates['b'] == hostrates.HostRate(
         egress_bps=5e7, ingress_bps=5e7, age_s=0.0, egress_confidence=1.0,
         ingress_confidence=1.0)
@@ -108,7 +109,7 @@ def test_one_slow_host_is_found_and_its_peers_are_not_blamed():
 def test_slow_in_one_direction_only():
     egress = {'a': 1e8, 'b': 5e7, 'c': 1e8}
     ingress = {'a': 1e8, 'b': 1e8, 'c': 1e8}
-    rate = hostrates.estimate(_pairs(egress, ingress), 0.0)['b']
+    rate = made.host_rates(_pairs(egress, ingress), 0.0)['b']
     assert (rate.egress_bps, rate.ingress_bps) == (5e7, 1e8)
 
 
@@ -116,7 +117,7 @@ def test_who_only_met_a_slow_peer_may_be_faster():
     readings = [hostrates.PairRate('a', 'slow', 5e7, 0.0),
                 hostrates.PairRate('b', 'slow', 5e7, 0.0),
                 hostrates.PairRate('b', 'c', 1e8, 0.0)]
-    rates = hostrates.estimate(readings, 0.0)
+    rates = made.host_rates(readings, 0.0)
     assert rates['a'].egress_bps == 5e7
     assert rates['a'].egress_lower_bound
     assert rates['slow'].ingress_bps == 5e7
@@ -127,7 +128,7 @@ def test_who_only_met_a_slow_peer_may_be_faster():
 
 def test_confidence_grows_with_the_peers_that_agree():
     bps = dict.fromkeys('abcde', 1e8)
-    seen = [hostrates.estimate(_pairs(bps, bps, hosts='abcde'[:n]), 0.0)['a']
+    seen = [made.host_rates(_pairs(bps, bps, hosts='abcde'[:n]), 0.0)['a']
             .egress_confidence for n in (2, 3, 5)]
     assert seen == [0.5, 0.75, 1 - 0.5 ** 4]
 
@@ -137,7 +138,7 @@ def test_a_link_that_got_slower_is_believed_after_a_few_readings():
     readings = _pairs(bps, bps)
     for count, peer in enumerate('bcde', start=1):
         readings.append(hostrates.PairRate('a', peer, 4e7, float(count)))
-        rate = hostrates.estimate(readings, float(count))['a']
+        rate = made.host_rates(readings, float(count))['a']
         assert rate.egress_bps == (4e7 if count == 4 else 1e8)
     assert rate.egress_confidence == 1.0
     assert rate.ingress_bps == 1e8
@@ -146,10 +147,10 @@ def test_a_link_that_got_slower_is_believed_after_a_few_readings():
 def test_a_lower_bound_counts_only_where_it_is_higher():
     readings = [hostrates.PairRate('a', 'b', 1e8, 0.0),
                 hostrates.PairRate('a', 'c', 2e7, 9.0, lower_bound=True)]
-    rate = hostrates.estimate(readings, 9.0)['a']
+    rate = made.host_rates(readings, 9.0)['a']
     assert (rate.egress_bps, rate.egress_lower_bound) == (1e8, False)
     readings[1] = hostrates.PairRate('a', 'c', 2e9, 9.0, lower_bound=True)
-    rate = hostrates.estimate(readings, 9.0)['a']
+    rate = made.host_rates(readings, 9.0)['a']
     assert (rate.egress_bps, rate.egress_lower_bound) == (2e9, True)
 
 
@@ -157,13 +158,13 @@ def test_noise_averages_out_at_the_top():
     readings = [hostrates.PairRate('a', peer, bps, 0.0)
                 for peer, bps in zip('bcde', (9.8e7, 1e8, 1.02e8, 2e7),
                                      strict=True)]
-    assert hostrates.estimate(readings, 0.0)['a'].egress_bps == 1e8
+    assert made.host_rates(readings, 0.0)['a'].egress_bps == 1e8
 
 
 def test_age_lowers_confidence_and_is_that_of_the_older_direction():
     readings = [hostrates.PairRate('a', 'b', 1e8, 100.0),
                 hostrates.PairRate('b', 'a', 1e8, 40.0)]
-    rate = hostrates.estimate(readings, 100.0)['a']
+    rate = made.host_rates(readings, 100.0)['a']
     assert rate.age_s == 60.0
     assert rate.ingress_confidence < rate.egress_confidence
     assert hostrates.confidence(hostrates.HALF_LIFE_S) == 0.5
@@ -173,10 +174,10 @@ def test_age_lowers_confidence_and_is_that_of_the_older_direction():
 @given(hoses(), st.randoms())
 def test_the_order_of_the_readings_does_not_matter(hose, random):
     readings = _pairs(*hose)
-    wanted = hostrates.estimate(readings, 0.0)
+    wanted = made.host_rates(readings, 0.0)
     random.shuffle(readings)
-    assert hostrates.estimate(readings, 0.0) == wanted
+    assert made.host_rates(readings, 0.0) == wanted
 
 
 def test_nothing_measured_gives_nothing():
-    assert hostrates.estimate([], 0.0) == {}
+    assert made.host_rates([], 0.0) == {}

@@ -12,13 +12,13 @@ import pytest
 from benchmarks import instances as generator
 from benchmarks import reference
 from tests import examples
+from tests.unit.solver import oracles
 from tests.unit.solver import problems
 from virtco import exception
 from virtco.model import snapshot
 from virtco.solver.bounds import lowerbounds
 from virtco.solver import budget as budgets
 from virtco.solver.exact import lp_rounding
-from virtco.solver.exact import oracles
 from virtco.solver.exact import relaxation
 from virtco.solver.exact import smallgroup
 from virtco.solver.model import instance as instances
@@ -28,10 +28,6 @@ SETTINGS = hypothesis.settings(
     max_examples=examples.count(50), deadline=None,
     suppress_health_check=list(hypothesis.HealthCheck))
 ISOLATED = snapshot.Objective.ISOLATED
-
-
-def always():
-    return True
 
 
 @SETTINGS

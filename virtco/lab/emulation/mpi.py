@@ -35,7 +35,6 @@ from virtco.osc import launchers
 from virtco import units
 
 Matrix = clouds.Matrix
-Indices = mappings.Indices
 
 N_HOSTS = broadcast.N_HOSTS
 RUNS = 5

@@ -2,7 +2,6 @@
 
 """What a run of the demo found, as values."""
 
-import collections.abc
 import dataclasses
 import statistics
 import typing
@@ -169,9 +168,3 @@ class Results:
 def relative_speed_up(other_s: float, ours_s: float) -> float:
     """Share of the other's time that ours saves (VirtCO section 5.1)."""
     return 0.0 if other_s <= 0 else (other_s - ours_s) / other_s
-
-
-def ratio_error(measured: collections.abc.Sequence[float],
-                expected: collections.abc.Sequence[float]) -> float:
-    """Largest relative deviation."""
-    return max(abs(m / e - 1) for m, e in zip(measured, expected))

@@ -162,13 +162,6 @@ class Service(abc.ABC):
         self.process.wait()
         psutil.wait_procs(family, _STOP_S)
 
-    def pause(self) -> None:
-        """SIGSTOP: connections stay open and nothing answers."""
-        self._signal_all(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        self._signal_all(signal.SIGCONT)
-
     def run(self, *argv: str) -> str:
         """Output of a program of the same package, run as its user.
 
@@ -205,12 +198,6 @@ class Service(abc.ABC):
         except psutil.NoSuchProcess:
             return []
         return found
-
-    def _signal_all(self, number: signal.Signals) -> None:
-        assert self.process is not None
-        for one in [psutil.Process(self.process.pid), *self._children()]:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                one.send_signal(number)
 
     def _error(self, why: str) -> ServiceFailed:
         log = next((log for log in self.logs()

@@ -39,7 +39,6 @@ from virtco import units
 _ENDED_BYTES = 1.0
 #: Traffic without a class has at least this share of a link.
 _LEAST_SHARE = 1e-3
-_PORT = 5001
 #: In the queue of a class whose flows have bytes left.
 _QUEUED_BYTES = 1500
 # Coflow, source and destination host.

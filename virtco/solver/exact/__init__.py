@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Exact methods: oracles of the tests and the smallest groups."""
+"""Exact methods, for the smallest groups and as bounds."""

@@ -42,10 +42,6 @@ class Uplinks:
     def __len__(self) -> int:
         return len(self.subtrees)
 
-    @property
-    def n_tiers(self) -> int:
-        return int(self.chains.shape[1])
-
     def above(self, names: Iterable[str]) -> np.ndarray:
         """Subtree of every host per tier, -1 for none; shape (L, M)."""
         rows = [self.leaf_of.get(name, -1) for name in names]

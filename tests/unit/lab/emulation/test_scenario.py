@@ -194,4 +194,3 @@ def test_relative_speed_up_is_the_papers():
     assert results.relative_speed_up(100, 80) == pytest.approx(0.2)
     assert results.relative_speed_up(80, 100) == pytest.approx(-0.25)
     assert results.relative_speed_up(0, 0) == 0
-    assert results.ratio_error([1.1, 2.0], [1.0, 2.0]) == pytest.approx(0.1)

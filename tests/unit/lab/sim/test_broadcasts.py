@@ -5,8 +5,8 @@
 import numpy as np
 import pytest
 
+from tests import figures
 from virtco.lab.sim import broadcasts
-from virtco.lab.sim import figures
 from virtco.lab.sim.figures import samples
 
 
@@ -59,6 +59,6 @@ def test_an_uplink_bounds_the_swarm():
     ('orchestra-fig9', 1, 6, 1.1, 2.0), ('orchestra-fig11', 0, 2, 2.0, 3.5),
     ('orchestra-fig16', 1, 5, 0.0, 42.0)])
 def test_figures_of_broadcasts(name, row, column, least, most):
-    found = figures.FIGURES[name].reproduce(samples.Context(
+    found = figures.outcome(name, samples.Context(
         seeds=(0,), short=True))
     assert least < found.rows[row][column] < most

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from tests import figures
 from virtco.cmd import sim as command
-from virtco.lab.sim import figures
 from virtco.lab.sim.figures import samples
 
 
@@ -69,11 +69,11 @@ def test_reproduce_writes_table_and_plot(tmp_path, capsys):
 
 
 def test_fifo_theory_and_priority():
-    fifo = figures.FIGURES['orchestra-fig15'].reproduce(samples.Context())
+    fifo = figures.outcome('orchestra-fig15', samples.Context())
     means = {row[0]: row[1] for row in fifo.rows}
     assert means['fair'] / means['fifo'] == pytest.approx(1.6)
     assert means['fifo'] < means['fifo+'] < means['fair']
-    priority = figures.FIGURES['orchestra-fig14'].reproduce(samples.Context())
+    priority = figures.outcome('orchestra-fig14', samples.Context())
     saved = priority.rows[-1]
     assert 43 < saved[1] < 55
 

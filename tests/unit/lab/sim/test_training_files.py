@@ -10,8 +10,8 @@ import sys
 import numpy as np
 import pytest
 
+from tests import figures
 from virtco import exception
-from virtco.lab.sim import figures
 from virtco.lab.sim.figures import samples
 from virtco.lab.sim import training_files
 from virtco.lab.sim import training_jobs
@@ -103,7 +103,7 @@ def test_jobs_that_hardly_compute_are_a_figure(tmp_path):
     """Most never send; their slowdown is a number all the same."""
     path = tmp_path / 'w.txt'
     path.write_text(SIMAI.replace('100000000', '5'))
-    found = figures.FIGURES['training-cluster'].reproduce(samples.Context(
+    found = figures.outcome('training-cluster', samples.Context(
         seeds=(0,), short=True,
         kinds=training_files.load([str(path)], print)))
     slowdowns = [row[4] for row in found.rows if row[4] is not None]

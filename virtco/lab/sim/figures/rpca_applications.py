@@ -11,15 +11,13 @@ the vector, and twice a number of each machine.
 import functools
 
 import numpy as np
-import scipy.sparse
 
 from virtco.advise import trees
 from virtco.lab.sim import clouds
 from virtco.lab.sim.figures import rpca
 from virtco.lab.sim.figures import samples
 
-#: Iterations of CG by length of the vector, as :func:`iterations` counts
-#: them. The longest takes it minutes.
+#: Iterations of CG by length of the vector: a test counts the shorter ones.
 ITERATIONS = {1000: 76, 4000: 149, 16000: 228, 64000: 564, 256000: 1107,
               1024000: 1943}
 #: Of a machine, in sparse products and sums.
@@ -30,30 +28,6 @@ _CALIBRATION_S = 2 * (rpca.N_HOSTS - 1) * rpca.SNAPSHOTS * 0.1
 _BODY_STEP_S = 0.02
 _MESSAGE_BYTES = 1e6
 _STEPS = 2560
-
-
-def iterations(n: int) -> int:
-    """Of conjugate gradients on a square grid of about n points.
-
-    Until |r| <= 1e-5 |g0|, with a random right-hand side.
-    """
-    side = round(n ** 0.5)
-    line = scipy.sparse.diags_array(
-        [-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(side, side))
-    one = scipy.sparse.eye_array(side)
-    matrix = (scipy.sparse.kron(line, one)
-              + scipy.sparse.kron(one, line)).tocsr()
-    residual = np.random.default_rng(9).standard_normal(side * side)
-    direction = residual.copy()
-    square = first = float(residual @ residual)
-    count = 0
-    while square > 1e-10 * first:
-        image = matrix @ direction
-        residual -= square / float(direction @ image) * image
-        before, square = square, float(residual @ residual)
-        direction = residual + square / before * direction
-        count += 1
-    return count
 
 
 @functools.lru_cache(maxsize=16)

@@ -141,9 +141,6 @@ class Figure:
                 context.processes) as pool:
             yield from pool.map(one, jobs)
 
-    def reproduce(self, context: Context) -> outcome.Outcome:
-        return self.show(self.sample(context), context)
-
 
 def _timed(run: Callable[[str, int, Context], Found], context: Context,
            job: tuple[str, int]) -> tuple[Found, float]:

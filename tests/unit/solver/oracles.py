@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Exact models to read and to test against, solved by PuLP with CBC.
+"""Exact models to test the planner against, solved by PuLP with CBC.
 
-Both minimise t for one group; they are oracles for small groups, not part of
-the planner, so PuLP comes with the extra ``test`` only. Numbers are scaled so
-that a typical time is near 1.
+Both minimise t for one small group. Numbers are scaled so that a typical time
+is near 1.
 """
 
 from collections.abc import Mapping
