@@ -11,6 +11,7 @@ one left over from before an edit is refused.
 compiled from their present sources. See doc/source/contributor/kernels.rst.
 """
 
+from collections.abc import Iterable
 import functools
 import hashlib
 import importlib.machinery
@@ -51,13 +52,32 @@ def source(name: str) -> pathlib.Path:
     return _ROOT.joinpath(*name.split('.')).with_suffix('.py')
 
 
+def partners(name: str) -> list[str]:
+    """Name the kernels whose C functions and structures a kernel uses."""
+    text = source(name).read_text()
+    return [other for other in KERNELS if f'cython.cimports.{other} ' in text]
+
+
+def together(names: Iterable[str]) -> set[str]:
+    """Add to kernels their partners, whose partners they are, and so on.
+
+    They are compiled all or none: plain Python sees no C functions, and
+    compiled code finds none in plain Python.
+    """
+    found = set(names)
+    links = {name: partners(name) for name in KERNELS}
+    while more := {other for name, others in links.items()
+                   if not found.isdisjoint((name, *others))
+                   for other in (name, *others)} - found:
+        found |= more
+    return found
+
+
 def sources(name: str) -> list[pathlib.Path]:
     """A kernel's source, its declarations, and those that it imports."""
-    text = source(name).read_text()
     return [source(name), *(
-        path for other in KERNELS
-        if (other == name or f'cython.cimports.{other} ' in text)
-        and (path := source(other).with_suffix('.pxd')).exists())]
+        path for other in (*partners(name), name)
+        if (path := source(other).with_suffix('.pxd')).exists())]
 
 
 def digest(name: str) -> str:

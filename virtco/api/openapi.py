@@ -6,6 +6,7 @@
 what it printed last.
 """
 
+import inspect
 import json
 import re
 import sys
@@ -56,6 +57,10 @@ ANSWERS = {
 def document() -> dict[str, Any]:
     _, components = msgspec.json.schema_components(
         TYPES, ref_template='#/components/schemas/{name}')
+    for schema in components.values():
+        if 'description' in schema:
+            # Python 3.13 keeps docstrings without their indentation.
+            schema['description'] = inspect.cleandoc(schema['description'])
     return {
         'openapi': '3.1.0',
         'info': {'title': 'VirtCO', 'version': versions.VERSIONS[-1]},

@@ -123,7 +123,7 @@ def test_a_file_is_named_where_it_is_wrong(tmp_path):
     assert str(caught.value) == (
         f"{path}: virtco:tm[0][1]: '5Gb' is not acceptable: bits or bytes? "
         'write 5GB.')
-    path.write_text('[[0, 5],\n [0, ]]')
+    path.write_text('[[0, 5],\n [0, x]]')
     with pytest.raises(exception.InputInvalid, match='line 2 column 6'):
         running.hint('check', str(path))
     with pytest.raises(exception.InputInvalid, match='a file that exists'):
