@@ -75,9 +75,13 @@ def checks() -> list[Check]:
         *(Check(f'Python 3.11, Nova {nova}', ('tox', '-q', '-e',
                                               f'nova{nova}'), 8)
           for nova in _NOVAS),
-        Check('Python 3.13, unit tests', ('tools/debian13', 'unit'), 15),
+        Check('Python 3.13, unit tests', (
+            'tools/debian13', *_pytest('tests/unit')), 25),
         *(Check(f'Python 3.13, Nova {nova}',
-                ('tools/debian13', f'nova{nova}'), 10) for nova in _NOVAS),
+                ('tools/debian13', 'tox', '-q', '-e', f'nova{nova}'), 15)
+          for nova in _NOVAS),
+        Check('Python 3.13, wheels', (
+            'tools/debian13', *_pytest('tests/wheels')), 20),
         *(Check(f'fuzzed requests, part {part} of {_FUZZ_PARTS}',
                 _pytest('-s', 'tests/faults/test_fuzzing.py'), 20,
                 (*_FULL, ('VIRTCO_FUZZ_REQUESTS', str(_FUZZ_REQUESTS))))
