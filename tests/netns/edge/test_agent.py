@@ -413,17 +413,14 @@ def test_start_without_knowledge_leaves_the_kernel_alone(site):
 
 
 @real_time
-def test_agent_runs_without_privileges(make_bed, tmp_path):
+def test_agent_runs_without_privileges(make_bed, open_path):
     """Root starts it; it keeps one helper and becomes nobody."""
     bed = make_bed(2)
     controller = controllers.Controller(bed.ns('h1'))
-    # nobody must be able to get to the files, and own the state.
-    for path in (tmp_path, *tmp_path.parents[:2]):
-        path.chmod(0o755)
-    state = tmp_path / 'state'
+    state = open_path / 'state'
     state.mkdir()
     os.chown(state, pwd.getpwnam('nobody').pw_uid, -1)
-    edge = process.EdgeProcess(bed, 'h1', tmp_path, user='nobody',
+    edge = process.EdgeProcess(bed, 'h1', open_path, user='nobody',
                                helper_user='daemon')
     try:
         vms = _start((bed, controller, edge))

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from tests import patience
+from tests import run_name
 from virtco import exception
 from virtco.lab.emulation import calibration
 from virtco.lab.emulation import capability
@@ -177,13 +178,24 @@ def test_nothing_outlives_a_killed_owner(sig):
                       'the end of what it owned', 15)
 
 
-def test_sweep_takes_the_stale_and_leaves_the_living(run):
+@pytest.fixture
+def own_names(monkeypatch, tmp_path):
+    """What another run sweeps is not ours, and the other way round."""
+    monkeypatch.setattr(namespaces, 'PREFIX', run_name.PREFIX)
+    monkeypatch.setattr(namespaces, 'RUNS_DIR', tmp_path)
+    yield
+    for run in namespaces.list_runs():
+        namespaces.release(run)
+
+
+def test_sweep_takes_the_stale_and_leaves_the_living(own_names):
+    run = namespaces.new_run()
     namespaces.create(namespaces.name(run, 'core'))
     stale = namespaces.new_run()
     namespaces.create(namespaces.name(stale, 'core'))
     owner = namespaces.run_dir(stale) / 'owner'
     owner.write_text(f'{os.getpid()} 1\n')  # the id was used before
-    assert stale in namespaces.sweep()
+    assert namespaces.sweep() == [stale]
     assert namespaces.list_names(stale) == []
     assert not namespaces.run_dir(stale).exists()
     assert len(namespaces.list_names(run)) == 1
