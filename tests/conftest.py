@@ -24,7 +24,8 @@ _RERUNS = {'netns': 2, 'kernel': 1, 'discovery': 1}
 # Tests marked full run in the default gear, too, where one of these files of
 # the product changed, or the test itself.
 _FULL_WHERE_CHANGED = {
-    'netns': ('edge_module/', 'virtco/table/', 'virtco/lab/emulation/'),
+    'netns': ('edge_module/', 'virtco/table/', 'virtco/measure/',
+              'virtco/lab/emulation/', 'examples/tutorial/'),
     'functional': ('virtco/db/', 'virtco/leadership/'),
     'faults': ('virtco/db/', 'virtco/leadership/'),
 }

@@ -1,4 +1,4 @@
-: "${LAB:?names the directory of the laboratory}"
+: "${LAB:?names the directory of the laboratory}" "${RUN:?begins the names of its namespaces}"
 # One controller, in the switch's namespace, with SQLite and no accounts.
 mkdir -p "$LAB"
 cat > "$LAB/virtco.conf" <<EOF
@@ -9,6 +9,6 @@ host = 192.168.79.1
 [controller]
 state_dir = $LAB
 EOF
-ip netns exec vt-switch virtco-controller --config-file "$LAB/virtco.conf" \
+ip netns exec $RUN-switch virtco-controller --config-file "$LAB/virtco.conf" \
     > "$LAB/controller.log" 2>&1 &
 echo $! > "$LAB/controller.pid"

@@ -1,4 +1,4 @@
-: "${LAB:?names the directory of the laboratory}"
+: "${LAB:?names the directory of the laboratory}" "${RUN:?begins the names of its namespaces}"
 # An edge module on each hypervisor. The uplinks carry 100 Mbit/s.
 for n in 1 2; do
     mkdir -p "$LAB/h$n"
@@ -14,7 +14,7 @@ state_dir = $LAB/h$n/state
 [probe]
 address = 192.168.79.1$n
 EOF
-    ip netns exec vt-h$n virtco-edge --config-file "$LAB/h$n/edge.conf" \
+    ip netns exec $RUN-h$n virtco-edge --config-file "$LAB/h$n/edge.conf" \
         > "$LAB/h$n/edge.log" 2>&1 &
     echo $! > "$LAB/h$n/edge.pid"
 done

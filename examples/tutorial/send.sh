@@ -1,16 +1,16 @@
-: "${LAB:?names the directory of the laboratory}"
+: "${LAB:?names the directory of the laboratory}" "${RUN:?begins the names of its namespaces}"
 # VM 1 fetches 100 MB from VM 0. Meanwhile the sender's classes are shown.
 mkdir -p "$LAB/served"
 head -c 100000000 /dev/zero > "$LAB/served/file"
-ip netns exec vt-vm0 python3 -m http.server --directory "$LAB/served" \
+ip netns exec $RUN-vm0 python3 -m http.server --directory "$LAB/served" \
     > "$LAB/server.log" 2>&1 &
 echo $! > "$LAB/server.pid"
-ip netns exec vt-vm1 curl -sS -o /dev/null -w '%{time_total} s\n' \
+ip netns exec $RUN-vm1 curl -sS -o /dev/null -w '%{time_total} s\n' \
     --retry 5 --retry-connrefused --retry-delay 1 \
     http://192.168.79.100:8000/file > "$LAB/fetched" &
 fetch=$!
 sleep 5
 host=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["host"])' "$LAB/vm0.json")
-ip netns exec vt-$host virtco-edge --config-file "$LAB/$host/edge.conf" --show
+ip netns exec $RUN-$host virtco-edge --config-file "$LAB/$host/edge.conf" --show
 wait $fetch
 cat "$LAB/fetched"

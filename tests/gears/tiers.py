@@ -54,7 +54,8 @@ TIERS = {
                    environment=(('VIRTCO_FAULTS', 'full'),), part=3),
     'netns': Tier(
         # What times packets has the machine for itself.
-        (_spread('netns', WAITING, '-m', 'not real_time'),
+        ((*PYTEST, '-n', str(WAITING), '-m', 'not real_time',
+          'tests/netns'),
          (*PYTEST, '-m', 'real_time', 'tests/netns')),
         budget_cpu_s=300, is_default=True),
     'docs': Tier((('sphinx-build', '-q', '-W', '-b', 'html', 'doc/source',

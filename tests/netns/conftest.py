@@ -2,11 +2,15 @@
 
 """The netns tier needs root and network namespaces; CI may not skip it."""
 
+from collections.abc import Iterator
 import os
 import shutil
 import subprocess
 
+from pyroute2 import netns
 import pytest
+
+from tests import run_name
 
 
 def _missing() -> str | None:
@@ -15,7 +19,7 @@ def _missing() -> str | None:
     for tool in ('ip', 'tc', 'nft'):
         if shutil.which(tool) is None:
             return f'{tool} is not installed'
-    name = f'virtco-try-{os.getpid()}'
+    name = f'{run_name.PREFIX}try'
     made = subprocess.run(['ip', 'netns', 'add', name],
                           capture_output=True, text=True)
     if made.returncode:
@@ -25,9 +29,13 @@ def _missing() -> str | None:
 
 
 @pytest.fixture(scope='session', autouse=True)
-def netns_capability() -> None:
+def netns_capability() -> Iterator[None]:
     missing = _missing()
     if missing is None:
+        yield
+        left = [name for name in netns.listnetns()
+                if name.startswith(run_name.PREFIX)]
+        assert left == []
         return
     if os.environ.get('CI'):
         pytest.fail(f'the netns tier must run in CI: {missing}')

@@ -10,7 +10,6 @@ removed with the bed.
 import contextlib
 import ctypes
 import json
-import os
 import pathlib
 import socket
 import subprocess
@@ -19,6 +18,7 @@ import time
 import uuid
 
 from tests import patience
+from tests import run_name
 
 _CLONE_NEWNET = 0x40000000
 _SO_MAX_PACING_RATE = 47
@@ -98,7 +98,7 @@ class Bed:
     """Hypervisors h1 … hn, their uplinks and their VMs."""
 
     def __init__(self, hosts=2):
-        self.prefix = f'edge{os.getpid() % 10000}'
+        self.prefix = run_name.another()
         self.namespaces = []
         self.vms = []
         self.core = f'{self.prefix}core'

@@ -2,7 +2,9 @@
 
 """Beds and enforcers for the tests of this directory."""
 
+import pathlib
 import socket
+import tempfile
 import time
 
 import pytest
@@ -13,6 +15,7 @@ from edge_module import enforcer
 from edge_module.privileged import kernel
 from edge_module.qdisc import htb
 from tests.netns.edge import bed as beds
+from tests import run_name
 
 LINK_BPS = 40e6
 
@@ -69,6 +72,18 @@ def make_bed():
 def edge_of():
     """Makes an enforcer for a host of a bed."""
     return Edge
+
+
+@pytest.fixture
+def open_path():
+    """A directory that processes without privileges may enter too.
+
+    Not below pytest's own: it closes that to others whenever a run begins.
+    """
+    with tempfile.TemporaryDirectory(prefix=run_name.PREFIX) as name:
+        path = pathlib.Path(name)
+        path.chmod(0o755)
+        yield path
 
 
 @pytest.fixture

@@ -7,8 +7,11 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
+import typing
 
 from tests.netns.edge import bed as beds
+from tests.netns.edge import forked
 from tests import patience
 
 
@@ -23,6 +26,12 @@ clock.error_s = lambda: 0.0
 from edge_module import cmd
 sys.exit(cmd.main())
 '''
+
+
+class Done(typing.NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
 
 
 class EdgeProcess:
@@ -51,10 +60,9 @@ class EdgeProcess:
         self.config.write_text('[edge]\n' + ''.join(
             f'{key} = {value}\n' for key, value in options.items()))
         self.process = None
-        self.command = ['-m', 'edge_module.cmd']
+        self.has_clock = has_clock
         if has_clock:
             self.set_clock(0.0)
-            self.command = ['-c', _WITH_CLOCK, str(self.directory / 'clock')]
 
     def set_clock(self, off_s):
         """Put its wall clock so far off."""
@@ -63,14 +71,19 @@ class EdgeProcess:
         new.rename(self.directory / 'clock')
 
     def start(self):
-        bed, host = self.bed, self.host
-        bed.write_ports(host, self.ports)
-        log = open(self.directory / 'log', 'a')
-        self.process = subprocess.Popen(
-            ['ip', 'netns', 'exec', bed.ns(host), sys.executable,
-             *self.command, '--config-file', str(self.config)],
-            stdout=log, stderr=log)
-        log.close()
+        netns = self.bed.ns(self.host)
+        arguments = ['--config-file', str(self.config)]
+        self.bed.write_ports(self.host, self.ports)
+        path = self.directory / 'log'
+        path.touch()
+        if not self.has_clock:
+            self.process = forked.Popen(netns, arguments, path)
+            return self
+        with path.open('a') as log:
+            self.process = subprocess.Popen(
+                ['ip', 'netns', 'exec', netns, sys.executable, '-c',
+                 _WITH_CLOCK, str(self.directory / 'clock'), *arguments],
+                stdout=log, stderr=log)
         return self
 
     def update_ports(self):
@@ -80,13 +93,20 @@ class EdgeProcess:
         return (self.directory / 'log').read_text()
 
     def once(self, *arguments, check=True):
-        """Run the command with an option such as --check."""
-        done = subprocess.run(
-            ['ip', 'netns', 'exec', self.bed.ns(self.host), sys.executable,
-             '-m', 'edge_module.cmd', '--config-file', str(self.config),
-             *arguments], capture_output=True, text=True)
-        if check:
-            assert done.returncode == 0, done.stdout + done.stderr
+        """Run the command with an option such as --check.
+
+        :returns: its exit code, and what it printed and complained of.
+        """
+        with tempfile.NamedTemporaryFile() as out, (
+                tempfile.NamedTemporaryFile()) as err:
+            process = forked.Popen(
+                self.bed.ns(self.host), [
+                    '--config-file', self.config, *arguments],
+                out.name, err.name)
+            patience.wait_end(process, 'the end of a command')
+            done = Done(process.returncode, out.read().decode(),
+                        err.read().decode())
+        assert not (check and done.returncode), done.stdout + done.stderr
         return done
 
     def stop(self, number=signal.SIGTERM):

@@ -28,9 +28,8 @@ class Site:
     """Three coflows of six transfers each, and the stream's."""
 
     def __init__(self, directory):
-        for path in (directory, *directory.parents[:2]):
-            # Others may search it; a shared one such as /tmp stays as it is.
-            path.chmod(path.stat().st_mode | 0o055)
+        # Others may search it.
+        directory.chmod(0o755)
         state = directory / 'state'
         state.mkdir()
         os.chown(state, pwd.getpwnam('nobody').pw_uid, -1)

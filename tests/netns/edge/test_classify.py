@@ -54,7 +54,7 @@ def _learn(src, dst):
             beds.wait_for(heard, 10, f'a packet at {address}')
 
 
-def _sent(edge, action, least_bytes=38_000):
+def _sent(edge, action, least_bytes=40 * 1042):
     """Bytes per minor that an action sent, once these have gone."""
     # Packets of before may still wait for their turn.
     beds.wait_for(lambda: not any(stats.backlog_bytes
@@ -67,7 +67,7 @@ def _sent(edge, action, least_bytes=38_000):
         return {minor: stats.sent_bytes - before[minor].sent_bytes
                 for minor, stats in edge.stats().items()}
 
-    beds.wait_for(lambda: now()[1] > least_bytes, 5, f'packets, now {now()}')
+    beds.wait_for(lambda: now()[1] >= least_bytes, 5, f'packets, now {now()}')
     return now()
 
 

@@ -11,6 +11,7 @@ import pytest
 from tests.netns.edge import bed as beds
 from tests.netns.edge import cloud as clouds
 from tests.netns.edge import floods
+from tests.netns import gear
 
 LINK_BPS = 40e6
 GOODPUT = 1448 / 1538
@@ -29,6 +30,11 @@ def cloud(tmp_path):
     made.close()
 
 
+@gear.full(
+    'unit/table/test_unmanaged.py::'
+    'test_only_destinations_of_coflows_and_of_the_sender_are_limited; that '
+    'limits are kept: netns/edge/test_senders.py::'
+    'test_a_coflow_has_its_rate_where_others_flood[3-True]')
 def test_senders_of_datagrams_leave_a_coflow_what_it_is_promised(cloud):
     with contextlib.ExitStack() as stack:
         for vm in cloud.hostile:

@@ -12,6 +12,7 @@ from edge_module.tcplan import shape
 from tests.netns.edge import bed as beds
 from tests.netns.edge import frames
 from tests.netns.edge import policies
+from tests.netns import gear
 
 LINK_BPS = 40e6
 GOODPUT = 1448 / 1514
@@ -32,6 +33,9 @@ def _policy(host, src, dst, rate_bps, **kwargs):
         'C1', rate_bps, [(src, dst, 1)], ceil_bps=rate_bps, **kwargs).build()
 
 
+@gear.full(
+    'unit/edge/test_tcplan.py::test_what_is_no_data_has_places_of_its_own, '
+    'netns/edge/test_control.py::test_only_packets_without_data_are_moved')
 @real_time
 @pytest.mark.parametrize('ipv6', [False, True])
 def test_a_direction_is_full_while_the_other_waits(make_bed, edge_of,
@@ -127,6 +131,10 @@ def test_only_packets_without_data_are_moved(pair):
                     f'{packet} in class {expected:#x}')
 
 
+@gear.full(
+    'unit/edge/test_tcplan.py::test_what_is_no_data_has_places_of_its_own, '
+    'which knows the share; '
+    'netns/edge/test_control.py::test_only_packets_without_data_are_moved')
 @real_time
 def test_a_flood_through_it_gains_nothing(make_bed, edge_of):
     """Beside it the others' control packets pass, and their data."""

@@ -4,48 +4,59 @@
 
 import json
 import os
+import pathlib
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
 from tests.netns.edge import bed as beds
 from tests.netns.edge import escapes
+from tests import run_name
 
 pytestmark = pytest.mark.netns
 
 
-@pytest.fixture
-def tried(make_bed, tmp_path):
+@pytest.fixture(scope='module')
+def tried():
     """What came of each attempt, in a namespace that can be looked at."""
-    bed = make_bed(1)
-    netns = bed.ns('h1')
+    with tempfile.TemporaryDirectory(prefix=run_name.PREFIX) as directory:
+        bed = beds.Bed(1)
+        try:
+            yield _tried(bed.ns('h1'), pathlib.Path(directory))
+        finally:
+            bed.close()
+
+
+def _tried(netns, directory):
     beds.run('ip', 'link', 'add', 'other0', 'type', 'veth', 'peer', 'other1',
              netns=netns)
     beds.run('ip', 'link', 'add', 'tap1', 'type', 'veth', 'peer', 'vm1',
              netns=netns)
     beds.run('ip', 'link', 'set', 'tap1', 'master', 'brv', netns=netns)
-    secret = tmp_path / 'secret'
+    secret = directory / 'secret'
     secret.write_text(f'add table inet {escapes.SECRET}\n')
     secret.chmod(0o600)
-    (tmp_path / 'ovs').mkdir()
-    (tmp_path / 'ovs' / 'link').symlink_to(tmp_path)
-    planted = tmp_path / 'planted'
+    (directory / 'ovs').mkdir()
+    (directory / 'ovs' / 'link').symlink_to(directory)
+    planted = directory / 'planted'
     planted.mkdir()
     (planted / 'planted.py').write_text(
-        f'open({os.fspath(tmp_path)!r} + "/ran", "w")\n')
-    for path in (tmp_path, *tmp_path.parents[:2], planted):
+        f'open({os.fspath(directory)!r} + "/ran", "w")\n')
+    for path in (directory, planted):
         path.chmod(0o777)
     done = subprocess.run(
         ['ip', 'netns', 'exec', netns, sys.executable, '-m',
-         'tests.netns.edge.escapes', os.fspath(tmp_path)],
+         'tests.netns.edge.escapes', os.fspath(directory)],
         capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return netns, json.loads(done.stdout), done.stdout + done.stderr
+    return (netns, directory, json.loads(done.stdout),
+            done.stdout + done.stderr)
 
 
-def test_no_way_leads_out_of_the_helper(tried, tmp_path):
-    netns, found, said = tried
+def test_no_way_leads_out_of_the_helper(tried):
+    netns, directory, found, said = tried
     out = {name: result for name, result in found['tries'].items()
            if result.startswith('answered')}
     assert out == {}
@@ -53,9 +64,9 @@ def test_no_way_leads_out_of_the_helper(tried, tmp_path):
                if result == 'refused']
     # The others make no sense, or ask the library for what it does not offer.
     assert len(refused) >= len(found['tries']) - 5, found['tries']
-    assert escapes.SECRET not in said and not (tmp_path / 'ran').exists()
+    assert escapes.SECRET not in said and not (directory / 'ran').exists()
     # Nothing has come of it.
-    assert not list(tmp_path.glob('ovs/*.mgmt'))
+    assert not list(directory.glob('ovs/*.mgmt'))
     assert 'htb' not in beds.run('tc', 'qdisc', 'show', 'dev', 'other0',
                                  netns=netns)
     rules = beds.run('nft', 'list', 'ruleset', netns=netns)
@@ -65,7 +76,7 @@ def test_no_way_leads_out_of_the_helper(tried, tmp_path):
 
 
 def test_the_helper_goes_on_and_does_what_it_is_for(tried):
-    netns, found, _ = tried
+    netns, _, found, _ = tried
     assert found['alive'] and found['uplink'] == [] and found['port'] == 0
     assert 'htb 1:' in beds.run('tc', 'qdisc', 'show', 'dev', 'uplink0',
                                 netns=netns)

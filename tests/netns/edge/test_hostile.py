@@ -13,6 +13,7 @@ from edge_module.tcplan import model
 from tests.netns.edge import bed as beds
 from tests.netns.edge import floods
 from tests.netns.edge import policies
+from tests.netns import gear
 
 LINK_BPS = 100e6
 COFLOW_BPS = 60e6
@@ -51,6 +52,11 @@ def _rates(flows, warm_up_s=1.0, for_s=2.5):
             for flow, start_s in zip(flows, from_s, strict=True)]
 
 
+@gear.full(
+    'unit/edge/test_turns.py::'
+    'test_who_floods_has_shorter_turns_until_it_stops and '
+    'test_the_tree_has_them; '
+    'netns/edge/test_hostile.py::test_bytes_are_those_of_the_wire[1442]')
 @pytest.mark.parametrize('frame_bytes, whole', [
     (1442, False), (60, False), (1442, True)])
 def test_nobody_starves_beside_a_flood(make_bed, edge_of, frame_bytes, whole):
@@ -90,7 +96,10 @@ def test_nobody_starves_beside_a_flood(make_bed, edge_of, frame_bytes, whole):
     assert frame_bytes == 60 or max(item.drops for item in flooded) > 100
 
 
-@pytest.mark.parametrize('frame_bytes', [1442, 60])
+@pytest.mark.parametrize('frame_bytes', [
+    1442, pytest.param(60, marks=gear.full(
+        'unit/edge/test_tcplan.py::'
+        'test_bytes_are_counted_as_the_wire_does'))])
 def test_bytes_are_those_of_the_wire(make_bed, edge_of, frame_bytes):
     """The queue forms where coflows are known, not at the bottleneck."""
     link_bps, coflow_bps = 40e6, 30e6

@@ -10,6 +10,7 @@ import pytest
 from edge_module.tcplan import model
 from tests.netns.edge import bed as beds
 from tests.netns.edge import policies
+from tests.netns import gear
 
 LINK_BPS = 40e6
 GOODPUT = 1448 / 1514
@@ -33,6 +34,11 @@ def _ranked(senders, sink, rate_bps):
     return builder.build()
 
 
+@gear.full(
+    'unit/edge/test_tcplan.py::'
+    'test_coflows_of_the_last_priority_have_turns_in_their_order; that turns '
+    'are kept: netns/edge/test_shaping.py::'
+    'test_idle_bandwidth_goes_to_the_first_in_rank')
 def test_the_eighth_has_its_turn_while_seven_are_idle(make_bed, edge_of):
     """All guarantees are equal, so the order alone decides about the rest."""
     bed = make_bed(2)
@@ -53,6 +59,10 @@ def test_the_eighth_has_its_turn_while_seven_are_idle(make_bed, edge_of):
     assert unmanaged < 0.02 * LINK_BPS
 
 
+@gear.full(
+    'unit/edge/test_tcplan.py::'
+    'test_control_packets_of_many_coflows_share_few_classes, '
+    'netns/edge/test_control.py::test_only_packets_without_data_are_moved')
 def test_connections_open_at_once_in_any_rank(make_bed, edge_of):
     """Coflows that wait at 8 kbit/s, each behind a queue of its own data."""
     bed = make_bed(2)

@@ -32,7 +32,7 @@ def crossing(make_bed, edge_of):
 def _rates(a, noise, sink):
     flows = [beds.Flow(a, sink, pacing_bps=30e6)]
     flows += [beds.Flow(noise, sink, 6000 + index) for index in range(6)]
-    rates = beds.measure(flows, 2.0, 2.5)
+    rates = beds.measure(flows, 1.0, 2.0)
     return rates[0], sum(rates[1:])
 
 

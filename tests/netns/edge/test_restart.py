@@ -20,9 +20,9 @@ pytestmark = pytest.mark.netns
 
 
 @pytest.mark.real_time(reason='a paced sender probes when it is not heard')
-def test_kills_of_agent_and_helper_lose_nothing(tmp_path):
+def test_kills_of_agent_and_helper_lose_nothing(open_path):
     """Five times; benchmarks.restart does it fifty times."""
-    site = restarts.Site(tmp_path)
+    site = restarts.Site(open_path)
     try:
         found = site.run(5)
     finally:

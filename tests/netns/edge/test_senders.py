@@ -13,6 +13,7 @@ from tests.netns.edge import bed as beds
 from tests.netns.edge import floods
 from tests.netns.edge import frames
 from tests.netns.edge import policies
+from tests.netns import gear
 
 LINK_BPS, COFLOW_BPS = 40e6, 30e6
 UNMANAGED_BPS = 0.95 * LINK_BPS - COFLOW_BPS
@@ -58,8 +59,11 @@ def _spoofed(vm, sink):
 
 
 @real_time
-@pytest.mark.parametrize('senders, spoofs', [(1, False), (3, False),
-                                             (3, True)])
+@pytest.mark.parametrize('senders, spoofs', [
+    *(pytest.param(n, False, marks=gear.full(
+        'netns/edge/test_senders.py::'
+        'test_a_coflow_has_its_rate_where_others_flood[3-True], where they '
+        'lie about their addresses')) for n in (1, 3)), (3, True)])
 def test_a_coflow_has_its_rate_where_others_flood(site, senders, spoofs):
     bed, edge, member, sink, elsewhere, hostile = site
     _limited(edge, sink)
@@ -82,6 +86,12 @@ def test_a_coflow_has_its_rate_where_others_flood(site, senders, spoofs):
     assert sent_bps == pytest.approx(UNMANAGED_BPS, rel=0.1)
 
 
+@gear.full(
+    'unit/edge/test_tcplan.py::'
+    'test_limited_destinations_share_what_unmanaged_traffic_has, '
+    'netns/edge/test_senders.py::test_destinations_are_named_and_forgotten; '
+    'netns/edge/test_senders.py::'
+    'test_a_coflow_has_its_rate_where_others_flood[3-True]')
 @real_time
 def test_other_destinations_are_not_limited(site):
     bed, edge, member, sink, elsewhere, hostile = site

@@ -10,16 +10,17 @@ from edge_module.tcplan import minors
 from edge_module.tcplan import steps
 from tests.netns.edge import bed as beds
 from tests.netns.edge import policies
+from tests.netns import gear
 
 LINK_BPS = 40e6
 # Payload per byte on the wire: 1448 of 1514.
 GOODPUT = 1448 / 1514
 
-pytestmark = [
-    pytest.mark.netns,
-    pytest.mark.real_time(reason='measures the rate of TCP transfers')]
+pytestmark = pytest.mark.netns
+real_time = pytest.mark.real_time(reason='measures the rate of TCP transfers')
 
 
+@real_time
 def test_coflow_gets_its_rate_beside_noise(pair):
     bed, edge = pair
     a, noise, b = (bed.add_vm('h1'), bed.add_vm('h1'), bed.add_vm('h2'))
@@ -32,6 +33,11 @@ def test_coflow_gets_its_rate_beside_noise(pair):
     assert unmanaged == pytest.approx(10e6 * GOODPUT, rel=0.1)
 
 
+@gear.full(
+    'unit/edge/test_tcplan.py::test_flows_of_a_coflow_get_rates_by_weight; '
+    'that they are kept: '
+    'netns/edge/test_shaping.py::test_coflow_gets_its_rate_beside_noise')
+@real_time
 def test_flows_of_a_coflow_end_together(make_bed, edge_of):
     """25 MB and 5 MB from one VM."""
     bed = make_bed(3)
@@ -53,6 +59,11 @@ def test_flows_of_a_coflow_end_together(make_bed, edge_of):
     assert long_s == pytest.approx(ideal_s, rel=0.12)
 
 
+@gear.full(
+    'unit/edge/test_tcplan.py::test_priorities_are_those_of_leaves; that '
+    'they are kept: netns/edge/test_shaping.py::'
+    'test_idle_bandwidth_goes_to_the_first_in_rank')
+@real_time
 def test_twelve_coflows_keep_their_order(make_bed, edge_of):
     """Cubic needs seconds to fill its queue once it knows the round trip."""
     bed = make_bed(2)
@@ -71,6 +82,7 @@ def test_twelve_coflows_keep_their_order(make_bed, edge_of):
     assert rates == sorted(rates, reverse=True), rates
 
 
+@real_time
 def test_idle_bandwidth_goes_to_the_first_in_rank(pair):
     bed, edge = pair
     first, second, sink = (bed.add_vm('h1'), bed.add_vm('h1'),
@@ -86,6 +98,10 @@ def test_idle_bandwidth_goes_to_the_first_in_rank(pair):
     assert rates[1] > 4e6 * GOODPUT
 
 
+@gear.full(
+    'unit/edge/test_tcplan.py::test_tree_fits_the_link; that guarantees are '
+    'kept: netns/edge/test_hostile.py::test_bytes_are_those_of_the_wire')
+@real_time
 def test_the_unmanaged_keep_their_share(pair):
     """Coflows that want everything are given what is left of the link.
 
@@ -109,11 +125,17 @@ def test_traffic_inside_the_host_is_free(pair):
     edge.set_policy(policies.PolicyBuilder('h1', LINK_BPS).coflow(
         'C1', 1e6, [(a, away, 1)], ceil_bps=1e6).build())
     before = edge.stats()[1].sent_bytes
-    rate, = beds.measure([beds.Flow(a, b)], 0.2, 0.8)
-    assert rate > 5 * LINK_BPS
+    # It would take a minute at the rate of its coflow, two at the others'.
+    flow = beds.Flow(a, b, size_bytes=10_000_000).start()
+    beds.wait_for(lambda: flow.done_s, 20, 'its end')
+    flow.close()
     assert edge.stats()[1].sent_bytes - before < 100_000
 
 
+@gear.full(
+    'unit/edge/test_tcplan.py::test_link_and_default_class_are_never_idle, '
+    'netns/edge/test_counting.py::test_pairs_are_counted_in_the_default_class')
+@real_time
 def test_without_policy_the_link_is_shared(pair):
     bed, edge = pair
     a, b = bed.add_vm('h1'), bed.add_vm('h2')
@@ -122,6 +144,10 @@ def test_without_policy_the_link_is_shared(pair):
     assert rate == pytest.approx(LINK_BPS * GOODPUT, rel=0.06)
 
 
+@gear.full(
+    'unit/edge/test_tcplan.py::test_link_and_default_class_are_never_idle, '
+    'unit/edge/test_tcplan.py::test_a_lost_tree_comes_back_at_full_rates')
+@real_time
 def test_enforcement_that_begins_under_load_lets_it_through(pair):
     """What a class sends in front of its rate, it owes for a minute."""
     bed, edge = pair
@@ -149,6 +175,10 @@ def _rate_bps(flow, warm_up_s, for_s):
     return flow.rate_bps(from_s, from_s + for_s)
 
 
+@gear.full(
+    'unit/edge/test_tcplan.py::test_leaving_class_is_idle_and_last, '
+    'unit/edge/test_tcplan.py::test_update_never_over_commits_and_ends_right')
+@real_time
 @pytest.mark.parametrize('pacing_bps', [15e6, None])
 def test_a_coflow_that_comes_back_at_once_has_its_rate(pair, pacing_bps):
     """With and without a queue at the moment at which it leaves."""
@@ -183,6 +213,12 @@ def test_a_coflow_that_comes_back_at_once_has_its_rate(pair, pacing_bps):
     second.close()
 
 
+@gear.full(
+    'unit/edge/test_tcplan.py::'
+    'test_held_leaves_keep_what_a_super_packet_asks_for, '
+    'netns/edge/test_updates.py::'
+    'test_a_class_that_falls_is_held_until_its_queue_is_sent')
+@real_time
 def test_a_coflow_that_waited_has_its_rate_at_once(pair):
     """It may have queued super-packets before it had to wait."""
     bed, edge = pair
@@ -214,6 +250,9 @@ def test_a_coflow_that_waited_has_its_rate_at_once(pair):
         flow.close()
 
 
+@gear.full(
+    'unit/edge/test_tcplan.py::test_super_packets_are_cut_on_a_slow_link')
+@real_time
 def test_a_class_that_rises_sends_at_once(pair):
     """HTB keeps the time that a class owes for what it sent at a trickle."""
     bed, edge = pair
@@ -241,6 +280,12 @@ def test_a_class_that_rises_sends_at_once(pair):
     assert took_s < 4 * 8e6 / 38e6, took_s
 
 
+@gear.full(
+    'unit/edge/test_tcplan.py::'
+    'test_held_leaves_may_borrow_more_and_are_given_no_more, '
+    'netns/edge/test_updates.py::'
+    'test_a_class_that_falls_is_held_until_its_queue_is_sent')
+@real_time
 def test_a_class_that_falls_and_rises_sends_at_once(pair):
     """Super-packets that it has queued before it falls are not cut."""
     bed, edge = pair

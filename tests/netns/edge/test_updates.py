@@ -14,6 +14,7 @@ from edge_module.qdisc import receiver
 from tests.netns.edge import bed as beds
 from tests.netns.edge import faults
 from tests.netns.edge import policies
+from tests.netns import gear
 from virtco import exception
 
 LINK_BPS = 40e6
@@ -99,6 +100,11 @@ def test_restart_touches_nothing_that_is_right(pair, edge_of):
     assert sent == []
 
 
+@gear.full(
+    'unit/edge/test_tcplan.py::'
+    'test_update_never_over_commits_and_ends_right, '
+    'netns/edge/test_updates.py::test_restart_touches_nothing_that_is_right; '
+    'netns/edge/test_restart.py::test_kills_of_agent_and_helper_lose_nothing')
 @real_time
 def test_updates_disturb_no_connection(pair):
     """Rates of other coflows change 20 times a second beside a transfer."""
@@ -165,7 +171,6 @@ def test_thousand_changes_and_ten_thousand_entries(pair):
     assert rates_s < 1.0 and entries_s < 4.0
 
 
-@real_time
 def test_ports_come_and_go_under_traffic(pair):
     """A device that is made anew under its name is classified again."""
     bed, edge = pair
@@ -184,8 +189,38 @@ def test_ports_come_and_go_under_traffic(pair):
     again = beds.Vm(bed, 'h1', 1, a.ip, 'brv')
     bed.vms.append(again)
     edge.set_ports()
-    rate, = beds.measure([beds.Flow(again, b)], 0.7, 1.5)
-    assert rate == pytest.approx(10e6 * 1448 / 1514, rel=0.08)
+    flow = beds.Flow(again, b, size_bytes=500_000).start()
+    beds.wait_for(lambda: flow.done_s, 20, 'its end')
+    flow.close()
+    assert edge.stats()[0x11].sent_bytes > 500_000
+    counted, = edge.counted().values()
+    assert counted.sent_bytes > 500_000
+
+
+def test_a_class_that_falls_is_held_until_its_queue_is_sent(pair):
+    """At its new rate the super-packets in it would wait for seconds."""
+    bed, edge = pair
+    a, b = bed.add_vm('h1'), bed.add_vm('h2')
+    edge.set_ports()
+
+    def allow(rate_bps):
+        edge.set_policy(_builder().coflow('C1', rate_bps, [(a, b, 1)],
+                                          ceil_bps=rate_bps).build())
+
+    def ceil_bps():
+        edge.call('collect', time.monotonic())
+        return beds.in_netns(edge.netns, edge.enforcer.uplink.snapshot
+                             ).tree[0x11].ceil_bps
+
+    allow(38e6)
+    flow = beds.Flow(a, b).start()
+    beds.wait_for(lambda: edge.stats()[0x11].backlog_bytes > 64_000, 10,
+                  'a queue')
+    allow(0.2e6)
+    held_bps = ceil_bps()
+    beds.wait_for(lambda: ceil_bps() == 0.2e6, 10, 'its own ceil')
+    flow.close()
+    assert held_bps > 1e6
 
 
 def test_root_that_somebody_set_first_is_not_replaced(pair):

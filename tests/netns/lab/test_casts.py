@@ -6,6 +6,7 @@ import pytest
 
 pytest.importorskip('libtorrent')
 
+from tests.netns import gear  # noqa: E402
 from virtco.lab.emulation import casts  # noqa: E402
 from virtco.lab.emulation import racks as racks_module  # noqa: E402
 
@@ -24,6 +25,10 @@ def test_each_rack_takes_each_block_about_once():
     assert known.uplink_copies < unknown.uplink_copies
 
 
+@gear.full(
+    'functional/test_cast_swarm.py::'
+    'test_a_slow_cluster_does_not_hold_up_another')
+@pytest.mark.real_time(reason='compares the ends of transfers')
 def test_a_slow_gate_is_helped():
     """Half of the blocks would come at a tenth of the others' rate."""
     with racks_module.Racks([4], 20e6, 1, {'r0v1': 2e6}) as racks:

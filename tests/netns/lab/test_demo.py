@@ -6,6 +6,7 @@ import pathlib
 
 import pytest
 
+from tests.netns import gear
 from virtco.lab.emulation import namespaces
 from virtco.lab.emulation import runner
 from virtco.lab.emulation import scenario
@@ -53,6 +54,10 @@ def make_testbed(tmp_path):
             f'{namespaces.PREFIX}-{testbed.fabric.run}*')) == []
 
 
+@gear.full(
+    'netns/lab/test_tutorial.py::test_tutorial for controller and edges, '
+    'netns/lab/test_fabric.py::test_many_flows_end_when_fair_shares_say for '
+    'the fabric, functional/nova/test_lifecycle.py for Nova')
 @real_time
 def test_fig1_completes_as_in_the_paper(make_testbed):
     """4.5 : 3.0 : 2.5, and deciding together beats deciding apart."""
@@ -81,6 +86,11 @@ def test_fig1_completes_as_in_the_paper(make_testbed):
     assert {total for _, _, total in observer.counts} == {3}
 
 
+@gear.full(
+    'functional/controller/test_checks.py::'
+    'test_a_slow_host_reaches_placements_and_the_alert; '
+    'netns/probe/test_trains.py::'
+    'test_trains_go_past_the_classes_of_the_uplink')
 @real_time
 def test_plans_avoid_an_uplink_that_was_halved_silently(make_testbed):
     testbed = make_testbed(3, slow_host='h1')

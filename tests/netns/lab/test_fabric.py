@@ -4,6 +4,7 @@
 
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -11,13 +12,16 @@ import sys
 import psutil
 import pytest
 
+from tests.netns import gear
 from tests import patience
+from tests import run_name
 from virtco import exception
 from virtco.lab.emulation import calibration
 from virtco.lab.emulation import capability
 from virtco.lab.emulation import namespaces
 from virtco.lab.emulation import prediction
 from virtco.lab.emulation import process
+from virtco.lab.emulation import shaping
 from virtco.lab.emulation import traffic
 from virtco.lab.emulation import transfers
 from virtco.model import coflow as coflow_model
@@ -63,6 +67,9 @@ def test_machine_is_capable():
     capability.check()
 
 
+@gear.full(
+    'netns/lab/test_fabric.py::test_many_flows_end_when_fair_shares_say, '
+    'unit/lab/emulation/test_shaping.py::test_both_ways_have_the_rate')
 @real_time
 def test_egress_and_ingress_are_limited(make_fabric, tmp_path):
     """A fast sender into a slow receiver, and the other way round."""
@@ -75,6 +82,8 @@ def test_egress_and_ingress_are_limited(make_fabric, tmp_path):
             RATE_BPS / 2 * PAYLOAD_SHARE, rel=0.1)
 
 
+@gear.full(
+    'netns/lab/test_fabric.py::test_many_flows_end_when_fair_shares_say')
 @real_time
 def test_core_does_not_block(make_fabric, tmp_path):
     """Every host sends and receives at full rate at the same time."""
@@ -88,6 +97,9 @@ def test_core_does_not_block(make_fabric, tmp_path):
     assert max(goodputs) < 1.05 * RATE_BPS * PAYLOAD_SHARE
 
 
+@gear.full(
+    'netns/lab/test_fabric.py::'
+    'test_a_change_of_a_rate_is_of_one_uplink_both_ways')
 @real_time
 def test_rate_changes_behind_everyones_back(make_fabric, tmp_path):
     fabric = make_fabric([RATE_BPS] * 2)
@@ -97,10 +109,28 @@ def test_rate_changes_behind_everyones_back(make_fabric, tmp_path):
     fabric.set_uplink_rate('h1', RATE_BPS / 2)
     after = _send([_flow(0, a, b, size)], tmp_path)
     assert after.ccts_s[0] / before.ccts_s[0] == pytest.approx(2, rel=0.15)
+
+
+def test_a_change_of_a_rate_is_of_one_uplink_both_ways(make_fabric):
+    fabric = make_fabric([RATE_BPS] * 2)
+    fabric.set_uplink_rate('h1', RATE_BPS / 2)
+
+    def rates(dev):
+        shown = subprocess.check_output(
+            ['nsenter', f'--net={namespaces.path(fabric.core)}', 'tc',
+             'class', 'show', 'dev', dev], text=True)
+        return re.findall(r'class htb 1:9 root rate (\w+) ceil (\w+)', shown)
+
+    for dev in ('h0', shaping.ifb_name('h0')):
+        assert rates(dev) == [('40Mbit', '40Mbit')]
+    for dev in ('h1', shaping.ifb_name('h1')):
+        assert rates(dev) == [('20Mbit', '20Mbit')]
     with pytest.raises(exception.NotFound):
         fabric.set_uplink_rate('h7', RATE_BPS)
 
 
+@gear.full(
+    'netns/lab/test_fabric.py::test_flows_inside_a_host_share_its_pace')
 @real_time
 def test_traffic_inside_a_host_is_free_and_exact(make_fabric, tmp_path):
     fabric = make_fabric([RATE_BPS] * 2)
@@ -177,13 +207,24 @@ def test_nothing_outlives_a_killed_owner(sig):
                       'the end of what it owned', 15)
 
 
-def test_sweep_takes_the_stale_and_leaves_the_living(run):
+@pytest.fixture
+def own_names(monkeypatch, tmp_path):
+    """What another run sweeps is not ours, and the other way round."""
+    monkeypatch.setattr(namespaces, 'PREFIX', run_name.PREFIX)
+    monkeypatch.setattr(namespaces, 'RUNS_DIR', tmp_path)
+    yield
+    for run in namespaces.list_runs():
+        namespaces.release(run)
+
+
+def test_sweep_takes_the_stale_and_leaves_the_living(own_names):
+    run = namespaces.new_run()
     namespaces.create(namespaces.name(run, 'core'))
     stale = namespaces.new_run()
     namespaces.create(namespaces.name(stale, 'core'))
     owner = namespaces.run_dir(stale) / 'owner'
     owner.write_text(f'{os.getpid()} 1\n')  # the id was used before
-    assert stale in namespaces.sweep()
+    assert namespaces.sweep() == [stale]
     assert namespaces.list_names(stale) == []
     assert not namespaces.run_dir(stale).exists()
     assert len(namespaces.list_names(run)) == 1

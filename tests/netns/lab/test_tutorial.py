@@ -12,6 +12,7 @@ import sys
 import pytest
 
 from tests import patience
+from tests import run_name
 
 _ROOT = pathlib.Path(__file__).parents[3]
 _SCRIPTS = _ROOT / 'examples/tutorial'
@@ -28,7 +29,7 @@ def lab(tmp_path):
 
 def _environment(directory):
     return os.environ | {
-        'LAB': str(directory), 'VIRTCO_URL': _URL,
+        'LAB': str(directory), 'RUN': run_name.PREFIX, 'VIRTCO_URL': _URL,
         'PATH': f'{pathlib.Path(sys.executable).parent}:{os.environ["PATH"]}'}
 
 
@@ -42,8 +43,9 @@ def _run(directory, name):
 
 def _ask(directory, *command):
     done = subprocess.run(
-        ['ip', 'netns', 'exec', 'vt-switch', *command], text=True, timeout=60,
-        env=_environment(directory), capture_output=True)
+        ['ip', 'netns', 'exec', f'{run_name.PREFIX}-switch', *command],
+        text=True, timeout=60, env=_environment(directory),
+        capture_output=True)
     return json.loads(done.stdout) if done.returncode == 0 else None
 
 

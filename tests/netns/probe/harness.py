@@ -6,7 +6,6 @@ import contextlib
 import json
 import multiprocessing
 import os
-import secrets
 import subprocess
 import sys
 
@@ -16,6 +15,7 @@ from edge_module.probe import protocol
 from edge_module.probe import responder
 from edge_module.probe import sender
 from tests import patience
+from tests import run_name
 
 ADDRESSES = {'a': '10.77.0.1', 'b': '10.77.0.2'}
 UPLINK = 'uplink0'
@@ -48,7 +48,7 @@ class Net:
     """Namespaces a, b and core; ``uplink0`` of a and b end in the core."""
 
     def __init__(self):
-        self._prefix = f'vprobe-{os.getpid()}-{secrets.token_hex(2)}'
+        self._prefix = run_name.another()
 
     def name(self, role):
         return f'{self._prefix}-{role}'

@@ -4,6 +4,7 @@
 
 import pytest
 
+from tests.netns import gear
 from tests.netns.probe import test_measured_hosts as measured
 from virtco.client import v1
 from virtco.lab.emulation import namespaces
@@ -15,6 +16,11 @@ children = measured.children
 fabric = measured.fabric
 
 
+@gear.full(
+    'functional/controller/test_checks.py::'
+    'test_a_slow_host_reaches_placements_and_the_alert with trains that are '
+    'made up; netns/probe/test_trains.py::'
+    'test_trains_go_past_the_classes_of_the_uplink')
 @pytest.mark.real_time(reason='times the packets of trains')
 def test_the_host_at_half_speed_is_found(fabric, children, tmp_path):
     fabric.set_uplink_rate('h2', measured.LINK_BPS / 2)

@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from tests.netns import gear
 from tests.netns.probe import harness
 from virtco.lab.emulation import fabric as fabric_module
 from virtco.lab.emulation import janitor
@@ -85,6 +86,13 @@ def _measured(host, bps):
                for way in ('egress', 'ingress'))
 
 
+@gear.full(
+    'functional/controller/test_checks.py::'
+    'test_a_slow_host_reaches_placements_and_the_alert with trains that are '
+    'made up; netns/probe/test_trains.py::'
+    'test_the_service_measures_what_the_controller_asks_for; '
+    'netns/probe/test_trains.py::'
+    'test_trains_go_past_the_classes_of_the_uplink')
 @pytest.mark.real_time(reason='times the packets of trains')
 def test_a_halved_uplink_is_found_and_its_recovery_too(fabric, children,
                                                        tmp_path):
@@ -118,6 +126,11 @@ def _command(fabric, *argv):
     return json.loads(done.stdout)
 
 
+@gear.full(
+    'functional/controller/test_checks.py::'
+    'test_the_level_of_a_shared_bottleneck with connections that are made '
+    'up; '
+    'unit/probe/test_probe.py::test_a_bulk_connection_is_counted_in_windows')
 @pytest.mark.real_time(reason='times the packets of trains and TCP')
 def test_an_operator_asks_what_tcp_gets(fabric, children, tmp_path):
     fabric.set_uplink_rate('h3', LINK_BPS / 2)

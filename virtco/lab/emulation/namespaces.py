@@ -29,7 +29,7 @@ RUNS_DIR = pathlib.Path('/run/virtco-emulate')
 _MEMORY_DIR = pathlib.Path('/dev/shm')
 _NETNS_DIR = pathlib.Path('/run/netns')
 _CLONE_NEWNET = 0x40000000
-_NAME = re.compile(rf'^{PREFIX}-([0-9a-f]{{6}})-[a-z0-9]+$')
+_REST = re.compile(r'-([0-9a-f]{6})-[a-z0-9]+')
 
 T = typing.TypeVar('T')
 
@@ -126,14 +126,15 @@ def executor(namespace: str,
 
 def list_names(run: str | None = None) -> list[str]:
     """Namespaces of a run, or of all runs."""
-    found = [(n, _NAME.match(n)) for n in netns.listnetns()]
+    found = [(n, n.startswith(PREFIX) and _REST.fullmatch(n, len(PREFIX)))
+             for n in netns.listnetns()]
     return sorted(n for n, match in found
                   if match and run in (None, match.group(1)))
 
 
 def list_runs() -> set[str]:
     """Runs of which a namespace or a directory is left."""
-    runs = {n.split('-')[2] for n in list_names()}
+    runs = {n.split('-')[-2] for n in list_names()}
     if RUNS_DIR.is_dir():
         runs |= {entry.name for entry in RUNS_DIR.iterdir()
                  if not entry.name.startswith('.')}
