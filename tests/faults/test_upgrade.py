@@ -9,7 +9,6 @@ four, and one that ended. Its edges spoke REST only, like those here.
 
 import pathlib
 import sqlite3
-import subprocess
 import sys
 import time
 
@@ -17,6 +16,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests import databases as real_databases
+from tests import forks
 from tests.functional.controller import harness
 from virtco.db import migration
 from virtco.db import session as db_session
@@ -60,9 +60,8 @@ def test_coflows_go_on(kind, databases, tmp_path):
     controller = harness.ControllerProcess(
         tmp_path, {'database': {'connection': connection}})
     controller.config.write_text(f'[database]\nconnection = {connection}\n')
-    subprocess.run([sys.executable, '-m', 'virtco.cmd.manage',
-                    '--config-file', controller.config, 'db', 'sync'],
-                   check=True)
+    forks.run([sys.executable, '-m', 'virtco.cmd.manage', '--config-file',
+               controller.config, 'db', 'sync'], check=True)
     try:
         _go_on(controller.start())
     finally:

@@ -35,10 +35,10 @@ def make(tmp_path):
     """Starts controllers of a test's own, which all end with it."""
     started = []
 
-    def start(options=None, name='own', wrapper=(), wait=True):
+    def start(options=None, name='own', wait=True, **kwargs):
         home = tmp_path / name
         home.mkdir(exist_ok=True)
-        process = harness.ControllerProcess(home, options, wrapper)
+        process = harness.ControllerProcess(home, options, **kwargs)
         started.append(process)
         return process.start(wait)
 

@@ -6,13 +6,13 @@ The same tests as on SQLite, which run in their own files.
 """
 
 import contextlib
-import subprocess
 import sys
 
 import pytest
 import sqlalchemy as sa
 
 from tests import databases as real_databases
+from tests import forks
 from tests.functional.controller import harness
 from tests.functional.controller import test_placements as placements
 from tests import patience
@@ -91,9 +91,9 @@ def test_the_schema_is_made_by_hand(kind, databases, tmp_path):
     config.write_text('[database]\nconnection = '
                       f'{databases.make(kind, tmp_path)}\n')
     for command in ('sync', 'version'):
-        done = subprocess.run(
+        done = forks.run(
             [sys.executable, '-m', 'virtco.cmd.manage', '--config-file',
-             str(config), 'db', command], capture_output=True, text=True)
+             str(config), 'db', command])
         assert done.returncode == 0, done.stderr
     assert done.stdout == (f'database {migration.head()}, '
                            f'code {migration.head()}\n')
