@@ -60,10 +60,11 @@ class Popen:
     :param argv: ``sys.executable``, then ``-m`` with a module or ``-c`` with
         source, then arguments.
     :param stdout: of a file; None: as the tests' own, as with ``stderr``.
+    :param warm: modules to import once for this and all that follow.
     """
 
     def __init__(self, argv, stdin=subprocess.DEVNULL, stdout=None,
-                 stderr=None, env=None, cwd=None):
+                 stderr=None, env=None, cwd=None, warm=()):
         self.args = [os.fspath(arg) for arg in argv]
         assert self.args[0] == sys.executable, self.args
         assert self.args[1] in ('-m', '-c'), self.args
@@ -78,7 +79,8 @@ class Popen:
             self._told, theirs = socket.socketpair()
             stack.enter_context(theirs)
             _server().fork(json.dumps({
-                'argv': self.args, 'cwd': os.fspath(cwd or os.getcwd()),
+                'argv': self.args, 'warm': warm,
+                'cwd': os.fspath(cwd or os.getcwd()),
                 'env': dict(os.environ if env is None else env)}),
                 [one if isinstance(one, int) else one.fileno()
                  for one in files] + [theirs.fileno()])
@@ -196,6 +198,7 @@ def _serve(sock):
             request, files = _receive(sock)
             if request is None:
                 return None
+            _import(request['warm'])
             # A lock that a thread holds would be held for ever in a child.
             assert len(os.listdir('/proc/self/task')) == 1
             server = os.getpid()
@@ -213,6 +216,22 @@ def _serve(sock):
             number = os.pidfd_open(pid)
             children[number] = pid, told
             poll.register(number, select.POLLIN)
+
+
+def _import(names):
+    """Import what is there of these, once."""
+    fresh = [name for name in names if name not in sys.modules]
+    # Others bring it along, and nothing here uses it; some look for it.
+    sys.modules['eventlet'] = None
+    for name in fresh:
+        with contextlib.suppress(ModuleNotFoundError):
+            importlib.import_module(name)
+    del sys.modules['eventlet']
+    # It chooses between threads and eventlet by what was there before it.
+    assert 'oslo_service' not in sys.modules
+    if fresh:
+        gc.collect()
+        gc.freeze()
 
 
 def _receive(sock):
@@ -285,17 +304,8 @@ def main():
     # Their children hear of it, and go when they go.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sock = socket.socket(fileno=int(sys.argv[1]))
-    # Others bring it along, and nothing here uses it; some look for it.
-    sys.modules['eventlet'] = None
-    for name in WARM:
-        with contextlib.suppress(ModuleNotFoundError):
-            importlib.import_module(name)
     opts.list_opts()
-    del sys.modules['eventlet']
-    # It chooses between threads and eventlet by what was there before it.
-    assert 'oslo_service' not in sys.modules
-    gc.collect()
-    gc.freeze()
+    _import(WARM)
     request = _serve(sock)
     if request is not None:
         _end(_status_of(request['argv']))

@@ -49,7 +49,7 @@ def test_what_it_left_to_the_end_is_done():
 
 def test_a_module_may_begin_anew():
     """With its own arguments, by exec."""
-    done = forks.run([sys.executable, '-m', 'tests.functional.test_forks', '0'])
+    done = forks.run([sys.executable, '-m', __name__, '0'])
     assert done.stdout == f'1 [{"-m"!r}, {__name__!r}, {"1"!r}]\n'
 
 
