@@ -21,6 +21,13 @@ hypothesis.settings.load_profile('virtco')
 # rates and delays suffer when the machine stands still for a moment. What is
 # broken is broken each time. No other test is tried again.
 _RERUNS = {'netns': 2, 'kernel': 1, 'discovery': 1}
+# Tests marked full run in the default gear, too, where one of these files of
+# the product changed, or the test itself.
+_FULL_WHERE_CHANGED = {
+    'netns': ('edge_module/', 'virtco/table/', 'virtco/lab/emulation/'),
+    'functional': ('virtco/db/', 'virtco/leadership/'),
+    'faults': ('virtco/db/', 'virtco/leadership/'),
+}
 
 
 @pytest.fixture(scope='session')
@@ -31,8 +38,15 @@ def databases():
     found.stop()
 
 
-def pytest_collection_modifyitems(items):
+def pytest_addoption(parser):
+    parser.addoption(
+        '--list-full', action='store_true',
+        help='print the tests that the default gear leaves out, and why')
+
+
+def pytest_collection_modifyitems(config, items):
     here = pathlib.Path(__file__).parent
+    _leave_to_the_full_gear(here, config, items)
     for item in items:
         if item.get_closest_marker('flaky') is not None:
             raise pytest.UsageError(
@@ -48,6 +62,39 @@ def pytest_collection_modifyitems(items):
                 f'of {" and ".join(_RERUNS)} only')
         item.add_marker(pytest.mark.flaky(reruns=_RERUNS[tier]))
         item.user_properties.append(('real_time', reason))
+
+
+def _leave_to_the_full_gear(here, config, items):
+    """Deselect what is marked full, unless this run is for it."""
+    if os.environ.get('VIRTCO_TEST_GEAR') == 'full':
+        return
+    changed = os.environ.get('VIRTCO_TEST_CHANGED', '').split(os.pathsep)
+    if config.option.list_full:
+        changed = []
+    left = []
+    for item in items:
+        mark = item.get_closest_marker('full')
+        if mark is None:
+            continue
+        if not mark.kwargs.get('reason') or not mark.kwargs.get('still'):
+            raise pytest.UsageError(
+                f'{item.nodeid}: full needs a reason, and still: what the '
+                'default gear catches its faults with')
+        path = item.path.relative_to(here)
+        causes = (*_FULL_WHERE_CHANGED.get(path.parts[0], ()),
+                  f'tests/{path.as_posix()}')
+        if not any(name.startswith(causes) for name in changed):
+            left.append(item)
+    if left:
+        config.hook.pytest_deselected(items=left)
+        gone = set(left)
+        items[:] = [item for item in items if item not in gone]
+    if config.option.list_full:
+        for item in left:
+            mark = item.get_closest_marker('full')
+            print(f'{item.nodeid}: {mark.kwargs["reason"]}; still: '
+                  f'{mark.kwargs["still"]}')
+        items.clear()
 
 
 def pytest_terminal_summary(terminalreporter):
