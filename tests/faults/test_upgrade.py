@@ -53,7 +53,9 @@ def _restore(connection):
     source.close()
 
 
-@pytest.mark.parametrize('kind', real_databases.KINDS)
+@pytest.mark.parametrize('kind', real_databases.of(
+    'sqlite', real_databases.KINDS, still='the upgrade on SQLite; each '
+    "server's migrations are in tests/functional/services"))
 def test_coflows_go_on(kind, databases, tmp_path):
     connection = databases.make(kind, tmp_path)
     _restore(connection)
