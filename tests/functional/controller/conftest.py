@@ -2,11 +2,25 @@
 
 """Fixtures of the controller's functional tests."""
 
+import logging
 import os
 
 import pytest
 
 from tests.functional.controller import harness
+
+
+@pytest.fixture(autouse=True)
+def no_closed_log():
+    """Commands that run in this process log to what the test captures, and
+    what is logged after it would be an error in the output of another.
+    """
+    root = logging.getLogger()
+    before = list(root.handlers)
+    yield
+    for handler in set(root.handlers) - set(before):
+        if type(handler) is logging.StreamHandler:
+            root.removeHandler(handler)
 
 
 @pytest.fixture(scope='session')
