@@ -16,6 +16,16 @@ KINDS = ('sqlite', *SERVERS)
 _numbers = itertools.count()
 
 
+def of(default, kinds, still):
+    """Parameters: one kind in each run, the others in the full gear.
+
+    :param still: what the default gear catches the others' faults with.
+    """
+    return [kind if kind == default else pytest.param(
+        kind, marks=pytest.mark.full(
+            reason=f'as on {default}', still=still)) for kind in kinds]
+
+
 class Databases:
     """Fresh databases of any kind; a server starts when it is needed."""
 

@@ -10,6 +10,7 @@ import threading
 
 import pytest
 
+from tests import databases as real_databases
 from tests.faults import history
 from tests.faults import nova as fake_nova
 from tests.faults import test_kills
@@ -53,9 +54,11 @@ def servers():
         yield [stack.enter_context(one()) for one in found]
 
 
-def test_etcd_and_rabbitmq_are_killed(servers, databases, tmp_path):
+@pytest.mark.parametrize('kind', real_databases.of(
+    'sqlite', ('sqlite', 'mariadb'), still='the kills with SQLite'))
+def test_etcd_and_rabbitmq_are_killed(kind, servers, databases, tmp_path):
     etcd, rabbitmq = servers
-    connection = databases.make_current('mariadb', tmp_path)
+    connection = databases.make_current(kind, tmp_path)
     history.record(connection)
     options = {
         'database': {'connection': connection},

@@ -69,6 +69,8 @@ def test_of_an_embedded_database(small, tmp_path, what):
         controller.stop(9)
 
 
+@pytest.mark.full(reason='starts a server of its own',
+                  still='the full disk below SQLite')
 def test_of_mariadb(small, tmp_path):
     """Its server waits for room, and begins anew when it gave up."""
     kind = real_databases.SERVERS['mariadb']

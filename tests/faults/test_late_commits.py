@@ -64,7 +64,8 @@ def wait_idle(controller):
         'the end of the last placement')
 
 
-@pytest.fixture(scope='module', params=list(real_databases.SERVERS))
+@pytest.fixture(scope='module', params=real_databases.of(
+    'postgresql', real_databases.SERVERS, still='the locks of PostgreSQL'))
 def slow(request, databases, tmp_path_factory):
     """A tenant of a controller, and the engine of its database."""
     home = tmp_path_factory.mktemp(request.param)

@@ -6,6 +6,7 @@ A process whose machine lost its network leaves a transaction behind. The
 server would keep its locks for hours, and no other scheduler could lead.
 """
 
+from collections.abc import Iterator
 import contextlib
 import os
 import socket
@@ -15,6 +16,9 @@ import sqlalchemy as sa
 
 #: How long a server keeps the transaction of a client that says nothing.
 SILENT_S = 5
+#: How long it keeps that of a migration, whose Python loads between two
+#: statements while the machine may be busy.
+MIGRATING_S = 600
 #: A server that acknowledges nothing for this time is gone.
 UNREACHABLE_S = 10
 
@@ -33,6 +37,28 @@ def put_on(engine: sa.Engine, lock_s: float) -> None:
         _watch_server(connection)
 
     sa.event.listen(engine, 'connect', connected)
+
+
+@contextlib.contextmanager
+def time_to_migrate(connection: sa.Connection) -> Iterator[None]:
+    """Let the transaction that has begun be silent for longer."""
+    dialect = connection.dialect.name
+    if dialect == 'postgresql':
+        # Until the transaction ends.
+        connection.exec_driver_sql(
+            'SET LOCAL idle_in_transaction_session_timeout = '
+            f"'{MIGRATING_S}s'")
+    elif dialect in ('mysql', 'mariadb'):
+        connection.exec_driver_sql(_silent_in_mariadb(MIGRATING_S))
+    yield
+    if dialect in ('mysql', 'mariadb'):
+        connection.exec_driver_sql(_silent_in_mariadb(SILENT_S))
+
+
+def _silent_in_mariadb(silent_s: int) -> str:
+    # MySQL reads a comment where MariaDB reads a statement.
+    return ('SET SESSION autocommit = @@SESSION.autocommit '
+            f'/*M!, SESSION idle_transaction_timeout = {silent_s} */')
 
 
 def _statements(dialect: str, lock_s: float) -> list[str]:

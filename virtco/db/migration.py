@@ -10,6 +10,7 @@ from alembic import migration
 from alembic import script
 from alembic import util
 
+from virtco.db import bounds
 from virtco.db import session as db_session
 from virtco import exception
 
@@ -43,7 +44,8 @@ def upgrade(database: db_session.Database, revision: str = 'head') -> None:
     with db_session.translated(), database.engine.begin() as connection:
         config.attributes['connection'] = connection
         try:
-            command.upgrade(config, revision)
+            with bounds.time_to_migrate(connection):
+                command.upgrade(config, revision)
         except util.CommandError as error:
             raise exception.Invalid(field='revision', value=revision,
                                     limit=str(error)) from error

@@ -145,8 +145,11 @@ class Lock:
         import tooz
         from tooz import coordination
         try:
-            return coordination.get_coordinator(
+            found = coordination.get_coordinator(
                 self._url, f'{socket.gethostname()}-{uuid.uuid4()}'.encode())
+            if self._shown.startswith('redis'):
+                _try_once(found)
+            return found
         except (tooz.ToozError, RuntimeError, ImportError) as error:
             raise exception.Invalid(
                 field='[leadership] backend_url', value=self._shown,
@@ -206,6 +209,21 @@ class LostLock(Exception):
 
     def __str__(self) -> str:
         return 'it ended the lock of a process that was silent'
+
+
+def _try_once(coordinator: Any) -> None:
+    """Leave trying again to our turns: its library would do so for two
+    minutes, and tooz has no option for it.
+    """
+    from redis import backoff
+    from redis import retry
+    make = coordinator._make_client
+
+    def made(*args: Any) -> Any:
+        client = make(*args)
+        client.set_retry(retry.Retry(backoff.NoBackoff(), 0))
+        return client
+    coordinator._make_client = made
 
 
 def _first_line(error: Exception) -> str:

@@ -2,11 +2,25 @@
 
 """Fixtures of the controller's functional tests."""
 
+import logging
 import os
 
 import pytest
 
 from tests.functional.controller import harness
+
+
+@pytest.fixture(autouse=True)
+def no_closed_log():
+    """Commands that run in this process log to what the test captures, and
+    what is logged after it would be an error in the output of another.
+    """
+    root = logging.getLogger()
+    before = list(root.handlers)
+    yield
+    for handler in set(root.handlers) - set(before):
+        if type(handler) is logging.StreamHandler:
+            root.removeHandler(handler)
 
 
 @pytest.fixture(scope='session')
@@ -35,10 +49,10 @@ def make(tmp_path):
     """Starts controllers of a test's own, which all end with it."""
     started = []
 
-    def start(options=None, name='own', wrapper=(), wait=True):
+    def start(options=None, name='own', wait=True, **kwargs):
         home = tmp_path / name
         home.mkdir(exist_ok=True)
-        process = harness.ControllerProcess(home, options, wrapper)
+        process = harness.ControllerProcess(home, options, **kwargs)
         started.append(process)
         return process.start(wait)
 

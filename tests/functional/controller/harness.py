@@ -14,6 +14,7 @@ import uuid
 
 import requests
 
+from tests import forks
 from tests import patience
 
 # Of one read of an answer; what is slow is no failure, see ``patience``.
@@ -27,9 +28,13 @@ class ControllerProcess:
     """virtco-controller with a database of its own on loopback.
 
     :param options: lines of configuration, ``{section: {name: value}}``.
+    :param wrapper: a command before its own; it then starts by exec.
+    :param is_exec: start as installed, not by a fork of a warm process: for
+        tests of the start itself.
     """
 
-    def __init__(self, home, options=None, wrapper=(), program='controller'):
+    def __init__(self, home, options=None, wrapper=(), program='controller',
+                 is_exec=False):
         self.home = pathlib.Path(home)
         self.config = self.home / 'virtco.conf'
         self.log = self.home / 'log'
@@ -43,6 +48,7 @@ class ControllerProcess:
         for section, values in (options or {}).items():
             self.options.setdefault(section, {}).update(values)
         self.wrapper = list(wrapper)
+        self.is_exec = is_exec or bool(wrapper)
         self.program = program
         self.process = None
         self.url = None
@@ -53,8 +59,9 @@ class ControllerProcess:
                                        for name, value in values.items())
             for section, values in self.options.items()))
         self.log.write_text('')
+        popen = subprocess.Popen if self.is_exec else forks.Popen
         with self.log.open('ab') as log:
-            self.process = subprocess.Popen(
+            self.process = popen(
                 [*self.wrapper, sys.executable, '-m',
                  f'virtco.cmd.{self.program}', '--config-file',
                  str(self.config)], stdout=log, stderr=log)
@@ -295,8 +302,8 @@ class Edge:
 
 
 @contextlib.contextmanager
-def running(home, options=None, wrapper=()):
-    process = ControllerProcess(home, options, wrapper)
+def running(home, options=None, **kwargs):
+    process = ControllerProcess(home, options, **kwargs)
     try:
         yield process.start()
     finally:

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from tests import forks
 from tests.functional.controller import test_policies as policies
 from virtco.osc import shell
 
@@ -318,9 +319,8 @@ def test_a_plan_from_a_file(run, show, tmp_path):
      'did not answer'),
 ])
 def test_errors_are_one_line_and_exit_code_1(shared, argv, text):
-    done = subprocess.run(
-        [sys.executable, '-m', 'virtco.osc.shell', *argv], text=True,
-        capture_output=True, env={'VIRTCO_URL': shared.url})
+    done = forks.run([sys.executable, '-m', 'virtco.osc.shell', *argv],
+                     env={'VIRTCO_URL': shared.url})
     assert (done.returncode, done.stdout) == (1, '')
     assert text in done.stderr
     assert len(done.stderr.splitlines()) == 1

@@ -105,7 +105,8 @@ def test_a_cast_announces_what_it_sends_and_ends_it(launched, own):
     told = []
     with groups.announced(group, 'cast-x', lambda: left, told.append):
         coflow = harness.wait_for(lambda: next((
-            c for c in tenant.coflows() if c['name'] == 'cast-x'), None),
+            c for c in tenant.coflows()
+            if c['name'] == 'cast-x' and c['arrival']), None),
             'the coflow')
         # Each of seven takes all once.
         assert coflow['size_bytes'] == pytest.approx(7e6)

@@ -5,11 +5,11 @@
 import contextlib
 import re
 import signal
-import subprocess
 import sys
 
 import pytest
 
+from tests import forks
 from tests.functional.controller import processes
 from tests import patience
 
@@ -89,14 +89,13 @@ def test_the_epoch_is_raised_above_that_of_the_edges(cloud):
     assert raised == ['epoch', 'raise', '9']
     command = [sys.executable, '-m', 'virtco.cmd.manage', '--config-file',
                str(controller.config)]
-    subprocess.run([*command, *raised], check=True)
-    again = subprocess.run([*command, *raised], capture_output=True, text=True)
+    forks.run([*command, *raised], check=True)
+    again = forks.run([*command, *raised])
     assert again.returncode == 1
     assert 'epoch: 9' in again.stderr
     controller.wait_begun_anew()
     wait_leader(controller, 10)
-    shown = subprocess.run([*command, 'epoch', 'show'], check=True,
-                           capture_output=True, text=True).stdout
+    shown = forks.run([*command, 'epoch', 'show'], check=True).stdout
     assert shown.startswith('epoch 10, ') and shown.endswith(' leads\n')
     tenant = controller.tenant()
     with contextlib.closing(Edge(edge_port(controller), tenant.host('h3'),

@@ -24,7 +24,7 @@ def held_up(make, home):
     database.parent.mkdir()
     sqlite3.connect(database).close()
     with faults.locked(database):
-        controller = make(PATIENT, wait=False)
+        controller = make(PATIENT, wait=False, is_exec=True)
         controller.wait_port()
         harness.wait_for(lambda: 'reading the database'
                          in controller.log_text())
@@ -80,7 +80,7 @@ def test_what_a_first_start_may_cost(tmp_path):
 
 def test_linear_programming_is_loaded_when_it_is_used(make):
     """A report is the first sign of use; launches come later."""
-    controller = make()
+    controller = make(is_exec=True)
 
     def has_loaded():
         maps = pathlib.Path(f'/proc/{controller.process.pid}/maps')
@@ -102,7 +102,7 @@ def test_systemd_is_told_when_it_is_ready_and_when_it_stops(
         manager.settimeout(harness.DEADLINE_S)
         manager.bind(os.fspath(tmp_path / 'notify'))
         monkeypatch.setenv('NOTIFY_SOCKET', os.fspath(tmp_path / 'notify'))
-        controller = make()
+        controller = make(is_exec=True)
         told = [manager.recv(4096).decode() for _ in range(5)]
         assert told == ['STATUS=Starting: loading the API',
                         'STATUS=Starting: reading the database',

@@ -8,13 +8,13 @@ import json
 import pathlib
 import signal
 import socket
-import subprocess
 import sys
 
 import fixtures
 from oslo_config import cfg
 import requests
 
+from tests import forks
 from tests import patience
 from virtco.conf import nova as nova_conf
 from virtco import exception
@@ -56,9 +56,8 @@ class ControllerProcess(fixtures.Fixture):
 
     def start(self):
         with self.log.open('ab') as log:
-            self.process = subprocess.Popen(
-                [sys.executable, '-X', 'faulthandler', '-m',
-                 'virtco.cmd.controller',
+            self.process = forks.Popen(
+                [sys.executable, '-m', 'virtco.cmd.controller',
                  '--config-file', str(self.config)], stdout=log, stderr=log)
         patience.wait_for(self._is_ready, 'the start of the controller',
                           log=self.log)
@@ -311,10 +310,9 @@ class RealControllerTest(nova_cloud.Cloud):
         self.controller.config.write_text(options)
 
         def manage(*argv):
-            return subprocess.run(
+            return forks.run(
                 [sys.executable, '-m', 'virtco.cmd.manage', '--config-file',
-                 str(self.controller.config), *argv], check=True, text=True,
-                capture_output=True).stdout
+                 str(self.controller.config), *argv], check=True).stdout
 
         manage('db', 'sync')
         self.assertIn('3 groups with 6 VMs would be rebuilt of 7 servers',

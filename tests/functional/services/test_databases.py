@@ -6,17 +6,19 @@ The same tests as on SQLite, which run in their own files.
 """
 
 import contextlib
-import subprocess
 import sys
+import time
 
 import pytest
 import sqlalchemy as sa
 
 from tests import databases as real_databases
+from tests import forks
 from tests.functional.controller import harness
 from tests.functional.controller import test_placements as placements
 from tests import patience
 from tests.unit.db import test_db
+from virtco.db import bounds
 from virtco.db import leader
 from virtco.db import migration
 from virtco.db import models
@@ -91,12 +93,31 @@ def test_the_schema_is_made_by_hand(kind, databases, tmp_path):
     config.write_text('[database]\nconnection = '
                       f'{databases.make(kind, tmp_path)}\n')
     for command in ('sync', 'version'):
-        done = subprocess.run(
+        done = forks.run(
             [sys.executable, '-m', 'virtco.cmd.manage', '--config-file',
-             str(config), 'db', command], capture_output=True, text=True)
+             str(config), 'db', command])
         assert done.returncode == 0, done.stderr
     assert done.stdout == (f'database {migration.head()}, '
                            f'code {migration.head()}\n')
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_a_migration_may_be_slow(kind, databases, tmp_path, monkeypatch):
+    """On a busy machine seconds pass between two of its statements."""
+    monkeypatch.setattr(bounds, 'SILENT_S', 1)
+    database = db_session.Database(databases.make(kind, tmp_path), 5)
+    made = []
+
+    def be_slow(_connection, _cursor, statement, *_others):
+        made.append(statement.lstrip().startswith('CREATE TABLE'))
+        if sum(made) == 3 and made[-1]:
+            time.sleep(1.5)
+
+    sa.event.listen(database.engine, 'before_cursor_execute', be_slow)
+    migration.upgrade(database)
+    assert sum(made) > 3
+    assert migration.current(database) == migration.head()
+    database.dispose()
 
 
 def test_a_silent_process_keeps_nobody_from_leading(database):

@@ -50,6 +50,7 @@ def test_what_does_not_start_says_why(tmp_path):
     assert pathlib.Path(second.home).exists()
 
 
+LEASE_S = 3.0
 KEEPERS = {'etcd': services.Etcd, 'mariadb': services.MariaDB,
            'postgresql': services.PostgreSQL, 'redis': services.Redis}
 
@@ -62,14 +63,16 @@ def test_one_of_two_holds_the_lock(service):
         url = running.url
         if isinstance(running, services.SqlService):
             url = locks.of_database(running.create_database('a'))
-        one, other = (locks.Lock(url, 3.0, b'virtco-a') for _ in range(2))
+        one, other = (locks.Lock(url, LEASE_S, b'virtco-a') for _ in range(2))
         for _ in range(3):
             assert one.hold() and not other.hold()
         one.close()
         assert other.hold()
         # The service forgets it, and it notices.
         running.kill()
+        watch = patience.Answer()
         assert not other.hold()
+        assert watch.seconds() < LEASE_S
         running.start()
         patience.wait_for(other.hold, 'the lock')
         other.close()
