@@ -67,6 +67,8 @@ class Trains(threading.Thread):
                     'GET', f'/v1/hosts/{name}/probes', status=None)
                 if found and found.get('role') != 'receive':
                     trains[host] = found
+            if not trains:
+                self.over.wait(0.03)
             for host, train in trains.items():
                 rate_bps = self.rate_of(host,
                                         self.tenant.name(train['peer']))
