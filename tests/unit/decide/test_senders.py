@@ -97,6 +97,8 @@ def test_hosts_that_send_none_keep_to_the_rate_of_all_others():
         'h0': seen.hosts.links[0].default_rate_bps,
         'h1': seen.hosts.links[1].egress_bps,
         'h2': seen.hosts.links[2].default_rate_bps, 'h3': OTHERS_BPS}
+    _seen, _found, all_told = told(busy('a', {('h0', 'h1'): 1e9}))
+    assert all_told['h1'].others_bps == seen.hosts.links[1].egress_bps
 
 
 def test_without_coflows_nobody_is_limited():

@@ -54,6 +54,12 @@ def test_a_port_without_capacity_is_the_bottleneck():
         snapshot, egress_bps=none_bps))['a']
     assert (found.host, found.direction, found.busy_s) == (
         'h0', 'egress', math.inf)
+    slow = waiting.find(schedule, dataclasses.replace(
+        snapshot, egress_bps=np.array([0.5, 1e9, 1e9, 1e9])))['a']
+    assert (slow.host, slow.busy_s) == ('h2', 72.0)
+    slowest = waiting.find(schedule, dataclasses.replace(
+        snapshot, egress_bps=np.array([0.1, 1e9, 1e9, 1e9])))['a']
+    assert (slowest.host, slowest.busy_s) == ('h0', 80.0)
 
 
 def test_bytes_within_a_host_and_overhead():
