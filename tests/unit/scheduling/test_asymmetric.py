@@ -184,8 +184,13 @@ def test_coflows_ports_and_weights():
                 'two', flows(ab=1.0), weight=weight)], ports(), now_s=0.0)
     with pytest.raises(exception.Invalid,
                        match='host of coflow two: z .*one of the ports'):
-        scheduling.schedule([one, live.LiveCoflow('two', flows(bz=1.0))],
-                            ports(), now_s=0.0)
+        scheduling.schedule([one, live.LiveCoflow('two', flows(
+            ab=1.0, bz=1.0))], ports(), now_s=0.0)
+    # Together they would be one byte.
+    wrong = live.LiveFlow('a', 'b', -1.0), live.LiveFlow('a', 'b', 2.0)
+    with pytest.raises(exception.Invalid, match='at least 0'):
+        scheduling.schedule([live.LiveCoflow('two', wrong)], ports(),
+                            now_s=0.0)
 
 
 def test_flows_of_one_pair_are_one():
@@ -193,6 +198,45 @@ def test_flows_of_one_pair_are_one():
         live.LiveFlow('a', 'b', 1.0), live.LiveFlow('a', 'b', 2.0)))
     (made,) = scheduling.schedule([one], ports(), now_s=0.0).coflows
     assert made.remaining_cct_s == 3.0
+
+
+def test_under_fair_all_flows_between_vms_share():
+    made = scheduling.schedule([
+        live.LiveCoflow('many', flows(ab=1.0, ac=1.0), n_flows=4),
+        live.LiveCoflow('one', flows(ab=1.0), n_flows=0)], ports(),
+        policy='fair', now_s=0.0)
+    rates = {c.coflow_id: [r.rate_bps for r in c.flow_rates]
+             for c in made.coflows}
+    assert rates == {'many': pytest.approx([3.2, 3.2]),
+                     'one': pytest.approx([1.6])}
+
+
+def test_silent_flows_get_nothing_and_others_all():
+    speaks = live.LiveCoflow('speaks', flows(ab=1.0))
+    silent = live.LiveCoflow('silent', flows(ab=0.5, cb=9.0),
+                             sending=flows(ab=0.0, cb=9.0))
+    made = scheduling.schedule([speaks, silent], ports(), policy='fifo',
+                               now_s=0.0)
+    rates = {c.coflow_id: {(r.src_host, r.dst_host): r.rate_bps
+                           for r in c.flow_rates} for c in made.coflows}
+    assert rates == {'speaks': {('a', 'b'): 8.0},
+                     'silent': {('a', 'b'): 0.0, ('c', 'b'): 32.0}}
+
+
+def test_the_least_that_is_left():
+    least = scheduler.NOTHING_BYTES
+    for size_bytes, n_rates in ((least, 1), (0.99 * least, 0)):
+        (one,) = scheduling.schedule([live.LiveCoflow('one', flows(
+            ab=size_bytes))], ports(), now_s=0.0).coflows
+        assert len(one.flow_rates) == n_rates
+
+
+def test_a_claim_of_less_than_a_byte_is_one():
+    coflows = [live.LiveCoflow(name, flows(ab=1.0), sent_bytes=sent,
+                               claimed_bytes=0.5)
+               for name, sent in (('over', 0.9), ('honest', 0.6))]
+    assert order(*coflows, policy='fifo', policing_beta=0.5) == [
+        'honest', 'over']
 
 
 def test_who_waited_for_theta_goes_first():
