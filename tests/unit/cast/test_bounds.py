@@ -167,6 +167,17 @@ def test_clusters_are_said_or_known():
     assert found.names()['c'] == {'c', '10.0.0.99'}
 
 
+def test_a_member_that_has_said_nothing_has_nothing():
+    found, _clock, ask = made(1)
+    ask('a')
+    assert found.shares() == {'a': 0.0} and found.n_lacking == 1
+    # The source is none of those that are waited for.
+    ask('src', share=1.0)
+    assert found.n_lacking == 1 and not found.is_over
+    ask('a', share=1.0)
+    assert found.n_lacking == 0 and found.is_over
+
+
 def test_members_have_a_bound():
     found = trackers.Tracker('src', 1, Clock())
     for number in range(trackers.MAX_MEMBERS):
