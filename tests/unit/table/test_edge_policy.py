@@ -235,3 +235,10 @@ def test_a_refusal_shows_no_more_than_a_line():
     with pytest.raises(exception.PolicyInvalid, match='document'):
         edge_policy.EdgePolicy.from_dict([])
     refused('^(?!.*document).*unmanaged', (('unmanaged',), []))
+
+
+def test_constants_that_edge_modules_know():
+    assert (edge_policy.ROOT_MINOR, edge_policy.DEFAULT_MINOR,
+            edge_policy.FIRST_MINOR, edge_policy.LAST_MINOR,
+            edge_policy.PRIOS, edge_policy.MAX_TEXT, edge_policy.MAX_LIMITS,
+            edge_policy.MAX_MACS) == (1, 2, 16, 28671, 8, 255, 63, 1024)
