@@ -45,6 +45,9 @@ def test_a_matrix_is_the_sum_of_its_flows(flows):
         pair: size for pair, size in total.items() if 4 not in pair}
     assert turned.n_vms == 4
     assert made.matrix.renumbered(5, [0, 1, 2, 3, 4]) is made.matrix
+    swapped = made.matrix.renumbered(5, [0, 2, 1, 3, 4])
+    assert set(zip(swapped.src, swapped.dst)) == {
+        tuple([0, 2, 1, 3, 4][vm] for vm in pair) for pair in total}
     assert made.matrix.renumbered(6, [0, 1, 2, 3, 4]).n_vms == 6
 
 
@@ -60,8 +63,10 @@ def test_flows_have_bounds(flow, match):
 
 def test_who_computes_is_served_by_intensity():
     one = coflow.Coflow.from_flows('c', 2, [(0, 1, 5.0)])
+    assert one == coflow.Coflow('c', one.matrix)
     assert (one.iterations, one.dst_port, one.rank_hint,
             one.is_estimated) == (1, None, False, False)
+    assert len(one.matrix.digest) == 32
     for compute_s, iterations, order, computes, by_intensity in (
             (None, 0, None, False, False), (0.0, 0, None, False, False),
             (2.0, 1, None, False, False), (2.0, 0, None, True, True),
@@ -168,6 +173,7 @@ def test_columns_read_as_rows():
     assert live.Ports.of(ports) is ports
     assert live.Ports.of(tuple(ports)) == ports and ports != 5
     assert ports != tuple(ports)[:1]
+    assert not live.CoflowSchedule('c', 0, 1.0, 1.0, rates).starving
     one = live.LiveCoflow('c', ())
     assert (one.arrival_s, one.served_s, one.sent_bytes, one.claimed_bytes,
             one.priority_class, one.weight, one.n_flows, one.compute_s,
