@@ -79,6 +79,8 @@ def test_a_pair_waits_for_both_hosts_and_not_for_ever():
     desk.ended('another', ('a', 'b'), None)
     desk.forget('n')
     desk.forget('n')
+    with pytest.raises(exception.NotFound):
+        desk.get('n')
 
 
 def test_whose_patience_ends_gets_no_result():
@@ -86,6 +88,7 @@ def test_whose_patience_ends_gets_no_result():
     desk.add(request(('a', 'b'), ('c', 'd')), 'n', 100.0)
     assert list(desk.begin('ab', 220.5))[0][1] == ('a', 'b')
     assert desk.get('n').results == {('c', 'd'): None}
+    assert list(desk.begin('abcd', 221.0)) == []
 
 
 HOSTS = st.sampled_from('abcdef')

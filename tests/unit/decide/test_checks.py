@@ -27,6 +27,7 @@ class Network:
 
     def __init__(self, tree=cluster.Tree()):
         self.on_measured, self.orders, self.held = [], [], []
+        self.nominal = []
         self.silent, self.windows = set(), [1000] * 100
         self._tree, self._answers = tree, []
 
@@ -58,6 +59,7 @@ class Network:
         return host in HOSTS
 
     def wire_tree(self, _now_s, nominal=False):
+        self.nominal.append(nominal)
         return self._tree
 
     def nominal_links_bps(self, hosts):
@@ -135,6 +137,7 @@ def test_all_rounds_are_run_and_concluded():
     assert one.sent_bytes == 100 * sum(len(some.pairs) for some in planned)
     assert one.n_failed == 0 and one.seconds >= 0
     assert network.held == [True, False]
+    assert network.nominal == [False, True]
     assert [subjects for subjects, _found in concluded] == [set(HOSTS)]
     # The next one finds a new thread.
     patience.wait_for(lambda: found._thread is None)
