@@ -207,3 +207,21 @@ def test_vectors_are_of_the_same_resources():
             combine((1.0, 1.0, 1.0), (2.0, 2.0))
     with pytest.raises(ValueError):
         problem.sum_by_host([('a', (1.0, 1.0))])
+
+
+@pytest.mark.parametrize(('made', 'field'), [
+    (answers.RankedHost('h', 0), 'host'),
+    (answers.neutral('vm', [], ''), 'status'), (request(), 'project_id'),
+    (request().flavor, 'vcpus'), (request().hosts[0], 'host'),
+    (requests.ServerGroup('affinity'), 'policy')])
+def test_values_do_not_change(made, field):
+    with pytest.raises(AttributeError):
+        setattr(made, field, 'other')
+
+
+def test_fields_that_are_not_known_are_refused():
+    for wrong in ({'hosts': [{'host': 'h', 'free': {**NONE, 'gpus': 1}}]},
+                  {'hosts': [{'host': 'h', 'free': NONE, 'odd': 1}]},
+                  {'server_group': {'policy': 'affinity', 'odd': 1}}):
+        with pytest.raises(msgspec.ValidationError):
+            request(**wrong)

@@ -9,6 +9,7 @@ from virtco.cast import members
 from virtco.cast import peers
 from virtco.cast import swarm
 from virtco.cast import torrents
+from virtco import exception
 
 MIB = 1024 * 1024
 
@@ -128,6 +129,26 @@ def test_files_that_changed(tmp_path):
     assert torrents.changed(before) == str(tmp_path / 'two')
     assert torrents.stamps(tmp_path / 'two').keys() == {
         str(tmp_path / 'two')}
+
+
+def test_files_are_described_the_same_at_any_time(tmp_path):
+    path = tmp_path / 'file'
+    with pytest.raises(exception.Invalid, match='that exists'):
+        torrents.describe(path)
+    path.write_bytes(b'')
+    with pytest.raises(exception.Invalid, match='at least one byte'):
+        torrents.describe(path)
+    path.write_bytes(bytes(40_000))
+    described = torrents.describe(path)
+    assert described == torrents.describe(path)
+    assert b'creation date' not in described and b'private' in described
+    infos = torrents.infos(described)
+    assert [(one.num_pieces(), one.total_size(), one.priv())
+            for one in infos] == [(3, 40_000, True)] * 3
+    assert len({str(one.info_hash()) for one in infos}) == 3
+    for wrong in (b'', b'text', b'de'):
+        with pytest.raises(exception.Invalid, match='torrent'):
+            torrents.infos(wrong)
 
 
 def test_what_the_tracker_told():
