@@ -242,3 +242,9 @@ def test_constants_that_edge_modules_know():
             edge_policy.FIRST_MINOR, edge_policy.LAST_MINOR,
             edge_policy.PRIOS, edge_policy.MAX_TEXT, edge_policy.MAX_LIMITS,
             edge_policy.MAX_MACS) == (1, 2, 16, 28671, 8, 255, 63, 1024)
+
+
+def test_a_refusal_names_the_whole_path():
+    refused(r'^Policy classes\[0\]: ', (('classes',), [None]))
+    refused(r'^Policy classes\[0\]\.destinations\[0\]: ',
+            ((*CLASS_0, 'destinations'), [None]))
