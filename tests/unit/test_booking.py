@@ -68,16 +68,36 @@ def test_settled(is_running, placed_at, expected):
     assert booking.is_settled(is_running, placed_at, NOW_S) == expected
 
 
+def test_a_plan_is_held_beside_those_that_nova_may_know():
+    settled, young = booked(is_settled=True), booked(2, room=9)
+    plan = booked(3, room=9, has_vm=False)
+    # Nova shows nothing of the young one: 9 less the settled one.
+    assert held(8, settled, young, plan) == (9, 2 + 3)
+    # It shows all of it: the plan alone is held.
+    assert held(6, settled, young, plan) == (9, 3)
+    # More is held than Nova shows as free.
+    assert held(2, booked(5, has_vm=False)) == (2, 5)
+
+
+def test_vectors_are_of_the_same_resources():
+    with pytest.raises(ValueError):
+        booking.rooms([booking.Booking('h', (1.0, 2.0), True, False)],
+                      {'h': (4.0,)})
+
+
 @given(st.integers(1, 8), st.integers(0, 4),
        st.lists(st.tuples(st.integers(1, 3), st.booleans()), max_size=6),
-       st.integers(0, 6))
+       st.integers(0, 6), st.lists(st.integers(1, 3), max_size=3))
 def test_nothing_is_booked_twice_and_no_room_is_lost(
-        free, n_settled, young, n_shown):
-    """Of those that came after the first one, Nova shows any number."""
+        free, n_settled, young, n_shown, plans):
+    """Of those that came after the first one, Nova shows any number; of
+    plans it shows none.
+    """
     total = free + n_settled + sum(n for n, _ in young)
     bookings = [booked(is_settled=True)] * n_settled + [
-        booked(n, total) for n, _ in young]
+        booked(n, total) for n, _ in young] + [
+        booked(n, has_vm=False) for n in plans]
     shown = total - n_settled - sum(n for n, _ in young[:n_shown])
     found = booking.rooms(bookings, {'h': (float(shown),)}).get('h')
     left = shown - (found[1][0] if found else 0)
-    assert left == free
+    assert left == free - sum(plans)

@@ -290,7 +290,7 @@ class Checks:
                    0.0 if transfer is None
                    else probes.START_S + transfer.most_s)
         with self._lock:
-            came, self._ordered, self._loaded = dict(self._came), {}, False
+            came, self._ordered = dict(self._came), {}
         check.sent_bytes += sum(one.sent_bytes or 0 for one in came.values())
         return came
 

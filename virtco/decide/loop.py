@@ -3,6 +3,7 @@
 """The scheduler loop: computes the policies whenever it is called for."""
 
 from collections.abc import Callable
+from collections.abc import Mapping
 import logging
 import math
 import threading
@@ -79,11 +80,8 @@ class Loop:
         while True:
             with self._wake:
                 if not (self._urgent or self._stopping):
-                    # No later than when a coflow has waited for theta, or a
-                    # training job is late.
-                    self._wake.wait(max(0.0, min(
-                        pause_s,
-                        self.policies.next_check_s - self._clock())))
+                    self._wake.wait(wait_s(
+                        pause_s, self.policies.next_check_s, self._clock()))
                 if self._stopping:
                     return
             started = time.thread_time()
@@ -94,11 +92,10 @@ class Loop:
                 self._metrics.loop_failures.labels('scheduler').inc()
                 LOG.exception('Could not compute the policies.')
                 time.sleep(self._conf.interval_s)
-            # Unrequested computations are limited to a tenth of a core, and
-            # a storm of requested ones to half of one: the rest is for those
-            # who report, ask and are answered.
+            # A storm of requested computations is limited to half a core:
+            # the rest is for those who report, ask and are answered.
             took_s = time.thread_time() - started
-            pause_s = max(self._conf.interval_s, 9 * took_s)
+            pause_s = unasked_after_s(self._conf.interval_s, took_s)
             time.sleep(took_s)
 
     def run_once(self) -> None:
@@ -161,18 +158,39 @@ class Loop:
 
     def options(self) -> snapshot.Options:
         """The operator's choices as they are now."""
-        conf, chosen = self._conf, self._know.settings.get()
-        return snapshot.Options(
-            order=(snapshot.FAIR if self._know.settings.is_shadow
-                   else chosen['order']),
-            work_conserving=chosen['ceil'] == 'link',
-            theta_s=conf.theta_s or math.inf,
-            fifo_plus_share=conf.fifo_plus_share, beta=float(conf.beta),
-            policing_tolerance=conf.policing_tolerance, quiet_s=conf.quiet_s,
-            min_rate_fraction=conf.min_rate_fraction,
-            rate_tolerance_fraction=conf.rate_tolerance_fraction,
-            policy_ttl_s=conf.policy_ttl_s, minor_grace_s=conf.minor_grace_s,
-            protect_receivers=conf.protect_receivers,
-            limit_senders=conf.limit_senders,
-            default_share=conf.default_share,
-            gates=chosen['gates'] == 'on')
+        settings = self._know.settings
+        return options(self._conf, settings.get(), settings.is_shadow)
+
+
+def wait_s(pause_s: float, next_check_s: float, now_s: float) -> float:
+    """Wait no longer than until a coflow has waited for theta, or a training
+    job is late.
+    """
+    return max(0.0, min(pause_s, next_check_s - now_s))
+
+
+def unasked_after_s(interval_s: float, took_s: float) -> float:
+    """Limit unrequested computations to a tenth of a core."""
+    return max(interval_s, 9 * took_s)
+
+
+def options(conf: cfg.ConfigOpts, chosen: Mapping[str, str],
+            is_shadow: bool) -> snapshot.Options:
+    """Make the scheduler's options of what is configured and chosen.
+
+    :param conf: of the group ``[scheduler]``.
+    :param chosen: while the controller runs.
+    """
+    return snapshot.Options(
+        order=snapshot.FAIR if is_shadow else chosen['order'],
+        work_conserving=chosen['ceil'] == 'link',
+        theta_s=conf.theta_s or math.inf,
+        fifo_plus_share=conf.fifo_plus_share, beta=float(conf.beta),
+        policing_tolerance=conf.policing_tolerance, quiet_s=conf.quiet_s,
+        min_rate_fraction=conf.min_rate_fraction,
+        rate_tolerance_fraction=conf.rate_tolerance_fraction,
+        policy_ttl_s=conf.policy_ttl_s, minor_grace_s=conf.minor_grace_s,
+        protect_receivers=conf.protect_receivers,
+        limit_senders=conf.limit_senders,
+        default_share=conf.default_share,
+        gates=chosen['gates'] == 'on')

@@ -9,7 +9,9 @@ expires.
 """
 
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Iterable
+from collections.abc import Sequence
 import dataclasses
 import json
 import logging
@@ -54,6 +56,18 @@ class _Taken:
     kind: str
     seen: Callable[[], tuple[str, dict[str, Any]]]
     written: tuple[str, str] | None = None
+
+
+def to_check(hosts: Sequence[str], lately: Collection[str]) -> list[str]:
+    """Choose the hosts of a launch that are to be checked.
+
+    :param lately: hosts that were.
+    """
+    due = [host for host in hosts if host not in lately]
+    if len(due) == 1:
+        # A reading needs a second one.
+        due += [host for host in hosts if host in lately][:1]
+    return due
 
 
 class Orders:
@@ -207,11 +221,7 @@ class Orders:
                 del self._new[group]
         for group in due:
             hosts = self._live.hosts_of_group(group)
-            lately = self._checked_lately()
-            due_hosts = [host for host in hosts if host not in lately]
-            if len(due_hosts) == 1:
-                # A reading needs a second one.
-                due_hosts += [host for host in hosts if host in lately][:1]
+            due_hosts = to_check(hosts, self._checked_lately())
             try:
                 if len(due_hosts) > 1:
                     self.check(due_hosts, trigger='launch')

@@ -28,7 +28,7 @@ def limit(snapshot: known.Snapshot, laid: layouts.Layouts,
     promised_bps = np.bincount(
         laid.peer_of,
         child_bps * is_busy[laid.coflow_of][laid.class_of],
-        len(laid.peers)) if laid.peers else np.zeros(0)
+        len(laid.peers))
     promised = dict(zip(laid.peers, promised_bps.tolist()))
     told = unmanaged.limits(
         _left_bps(snapshot, promised), snapshot.senders)

@@ -72,7 +72,7 @@ def _rates(snapshot: known.Snapshot) -> dict[Port, float]:
             for direction, rates_bps in (('egress', snapshot.egress_bps),
                                          ('ingress', snapshot.ingress_bps))
             for host, rate_bps in zip(snapshot.hosts.names,
-                                      rates_bps.tolist(), strict=True)}
+                                      rates_bps.tolist())}
 
 
 def _bytes_of(flows: Sequence[live.LiveFlow]) -> Mapping[Port, float]:

@@ -75,11 +75,10 @@ def _room(bookings: list[Booking], shown: Vector) -> tuple[Vector, Vector]:
         if booking.room is not None and not booking.is_settled:
             room = tuple(map(max, room, booking.room))
     room = tuple(map(min, room, most))
-    left = tuple(
-        min(s - p, r - b - c - p) for s, r, b, c, p in zip(
-            shown, room, settled, claimed, planned, strict=True))
-    return room, tuple(max(0.0, s - f)
-                       for s, f in zip(shown, left, strict=True))
+    # The room is no more than most, so no more is left than is shown.
+    left = (r - b - c - p for r, b, c, p in zip(
+        room, settled, claimed, planned))
+    return room, tuple(max(0.0, s - f) for s, f in zip(shown, left))
 
 
 def _sum(start: Vector, vectors: Iterable[Vector]) -> Vector:

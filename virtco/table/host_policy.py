@@ -116,9 +116,8 @@ class HostPolicy:
         left = np.bincount(layout.class_of, self.left_bytes,
                            len(layout.classes))[layout.class_of]
         # w = p/s of VirtCO Eq. (2).
-        weights = np.where(
-            left > 0, self.left_bytes / np.where(left > 0, left, 1),
-            1 / layout.n_children[layout.class_of])
+        weights = np.divide(self.left_bytes, left, where=left > 0,
+                            out=1 / layout.n_children[layout.class_of])
         children = tuple(map(
             edge_policy.Destination, layout.peers, layout.child_minors,
             weights.tolist(), self.child_bps.tolist(),

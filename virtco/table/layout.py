@@ -53,7 +53,7 @@ class Layout:
     n_children: np.ndarray
     entries: Mapping[str, coflow_table.Entries]
     rivals: tuple[tuple[str, ...], ...]
-    protects: bool = False
+    protects: bool
 
     @classmethod
     def of(cls, host: str, senders: Coflows, receivers: Coflows = (),

@@ -40,12 +40,13 @@ class Layouts:
               is_counted: bool, protect: bool) -> bool:
         """Whether its layouts would be made again while its coflows stay."""
         asked = id(minors), is_counted, protect
-        known = self.__dict__.get('_holds')
-        if known is None or known[0] != asked or known[1] is not minors:
-            found = all(_holds(one, minors, is_counted, protect)
-                        for one in self.of_link)
-            known = self.__dict__['_holds'] = asked, minors, found
-        is_held: bool = known[2]
+        known = self.__dict__.get('_holds', {})
+        if asked not in known:
+            # Kept with the answer, lest others get the id.
+            known = self.__dict__['_holds'] = {asked: (minors, all(
+                _holds(one, minors, is_counted, protect)
+                for one in self.of_link))}
+        is_held: bool = known[asked][1]
         return is_held
 
     @functools.cached_property
@@ -141,8 +142,7 @@ class Layouts:
             floor_bps[self.host_of] / self.n_children)[self.class_of])
         host_of_child = self.host_of[self.class_of]
         total_bps = np.bincount(host_of_child, rate_bps, len(self.of_link))
-        factor = np.where(total_bps <= self.limit_bps, 1.0,
-                          self.limit_bps / np.maximum(total_bps, 1e-9))
+        factor = self.limit_bps / np.maximum(total_bps, self.limit_bps)
         found: np.ndarray = rate_bps * factor[host_of_child]
         return found
 

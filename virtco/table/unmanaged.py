@@ -126,7 +126,7 @@ def is_close(old: edge_policy.Unmanaged | None,
         return old is new
     return _names(old) == _names(new) and all(
         abs(mine - other) <= tolerance * max(mine, other)
-        for mine, other in zip(_rates(old), _rates(new), strict=True))
+        for mine, other in zip(_rates(old), _rates(new)))
 
 
 def _names(some: edge_policy.Unmanaged) -> object:

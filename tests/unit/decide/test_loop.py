@@ -2,6 +2,9 @@
 
 """What the scheduler loop reads from the database."""
 
+import math
+import types
+
 import msgspec
 import pytest
 
@@ -10,8 +13,10 @@ from virtco.cmd import controller as controller_cmd
 from virtco.db import groups as db_groups
 from virtco.db import migration
 from virtco.db import models
+from virtco.decide import loop
 from virtco import exception
 from virtco.know import reports
+from virtco.know import snapshot
 from virtco.model import states
 
 
@@ -110,3 +115,45 @@ def test_nothing_is_published_before_all_that_was_written_down_is_read(
     controller.decide.lead(controller.leads)
     controller.decide.loop.run_once()
     assert controller._policies.generations().keys() == {'h0'}
+
+
+CHOSEN = {'order': 'sebf', 'ceil': 'link', 'gates': 'on'}
+
+
+def test_options_are_those_of_the_operator():
+    conf = types.SimpleNamespace(
+        theta_s=7.0, fifo_plus_share=0.1, beta='0.2',
+        policing_tolerance=0.3, quiet_s=0.4, min_rate_fraction=0.5,
+        rate_tolerance_fraction=0.6, policy_ttl_s=8.0, minor_grace_s=9.0,
+        protect_receivers=True, limit_senders=False, default_share=0.05)
+    assert loop.options(conf, CHOSEN, False) == snapshot.Options(
+        'sebf', True, 7.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 8.0, 9.0, True,
+        False, 0.05, True)
+    conf.theta_s = 0.0
+    other = loop.options(conf, {'order': 'mrtf', 'ceil': 'rate',
+                                'gates': 'off'}, False)
+    assert (other.theta_s, other.work_conserving, other.gates) == (
+        math.inf, False, False)
+    assert not other.is_fair
+    assert loop.options(conf, CHOSEN, True).is_fair
+
+
+def test_how_long_it_waits():
+    assert loop.wait_s(5.0, math.inf, 100.0) == 5.0
+    assert loop.wait_s(5.0, 102.0, 100.0) == 2.0
+    assert loop.wait_s(5.0, 99.0, 100.0) == 0.0
+    assert loop.unasked_after_s(0.5, 0.1) == 0.9
+    assert loop.unasked_after_s(2.0, 0.1) == 2.0
+
+
+def test_who_woke_it_has_been_heard(controller):
+    """What is not urgent waits until its time."""
+    found = controller.decide.loop
+    assert found._urgent
+    found.run_once()
+    assert not found._urgent
+    found.notify(False)
+    assert not found._urgent
+    found.notify(True)
+    found.notify(False)
+    assert found._urgent and not found.is_alive()

@@ -2,6 +2,10 @@
 
 """Orders of measurements over a real database, without the measuring."""
 
+import types
+
+from hypothesis import given
+from hypothesis import strategies as st
 import pytest
 
 from virtco.db import migration
@@ -205,3 +209,85 @@ def test_a_host_is_checked_again_only_as_the_peer_of_one_that_was_not(
         api.orders.turn()
     assert [one['hosts'] for one in api.orders.checks()] == [
         ['a', 'b'], ['c', 'a'], ['d', 'e']]
+
+
+@given(st.lists(st.sampled_from('abcdef'), unique=True),
+       st.sets(st.sampled_from('abcdef')))
+def test_whom_a_launch_has_checked(hosts, lately):
+    """Those that were not, and one more where that is a lone one."""
+    due = orders.to_check(hosts, lately)
+    new = [host for host in hosts if host not in lately]
+    assert due[:len(new)] == new
+    assert len(due) == (min(2, len(hosts)) if len(new) == 1 else len(new))
+    assert len(set(due)) == len(due) and set(due) <= set(hosts)
+
+
+def test_a_check_that_failed_is_none_and_an_old_one_is_forgotten(
+        start, clock, conf):
+    leader = start()
+    leader.orders.lead()
+    leader.orders.check(['a', 'b'])
+    leader.orders.check(['c', 'd'])
+    leader.checks._prober = types.SimpleNamespace(
+        afford=lambda *_limits: None)
+    leader.orders.check('efgh', checks.Purpose.DISCOVER)
+    assert leader.orders._checked_lately() == set('abcd')
+    leader.checks.taken[0].state = 'failed'
+    leader.checks.taken[1].state = 'done'
+    leader.orders.turn()
+    assert leader.orders._checked_lately() == set('cd')
+    clock.now += conf.probe.freshness_s
+    assert leader.orders._checked_lately() == set('cd')
+    clock.now += 1
+    assert leader.orders._checked_lately() == set()
+
+
+def test_what_probing_does_is_written_down_now_and_then(start, clock):
+    leader, api = start(), start()
+    leader.orders.lead()
+    leader.orders.turn()
+    assert api.orders.schedule() == {'n_hosts': 3}
+    leader.prober.state = lambda: {'n_hosts': 4}
+    for seconds, n_hosts in ((4.9, 3), (0.1, 4)):
+        clock.now += seconds
+        leader.orders.turn()
+        assert api.orders.schedule() == {'n_hosts': n_hosts}
+    # Whose clock was set back writes at once.
+    leader.prober.state = lambda: {'n_hosts': 5}
+    clock.now -= 100
+    leader.orders.turn()
+    assert api.orders.schedule() == {'n_hosts': 5}
+    assert leader.orders.schedule() == {'n_hosts': 5}
+
+
+def test_a_check_of_a_process_that_leads_begins_at_once(start):
+    leader = start()
+    leader.orders.lead()
+    made = leader.orders.check(['a', 'b'], trigger='launch')
+    (check,) = leader.checks.taken
+    assert (check.check_id, check.trigger, check.hosts) == (
+        made['check_id'], 'launch', ('a', 'b'))
+    with pytest.raises(exception.NotFound):
+        leader.orders.find_probe(made['check_id'])
+    with pytest.raises(exception.NotFound):
+        leader.orders.find_check('another')
+
+
+def test_an_order_that_cannot_be_taken_up_fails(start):
+    leader = start()
+    leader.orders.lead()
+
+    def refuse(_check):
+        raise exception.Invalid(field='hosts', value='a', limit='others')
+
+    leader.checks.take = refuse
+    made = leader.orders.check(['a', 'b'])
+    leader.orders.turn()
+    found = leader.orders.find_check(made['check_id'])
+    assert found['state'] == 'failed' and 'others' in found['why']
+
+
+def test_constants():
+    assert (orders.TURN_S, orders.SCHEDULE_S, orders.CHECK_EXPIRES_S,
+            orders.PROBE_EXPIRES_S, orders.SETTLE_S) == (
+        0.5, 5.0, 1800.0, 120.0, 1.0)

@@ -14,11 +14,11 @@ from virtco.know import snapshot
 from virtco.model import live
 from virtco.table import coflow_table
 
-LINK_BPS = 1e9
+LINK_BPS, INGRESS_BPS = 1e9, 1.25e9
 NAMES = ('h0', 'h1', 'h2', 'h3')
 HOSTS = snapshot.Hosts(
     snapshot.Host(name, coflow_table.Link(
-        name, LINK_BPS, LINK_BPS, 0.02 * LINK_BPS), LINK_BPS, LINK_BPS)
+        name, LINK_BPS, INGRESS_BPS, 0.02 * LINK_BPS), LINK_BPS, INGRESS_BPS)
     for name in NAMES)
 
 
@@ -35,9 +35,10 @@ def coflow(name, flows, **values):
 
 
 def at(*coflows, now_s=100.0, minors=None, **options):
-    share = np.full(len(HOSTS), 0.98 * LINK_BPS)
-    return snapshot.Snapshot(now_s, snapshot.Options(**options), HOSTS,
-                             share, share, coflows, minors or {})
+    return snapshot.Snapshot(
+        now_s, snapshot.Options(**options), HOSTS,
+        np.full(len(HOSTS), 0.98 * LINK_BPS),
+        np.full(len(HOSTS), 0.98 * INGRESS_BPS), coflows, minors or {})
 
 
 def documents(found):

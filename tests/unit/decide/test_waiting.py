@@ -16,7 +16,8 @@ from virtco.decide import policies
 from virtco.decide import waiting
 
 NAMES = given_by.NAMES
-RATE_BPS = 0.98 * given_by.LINK_BPS
+RATE_BPS = {'egress': 0.98 * given_by.LINK_BPS,
+            'ingress': 0.98 * given_by.INGRESS_BPS}
 
 
 def coflow(name, flows):
@@ -34,7 +35,7 @@ def test_two_coflows_meet_at_one_port():
                  coflow('apart', {('h3', 'h2'): 9e9}))
     assert (found['long'].host, found['long'].direction) == ('h1', 'ingress')
     assert found['long'].waits_for == ('short',)
-    assert found['long'].busy_s == pytest.approx(8 * 3e9 / RATE_BPS)
+    assert found['long'].busy_s == pytest.approx(8 * 3e9 / RATE_BPS['ingress'])
     assert (found['short'].host, found['short'].waits_for) == ('h2', ())
     assert found['apart'].n_before == 0
 
@@ -48,11 +49,26 @@ def test_a_port_without_capacity_is_the_bottleneck():
     snapshot = given_by.at(coflow('a', {('h0', 'h1'): 1.0,
                                         ('h2', 'h3'): 9e9}))
     schedule = policies.compute(snapshot).schedule
-    none_bps = np.array([0.0, 1, 1, 1]) * RATE_BPS
+    none_bps = np.array([0.0, 1, 1, 1]) * RATE_BPS['egress']
     found = waiting.find(schedule, dataclasses.replace(
         snapshot, egress_bps=none_bps))['a']
     assert (found.host, found.direction, found.busy_s) == (
         'h0', 'egress', math.inf)
+    slow = waiting.find(schedule, dataclasses.replace(
+        snapshot, egress_bps=np.array([0.5, 1e9, 1e9, 1e9])))['a']
+    assert (slow.host, slow.busy_s) == ('h2', 72.0)
+    slowest = waiting.find(schedule, dataclasses.replace(
+        snapshot, egress_bps=np.array([0.1, 1e9, 1e9, 1e9])))['a']
+    assert (slowest.host, slowest.busy_s) == ('h0', 80.0)
+
+
+def test_bytes_within_a_host_and_overhead():
+    snapshot = dataclasses.replace(given_by.at(coflow('a', {
+        ('h0', 'h1'): 1e9, ('h0', 'h0'): 9e9})), size_factor=1.25)
+    (one,) = waiting.find(policies.compute(snapshot).schedule,
+                          snapshot).values()
+    assert (one.host, one.direction, one.busy_s) == (
+        'h0', 'egress', pytest.approx(1.25 * 8e9 / RATE_BPS['egress']))
 
 
 FLOWS = st.dictionaries(
@@ -84,4 +100,4 @@ def test_whom_it_waits_for(flows):
             other for other in order[:rank] if there[other])
         assert there[name] > 0
         assert one.busy_s == pytest.approx(
-            8 * sum(there.values()) / RATE_BPS)
+            8 * sum(there.values()) / RATE_BPS[one.direction])

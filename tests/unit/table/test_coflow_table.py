@@ -20,11 +20,11 @@ from virtco.table import host_policies
 from virtco.table import layouts
 
 HOSTS = ['h0', 'h1', 'h2']
-EGRESS_BPS = 1e8
+EGRESS_BPS, INGRESS_BPS = 1e8, 1.5e8
 
 
 def link(host):
-    return coflow_table.Link(host, EGRESS_BPS, EGRESS_BPS, 0.02 * EGRESS_BPS)
+    return coflow_table.Link(host, EGRESS_BPS, INGRESS_BPS, 0.02 * EGRESS_BPS)
 
 
 LINKS = [link(host) for host in HOSTS]
@@ -59,8 +59,9 @@ def table_coflow(name, *flows, dst_port=None):
         name, name.upper(), [flow for flow, _size in flows], dst_port), left)
 
 
-def schedule(coflows, capacity_bps=0.98 * EGRESS_BPS):
-    ports = [live.Port(h, capacity_bps, capacity_bps) for h in HOSTS]
+def schedule(coflows):
+    ports = [live.Port(h, 0.98 * EGRESS_BPS, 0.98 * INGRESS_BPS)
+             for h in HOSTS]
     return scheduling.schedule(
         [live.LiveCoflow(c.coflow_id, live.Flows(c.table.pairs, c.bytes_left))
          for c in coflows], ports, now_s=0)

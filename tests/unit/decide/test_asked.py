@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Requests of an operator: which are taken, what begins, and what became."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+import msgspec
+import pytest
+
+from tests.unit import made
+from virtco.decide import asked
+from virtco import exception
+
+
+def request(*pairs, **values):
+    return msgspec.convert({'pairs': pairs or [('a', 'b')]} | values,
+                           asked.Request)
+
+
+@pytest.mark.parametrize(('field', 'low', 'high'), [
+    ('bursts', 1, 1000), ('packets', 2, 5000), ('packet_bytes', 64, 8972)])
+def test_whole_numbers_have_bounds(field, low, high):
+    for value in (low, high):
+        assert getattr(request(**{field: value}), field) == value
+    for value in (low - 1, high + 1):
+        with pytest.raises(msgspec.ValidationError):
+            request(**{field: value})
+
+
+def test_what_is_asked_for_by_default():
+    one = request()
+    assert (one.kind, one.bursts, one.packets, one.packet_bytes,
+            one.lasts_s) == ('train', 10, 200, 1472, 3.0)
+    assert request(lasts_s=10).lasts_s == 10
+    for wrong in ({'lasts_s': 0}, {'lasts_s': 10.5}, {'pairs': []},
+                  {'pairs': [('a', 'b')] * 1001}, {'kind': 'other'},
+                  {'more': 1}):
+        with pytest.raises(msgspec.ValidationError):
+            request(**wrong)
+    assert len(request(pairs=[('a', 'b')] * 1000).pairs) == 1000
+    assert (asked.MOST, asked.PATIENCE_S) == (16, 120.0)
+
+
+def test_what_the_sender_is_told():
+    one = request(bursts=3, packets=50, packet_bytes=100)
+    assert one.train_bytes == 15_000
+    assert one.order() == {'kind': 'train', 'repeats': False, 'bursts': 3,
+                           'packets': 50, 'packet_bytes': 100}
+    assert request(kind='bulk', lasts_s=2).order() == {
+        'kind': 'bulk', 'lasts_s': 2.0}
+
+
+def test_a_pair_is_of_two_hosts():
+    request(('a', 'b'), ('b', 'a')).check()
+    desk = asked.Desk()
+    with pytest.raises(exception.Invalid, match='two different hosts'):
+        desk.add(request(('a', 'b'), ('b', 'b')), 'n', 0.0)
+    with pytest.raises(exception.NotFound):
+        desk.get('n')
+
+
+def test_a_pair_waits_for_both_hosts_and_not_for_ever():
+    desk = asked.Desk()
+    desk.add(request(('a', 'b'), ('a', 'c'), ('a', 'b')), 'n', 100.0)
+    assert list(desk.begin(['a', 'c'], 100.0)) == [
+        ('n', ('a', 'c'), desk.get('n').request)]
+    assert list(desk.begin(['a'], 220.0)) == []
+    assert not desk.get('n').is_done()
+    assert list(desk.begin(['a', 'b'], 220.0))[0][1] == ('a', 'b')
+    assert list(desk.begin(['a', 'b', 'c'], 220.0)) == []
+    desk.ended('n', ('a', 'c'), None)
+    assert not desk.get('n').is_done()
+    desk.ended('n', ('a', 'b'), made.measurement('a', 'b', 1e8))
+    assert desk.get('n').to_dict() == {'done': True, 'results': [
+        {'src': 'a', 'dst': 'c'},
+        {'src': 'a', 'dst': 'b', 'rate_bps': 1e8, 'lower_bound': False,
+         'loss': 0.0, 'rtt_s': None, 'sent_bytes': None,
+         'windows_bytes': None}]}
+    desk.ended('another', ('a', 'b'), None)
+    desk.forget('n')
+    desk.forget('n')
+    with pytest.raises(exception.NotFound):
+        desk.get('n')
+
+
+def test_whose_patience_ends_gets_no_result():
+    desk = asked.Desk()
+    desk.add(request(('a', 'b'), ('c', 'd')), 'n', 100.0)
+    assert list(desk.begin('ab', 220.5))[0][1] == ('a', 'b')
+    assert desk.get('n').results == {('c', 'd'): None}
+    assert list(desk.begin('abcd', 221.0)) == []
+
+
+HOSTS = st.sampled_from('abcdef')
+PAIRS = st.lists(st.tuples(HOSTS, HOSTS).filter(lambda p: p[0] != p[1]),
+                 min_size=1, max_size=6)
+
+
+@given(st.lists(PAIRS, min_size=1, max_size=3), st.sets(HOSTS))
+def test_no_host_is_used_twice_at_a_time(requests, free):
+    desk = asked.Desk()
+    for number, pairs in enumerate(requests):
+        desk.add(request(*pairs), str(number), 0.0)
+    begun = [pair for _name, pair, _one in desk.begin(free, 1.0)]
+    used = [host for pair in begun for host in pair]
+    assert len(used) == len(set(used)) and set(used) <= free
+    # Nothing waits that could begin.
+    left = free - set(used)
+    assert not any(set(pair) <= left for pairs in requests
+                   for pair in pairs)

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Checks of hosts, with a network that measures what it is told."""
+
+import types
+
+import pytest
+
+from tests import patience
+from tests.unit import made
+from virtco.decide import checks
+from virtco import exception
+from virtco.measure import discovery
+from virtco.measure import preflight
+from virtco.measure import together
+from virtco.model import cluster
+
+HOSTS = ('a', 'b', 'c', 'd')
+
+
+class Network:
+    """Prober and live state; each pair has one rate.
+
+    :ivar orders: (pairs, transfer) that were ordered.
+    :ivar silent: pairs of which nothing comes.
+    """
+
+    def __init__(self, tree=cluster.Tree()):
+        self.on_measured, self.orders, self.held = [], [], []
+        self.nominal = []
+        self.silent, self.windows = set(), [1000] * 100
+        self._tree, self._answers = tree, []
+
+    def hold(self, held):
+        self.held.append(held)
+
+    def order(self, pairs, transfer=None):
+        self.orders.append((list(pairs), transfer))
+        begun = {pair: f'{len(self.orders)}-{pair}' for pair in pairs
+                 if pair not in self.silent}
+        for (src, dst), name in begun.items():
+            self._answers.append(made.measurement(
+                src, dst, 1e9, probe_id=name, sent_bytes=100,
+                windows_bytes=self.windows if transfer else None))
+        return begun
+
+    def is_idle(self):
+        """Nothing is under way once its answers have been told."""
+        while self._answers:
+            found = self._answers.pop()
+            for tell in self.on_measured:
+                tell(found)
+        return True
+
+    def afford(self, hosts, transfer, n_rounds):
+        self.afforded = hosts, transfer, n_rounds
+
+    def is_known(self, host):
+        return host in HOSTS
+
+    def wire_tree(self, _now_s, nominal=False):
+        self.nominal.append(nominal)
+        return self._tree
+
+    def nominal_links_bps(self, hosts):
+        return dict.fromkeys(hosts, (1e9, 1.25e9))
+
+
+def start(network):
+    concluded = []
+    conf = types.SimpleNamespace(probe=types.SimpleNamespace(timeout_s=5))
+    return checks.Checks(
+        conf, network, network,
+        lambda subjects, found: concluded.append((subjects, list(found))),
+        lambda: 100.0), concluded
+
+
+def check(hosts=HOSTS, **values):
+    return checks.Check('id', tuple(hosts), 'command', 7.0, **values)
+
+
+def ended(one):
+    patience.wait_for(lambda: one.state in ('done', 'failed'))
+    return one
+
+
+def test_a_check_as_a_document():
+    one = check()
+    assert one.to_dict() == {
+        'check_id': 'id', 'hosts': list(HOSTS), 'trigger': 'command',
+        'asked': 7.0, 'purpose': 'check', 'state': 'waiting',
+        'seconds': None, 'n_rounds': 0, 'n_rounds_done': 0, 'n_failed': 0,
+        'sent_bytes': 0.0, 'planes': [], 'findings': [], 'why': None}
+    assert checks.Check.from_dict(one.to_dict()) == one
+
+
+def test_who_may_be_checked():
+    network = Network()
+    found, _concluded = start(network)
+    assert found.checked(['a', 'b', 'a'], checks.Purpose.CHECK) == ('a', 'b')
+    assert not hasattr(network, 'afforded')
+    with pytest.raises(exception.Invalid, match='2 to 1024 different'):
+        found.checked(['a', 'a'], checks.Purpose.CHECK)
+    with pytest.raises(exception.Invalid, match='hosts that report'):
+        found.checked(['a', 'z'], checks.Purpose.CHECK)
+    many = [str(number) for number in range(1025)]
+    with pytest.raises(exception.Invalid, match='hosts: 1025 '):
+        found.checked(many, checks.Purpose.CHECK)
+    with pytest.raises(exception.Invalid, match='hosts that report'):
+        found.checked(many[:1024], checks.Purpose.CHECK)
+    least, most = discovery.LEAST_HOSTS, discovery.MOST_HOSTS
+    for n in (least - 1, most + 1):
+        with pytest.raises(exception.Invalid,
+                           match=f'{least} to {most} different'):
+            found.checked(many[:n], checks.Purpose.DISCOVER)
+    if least <= len(HOSTS):
+        found.checked(HOSTS, checks.Purpose.DISCOVER)
+        assert network.afforded == (HOSTS, together.DISCOVER, sum(map(
+            len, discovery.mixed_rounds(HOSTS))))
+    assert (checks.MOST_HOSTS, checks.MOST_WAITING, checks.TRIES) == (
+        1024, 16, 2)
+
+
+def test_all_rounds_are_run_and_concluded():
+    network = Network()
+    found, concluded = start(network)
+    one = check()
+    found.take(one)
+    ended(one)
+    planned = preflight.plan(HOSTS, {})
+    assert (one.state, one.why) == ('done', None)
+    assert one.n_rounds == one.n_rounds_done == len(planned)
+    assert [pairs for pairs, _transfer in network.orders] == [
+        list(some.pairs) for some in planned]
+    assert [transfer for _pairs, transfer in network.orders] == [
+        together.CHECK if some.loaded else None for some in planned]
+    assert one.sent_bytes == 100 * sum(len(some.pairs) for some in planned)
+    assert one.n_failed == 0 and one.seconds >= 0
+    assert network.held == [True, False]
+    assert network.nominal == [False, True]
+    assert [subjects for subjects, _found in concluded] == [set(HOSTS)]
+    # The next one finds a new thread.
+    patience.wait_for(lambda: found._thread is None)
+    found.take(again := check())
+    assert ended(again).state == 'done'
+
+
+def test_trains_without_a_rate_are_counted():
+    network = Network()
+    network.silent = {preflight.plan(HOSTS, {})[0].pairs[0]}
+    found, _concluded = start(network)
+    found.take(one := check())
+    assert ended(one).n_failed == sum(
+        pair in network.silent for some in preflight.plan(HOSTS, {})
+        for pair in some.pairs)
+
+
+def test_what_fails_tells_why():
+    network = Network()
+    network.wire_tree = None
+    found, concluded = start(network)
+    found.take(one := check())
+    assert ended(one).state == 'failed' and 'callable' in one.why
+    assert network.held == [True, False] and concluded == []
+
+
+def test_who_stops_takes_none():
+    found, concluded = start(Network())
+    found.stop()
+    found.take(one := check())
+    assert one.state == 'waiting' and found._thread is None
+
+
+def test_what_a_loaded_round_measures_is_of_no_other_use():
+    network = Network()
+    found, _concluded = start(network)
+    seen = []
+    network.on_measured.append(lambda one: seen.append((
+        (one.src, one.dst), found.takes(one))))
+    pairs = [('a', 'b'), ('c', 'd')]
+    one = check()
+    assert found._together(one, pairs, together.CHECK) == {
+        pair: pytest.approx(rate_bps) for pair, rate_bps in
+        together.rates_bps(dict.fromkeys(pairs, network.windows)).items()}
+    assert sorted(seen) == [(pair, True) for pair in pairs]
+    seen.clear()
+    assert found._measure(one, pairs).keys() == set(pairs)
+    assert sorted(seen) == [(pair, False) for pair in pairs]
+    assert not found.takes(made.measurement('a', 'b', 1e9))
+
+
+def test_a_loaded_round_is_tried_twice():
+    network = Network()
+    found, _concluded = start(network)
+    network.silent = {('a', 'b')}
+    one = check()
+    assert found._together(one, [('a', 'b'), ('c', 'd')],
+                           together.CHECK).keys() == {('c', 'd')}
+    assert len(network.orders) == checks.TRIES
+    assert one.n_failed == 1
+
+
+def test_a_discovery_of_hosts_on_one_switch_finds_no_plane():
+    network = Network()
+    found, concluded = start(network)
+    found.take(one := check(purpose=checks.Purpose.DISCOVER))
+    ended(one)
+    assert (one.state, one.why, one.planes) == ('done', None, ())
+    n_rounds = sum(map(len, discovery.mixed_rounds(HOSTS)))
+    assert one.n_rounds_done == one.n_rounds >= n_rounds
+    assert {transfer for _pairs, transfer in network.orders} == {
+        together.DISCOVER}
+    assert concluded == []
