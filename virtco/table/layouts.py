@@ -142,7 +142,9 @@ class Layouts:
             floor_bps[self.host_of] / self.n_children)[self.class_of])
         host_of_child = self.host_of[self.class_of]
         total_bps = np.bincount(host_of_child, rate_bps, len(self.of_link))
-        factor = self.limit_bps / np.maximum(total_bps, self.limit_bps)
+        # A link without bandwidth has children without a rate: not 0 / 0.
+        factor = self.limit_bps / np.maximum(
+            np.maximum(total_bps, self.limit_bps), np.finfo(np.float64).tiny)
         found: np.ndarray = rate_bps * factor[host_of_child]
         return found
 

@@ -86,6 +86,14 @@ def test_rates_fit_the_link_and_nobody_gets_nothing(cases, rates, least):
         assert found_bps[children] == pytest.approx(wanted_bps * factor)
 
 
+def test_a_link_without_bandwidth_has_no_rates():
+    none = dataclasses.replace(LINKS[0], egress_bps=0.0,
+                               default_rate_bps=0.0)
+    laid = lay_out(a(('h0', 'h1')), links=(none, *LINKS[1:]))
+    assert laid.fitted_bps(np.zeros(1), 0.01).tolist() == [0.0]
+    assert laid.fitted_bps(np.ones(1), 0.01).tolist() == [0.0]
+
+
 def test_rates_that_are_just_the_link_stay():
     laid = lay_out(a(('h0', 'h1')))
     rate_bps = laid.limit_bps[:1]
