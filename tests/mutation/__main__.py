@@ -19,7 +19,6 @@ from tests.gears import changes
 from tests.mutation import areas
 from tests.mutation import mutants
 from tests.mutation import run
-from virtco import compiled
 
 EQUIVALENT = pathlib.Path(__file__).with_name('equivalent.txt')
 
@@ -104,12 +103,11 @@ def main(argv: list[str] | None = None) -> int:
     run.load_libraries()
     left = [one for one in chosen if one.key not in told]
     # Tests of a kernel may want it compiled; all others pass without a mutant.
-    kernels = {compiled.source(name).relative_to(areas.ROOT).as_posix()
-               for name in compiled.KERNELS}
+    kernels = dict.fromkeys(
+        one.path for one in left if run.is_kernel(one.path))
     broken = {outcome.task.path for outcome in run.judge(
-        (run.Task(path, None) for path in kernels
-         & {one.path for one in left}), args.limit_s, args.budget_s,
-        args.jobs) if outcome.verdict is run.Verdict.BROKEN}
+        (run.Task(path, None) for path in kernels), args.limit_s,
+        args.budget_s, args.jobs) if outcome.verdict is run.Verdict.BROKEN}
     cpu_s = 0.0
     for outcome in run.judge(
             (run.Task(one.path, one) for one in left

@@ -47,8 +47,8 @@ def area(path: str) -> str:
 def tests(path: str) -> list[str]:
     """List the files of unit tests of a module's area, nearest first.
 
-    Nearest are those that import the module; then come those that share its
-    name, then all others of the area.
+    Nearest are those that import the module, of these those with its name,
+    then those with the name of its package; then come all others of the area.
     """
     name = path.removesuffix('.py').removesuffix('/__init__').replace(
         '/', '.')
@@ -60,9 +60,10 @@ def tests(path: str) -> list[str]:
     if own.endswith('.py'):
         found = importing
     found |= {file for file in UNIT.glob('test_*.py') if file in importing}
-    stem = pathlib.Path(path).stem
+    *_, package, stem = pathlib.Path(path).with_suffix('').parts
     order = sorted(found, key=lambda file: (
-        file not in importing, stem not in file.stem, _cost(file), file))
+        file not in importing, stem not in file.stem,
+        package not in file.stem, _cost(file), file))
     return [file.relative_to(ROOT).as_posix() for file in order]
 
 

@@ -104,7 +104,8 @@ def _nodes(node: ast.AST, where: str) -> Iterator[tuple[str, ast.AST]]:
     if hasattr(node, 'lineno'):
         yield where, node
     for name, value in ast.iter_fields(node):
-        if name in _IGNORED or _is_negative(node):
+        if name in _IGNORED or _is_negative(node) or (
+                name == 'keywords' and isinstance(node, ast.ClassDef)):
             continue
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST):
