@@ -2,6 +2,9 @@
 
 """A real database in memory, and rows of it, for tests of thin shells."""
 
+from oslo_config import cfg
+
+from virtco.conf import opts
 from virtco.db import models
 from virtco.db import session as db_session
 from virtco.model import states
@@ -13,6 +16,17 @@ def database():
     models.Base.metadata.create_all(found.engine)
     with found.writer() as session:
         session.add(models.Cluster(id=1, generation=1, secret='s'))
+    return found
+
+
+def conf(**groups):
+    """Return the configuration's defaults, but for some values by group."""
+    found = cfg.ConfigOpts()
+    opts.register_opts(found)
+    found([])
+    for group, values in groups.items():
+        for name, value in values.items():
+            found.set_override(name, value, group)
     return found
 
 

@@ -2,11 +2,9 @@
 
 """The operator's run-time choices, over a real database."""
 
-from oslo_config import cfg
 import pytest
 
 from tests.unit import stored
-from virtco.conf import opts
 from virtco.db import models
 from virtco import exception
 from virtco.know import operators
@@ -15,11 +13,7 @@ from virtco.know import settings
 
 class Bench:
     def __init__(self, **overrides):
-        self.conf = cfg.ConfigOpts()
-        opts.register_opts(self.conf)
-        self.conf([])
-        for name, value in overrides.items():
-            self.conf.set_override(name, value, 'placement')
+        self.conf = stored.conf(placement=overrides)
         self.database = stored.database()
         self.n_changes = 0
 

@@ -5,10 +5,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 import numpy as np
-from oslo_config import cfg
 import pytest
 
-from virtco.conf import opts
+from tests.unit import stored
 from virtco.know import room
 from virtco.know import rules
 from virtco.know import snapshot
@@ -78,9 +77,7 @@ def test_senders_are_limited_where_there_are_classes(order, limit, limits):
 
 
 def test_what_is_not_given_is_as_the_configuration_has_it():
-    conf = cfg.ConfigOpts()
-    opts.register_opts(conf)
-    conf([])
+    conf = stored.conf()
     found, default = room.rules_of(conf), rules.Rules()
     assert (found.half_life_s, found.ending, found.uplink, found.share) == (
         default.half_life_s, default.ending, default.uplink, default.share)
@@ -98,21 +95,13 @@ def test_what_is_not_given_is_as_the_configuration_has_it():
 
 
 def test_rules_are_those_of_the_configuration():
-    conf = cfg.ConfigOpts()
-    opts.register_opts(conf)
-    conf([])
-    for group, name, value in (
-            ('scheduler', 'background_half_life_s', 7.0),
-            ('scheduler', 'wire_overhead_fraction', 0.25),
-            ('scheduler', 'quiet_s', 3.0),
-            ('scheduler', 'done_fraction', 0.8),
-            ('scheduler', 'default_share', 0.5),
-            ('scheduler', 'max_background_fraction', 0.4),
-            ('scheduler', 'max_debt_bytes', 1e15),
-            ('placement', 'default_link_bps', 3e9),
-            ('probe', 'tolerance_fraction', 0.3),
-            ('probe', 'max_age_s', 777.0)):
-        conf.set_override(name, value, group)
+    conf = stored.conf(
+        scheduler={'background_half_life_s': 7.0,
+                   'wire_overhead_fraction': 0.25, 'quiet_s': 3.0,
+                   'done_fraction': 0.8, 'default_share': 0.5,
+                   'max_background_fraction': 0.4, 'max_debt_bytes': 1e15},
+        placement={'default_link_bps': 3e9},
+        probe={'tolerance_fraction': 0.3, 'max_age_s': 777.0})
     found = room.rules_of(conf)
     assert (found.half_life_s, found.wire_factor) == (7.0, 1.25)
     assert found.payload_fraction == 0.4
