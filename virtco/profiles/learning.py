@@ -161,7 +161,7 @@ def _candidates(n_vms: int, flows: set[pairs.Pair]
                          'receivers': n_vms - min(
                              dst for _src, dst in flows)}),
             ('all-to-all', {'n': n_vms})):
-        if all(value >= 1 for value in spec.values()):
+        if all(spec.values()):
             found.append((name, {'pattern': name, **spec}))
     return found
 
