@@ -163,8 +163,8 @@ def test_a_fiftieth_of_the_usual_flow_is_noise():
     assert learning.recognise(learning.Launch(3, noise)).name == 'ring'
     # More noise than flows leaves the pattern as it is.
     star = {(0, dst): 100.0 for dst in range(1, 4)} | {
-        (dst, src): 1.0 for dst in range(1, 4) for src in (1, 2)
-        if dst != src} | {(1, 3): 1.0}
+        (dst, src): 1.5 for dst in range(1, 4) for src in (1, 2)
+        if dst != src} | {(1, 3): 1.5}
     assert learning.recognise(learning.Launch(4, star)).name == 'broadcast'
 
 
@@ -223,3 +223,17 @@ def test_two_vms_are_a_broadcast():
     assert found.size_bytes == 5.0
     # The other way it is none of them.
     assert learning.recognise(learning.Launch(2, {(1, 0): 5.0})) is None
+
+
+@pytest.mark.parametrize('unseen', [(0, 3), (1, 3), (2, 3), (2, 4), (2, 5)])
+@pytest.mark.parametrize('whole', [False, True])
+def test_a_shuffle_is_known_though_a_sender_or_receiver_was_not_seen(
+        unseen, whole):
+    """Three senders: the last sender or the first receiver is missing."""
+    clean = launch(pattern='shuffle', senders=3, receivers=3, size=900)
+    row, column = unseen
+    sent = {pair: pairs.UNSEEN if pair == unseen or whole and (
+        pair[0] == row == 2 if row == 2 else pair[1] == column) else size
+        for pair, size in clean.sent.items()}
+    assert learning.recognise(learning.Launch(6, sent)).spec == {
+        'pattern': 'shuffle', 'senders': 3, 'receivers': 3}

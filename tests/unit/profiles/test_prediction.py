@@ -102,9 +102,11 @@ def test_a_day_is_too_short_for_the_time_of_day():
     found = prediction.predict([4.0] * (HOURS - 1))
     assert (found.method, found.error_fraction, found.weight) == (
         prediction.Method.LAST_HOUR, 0.0, 1.0)
+    assert prediction.predict([7.0, 9.0, 3.0]).size_bytes == 3.0
     # Three hours have one of the day before.
-    assert prediction.predict([*range(1, HOURS + 1), 1, 2]).method == (
-        prediction.Method.LAST_HOUR)
+    found = prediction.predict([*range(1, HOURS + 1), 1, 2])
+    assert (found.method, found.size_bytes) == (
+        prediction.Method.LAST_HOUR, 2.0)
     found = prediction.predict([*range(1, HOURS + 1), 1, 2, 3])
     assert found.method == prediction.Method.TIME_OF_DAY
     assert (found.size_bytes, found.error_fraction, found.weight) == (
