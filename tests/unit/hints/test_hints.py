@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import pytest
 
 from virtco import exception
+from virtco import hint_matrix
 from virtco import hints
 from virtco.model import coflow as coflow_model
 
@@ -272,7 +273,7 @@ def test_an_int_too_long_for_its_repr_is_refused(key):
     with pytest.raises(exception.HintInvalid):
         hints.parse({'virtco:coflow': 'a', key: 10 ** 5000})
     with pytest.raises(exception.HintInvalid):
-        hints.parse_matrix([[10 ** 5000]], 'a')
+        hint_matrix.parse_matrix([[10 ** 5000]], 'a')
 
 
 def parse_or_refuse(*args: Any) -> None:
