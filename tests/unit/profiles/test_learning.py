@@ -168,6 +168,14 @@ def test_a_fiftieth_of_the_usual_flow_is_noise():
     assert learning.recognise(learning.Launch(4, star)).name == 'broadcast'
 
 
+def test_pairs_without_bytes_tell_nothing_of_the_usual_flow():
+    star = dict.fromkeys(((src, dst) for src in range(4)
+                          for dst in range(4) if src != dst), 0.0) | {
+        (0, dst): 100.0 for dst in range(1, 4)} | {(1, 2): 1.5}
+    assert learning.recognise(learning.Launch(4, star)).name == 'broadcast'
+    assert learning.recognise(ring(0.5, 0.5, 0.5)).flow_bytes == 0.5
+
+
 def test_growth_is_seen_where_launches_differ():
     """Bytes may fall with the VMs; the power of growth is from 0 to 2."""
     def of(*launches):

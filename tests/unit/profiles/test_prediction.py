@@ -46,6 +46,13 @@ def test_short_histories():
     assert prediction.predict([0.0] * 50).size_bytes == 0
 
 
+def test_a_day_and_a_week():
+    assert (prediction.HOURS_PER_DAY, prediction.MOST_DAYS,
+            prediction.LEAST_HOURS) == (24, 7, 3)
+    assert prediction.WEIGHTS.tolist() == pytest.approx(
+        [step / 10 for step in range(11)])
+
+
 def test_hours_without_bytes_are_zero():
     assert prediction.series({3: 7.0, 5: 1.0, 9: 2.0}, 2, 6).tolist() == [
         0.0, 7.0, 0.0, 1.0]
