@@ -375,3 +375,27 @@ def test_rates_of_pairs_are_rows():
     assert found.age_s(30.0) == {('a', 'b'): 20.0, ('b', 'a'): 20.0}
     assert rates.Rates().estimate(1.0).hosts == {}
     assert math.isfinite(found.estimate(12.0).at_s)
+
+
+def test_a_slow_pair_is_planned_by_unless_an_uplink_explains_it():
+    known = rates.Rates()
+    pairs = known_pairs.Pairs(known, 10, 7200.0, 3600.0)
+    for turn in range(4):
+        for src in 'abcd':
+            for dst in set('abcd') - {src}:
+                rate_bps = 2e8 if (src, dst) == ('a', 'b') else 1e9
+                known.add(made.measurement(src, dst, rate_bps), float(turn))
+                pairs.add(reading(src, dst, rate_bps, float(turn)))
+    nothing = pairs.choose({'a', 'b'}, 5.0, cluster.Tree)
+    assert nothing.rates_bps == {} and nothing.text == ''
+    pairs.refresh(5.0)
+    assert set(pairs.known.slow) == {('a', 'b')}
+    hosts = {'a', 'b', 'c'}
+    assert pairs.choose(hosts, 5.0, cluster.Tree).rates_bps == {
+        ('a', 'b'): pytest.approx(2e8)}
+    assert pairs.choose(hosts, 3604.1, cluster.Tree).rates_bps == {}
+    for out_bps, is_slow in ((2e8, False), (1e9, True)):
+        tree = cluster.Tree((cluster.Subtree('r', out_bps, 9e9),),
+                            {'a': 'r'})
+        assert bool(pairs.choose(hosts, 5.0, lambda: tree).rates_bps
+                    ) is is_slow

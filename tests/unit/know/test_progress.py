@@ -251,3 +251,21 @@ def test_computing_is_bounded_by_the_links():
     assert state._progress.measured == set()
     (told,) = state.take_unsaved().overstating
     assert told.coflow_id == 'c' and state.count_overstating() == 1
+
+
+@pytest.mark.parametrize('nominal', [False, True])
+def test_a_tree_counts_on_the_newest_links(nominal):
+    plane = tree.Plane(roots=(tree.Node(
+        'r', ('h0',), uplink=tree.Uplink(oversubscription=4)),))
+    state = live_state.LiveState(plane=lambda: plane)
+    for egress_bps in (8e9, 4e9):
+        state.intake('h0', made.report(link={
+            'egress_bps': egress_bps, 'ingress_bps': 2e9}), 1.0)
+        (one,) = state.wire_tree(1.0, nominal).subtrees
+        assert (one.uplink_out_bps, one.uplink_in_bps) == pytest.approx(
+            (egress_bps / 4, 0.5e9))
+
+
+def test_addresses_of_vms(state):
+    state.intake('h0', made.report(ports=[PORTS[0]]), 1.0)
+    assert state.addresses_of(['g-0', 'g-1']) == [('10.0.0.0',), ()]
