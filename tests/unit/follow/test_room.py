@@ -9,6 +9,7 @@ from tests.unit import stored
 from virtco.db import groups as db_groups
 from virtco.db import models
 from virtco import exception
+from virtco.follow import auditor
 from virtco.follow import listener
 from virtco.follow import notifications
 from virtco.follow import room
@@ -38,7 +39,8 @@ class Bench:
         self.changed, self.waiting = [], {}
         self.counts = metrics.Metrics()
         self.follow = room.Follow(
-            stored.conf(controller={'keep_retired_s': 3600}), self.database,
+            stored.conf(controller={'keep_retired_s': 3600,
+                                    'reap_interval_s': 3600}), self.database,
             self.counts, lambda ids: self.changed.append(list(ids)),
             lambda host: self.waiting.get(host, set()), lambda: self.now_s)
 
@@ -275,17 +277,6 @@ def test_every_message_bus_is_listened_to_once():
         'kombu+memory:///b']
 
 
-@pytest.mark.parametrize(('options', 'name'), [
-    ({'transport_url': 'carrier://pigeon'}, 'transport_url'),
-    ({'transport_urls': ['carrier://pigeon']}, 'transport_urls')])
-def test_a_message_bus_that_cannot_be_is_named(options, name):
-    conf = stored.conf(notifications=options)
-    with pytest.raises(exception.Invalid) as caught:
-        listener._transports(conf, listener.urls_of(conf))
-    assert caught.value.kwargs['field'] == f'[notifications] {name}'
-    assert caught.value.kwargs['value'] == 'carrier'
-
-
 class Bus:
     def __init__(self):
         self.told = []
@@ -303,3 +294,13 @@ def test_all_buses_begin_and_end():
     found.start()
     found.stop()
     assert [bus.told for bus in buses] == [['start', 'stop']] * 2
+
+
+def test_who_leads_reaps_until_it_stops(bench):
+    """Without credentials nothing is compared with Nova."""
+    assert auditor.start(stored.conf(), bench.database, lambda change: True,
+                         bench.counts) is None
+    bench.follow.lead()
+    assert bench.follow.is_alive()
+    bench.follow.stop()
+    assert not bench.follow.is_alive()

@@ -195,6 +195,7 @@ def test_bytes_between_hosts_are_divided_by_the_pairs():
 
     assert shares({key(0, 1): 30.0, key(0, 2): 10.0, key(2, 0): 9.0}) == [
         0.75, 0.25]
+    assert shares({key(0, 1): 0.125, key(0, 2): 0.375}) == [0.25, 0.75]
     assert shares({key(0, 1, 80): 30.0}) == pytest.approx([2 / 3, 1 / 3])
     coflow.progress.sent_bytes[:] = coflow.progress.sizes_bytes
     assert shares({}) == [0.5, 0.5]

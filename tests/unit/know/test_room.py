@@ -44,7 +44,9 @@ class Bench:
         self.database = database or stored.database()
         self.leases, self.now_s, self.changes = Leases(), 1000.0, []
         self.know = room.Know(
-            stored.conf(probe={'history_readings': 3,
+            stored.conf(controller={'flush_interval_s': 60},
+                        profiles={'flush_interval_s': 60},
+                        probe={'history_readings': 3,
                                'history_retention_s': 7200.0},
                         scheduler={'wire_overhead_fraction': 0.0}),
             self.database, metrics.Metrics(), self.leases,
@@ -474,3 +476,32 @@ def test_a_stored_database_error_is_told(bench):
         models.sa.text('DROP TABLE settings')))
     with pytest.raises(exception.DatabaseUnavailable):
         bench.know.settings.load()
+
+
+def test_who_leads_counts_from_what_was_written_and_writes_at_its_end(
+        bench, follower):
+    bench.group(progress='[20, 0, 0]')
+    for one in (bench, follower):
+        one.know.refresh()
+    know = follower.know
+    know.lead()
+    assert know.peer is None and know.is_alive()
+    know.refresh()
+    assert know.live.status('c-p-a').sent_bytes == 20
+    know.report('h1', known.report(5, coflow_id='c-p-a'))
+    know.stop()
+    assert not know.is_alive()
+    (coflow,) = bench.rows(models.Coflow)
+    assert coflow.sent_bytes == 25
+    # Who never led writes nothing.
+    bench.know.report('h2', made.report())
+    bench.know.stop()
+    assert [row.host for row in bench.rows(models.Host)] == ['h1']
+
+
+def test_pairs_are_estimated_whoever_leads(bench):
+    bench.know.start()
+    assert bench.know._estimator.is_alive() and bench.know._finder.is_alive()
+    bench.know.stop()
+    assert not bench.know._estimator.is_alive()
+    assert not bench.know._finder.is_alive()
