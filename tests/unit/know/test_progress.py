@@ -202,7 +202,13 @@ def test_an_overrun_is_owed_by_its_project(state):
     assert state.debts() == {}
     state.intake('h0', known.report(240), 2.0)
     assert state.debts() == {'p': 7.5}
+    # What is deleted owes on, and counts anew if it comes again.
     state.drop('c')
+    state.drop('unknown')
+    assert state.debts() == {'p': 7.5}
+    state.load_groups([known.member('g', i, f'h{i}') for i in range(3)],
+                      [known.stored()])
+    state.intake('h0', known.report(270, epoch='f'), 3.0)
     assert state.debts() == {'p': 7.5}
 
 

@@ -11,8 +11,10 @@ from virtco.db import models
 from virtco import exception
 from virtco.know import room
 from virtco.know import snapshot
+from virtco.measure import preflight
 from virtco import metrics
 from virtco.scheduling import policing
+from virtco.topology import tree
 
 
 class Leases:
@@ -505,3 +507,37 @@ def test_pairs_are_estimated_whoever_leads(bench):
     bench.know.stop()
     assert not bench.know._estimator.is_alive()
     assert not bench.know._finder.is_alive()
+
+
+def test_all_that_operators_said_survives_a_restart(bench):
+    bench.know.live.meet({'h0'}, 1.0)
+    bench.know.drains.drain('h0', 'disk', 'admin')
+    bench.know.settings.change({'order': 'fair'}, 'admin')
+    bench.know.topology.replace((tree.Plane(roots=(
+        tree.Node('r', ('h0',), uplink=tree.Uplink(1e9, 2e9)),)),))
+    bench.know.findings.conclude({'r'}, [preflight.Finding(
+        preflight.Kind.UPLINK, 'r', 0.5e9, 1e9, ())], lambda session: None)
+    again = Bench(bench.database)
+    again.know.load()
+    assert again.know.live.drained == {'h0'}
+    assert again.know.settings.is_fair
+    assert again.know.topology.get() == bench.know.topology.get()
+    (uplink,) = again.know.live.wire_tree(1.0).subtrees
+    assert uplink.uplink_out_bps == pytest.approx(0.5e9)
+
+
+def test_who_leads_raises_the_alerts(bench, follower):
+    bench.know.findings.conclude({'r'}, [preflight.Finding(
+        preflight.Kind.UPLINK, 'r', 0.5e9, 1e9, ())], lambda session: None)
+
+    def alert():
+        return follower.know.findings._counts.registry.get_sample_value(
+            'virtco_poor_ratio', {'kind': 'leaf-uplink', 'subject': 'r'})
+
+    follower.know._read_findings()
+    assert len(follower.know.findings.all()) == 1 and alert() is None
+    follower.know.lead()
+    try:
+        assert alert() == 0.5
+    finally:
+        follower.know.stop()
