@@ -209,6 +209,8 @@ def test_who_does_not_lead_any_more_writes_nothing(bench):
     bench.know.fence = fence
     with pytest.raises(RuntimeError):
         bench.know.measured(made.measurement('a', 'b', 1e9))
+    with pytest.raises(RuntimeError):
+        bench.know._estimate_pairs()
     bench.know.report('h1', known.report(20, coflow_id='c-p-a'))
     with pytest.raises(RuntimeError):
         bench.know.flush()
