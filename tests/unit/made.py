@@ -7,7 +7,7 @@ import msgspec
 from virtco.know import reports
 
 PLAIN = {'epoch': 'e', 'applied_generation': 0,
-         'link': {'egress_bps': 1e9, 'ingress_bps': 1e9}, 'ports': [],
+         'link': {'egress_bps': 1e9, 'ingress_bps': 2e9}, 'ports': [],
          'coflows': [], 'uplink_sent_bytes': 0}
 
 
