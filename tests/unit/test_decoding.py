@@ -24,9 +24,9 @@ from virtco import fields
                                          '02:00:00:00:0a',
                                          '02:00:00:00:00:00:0a']),
     (fields.Port, [1, 65535], [0, 65536]),
-    (fields.Amount, [0, 1e15], [-1e-9, 1.001e15]),
+    (fields.Amount, [0, 1e15], [-1e-9, 1e15 + 0.5]),
     (fields.Bytes, [0, 1e21], [-1, 1.001e21]),
-    (fields.LinkRate, [8, 1e15], [7.99, 1.001e15]),
+    (fields.LinkRate, [8, 1e15], [7.99, 1e15 + 0.5]),
     (fields.Count, [0, 2 ** 31 - 1], [-1, 2 ** 31]),
     (fields.Generation, [0, 2 ** 62], [-1, 2 ** 62 + 1])])
 def test_a_field_is_bounded_on_both_sides(kind, good, bad):

@@ -123,6 +123,20 @@ def test_a_pair_that_has_an_owner_is_counted_once(state):
     assert state.take_profiles() == {'g': {(0, 1): 30.0}}
 
 
+def test_the_pairs_of_what_is_over_are_those_of_the_next(state):
+    state.load_groups(
+        [known.member('g', i, f'h{i}') for i in range(3)],
+        [known.stored(name, flows='[[0,1,100]]') for name in 'ab'])
+    state.count_pairs(True)
+    for row in range(3):
+        state.intake(f'h{row}', known.pair_report(row), 0.5)
+    state.intake('h0', known.pair_report(0, (1, 30)), 1.0)
+    state.finish('a', 1.5)
+    state.intake('h0', known.pair_report(0, (1, 50)), 2.0)
+    assert {name: status.sent_bytes for name, status
+            in state.statuses().items()} == {'a': 30.0, 'b': 20.0}
+
+
 def test_peers_of_a_vm_are_those_of_its_group(state):
     state.load_groups(
         [known.member('g', i, f'h{i}') for i in range(2)]
