@@ -70,3 +70,8 @@ def test_what_is_forgiven_is_not_charged_again(found):
     found.forgive('p')
     assert charged(found, 250.0, 0.0) == 0.0
     assert charged(found, 260.0, 10.0) == 10.0
+
+
+def test_a_part_of_a_byte_is_owed_too(found):
+    assert charged(found, 150.5, 150.5) == 0.5
+    assert found.all() == {'p': 0.5}
