@@ -76,6 +76,8 @@ def test_several_stand_behind_those_that_are_there(bench):
     bench.announce(matrix=[{'name': name, 'tm': MATRIX} for name in 'xy'])
     assert {name: one.position for name, one in bench.coflows().items()} == {
         'c': 0, 'x': 1, 'y': 2}
+    bench.announce('z')
+    assert bench.coflows()['z'].position == 3
     bench = Bench()
     with bench.database.writer() as session:
         session.query(models.Coflow).delete()
@@ -160,3 +162,6 @@ def test_the_project_has_its_bounds_too(bench):
     with pytest.raises(exception.HintInvalid):
         bench.announce('y')
     assert bench.coflows().keys() == {'c', 'x'}
+    # What is replaced counts no more, and an announcement is no group.
+    bench.conf.set_override('max_groups_per_project', 1, 'limits')
+    assert bench.announce('x')
