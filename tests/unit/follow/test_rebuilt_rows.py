@@ -143,3 +143,11 @@ def test_the_first_matrix_counts_and_projects_are_apart(bench):
                   body(7, tenant_id='q'))
     assert {(row.project_id, row.n_vms)
             for row in bench.rows(models.Group)} == {('p', 2), ('q', 3)}
+
+
+def test_a_server_whose_hint_cannot_be_is_named(bench):
+    outcome = bench.rebuild(body(0), body(1, tm=None, hints={
+        'virtco:cofow': ['x']}))
+    ((project_id, server, why),) = outcome.skipped
+    assert (project_id, server) == ('p', 'vm-1') and 'virtco:cofow' in why
+    assert (outcome.n_groups, outcome.n_members) == (1, 1)
