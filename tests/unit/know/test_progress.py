@@ -289,3 +289,12 @@ def test_a_tree_counts_on_the_newest_links(nominal):
 def test_addresses_of_vms(state):
     state.intake('h0', made.report(ports=[PORTS[0]]), 1.0)
     assert state.addresses_of(['g-0', 'g-1']) == [('10.0.0.0',), ()]
+
+
+def test_a_beta_of_zero_is_none_that_is_observed(state):
+    for now_s, uplink in ((10.0, 0), (11.0, 1e6)):
+        state.intake('h0', known.report(0, uplink=uplink), now_s)
+    assert state.snapshot(snapshot.Options(), 11.0).size_factor == (
+        pytest.approx(1.08))
+    assert state.snapshot(snapshot.Options(beta=0.0), 11.0
+                          ).size_factor == 1.0
