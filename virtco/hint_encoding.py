@@ -4,7 +4,6 @@
 """
 
 import json
-import math
 from typing import Any
 
 from virtco.model import coflow as coflow_model
@@ -40,7 +39,6 @@ def encode_matrix(coflows: tuple[coflow_model.Coflow, ...], name: str) -> str:
 
 def _plain(size_bytes: float) -> float | int:
     """Whole numbers without their ``.0``; exact below 2**53."""
-    if size_bytes.is_integer() and abs(size_bytes) < 2 ** 53 and (
-            math.isfinite(size_bytes)):
+    if size_bytes.is_integer() and size_bytes < 2 ** 53:
         return int(size_bytes)
     return size_bytes

@@ -8,7 +8,7 @@ from virtco.know import reports
 from virtco.measure import hostrates
 
 PLAIN = {'epoch': 'e', 'applied_generation': 0,
-         'link': {'egress_bps': 1e9, 'ingress_bps': 1.25e9}, 'ports': [],
+         'link': {'egress_bps': 1e9, 'ingress_bps': 2e9}, 'ports': [],
          'coflows': [], 'uplink_sent_bytes': 0}
 
 

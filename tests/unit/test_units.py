@@ -76,3 +76,40 @@ def test_no_times(text):
     (120, '2 min'), (7200, '2 h')])
 def test_times_as_text(time_s, text):
     assert units.format_time(time_s) == text
+
+
+@pytest.mark.parametrize(('prefix', 'factor'), [
+    ('', 1), ('K', 10 ** 3), ('M', 10 ** 6), ('G', 10 ** 9),
+    ('T', 10 ** 12), ('P', 10 ** 15), ('Ki', 1024), ('Mi', 1024 ** 2),
+    ('Gi', 1024 ** 3), ('Ti', 1024 ** 4), ('Pi', 1024 ** 5)])
+def test_every_prefix(prefix, factor):
+    assert units.parse_size_bytes(f'3 {prefix}B') == 3 * factor
+    assert units.parse_rate_bps(f'3{prefix}bit') == 3 * factor
+
+
+@pytest.mark.parametrize(('value', 'text'), [
+    (0, '0 B'), (999, '999 B'), (1000, '1 kB'), (-2500, '-2.5 kB'),
+    (1e6, '1 MB'), (1.5e9, '1.5 GB'), (1e12, '1 TB'), (1e15, '1 PB'),
+    (1e18, '1000 PB')])
+def test_sizes_as_text(value, text):
+    assert units.format_size(value) == text
+    assert units.format_rate(value) == text.replace('B', 'bit/s')
+
+
+@pytest.mark.parametrize(('time_s', 'text'), [
+    (0.001, '1 ms'), (1, '1 s'), (60, '1 min'), (3600, '1 h'),
+    (-1, '0 s')])
+def test_units_of_time_begin_where_they_begin(time_s, text):
+    assert units.format_time(time_s) == text
+
+
+def test_conversions():
+    assert units.bytes_per_s_to_bps(3.0) == 24.0
+    assert units.bps_to_bytes_per_s(24.0) == 3.0
+    assert units.ms_to_s(250.0) == 0.25
+    assert units.SECONDS_PER_HOUR == 3600
+    assert units.transfer_time_s(10.0, 5.0) == 16.0
+    assert units.transfer_time_s(1.0, 0.5) == 16.0
+    assert units.transfer_time_s(0.5, 8.0) == 0.5
+    assert units.transfer_time_s(0.0, 0.0) == 0.0
+    assert units.transfer_time_s(1.0, 0.0) == float('inf')

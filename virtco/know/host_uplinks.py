@@ -38,7 +38,7 @@ class HostUplinks:
         self.known = snapshots.Hosts()
         self.capacities: dict[str, uplinks.Capacity] = {}
         self.strangers: frozenset[str] = frozenset()
-        self._background_bps = np.zeros(0)
+        self._background_bps = np.array([])
         # Of which something changed; None: any may have.
         self._changed: set[str] | None = None
         self._rates_version, self._rates_hold_until_s = -1, math.inf
@@ -129,4 +129,4 @@ class HostUplinks:
         """The share of traffic that is no coflow's."""
         total_bps = self.known.links_bps
         low_bps = float(self._background_bps.sum())
-        return min(1.0, low_bps / total_bps) if total_bps > 0 else 0.0
+        return min(1.0, low_bps / total_bps) if total_bps else 0.0

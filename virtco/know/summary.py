@@ -113,4 +113,4 @@ def measured(span: byte_counters.Span | None) -> dict[str, float | None]:
               (span.first_byte_s, span.last_byte_s, span.cct_s,
                span.cct_error_s))
     return dict(zip(('first_byte_at', 'last_byte_at', 'measured_cct_s',
-                     'measured_cct_error_s'), values, strict=True))
+                     'measured_cct_error_s'), values))

@@ -29,9 +29,9 @@ class Capacity:
 class Rules:
     """See ``[probe]`` and ``[placement] default_link_bps``."""
 
-    default_bps: float = 1e10
+    default_bps: float = 1e9
     tolerance: float = 0.1
-    max_age_s: float = 86400.0
+    max_age_s: float = 7200.0
 
 
 def of_host(link: reports.Link, rate: hostrates.HostRate | None,

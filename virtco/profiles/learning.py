@@ -39,7 +39,7 @@ class Launch:
 
     @property
     def size_bytes(self) -> float:
-        return math.fsum(size for size in self.sent.values() if size > 0)
+        return math.fsum(max(0.0, size) for size in self.sent.values())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def learn(launches: Sequence[Launch], n_vms: int) -> Learned | None:
     :param launches: the latest first.
     """
     told = [launch for launch in launches[:MOST_LAUNCHES]
-            if launch.size_bytes > 0 and launch.n_vms >= 2]
+            if launch.size_bytes]
     same = [launch for launch in told if launch.n_vms == n_vms]
     if same:
         return _mean(same)
@@ -110,11 +110,11 @@ def _mean(launches: Sequence[Launch]) -> Learned | None:
         how += f', {pattern}'
         mean |= {pair: pattern.flow_bytes for pair in unseen & pattern.flows}
     flows = [[src, dst, round(size)] for (src, dst), size
-             in sorted(mean.items()) if round(size) > 0]
+             in sorted(mean.items()) if round(size)]
     if not flows:
         return None
     return Learned({'n': n_vms, 'flows': flows}, n_vms,
-                   float(sum(flow[2] for flow in flows)), len(launches), how)
+                   math.fsum(flow[2] for flow in flows), len(launches), how)
 
 
 def recognise(launch: Launch) -> Pattern | None:
@@ -161,7 +161,7 @@ def _candidates(n_vms: int, flows: set[pairs.Pair]
                          'receivers': n_vms - min(
                              dst for _src, dst in flows)}),
             ('all-to-all', {'n': n_vms})):
-        if all(value >= 1 for value in spec.values()):
+        if all(spec.values()):
             found.append((name, {'pattern': name, **spec}))
     return found
 

@@ -89,7 +89,7 @@ def predict(history: Sequence[float] | np.ndarray) -> Prediction:
                           Method.LAST_HOUR)
     errors = [error_fraction(found, weight * last + (1 - weight) * daily)
               for weight in WEIGHTS]
-    if any(error is None for error in errors):
+    if None in errors:
         return Prediction(float(last[-1]), error_fraction(found, last),
                           Method.LAST_HOUR)
     best = int(np.argmin(np.array(errors, np.float64)))

@@ -94,6 +94,9 @@ def test_average_halves_in_its_half_life():
     average.add(100, 0)
     assert average.add(0, 5) == pytest.approx(50)
     assert average.add(0, 10) == pytest.approx(25)
+    assert average.add(125, 15) == pytest.approx(75)
+    # A clock that was set back makes nothing of the past.
+    assert average.add(999, 14) == pytest.approx(75)
 
 
 @given(st.lists(st.tuples(

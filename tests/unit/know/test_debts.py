@@ -70,3 +70,17 @@ def test_what_is_forgiven_is_not_charged_again(found):
     found.forgive('p')
     assert charged(found, 250.0, 0.0) == 0.0
     assert charged(found, 260.0, 10.0) == 10.0
+
+
+def test_a_part_of_a_byte_is_owed_too(found):
+    assert charged(found, 150.5, 150.5) == 0.5
+    assert found.all() == {'p': 0.5}
+
+
+def test_what_was_not_saved_is_saved_with_the_next(found):
+    charged(found, 250.0, 250.0)
+    unsaved = found.take_unsaved()
+    found.charge('q', policing.Report('d', 100.0, 160.0, 160.0))
+    found.not_saved(unsaved)
+    assert found.take_unsaved() == {'p': 100.0, 'q': 10.0}
+    assert found.take_unsaved() == {}

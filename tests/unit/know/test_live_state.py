@@ -47,7 +47,7 @@ def report(sent=0, epoch='e', coflow_id='c', destinations=None,
         entry['destinations'] = [{'host': h, 'sent_bytes': b}
                                  for h, b in destinations.items()]
     return made.report(
-        epoch=epoch, link={'egress_bps': 1e8, 'ingress_bps': 1e8},
+        epoch=epoch, link={'egress_bps': 1e8, 'ingress_bps': 3e8},
         ports=list(ports), coflows=[entry],
         uplink_sent_bytes=entry['sent_bytes'] if uplink is None else uplink)
 

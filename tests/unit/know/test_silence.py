@@ -2,16 +2,21 @@
 
 """Flows that sent and then fell silent, and the queues that tell."""
 
+import numpy as np
 import pytest
 
 from tests.unit.know import test_live_state as known
 from tests.unit import made
 from virtco.decide import policies
+from virtco.know import byte_counters
 from virtco.know import live_state
 from virtco.know import reports
+from virtco.know import route as routes
 from virtco.know import silence
 from virtco.know import snapshot
 from virtco.model import live
+from virtco.model import matrix as matrices
+from virtco.scheduling import endings
 
 report, left_bytes = known.report, known.left_bytes
 
@@ -141,3 +146,82 @@ def test_a_few_bytes_are_no_beginning_of_a_flow(overstated):
         overstated.intake('h1', report(60), at_s)
         goes_on(overstated, at_s, h2_bytes=h2_bytes)
     assert sending(overstated)[2] == pytest.approx(1e6, rel=1e-3)
+
+
+PAIRS = [('h0', 'h1'), ('h0', 'h2'), ('h1', 'h2')]
+RULES = endings.Rules(quiet_s=2.0, start_bytes=1000.0, done_fraction=0.75)
+
+
+def silent(sent, at_s, sizes=(4e6, 2e6, 2e3), moved_s=20.0, heard_s=None,
+           queued=()):
+    """Bytes of silent flows, per pair; each flow runs between two hosts.
+
+    :param at_s: when each last sent.
+    """
+    counting = byte_counters.CoflowProgress(sizes)
+    for flow, (size_bytes, flow_s) in enumerate(zip(sent, at_s)):
+        if size_bytes:
+            counting.credit(np.array([flow]), size_bytes)
+            counting.moved((flow_s, flow_s), False)
+    queues = silence.Queues()
+    for host, dst in queued:
+        queues.take(host, reports.CoflowCounters(
+            'c', 0, backlog_bytes=5, destinations=(
+                (reports.DestinationCounter(dst, 0, 5),) if dst else ())))
+    found = silence.silent_bytes(
+        counting, routes.find_route(
+            matrices.Matrix.of(3, [0, 0, 1], [1, 2, 2], sizes),
+            {row: routes.Member('vm', f'h{row}', True) for row in range(3)},
+            True), queues, moved_s, (heard_s or {}).get, RULES)
+    return None if found is None else found.tolist()
+
+
+HEARD = dict.fromkeys(('h0', 'h1'), 20.0)
+
+
+@pytest.mark.parametrize(('at_s', 'expected'), [
+    ((18.0, 20.0, 20.0), [3e6, 0, 0]), ((18.1, 20.0, 20.0), None),
+    ((20.0, 18.0, 20.0), [0, 1e6, 0]), ((20.0, 20.0, 17.0), [0, 0, 1e3])])
+def test_who_sent_and_then_nothing_is_silent(at_s, expected):
+    assert silent((1e6, 1e6, 1e3), at_s, heard_s=HEARD) == expected
+
+
+@pytest.mark.parametrize(('sent', 'expected'), [
+    # A thousand bytes are a beginning, and a quarter of a small flow.
+    ((1000, 1e6, 1e3), [4e6 - 1000, 0, 0]), ((999, 1e6, 1e3), None)])
+def test_a_beginning_is_more_than_noise(sent, expected):
+    assert silent(sent, (10.0, 20.0, 20.0), heard_s=HEARD) == expected
+
+
+@pytest.mark.parametrize(('sent', 'expected'), [
+    (500, [0, 0, 1500]), (499, None),
+    # What may be left of one that ended is no more than its tail.
+    (1989, [0, 0, 11]), (1990, None)])
+def test_a_small_flow_begins_with_its_quarter(sent, expected):
+    assert silent((1e6, 1e6, sent), (20.0, 20.0, 10.0), heard_s=HEARD
+                  ) == expected
+
+
+@pytest.mark.parametrize(('heard_s', 'expected'), [
+    ({'h0': 20.0, 'h1': 20.0}, [3e6, 0, 0]),
+    ({'h0': 12.0, 'h1': 20.0}, [3e6, 0, 0]),
+    ({'h0': 11.9, 'h1': 20.0}, None), ({'h0': 99.0, 'h1': 20.0},
+                                       [3e6, 0, 0])])
+def test_the_source_must_have_told_since(heard_s, expected):
+    assert silent((1e6, 1e6, 1e3), (10.0, 20.0, 20.0), heard_s=heard_s
+                  ) == expected
+
+
+@pytest.mark.parametrize(('queued', 'expected'), [
+    ([('h0', 'h1')], None), ([('h0', 'h2')], [3e6, 0, 0]),
+    ([('h0', '')], None), ([('h1', '')], [3e6, 0, 0])])
+def test_who_has_a_queue_is_not_silent(queued, expected):
+    assert silent((1e6, 1e6, 1e3), (10.0, 20.0, 20.0), heard_s=HEARD,
+                  queued=queued) == expected
+
+
+def test_where_nobody_else_sent_since_nobody_is_silent():
+    """A source that told after all of them has no later bytes to tell of."""
+    assert silent((1e6, 1e6, 1e3), (18.5, 20.0, 20.0),
+                  heard_s={'h0': 30.0, 'h1': 30.0}) is None
+    assert silence.never('h') == -np.inf and silence.TAIL == 5e-3

@@ -49,3 +49,24 @@ def test_of_too_many_pairs_the_largest_are_kept():
     many = {(0, dst): float(dst) for dst in range(1, pairs.MOST_PAIRS + 11)}
     kept = pairs.decode(pairs.encode(many))
     assert len(kept) == pairs.MOST_PAIRS and (0, 1) not in kept
+
+
+def test_bytes_of_a_pair_are_added_and_unseen_is_no_number():
+    counted = pairs.Counted()
+    counted.add('g', [((0, 1), 5.0)], [(1, 0), (0, 1)])
+    assert counted.has('g') and not counted.has('h')
+    counted.add('g', [((0, 1), 2.0), ((1, 0), 0.5)], [(1, 2)])
+    assert counted.take() == {'g': {(0, 1): 7.0, (1, 0): 0.5, (1, 2): -1.0}}
+    assert pairs.merged({(0, 1): pairs.UNSEEN}, {(0, 1): 0.5}) == {
+        (0, 1): 0.5}
+    assert pairs.merged({(0, 1): 0.5}, {(0, 1): pairs.UNSEEN}) == {
+        (0, 1): 0.5}
+
+
+def test_what_is_kept_is_short_and_in_order():
+    assert pairs.encode({(2, 1): 3.4, (0, 1): pairs.UNSEEN, (0, 0): 2.6}
+                        ) == '[[0,0,3],[0,1,-1],[2,1,3]]'
+    # Twenty thousand pairs, the largest.
+    many = {(0, dst): float(dst) for dst in range(1, 20_012)}
+    kept = pairs.decode(pairs.encode(many))
+    assert sorted(kept.values()) == [float(i) for i in range(12, 20_012)]

@@ -1,0 +1,545 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The door of the room: what is read again, written down and told whom."""
+
+import pytest
+
+from tests.unit.know import test_live_state as known
+from tests.unit import made
+from tests.unit import stored
+from virtco.db import models
+from virtco import exception
+from virtco.know import room
+from virtco.know import snapshot
+from virtco.measure import preflight
+from virtco import metrics
+from virtco.scheduling import policing
+from virtco.topology import tree
+
+
+class Leases:
+    def __init__(self):
+        self.loaded, self.wanted, self.told = {}, {}, []
+
+    def load_leases(self, leases):
+        self.loaded = dict(leases)
+
+    def leases_to_renew(self):
+        return dict(self.wanted)
+
+    def renewed(self, leases):
+        self.told.append(dict(leases))
+
+
+class Peer:
+    """Notes what is told to the leader."""
+
+    def __init__(self):
+        self.told = []
+
+    def __getattr__(self, name):
+        return lambda *args: self.told.append((name, *args))
+
+
+class Bench:
+    def __init__(self, database=None, leads=True):
+        self.database = database or stored.database()
+        self.leases, self.now_s, self.changes = Leases(), 1000.0, []
+        self.know = room.Know(
+            stored.conf(controller={'flush_interval_s': 60},
+                        profiles={'flush_interval_s': 60},
+                        probe={'history_readings': 3,
+                               'history_retention_s': 7200.0},
+                        scheduler={'wire_overhead_fraction': 0.0}),
+            self.database, metrics.Metrics(), self.leases,
+            lambda: self.now_s)
+        self.know.on_change.append(self.changes.append)
+        if not leads:
+            self.know.peer = Peer()
+
+    def group(self, name='a', **values):
+        stored.add(
+            self.database, stored.group(name),
+            stored.coflow(f'p-{name}', **values),
+            *(stored.member(f'p-{name}', row, f'h{row}')
+              for row in range(3)))
+
+    def coflows(self):
+        return set(self.know.live.statuses())
+
+    def rows(self, model):
+        with self.database.reader() as session:
+            return list(session.query(model))
+
+    def execute(self, work):
+        with self.database.writer() as session:
+            work(session)
+
+
+@pytest.fixture
+def bench():
+    return Bench()
+
+
+@pytest.fixture
+def follower(bench):
+    return Bench(bench.database, leads=False)
+
+
+def test_groups_are_read_where_they_changed(bench):
+    bench.group()
+    bench.know.refresh()
+    assert bench.coflows() == {'c-p-a'}
+    bench.group('b')
+    bench.group('x')
+    bench.know.refresh()
+    assert bench.coflows() == {'c-p-a'}
+    bench.know.invalidate(['p-b'])
+    assert bench.changes == [True]
+    bench.know.refresh()
+    assert bench.coflows() == {'c-p-a', 'c-p-b'}
+    bench.know.invalidate()
+    bench.know.refresh()
+    assert bench.coflows() == {'c-p-a', 'c-p-b', 'c-p-x'}
+
+
+@pytest.mark.parametrize('more', [0, 1])
+def test_of_many_groups_all_are_read(bench, more):
+    bench.know.refresh()
+    bench.group()
+    bench.know.invalidate(
+        [f'g{i}' for i in range(room.MOST_GROUPS + more)])
+    bench.know.refresh()
+    assert bench.coflows() == ({'c-p-a'} if more else set())
+    assert room.MOST_GROUPS == 500
+
+
+@pytest.mark.parametrize('groups', [None, ['p-a']])
+def test_what_could_not_be_read_is_read_later(bench, groups):
+    bench.know.refresh()
+    bench.group()
+    bench.know.invalidate(groups)
+    reader = bench.database.reader
+    bench.database.reader = None
+    with pytest.raises(TypeError):
+        bench.know.refresh()
+    bench.database.reader = reader
+    bench.know.refresh()
+    assert bench.coflows() == {'c-p-a'}
+
+
+def test_who_counts_has_newer_progress_than_the_database(bench, follower):
+    bench.group()
+    for one in (bench, follower):
+        one.know.refresh()
+        one.know.live.intake('h1', known.report(20, coflow_id='c-p-a'), 1.0)
+        one.know.invalidate()
+        one.know.refresh()
+    assert bench.know.live.status('c-p-a').sent_bytes == pytest.approx(20)
+    # Of one that follows the leader's count.
+    assert follower.know.live.status('c-p-a').sent_bytes == 0
+    assert follower.know.peer.told == [('changed', None)]
+
+
+def test_who_begins_to_lead_reads_the_progress_once(bench):
+    bench.group()
+    know = bench.know
+    know.refresh()
+    know.live.intake('h1', known.report(20, coflow_id='c-p-a'), 1.0)
+    know._stale_all = know._is_behind = True  # as lead() says
+    know.refresh()
+    assert know.live.status('c-p-a').sent_bytes == 0
+    know.live.intake('h1', known.report(25, coflow_id='c-p-a'), 2.0)
+    know.invalidate()
+    know.refresh()
+    assert know.live.status('c-p-a').sent_bytes == pytest.approx(5)
+
+
+def test_a_report_is_counted_or_passed_on(bench, follower):
+    told = []
+    for one in (bench, follower):
+        one.know.on_report.append(lambda *args: told.append(args))
+        one.know.report('h0', made.report())
+        one.know.heard({'h0'})
+    assert told == [('h0', made.report())] and bench.changes == [True]
+    assert bench.know.live.is_known('h0')
+    assert not follower.know.live.is_known('h0') and follower.changes == []
+    assert follower.know.peer.told == [('report', 'h0', made.report()),
+                                       ('heard', {'h0'})]
+    # Nothing new is no reason to hurry.
+    bench.now_s = 1001.0
+    bench.know.report('h0', made.report())
+    assert bench.changes == [True, False]
+    bench.now_s = 1010.0
+    bench.know.heard({'h0'})
+    assert bench.know.live.view('h0', 1010.0).last_report_s == 1010.0
+
+
+def test_a_measurement_is_kept_and_survives_a_restart(bench, follower):
+    for rate_bps, rtts in ((4e8, {}), (5e8, {'rtt_s': 0.1,
+                                             'rtt_median_s': 0.2}),
+                           (6e8, {'rtt_s': 0.3}), (7e8, {})):
+        bench.now_s += 1
+        bench.know.measured(made.measurement(
+            'a', 'b', rate_bps, sent_bytes=5, **rtts))
+    assert bench.changes == [False] * 4
+    (rate,) = bench.rows(models.Rate)
+    assert (rate.rate_bps, rate.measured_at, rate.rtt_s) == (
+        7e8, 1004.0, None)
+    assert {row.slot: (row.rate_bps, row.rtt_s)
+            for row in bench.rows(models.Reading)} == {
+        0: (7e8, None), 1: (5e8, 0.2), 2: (6e8, 0.3)}
+    assert [one.rtt_s for one in bench.know.pairs.of('a', 'b')] == [
+        0.2, 0.3, None]
+    again = Bench(bench.database)
+    again.know.load()
+    assert again.know.pairs.of('a', 'b') == bench.know.pairs.of('a', 'b')
+    assert again.know.rates.estimate(1003.0).hosts['a'].egress_bps == 7e8
+    follower.know.measured(made.measurement('a', 'b', 1e9))
+    assert follower.know.pairs.of('a', 'b') == []
+    assert follower.know.peer.told[0][0] == 'measured'
+
+
+def test_who_does_not_lead_any_more_writes_nothing(bench):
+    def fence(session):
+        raise RuntimeError('overtaken')
+
+    bench.group()
+    bench.know.refresh()
+    bench.know.fence = fence
+    with pytest.raises(RuntimeError):
+        bench.know.measured(made.measurement('a', 'b', 1e9))
+    with pytest.raises(RuntimeError):
+        bench.know._estimate_pairs()
+    bench.know.report('h1', known.report(20, coflow_id='c-p-a'))
+    with pytest.raises(RuntimeError):
+        bench.know.flush()
+    assert bench.rows(models.Host) == bench.rows(models.Rate) == []
+    assert bench.leases.told == []
+    # Another time it succeeds.
+    bench.know.fence = lambda session: None
+    bench.know.flush()
+    (coflow,) = bench.rows(models.Coflow)
+    assert coflow.sent_bytes == pytest.approx(20)
+    assert len(bench.rows(models.Host)) == 1
+
+
+def test_what_is_counted_is_written_down(bench):
+    bench.group(size_bytes=100.0, tm='[[0,1,100]]')
+    bench.know.refresh()
+    bench.leases.wanted = {'h0': 77, 'h9': 5}
+    bench.know.report('h0', known.report(180, coflow_id='c-p-a'))
+    bench.know.report('h1', known.report(0, coflow_id='c-p-a'))
+    bench.know.flush()
+    assert {row.host: row.generation_lease
+            for row in bench.rows(models.Host)} == {'h0': 77, 'h1': 0}
+    (project,) = bench.rows(models.Project)
+    assert (project.project_id, project.debt_bytes) == ('p', 30.0)
+    assert bench.leases.told == [{'h0': 77, 'h9': 5}]
+    # Without news nothing is written.
+    bench.leases.wanted = {}
+    bench.know.flush()
+    assert len(bench.leases.told) == 1
+    again = Bench(bench.database)
+    again.know.load()
+    assert again.leases.loaded == {'h0': 77, 'h1': 0}
+    assert again.know.live.debts() == {'p': 30.0}
+    assert again.know.live.is_known('h1')
+
+
+def test_what_ended_is_told_until_it_is_written(bench):
+    bench.group()
+    bench.know.refresh()
+    bench.know.live.finish('c-p-a', 1001.0)
+    assert bench.know.live.status('c-p-a').state == 'done'
+    bench.know.flush()
+    assert bench.know.live.status('c-p-a') is None
+    (coflow,) = bench.rows(models.Coflow)
+    assert (coflow.state, coflow.ended_at) == ('done', 1001.0)
+
+
+def overstate(bench, coflow_id):
+    tracked = bench.know.live._groups.coflows[coflow_id]
+    tracked.period.least_s = 1.0
+    bench.know.live._progress.measured.add(coflow_id)
+    bench.know.live.advance(1001.0)
+
+
+def test_who_overstates_gets_an_event(bench):
+    bench.group(iterations=0, compute_s=9.0)
+    bench.know.refresh()
+    overstate(bench, 'c-p-a')
+    assert bench.know.live.count_overstating() == 1
+    bench.know.flush()
+    (event,) = bench.rows(models.Event)
+    assert (event.kind, event.project_id, event.group_id,
+            event.created_at) == ('compute_overstated', 'p', 'p-a', 1000.0)
+    # Once is enough.
+    overstate(bench, 'c-p-a')
+    bench.know.flush()
+    assert len(bench.rows(models.Event)) == 1
+
+
+def test_a_follower_takes_over_what_was_written(bench, follower):
+    bench.group()
+    bench.know.settings.change({'order': 'fair'}, 'admin')
+    follower.know.follow()
+    assert follower.know.settings.is_fair and follower.changes == [True]
+    follower.know.refresh()
+    assert follower.coflows() == {'c-p-a'}
+    # Who leads knows more than the database.
+    bench.changes.clear()
+    bench.know.follow()
+    assert bench.changes == []
+
+
+def test_another_process_changed_something(bench, follower):
+    follower.know.refresh()
+    bench.group()
+    bench.know.live.meet({'h0'}, 1.0)
+    bench.know.drains.drain('h0', 'disk', 'admin')
+    bench.know.settings.change({'order': 'fair'}, 'admin')
+    follower.know.peer_changed(['p-a'])
+    assert not follower.know.settings.is_fair
+    assert follower.know.live.drained == frozenset()
+    follower.know.refresh()
+    assert follower.coflows() == {'c-p-a'}
+    follower.know.peer_changed(None)
+    assert follower.know.settings.is_fair
+    assert follower.know.live.drained == {'h0'}
+
+
+def test_a_debt_is_forgiven_everywhere(bench, follower):
+    for one in (bench, follower):
+        one.know.live._debts.charge(
+            'p', policing.Report('c', 10.0, 100.0, 100.0))
+        one.know.projects.change('p', {'debt_bytes': 0.0})
+        assert one.know.live.debts() == {}
+    assert ('forgiven', 'p') in follower.know.peer.told
+
+
+def test_old_readings_are_deleted_every_ten_minutes(bench, follower):
+    bench.know.measured(made.measurement('a', 'b', 1e9))
+    bench.now_s += 7201.0
+    follower.now_s = bench.now_s
+    follower.know._estimate_pairs()
+    assert len(bench.rows(models.Reading)) == 1
+    bench.know._estimate_pairs()
+    assert bench.rows(models.Reading) == []
+    assert bench.know.pairs.known.component is None or (
+        bench.know.pairs.known.count == 0).all()
+    bench.know.measured(made.measurement('a', 'b', 1e9))
+    bench.execute(lambda session: session.query(models.Reading).update(
+        {'measured_at': 1.0}))
+    bench.now_s += 599.0
+    bench.know._estimate_pairs()
+    assert len(bench.rows(models.Reading)) == 1
+    bench.now_s += 1.0
+    bench.know._estimate_pairs()
+    assert bench.rows(models.Reading) == []
+
+
+def test_findings_are_read_by_all_and_rates_by_those_who_follow(
+        bench, follower):
+    bench.know.measured(made.measurement('a', 'b', 1e9))
+    follower.know._read_findings()
+    assert follower.know.rates.estimate(1000.0).hosts['a'].egress_bps == 1e9
+    alone = Bench(bench.database)
+    alone.know._read_findings()
+    assert alone.know.rates.estimate(1000.0).hosts == {}
+
+
+def test_it_says_whether_there_is_a_database(bench):
+    assert bench.know.has_database() and bench.know.generation() == 1
+    assert not bench.know.is_alive()
+    bench.execute(lambda session: session.execute(
+        models.sa.text('DROP TABLE cluster')))
+    assert not bench.know.has_database()
+
+
+def test_the_protocols_have_no_answer_of_their_own():
+    for method, args in (('load_leases', ({},)), ('leases_to_renew', ()),
+                         ('renewed', ({},))):
+        with pytest.raises(NotImplementedError):
+            getattr(room.Leases, method)(None, *args)
+    for method in ('report', 'measured', 'heard', 'changed', 'forgiven'):
+        with pytest.raises(NotImplementedError):
+            getattr(room.Peer, method)(
+                None, *([None] * (2 if method == 'report' else 1)))
+
+
+def test_hosts_that_can_be_measured():
+    bench = Bench()
+    bench.group()
+    bench.know.refresh()
+    live = bench.know.live
+    for row in range(4):
+        live.intake(f'h{row}', made.replaced(
+            known.report(0, coflow_id='c-p-a'),
+            probe={'address': f'10.0.0.{row}', 'port': 5000 + row}), 100.0)
+    live.intake('h4', made.report(), 100.0)
+    everybody = {f'h{row}': (f'10.0.0.{row}', 5000 + row)
+                 for row in range(4)}
+    assert live.responders(109.9, 10.0, False) == everybody
+    assert live.responders(110.0, 10.0, False) == {}
+    assert live.responders(101.0, 10.0, True) == everybody
+    live.intake('h0', made.replaced(
+        known.report(50, coflow_id='c-p-a'),
+        probe={'address': '10.0.0.0', 'port': 5000}), 101.0)
+    assert live.responders(101.5, 10.0, True).keys() == {'h3'}
+    assert live.responders(101.5, 10.0, False) == everybody
+    assert live.responders(102.0, 10.0, True) == everybody
+
+
+def test_links_in_both_directions():
+    live = Bench().know.live
+    for host, link in (('h0', (1e9, 2e9)), ('h1', (3e9, None)),
+                       ('h2', (None, 4e9))):
+        live.intake(host, made.report(link=dict(zip(
+            ('egress_bps', 'ingress_bps'), link))), 1.0)
+    hosts = ['h0', 'h1', 'h2', 'h9']
+    assert live.nominal_links_bps(hosts) == {'h0': (1e9, 2e9),
+                                             'h1': (3e9, 3e9)}
+    assert live.links_bps(hosts, 1.0) == {'h0': 1e9, 'h1': 1e9, 'h2': 1e9}
+    assert live.payload_rates(hosts, 1.0, True) == {
+        'h0': (0.98e9, 1.96e9), 'h1': (2.94e9, 0.98e9),
+        'h2': (0.98e9, 3.92e9)}
+    assert live.payload_pairs({('a', 'b'): 100.0}) == {('a', 'b'): 98.0}
+    assert live.is_used() and not Bench().know.live.is_used()
+    assert live.view('h9', 1.0) is None
+    assert [view.host for view in live.views(1.0)] == ['h0', 'h1', 'h2']
+    assert live.view('h0', 1.0).capacity.ingress_bps == 2e9
+
+
+def test_vms_that_nova_has_not_confirmed():
+    bench = Bench()
+    live = bench.know.live
+    planned = known.member('g', 0, 'h5', known.states.MemberState.PLANNED)
+    vacant = known.member('g', 1, None, known.states.MemberState.VACANT)
+    live.load_groups([planned, vacant, known.member('g', 2, 'h0')], [])
+
+    def ports(*rows):
+        return made.report(ports=[{'vm': f'g-{row}'} for row in rows])
+
+    live.intake('h0', ports(0, 1, 2, 7), 1.0)
+    assert live.waiting('h0') == {'g-0', 'g-1'}
+    # The port of a VM that was shelved may outlive it.
+    live.intake('h0', ports(0, 1, 2), 2.0)
+    assert live.waiting('h0') == {'g-0'}
+    assert live.hosts_of_group('g') == ['h0', 'h5']
+    assert live.count_members('h5') == 1
+
+
+def test_a_snapshot_has_what_is_decided_by():
+    bench = Bench()
+    bench.group()
+    bench.know.refresh()
+    live = bench.know.live
+    mac = '02:00:00:00:00:01'
+    live.intake('h1', made.report(ports=[{'vm': 'v', 'mac': mac}]), 1.0)
+    live.intake('h0', made.report(unmanaged={'macs': [mac]}), 1.0)
+    live.load_debts({'p': 5.0, 'q': 7.0})
+    found = live.snapshot(snapshot.Options(
+        beta=0.25, policing_tolerance=0.5, limit_senders=True), 2.0)
+    assert found.now_s == 2.0 and found.in_debt == {'c-p-a'}
+    assert found.size_factor == 1.25 and found.policing_beta == 0.5
+    assert found.senders.keys() == {'h0'}
+    assert found.senders['h0'].macs == {'h1': {mac}}
+    assert found.hosts.names == ('h0', 'h1', 'h2')
+    assert [one.live.coflow_id for one in found.coflows] == ['c-p-a']
+    other = live.snapshot(snapshot.Options(
+        beta=0.75, policing_tolerance=0.5), 2.0)
+    assert other.policing_beta == 0.75 and other.senders == {}
+    observed = live.snapshot(snapshot.Options(), 2.0)
+    assert observed.size_factor == 1.0 + live._uplinks.background_share()
+    assert live.snapshot(snapshot.Options(beta=0.0), 2.0).size_factor == 1.0
+    live.forgive('p')
+    assert live.snapshot(snapshot.Options(), 3.0).in_debt == frozenset()
+    # A host that sends nothing any more is none of them.
+    live.intake('h0', made.report(), 20.0)
+    assert live.snapshot(snapshot.Options(limit_senders=True), 20.0
+                         ).senders == {}
+
+
+def test_minors_and_limits_are_kept():
+    live = Bench().know.live
+    live.meet({'h0', 'h1'}, 1.0)
+    assert [one.host for one in live.take_unsaved().hosts] == []
+    minors = known.snapshot.coflow_table.Minors({'c': 3})
+    live.keep_minors({'h1': minors})
+    live.keep_minors({})
+    unsaved = live.take_unsaved(['h0', 'h7'])
+    assert [one.host for one in unsaved.hosts] == ['h0', 'h1']
+    assert live.snapshot(snapshot.Options(), 2.0).minors == {'h1': minors}
+    live.not_saved(unsaved)
+    assert [one.host for one in live.take_unsaved().hosts] == ['h0', 'h1']
+
+
+def test_a_stored_database_error_is_told(bench):
+    bench.execute(lambda session: session.execute(
+        models.sa.text('DROP TABLE settings')))
+    with pytest.raises(exception.DatabaseUnavailable):
+        bench.know.settings.load()
+
+
+def test_who_leads_counts_from_what_was_written_and_writes_at_its_end(
+        bench, follower):
+    bench.group(progress='[20, 0, 0]')
+    for one in (bench, follower):
+        one.know.refresh()
+    know = follower.know
+    know.lead()
+    assert know.peer is None and know.is_alive()
+    know.refresh()
+    assert know.live.status('c-p-a').sent_bytes == 20
+    know.report('h1', known.report(5, coflow_id='c-p-a'))
+    know.stop()
+    assert not know.is_alive()
+    (coflow,) = bench.rows(models.Coflow)
+    assert coflow.sent_bytes == 25
+    # Who never led writes nothing.
+    bench.know.report('h2', made.report())
+    bench.know.stop()
+    assert [row.host for row in bench.rows(models.Host)] == ['h1']
+
+
+def test_pairs_are_estimated_whoever_leads(bench):
+    bench.know.start()
+    assert bench.know._estimator.is_alive() and bench.know._finder.is_alive()
+    bench.know.stop()
+    assert not bench.know._estimator.is_alive()
+    assert not bench.know._finder.is_alive()
+
+
+def test_all_that_operators_said_survives_a_restart(bench):
+    bench.know.live.meet({'h0'}, 1.0)
+    bench.know.drains.drain('h0', 'disk', 'admin')
+    bench.know.settings.change({'order': 'fair'}, 'admin')
+    bench.know.topology.replace((tree.Plane(roots=(
+        tree.Node('r', ('h0',), uplink=tree.Uplink(1e9, 2e9)),)),))
+    bench.know.findings.conclude({'r'}, [preflight.Finding(
+        preflight.Kind.UPLINK, 'r', 0.5e9, 1e9, ())], lambda session: None)
+    again = Bench(bench.database)
+    again.know.load()
+    assert again.know.live.drained == {'h0'}
+    assert again.know.settings.is_fair
+    assert again.know.topology.get() == bench.know.topology.get()
+    (uplink,) = again.know.live.wire_tree(1.0).subtrees
+    assert uplink.uplink_out_bps == pytest.approx(0.5e9)
+
+
+def test_who_leads_raises_the_alerts(bench, follower):
+    bench.know.findings.conclude({'r'}, [preflight.Finding(
+        preflight.Kind.UPLINK, 'r', 0.5e9, 1e9, ())], lambda session: None)
+
+    def alert():
+        return follower.know.findings._counts.registry.get_sample_value(
+            'virtco_poor_ratio', {'kind': 'leaf-uplink', 'subject': 'r'})
+
+    follower.know._read_findings()
+    assert len(follower.know.findings.all()) == 1 and alert() is None
+    follower.know.lead()
+    try:
+        assert alert() == 0.5
+    finally:
+        follower.know.stop()

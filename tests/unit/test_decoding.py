@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Values of others: their bounds on both sides, and what is told of them."""
+
+from typing import Annotated, Literal
+
+import msgspec
+import pytest
+
+from virtco import decoding
+from virtco import exception
+from virtco import fields
+
+
+@pytest.mark.parametrize(('kind', 'good', 'bad'), [
+    (fields.Text, ['', 'x' * 255], ['x' * 256, 5]),
+    (fields.LongText, ['x' * 4096], ['x' * 4097]),
+    (fields.Name, ['x', 'x' * 255], ['', 'x' * 256]),
+    (fields.Key, ['x', 'x' * 64], ['', 'x' * 65]),
+    (fields.Id, ['a', 'a' * 36, 'A-b.c:d_9'], ['', 'a' * 37, 'a b', 'a\n']),
+    (fields.Host, ['h', 'h' * 255, 'a@b'], ['', 'h' * 256, 'a/b']),
+    (fields.Address, ['::', '10.0.0.1', 'a' * 45], [':', 'a' * 46, '1.g']),
+    (fields.Mac, ['02:00:00:00:00:0a'], ['02:00:00:00:00:0A',
+                                         '02:00:00:00:0a',
+                                         '02:00:00:00:00:00:0a']),
+    (fields.Port, [1, 65535], [0, 65536]),
+    (fields.Amount, [0, 1e15], [-1e-9, 1e15 + 0.5]),
+    (fields.Bytes, [0, 1e21], [-1, 1.001e21]),
+    (fields.LinkRate, [8, 1e15], [7.99, 1e15 + 0.5]),
+    (fields.Count, [0, 2 ** 31 - 1], [-1, 2 ** 31]),
+    (fields.Generation, [0, 2 ** 62], [-1, 2 ** 62 + 1])])
+def test_a_field_is_bounded_on_both_sides(kind, good, bad):
+    for value in good:
+        assert msgspec.convert(value, kind) == value
+    for value in bad:
+        with pytest.raises(msgspec.ValidationError):
+            msgspec.convert(value, kind)
+
+
+class Small(msgspec.Struct, forbid_unknown_fields=True):
+    number: Annotated[int, msgspec.Meta(ge=2, le=4)]
+    names: Annotated[tuple[Annotated[str, msgspec.Meta(max_length=3)], ...],
+                     msgspec.Meta(min_length=1, max_length=2)] = ('a',)
+    kind: Literal['x', 'y'] = 'x'
+    inner: 'Small | None' = None
+
+
+class Cat(msgspec.Struct, tag='cat'):
+    lives: fields.Count
+
+
+class Dog(msgspec.Struct, tag='dog'):
+    name: str
+
+
+SMALL, PETS = decoding.Decoder(Small), decoding.Decoder(Cat | Dog, 'frame')
+
+
+def refused(decoder, raw):
+    with pytest.raises(exception.Invalid) as caught:
+        decoder.decode(raw)
+    told = caught.value.kwargs
+    return told['field'], told['value'], told['limit']
+
+
+def test_what_is_right_is_decoded():
+    assert SMALL.decode(b'{"number": 3, "names": ["ab"]}') == Small(
+        3, ('ab',))
+    assert PETS.decode(b'{"type": "dog", "name": "\\u00e9"}') == Dog('é')
+
+
+@pytest.mark.parametrize(('raw', 'told'), [
+    (b'{}', ('number', 'null', 'it is required')),
+    (b'{"number": 1}', ('number', '1', 'at least 2')),
+    (b'{"number": 5}', ('number', '5', 'at most 4')),
+    (b'{"number": "3"}', ('number', '"3"', 'of type integer')),
+    (b'{"number": 3, "names": []}', ('names', '[]', 'at least 1 entries')),
+    (b'{"number": 3, "names": ["a", "abcd"]}',
+     ('names[1]', '"abcd"', 'at most 3 characters')),
+    (b'{"number": 3, "kind": "z"}', ('kind', '"z"', "one of ['x', 'y']")),
+    (b'{"number": 3, "age": 7}', ('age', '7', 'a field that is known')),
+    (b'[]', ('body', '[]', 'of type object'))])
+def test_what_is_wrong_is_told(raw, told):
+    assert refused(SMALL, raw) == told
+
+
+def test_a_tag_tells_the_kind():
+    assert refused(PETS, b'{"type": "cow"}') == (
+        'type', '"cow"', 'one of cat, dog')
+    assert refused(PETS, b'[]') == ('frame', '[]', 'an object with a type')
+    assert refused(PETS, b'{"type": "cat", "lives": -1}') == (
+        'lives', '-1', 'at least 0')
+    assert refused(PETS, b'{"type": "cat", "lives": 1.5}')[0] == 'lives'
+
+
+@pytest.mark.parametrize('raw', [
+    b'{"type": "dog", "name": "\\ud800"}',
+    b'{"type": "dog", "name": "a\\u0000b"}'])
+def test_text_that_no_database_takes_is_refused(raw):
+    assert refused(PETS, raw)[2] == 'valid Unicode text without NUL'
+    # A backslash of its own is none of them.
+    assert decoding.loads('"\\\\u0041\\u0041"') == '\\u0041A'
+
+
+@pytest.mark.parametrize('text', ['NaN', '[Infinity]', '-Infinity'])
+def test_numbers_that_are_none(text):
+    with pytest.raises(exception.Invalid):
+        decoding.loads(text)
+
+
+def test_what_is_no_json_or_too_deep():
+    for text in ('{', '', '[1,]'):
+        with pytest.raises(ValueError):
+            decoding.loads(text)
+        with pytest.raises(ValueError):
+            SMALL.decode(text.encode())
+    deep = '[' * 100_000
+    with pytest.raises(exception.Invalid, match='deep'):
+        decoding.loads(deep)
+    with pytest.raises(exception.Invalid, match='deep'):
+        SMALL.decode(b'{"number": 3, "inner": ' * 100_000)
+
+
+@pytest.mark.parametrize(('length', 'is_cut'), [(78, False), (79, True)])
+def test_long_values_are_cut(length, is_cut):
+    shown = decoding.shown('x' * length)
+    assert shown.endswith('…') is is_cut
+    assert len(shown) == (81 if is_cut else 80)
