@@ -3,6 +3,7 @@
 """Reports and rates from plain values, for tests."""
 
 import msgspec
+import numpy as np
 
 from virtco.know import reports
 from virtco.measure import hostrates
@@ -34,3 +35,17 @@ def host_rates(pair_rates, now_s):
     for one in pair_rates:
         readings.add(one)
     return readings.estimate(now_s)
+
+
+def readings(pairs, src, dst):
+    """Times, rates and round trips kept of a pair, oldest first."""
+    table = pairs.table(0.0)
+    if not {src, dst} <= set(table.hosts):
+        return []
+    ends = [table.hosts.index(src), table.hosts.index(dst)]
+    column, = np.flatnonzero((table.ends == ends).all(axis=1)) if len(
+        table.ends) else (None,)
+    return [(at_s, rate_bps, None if np.isnan(rtt_s) else rtt_s)
+            for at_s, rate_bps, rtt_s in zip(
+                table.times_s[:, column], table.rates_bps[:, column],
+                table.rtts_s[:, column]) if not np.isnan(at_s)]

@@ -189,14 +189,16 @@ def test_a_measurement_is_kept_and_survives_a_restart(bench, follower):
     assert {row.slot: (row.rate_bps, row.rtt_s)
             for row in bench.rows(models.Reading)} == {
         0: (7e8, None), 1: (5e8, 0.2), 2: (6e8, 0.3)}
-    assert [one.rtt_s for one in bench.know.pairs.of('a', 'b')] == [
+    assert [rtt_s for _, _, rtt_s in made.readings(
+        bench.know.pairs, 'a', 'b')] == [
         0.2, 0.3, None]
     again = Bench(bench.database)
     again.know.load()
-    assert again.know.pairs.of('a', 'b') == bench.know.pairs.of('a', 'b')
+    assert made.readings(again.know.pairs, 'a', 'b') == made.readings(
+        bench.know.pairs, 'a', 'b')
     assert again.know.rates.estimate(1003.0).hosts['a'].egress_bps == 7e8
     follower.know.measured(made.measurement('a', 'b', 1e9))
-    assert follower.know.pairs.of('a', 'b') == []
+    assert made.readings(follower.know.pairs, 'a', 'b') == []
     assert follower.know.peer.told[0][0] == 'measured'
 
 
