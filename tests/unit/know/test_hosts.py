@@ -327,8 +327,8 @@ def test_estimators_are_compared_every_ten_minutes():
     pairs.add(reading('a', 'b', 6e8, 12.0))
     assert pairs.refresh(610.0) and pairs.errors() is not first
     assert [
-        rate_bps for _, rate_bps, _ in made.readings(pairs, 'b', 'a')] == pytest.approx(
-        [9e8 * (1 + turn / 7) for turn in range(3)])
+        rate_bps for _, rate_bps, _ in made.readings(pairs, 'b', 'a')
+    ] == pytest.approx([9e8 * (1 + turn / 7) for turn in range(3)])
 
 
 def test_old_readings_are_forgotten():
@@ -360,7 +360,8 @@ def test_stored_readings_have_their_places():
     pairs.load([Row(2, 13.0)])
     assert pairs.refresh(13.0)
     assert [
-        rate_bps for _, rate_bps, _ in made.readings(pairs, 'a', 'b')] == [5e8, 6e8, 9e8]
+        rate_bps for _, rate_bps, _ in made.readings(pairs, 'a', 'b')
+    ] == [5e8, 6e8, 9e8]
 
 
 def test_rates_of_pairs_are_rows():
