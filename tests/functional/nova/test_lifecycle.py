@@ -10,7 +10,7 @@ import sqlite3
 
 import requests
 
-from tests.functional.nova import test_controller
+from tests.functional.nova import controllers
 from virtco.lab.emulation import nova_client
 
 OTHER_IMAGE = 'a2459075-d96c-40d5-893e-577ff92e721c'
@@ -24,7 +24,7 @@ class LifecycleTest(nova_cloud.Cloud):
     notify_controller = True
 
     def setUp(self):
-        self.controller = self.useFixture(test_controller.ControllerProcess())
+        self.controller = self.useFixture(controllers.ControllerProcess())
         self.virtco_options = {
             'controller_url': self.controller.url, 'timeout_ms': 60_000,
             'request_budget_ms': 250_000}
@@ -61,7 +61,7 @@ class LifecycleTest(nova_cloud.Cloud):
                            'ips': [f'10.0.0.{server.row}']}
                           for server in servers if server.host == host],
                 'coflows': [], 'uplink_sent_bytes': 0},
-                timeout=test_controller.DEADLINE_S).raise_for_status()
+                timeout=controllers.DEADLINE_S).raise_for_status()
 
     def members(self):
         """Server -> (state, host) by the model."""
@@ -76,7 +76,7 @@ class LifecycleTest(nova_cloud.Cloud):
         for host in self.hypervisors:
             policy = requests.get(
                 f'{self.controller.url}/v1/hosts/{host}/policy',
-                timeout=test_controller.DEADLINE_S).json()
+                timeout=controllers.DEADLINE_S).json()
             if policy['classes']:
                 (one,) = policy['classes']
                 # Flows follow when the ports' addresses were reported.
@@ -142,7 +142,7 @@ class LifecycleTest(nova_cloud.Cloud):
         self.controller.wait_for(
             lambda: 'instance.rebuild.end' in requests.get(
                 f'{self.controller.url}/metrics',
-                timeout=test_controller.DEADLINE_S).text, 'the rebuild')
+                timeout=controllers.DEADLINE_S).text, 'the rebuild')
         self.wait_status(self.receiver, 'ACTIVE')
         _, dst = self.follows()
         self.assertEqual(before, dst.host)
