@@ -88,7 +88,7 @@ class ControllerProcess(fixtures.Fixture):
                 for coflow in self.get('/v1/coflows')['coflows']}
 
     def wait_for(self, check, what):
-        patience.wait_for(check, what, log=self.log, poll_s=0.1)
+        patience.wait_for(check, what, log=self.log, poll_s=0.2)
 
 
 class RealControllerTest(nova_cloud.Cloud):

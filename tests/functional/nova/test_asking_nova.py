@@ -91,8 +91,8 @@ class ComparisonTest(nova_cloud.Cloud):
         api = self.serve_api()
         controller = self.useFixture(controllers.ControllerProcess(
             '[nova]\nauth_type = none\npage_size = 2\n'
-            'feedback_interval_s = 0.5\n'
-            f'compare_interval_s = 1\nendpoint_override = {api}\n'))
+            'feedback_interval_s = 2\n'
+            f'compare_interval_s = 2\nendpoint_override = {api}\n'))
         self.flags(controller_url=controller.url, timeout_ms=60_000,
                    request_budget_ms=250_000, group='virtco')
         self.flags(shelved_offload_time=0)
@@ -138,7 +138,7 @@ class ComparisonTest(nova_cloud.Cloud):
         expected[shelved.uuid] = ('vacant', None)
         waiting = patience.Patience('the move of a server')
         while (found := cloud.get_server(moved.uuid)).host == moved.host:
-            waiting.pause(0.1)
+            waiting.pause(0.3)
         expected[moved.uuid] = ('running', found.host)
         repaired(expected)
 

@@ -50,7 +50,7 @@ class GroupsTest(controllers.RealControllerTest):
             moved = self.nova.get_server(servers[2].uuid)
             if moved.status == 'ACTIVE' and moved.host != servers[2].host:
                 break
-            waiting.pause(0.1)
+            waiting.pause(0.3)
         self.check_planned([moved])
         self.controller.wait_for(
             lambda: moved.host in json.dumps(

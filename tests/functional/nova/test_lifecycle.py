@@ -116,7 +116,13 @@ class LifecycleTest(nova_cloud.Cloud):
         self.assertEqual('active', self.controller.coflows()['a']['state'])
         return src, dst
 
-    def test_resize_and_revert(self):
+    def test_lifecycle(self):
+        self.check_resize_and_revert()
+        self.check_shelve_and_unshelve()
+        self.check_rebuild_and_evacuate()
+        self.check_delete()
+
+    def check_resize_and_revert(self):
         before = self.sender.host
         self.action(self.sender, 'resize', {'flavorRef': 'slot2'})
         moved = self.wait_status(self.sender, 'VERIFY_RESIZE')
@@ -136,8 +142,30 @@ class LifecycleTest(nova_cloud.Cloud):
         self.assertNotEqual(before, src.host)
         self.assertEqual(2, self.demand(self.sender))
 
-    def test_rebuild_and_evacuate(self):
-        before = self.receiver.host
+    def check_shelve_and_unshelve(self):
+        self.action(self.sender, 'shelve')
+        self.wait_status(self.sender, 'SHELVED_OFFLOADED')
+        src, _ = self.follows()
+        self.assertIsNone(src.host)
+        self.action(self.sender, 'unshelve')
+        self.wait_status(self.sender, 'ACTIVE')
+        src, dst = self.follows()
+        # It was planned again, on the row that has waited for it.
+        answer = self.controller.get(f'/v1/placements/{src.uuid}')
+        self.assertEqual(('planned', 0, src.host), (
+            answer['status'], answer['row'], answer['host']))
+        # A group that is shelved as a whole lives on.
+        for server in (src, dst):
+            self.action(server, 'shelve')
+            self.wait_status(server, 'SHELVED_OFFLOADED')
+        self.assertEqual('active', self.controller.coflows()['a']['state'])
+        for server in (src, dst):
+            self.action(server, 'unshelve')
+            self.wait_status(server, 'ACTIVE')
+        self.follows()
+
+    def check_rebuild_and_evacuate(self):
+        before = self.nova.get_server(self.receiver.uuid).host
         self.action(self.receiver, 'rebuild', {'imageRef': OTHER_IMAGE})
         self.controller.wait_for(
             lambda: 'instance.rebuild.end' in requests.get(
@@ -160,28 +188,8 @@ class LifecycleTest(nova_cloud.Cloud):
         _, dst = self.follows()
         self.assertNotEqual(before, dst.host)
 
-    def test_shelve_and_unshelve(self):
-        self.action(self.sender, 'shelve')
-        self.wait_status(self.sender, 'SHELVED_OFFLOADED')
-        src, _ = self.follows()
-        self.assertIsNone(src.host)
-        self.action(self.sender, 'unshelve')
-        self.wait_status(self.sender, 'ACTIVE')
-        src, dst = self.follows()
-        # It was planned again, on the row that has waited for it.
-        answer = self.controller.get(f'/v1/placements/{src.uuid}')
-        self.assertEqual(('planned', 0, src.host), (
-            answer['status'], answer['row'], answer['host']))
-        # A group that is shelved as a whole lives on.
-        for server in (src, dst):
-            self.action(server, 'shelve')
-            self.wait_status(server, 'SHELVED_OFFLOADED')
-        self.assertEqual('active', self.controller.coflows()['a']['state'])
-        for server in (src, dst):
-            self.action(server, 'unshelve')
-            self.wait_status(server, 'ACTIVE')
-        self.follows()
-        self.nova.delete([src, dst])
+    def check_delete(self):
+        self.nova.delete([self.sender, self.receiver])
         self.controller.wait_for(
             lambda: self.controller.coflows()['a']['state'] == 'retired',
             'the end of the group')

@@ -17,6 +17,8 @@ class PlacementTest(base.ScriptedTest):
         self.check_batch_of_four()
         self.check_one_group_in_separate_requests()
         self.check_matrix_in_a_hint_of_the_largest_size()
+        self.check_hint_as_metadata()
+        self.check_no_hint_makes_no_call()
 
     def check_single(self):
         self.plan = {1: 'h4'}
@@ -77,24 +79,8 @@ class PlacementTest(base.ScriptedTest):
         self.assertEqual(text, self.controller.calls[0][1]['hints'][
             'virtco:tm'])
 
-
-class RoomTest(base.ScriptedTest):
-    hypervisors = {'h0': 4, 'h2': 4, 'h4': 4}
-
-    def test_a_batch_fills_the_cloud(self):
-        self.create(1, 'filler', hints={'virtco:index': '1'})
-        before = self.nova.list_servers()[0].host
-        rows = [host for host in self.hypervisors
-                for _ in range(3 if host == before else 4)]
-        self.plan = dict(enumerate(rows[::-1]))
-        servers = self.create(len(rows), 'b')
-        self.assertEqual(self.plan, self.hosts_by_row(servers))
-
-
-class MetadataTest(base.ScriptedTest):
-    hypervisors = {'h2': 4, 'h4': 4, 'h5': 4}
-
-    def test_hint_as_metadata(self):
+    def check_hint_as_metadata(self):
+        self.controller.calls.clear()
         self.plan = {0: 'h2', 1: 'h4'}
         (coflow,) = hint_matrix.parse_matrix(
             {'pattern': 'all-to-all', 'n': 10, 'size': '1GB'}, 'm')
@@ -115,8 +101,6 @@ class MetadataTest(base.ScriptedTest):
                                                 'ACTIVE').host)
         self.assertEqual(metadata, self.controller.calls[0][1]['metadata'])
 
-        self.check_no_hint_makes_no_call()
-
     def check_no_hint_makes_no_call(self):
         self.controller.calls.clear()
         passes = self.record_passes()
@@ -127,6 +111,19 @@ class MetadataTest(base.ScriptedTest):
                       servers[0].uuid)
         self.assertEqual([], self.controller.calls)
         self.assertGreaterEqual(len(passes), 6)
+
+
+class RoomTest(base.ScriptedTest):
+    hypervisors = {'h0': 4, 'h2': 4, 'h4': 4}
+
+    def test_a_batch_fills_the_cloud(self):
+        self.create(1, 'filler', hints={'virtco:index': '1'})
+        before = self.nova.list_servers()[0].host
+        rows = [host for host in self.hypervisors
+                for _ in range(3 if host == before else 4)]
+        self.plan = dict(enumerate(rows[::-1]))
+        servers = self.create(len(rows), 'b')
+        self.assertEqual(self.plan, self.hosts_by_row(servers))
 
 
 class MoveTest(base.ScriptedTest):
