@@ -109,11 +109,11 @@ class GroupsTest(controllers.RealControllerTest):
 
 
 class RackTest(controllers.RealControllerTest):
-    hypervisors = {f'h{number}': 2 for number in range(6)}
+    hypervisors = {f'h{number}': 3 for number in range(4)}
 
     def test_one_rack_is_required(self):
         """Refused with its reason, met in one rack, replaced in that rack."""
-        racks = {'left': ['h0', 'h1', 'h2'], 'right': ['h3', 'h4', 'h5']}
+        racks = {'left': ['h0', 'h1'], 'right': ['h2', 'h3']}
         self.controller.put('/v1/topology', {'planes': [{
             'name': 'front-end', 'nodes': [
                 {'name': name, 'hosts': hosts, 'uplink': 1e9}
