@@ -4,8 +4,13 @@
 
 from virtco.lab.emulation import nova_cloud
 
+from collections.abc import Iterator
+import contextlib
 import time
 from typing import Any
+
+import fixtures
+from nova.virt import fake
 
 from nova_filters import coflow_weigher
 from tests import patience
@@ -74,8 +79,21 @@ class ScriptedTest(nova_cloud.Cloud):
     def wait_status(self, uuid: str, status: str) -> nova_client.Server:
         waiting = patience.Patience(f'{status} of server {uuid}')
         while (server := self.nova.get_server(uuid)).status != status:
-            waiting.pause(0.1)
+            waiting.pause(0.3)
         return server
+
+    @contextlib.contextmanager
+    def failing_spawn(self, *hosts: str) -> Iterator[None]:
+        """On these hosts no build succeeds."""
+        spawn = fake.FakeDriver.spawn
+
+        def failing(driver: Any, *args: Any, **kwargs: Any) -> Any:
+            if driver._host in hosts:
+                raise RuntimeError('no disk')
+            return spawn(driver, *args, **kwargs)
+
+        with fixtures.MonkeyPatch('nova.virt.fake.FakeDriver.spawn', failing):
+            yield
 
     def record_passes(self) -> list[tuple[float, list[float]]]:
         """(seconds, weights) of each pass of the weigher from now on."""

@@ -10,7 +10,7 @@ import sqlite3
 
 import requests
 
-from tests.functional.nova import test_controller
+from tests.functional.nova import controllers
 from virtco.lab.emulation import nova_client
 
 OTHER_IMAGE = 'a2459075-d96c-40d5-893e-577ff92e721c'
@@ -24,7 +24,7 @@ class LifecycleTest(nova_cloud.Cloud):
     notify_controller = True
 
     def setUp(self):
-        self.controller = self.useFixture(test_controller.ControllerProcess())
+        self.controller = self.useFixture(controllers.ControllerProcess())
         self.virtco_options = {
             'controller_url': self.controller.url, 'timeout_ms': 60_000,
             'request_budget_ms': 250_000}
@@ -61,7 +61,7 @@ class LifecycleTest(nova_cloud.Cloud):
                            'ips': [f'10.0.0.{server.row}']}
                           for server in servers if server.host == host],
                 'coflows': [], 'uplink_sent_bytes': 0},
-                timeout=test_controller.DEADLINE_S).raise_for_status()
+                timeout=controllers.DEADLINE_S).raise_for_status()
 
     def members(self):
         """Server -> (state, host) by the model."""
@@ -76,7 +76,7 @@ class LifecycleTest(nova_cloud.Cloud):
         for host in self.hypervisors:
             policy = requests.get(
                 f'{self.controller.url}/v1/hosts/{host}/policy',
-                timeout=test_controller.DEADLINE_S).json()
+                timeout=controllers.DEADLINE_S).json()
             if policy['classes']:
                 (one,) = policy['classes']
                 # Flows follow when the ports' addresses were reported.
@@ -116,7 +116,13 @@ class LifecycleTest(nova_cloud.Cloud):
         self.assertEqual('active', self.controller.coflows()['a']['state'])
         return src, dst
 
-    def test_resize_and_revert(self):
+    def test_lifecycle(self):
+        self.check_resize_and_revert()
+        self.check_shelve_and_unshelve()
+        self.check_rebuild_and_evacuate()
+        self.check_delete()
+
+    def check_resize_and_revert(self):
         before = self.sender.host
         self.action(self.sender, 'resize', {'flavorRef': 'slot2'})
         moved = self.wait_status(self.sender, 'VERIFY_RESIZE')
@@ -136,31 +142,7 @@ class LifecycleTest(nova_cloud.Cloud):
         self.assertNotEqual(before, src.host)
         self.assertEqual(2, self.demand(self.sender))
 
-    def test_rebuild_and_evacuate(self):
-        before = self.receiver.host
-        self.action(self.receiver, 'rebuild', {'imageRef': OTHER_IMAGE})
-        self.controller.wait_for(
-            lambda: 'instance.rebuild.end' in requests.get(
-                f'{self.controller.url}/metrics',
-                timeout=test_controller.DEADLINE_S).text, 'the rebuild')
-        self.wait_status(self.receiver, 'ACTIVE')
-        _, dst = self.follows()
-        self.assertEqual(before, dst.host)
-
-        self.computes[before].stop()
-        (service,) = (found for found in self.api.get_services(
-            binary='nova-compute') if found['host'] == before)
-        self.api.put_service(service['id'], {'forced_down': True})
-        self.action(self.receiver, 'evacuate', {})
-        self.controller.wait_for(
-            lambda: self.nova.get_server(self.receiver.uuid).host != before,
-            'the evacuation')
-        # Since microversion 2.95 it is stopped there.
-        self.wait_status(self.receiver, 'SHUTOFF')
-        _, dst = self.follows()
-        self.assertNotEqual(before, dst.host)
-
-    def test_shelve_and_unshelve(self):
+    def check_shelve_and_unshelve(self):
         self.action(self.sender, 'shelve')
         self.wait_status(self.sender, 'SHELVED_OFFLOADED')
         src, _ = self.follows()
@@ -181,7 +163,33 @@ class LifecycleTest(nova_cloud.Cloud):
             self.action(server, 'unshelve')
             self.wait_status(server, 'ACTIVE')
         self.follows()
-        self.nova.delete([src, dst])
+
+    def check_rebuild_and_evacuate(self):
+        before = self.nova.get_server(self.receiver.uuid).host
+        self.action(self.receiver, 'rebuild', {'imageRef': OTHER_IMAGE})
+        self.controller.wait_for(
+            lambda: 'instance.rebuild.end' in requests.get(
+                f'{self.controller.url}/metrics',
+                timeout=controllers.DEADLINE_S).text, 'the rebuild')
+        self.wait_status(self.receiver, 'ACTIVE')
+        _, dst = self.follows()
+        self.assertEqual(before, dst.host)
+
+        self.computes[before].stop()
+        (service,) = (found for found in self.api.get_services(
+            binary='nova-compute') if found['host'] == before)
+        self.api.put_service(service['id'], {'forced_down': True})
+        self.action(self.receiver, 'evacuate', {})
+        self.controller.wait_for(
+            lambda: self.nova.get_server(self.receiver.uuid).host != before,
+            'the evacuation')
+        # Since microversion 2.95 it is stopped there.
+        self.wait_status(self.receiver, 'SHUTOFF')
+        _, dst = self.follows()
+        self.assertNotEqual(before, dst.host)
+
+    def check_delete(self):
+        self.nova.delete([self.sender, self.receiver])
         self.controller.wait_for(
             lambda: self.controller.coflows()['a']['state'] == 'retired',
             'the end of the group')

@@ -4,9 +4,6 @@
 
 from tests.functional.nova import base
 
-from nova.scheduler import utils
-from nova.virt import fake
-
 from virtco import hint_matrix
 from virtco import hints
 from virtco.lab.emulation import nova_client
@@ -14,7 +11,16 @@ from virtco.lab.emulation import nova_client
 
 class PlacementTest(base.ScriptedTest):
 
-    def test_single(self):
+    def test_planned_hosts(self):
+        """Each request adds to what runs."""
+        self.check_single()
+        self.check_batch_of_four()
+        self.check_one_group_in_separate_requests()
+        self.check_matrix_in_a_hint_of_the_largest_size()
+        self.check_hint_as_metadata()
+        self.check_no_hint_makes_no_call()
+
+    def check_single(self):
         self.plan = {1: 'h4'}
         (server,) = self.create(hints={'virtco:index': '1'})
         self.assertEqual('h4', server.host)
@@ -35,9 +41,10 @@ class PlacementTest(base.ScriptedTest):
         self.assertEqual('h4', self.notified('instance.create.end',
                                              server.uuid)['host'])
 
-    def test_batch_of_four(self):
+    def check_batch_of_four(self):
+        self.controller.calls.clear()
         self.plan = {0: 'h3', 1: 'h3', 2: 'h0', 3: 'h5'}
-        servers = self.create(4)
+        servers = self.create(4, 'four')
         self.assertEqual(self.plan, self.hosts_by_row(servers))
         uuids = [server.uuid for server in servers]
         asked = [uuid for uuid, _body in self.controller.calls]
@@ -50,26 +57,30 @@ class PlacementTest(base.ScriptedTest):
                 for entry in self.controller.calls[2][1]['hosts']}
         self.assertEqual(2, free['h3'])
 
-    def test_batch_of_eighteen_on_a_full_cloud(self):
-        self.create(1, 'filler', hints={'virtco:index': '1'})
-        before = self.nova.list_servers()[0].host
-        rows = [host for host in self.hypervisors
-                for _ in range(3 if host == before else 4)]
-        self.plan = dict(enumerate(rows[::-1][:18]))
-        servers = self.create(18, 'b')
-        self.assertEqual(self.plan, self.hosts_by_row(servers))
-
-    def test_one_group_in_separate_requests(self):
+    def check_one_group_in_separate_requests(self):
         self.plan = {0: 'h1', 1: 'h5', 2: 'h1'}
-        (first,) = self.create(hints={'virtco:index': '0'})
-        (second,) = self.create(hints={'virtco:index': '1'})
+        (first,) = self.create(1, 'one', hints={'virtco:index': '0'})
+        (second,) = self.create(1, 'one', hints={'virtco:index': '1'})
         # A joining request need not repeat the matrix.
         (third,) = self.nova.wait_active(self.nova.create_group(
-            'a3', 1, {'virtco:coflow': 'a', 'virtco:index': '2'}))
+            'one3', 1, {'virtco:coflow': 'one', 'virtco:index': '2'}))
         self.assertEqual(['h1', 'h5', 'h1'],
                          [first.host, second.host, third.host])
 
-    def test_hint_as_metadata(self):
+    def check_matrix_in_a_hint_of_the_largest_size(self):
+        text = '{"n": 300, "flows": [%s]}' % ','.join(
+            f'[{i % 300},{(i * 7 + 1) % 300},{i + 1}]' for i in range(6500))
+        self.assertGreater(len(text), 90_000)
+        self.controller.calls.clear()
+        self.plan = {0: 'h3'}
+        (server,) = self.create(1, 'large', hints={
+            'virtco:tm': text, 'virtco:index': '0'})
+        self.assertEqual('h3', server.host)
+        self.assertEqual(text, self.controller.calls[0][1]['hints'][
+            'virtco:tm'])
+
+    def check_hint_as_metadata(self):
+        self.controller.calls.clear()
         self.plan = {0: 'h2', 1: 'h4'}
         (coflow,) = hint_matrix.parse_matrix(
             {'pattern': 'all-to-all', 'n': 10, 'size': '1GB'}, 'm')
@@ -90,7 +101,8 @@ class PlacementTest(base.ScriptedTest):
                                                 'ACTIVE').host)
         self.assertEqual(metadata, self.controller.calls[0][1]['metadata'])
 
-    def test_no_hint_makes_no_call(self):
+    def check_no_hint_makes_no_call(self):
+        self.controller.calls.clear()
         passes = self.record_passes()
         servers = self.nova.wait_active(self.nova.create_group(
             'plain', 4, {}, metadata={'role': 'web'}))
@@ -100,173 +112,25 @@ class PlacementTest(base.ScriptedTest):
         self.assertEqual([], self.controller.calls)
         self.assertGreaterEqual(len(passes), 6)
 
-    def test_matrix_in_a_hint_of_the_largest_size(self):
-        text = '{"n": 300, "flows": [%s]}' % ','.join(
-            f'[{i % 300},{(i * 7 + 1) % 300},{i + 1}]' for i in range(6500))
-        self.assertGreater(len(text), 90_000)
-        self.plan = {0: 'h3'}
-        (server,) = self.create(hints={'virtco:tm': text,
-                                       'virtco:index': '0'})
-        self.assertEqual('h3', server.host)
-        self.assertEqual(text, self.controller.calls[0][1]['hints'][
-            'virtco:tm'])
 
+class RoomTest(base.ScriptedTest):
+    hypervisors = {'h0': 4, 'h2': 4, 'h4': 4}
 
-class ConstraintTest(base.ScriptedTest):
-    """What Nova decides after the plan."""
-
-    hypervisors = {f'h{number}': 3 for number in range(1, 6)}
-
-    def test_server_groups(self):
-        group = self.nova.create_server_group('g', 'anti-affinity')
-        self.plan = {0: 'h3', 1: 'h4', 2: ['h3', 'h1']}
-        servers = self.create(3, server_group=group)
-        # Row 2 may not join row 0: the next in the plan's order is taken.
-        self.assertEqual({0: 'h3', 1: 'h4', 2: 'h1'},
-                         self.hosts_by_row(servers))
-        seen = self.controller.calls[2][1]['server_group']
-        self.assertEqual(('anti-affinity', 1, ['h3', 'h4']), (
-            seen['policy'], seen['max_per_host'], seen['hosts']))
-        self.assertEqual({server.uuid for server in servers},
-                         set(seen['members']))
-
-        self.check_affinity()
-
-    def check_affinity(self):
-        """Although one host remains, the controller is told."""
-        self.controller.calls.clear()
-        group = self.nova.create_server_group('g', 'affinity')
-        self.plan = {0: 'h5'}
-        servers = self.create(3, 'b', server_group=group)
-        self.assertEqual({'h5'}, {server.host for server in servers})
-        # Nova weighs no single host, so the filter has made these calls.
-        asked = [uuid for uuid, _body in self.controller.calls]
-        self.assertEqual({server.uuid for server in servers}, set(asked))
-        self.assertEqual(['h5'], [
-            entry['host'] for entry in self.controller.calls[1][1]['hosts']])
-
-    def test_no_valid_host(self):
-        servers = self.nova.create_group(
-            'big', 16, {'virtco:coflow': 'big', 'virtco:tm': base.TM % 16})
-        for server in servers:
-            self.wait_status(server.uuid, 'ERROR')
-        # A later request is planned as if nothing had happened.
-        self.plan = {0: 'h2'}
-        self.assertEqual('h2', self.create(1, 'later')[0].host)
-
-    def test_a_failure_takes_the_second_of_the_plan(self):
-        self.plan = {0: ['h5', 'h2', 'h1']}
-        spawn = fake.FakeDriver.spawn
-
-        def failing(driver, *args, **kwargs):
-            if driver._host == 'h5':
-                raise RuntimeError('no disk')
-            return spawn(driver, *args, **kwargs)
-
-        self.stub_out('nova.virt.fake.FakeDriver.spawn', failing)
-        (server,) = self.create()
-        self.assertEqual('h2', server.host)
-        self.assertEqual('h2', self.notified('instance.create.end',
-                                             server.uuid)['host'])
-
-        self.check_claim_failure()
-
-    def check_claim_failure(self):
-        """As when another scheduler has just taken the last slot."""
-        self.plan = {0: ['h1', 'h4']}
-        claim = 'nova.scheduler.utils.claim_resources'
-        original = utils.claim_resources
-        refused = []
-
-        def refusing(*args, **kwargs):
-            if not refused:
-                refused.append(True)
-                return False
-            return original(*args, **kwargs)
-
-        self.stub_out(claim, refusing)
-        self.assertEqual('h4', self.create(1, 'b')[0].host)
-
-
-class RequiredWishTest(base.ScriptedTest):
-    """A required wish binds Nova, as long as the controller answers."""
-
-    hypervisors = {f'h{number}': 2 for number in range(4)}
-    wish = {'virtco:within': 'rack:required'}
-
-    def setUp(self):
-        self.refused = None
-        super().setUp()
-
-    def _answer(self, body, uuid):
-        answer = super()._answer(body, uuid)
-        if self.refused is not None:
-            return answer | {'status': 'neutral', 'host': None,
-                             'why': 'no valid placement: ' + self.refused,
-                             'refused': {'level': 'rack', 'fitting': 3,
-                                         'wanted': 4, 'limiting': 'vcpus'}}
-        return answer | {'allowed': ['h0', 'h1']}  # which are one rack
-
-    def create_failing(self, hints, **kwargs):
-        tm = {'virtco:coflow': 'a', 'virtco:tm': base.TM % 4}
-        servers = self.nova.create_group('a', 4, tm | hints, **kwargs)
-        for server in servers:
-            self.wait_status(server.uuid, 'ERROR')
-        return servers
-
-    def test_a_refusal_leaves_no_host(self):
-        self.refused = '3 of 4 fit at level rack; limiting: vcpus'
-        servers = self.create_failing(self.wish)
-        fault = self.api.get_server(servers[0].uuid)['fault']['message']
-        self.assertIn('No valid host', fault)
-        self.assertIn(f'Instance {servers[0].uuid} finds no valid host: no '
-                      f'valid placement: {self.refused}',
-                      self.stdlog.logger.output)
-        # A refusal binds nobody who did not require it.
-        self.plan = {row: 'h2' for row in range(4)}
-        self.create(2, 'soft', hints={'virtco:within': 'rack'})
-        self.create(2, 'none')
-
-    def test_metadata_requires_as_well(self):
-        self.refused = '3 of 4 fit'
-        metadata = {'virtco:coflow': 'm', 'virtco:tm': base.TM % 2,
-                    **self.wish}
-        (server,) = self.nova.create_group('m', 1, {}, metadata=metadata)
-        self.wait_status(server.uuid, 'ERROR')
-
-    def test_a_failed_build_stays_in_the_rack(self):
-        """One question per pass; alternates are of the rack too."""
-        self.plan = {0: ['h0', 'h1', 'h2', 'h3']}
-        spawn = fake.FakeDriver.spawn
-
-        def failing(driver, *args, **kwargs):
-            if driver._host == 'h0':
-                raise RuntimeError('no disk')
-            return spawn(driver, *args, **kwargs)
-
-        self.stub_out('nova.virt.fake.FakeDriver.spawn', failing)
-        (server,) = self.create(hints=self.wish)
-        self.assertEqual('h1', server.host)
-        # The weigher takes the answer that the filter got.
-        self.assertEqual(1, len(self.controller.calls))
-        self.stub_out('nova.virt.fake.FakeDriver.spawn',
-                      lambda *_args, **_kwargs: 1 / 0)
-        self.plan = {0: ['h1', 'h0']}
-        (server,) = self.nova.create_group('b', 1, {
-            'virtco:coflow': 'b', 'virtco:tm': base.TM % 2, **self.wish})
-        self.wait_status(server.uuid, 'ERROR')
-
-    def test_without_an_answer_it_boots(self):
-        for mode in ('error', 'garbage', 'refusal', 'close'):
-            self.controller.mode = mode
-            self.create(1, mode, hints=self.wish)
+    def test_a_batch_fills_the_cloud(self):
+        self.create(1, 'filler', hints={'virtco:index': '1'})
+        before = self.nova.list_servers()[0].host
+        rows = [host for host in self.hypervisors
+                for _ in range(3 if host == before else 4)]
+        self.plan = dict(enumerate(rows[::-1]))
+        servers = self.create(len(rows), 'b')
+        self.assertEqual(self.plan, self.hosts_by_row(servers))
 
 
 class MoveTest(base.ScriptedTest):
 
     hypervisors = {'h1': 2, 'h3': 2, 'h5': 2}
 
-    def test_cold_migration(self):
+    def test_cold_and_live_migration_and_delete(self):
         self.plan = {0: ['h3', 'h1']}
         (server,) = self.create()
         self.nova.cold_migrate(server.uuid)
@@ -278,13 +142,14 @@ class MoveTest(base.ScriptedTest):
         self.assertEqual([3, 2], [len(body['hosts']) for _uuid, body
                                   in self.controller.calls])
 
-    def test_live_migration_and_delete(self):
-        self.plan = {0: ['h3', 'h1']}
-        (server,) = self.create()
+        self.check_live_migration_and_delete(server)
+
+    def check_live_migration_and_delete(self, server):
+        self.wait_status(server.uuid, 'ACTIVE')
         self.nova.live_migrate(server.uuid)
         moved = self.notified('instance.live_migration_post_dest.end',
                               server.uuid)
-        self.assertEqual('h1', moved['host'])
+        self.assertEqual('h3', moved['host'])
         uuid, body = self.controller.calls[-1]
         self.assertEqual((server.uuid, 'a'), (uuid, body['hints'][
             'virtco:coflow']))

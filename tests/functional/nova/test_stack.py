@@ -14,6 +14,7 @@ import requests
 from tests import patience
 from tests.unit.nova_filters import scripted_controller
 from virtco.lab.emulation import nova_client
+from virtco.lab.emulation import nova_stack
 
 
 @pytest.fixture
@@ -103,7 +104,12 @@ def test_it_ends_with_its_parent(tmp_path):
     assert code == 0, error
 
 
-def test_a_bad_configuration_says_so(tmp_path):
-    stack = Stack(tmp_path / 'c.json', hosts={'h0': 1}, colour='red')
-    code, error = stack.ended()
-    assert code == 2 and 'colour' in error
+def test_a_bad_configuration_says_so(tmp_path, capsys):
+    path = tmp_path / 'c.json'
+    for config, why in (({'hosts': {'h0': 1}, 'colour': 'red'}, 'colour'),
+                        ({'hosts': {}}, 'at least one')):
+        path.write_text(json.dumps(config))
+        with pytest.raises(SystemExit) as end:
+            nova_stack.main(['--config', str(path)])
+        assert end.value.code == 2
+        assert why in capsys.readouterr().err

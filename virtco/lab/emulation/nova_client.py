@@ -16,6 +16,10 @@ from virtco.lab.emulation import patience
 IMAGE = '155d900f-4e14-4e4c-a73d-069cbf4541e6'
 MICROVERSION = '2.90'
 POLL_S = 0.3
+# What Nova needs at least to build or to delete one, and how long not to look
+# at most for the sake of many.
+SERVER_S = 0.1
+MANY_S = 2.0
 # Of one request; a busy machine may need long for it.
 TIMEOUT_S = 300.0
 
@@ -120,7 +124,12 @@ class NovaClient:
         if len(reservations) == 1 and None not in reservations:
             filters['reservation_id'] = str(*reservations)
         clock = patience.IdleClock()
+        n_active = sum(s.status == 'ACTIVE' for s in servers)
+        asked_s = time.monotonic()
         while True:
+            # None of them may be left, but where each is has to be asked.
+            if n_active < len(uuids):
+                _pause(asked_s, len(uuids) - n_active)
             asked_s = time.monotonic()
             known = self._by_uuid(uuids, **filters)
             found = [known[uuid] for uuid in uuids if uuid in known]
@@ -135,7 +144,6 @@ class NovaClient:
             clock.note(n_active)
             self._check(clock, stall_s, f'build {len(uuids)} servers',
                         f'{n_active} are ACTIVE')
-            _pause(asked_s)
 
     def delete(self, servers: Iterable[Server],
                on_count: Callable[[int], object] = lambda count: None,
@@ -155,7 +163,7 @@ class NovaClient:
             clock.note(left)
             self._check(clock, stall_s, f'delete {len(uuids)} servers',
                         f'{left} are left')
-            _pause(asked_s)
+            _pause(asked_s, left)
             asked_s = time.monotonic()
 
     def _by_uuid(self, uuids: list[str], **filters: str
@@ -205,9 +213,10 @@ class NovaClient:
         return response.json() if response.content else None
 
 
-def _pause(asked_s: float) -> None:
+def _pause(asked_s: float, n_left: int) -> None:
     """A list of many servers costs Nova what it needs to build them."""
-    time.sleep(max(POLL_S, 2 * (time.monotonic() - asked_s)))
+    time.sleep(max(POLL_S, min(n_left * SERVER_S, MANY_S),
+                   2 * (time.monotonic() - asked_s)))
 
 
 def _server(body: dict[str, Any]) -> Server:

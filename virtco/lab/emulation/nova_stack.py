@@ -42,10 +42,8 @@ os.environ.setdefault('OS_NOVA_DISABLE_EVENTLET_PATCHING', '1')
 
 from virtco.lab.emulation import nova_cloud  # noqa: E402 needs the variable
 
-import futurist._thread  # noqa: E402
 from nova.tests import fixtures as nova_fixtures  # noqa: E402
 
-IDLE_S = 1
 PATIENCE = {'timeout_ms': 10_000, 'request_budget_ms': 30_000}
 
 
@@ -78,14 +76,9 @@ class Stack(nova_cloud.Cloud):
                                    **PATIENCE, **config.virtco}
 
     def serve(self) -> None:
-        # Nova's tests make idle threads look for work 100 times a second,
-        # which is most of a core once a few dozen servers have been built.
-        worker = futurist._thread.ThreadWorker
-        hurry_s, worker.MAX_IDLE_FOR = worker.MAX_IDLE_FOR, IDLE_S
-        # They format every debug message, too.
-        logging.getLogger().setLevel(
-            logging.INFO if self._config.log_file else logging.WARNING)
-        if self._config.log_file:
+        if self._config.log_file is None:
+            logging.getLogger().setLevel(logging.WARNING)
+        else:
             handler = logging.FileHandler(self._config.log_file)
             handler.setFormatter(logging.Formatter(
                 '%(asctime)s %(levelname)s %(name)s %(message)s'))
@@ -97,7 +90,6 @@ class Stack(nova_cloud.Cloud):
             'ready': True, 'url': url,
             'image': nova_fixtures.GlanceFixture.image1['id']}), flush=True)
         self._stopping.wait()
-        worker.MAX_IDLE_FOR = hurry_s
 
 
 def _stop_with_parent(stopping: threading.Event) -> None:
