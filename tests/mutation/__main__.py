@@ -95,13 +95,13 @@ def make_parser() -> argparse.ArgumentParser:
 def main(argv: list[str] | None = None) -> int:
     args = make_parser().parse_args(argv)
     chosen = choose(args)
-    told: dict[str, str] = {}
+    told: dict[tuple[str, int], str] = {}
     if args.record and args.record.exists():
         for line in args.record.read_text(encoding='utf-8').splitlines():
             one = json.loads(line)
-            told[one['key']] = one['verdict']
+            told[one['key'], one['line']] = one['verdict']
     run.load_libraries()
-    left = [one for one in chosen if one.key not in told]
+    left = [one for one in chosen if (one.key, one.line) not in told]
     # Tests of a kernel may want it compiled; all others pass without a mutant.
     kernels = dict.fromkeys(
         one.path for one in left if run.is_kernel(one.path))
@@ -116,7 +116,7 @@ def main(argv: list[str] | None = None) -> int:
         one = outcome.task.mutant
         assert one is not None
         cpu_s += outcome.cpu_s
-        told[one.key] = outcome.verdict.value
+        told[one.key, one.line] = outcome.verdict.value
         if args.record:
             with args.record.open('a', encoding='utf-8') as out:
                 out.write(json.dumps({
@@ -127,15 +127,15 @@ def main(argv: list[str] | None = None) -> int:
         if not outcome.verdict.is_dead:
             print(f'{one.path}:{one.line}: survived in {one.where}: '
                   f'{one.before} → {one.after}', flush=True)
-    judged = [one for one in chosen if one.key in told]
+    judged = [one for one in chosen if (one.key, one.line) in told]
     dead = {value.value for value in run.Verdict if value.is_dead}
     totals: dict[str, list[int]] = collections.defaultdict(lambda: [0, 0])
     for one in judged:
-        totals[areas.area(one.path)][0] += told[one.key] in dead
+        totals[areas.area(one.path)][0] += told[one.key, one.line] in dead
         totals[areas.area(one.path)][1] += 1
     for name, (n_dead, n) in sorted(totals.items()):
         print(f'{name}: {n_dead} of {n} noticed')
-    n_dead = sum(told[one.key] in dead for one in judged)
+    n_dead = sum(told[one.key, one.line] in dead for one in judged)
     percent = 100 * n_dead / len(judged) if judged else 100.0
     for path in sorted(broken):
         print(f'{path}: not judged, its tests fail where it is not compiled')
