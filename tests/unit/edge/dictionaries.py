@@ -43,8 +43,7 @@ class Uplink(shapers.Shaper):
     def _ask(self, name):
         self.asked.append(name)
         if name in self.refuses:
-            raise exception.KernelRefused(
-            what=name, count=1, why='told to')
+            raise exception.KernelRefused(what=name, count=1, why='told to')
 
     def ifindex(self):
         if not self.index:
