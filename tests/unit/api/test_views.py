@@ -140,7 +140,7 @@ def test_what_was_known_at_a_time():
 def conf():
     found = cfg.ConfigOpts()
     opts.register_opts(found)
-    policy_opts._register(found)
+    policy_opts.set_defaults(found, 'policy.yaml')
     found([])
     return found
 
