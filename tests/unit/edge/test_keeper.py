@@ -188,6 +188,7 @@ def test_what_cannot_be_heard_ends_nothing(one, error):
 
 def test_a_refused_document_is_told_until_the_next_is_applied(one, caplog):
     one.refuse('it is too old')
+    assert caplog.text.count('the old policy stays') == 1
     one.refuse('it is too old')
     assert one.error == 'it is too old' and not one.is_failing
     assert len(one.changed) == 2
@@ -195,6 +196,7 @@ def test_a_refused_document_is_told_until_the_next_is_applied(one, caplog):
     one.make_true()
     assert one.error == 'it is too old'
     one.failed(ERROR)
+    assert caplog.text.count('Not enforced yet') == 1
     one.failed(ERROR)
     assert one.error == str(ERROR)
     assert caplog.text.count('Not enforced yet') == 1
