@@ -23,9 +23,15 @@ def speed_bps(dev: str) -> float:
         raise exception.NotFound(what='link speed of', id=dev) from error
     finally:
         ethtool.close()
-    if mbps is None or mbps in _UNKNOWN:
+    found_bps = known_bps(mbps)
+    if found_bps is None:
         raise exception.NotFound(what='link speed of', id=dev)
-    return float(mbps) * 1e6
+    return found_bps
+
+
+def known_bps(mbps: int | None) -> float | None:
+    """Read what a driver says; None where it does not know."""
+    return None if mbps is None or mbps in _UNKNOWN else mbps * 1e6
 
 
 def egress_bps(conf: cfg.ConfigOpts) -> float:

@@ -57,8 +57,9 @@ class PortTurns:
             base = self._before.get(minor, Sent(0, 0, 0))
             if base.sent_packets > now.sent_packets:  # another class
                 base = Sent(0, 0, 0)
-            since = Sent(*(after - first for after, first
-                           in zip(now, base, strict=True)))
+            since = Sent(now.sent_bytes - base.sent_bytes,
+                         now.sent_packets - base.sent_packets,
+                         now.drops - base.drops)
             turn = self.turns.get(minor, 1.0)
             if since.sent_packets + since.drops >= _LEAST_PACKETS:
                 base, turn = now, self._turn(minor, since, now_s)

@@ -81,3 +81,10 @@ def test_what_is_remembered_of_projects_is_bounded(monkeypatch):
 def test_no_limit():
     found = pace.Pace(0, 1)
     assert [found.wait_s('a') for _ in range(1000)] == [0] * 1000
+
+
+@pytest.mark.parametrize('length', ['', '0', '00', 'x', '-1'])
+def test_a_body_without_a_length_is_not_read(length):
+    found = nesting.checked(lambda environ, _: [environ['wsgi.input']])(
+        {'CONTENT_LENGTH': length, 'wsgi.input': 'untouched'}, None)
+    assert found == ['untouched']

@@ -175,3 +175,61 @@ def test_limited_destinations_count_for_their_host():
     limit('h4')
     count(600)
     assert [row.host for row in seen.limited()] == [None, 'h4']
+
+
+def test_peers_are_those_that_send_now_and_most(monkeypatch):
+    monkeypatch.setattr(counters, 'MOST_PEERS', 2)
+    seen = counters.Counters()
+    counted = {('tap1', '10.0.0.2'): classify.Counted(50, 7),
+               ('tap1', '10.0.0.3'): classify.Counted(900, 2),
+               ('tap2', '10.0.0.2'): classify.Counted(60, 3)}
+    seen.add_peers(counted)
+    most = reports.PeerCounter('tap1', '10.0.0.3', 900, 2)
+    assert seen.peers() == (
+        most, reports.PeerCounter('tap2', '10.0.0.2', 60, 3))
+    del counted['tap2', '10.0.0.2']
+    seen.add_peers(counted)
+    assert seen.peers() == (
+        most, reports.PeerCounter('tap1', '10.0.0.2', 50, 7))
+    # Its entry was made anew.
+    seen.add_peers({('tap1', '10.0.0.3'): classify.Counted(8, 1)})
+    assert seen.peers() == (
+        reports.PeerCounter('tap1', '10.0.0.3', 908, 3),)
+    seen.add_pairs({classify.Key('tap1', 'a', 'b'): classify.Counted(5, 1)})
+    seen.add_peers({})
+    assert seen.peers() == () and len(seen.pairs()) == 1
+    seen.add_peers(counted)
+    seen.add_pairs({})
+    assert len(seen.peers()) == 2 and seen.pairs() == ()
+
+
+def test_rows_of_another_version_are_left_out():
+    seen = counters.Counters([
+        ['uplink', '', '', '', '4', 3], ['something', '', '', '', 1, 1]])
+    assert seen.uplink_bytes() == 7
+    assert seen.to_rows() == [['uplink', '', '', '', 4, 3]]
+
+
+def test_two_ports_share_a_limit_and_each_a_part():
+    seen = counters.Counters()
+    seen.name_limits(test_tcplan.unmanaged({1: 1e6, 2: 2e6}))
+    seen.add_stats({
+        minors.of_limit(1): wire.ClassStats(700),
+        minors.of_limited(1, 5): wire.ClassStats(300, 1, 40, 2),
+        minors.of_limited(1, 6): wire.ClassStats(400, 1, 5, 3),
+        minors.of_limit(2): wire.ClassStats(11),
+        minors.of_limited(2, 5): wire.ClassStats(11, 1, 6, 4)})
+    assert set(seen.limited()) == {reports.LimitCounter('h1', 700, 45),
+                                   reports.LimitCounter('h2', 11, 6)}
+    assert seen.limited_drops() == {'h1': 5, 'h2': 4}
+    assert seen.shared()['unmanaged'] == reports.PartCounters(0, 9, 51)
+    seen.name_limits(None)
+    assert seen.limited_drops() == {'': 9}
+
+
+def test_a_policy_that_names_it_keeps_a_class_that_is_not_there():
+    seen = _counters()
+    seen.add_stats(STATS)
+    seen.add_stats({1: STATS[1]})
+    assert [one.sent_bytes for one in seen.coflows()] == [900]
+    assert seen.coflows()[0].backlog_bytes == 0

@@ -2,9 +2,12 @@
 
 """Who leads, with clocks and locks that the test moves."""
 
+import time
+
 import pytest
 import sqlalchemy as sa
 
+from tests import patience
 from virtco.db import leader
 from virtco.db import migration
 from virtco.db import session as db_session
@@ -177,3 +180,68 @@ def test_what_keeps_it_from_leading_keeps_it_from_starting(site):
     with pytest.raises(exception.Invalid):
         one.start()
     one.stop()
+
+
+@pytest.mark.parametrize('holds, is_file, stood_s, leads', [
+    (False, False, 2.9, False), (False, False, 3.0, True),
+    (True, False, 1.4, False), (True, False, 1.5, True),
+    (True, True, 0.0, True)])
+def test_patience_with_one_that_stands_still(site, holds, is_file, stood_s,
+                                             leads):
+    with site.database.writer() as session:
+        leader.take_over(session, leader.current(session), 'x', 'x:1')
+    one = site.make('a', is_file=is_file)
+    Lock.holder = 'a' if holds else 'other'
+    start(one)
+    site.now_s += stood_s
+    one.turn()
+    assert bool(site.led) == leads == one.is_current()
+
+
+def test_a_leader_knows_for_how_long_it_leads(site):
+    one = site.make('a')
+    assert not one.is_current()
+    with pytest.raises(exception.Deposed), site.database.writer() as session:
+        one.check(session)
+    start(one)
+    site.now_s += LEASE_S
+    assert one.is_current()
+    site.now_s += 0.1
+    assert not one.is_current()
+    one.turn()
+    assert one.is_current()
+    site.now_s += 2
+    one.turn()
+    site.now_s += 2
+    assert one.is_current()
+
+
+def test_a_deposed_one_does_nothing_at_its_end(site):
+    first, second = site.make('a'), site.make('b')
+    start(first)
+    start(second)
+    site.turns(10, second)
+    first.turn()
+    first.stop()
+    seen = site.seen()
+    assert (seen.epoch, seen.address) == (2, 'b:1') and seen.name
+    assert not first.lock.works
+    second.stop()
+    assert not site.seen().name
+
+
+def test_it_beats_and_ends_by_its_own_thread(site):
+    one = site.make('a')
+    one._lease_s, one._clock = 0.06, time.monotonic
+    one.start()
+    try:
+        assert site.led == [('a', 1)]
+        first = site.seen()
+        patience.wait_for(lambda: site.seen() != first, 'a beat')
+        with site.database.writer() as session:
+            leader.take_over(session, leader.current(session), 'x', 'x:1')
+        patience.wait_for(lambda: site.deposed == ['a'], 'the end')
+        patience.wait_for(lambda: not one._thread.is_alive(), 'its thread')
+    finally:
+        one.stop()
+    assert site.deposed == ['a']

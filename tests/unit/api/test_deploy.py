@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Errors as documents, open paths, and a process that is only monitored."""
+
+import falcon
+from falcon import testing
+from oslo_config import cfg
+import pytest
+
+from virtco.api import deploy
+from virtco.api import errors
+from virtco.api import pace
+from virtco.conf import opts
+from virtco import exception
+from virtco import metrics
+
+
+class Process:
+    def __init__(self):
+        self.metrics, self.is_well, self.gauged = metrics.Metrics(), True, 0
+
+    def health(self):
+        return self.is_well, {'status': str(self.is_well)}
+
+    def gauge(self):
+        self.gauged += 1
+
+
+def test_a_process_tells_how_it_is():
+    process = Process()
+    client = testing.TestClient(deploy.monitoring(process))
+    assert client.simulate_get('/health').status_code == 200
+    process.is_well = False
+    found = client.simulate_get('/health')
+    assert (found.status_code, found.json) == (503, {'status': 'False'})
+    assert 'virtco_' in client.simulate_get('/metrics').text
+    assert process.gauged == 1
+    missing = client.simulate_get('/v1')
+    assert missing.json['error']['code'] == 'virtco.not_found'
+
+
+@pytest.mark.parametrize('path, is_open', [
+    ('/', True), ('/v1', True), ('/health', True), ('/metrics', True),
+    ('/v1/hosts', False), ('', False), (None, False)])
+def test_some_paths_want_no_token(path, is_open):
+    chosen = deploy._except_open(lambda *_: 'open', lambda *_: 'guarded')
+    assert chosen({'PATH_INFO': path}, None) == (
+        'open' if is_open else 'guarded')
+
+
+@pytest.mark.parametrize('auth, n', [('keystone', 2), ('noauth', 1)])
+def test_who_can_name_any_project_is_not_counted(auth, n):
+    conf = cfg.ConfigOpts()
+    opts.register_opts(conf)
+    conf([])
+    conf.set_override('auth_strategy', auth, 'api')
+    conf.set_override('requests_per_s', 1.0, 'limits')
+    conf.set_override('requests_at_once', 2, 'limits')
+    found = deploy._middleware(conf)
+    assert len(found) == n
+    assert isinstance(found[-1], pace.Limiter) == (n == 2)
+    if n == 1:
+        return
+
+    def ask(project, roles):
+        found[-1].process_request(falcon.Request(testing.create_environ(
+            '/v1') | {'HTTP_X_PROJECT_ID': project, 'HTTP_X_ROLES': roles}),
+            None)
+
+    for _ in range(4):
+        ask('p', 'member,Admin')
+        ask('', 'member')
+        ask('q', 'service')
+    ask('p', 'member')
+    ask('p', 'member')
+    with pytest.raises(falcon.HTTPTooManyRequests) as caught:
+        ask('p', 'member,reader')
+    assert caught.value.headers['Retry-After'] == '1'
+    ask('other', '')
+
+
+class Failing:
+    def __init__(self, error):
+        self._error = error
+
+    def on_get(self, request, response):
+        raise self._error
+
+
+@pytest.mark.parametrize('error, status, code', [
+    (exception.QuotaExceeded(field='f', value=2, limit='l'), 403,
+     'virtco.quota_exceeded'),
+    (exception.Invalid(field='f', value='v', limit='l'), 400,
+     'virtco.invalid'),
+    (exception.NotFound(what='w', id='i'), 404, 'virtco.not_found'),
+    (exception.Forbidden(what='w'), 403, 'virtco.forbidden'),
+    (exception.Deposed(epoch=1), 503, 'virtco.deposed'),
+    (exception.DatabaseUnavailable(why='w'), 503,
+     'virtco.database_unavailable'),
+    (exception.KernelRefused(what='w', count=1, why='y'), 500,
+     'virtco.error'),
+    (RuntimeError('secret'), 500, 'virtco.error'),
+    (falcon.HTTPMethodNotAllowed(['GET']), 405, 'virtco.method'),
+    (falcon.HTTPGone(), 410, 'virtco.http_410'),
+    (falcon.HTTPStatus(204), 204, None)])
+def test_each_error_is_a_document(error, status, code):
+    app = falcon.App()
+    errors.add_handlers(app)
+    app.add_route('/', Failing(error))
+    found = testing.TestClient(app).simulate_get('/')
+    assert found.status_code == status
+    if code is None:
+        return
+    told = found.json['error']
+    assert told['code'] == code and 'secret' not in told['detail']
+    assert {name: told[name] for name in ('field', 'value', 'limit')
+            if name in told} == {
+        name: value for name, value in getattr(error, 'kwargs', {}).items()
+        if name in ('field', 'value', 'limit')}

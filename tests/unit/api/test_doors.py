@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is served on which port, and while the API is still being loaded."""
+
+import io
+import json
+import types
+
+from oslo_config import cfg
+import pytest
+
+from virtco.api import front
+from virtco.api import listeners
+from virtco.conf import opts
+
+
+def make(service=None, monitoring=None, **hosts):
+    conf = cfg.ConfigOpts()
+    opts.register_opts(conf)
+    conf([])
+    conf.set_override('host', '10.0.0.1', 'api')
+    conf.set_override('port', 80, 'api')
+    conf.set_override('service_port', service, 'api')
+    conf.set_override('port', monitoring, 'monitoring')
+    conf.set_override('host', '10.0.0.3', 'monitoring')
+    for name, value in hosts.items():
+        conf.set_override(name, value, 'api')
+    return conf
+
+
+@pytest.mark.parametrize('options, found', [
+    ({}, [('10.0.0.1', 80)]),
+    ({'service': 81}, [('10.0.0.1', 80), ('10.0.0.1', 81)]),
+    ({'service': 81, 'service_host': '10.0.0.2'},
+     [('10.0.0.1', 80), ('10.0.0.2', 81)]),
+    ({'monitoring': 82}, [('10.0.0.1', 80), ('10.0.0.3', 82)]),
+    ({'service': 81, 'monitoring': 82},
+     [('10.0.0.1', 80), ('10.0.0.1', 81), ('10.0.0.3', 82)])])
+def test_addresses(options, found):
+    assert listeners.addresses(make(**options)) == found
+
+
+def ask(app, port, path, method='GET', body=b''):
+    """Status and document."""
+    started = []
+    found = b''.join(app(
+        {'SERVER_PORT': str(port), 'PATH_INFO': path,
+         'REQUEST_METHOD': method, 'wsgi.input': io.BytesIO(body)},
+        lambda status, headers: started.append((status, dict(headers)))))
+    (status, headers), = started
+    assert headers.get('Content-Length', str(len(found))) == str(len(found))
+    return int(status[:3]), json.loads(found)
+
+
+def application(environ, start_response):
+    start_response('503 Bad' if environ['PATH_INFO'] == '/health'
+                   else '200 OK', [])
+    return [b'{"whole": 1}']
+
+
+PUBLIC = ['/v1/coflows', '/v1/hosts/h1', '/v1/hosts/h1/policy/x']
+SERVICE = ['/v1/hosts/h1/policy', '/v1/hosts/h1/report',
+           '/v1/hosts/h1/probes', '/v1/distributor', '/v1/measurements',
+           '/v1/notifications']
+BOTH = ['/', '/v1']
+
+
+@pytest.mark.parametrize('service, monitoring', [
+    (None, None), (81, None), (None, 82), (81, 82)])
+def test_each_path_has_its_port(service, monitoring):
+    found = listeners.Listeners(make(service, monitoring), application)
+    ports = [80] + [port for port in (service, monitoring) if port]
+    found.listens(ports)
+
+    def served(path, method='GET'):
+        return {port for port in ports
+                if ask(found, port, path, method)[0] != 404}
+
+    own = {service or 80}
+    assert all(served(path) == {80} for path in PUBLIC)
+    assert all(served(path) == own for path in SERVICE)
+    assert all(served(path) == {80} | own for path in BOTH)
+    assert served('/metrics') == {monitoring or 80}
+    assert served('/health') == set(ports)
+    for method, places in (('GET', {80}), ('POST', {80}), ('PUT', own),
+                           ('DELETE', own)):
+        assert served('/v1/placements/x', method) == places
+    assert served('/v1/placements/x/explanation', 'PUT') == {80}
+    # In full on the port for monitoring alone.
+    for port in ports:
+        assert ask(found, port, '/health') == (503, (
+            {'status': 'failing'} if monitoring not in (None, port)
+            else {'whole': 1}))
+
+
+def test_a_balancer_hears_of_what_is_good():
+    found = listeners.Listeners(make(monitoring=82), lambda environ, start: (
+        start('200 OK', []), [b'{"whole": 1}'])[1])
+    found.listens([80, 82])
+    assert ask(found, 80, '/health') == (200, {'status': 'ok'})
+
+
+@pytest.fixture
+def early():
+    start = types.SimpleNamespace(
+        document=lambda: {'status': 'starting'}, reason='loading',
+        why=lambda: start.reason)
+    found = front.Front(start)
+    found.start = start
+    return found
+
+
+def test_nova_is_answered_neutrally_while_it_starts(early):
+    body = json.dumps({'hosts': [{'host': 'h1'}, {'host': 'h2'}]}).encode()
+    status, answer = ask(early, 80, '/v1/placements/u1', 'PUT', body)
+    assert status == 200 and 'h2' in json.dumps(answer)
+    assert 'loading' in json.dumps(answer)
+
+
+@pytest.mark.parametrize('path, method, body', [
+    ('/v1/placements/u1', 'GET', b'{"hosts": []}'),
+    ('/v1/placements/u1/x', 'PUT', b'{"hosts": []}'),
+    ('/v1/coflows', 'PUT', b'{"hosts": []}'),
+    ('/v1/placements/u1', 'PUT', b'{'),
+    ('/v1/placements/u1', 'PUT', b'[' * 100_000),
+    ('/v1/placements/u1', 'PUT', b'[]'),
+    ('/v1/placements/u1', 'PUT', b'{"hosts": [{}]}')])
+def test_all_else_is_told_to_come_back(early, path, method, body):
+    assert ask(early, 80, path, method, body) == (503, {'error': {
+        'code': 'virtco.starting', 'title': 'Starting', 'detail': 'loading'}})
+    early.start.reason = None
+    assert ask(early, 80, path, method, body)[1]['error']['detail'] == (
+        'the controller is starting')
+
+
+def test_it_hands_over(early):
+    assert ask(early, 80, '/health') == (503, {'status': 'starting'})
+    early.hand_over(application)
+    assert ask(early, 80, '/v1/coflows') == (200, {'whole': 1})

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the API shows of hosts, waiting coflows and measurements."""
+
+import dataclasses
+import types
+
+import falcon
+from falcon import testing
+import msgspec
+import numpy as np
+from oslo_config import cfg
+from oslo_policy import opts as policy_opts
+import pytest
+
+from tests.unit.edge import test_tcplan
+from tests.unit import made
+from virtco.api import context
+from virtco.api.handlers import hosts
+from virtco.api.handlers import measure
+from virtco.api import media
+from virtco.api import views
+from virtco.conf import opts
+from virtco.decide import waiting
+from virtco import exception
+from virtco.know import host_state
+from virtco.know import reports
+from virtco.measure import history
+
+CAPACITY = types.SimpleNamespace(
+    egress_bps=3e9, ingress_bps=2e9, measured_egress_bps=2.9e9,
+    measured_ingress_bps=1.9e9, measured_s=70.0, source='measured')
+STATE = reports.GateState('c16', 2.2, 0.7, 0.9, False, False, 7, 3, 1.5, 0.25)
+REPORT = made.report(
+    applied_generation=4, link={'egress_bps': 5e9, 'ingress_bps': 4e9},
+    coflows=[{'coflow_id': 'c16', 'sent_bytes': 9, 'backlog_bytes': 8}],
+    ports=[{'vm': 'v2'}, {'vm': 'v1'}, {'vm': 'v2'}], cpu_s=6.0)
+SEEN = host_state.View('h1', CAPACITY, 60.0, REPORT, 11.0, {'c16': 12.0})
+POLICY = dataclasses.replace(test_tcplan.policy([
+    test_tcplan.coflow(0x10, 40e6, (3.0, 1.0), gate=test_tcplan.GATE),
+    test_tcplan.coflow(0x20, 8e6)]), generation=5)
+
+
+def test_a_host():
+    found = views.host(SEEN, POLICY, 100.0)
+    assert found | {
+        'egress_bps': 3e9, 'ingress_bps': 2e9, 'link_egress_bps': 5e9,
+        'link_ingress_bps': 4e9, 'measured_egress_bps': 2.9e9,
+        'measured_ingress_bps': 1.9e9, 'measured_age_s': 30.0,
+        'generation': 5, 'applied_generation': 4, 'last_report': 60.0,
+        'coflows': ['c16', 'c32'], 'vms': ['v1', 'v2'], 'cpu_s': 6.0,
+        'background_bps': 11.0, 'rate_source': 'measured'} == found
+    silent = views.host(dataclasses.replace(
+        SEEN, last_report_s=None, capacity=types.SimpleNamespace(
+            **vars(CAPACITY) | {'measured_s': None})), None, 100.0)
+    assert (silent['applied_generation'], silent['measured_age_s'],
+            silent['generation'], silent['coflows']) == (None, None, None, [])
+    at_zero = views.host(dataclasses.replace(
+        SEEN, capacity=types.SimpleNamespace(
+            **vars(CAPACITY) | {'measured_s': 0.0})), None, 100.0)
+    assert at_zero['measured_age_s'] == 100.0
+
+
+def test_classes():
+    first, second = views.classes(SEEN, POLICY)
+    assert (first['minor'], first['observed_bps'], first['backlog_bytes'],
+            first['destinations']) == ('1:10', 12.0, 8, ['h2', 'h3'])
+    assert first['rate_bps'] == 40e6 and first['gate'] is not None
+    assert (second['observed_bps'], second['backlog_bytes'],
+            second['gate']) == (None, None, None)
+    assert views.classes(SEEN, None) == []
+
+
+@pytest.mark.parametrize('gave_up, why', [
+    (False, None), (True, 'iterations are others than hinted')])
+def test_a_gate_that_is_kept(gave_up, why):
+    state = msgspec.structs.replace(STATE, gave_up=gave_up)
+    found = views.gate(msgspec.structs.replace(REPORT, gates=(
+        msgspec.structs.replace(state, coflow_id='c9', opened=1), state)),
+        POLICY.classes[0])
+    assert found == {
+        'period_s': 2.2, 'offset_s': 0.7, 'open_s': 0.9, 'is_open': False,
+        'why_open': why, 'open_share': 0.25, 'opened': 7, 'missed': 3,
+        'held_s': 1.5}
+
+
+def test_a_gate_that_is_not_kept():
+    found = views.gate(REPORT, POLICY.classes[0])
+    assert found['is_open'] is True and found['opened'] is None
+    assert found['why_open'] == 'the host does not keep it yet'
+    told = made.report(why_gates_open='no clock')
+    assert views.gate(told, POLICY.classes[0])['why_open'] == 'no clock'
+
+
+def test_gates_of_a_coflow():
+    def of(coflow_id, view=lambda host: SEEN, policy=lambda host: POLICY):
+        return [one['host'] for one in views.gates(
+            coflow_id, ['h1', 'h2'], view, policy)]
+
+    assert of('c16') == ['h1', 'h2'] and of('c32') == of('c9') == []
+    assert of('c16', view=lambda host: SEEN if host == 'h2' else None) == [
+        'h2']
+    assert of('c16', policy=lambda host: POLICY if host == 'h1' else None
+              ) == ['h1']
+
+
+@pytest.mark.parametrize('found, bottleneck, n_before', [
+    (None, None, None),
+    (waiting.Waiting('h1', 'egress', 2.5, 3, ()),
+     {'host': 'h1', 'direction': 'egress', 'busy_s': 2.5}, 3),
+    (waiting.Waiting('h1', 'ingress', float('inf'), 0, ()),
+     {'host': 'h1', 'direction': 'ingress', 'busy_s': None}, 0)])
+def test_what_a_coflow_waits_for(found, bottleneck, n_before):
+    assert views.waiting(found) == {'bottleneck': bottleneck,
+                                    'n_before': n_before}
+
+
+@pytest.mark.parametrize('statistic, expected', [
+    ('latest', [5.0, 4.0]), ('median', [3.0, 6.0]), ('least', [1.0, 4.0]),
+    ('most', [5.0, 8.0]), ('range', [4.0, 4.0])])
+def test_statistics_of_pairs(statistic, expected):
+    values = np.array([[1.0, 8.0], [3.0, 6.0], [5.0, 4.0]])
+    assert measure.statistics(values, statistic).tolist() == expected
+    none = np.empty((2, 0))
+    assert measure.statistics(none, statistic).shape == (0,)
+
+
+def test_what_was_known_at_a_time():
+    times = np.array([[1.0, np.nan], [5.0, 2.0], [7.0, 9.0]])
+    table = history.Table(('a', 'b'), np.array([[0, 1], [1, 0]]), times,
+                          10 * times, 100 * times)
+    found = measure.until(table, 5.0)
+    expected = [[np.nan, np.nan], [1.0, np.nan], [5.0, 2.0]]
+    np.testing.assert_array_equal(found.times_s, expected)
+    np.testing.assert_array_equal(found.rates_bps, 10 * np.array(expected))
+    np.testing.assert_array_equal(found.rtts_s, 100 * np.array(expected))
+
+
+@pytest.fixture
+def conf():
+    found = cfg.ConfigOpts()
+    opts.register_opts(found)
+    policy_opts.set_defaults(found, 'policy.yaml')
+    found([])
+    return found
+
+
+def request(headers=None, query='', **environ):
+    return falcon.Request(testing.create_environ(
+        '/v1', query_string=query, headers=headers) | environ)
+
+
+def roles(*names):
+    return {'X-Roles': ','.join(names), 'X-User-Id': 'u', 'X-User-Name': 'n',
+            'X-Project-Id': 'p', 'X-Identity-Status': 'Confirmed'}
+
+
+def test_with_keystone_roles_decide(conf):
+    conf.set_override('auth_strategy', 'keystone', 'api')
+    found = context.Authorizer(conf)
+    reader, admin = request(roles('reader')), request(roles('admin'))
+    rule = hosts.operator_rules.DRAIN
+    assert not found.may(reader, rule) and found.may(admin, rule) is True
+    with pytest.raises(exception.Forbidden, match=rule):
+        found.require(reader, rule)
+    found.require(admin, rule)
+    assert found.project(reader) == 'p' and found.who(reader) == 'n'
+    nameless = request(roles('reader') | {'X-User-Name': ''})
+    assert found.who(nameless) in ('u', 'unknown')
+    with pytest.raises(exception.Forbidden):
+        found.require_host(reader, 'h1')
+    assert found.context(admin).roles == ['admin']
+
+
+@pytest.mark.parametrize('asks_certificates', [False, True])
+def test_without_keystone_everybody_is_an_operator(conf, asks_certificates):
+    conf.set_override('auth_strategy', 'noauth', 'api')
+    if asks_certificates:
+        conf.set_override('client_ca_file', '/x', 'distributor')
+    found = context.Authorizer(conf)
+    anybody = request()
+    assert found.may(anybody, hosts.operator_rules.DRAIN)
+    assert found.context(anybody).is_admin
+    assert set(found.context(anybody).roles) == {
+        'admin', 'member', 'reader', 'service'}
+    assert found.project(anybody) is None
+    assert found.who(anybody) == 'somebody at 127.0.0.1'
+    if asks_certificates:
+        with pytest.raises(exception.Forbidden, match='by its certificate'):
+            found.require_host(anybody, 'h1')
+    else:
+        found.require_host(anybody, 'h1')
+
+
+def test_a_policy_file_that_is_named_must_be_there(conf, tmp_path):
+    path = tmp_path / 'virtco.conf'
+    path.write_text('[oslo_policy]\npolicy_file = /proc/nowhere.yaml\n')
+    conf(['--config-file', str(path)])
+    with pytest.raises(exception.Invalid, match='nowhere'):
+        context.Authorizer(conf)
+    there = tmp_path / 'policy.yaml'
+    there.write_text('{}')
+    path.write_text(f'[oslo_policy]\npolicy_file = {there}\n')
+    conf(['--config-file', str(path)])
+    context.Authorizer(conf)
+
+
+@pytest.mark.parametrize('prefer, wait_s', [
+    (None, 0.0), ('wait=7', 7.0), ('x, wait=2.5', 2.5), ('await=7', 0.0),
+    ('wait=9999', 30.0), ('wait=0', 0.0)])
+def test_who_may_wait(conf, prefer, wait_s):
+    conf.set_override('max_wait_s', 30.0, 'api')
+    conf.set_override('threads', 4, 'api')
+    seats, answer = hosts.Waiting(conf), falcon.Response()
+    with seats.seat(request({'Prefer': prefer} if prefer else None),
+                    answer) as found:
+        assert found == wait_s and answer.get_header('Retry-After') is None
+
+
+def test_one_too_many_comes_back(conf):
+    conf.set_override('threads', 4, 'api')
+    conf.set_override('max_wait_s', 30.0, 'api')
+    seats, asked = hosts.Waiting(conf), request({'Prefer': 'wait=5'})
+    for _ in range(2):
+        with (seats.seat(asked, falcon.Response()) as first,
+              seats.seat(asked, falcon.Response()) as second,
+              seats.seat(asked, falcon.Response()) as third):
+            answer = falcon.Response()
+            with seats.seat(asked, answer) as fourth:
+                assert (first, second, third, fourth) == (5, 5, 5, 0)
+            assert answer.get_header('Retry-After') == '1'
+
+
+def test_parameters_of_a_query_are_numbers_in_bounds():
+    schema = {'type': 'number', 'minimum': 2}
+    assert media.number(request(query='a=2.5'), 'a', schema) == 2.5
+    assert media.number(request(), 'a', schema) is None
+    for query in ('a=x', 'a=1'):
+        with pytest.raises(exception.Invalid) as caught:
+            media.number(request(query=query), 'a', schema)
+        assert caught.value.kwargs['field'] == 'a'
+
+
+@pytest.mark.parametrize('host, is_one', [
+    ('h1', True), ('x' * 255, True), ('x' * 256, False), ('a/b', False)])
+def test_names_of_hosts(host, is_one):
+    if is_one:
+        assert hosts._checked(host) == host
+    else:
+        with pytest.raises(exception.Invalid):
+            hosts._checked(host)

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A shaper and a classifier whose kernel is a dictionary."""
+
+from edge_module.classify import base as classify
+from edge_module.qdisc import wire
+from edge_module.shaper import base as shapers
+from edge_module.tcplan import model
+from virtco import exception
+
+
+class Kernel:
+    """Holds nothing."""
+
+    def tc_send(self, messages):
+        return []
+
+    def tc_dump(self, message):
+        return []
+
+    def cpu_s(self):
+        return 7.0
+
+
+class Uplink(shapers.Shaper):
+    """Classes stand as the enforcer set them.
+
+    :ivar seen: counters of classes; those that stand have none else.
+    :ivar refuses: names of methods that the kernel refuses.
+    :ivar asked: names of methods in the order of their calls.
+    """
+
+    name = 'dictionary'
+
+    def __init__(self, dev='up1'):
+        super().__init__(Kernel(), dev)
+        self.index, self.longest_bytes = 7, 1564
+        self.present, self.foreign = False, None
+        self.tree, self.seen = {}, {}
+        self.refuses, self.asked = set(), []
+        self.most_bps = 0
+
+    def _ask(self, name):
+        self.asked.append(name)
+        if name in self.refuses:
+            raise exception.KernelRefused(what=name, count=1, why='told to')
+
+    def ifindex(self):
+        if not self.index:
+            raise exception.NotFound(what='uplink device', id=self.dev)
+        return self.index
+
+    def frame_bytes(self):
+        self.ifindex()
+        return self.longest_bytes
+
+    def snapshot(self):
+        self._ask('snapshot')
+        return shapers.Snapshot(self.present, self.foreign, dict(self.tree),
+                                self.stats())
+
+    def stats(self):
+        return {minor: self.seen.get(minor, wire.ClassStats())
+                for minor in self.tree}
+
+    def class_stats(self, wanted=None):
+        self._ask('class_stats')
+        return {minor: seen for minor, seen in self.stats().items()
+                if wanted is None or minor in wanted}
+
+    def ensure_root(self):
+        self._ask('ensure_root')
+        self.present = True
+
+    def set_classes(self, classes, current):
+        self._ask('set_classes')
+        for item in classes:
+            assert item.parent in self.tree or item.parent == 0
+            self.tree[item.minor] = item
+            self.most_bps = max(self.most_bps,
+                                model.guaranteed_bps(self.tree))
+
+    def delete_classes(self, minors):
+        self._ask('delete_classes')
+        for minor in minors:
+            assert all(item.parent != minor for item in self.tree.values())
+            self.tree.pop(minor, None)
+
+    def delete_root(self):
+        was, self.present, self.tree = self.present, False, {}
+        return was
+
+
+class Classifier(classify.Classifier):
+    """Its table is what it was given.
+
+    :ivar forgot: how often it was told to.
+    :ivar lost: what :meth:`was_lost` says.
+    """
+
+    name = 'dictionary'
+
+    def __init__(self, limits=False):
+        self.limits = limits
+        self.table, self.forgot, self.lost = None, 0, False
+        self.counts, self.peer_counts, self.macs = {}, {}, frozenset()
+        self.readings = []
+
+    def replace(self, table):
+        self.table = table
+        return 0
+
+    def forget(self):
+        self.forgot += 1
+
+    def destinations(self):
+        return self.macs
+
+    def was_lost(self, devices, tables):
+        self.told = devices, tables
+        return self.lost
+
+    def dump(self):
+        return self.table or classify.Table(), self.counts
+
+    def counted(self):
+        self.readings.append('pairs')
+        return self.counts
+
+    def peers(self):
+        self.readings.append('peers')
+        return self.peer_counts
+
+    def remove(self):
+        was, self.table = self.table is not None, None
+        return was

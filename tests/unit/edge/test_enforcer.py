@@ -1,0 +1,458 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the enforcer makes of a kernel that is a dictionary."""
+
+import dataclasses
+
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+import pytest
+
+from edge_module.classify import base as classify
+from edge_module import enforcer as edge_enforcer
+from edge_module import kernel_events
+from edge_module.qdisc import agreement
+from edge_module.qdisc import wire
+from edge_module.tcplan import minors
+from edge_module.tcplan import model
+from tests.unit.edge import dictionaries
+from tests.unit.edge import test_tcplan
+from virtco import exception
+from virtco.table import edge_policy
+
+LINK_BPS, DEFAULT_BPS = 100e6, 3e6
+GRACE_S = 5.0
+FLOW = edge_policy.FlowEntry('c16', 'v1', '10.0.0.1', '10.0.0.2', 0x11)
+UNMANAGED = edge_policy.Unmanaged(2e6, ('fa:16:3e:00:00:09',), (
+    edge_policy.DestinationLimit('h3', 1, 4e6, ('fa:16:3e:00:00:03',)),))
+ONE = dataclasses.replace(
+    test_tcplan.policy([test_tcplan.coflow(0x10, 40e6, (3.0, 1.0)),
+                        test_tcplan.coflow(0x20, 8e6)]), flows=(FLOW,))
+TWO = test_tcplan.policy([test_tcplan.coflow(0x20, 30e6)])
+GATED = test_tcplan.policy([
+    test_tcplan.coflow(0x10, 40e6, (3.0, 1.0), gate=test_tcplan.GATE),
+    test_tcplan.coflow(0x20, 8e6, gate=test_tcplan.GATE)])
+PORT = classify.VmPort('v1', 'tap1', 5, 'fa:16:3e:00:00:01', ('10.0.0.1',))
+AWAY = classify.VmPort('v2', 'tap2', 0, 'fa:16:3e:00:00:02', ('10.0.0.3',))
+
+
+def make(limits=False, **kwargs):
+    steps = []
+    found = edge_enforcer.Enforcer(
+        dictionaries.Uplink(), dictionaries.Classifier(limits), LINK_BPS,
+        DEFAULT_BPS, grace_s=GRACE_S, step=steps.append, **kwargs)
+    found.steps = steps
+    return found
+
+
+def started(policy=ONE, ports=(PORT, AWAY), **kwargs):
+    found = make(**kwargs)
+    found.set_ports(ports, 100.0)
+    found.set_policy(policy, 100.0)
+    return found
+
+
+def test_without_a_policy_what_stands_stays():
+    found = make()
+    found.set_ports((PORT,), 100.0)
+    assert found.uplink.tree == found.desired_tree()
+    assert set(found.uplink.tree) == {1, 2, 3, 4, 5}
+    assert found.classifier.table is None
+    host = found.uplink.tree[minors.HOST]
+    assert host.ceil_bps == LINK_BPS and host.rate_bps < LINK_BPS
+    before = dataclasses.replace(host, rate_bps=8000)
+    found.uplink.tree[minors.HOST] = before
+    found.reconcile(101.0)
+    assert found.uplink.tree[minors.HOST] == before
+    assert not found.is_waiting
+
+
+def test_a_policy_without_ports_leaves_the_classification():
+    found = make()
+    found.set_policy(ONE, 100.0)
+    assert found.classifier.table is None
+    assert {0x10, 0x11, 0x12, 0x20, 0x21} <= set(found.uplink.tree)
+    found.set_ports((PORT, AWAY), 100.0)
+    assert found.classifier.table == found.desired_table()
+    assert found.desired_table().entries == {
+        classify.Key('tap1', '10.0.0.1', '10.0.0.2'): 0x11}
+    assert found.desired_table().control == {0x11: 0x8010}
+    assert minors.of_port(5) in found.uplink.tree
+    assert minors.of_port(0) not in found.uplink.tree
+    assert found.steps[0] == 'root' and found.steps[-1] == 'classify'
+
+
+@given(st.lists(st.tuples(test_tcplan.policies(), st.booleans()),
+                min_size=1, max_size=4))
+@hypothesis_settings(max_examples=30, deadline=None)
+def test_the_kernel_becomes_the_policy(policies):
+    """Never over-committed on the way, and without a difference after."""
+    found = make()
+    found.set_ports((PORT,), 0.0)
+    found.uplink.most_bps = 0
+    now_s = 10.0
+    for policy, fair in policies:
+        before_bps = model.guaranteed_bps(found.uplink.tree)
+        found.set_policy(policy, now_s, fair)
+        assert found.fair == fair
+        for _ in range(4):
+            now_s += GRACE_S + 31
+            found.collect(now_s)
+        assert not found.is_waiting and not found.drift()
+        assert found.uplink.tree == found.desired_tree()
+        after_bps = model.guaranteed_bps(found.uplink.tree)
+        assert found.uplink.most_bps <= (
+            max(before_bps, after_bps) + 8 * 200)
+        found.uplink.most_bps = 0
+
+
+def test_classes_leave_when_their_grace_is_over():
+    found = started()
+    assert not found.is_waiting
+    found.set_policy(TWO, 200.0)
+    assert found.is_waiting
+    # The grace begins when nothing waits in them.
+    found.collect(201.0)
+    assert found.is_waiting
+    found.collect(201.0 + GRACE_S - 0.1)
+    assert {0x10, 0x11, 0x12} <= set(found.uplink.tree)
+    found.collect(201.0 + GRACE_S)
+    assert not {0x10, 0x11, 0x12} & set(found.uplink.tree)
+    assert not found.is_waiting and not found.drift()
+    assert found.steps[-1] == 'delete'
+
+
+def test_what_is_queued_is_sent_first_but_not_for_ever():
+    found = started()
+    found.uplink.seen[0x11] = wire.ClassStats(10, 1, 500)
+    found.set_policy(TWO, 200.0)
+    found.collect(201.0)
+    found.collect(201.0 + GRACE_S)
+    assert {0x10, 0x11} <= set(found.uplink.tree)
+    assert 0x12 not in found.uplink.tree
+    # As long as something waits it keeps what it needs.
+    assert found.uplink.tree[0x11].rate_bps > model.IDLE_RATE_BPS
+    found.uplink.seen[0x11] = wire.ClassStats(510, 2, 0)
+    found.collect(300.0)
+    assert found.uplink.tree[0x11].rate_bps == model.IDLE_RATE_BPS
+    found.uplink.seen[0x11] = wire.ClassStats(510, 2, 500)
+    found.collect(300.0 + GRACE_S)
+    found.collect(300.0 + GRACE_S + 29.9)
+    assert 0x11 in found.uplink.tree
+    found.collect(300.0 + GRACE_S + 30)
+    assert not {0x10, 0x11} & set(found.uplink.tree)
+
+
+def test_a_class_that_comes_back_stays():
+    found = started()
+    found.set_policy(TWO, 200.0)
+    found.set_policy(ONE, 202.0)
+    found.collect(300.0)
+    found.collect(400.0)
+    assert found.uplink.tree == found.desired_tree()
+    assert not found.is_waiting
+
+
+def test_classes_under_other_parents_are_made_anew_at_once():
+    """A destination's minor that is another coflow's now."""
+    found = started()
+    moved = test_tcplan.policy([
+        test_tcplan.coflow(0x20, 8e6, (1.0,)), edge_policy.CoflowClass(
+            'c30', 'c30', 0x30, 1e6, LINK_BPS, 0, (edge_policy.Destination(
+                'h2', 0x11, 1.0, 1e6, LINK_BPS),))])
+    found.set_policy(moved, 200.0)
+    assert found.uplink.tree[0x11].parent == 0x10
+    found.collect(201.0)
+    found.collect(201.0 + GRACE_S)
+    assert found.uplink.tree == found.desired_tree()
+    assert found.uplink.tree[0x11].parent == 0x30
+
+
+def test_what_others_changed_is_read_when_the_kernel_refuses():
+    found = started()
+    uplink = found.uplink
+    uplink.tree.clear()
+    uplink.present = False
+
+    def refuse_once(classes, current):
+        del uplink.set_classes
+        raise exception.KernelRefused(
+            what='change', count=1, why='told to')
+
+    uplink.set_classes = refuse_once
+    found.set_policy(dataclasses.replace(TWO, generation=2), 200.0)
+    assert uplink.tree == found.desired_tree()
+    # A second refusal is told.
+    uplink.refuses.add('set_classes')
+    with pytest.raises(exception.KernelRefused):
+        found.set_policy(ONE, 201.0)
+    assert not found.tree.is_known
+    asked = uplink.asked.count('snapshot')
+    with pytest.raises(exception.KernelRefused):
+        found.set_policy(ONE, 202.0)
+    assert uplink.asked.count('snapshot') == asked + 1
+    uplink.refuses.clear()
+    found.reconcile(203.0)
+    found.collect(300.0)
+    assert not found.drift()
+
+
+def test_somebody_elses_qdisc_is_left_alone():
+    found = make()
+    found.uplink.foreign = 'tbf 8001:'
+    with pytest.raises(exception.QdiscConflict):
+        found.set_policy(ONE, 100.0)
+    assert not found.uplink.tree
+    assert found.drift().conflict == 'up1 has tbf 8001:'
+
+
+def test_drift_names_each_difference_and_changes_nothing():
+    found = started()
+    assert not found.drift()
+    tree = found.uplink.tree
+    del tree[0x21]
+    tree[0x12] = dataclasses.replace(tree[0x12], rate_bps=16)
+    tree[0x99] = dataclasses.replace(tree[0x12], minor=0x99)
+    # How long turns are is no difference.
+    port = minors.of_port(5)
+    tree[port] = dataclasses.replace(
+        tree[port], quantum_bytes=2 * tree[port].quantum_bytes)
+    before = dict(tree)
+    found.classifier.table = classify.Table()
+    drift = found.drift()
+    assert tree == before and drift.conflict is None
+    assert [line.partition(' HtbClass')[0] for line in drift.classes] == [
+        'missing class 0x21', 'class 0x99 should be', 'class 0x12 should be',
+        'surplus class 0x99']
+    assert 'port tap1 is not classified' in drift.entries
+
+
+@pytest.mark.parametrize('fair, limits, unmanaged, n_limits', [
+    (False, True, UNMANAGED, 2), (True, True, UNMANAGED, 0),
+    (False, False, UNMANAGED, 0), (False, True, None, 0)])
+def test_limits_hold_where_they_can_and_not_without_a_controller(
+        fair, limits, unmanaged, n_limits):
+    found = make(limits)
+    found.set_ports((PORT,), 100.0)
+    found.set_policy(dataclasses.replace(ONE, unmanaged=unmanaged), 100.0,
+                     fair)
+    assert len(found.classifier.table.limits) == n_limits
+
+
+def test_gates_are_turned_without_a_look():
+    found = started(GATED)
+    uplink = found.uplink
+    asked = uplink.asked.count('snapshot')
+    ceils = {minor: item.ceil_bps for minor, item in uplink.tree.items()}
+    assert ceils[0x10] == LINK_BPS
+    found.turn_gates(frozenset({0x10}))
+    assert uplink.tree[0x10].ceil_bps == uplink.tree[0x12].ceil_bps == (
+        LINK_BPS / 80)
+    assert uplink.tree[0x20].ceil_bps == LINK_BPS
+    assert uplink.tree == found.desired_tree() and not found.drift()
+    calls = uplink.asked.count('set_classes')
+    found.turn_gates(frozenset({0x10}))
+    assert uplink.asked.count('set_classes') == calls
+    # Those that open come first or last, but never both at full rate.
+    order = []
+    uplink.set_classes, real = (
+        lambda classes, tree: (order.append(sorted(
+            item.minor for item in classes)[0]), real(classes, tree)),
+        uplink.set_classes)
+    found.turn_gates(frozenset({0x20}))
+    assert order == [0x20, 0x10]
+    assert uplink.asked.count('snapshot') == asked + 1  # of drift()
+    assert uplink.tree[0x20].ceil_bps < uplink.tree[0x10].ceil_bps
+    found.turn_gates(frozenset())
+    assert {minor: item.ceil_bps
+            for minor, item in uplink.tree.items()} == ceils
+
+
+@pytest.mark.parametrize('fair, policy', [(True, GATED), (False, None)])
+def test_without_a_controller_no_gate_is_turned(fair, policy):
+    found = make()
+    if policy is not None:
+        found.set_policy(policy, 100.0, fair)
+    calls = list(found.uplink.asked)
+    found.turn_gates(frozenset({0x10}))
+    assert found.uplink.asked == calls
+
+
+def test_a_gate_that_the_kernel_refuses_is_read_again():
+    found = started(GATED)
+    found.uplink.refuses.add('set_classes')
+    with pytest.raises(exception.KernelRefused):
+        found.turn_gates(frozenset({0x10}))
+    assert not found.tree.is_known
+    found.uplink.refuses.clear()
+    # What is not known waits for the next change.
+    found.turn_gates(frozenset({0x20}))
+    assert found.uplink.tree[0x20].ceil_bps == LINK_BPS
+    found.reconcile(101.0)
+    assert found.uplink.tree[0x20].ceil_bps == LINK_BPS / 80
+    assert found.uplink.tree[0x10].ceil_bps == LINK_BPS
+
+
+def test_after_a_start_closed_gates_are_seen():
+    found = started(GATED)
+    found.turn_gates(frozenset({0x10}))
+    again = edge_enforcer.Enforcer(
+        found.uplink, found.classifier, LINK_BPS, DEFAULT_BPS)
+    again.policy, again.ports = found.policy, found.ports
+    assert not again.drift()
+
+
+class Guard(agreement.NoGuard):
+    def __init__(self):
+        self.ensured, self.lost = 0, False
+
+    def ensure(self):
+        self.ensured += 1
+
+    def was_lost(self):
+        return self.lost
+
+    def remove(self):
+        return self.ensured > 0
+
+
+@pytest.mark.parametrize('change, is_lost', [
+    ({}, False), ({'devices': None}, True),
+    ({'devices': frozenset({7})}, True), ({'devices': frozenset({8})}, False),
+    ({'links': True}, False), ({'tables': True}, False)])
+def test_what_is_not_ours_is_no_loss(change, is_lost):
+    found = started(guard=Guard())
+    found.forget()
+    changes = kernel_events.Changes(**change)
+    assert bool(found.was_lost(changes)) == is_lost
+    assert found.guard.ensured == 2
+    if changes.tables:
+        assert found.classifier.told == (frozenset(), True)
+
+
+def test_each_part_may_be_lost():
+    found = started(guard=Guard())
+    found.forget()
+    links = kernel_events.Changes(links=True)
+    for lose in (
+            lambda: setattr(found.uplink, 'longest_bytes', 9064),
+            lambda: setattr(found.uplink, 'index', 8),
+            lambda: setattr(found.uplink, 'index', 0)):
+        lose()
+        assert found.was_lost(links)
+        assert not found.was_lost(kernel_events.Changes())
+        found.forget()
+        assert not found.was_lost(links)
+    found.classifier.lost = True
+    assert found.was_lost(kernel_events.Changes())
+    found.classifier.lost = False
+    found.guard.lost = True
+    assert found.was_lost(kernel_events.Changes())
+
+
+def test_the_longest_frame_is_that_of_any_port():
+    found = make()
+    assert found.desired_tree() is not None
+    assert found._frame_bytes() == 1564
+    found.ports = (classify.VmPort('v', 'lo', 1),
+                   classify.VmPort('v', 'nobody', 9))
+    assert found._frame_bytes() == 65536 + 64
+    found.ports = (classify.VmPort('v', 'lo', 0),)
+    assert found._frame_bytes() == 1564
+
+
+def test_a_link_of_another_speed():
+    speed = [LINK_BPS]
+    found = started(speed_bps=lambda: speed[0])
+    found.forget()
+    assert found.link_bps == LINK_BPS
+    speed[0] = 20e6
+    assert found.was_lost(kernel_events.Changes(links=True))
+    assert found.link_bps == LINK_BPS
+    found.forget()
+    assert (found.link_bps, found.default_rate_bps) == (
+        20e6, pytest.approx(DEFAULT_BPS / 5))
+    assert not found.tree.is_known and found.classifier.forgot == 2
+    # Without the device nothing is known of its speed.
+    found.uplink.index, speed[0] = 0, 1e6
+    found.forget()
+    assert found.link_bps == 20e6
+    assert make().speed_bps() == LINK_BPS
+
+
+def test_a_port_that_floods_has_shorter_turns():
+    found = started()
+    port = minors.of_port(5)
+    whole = found.uplink.tree[port].quantum_bytes
+    seen = {port: wire.ClassStats(150_000, 100, 0, 400),
+            0x11: wire.ClassStats(150_000, 100, 0, 400)}
+    found.observe({}, 100.0)
+    calls = len(found.uplink.asked)
+    found.observe({port: wire.ClassStats(1500, 1)}, 101.0)
+    assert len(found.uplink.asked) == calls
+    found.observe(seen, 102.0)
+    assert found.uplink.tree[port].quantum_bytes == 0.75 * whole
+    assert found.uplink.tree == found.desired_tree()
+    empty = make()
+    empty.observe(seen, 102.0)
+    assert not empty.uplink.asked
+
+
+class Receiver:
+    def __init__(self):
+        self.policies = []
+
+    def ensure(self, policy):
+        self.policies.append(policy)
+
+
+def test_the_receiver_hears_of_policies_alone():
+    found = make(receiver=Receiver())
+    found.set_ports((PORT,), 100.0)
+    assert not found.receiver.policies
+    found.set_policy(ONE, 100.0)
+    assert found.receiver.policies == [ONE]
+    assert found.steps[-1] == 'receive'
+
+
+class Stubborn(dictionaries.Classifier):
+    def remove(self):
+        self.lost = True
+        raise exception.KernelRefused(
+            what='remove', count=1, why='told to')
+
+
+def test_classifiers_of_before_are_removed_once_this_one_stands():
+    old, stubborn = dictionaries.Classifier(), Stubborn()
+    old.table = classify.Table()
+    found = make(retired=[old, stubborn])
+    found.set_policy(ONE, 100.0)
+    assert old.table is not None and not stubborn.lost
+    found.set_ports((PORT,), 100.0)
+    assert old.table is None and stubborn.lost and not found.retired
+
+
+def test_cleanup_tells_what_was_there():
+    found = started(guard=Guard())
+    old = dictionaries.Classifier()
+    old.table = classify.Table()
+    found.retired.append(old)
+    assert found.cleanup() == [
+        'dictionary classification', 'dictionary classification',
+        'dictionary of up1', 'agreement about up1']
+    assert found.classifier.table is None and not found.uplink.present
+    found.guard.ensured = 0
+    assert found.cleanup() == []
+
+
+def test_a_tree_that_is_known_is_not_read_again():
+    found = started()
+    asked = found.uplink.asked.count('snapshot')
+    found.set_policy(TWO, 101.0)
+    assert found.uplink.asked.count('snapshot') == asked
+    found.uplink.index = 9
+    found.set_policy(ONE, 102.0)
+    assert found.uplink.asked.count('snapshot') == asked + 1
+    found.reconcile(103.0)
+    assert found.uplink.asked.count('snapshot') == asked + 2

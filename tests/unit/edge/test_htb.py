@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is sent to the kernel, and which of its refusals are failures."""
+
+import dataclasses
+import errno
+
+import pytest
+
+from edge_module.qdisc import htb
+from edge_module.qdisc import wire
+from edge_module.tcplan import shape
+from tests.unit.edge import test_tcplan
+from virtco import exception
+
+TREE = shape.build_tree(test_tcplan.policy(
+    [test_tcplan.coflow(0x10, 40e6)]), test_tcplan.LINK_BPS)
+
+
+class Kernel:
+    """Refuses messages by their number."""
+
+    def __init__(self, refused=()):
+        self.refused, self.sent = list(refused), []
+
+    def tc_send(self, messages):
+        self.sent += messages
+        return self.refused
+
+    def tc_dump(self, message):
+        return []
+
+
+def test_refusals_are_counted_but_those_that_are_tolerated():
+    kernel = Kernel([(0, errno.ENOENT), (1, errno.EINVAL), (2, errno.EPERM)])
+    with pytest.raises(exception.KernelRefused) as caught:
+        htb.send(kernel, ['a', 'b', 'c'], 'try', (errno.ENOENT,))
+    assert caught.value.kwargs == {'what': 'try', 'count': 2,
+                                   'why': 'Invalid argument'}
+    htb.send(kernel, ['d'], 'try', (errno.ENOENT, errno.EINVAL, errno.EPERM))
+    assert kernel.sent == ['a', 'b', 'c', 'd']
+    htb.send(Kernel(), ['a'], 'try')
+
+
+def test_only_what_differs_is_sent():
+    kernel = Kernel()
+    uplink = htb.Uplink(kernel, 'lo')
+    uplink.set_classes(TREE.values(), TREE)
+    assert kernel.sent == []
+    leaf = dataclasses.replace(TREE[0x11], limit_bytes=7000)
+    rate = dataclasses.replace(TREE[0x11], rate_bps=8000)
+    for item, sent in ((leaf, [wire.set_leaf(1, leaf)]),
+                       (rate, [wire.set_class(1, rate)]),
+                       (TREE[0x10], [])):
+        uplink.set_classes([item], TREE)
+        assert kernel.sent == sent
+        kernel.sent.clear()
+    uplink.set_classes([TREE[0x10], TREE[0x11]], {})
+    assert kernel.sent == [
+        wire.set_class(1, TREE[0x10]), wire.set_class(1, TREE[0x11]),
+        wire.set_leaf(1, TREE[0x11])]
+
+
+def test_a_class_that_is_gone_already_is_deleted():
+    htb.Uplink(Kernel([(0, errno.ENOENT)]), 'lo').delete_classes([0x11])
+    with pytest.raises(exception.KernelRefused):
+        htb.Uplink(Kernel([(0, errno.EBUSY)]), 'lo').delete_classes([0x11])
+
+
+def test_a_device_that_cannot_shape_leaves_it_to_the_kernel():
+    kernel = Kernel([(0, errno.EOPNOTSUPP)])
+    uplink = htb.Uplink(kernel, 'lo', True)
+    with pytest.raises(exception.KernelRefused):
+        uplink.ensure_root()
+    assert len(kernel.sent) == 2 and uplink.how == 'htb'
+    able = htb.Uplink(Kernel(), 'lo', True)
+    able.ensure_root()
+    assert len(able.kernel.sent) == 1 and 'offloaded' in able.how
+    able.kernel.refused = [(0, errno.ENOSPC)]
+    with pytest.raises(exception.KernelRefused):
+        able.set_classes([TREE[0x11]], {})
+    assert able.how == 'htb'
+
+
+def test_without_our_qdisc_there_is_nothing():
+    uplink = htb.Uplink(Kernel(), 'lo')
+    assert uplink.stats() == {} and not uplink.delete_root()
+    found = uplink.snapshot()
+    assert (found.present, found.foreign, found.tree) == (False, None, {})
+    assert uplink.kernel.sent == []

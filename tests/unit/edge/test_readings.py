@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is read for reports, when, and what they say of it."""
+
+import threading
+import types
+
+from oslo_config import cfg
+import pytest
+
+from edge_module.classify import base
+from edge_module import conf as edge_conf
+from edge_module.qdisc import link_speed
+from edge_module.qdisc import wire
+from edge_module import readings
+from edge_module import report
+from edge_module import state
+from edge_module.tcplan import minors
+from tests.unit.edge import test_enforcer
+from virtco import exception
+from virtco.know import reports
+
+KEY = base.Key('tap1', '10.0.0.1', '10.0.0.2', 80)
+STATS = {minors.LINK: wire.ClassStats(900),
+         minors.HOST: wire.ClassStats(100, 3, 5, 2),
+         minors.UNMANAGED: wire.ClassStats(70),
+         0x10: wire.ClassStats(500, 6, 0, 0),
+         0x11: wire.ClassStats(300, 4, 11, 1)}
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Processor time of the thread: a reading takes as long as a test says."""
+    now = types.SimpleNamespace(s=50.0, cost_s=0.0)
+
+    def thread_time():
+        now.s += now.cost_s
+        return now.s
+
+    monkeypatch.setattr(readings, 'time', types.SimpleNamespace(
+        thread_time=thread_time, process_time=lambda: 4.0))
+    return now
+
+
+@pytest.fixture
+def enforcer():
+    found = test_enforcer.started(limits=True)
+    found.uplink.seen = STATS
+    found.classifier.counts = {KEY: base.Counted(40, 2)}
+    found.classifier.peer_counts = {('tap1', '10.0.0.9'): base.Counted(60, 3)}
+    found.classifier.macs = frozenset({'b', 'a'})
+    return found
+
+
+def make(enforcer, interval_s=1.0, pairs_interval_s=10.0, rows=()):
+    found = readings.Readings(enforcer, interval_s, pairs_interval_s, rows)
+    found.name(enforcer.policy)
+    return found
+
+
+def test_all_is_read_and_told(clock, enforcer):
+    found = make(enforcer)
+    found.read(100.0)
+    told = found.counted()
+    (coflow, ) = [one for one in told['coflows'] if one.coflow_id == 'c16']
+    assert (coflow.sent_bytes, coflow.drops) == (500, 1)
+    assert told['pairs'] == (reports.PairCounter(
+        '10.0.0.1', '10.0.0.2', 40, 'tap1', 80, 2),)
+    assert told['peers'] == (reports.PeerCounter('tap1', '10.0.0.9', 60, 3),)
+    assert told['uplink_sent_bytes'] == 900
+    assert told['default_sent_bytes'] == 170
+    assert told['unmanaged'].macs == ('a', 'b')
+    assert told['cpu_s'] == 11.0
+    assert told['shared']['host'] == reports.PartCounters(100, 2, 5)
+    again = make(enforcer, rows=found.to_rows())
+    again.read(100.0)
+    assert again.counted() == told
+
+
+def test_limits_are_named(clock, enforcer):
+    enforcer.set_policy(test_enforcer.dataclasses.replace(
+        test_enforcer.ONE, unmanaged=test_enforcer.UNMANAGED), 100.0)
+    enforcer.uplink.seen = STATS | {
+        minors.of_limited(1, 5): wire.ClassStats(9, 1, 2, 3)}
+    found = make(enforcer)
+    found.read(100.0)
+    assert found.limited_drops() == {'h3': 3, '': 0}
+
+
+@pytest.mark.parametrize('pairs_s, peers_s, cost_s, due_pairs_s, due_peers_s',
+                         [(10.0, 30.0, 0.0, 10.0, 30.0),
+                          (2.0, 12.0, 0.0, 2.0, 12.0),
+                          (45.0, 45.0, 0.0, 45.0, 45.0),
+                          (2.0, 12.0, 0.3, 30.0, 30.0)])
+def test_many_pairs_are_read_less_often(clock, enforcer, pairs_s, peers_s,
+                                        cost_s, due_pairs_s, due_peers_s):
+    clock.cost_s = cost_s
+    found = make(enforcer, 1.0, pairs_s)
+    for due_s, name in ((due_pairs_s, 'pairs'), (due_peers_s, 'peers')):
+        found.read(1000.0)
+        enforcer.classifier.readings.clear()
+        found.read(1000.0 + due_s - 0.1)
+        assert name not in enforcer.classifier.readings
+        found.read(1000.0 + due_s + 0.001)
+        assert name in enforcer.classifier.readings
+        found = make(enforcer, 1.0, pairs_s)
+
+
+def test_floods_are_noticed_by_readings(clock, enforcer):
+    port = minors.of_port(5)
+    before = enforcer.uplink.tree[port].quantum_bytes
+    enforcer.uplink.seen = {port: wire.ClassStats(150_000, 100, 0, 400)}
+    make(enforcer).read(100.0)
+    assert enforcer.uplink.tree[port].quantum_bytes == 0.75 * before
+
+
+def test_the_lock_is_given_back(clock, enforcer):
+    def fail(**kwargs):
+        raise exception.KernelRefused(what='read', count=1, why='told to')
+
+    enforcer.classifier.counted = fail
+    with pytest.raises(exception.KernelRefused):
+        make(enforcer).read(100.0)
+    seen = []
+    thread = threading.Thread(target=lambda: seen.append(
+        enforcer.lock.acquire(blocking=False)))
+    thread.start()
+    thread.join()
+    assert seen == [True]
+
+
+@pytest.fixture
+def conf():
+    found = cfg.ConfigOpts()
+    edge_conf.register_opts(found)
+    found([])
+    found.set_override('uplink_dev', 'up1', 'edge')
+    return found
+
+
+def test_the_speed_of_the_link_leaves_a_margin(conf):
+    conf.set_override('link_margin', 0.25, 'edge')
+    conf.set_override('link_egress_bps', 4e9, 'edge')
+    assert link_speed.egress_bps(conf) == 3e9
+    assert link_speed.ingress_bps(conf, 3e9) == 3e9
+    conf.set_override('link_ingress_bps', 1e9, 'edge')
+    assert link_speed.ingress_bps(conf, 3e9) == 0.75e9
+
+
+@pytest.mark.parametrize('mbps, found_bps', [
+    (2500, 2.5e9), (1, 1e6), (0, None), (0xFFFF, None), (0xFFFFFFFF, None),
+    (-1, None), (None, None)])
+def test_a_device_may_not_know_its_speed(mbps, found_bps):
+    assert link_speed.known_bps(mbps) == found_bps
+
+
+def test_a_link_without_a_speed_wants_an_option(conf):
+    conf.set_override('uplink_dev', 'nobody', 'edge')
+    with pytest.raises(exception.Invalid, match='nobody reports no speed'):
+        link_speed.egress_bps(conf)
+
+
+class Client:
+    """Keeps reports, and ends the reporter after some."""
+
+    def __init__(self, stop, errors):
+        self.stop, self.errors, self.taken = stop, errors, []
+
+    def put_report(self, one):
+        self.taken.append(one)
+        error = self.errors.pop(0) if self.errors else None
+        if not self.errors:
+            self.stop.set()
+        if error is not None:
+            raise error
+
+
+def reporter(conf, enforcer, files, errors=()):
+    stop, failures = threading.Event(), []
+    client = Client(stop, list(errors))
+    found = report.Reporter(
+        conf, enforcer, files, stop,
+        lambda: {'health': 'ok', 'applied_generation': 8}, failures.append,
+        lambda: client)
+    found.client, found.failures = client, failures
+    return found
+
+
+def test_a_report_names_link_and_ports(conf, enforcer, tmp_path):
+    conf.set_override('link_ingress_bps', 1e9, 'edge')
+    conf.set_override('link_margin', 0.5, 'edge')
+    found = reporter(conf, enforcer, state.StateDir(str(tmp_path)))
+    made = found.make(100.0)
+    assert made.link == reports.Link(test_enforcer.LINK_BPS, 0.5e9, 'up1')
+    assert made.ports[0] == reports.Port(
+        vm='v1', dev='tap1', mac='fa:16:3e:00:00:01', ips=('10.0.0.1',))
+    assert len(made.ports) == 2
+    assert (made.applied_generation, made.epoch) == (8, found.epoch)
+    enforcer.ports = None
+    assert found.make(100.0).ports == ()
+
+
+def test_a_kernel_that_cannot_be_read_is_told(conf, enforcer, tmp_path):
+    found = reporter(conf, enforcer, state.StateDir(str(tmp_path)))
+    error = OSError(5, 'told to')
+
+    def fail():
+        raise error
+
+    found.make(100.0)
+    enforcer.uplink.stats = fail
+    assert found.make(200.0).uplink_sent_bytes == 900
+    assert found.failures == [error]
+
+
+def test_counters_go_on_unless_the_host_was_booted(conf, enforcer, tmp_path):
+    files = state.StateDir(str(tmp_path))
+    first = reporter(conf, enforcer, files)
+    first.make(100.0)
+    first.save()
+    again = reporter(conf, enforcer, files)
+    assert again.epoch == first.epoch != ''
+    enforcer.uplink.seen = {minors.LINK: wire.ClassStats(5)}
+    assert again.make(100.0).uplink_sent_bytes == 905
+    files.save('counters', files.load('counters') | {'boot_id': 'other'})
+    other = reporter(conf, enforcer, files)
+    assert other.epoch != first.epoch and len(other.epoch) == 32
+    assert other.make(100.0).uplink_sent_bytes == 5
+
+
+@pytest.mark.parametrize('error, fails', [
+    (exception.ControllerUnavailable(url='u', why='w'), False),
+    (exception.NotFound(what='w', id='i'), False),
+    (exception.Invalid(field='f', value='v', limit='l'), True)])
+def test_reports_go_on(conf, enforcer, tmp_path, error, fails):
+    conf.set_override('report_interval_s', 0.05, 'edge')
+    found = reporter(conf, enforcer, state.StateDir(str(tmp_path)),
+                     [error, None])
+    found.report()
+    assert len(found.client.taken) == 2
+    assert found.last_report == found.client.taken[-1]
+    assert found.failures == ([error] if fails else [])

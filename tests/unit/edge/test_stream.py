@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is heard of a distributor, and what its silence means."""
+
+import socket
+import threading
+
+from oslo_config import cfg
+import pytest
+
+from edge_module import conf as edge_conf
+from edge_module import stream
+from tests import patience
+from tests.unit import made
+from virtco.distribute import frames
+from virtco import exception
+
+WELCOME = {'version': 2, 'epoch': 4, 'heartbeat_s': 9.0, 'spread_s': 2.5,
+           'most_bytes': 10_000, 'wall_s': 1.7e9}
+
+
+@pytest.fixture
+def link():
+    conf = cfg.ConfigOpts()
+    edge_conf.register_opts(conf)
+    conf([], project='virtco')
+    conf.set_override('host', 'h1', 'edge')
+    conf.set_override('http_timeout_s', 0.2, 'edge')
+    found = stream.Link(conf, lambda: 6, threading.Event())
+    yield found
+    found._outbox.wake_end.close()
+    found._outbox._wake.close()
+
+
+def policy(generation, **fields):
+    return {'type': 'policy', 'generation': generation,
+            'policy': {'n': generation}, **fields}
+
+
+def test_the_newest_policy_is_waited_for(link):
+    link._set_up(True)
+    assert link.wait_policy(None, 0) is None
+    link._hear(policy(3))
+    link._hear(policy(5))
+    assert link.wait_policy(None, 0) == ('"5"', {'n': 5})
+    assert link.wait_policy('"5"', 0.01) is None
+    assert link.wait_policy('"3"', 0) == ('"5"', {'n': 5})
+    with pytest.raises(exception.PolicyInvalid):
+        link._hear(policy(7, epoch=2))
+        link._hear(policy(8, epoch=1))
+    assert link.wait_policy(None, 0) == ('"7"', {'n': 7})
+    link._set_up(False)
+    with pytest.raises(exception.ControllerUnavailable, match='broke'):
+        link.wait_policy(None, 60)
+
+
+def test_a_train_is_for_one_taker(link):
+    link._set_up(True)
+    assert link.wait_train(0) is None
+    link._hear({'type': 'probe', 'train': {'a': 1}})
+    assert link.wait_train(60) == {'a': 1}
+    assert link.wait_train(0) is None
+    link._hear({'type': 'probe', 'train': {'a': 2}})
+    link._set_up(False)
+    assert link.wait_train(60) is None
+
+
+def test_the_rest_api_is_used_while_there_is_no_connection(link):
+    with pytest.raises(exception.ControllerUnavailable,
+                       match='no connection'):
+        link.is_used()
+    link._set_polls(True)
+    assert link.is_used() is False
+    link._set_up(True)
+    assert link.is_used() is True and link.heard_s() == 0.0
+    link._set_up(False)
+    assert link.heard_s() is None
+    with pytest.raises(exception.ControllerUnavailable):
+        link.is_used()
+
+
+def test_a_refusal_ends_it(link):
+    with pytest.raises(exception.ControllerUnavailable, match='told to'):
+        link._hear({'type': 'refused', 'why': 'told to'})
+
+
+def test_silence_is_told_by_heartbeats(link, monkeypatch):
+    now_s = 100.0
+    monkeypatch.setattr(stream.time, 'monotonic', lambda: now_s)
+    link._hear({'type': 'alive'})
+    link._outbox.heartbeat_s = 4.0
+    now_s += 10.0
+    assert not link._is_silent()
+    now_s += 0.1
+    assert link._is_silent()
+
+
+class Talking:
+    """A conversation over a pair of sockets; the test is the distributor."""
+
+    def __init__(self, link):
+        self.ours, theirs = socket.socketpair()
+        self.ours.settimeout(60)
+        self._found = []
+        self._reader = frames.Reader()
+        self._thread = threading.Thread(
+            target=lambda: self._found.append(link._converse(theirs)))
+        self._thread.start()
+
+    def say(self, kind, **fields):
+        self.ours.sendall(frames.pack(kind, **fields))
+
+    def hear(self):
+        """All messages of the next frames."""
+        while True:
+            found = [frames.unpack(one) for one
+                     in self._reader.feed(self.ours.recv(1 << 16))]
+            if found:
+                return found
+
+    def end(self):
+        self.ours.close()
+        self._thread.join(60)
+        return self._found
+
+
+def test_a_conversation(link):
+    link._epochs.hear(4)
+    talking = Talking(link)
+    (hello,) = talking.hear()
+    assert hello == {'type': 'hello', 'versions': [1, 2], 'host': 'h1',
+                     'epoch': 4, 'generation': 6}
+    talking.say('welcome', **WELCOME)
+    patience.wait_for(lambda: link.heard_s() is not None, 'the connection')
+    assert len(link.reference._heard) == 1
+    talking.say('policy', generation=5, policy={'n': 5}, epoch=4)
+    client = link.client()
+    assert client.get_policy(None, 60) == ('"5"', {'n': 5})
+    assert client.epoch() == 4 and client.heard_s() == link.heard_s()
+    client.policy_taken({'generation': 5}, 'too odd')
+    assert talking.hear() == [{'type': 'nack', 'epoch': 4, 'generation': 5,
+                               'error': 'too odd'}]
+    client.put_report(made.report(applied_generation=3))
+    (report,) = talking.hear()
+    assert report['report']['applied_generation'] == 3
+    client.post_measurement({'a': 1})
+    assert talking.hear() == [{'type': 'measurement', 'measurement': {
+        'a': 1}}]
+    talking.say('resend')
+    talking.say('probe', train={'b': 2})
+    assert client.get_probe(60) == {'b': 2}
+    (report,) = talking.hear()
+    assert report['type'] == 'report'
+    # A heartbeat is a question about the clock, and its answer tells it.
+    link._outbox._beat_s = 0.0
+    link._outbox._rouse()
+    assert talking.hear() == [{'type': 'heartbeat'}]
+    talking.say('alive', wall_s=1.7e9)
+    patience.wait_for(lambda: len(link.reference._heard) == 2, 'the clock')
+    client.policy_taken('no document')
+    assert talking.end() == [2.5]
+    assert link.heard_s() is None and link.outage._began_s is not None

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Filter and weigher over answers that a controller has given."""
+
+from oslo_config import cfg
+import pytest
+
+from nova_filters import coflow_filter
+from nova_filters import coflow_weigher
+from nova_filters import conf as virtco_conf
+from nova_filters import recent
+from nova_filters import request
+from tests.unit.nova_filters import test_request
+
+
+class Controller:
+    """Stands where a pass asks; notes which hosts it is asked about."""
+
+    def __init__(self):
+        self.answer, self.asked = None, []
+
+    def __call__(self, spec, hosts, conf):
+        self.asked.append([state.host for state in hosts])
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@pytest.fixture
+def conf(monkeypatch):
+    found = cfg.ConfigOpts()
+    virtco_conf.register_opts(found)
+    found([])
+    found.set_override('read_metadata', False, 'virtco')
+    monkeypatch.setattr(coflow_filter, 'CONF', found)
+    monkeypatch.setattr(coflow_weigher, 'CONF', found)
+    monkeypatch.setattr(request, '_kept', recent.Kept())
+    monkeypatch.setattr(request, '_read_instance', lambda spec: None)
+    return found
+
+
+@pytest.fixture
+def controller(conf, monkeypatch):
+    found = Controller()
+    monkeypatch.setattr(request, 'ask', found)
+    return found
+
+
+def hosts(*names):
+    return [test_request.make_host(host=name) for name in names or 'abc']
+
+
+def spec(**found):
+    hint = {'virtco:coflow': ['g'], 'virtco:index': ['0']}
+    return test_request.make_spec(scheduler_hints=hint | {
+        f'virtco:{key}': [value] for key, value in found.items()})
+
+
+REQUIRED = {'within': 'rack:required'}
+
+
+def passed(wanted, candidates):
+    return [state.host for state in coflow_filter.CoflowFilter().filter_all(
+        iter(candidates), wanted)]
+
+
+def weights(wanted, candidates, weigher=None):
+    weigher = weigher or coflow_weigher.CoflowWeigher()
+    return weigher.weigh_objects(
+        [test_request.Object(obj=state) for state in candidates], wanted)
+
+
+def planned(*order, **fields):
+    return {'status': 'planned', 'hosts': [{'host': host}
+                                           for host in order]} | fields
+
+
+def test_the_hints_mean_what_the_tests_want(conf):
+    assert not request.requires_a_place(spec(), conf)
+    assert request.requires_a_place(spec(**REQUIRED), conf)
+    assert not request.requires_a_place(spec(within='nowhere?'), conf)
+    assert not request.requires_a_place(test_request.make_spec(), conf)
+
+
+def test_who_requires_no_place_is_asked_about_by_the_weigher(controller):
+    assert passed(spec(), hosts()) == ['a', 'b', 'c']
+    assert controller.asked == []
+    # Nova weighs no single host.
+    assert passed(spec(), hosts('b')) == ['b']
+    assert controller.asked == [['b']]
+    assert passed(spec(), []) == []
+
+
+@pytest.mark.parametrize('answer, left', [
+    (None, 'abc'), (planned('b'), 'abc'), (planned('b', allowed=[]), ''),
+    (planned('b', allowed=['c', 'b']), 'bc'),
+    (planned('b', refused='within', why='full'), ''),
+    (planned('b', refused=None), 'abc'), (RuntimeError('odd'), 'abc')])
+def test_a_required_place_leaves_what_keeps_to_it(controller, answer, left):
+    controller.answer = answer
+    assert passed(spec(**REQUIRED), hosts()) == list(left)
+    assert controller.asked == [['a', 'b', 'c']]
+
+
+def test_the_weigher_goes_by_what_the_filter_heard(controller):
+    controller.answer = planned('b', 'a', allowed=['a', 'b'])
+    wanted = spec(**REQUIRED)
+    left = passed(wanted, hosts())
+    assert weights(wanted, hosts(*left)) == [0.5, 1.0]
+    assert len(controller.asked) == 1
+    # Nobody gets it twice.
+    weights(wanted, hosts(*left))
+    assert controller.asked[1:] == [['a', 'b']]
+
+
+@pytest.mark.parametrize('now, is_kept', [
+    ('ab', True), ('b', True), ('a', False), ('abd', False)])
+def test_an_answer_holds_while_its_best_host_is_there(conf, now, is_kept):
+    request.keep(spec(), hosts(), planned('b', 'c'))
+    assert (request.kept(spec(), hosts(*now)) is not None) == is_kept
+
+
+def test_an_answer_without_hosts_is_kept(conf):
+    assert request.kept(spec(), hosts()) is None
+    request.keep(spec(), hosts(), planned())
+    assert request.kept(spec(), hosts()) == planned()
+
+
+@pytest.mark.parametrize('reject, hint, left', [
+    ('reject', 'x!', ''), ('reject', '0', 'abc'), ('ignore', 'x!', 'abc')])
+def test_a_bad_hint_is_rejected_where_that_is_wanted(controller, conf,
+                                                     reject, hint, left):
+    conf.set_override('on_bad_hint', reject, 'virtco')
+    assert passed(spec(index=hint), hosts()) == list(left)
+
+
+@pytest.mark.parametrize('answer, found', [
+    (planned('c', 'x', 'a', 'c', 'b'), [2 / 3, 1 / 3, 1.0]),
+    (planned('c'), [0.0, 0.0, 1.0]), (None, [0.0] * 3),
+    ({'status': 'neutral', 'hosts': [{'host': 'a'}], 'why': 'w'}, [0.0] * 3),
+    (RuntimeError('odd'), [0.0] * 3)])
+def test_hosts_weigh_by_their_rank(controller, answer, found):
+    controller.answer = answer
+    assert weights(spec(), hosts()) == pytest.approx(found)
+
+
+def test_why_it_has_no_opinion_is_told_once_per_request(controller, caplog):
+    controller.answer = {'status': 'neutral', 'hosts': [], 'why': 'w7'}
+    weigher = coflow_weigher.CoflowWeigher()
+    for _ in range(3):
+        weights(spec(), hosts(), weigher)
+    assert caplog.text.count('w7') == 1
+
+
+def test_the_multiplier_is_an_option(conf):
+    conf.set_override('weight_multiplier', 7.5, 'virtco')
+    found = coflow_weigher.CoflowWeigher()
+    assert found.weight_multiplier(None) == 7.5
+    assert found._weigh_object(None, None) == 0.0
+    assert (found.minval, found.maxval) == (0.0, 1.0)
+    assert not coflow_filter.CoflowFilter.RUN_ON_REBUILD
+
+
+def test_what_was_seen_lately_is_bounded():
+    found = recent.Recent(2)
+    assert [found.add(key) for key in 'aabca'] == [
+        True, False, True, True, True]
+    assert 'c' in found and 'a' in found and 'b' not in found
+    kept = recent.Kept(2)
+    for number, key in enumerate('abac'):
+        kept.put(key, number)
+    assert [kept.pop(key) for key in 'abcc'] == [2, None, 3, None]
