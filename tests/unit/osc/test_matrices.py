@@ -122,16 +122,15 @@ def test_a_matrix_as_a_table_and_as_json():
         '/v1/matrices/rate']
 
 
-def save(drawn, path):
-    """Stand where a module that draws does."""
-    with open(path, 'w', encoding='utf-8') as file:
-        json.dump(drawn, file)
-
-
-def test_a_picture_and_what_keeps_one_from_being_drawn(tmp_path):
-    plots.save(__name__, MATRIX, str(tmp_path / 'm.svg'))
-    assert json.loads((tmp_path / 'm.svg').read_text()) == MATRIX
+def test_a_picture_and_what_keeps_one_from_being_drawn(tmp_path,
+                                                       monkeypatch):
+    (tmp_path / 'virtco_draws.py').write_text(
+        'def save(drawn, path):\n'
+        '    print(drawn["unit"], file=open(path, "w"))\n')
+    monkeypatch.syspath_prepend(tmp_path)
+    plots.save('virtco_draws', MATRIX, str(tmp_path / 'm.svg'))
+    assert (tmp_path / 'm.svg').read_text() == 'bps\n'
     with pytest.raises(exception.InputInvalid, match='No such file'):
-        plots.save(__name__, MATRIX, str(tmp_path / 'no' / 'm.svg'))
+        plots.save('virtco_draws', MATRIX, str(tmp_path / 'no' / 'm.svg'))
     with pytest.raises(osc_exceptions.CommandError, match='plot'):
         plots.save('virtco_that_is_not_there', MATRIX, 'm.svg')
