@@ -5,6 +5,7 @@
 import pytest
 
 from tests.unit.db import test_db as made
+from virtco.db import bookings
 from virtco.db import groups
 from virtco.db import models
 from virtco.db import operators
@@ -357,3 +358,27 @@ def test_what_was_done_stays_measured_when_its_group_retires(session):
     assert third.state == states.CoflowState.ACTIVE
     group = groups.get(session, 'p-a')
     assert (group.live_key, group.retired_at) == ('p-a', 9.0)
+
+
+def test_so_many_ignored_hints_are_told(session):
+    _add(session, *(models.Event(
+        project_id='p', group_name='g', instance_uuid=f'i{i}',
+        kind='hint_ignored', detail='d', created_at=1.0)
+        for i in range(1001)))
+    assert len(records.ignored_hints(session, 0.0)) == 1000
+    assert len(records.list_events(session)) == 100
+
+
+def test_the_room_of_a_host_is_that_of_its_members(session):
+    running = states.MemberState.RUNNING
+    demand = {'vcpus': 1.0, 'memory_mb': 2.0, 'disk_gb': 3.0, 'host': 'h'}
+    _add(session, made.group())
+    _add(session,
+         made.member('p-a', 0, state=running, placed_at=None, **demand),
+         made.member('p-a', 1, state=running, placed_at=41.0, room_vcpus=11.5,
+                     room_memory_mb=14.0, room_disk_gb=99.0, **demand),
+         made.member('p-a', 2, state=states.MemberState.PLANNED,
+                     expires_at=200.0, **demand))
+    rows = bookings.young(session, 40.0) + bookings.old(session, 40.0, ['h'])
+    assert bookings.rooms(rows, {'h': (10.0, 10.0, 10.0)}, 100.0) == {
+        'h': ((11.5, 14.0, 16.0), (1.5, 2.0, 3.0))}
