@@ -382,3 +382,15 @@ def test_the_room_of_a_host_is_that_of_its_members(session):
     rows = bookings.young(session, 40.0) + bookings.old(session, 40.0, ['h'])
     assert bookings.rooms(rows, {'h': (10.0, 10.0, 10.0)}, 100.0) == {
         'h': ((11.5, 14.0, 16.0), (1.5, 2.0, 3.0))}
+
+
+def test_the_newest_of_very_many_coflows(session):
+    row = {column.name: column.default.arg
+           for column in models.Coflow.__table__.columns
+           if column.default is not None}
+    groups.insert(session, models.Coflow, [row | {
+        'id': str(i), 'project_id': 'p', 'name': 'c', 'state': 'done',
+        'n_vms': 2, 'n_flows': 1, 'size_bytes': 5.0, 'tm': '[]',
+        'created_at': float(i)} for i in range(5001)])
+    found = records.list_coflows(session)
+    assert (len(found), found[0].id, found[-1].id) == (5000, '1', '5000')
