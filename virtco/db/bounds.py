@@ -86,6 +86,6 @@ def _watch_server(connection: Any) -> None:
     # Nothing of this is there for a Unix socket.
     with contextlib.suppress(OSError), socket.socket(
             fileno=os.dup(of_socket())) as found:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, True)
         for name, value in options.items():
             found.setsockopt(socket.IPPROTO_TCP, name, value)

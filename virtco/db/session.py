@@ -87,9 +87,9 @@ class Database:
         """A read-only session over one consistent snapshot."""
         self._file.check()
         with translated(), self._readers() as session:
+            # What was read stays readable: a session that is closed forgets
+            # its objects before their transaction ends.
             yield session
-            # What was read stays readable without the session.
-            session.expunge_all()
 
     @contextlib.contextmanager
     def writer(self, patience_s: float = 0.0) -> Iterator[orm.Session]:

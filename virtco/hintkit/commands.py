@@ -2,6 +2,7 @@
 
 """The commands ``virtco hint …``."""
 
+import abc
 import argparse
 import json
 import shlex
@@ -55,10 +56,10 @@ class _Hint(command.Command):
                                  '--controller; default 8')
         return parser
 
+    @abc.abstractmethod
     def hint(self, args: Any) -> tuple[figures.Figures, tuple[str, ...],
                                        str | None]:
         """The hint, what was assumed, and the file that holds its text."""
-        raise NotImplementedError
 
     def take_action(self, args: Any) -> None:
         bounds = hint_matrix.Limits()
@@ -231,8 +232,9 @@ class _Maker(_Hint):
             help='Row of each rank, as virtco advise tells it')
         return parser
 
+    @abc.abstractmethod
     def make(self, args: Any) -> made.Made:
-        raise NotImplementedError
+        """Make the matrix and what goes with it."""
 
     def hint(self, args: Any) -> tuple[figures.Figures, tuple[str, ...],
                                        str | None]:

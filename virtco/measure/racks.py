@@ -84,11 +84,10 @@ def distances(readings: Matrix) -> Matrix:
     best = np.nanmax(np.where(seen, found, np.nan), axis=1, initial=0.0)
     scale = np.minimum(best[:, None], best[None, :])
     with np.errstate(divide='ignore', invalid='ignore'):
-        apart = 1 - found / scale
+        apart: Matrix = 1 - found / scale
     apart = np.clip(np.where(np.isfinite(apart), apart, 1.0), 0.0, 1.0)
     np.fill_diagonal(apart, 0.0)
-    both_ways: Matrix = np.maximum(apart, apart.T)
-    return both_ways
+    return apart
 
 
 def _linkage(apart: Matrix) -> Matrix:

@@ -189,7 +189,12 @@ class _Look:
             self._used.take(src, dst, self._rate_bps(src, dst))
         self._busy = busy & links_bps.keys() if self.all_pairs else set()
         self._owed: dict[str, float] = {}
-        self.n_fresh = self.n_held = 0
+        self.n_fresh = 0
+        self._held: set[str] = set()
+
+    @property
+    def n_held(self) -> int:
+        return len(self._held)
 
     def pairs(self) -> Iterable[Pair]:
         if self._wanted < 1:
@@ -247,7 +252,6 @@ class _Look:
         """
         cursors = self._schedule._cursors
         cursor = cursors.get((host, sends), 0)
-        is_held = False
         since_s = self._now_s - self._freshness_s(host)
         readings = self._schedule.readings(host, sends)
         turns = [(cursor + step) % self._n_turns
@@ -269,12 +273,11 @@ class _Look:
             if not self._schedule.budget.allows(
                     *pair, self._schedule.rules.train_bytes,
                     self._rate_bps(*pair), self._now_s):
-                is_held = True
+                self._held.add(host)
                 continue
             cursors[host, sends] = turn + 1
             return pair
         cursors[host, sends] = cursor + self._looks
-        self.n_held += is_held
         return None
 
     def _waits(self, host: str, at_s: float) -> bool:

@@ -2,6 +2,7 @@
 
 """``advise tree`` and ``advise mapping``: how a group should communicate."""
 
+import abc
 from collections.abc import Iterable
 import json
 from typing import Any
@@ -43,15 +44,18 @@ class _Advise(command.Command):
                             help='Project id, default your own')
         return parser
 
+    @abc.abstractmethod
     def ask(self, args: Any) -> dict[str, Any]:
-        raise NotImplementedError
+        """Ask the controller for advice."""
 
+    @abc.abstractmethod
     def tables(self, found: dict[str, Any]
                ) -> Iterable[tuple[str, rich.table.Table]]:
-        raise NotImplementedError
+        """Yield the tables of an advice, each below its title."""
 
+    @abc.abstractmethod
     def headline(self, found: dict[str, Any]) -> str:
-        raise NotImplementedError
+        """Name what the advice is about."""
 
     def order(self, found: dict[str, Any], how: str
               ) -> tuple[list[int], str]:

@@ -6,6 +6,7 @@ They run in two programs: ``virtco`` and, as a plug-in, ``openstack``. Both
 have the client at ``client_manager.coflow``.
 """
 
+import abc
 from typing import Any
 
 from osc_lib.command import command
@@ -45,19 +46,19 @@ class Lister(command.Lister):
 
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)
-        parser.set_defaults(fit_width=True)
+        parser.set_defaults(fit_width=True, long=False)
         if self.more:
             parser.add_argument('--long', action='store_true',
                                 help='Show more columns')
         return parser
 
+    @abc.abstractmethod
     def entries(self, args: Any) -> list[dict[str, Any]]:
-        raise NotImplementedError
+        """Ask for what the rows show."""
 
     def take_action(self, args: Any) -> tuple[list[str], list[Any]]:
         # Programs get all, and so does who names columns.
-        is_long = (args.formatter != 'table' or args.columns
-                   or getattr(args, 'long', False))
+        is_long = args.formatter != 'table' or args.columns or args.long
         names = self.shown + (self.more if is_long else [])
         return _heads(args, names), [columns.row(names, entry)
                                      for entry in self.entries(args)]
@@ -71,8 +72,9 @@ class ShowOne(command.ShowOne):
         parser.set_defaults(fit_width=True)
         return parser
 
+    @abc.abstractmethod
     def entry(self, args: Any) -> dict[str, Any]:
-        raise NotImplementedError
+        """Ask for what is shown."""
 
     def take_action(self, args: Any) -> tuple[list[str], tuple[Any, ...]]:
         entry = self.entry(args)

@@ -3,7 +3,6 @@
 """``coflow …`` and ``coflow event list``."""
 
 import json
-import math
 import pathlib
 from typing import Any
 
@@ -322,8 +321,7 @@ def _summary(plan: dict[str, Any]) -> str:
     for one in late[:5]:
         lines.append(
             f'It would delay {one["name"]} of project {one["project_id"]} '
-            f'from {units.format_time(one["before_s"] or math.inf)} to '
-            f'{units.format_time(one["after_s"] or math.inf)}.')
+            f'from {_end(one["before_s"])} to {_end(one["after_s"])}.')
     if len(late) > 5:
         lines.append(f'And {len(late) - 5} more; --delays lists them.')
     # An older controller tells none.
@@ -331,6 +329,11 @@ def _summary(plan: dict[str, Any]) -> str:
                                     f'{one["project_id"]}')
               for one in plan.get('shares', ())[:5]]
     return '\n'.join([*lines, '' if late else 'It would delay nobody.\n'])
+
+
+def _end(end_s: float | None) -> str:
+    """None: the controller sees no end, which JSON has no number for."""
+    return 'never' if end_s is None else units.format_time(end_s)
 
 
 def _json(path: str) -> Any:

@@ -16,7 +16,6 @@ from keystoneauth1 import session as ks_session
 
 from virtco.client import v1
 from virtco.cmd import entry
-from virtco import exception
 from virtco import version
 
 
@@ -88,16 +87,15 @@ class Shell(app.App):
         self.client_manager = ClientManager(self.options)
 
     def run_subcommand(self, argv: list[str]) -> int:
-        """Errors of the controller end in one line and exit code 1."""
+        """Tell what to install for a command that is not there.
+
+        Errors of a command end in one line and exit code 1, by cliff.
+        """
         missing = _missing(argv, self.command_manager.commands)
         if missing is not None:
             self.stderr.write(f'virtco {" ".join(argv)}: {missing}\n')
             return 1
-        try:
-            return super().run_subcommand(argv)
-        except exception.VirtcoException as error:
-            self.stderr.write(f'{error}\n')
-            return 1
+        return super().run_subcommand(argv)
 
 
 def _missing(argv: list[str], loaded: Container[str]) -> str | None:

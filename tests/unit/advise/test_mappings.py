@@ -163,3 +163,9 @@ def test_another_number_of_tasks_is_refused():
     _volumes, paths = made(3, 0)
     with pytest.raises(exception.Invalid, match='2 rows .* 3 rows'):
         mappings.advise(np.zeros((2, 2)), paths)
+
+
+@pytest.mark.parametrize('n', [0, 1])
+def test_nobody_to_talk_to_takes_no_time(n):
+    volumes, paths = made(n, 0)
+    assert mappings.lower_bound_s(volumes, paths) == 0.0

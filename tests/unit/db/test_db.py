@@ -20,14 +20,6 @@ from virtco import exception
 from virtco.model import states
 
 
-@pytest.fixture
-def database(tmp_path):
-    found = db_session.Database(f'sqlite:///{tmp_path}/db.sqlite', 0.3)
-    migration.upgrade(found)
-    yield found
-    found.dispose()
-
-
 def group(name='a', project_id='p', **values):
     return models.Group(**{
         'id': f'{project_id}-{name}', 'project_id': project_id, 'name': name,

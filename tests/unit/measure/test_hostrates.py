@@ -181,3 +181,48 @@ def test_the_order_of_the_readings_does_not_matter(hose, random):
 
 def test_nothing_measured_gives_nothing():
     assert made.host_rates([], 0.0) == {}
+
+
+def _reading(src, dst, rate_bps, measured_s=0.0, **values):
+    return hostrates.PairRate(src, dst, rate_bps, measured_s, **values)
+
+
+def test_of_two_readings_of_one_time_the_last_holds():
+    rates = made.host_rates([_reading('a', 'b', 4e7, 1.0),
+                             _reading('a', 'b', 3e7, 1.0),
+                             _reading('a', 'b', 9e7, 0.9)], 1.0)
+    assert rates['a'].egress_bps == rates['b'].ingress_bps == 3e7
+
+
+@pytest.mark.parametrize(('late_s', 'rate_bps'), [
+    (hostrates.STALE_S, 8e7), (hostrates.STALE_S + 1, 2e7)])
+def test_a_reading_that_is_much_older_says_nothing(late_s, rate_bps):
+    rates = made.host_rates([_reading('a', 'b', 8e7),
+                             _reading('a', 'c', 2e7, late_s)], late_s)
+    assert rates['a'].egress_bps == rate_bps
+
+
+@pytest.mark.parametrize(('other_bps', 'rate_bps', 'peers'), [
+    (9e7, 9.5e7, 2), (8.9e7, 1e8, 1)])
+def test_rates_within_a_tenth_are_one_rate(other_bps, rate_bps, peers):
+    """Two peers share the blame, or the one that is widest has it alone."""
+    rates = made.host_rates([_reading('a', 'b', 1e8),
+                             _reading('a', 'c', other_bps)], 0.0)
+    assert rates['a'].egress_bps == rate_bps
+    assert rates['a'].egress_confidence == 1 - 0.5 ** peers
+
+
+@pytest.mark.parametrize(('bound_bps', 'is_bound'), [
+    (1.1e8, False), (1.2e8, True)])
+def test_a_bound_holds_where_it_is_a_tenth_higher(bound_bps, is_bound):
+    rate = made.host_rates([
+        _reading('a', 'b', 1e8),
+        _reading('a', 'c', bound_bps, lower_bound=True)], 0.0)['a']
+    assert rate.egress_lower_bound == is_bound
+    assert rate.egress_bps == (bound_bps if is_bound else 1e8)
+    assert rate.egress_confidence == 0.5
+
+
+def test_a_reading_of_the_future_is_as_good_as_new():
+    rate = made.host_rates([_reading('a', 'b', 1e8, 50.0)], 10.0)['a']
+    assert (rate.age_s, rate.egress_confidence) == (0.0, 0.5)

@@ -243,3 +243,64 @@ def test_no_pair_is_left_out_when_trains_never_end_together(slow_s):
     assert last_s.keys() == pairs
     longest_s = max(longest_s, *(300 - at_s for at_s in last_s.values()))
     assert longest_s < 60
+
+
+@pytest.mark.parametrize(('awaited', 'freshness_s'), [
+    (set(), 100), ({'a'}, 40)])
+def test_a_pair_is_due_as_soon_as_it_is_not_fresh(awaited, freshness_s):
+    found = _schedule(freshness_s=100.0, awaited_s=40.0)
+    hosts = dict.fromkeys('ab', GBIT)
+    for pair in ('a', 'b'), ('b', 'a'):
+        found.measured(pair, 5.0)
+    due_s = 5.0 + freshness_s
+    assert found.next(hosts, due_s - 0.5, awaited=awaited) == ()
+    assert found.state().n_fresh == 2
+    assert len(found.next(hosts, due_s, awaited=awaited)) == 1
+
+
+def test_a_failed_pair_rests_to_the_second():
+    found = _schedule(retry_s=30.0)
+    hosts = dict.fromkeys('ab', GBIT)
+    found.measured(('b', 'a'), 5.0)
+    (pair,) = found.next(hosts, 5.0)
+    found.failed(pair, 5.0)
+    assert pair == ('a', 'b')
+    assert found.next(hosts, 34.9) == ()
+    assert found.next(hosts, 35.0) == (pair,)
+
+
+@pytest.mark.parametrize('most', [1, 2, 3])
+def test_so_many_trains_at_a_time(most):
+    found = _schedule(most_trains=most)
+    assert len(found.next(_hosts(10), 0.0)) == most
+    assert found.next(_hosts(10), 1.0) == ()
+    assert len(found.state().under_way) == most
+
+
+def test_an_uplink_carries_as_many_trains_as_fit():
+    for rate_bps, n in (2 * GBIT, 2), (2 * GBIT - 1, 1):
+        tree = cluster.Tree(
+            (cluster.Subtree('r', rate_bps, rate_bps),),
+            {'a': 'r', 'b': 'r'})
+        found = schedule._Used(schedule._Uplinks(tree))
+        found.take('a', 'x', GBIT)
+        assert found.has_room('b', 'y', GBIT) == (n == 2)
+        # The other way is free, and what stays below is not concerned.
+        assert found.has_room('y', 'b', GBIT)
+        assert found.has_room('a', 'b', 9 * GBIT)
+
+
+@pytest.mark.parametrize(('n', 'all_pairs'), [(4, True), (5, False)])
+def test_up_to_so_many_hosts_measure_all_their_pairs(n, all_pairs):
+    found = _schedule(all_pairs_hosts=4)
+    found.next(_hosts(n), 0.0)
+    assert found.state().all_pairs == all_pairs
+    assert found.state().n_hosts == n
+
+
+def test_what_was_held_back_by_the_budget_is_told():
+    found = _schedule(bytes_per_hour=TRAIN_BYTES)
+    assert len(found.next(_hosts(2), 0.0)) == 1
+    assert found.state().n_held == 0
+    assert found.next(_hosts(6), 1.0) == ()
+    assert found.state().n_held == 4

@@ -85,6 +85,39 @@ def test_a_broken_link_is_named(values, link, state, words):
     assert words in found[2]
 
 
+@pytest.mark.parametrize(('values', 'words'), [
+    ({'health': {'status': 'ok', 'mode': 'shadow'}}, 'shadow mode'),
+    ({'events': [event('hint_ignored', at=NOW_S - 9.0, detail='new'),
+                 event('hint_ignored', at=NOW_S - 99.0, detail='old'),
+                 event('hint_ignored', at=NOW_S - 86_399.0, detail='1st')]},
+     '3 hints ignored in a day, at last: new'),
+    ({'hosts': [host(last_report=None)]}, 'h1 silent'),
+    ({'hosts': [host(generation=6, applied_generation=None)]}, 'h1 behind'),
+])
+def test_what_is_told_of_a_link(values, words):
+    (found,) = broken(**values)
+    assert words in found[2]
+
+
+@pytest.mark.parametrize(('values', 'n'), [
+    # One that is silent is not told twice.
+    ({'hosts': [host(last_report=NOW_S - 31, health='error')]}, 1),
+    ({'hosts': [host(last_report=NOW_S - 31, why_gates_open='x')]}, 1),
+    ({'coflows': [], 'events': [event('other')]}, 0),
+    ({'events': [event('hint_ignored', at=NOW_S - 86_400.0)]}, 0),
+    ({'coflows': [coflow(state='planned', arrival=None)]}, 0),
+    ({'coflows': [coflow(state='planned', arrival=NOW_S - 600)]}, 0),
+    ({'coflows': [coflow(state='active', arrival=NOW_S - 900)]}, 0),
+    ({'hosts': [host(last_report=NOW_S - 30)]}, 0),
+    ({'hosts': [host(measured_egress_bps=7e8)]}, 0),
+    ({'hosts': [host(measured_egress_bps=6e8, link_egress_bps=None)]}, 0),
+    ({'hosts': [host(generation=5, applied_generation=None)]}, 0),
+    ({'coflows': [coflow(measured_cct_s=23.25)]}, 0),
+    ({'coflows': [coflow(measured_cct_s=99.0, cct_s=None)]}, 0)])
+def test_the_ends_of_what_is_fine(values, n):
+    assert len(broken(**values)) == n
+
+
 @pytest.mark.parametrize('values', [
     {'events': [event('hint_ignored', at=NOW_S - 90_000)]},
     {'hosts': [host(last_report=NOW_S - 29)]},
@@ -117,6 +150,33 @@ def test_a_coflow_in_detail(values, classes, state, words):
     (found,) = findings.examine_coflow(coflow(**values), classes)
     assert found.state == state
     assert words in found.finding
+
+
+@pytest.mark.parametrize(('row_values', 'state'), [
+    ({'observed_bps': 7e7, 'backlog_bytes': 9}, 'ok'),
+    ({'observed_bps': 6.9e7, 'backlog_bytes': 9}, 'warning'),
+    ({'observed_bps': None, 'backlog_bytes': 9}, 'warning'),
+    ({'observed_bps': 6.9e7}, 'ok')])
+def test_packets_that_wait(row_values, state):
+    other = row(coflow_id='id-b', observed_bps=0.0, backlog_bytes=9)
+    (found,) = findings.examine_coflow(
+        coflow(), {'h1': [other, row(**row_values)], 'h2': [other]})
+    assert found.state == state and found.finding.startswith('h1: ')
+    assert found.link == 'coflow a'
+
+
+def test_a_coflow_without_hosts_has_no_class_to_miss():
+    assert findings.examine_coflow(coflow(), {}) == []
+    (found,) = findings.examine_coflow(coflow(state='retired'), {})
+    assert found.state == 'ok'
+
+
+@pytest.mark.parametrize(('n', 'names'), [
+    (3, 'h0, h1, h2'), (4, 'h0, h1, h2 and 1 more')])
+def test_as_many_names_as_are_short(n, names):
+    hosts = [host(f'h{i}', rate_source='unknown') for i in range(n)]
+    ((_, _, finding),) = broken(hosts=hosts)
+    assert finding == f'{names} of unknown speed'
 
 
 def test_many_names_are_cut_short():

@@ -9,8 +9,10 @@ from osc_lib import exceptions as osc_exceptions
 from oslo_config import cfg
 import pytest
 
+from tests.unit.osc import controller
 from virtco.conf import probe as probe_conf
 from virtco.measure import calibration
+from virtco.measure import crosstraffic
 from virtco.osc import measure
 
 TCP_BPS = 95e6
@@ -190,3 +192,97 @@ def test_what_the_topology_does_not_explain(planes):
 def test_paths_are_whole_and_disjoint(hosts):
     with pytest.raises(osc_exceptions.CommandError, match='4 to 16'):
         _interference(Tree('none'), *hosts)
+
+
+def _one(answers, command, *argv):
+    return controller.rows(command, controller.Controller(**answers), *argv)
+
+
+def test_probes_under_way():
+    found, _ = _one({'GET /v1/probes': {'used': 0.5, 'under_way': [
+        {'src': 'a', 'dst': 'b'}, {'src': 'c', 'dst': 'd'}]}},
+        measure.ShowProbes)
+    assert found == {'used': 0.5, 'n_under_way': 2,
+                     'under_way': ['a -> b', 'c -> d']}
+
+
+def _cross(result, *argv):
+    one = controller.Controller(**{
+        'GET /v1/hosts/a': {'egress_bps': 2e8, 'ingress_bps': 1e6},
+        'GET /v1/hosts/b': {'egress_bps': 1e6, 'ingress_bps': 1e8},
+        'POST /v1/probes': {'id': 7},
+        'GET /v1/probes/7': [{'done': False}, {'done': True, 'results': [
+            {'src': 'a', 'dst': 'b'} | result]}]})
+    found, _ = controller.rows(measure.CrossTraffic, one, 'a', 'b', *argv)
+    return found, one.asked[2][2]
+
+
+def test_other_connections_on_a_path(monkeypatch):
+    waits = []
+    monkeypatch.setattr(measure.time, 'sleep', waits.append)
+    path_bps = calibration.tcp_bps(1e8)
+    window = path_bps / 8 * crosstraffic.WINDOW_S
+    found, asked = _cross({'rate_bps': path_bps / 2, 'windows_bytes': [
+        window / 2, 0, window / 2, window / 4, 1.0]})
+    assert asked == {'pairs': [['a', 'b']], 'kind': 'bulk', 'lasts_s': 5.0}
+    assert waits == [0.5]
+    assert found['path_bps'] == path_bps and found['n_windows'] == 3
+    assert found['connections'] == pytest.approx(1)
+    assert found['connections_median'] == pytest.approx(1)
+    assert found['connections_most'] == pytest.approx(3)
+    assert _cross({'rate_bps': 1.0, 'windows_bytes': [1.0, 1.0]}, '--seconds',
+                  '2')[1]['lasts_s'] == 2.0
+
+
+@pytest.mark.parametrize(('result', 'words'), [
+    ({}, 'No TCP connection from a to b'),
+    ({'rate_bps': 1.0, 'windows_bytes': []}, 'too short')])
+def test_a_connection_that_told_nothing(result, words, monkeypatch):
+    monkeypatch.setattr(measure.time, 'sleep', lambda _s: None)
+    with pytest.raises(osc_exceptions.CommandError, match=words):
+        _cross(result)
+
+
+def test_what_a_calibration_is_told():
+    client = Client()
+    _calibrate(client, '--hosts', 'a,b,c,d,e', '--seconds', '1.5')
+    bulk, *trains = client.asked
+    assert bulk == {'pairs': [['a', 'b'], ['c', 'd']], 'kind': 'bulk',
+                    'lasts_s': 1.5}
+    assert len(trains) == len(calibration.GRID)
+    client = Client()
+    _calibrate(client)
+    assert client.asked[0]['lasts_s'] == 3.0
+    # Of a large cloud the first hosts, of a small one none.
+    client.hosts = lambda: [{'host': str(i)} for i in range(13)]
+    _calibrate(client)
+    assert client.asked[-1]['pairs'] == [
+        [str(i), str(i + 1)] for i in range(0, 10, 2)]
+    with pytest.raises(osc_exceptions.CommandError, match='two hosts'):
+        _calibrate(client, '--hosts', 'a')
+
+
+def test_what_is_near_enough_is_chosen():
+    strict, lax = (
+        next(one for one in _calibrate(Client(500), '--near-enough', share)
+             if one['chosen']) for share in ('0.04', '1.5'))
+    assert strict['packets'] == 500 > lax['packets']
+    assert strict['chosen'] == '[probe]'
+
+
+@pytest.mark.parametrize('hosts', [4, 16])
+def test_the_fewest_and_the_most_paths(hosts):
+    rows, _ = _interference(Tree('none'), *(f'h{i}' for i in range(hosts)))
+    assert len(rows) == hosts // 2 * (hosts // 2 - 1)
+
+
+def test_the_plane_and_the_seconds_of_interference():
+    client = Tree('p0r0', [PLANES[0] | {'name': 'ib'}])
+    asked = []
+    ask = client.ask_probes
+    client.ask_probes = lambda **request: asked.append(request) or ask(
+        **request)
+    _, told = _interference(client, *PATHS[:4], '--plane', 'ib')
+    assert 'rack p0r0' in told and asked[0]['lasts_s'] == 5.0
+    _, told = _interference(client, *PATHS[:4], '--seconds', '2')
+    assert 'No level' in told and asked[-1]['lasts_s'] == 2.0

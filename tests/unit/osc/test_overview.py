@@ -140,3 +140,104 @@ def test_numbers_are_whole_at_80_columns():
 def test_short_numbers_are_short(value):
     text = overview.short(value, 'B')
     assert len(text) <= 7 and 'e' not in text.replace('e-', '') or value < 1
+
+
+@pytest.mark.parametrize('n', [3, 4])
+def test_rows_beyond_the_most_are_told(n):
+    note = 'At most 3 rows are shown'
+    coflows = [coflow(f'c{i}') for i in range(n)]
+    assert (note in shown(coflows, n_rows=3)) == (n > 3)
+    hosts = [host(f'h{i}') for i in range(n)]
+    screen = shown((), hosts, n_rows=3)
+    assert (note in screen) == (n > 3) and f'{n} hosts' in screen
+    assert 'h2' in screen and 'h3' not in screen
+
+
+def _styles(**values):
+    """Of the cells of one host, by their headings."""
+    group = overview.screen(overview.Seen((), [host('h1', **values)], NOW_S,
+                                          'http://c'))
+    (table,) = (part for part in group.renderables
+                if getattr(part, 'caption', None))
+    return {column.header: next(iter(column.cells)).style
+            for column in table.columns
+            if not isinstance(next(iter(column.cells)), str)}
+
+
+@pytest.mark.parametrize(('values', 'column', 'style'), [
+    ({'last_report': NOW_S - 10.0}, 'Report', ''),
+    ({'last_report': NOW_S - 10.1}, 'Report', 'yellow'),
+    ({'generation': 7}, 'Lag', ''), ({'generation': 8}, 'Lag', 'yellow'),
+    ({'generation': 6}, 'Lag', ''),
+    ({'generation': 1, 'applied_generation': None}, 'Lag', 'yellow'),
+    ({'background_bps': 1.02e9}, 'Egress', ''),
+    ({'background_bps': 1.03e9}, 'Egress', 'red'),
+    ({'health': None}, 'Health', 'yellow'),
+    ({'why_gates_open': 'x'}, 'Health', 'yellow'),
+    ({'why_gates_open': 'x', 'health': 'error'}, 'Health', 'red'),
+    ({'error': 'x'}, 'Health', 'red'), ({}, 'Health', 'green')])
+def test_what_is_worth_a_look_has_a_color(values, column, style):
+    assert _styles(**values)[column] == style
+
+
+@pytest.mark.parametrize(('state', 'style'), [
+    ('active', 'bold'), ('done', 'dim'), ('planned', '')])
+def test_what_is_sent_stands_out(state, style):
+    group = overview.screen(overview.Seen(
+        [coflow('a', state=state)], None, NOW_S, 'http://c'))
+    assert group.renderables[1].rows[0].style == style
+
+
+@pytest.mark.parametrize(('values', 'words'), [
+    ({'rate_bps': 0.0}, 'sort active 1 GB 16 s 16 s'),
+    ({'rate_bps': None}, 'sort active 1 GB 16 s 16 s'),
+    ({'predicted_end': NOW_S - 5}, 'sort active 1 GB 500 Mb/s 0 s 16 s'),
+    ({'predicted_end': None}, 'sort active 1 GB 500 Mb/s 16 s'),
+    ({'cct_s': None}, 'sort active 1 GB 500 Mb/s 16 s'),
+    ({'n_before': 2}, 'sort active 1 GB 500 Mb/s 16 s 16 s 2'),
+    ({'n_before': 0, 'bottleneck': {'host': 'h'}},
+     'sort active 1 GB 500 Mb/s 16 s 16 s')])
+def test_what_a_coflow_has_not(values, words):
+    row, = (row for row in rows(shown([coflow('sort', **values)]))
+            if row[0] == 'sort')
+    assert ' '.join(row) == words
+
+
+@pytest.mark.parametrize(('values', 'cells'), [
+    ({'background_bps': None}, ['░░░░░', '0%', '░░░░░', '0%', '0', 'b/s',
+                                '95%']),
+    ({'background_bps': 7e8}, ['████░', '70%', '░░░░░', '0%', '700', 'Mb/s',
+                               '95%']),
+    ({'background_bps': 2e9}, ['█████200%', '░░░░░', '0%', '2', 'Gb/s',
+                               '95%']),
+    ({'egress_bps': 0.0}, ['?', '░░░░░', '0%', '100', 'Mb/s', '95%']),
+    ({'link_egress_bps': None}, ['░░░░░', '10%', '░░░░░', '0%', '100',
+                                 'Mb/s', '950', 'Mb/s']),
+    ({'measured_egress_bps': None}, ['░░░░░', '10%', '░░░░░', '0%', '100',
+                                     'Mb/s', '-']),
+    ({'classes': [{'observed_bps': None, 'destinations': ['h1']}]},
+     ['░░░░░', '10%', '░░░░░', '0%', '100', 'Mb/s', '95%'])])
+def test_what_a_host_sends_of_its_link(values, cells):
+    row, = (row for row in rows(shown((), [host('h1', **values)]))
+            if row[0] == 'h1')
+    assert row[1:1 + len(cells)] == cells
+
+
+def test_arrivals_are_divided_among_destinations():
+    assert overview.arrivals([
+        host('h1', classes=[
+            {'observed_bps': 6.0, 'destinations': ['a', 'b', 'c']},
+            {'observed_bps': 8.0, 'destinations': ['a']},
+            {'observed_bps': None, 'destinations': ['d']},
+            {'observed_bps': 9.0, 'destinations': []}]),
+        host('h2', classes=[
+            {'observed_bps': 3.0, 'destinations': ['a', 'e']}])]) == {
+        'a': 11.5, 'b': 2.0, 'c': 2.0, 'd': 0.0, 'e': 1.5}
+
+
+@pytest.mark.parametrize(('value', 'text'), [
+    (0.0, '0 B'), (999.4, '999 B'), (999.5, '1 kB'), (1e3, '1 kB'),
+    (9.995e5, '1 MB'), (9.994e5, '999 kB'), (1.5e9, '1.5 GB'),
+    (9.995e11, '1 TB'), (2.5e15, '2.5 PB')])
+def test_a_number_rounds_into_the_next_prefix(value, text):
+    assert overview.short(value, 'B') == text

@@ -82,3 +82,57 @@ def test_the_first_look_tells_of_an_outage_by_its_error():
 def test_options_that_are_refused(argv):
     with pytest.raises(osc_exceptions.CommandError, match=argv[0]):
         run(Client(), *argv)
+
+
+class _Hosts(Client):
+    """A cloud of so many hosts, each of which can be asked."""
+
+    def __init__(self, n):
+        super().__init__()
+        self.asked = []
+        self._n = n
+
+    def hosts(self):
+        return [looks.host(f'h{i}') for i in range(self._n)]
+
+    def host(self, name):
+        self.asked.append(name)
+        return looks.host(name)
+
+
+@pytest.mark.parametrize('more', [0, 1])
+def test_classes_of_a_large_cloud_are_not_asked(more):
+    client = _Hosts(top.MOST_HOSTS + more)
+    seen = top.ask(client, None)
+    assert len(seen.hosts) == top.MOST_HOSTS + more
+    assert len(client.asked) == (0 if more else top.MOST_HOSTS)
+
+
+def test_a_project_a_state_and_a_number_of_rows():
+    projects = []
+
+    class Asked(Client):
+        def coflows(self, project_id=None):
+            projects.append(project_id)
+            return [looks.coflow(f'c{i}', state='registered')
+                    for i in range(30)]
+
+    screen = run(Asked(), '--once', '--project', 'p', '--state', 'registered',
+                 '--sort', 'name', '--filter', 'c')
+    assert projects == ['p'] and 'by name' in screen
+    assert 'At most 20 rows' in screen
+    assert '0 coflows' in run(Asked(), '--once', '--filter', 'x')
+    assert 'At most 1 rows' in run(Asked(), '--once', '--state',
+                                   'registered', '--rows', '1')
+
+
+def test_the_shortest_wait_and_the_usual_one(monkeypatch):
+    slept = []
+
+    def sleep(seconds):
+        slept.append(seconds)
+        raise KeyboardInterrupt
+    monkeypatch.setattr(top.time, 'sleep', sleep)
+    run(Client())
+    run(Client(), '--interval', '0.5')
+    assert slept == [2.0, 0.5]

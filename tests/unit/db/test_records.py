@@ -1,0 +1,396 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Queries whose answers differ by one condition."""
+
+import pytest
+
+from tests.unit.db import test_db as made
+from virtco.db import bookings
+from virtco.db import groups
+from virtco.db import models
+from virtco.db import operators
+from virtco.db import profiles
+from virtco.db import records
+from virtco.db import topology
+from virtco import exception
+from virtco.model import states
+from virtco.profiles import learning
+from virtco.profiles import pairs
+
+
+@pytest.fixture
+def session(database):
+    with database.writer() as found:
+        yield found
+
+
+def _add(session, *rows):
+    session.add_all(rows)
+    session.flush()
+
+
+def test_coflows_are_listed_the_newest_last(session):
+    _add(session, made.group(), made.group('b', 'q'))
+    _add(session, *(made.coflow('p-a', id=name, created_at=at, position=place)
+                    for name, at, place in (
+                        ('1', 1.0, 0), ('3', 3.0, 1), ('2', 3.0, 0))),
+         made.coflow('q-b', id='4', project_id='q', created_at=2.0),
+         made.coflow(None, id='5', created_at=0.5))
+
+    def listed(**options):
+        return [c.id for c in records.list_coflows(session, **options)]
+
+    assert listed() == ['5', '1', '4', '2', '3']
+    assert listed(project_id='p') == ['5', '1', '2', '3']
+    assert listed(limit=2) == ['2', '3']
+    assert records.count_registered(session, 'p') == 1
+    assert records.count_registered(session, 'q') == 0
+    assert records.coflow_names(session, ['1', '4', 'x']) == {
+        '1': ('c', 'p'), '4': ('c', 'q')}
+
+
+def _host(name, lease):
+    return {'host': name, 'first_seen': 1.0, 'generation_lease': lease,
+            'report': f'r{lease}'}
+
+
+@pytest.mark.parametrize('n_more', [0, records.MOST_IN])
+def test_no_lease_becomes_lower(session, n_more):
+    more = [_host(f'm{i}', 1) for i in range(n_more)]
+    records.save_progress(session, [], [_host('a', 5), _host('b', 5)])
+    session.flush()
+    records.save_progress(session, [], [_host('a', 4), _host('b', 6),
+                                        _host('c', 2), *more])
+    session.expire_all()
+    found = {one.host: (one.generation_lease, one.report)
+             for one in records.list_hosts(session)}
+    assert {name: found[name] for name in 'abc'} == {
+        'a': (5, 'r4'), 'b': (6, 'r6'), 'c': (2, 'r2')}
+    assert len(found) == 3 + n_more
+
+
+def test_rates_and_readings(session):
+    for slot, at in (0, 1.0), (1, 2.0), (2, 3.0), (0, 4.0):
+        records.save_reading(
+            session, src='a', dst='b', slot=slot, rate_bps=at,
+            lower_bound=False, measured_at=at)
+        session.flush()
+    for rate_bps in 1.0, 2.0:
+        records.save_rate(session, src='a', dst='b', rate_bps=rate_bps,
+                          lower_bound=False, loss=0.0, method='train',
+                          measured_at=rate_bps)
+        session.flush()
+    assert [one.rate_bps for one in records.list_rates(session)] == [2.0]
+
+    def times(*args):
+        return sorted(one.measured_at
+                      for one in records.list_readings(session, *args))
+
+    assert times() == [2.0, 3.0, 4.0] and times(2.0) == [3.0, 4.0]
+    # Neither what is as old nor the last place goes.
+    assert records.forget_readings(session, 2.0, 3) == 0
+    assert records.forget_readings(session, 3.0, 3) == 1
+    assert times() == [3.0, 4.0]
+    assert records.forget_readings(session, 0.0, 2) == 1
+    assert times() == [4.0]
+
+
+def test_readings_of_before_1970_are_none(session):
+    records.save_reading(session, src='a', dst='b', slot=0, rate_bps=1.0,
+                         lower_bound=True, measured_at=0.5)
+    session.flush()
+    assert len(records.list_readings(session)) == 1
+
+
+def test_settings_projects_and_debts(session):
+    records.save_settings(session, {'a': '1', 'b': '2'})
+    session.flush()
+    records.save_settings(session, {'b': '3'})
+    assert records.settings(session) == {'a': '1', 'b': '3'}
+    new = records.project(session, 'q')
+    assert (new.priority_class, new.weight, new.debt_bytes) == (0, 1.0, 0.0)
+    _add(session, models.Project(project_id='p', priority_class=2,
+                                 weight=3.0))
+    records.save_debts(session, {'q': 7.0, 'p': 5.0})
+    session.flush()
+    session.expire_all()
+    assert [(one.project_id, one.priority_class, one.weight, one.debt_bytes)
+            for one in records.list_projects(session)] == [
+        ('p', 2, 3.0, 5.0), ('q', 0, 1.0, 7.0)]
+
+
+def test_only_live_coflows_of_a_project_change(session):
+    _add(session, made.group(), made.group('b', 'q'))
+    _add(session, made.coflow('p-a', id='1'),
+         made.coflow('p-a', id='2', state=states.CoflowState.DONE,
+                     iteration=1),
+         made.coflow('q-b', id='3', project_id='q'))
+    records.change_coflows_of(session, 'p', {'weight': 4.0})
+    session.expire_all()
+    assert [session.get(models.Coflow, one).weight for one in '123'] == [
+        4.0, 1.0, 1.0]
+
+
+def _event(session, uuid='', **values):
+    records.add_event(session, **{
+        'keep': 50, 'project_id': 'p', 'group_name': 'g', 'kind': 'k',
+        'instance_uuid': uuid, 'detail': '', 'created_at': 1.0} | values)
+
+
+def test_events_by_their_subject(session):
+    for detail, uuid, values in (
+            ('1', 'i', {}), ('2', 'i', {'kind': 'other'}), ('3', 'j', {}),
+            ('4', 'i', {'group_name': 'h'}),
+            ('5', 'x', {'project_id': 'q'})):
+        _event(session, uuid, detail=detail, **values)
+    assert records.newest_event(session, 'i', 'k').detail == '4'
+    assert records.newest_event(session, 'i', 'other').detail == '2'
+    assert records.newest_event(session, 'j', 'other') is None
+
+    def listed(**options):
+        return ''.join(e.detail for e in records.list_events(
+            session, **options))
+
+    assert listed() == '54321' and listed(project_id='p') == '4321'
+    assert listed(group_name='g') == '5321' and listed(limit=2) == '54'
+    assert records.count_events(session, 'q') == {('q', 'g'): 1}
+
+
+def test_the_last_reason_of_an_ignored_hint(session):
+    for uuid, detail, at, kind in (
+            ('i', 'first', 5.0, 'hint_ignored'),
+            ('i', 'last', 6.0, 'hint_ignored'),
+            ('i', 'other', 7.0, 'k'), ('', 'nobody', 7.0, 'hint_ignored'),
+            ('j', 'at', 4.0, 'hint_ignored'),
+            ('old', 'old', 3.9, 'hint_ignored')):
+        _event(session, uuid, detail=detail, created_at=at, kind=kind)
+    assert records.ignored_hints(session, 4.0) == {'i': 'last', 'j': 'at'}
+    assert records.ignored_hints(session, 4.0, 2) == {'i': 'last', 'j': 'at'}
+    assert records.ignored_hints(session, 4.0, 1) == {'j': 'at'}
+
+
+def test_what_ended_at_the_very_time_is_not_purged(session):
+    _add(session, made.group('old', live_key='x', retired_at=9.9),
+         made.group('at', live_key='y', retired_at=10.0),
+         models.Placement(instance_uuid='i', project_id='p', fingerprint='',
+                          answer='', updated_at=10.0))
+    for at in 9.9, 10.0:
+        _event(session, created_at=at)
+    counts = records.purge(session, 10.0)
+    assert (counts['groups'], counts['placements'], counts['events']) == (
+        1, 0, 1)
+
+
+def test_more_groups_than_a_statement_takes_are_purged(session):
+    _add(session, *(made.group(f'g{i}', live_key=str(i), retired_at=1.0)
+                    for i in range(501)))
+    assert records.purge(session, 2.0)['groups'] == 501
+
+
+def test_planes_of_the_topology(session):
+    assert topology.signature(session) == (0, 0, 0.0)
+    topology.save_planes(session, {'b': 'B', 'a': 'A'}, 5.0)
+    session.flush()
+    assert topology.signature(session) == (2, 1, 5.0)
+    topology.save_planes(session, {'b': 'C'}, 6.0)
+    session.flush()
+    assert topology.signature(session) == (2, 2, 6.0)
+    assert [(one.name, one.document, one.generation)
+            for one in topology.list_planes(session)] == [
+        ('a', 'A', 1), ('b', 'C', 2)]
+    assert topology.delete_plane(session, 'b') is True
+    session.flush()
+    assert topology.delete_plane(session, 'b') is False
+    assert topology.signature(session) == (1, 1, 5.0)
+
+
+def test_what_operators_did(session):
+    _add(session, models.Drain(host='h', reason='r', drained_at=1.0))
+    assert operators.drains(session)['h'].reason == 'r'
+    _add(session, *(models.Change(changed_at=0.0, who='', what='', before='',
+                                  after='')
+                    for _ in range(operators.MOST_CHANGES - 1)))
+    for length in 254, 6000:
+        operators.add_change(session, 'w' * length, 'x' * length,
+                             'b' * length, 'a' * length, 7.0)
+    newest, next_one = operators.changes(session, 2)
+    assert [len(text) for text in (newest.who, newest.what, newest.before,
+                                   newest.after)] == [255, 320, 4000, 4000]
+    assert len(next_one.who) == 254 and next_one.changed_at == 7.0
+    assert len(operators.changes(session, 5000)) == operators.MOST_CHANGES
+
+
+def _hour(group_id, hour, project_id='p', name='n', app='', n_vms=3):
+    return models.ProfileHour(
+        group_id=group_id, hour=hour, project_id=project_id, group_name=name,
+        app=app, n_vms=n_vms, pairs=pairs.encode({(0, 1): float(hour)}))
+
+
+def test_hours_of_a_group_are_added_up(session):
+    _add(session, made.group(app='x', n_vms=4))
+    assert profiles.add(session, 7, {
+        'p-a': {(0, 1): 2.0, (1, 0): 3.0}, 'gone': {(0, 1): 1.0}}) == {'p'}
+    session.flush()
+    assert profiles.add(session, 7, {'p-a': {(0, 1): 5.0}}) == {'p'}
+    assert profiles.add(session, 7, {'gone': {}}) == set()
+    (row,) = profiles.hours(session, 'p-a')
+    assert pairs.decode(row.pairs) == {(0, 1): 7.0, (1, 0): 3.0}
+    assert (row.hour, row.project_id, row.group_name, row.app,
+            row.n_vms) == (7, 'p', 'a', 'x', 4)
+
+
+def test_profiles_are_trimmed_and_purged(session):
+    _add(session, *(_hour('g', hour) for hour in range(1, 6)),
+         _hour('q', 1, 'q'))
+    profiles.trim(session, 'p', 3)
+    assert [one.hour for one in profiles.hours(session, 'g')] == [3, 4, 5]
+    profiles.trim(session, 'p', 3)
+    profiles.purge(session, 4)
+    session.expire_all()
+    assert [one.hour for one in profiles.hours(session, 'g')] == [4, 5]
+    assert profiles.hours(session, 'q') == []
+
+
+def test_groups_of_which_something_is_known(session):
+    _add(session, _hour('g', 1), _hour('g', 2), _hour('h', 3, name='m'),
+         _hour('q', 9, 'q', app='x'))
+    of_p = [('h', 'p', 'm', '', 3, 3, 3, 1), ('g', 'p', 'n', '', 3, 1, 2, 2)]
+    assert list(map(tuple, profiles.list_groups(session, 'p'))) == of_p
+    assert list(map(tuple, profiles.list_groups(session, None))) == [
+        ('q', 'q', 'n', 'x', 3, 9, 9, 1), *of_p]
+    assert profiles.find(session, 'p', 'n') == 'g'
+    assert profiles.find(session, None, 'n') == 'q'
+    assert profiles.find(session, 'p', 'h') == 'h'
+    assert profiles.find(session, 'p', 'q') is None
+
+
+def test_launches_of_an_application(session):
+    n = learning.MOST_LAUNCHES + 1
+    _add(session, made.group('mine', app='x'), made.group('other', app='y'),
+         made.group('their', 'q', app='x'))
+    _add(session, *(_hour(f'g{i}', 10 * i + h, app='x', n_vms=i + 1)
+                    for i in range(n) for h in (0, 1)),
+         _hour('o', 99, app='y'), _hour('t', 99, 'q', app='x'))
+    found = profiles.launches(session, 'p', 'x')
+    assert [launch.n_vms for launch in found] == list(range(n, 1, -1))
+    assert found[0].sent == {(0, 1): 20.0 * (n - 1) + 1}
+    of_p = [('p', 'x', n, 10 * (n - 1) + 1), ('p', 'y', 1, 99)]
+    assert list(map(tuple, profiles.list_apps(session, 'p'))) == of_p
+    assert list(map(tuple, profiles.list_apps(session, None))) == [
+        *of_p, ('q', 'x', 1, 99)]
+    assert profiles.forget_app(session, 'p', 'x') is True
+    assert profiles.forget_app(session, 'p', 'x') is False
+    session.expire_all()
+    assert list(map(tuple, profiles.list_apps(session, None))) == [
+        ('p', 'y', 1, 99), ('q', 'x', 1, 99)]
+    assert [groups.get(session, name).app for name in (
+        'p-mine', 'p-other', 'q-their')] == ['', 'y', 'x']
+
+
+def test_groups_by_id_or_name(session):
+    _add(session, made.group(), made.group('a', 'q'), made.group('b'),
+         made.group('gone', live_key='p-gone'))
+
+    def found(project_id, name):
+        return {one.id for one in groups.living(session, project_id, name)}
+
+    assert found('p', 'a') == {'p-a'} and found(None, 'a') == {'p-a', 'q-a'}
+    assert found(None, 'p-b') == {'p-b'} and found(None, 'gone') == set()
+    assert found('q', 'p-a') == set()
+    assert groups.only_living(session, None, 'b').id == 'p-b'
+    with pytest.raises(exception.NotFound):
+        groups.only_living(session, 'p', 'gone')
+    with pytest.raises(exception.Invalid, match='several projects'):
+        groups.only_living(session, None, 'a')
+    assert set(groups.by_id(session, ['p-a', 'x'])) == {'p-a'}
+
+
+def test_where_members_are(session):
+    running = states.MemberState.RUNNING
+    _add(session, made.group(), made.group('b', 'q'),
+         made.group('gone', live_key='x'))
+    _add(session,
+         made.member('p-a', 1, host='h2', planned_host='h1', state=running,
+                     instance_uuid='i1', expires_at=5.0),
+         made.member('p-a', 0, host='h1', planned_host='h1', state=running,
+                     instance_uuid='i0'),
+         made.member('p-a', 2, host='h3', planned_host='h1',
+                     state=states.MemberState.RESERVED, instance_uuid='i2',
+                     expires_at=4.0),
+         made.member('p-a', 3),
+         made.member('q-b', 0, host='h3', state=running, instance_uuid='j'),
+         made.member('p-gone', 0, host='h9', planned_host='h8',
+                     state=running, instance_uuid='k'))
+    assert groups.hosts_by_group(session, ['p-a', 'q-b']) == {
+        'p-a': ['h1', 'h2', 'h3', None], 'q-b': ['h3']}
+    assert groups.elsewhere_by_group(session, ['p-a', 'q-b']) == {'p-a': 1}
+    assert groups.running_by_plan(session) == {
+        'planned': 1, 'other': 2, 'none': 1}
+    assert groups.living_vms(session) == [
+        ('i0', 'p', running, 'h1'), ('i1', 'p', running, 'h2'),
+        ('i2', 'p', states.MemberState.RESERVED, 'h3'),
+        ('j', 'q', running, 'h3')]
+    assert [one.row_index for one in groups.expired(session, 5.0)] == [2]
+    assert len(groups.living_members(session)) == 5
+    assert len(groups.living_members(session, ['q-b'])) == 1
+    assert groups.used_rows(groups.members(session, 'p-a')) == {0, 1, 2}
+    assert groups.member_of(session, 'j').group_id == 'q-b'
+
+
+def test_what_was_done_stays_measured_when_its_group_retires(session):
+    _add(session, made.group(), made.group('b', 'q'))
+    _add(session,
+         made.coflow('p-a', id='1', state=states.CoflowState.DONE,
+                     measured_cct_s=2.0, measured_cct_error_s=0.5,
+                     ended_at=4.0),
+         made.coflow('p-a', id='2', state=states.CoflowState.ACTIVE,
+                     measured_cct_s=2.0, measured_cct_error_s=0.5),
+         made.coflow('q-b', id='3', state=states.CoflowState.ACTIVE))
+    assert [c.id for c in groups.living_coflows(session, ['q-b'])] == ['3']
+    groups.retire(session, groups.get(session, 'p-a'), 9.0)
+    session.flush()
+    one, other, third = (session.get(models.Coflow, name) for name in '123')
+    assert (one.measured_cct_s, one.measured_cct_error_s, one.ended_at) == (
+        2.0, 0.5, 4.0)
+    assert (other.measured_cct_s, other.measured_cct_error_s,
+            other.ended_at) == (None, None, 9.0)
+    assert one.state == other.state == states.CoflowState.RETIRED
+    assert third.state == states.CoflowState.ACTIVE
+    group = groups.get(session, 'p-a')
+    assert (group.live_key, group.retired_at) == ('p-a', 9.0)
+
+
+def test_so_many_ignored_hints_are_told(session):
+    _add(session, *(models.Event(
+        project_id='p', group_name='g', instance_uuid=f'i{i}',
+        kind='hint_ignored', detail='d', created_at=1.0)
+        for i in range(1001)))
+    assert len(records.ignored_hints(session, 0.0)) == 1000
+    assert len(records.list_events(session)) == 100
+
+
+def test_the_room_of_a_host_is_that_of_its_members(session):
+    running = states.MemberState.RUNNING
+    demand = {'vcpus': 1.0, 'memory_mb': 2.0, 'disk_gb': 3.0, 'host': 'h'}
+    _add(session, made.group())
+    _add(session,
+         made.member('p-a', 0, state=running, placed_at=None, **demand),
+         made.member('p-a', 1, state=running, placed_at=41.0, room_vcpus=11.5,
+                     room_memory_mb=14.0, room_disk_gb=99.0, **demand),
+         made.member('p-a', 2, state=states.MemberState.PLANNED,
+                     expires_at=200.0, **demand))
+    rows = bookings.young(session, 40.0) + bookings.old(session, 40.0, ['h'])
+    assert bookings.rooms(rows, {'h': (10.0, 10.0, 10.0)}, 100.0) == {
+        'h': ((11.5, 14.0, 16.0), (1.5, 2.0, 3.0))}
+
+
+def test_the_newest_of_very_many_coflows(session):
+    row = {column.name: column.default.arg
+           for column in models.Coflow.__table__.columns
+           if column.default is not None}
+    groups.insert(session, models.Coflow, [row | {
+        'id': str(i), 'project_id': 'p', 'name': 'c', 'state': 'done',
+        'n_vms': 2, 'n_flows': 1, 'size_bytes': 5.0, 'tm': '[]',
+        'created_at': float(i)} for i in range(5001)])
+    found = records.list_coflows(session)
+    assert (len(found), found[0].id, found[-1].id) == (5000, '1', '5000')

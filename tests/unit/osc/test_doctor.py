@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""``virtco doctor``: what it asks, and its exit code."""
+
+import json
+import time
+
+import pytest
+
+from tests.unit.osc import controller
+from tests.unit.osc import test_findings as findings
+from virtco.osc import doctor
+
+
+def _controller(**answers):
+    now_s = time.time()
+    host = findings.host(last_report=now_s, classes=[findings.row()])
+    coflow = findings.coflow(hosts=['h1', None], arrival=now_s)
+    return controller.Controller(**{
+        'GET /health': {'status': 'ok', 'parts': {'database': True}},
+        'GET /v1/coflows': {'coflows': [coflow]},
+        'GET /v1/coflows/id-a': coflow,
+        'GET /v1/events': {'events': []},
+        'GET /v1/hosts': {'hosts': [host]}, 'GET /v1/hosts/h1': host,
+        **answers})
+
+
+def _found(one, *argv):
+    code, out, _ = controller.run(doctor.Doctor, one, '-f', 'json', *argv)
+    return code, {row['link']: row['state'] for row in json.loads(out)}
+
+
+def test_a_healthy_chain_and_a_coflow_in_it():
+    code, found = _found(_controller(), 'a')
+    assert code == 0 and set(found.values()) == {'ok'}
+    assert len(found) == 8 and 'coflow a' in found
+
+
+@pytest.mark.parametrize(('answers', 'link', 'state', 'code'), [
+    ({'GET /health': (503, {'status': 'starting', 'what': 'x'})},
+     'controller', 'warning', 1),
+    ({'GET /health': {'status': 'ok', 'parts': {'database': False}}},
+     'controller', 'error', 1),
+    ({'GET /v1/hosts': (403, {'error': {'code': 'virtco.forbidden',
+                                        'detail': 'no'}})},
+     'hypervisors', 'warning', 0),
+    ({'GET /v1/hosts': {'hosts': []}}, 'hypervisors', 'error', 1)])
+def test_a_broken_link_ends_with_1(answers, link, state, code):
+    found_code, found = _found(_controller(**answers))
+    assert (found_code, found[link]) == (code, state)
+
+
+def test_a_controller_that_starts_is_asked_no_more():
+    one = _controller(**{'GET /health': (503, {'status': 'starting',
+                                               'what': 'x'})})
+    _found(one)
+    assert [path for _, path, _ in one.asked] == ['/health']
