@@ -7,7 +7,7 @@ import pathlib
 
 import pytest
 
-from tests.unit.db import test_db
+from tests.unit.db import conftest as db_fixtures
 from tests.unit.follow import test_rebuild
 from virtco.ask import advice
 from virtco.cmd import controller
@@ -17,7 +17,7 @@ from virtco.follow import rebuild
 from virtco.know import live_state
 from virtco.know import settings
 
-database = test_db.database
+database, migrated = db_fixtures.database, db_fixtures.migrated
 
 SAMPLE = json.loads((pathlib.Path(__file__).parents[2] / 'fixtures'
                      / 'advice.json').read_text())['moves'][0]

@@ -162,7 +162,7 @@ def test_clusters_are_said_or_known():
     ask('b')
     ask('c')
     ask('d')
-    assert {one.name: one.cluster for one in found.members()} == {
+    assert {name: seen.cluster for name, seen in found._members.items()} == {
         'a': 'said', 'b': 'by name', 'c': 'by address', 'd': None}
     assert found.names()['c'] == {'c', '10.0.0.99'}
 

@@ -4,6 +4,7 @@
 
 import pytest
 
+from tests.unit.db import conftest as db_fixtures
 from tests.unit.db import test_db
 from virtco.db import models
 from virtco.db import records
@@ -12,7 +13,7 @@ from virtco.follow import feedback
 from virtco import hints
 from virtco.model import states
 
-database = test_db.database
+database, migrated = db_fixtures.database, db_fixtures.migrated
 
 NOW_S = 10_000.0
 
