@@ -43,8 +43,9 @@ TIERS = {
     'style': Tier((('flake8',), ('mypy',), ('tools/check_shell',),
                    ('tools/check_commits',)),
                   budget_cpu_s=70, is_default=True, is_together=True),
-    'unit': Tier((_spread('unit', CORES),), budget_cpu_s=330,
-                 is_default=True),
+    'unit': Tier(
+        ((*PYTEST, '-n', str(CORES + 1), '--dist', 'worksteal', 'tests/unit'),
+         ), budget_cpu_s=330, is_default=True),
     'mutants': Tier((('tools/mutate', '--lines', '40', '--budget-s', '90',
                       '--least', '80'),), budget_cpu_s=130, is_default=True),
     'functional': Tier((_spread('functional', WAITING),), budget_cpu_s=500,
