@@ -16,6 +16,7 @@ import pytest
 from tests.unit.edge import test_tcplan
 from tests.unit import made
 from virtco.api import context
+from virtco.api.handlers import coflows
 from virtco.api.handlers import hosts
 from virtco.api.handlers import measure
 from virtco.api import media
@@ -170,6 +171,21 @@ def test_with_keystone_roles_decide(conf):
     with pytest.raises(exception.Forbidden):
         found.require_host(reader, 'h1')
     assert found.context(admin).roles == ['admin']
+
+
+def test_who_asks_about_a_project_may_ask_about_it(conf):
+    conf.set_override('auth_strategy', 'keystone', 'api')
+    found = context.Authorizer(conf)
+
+    def asked(role, query=''):
+        return coflows.project(request(roles(role), query), found,
+                               coflows.rules.LIST)
+
+    assert asked('reader') == 'p' and asked('admin') is None
+    assert asked('reader', 'project_id=p') == 'p'
+    assert asked('admin', 'project_id=q') == 'q'
+    with pytest.raises(exception.Forbidden, match=coflows.rules.LIST):
+        asked('reader', 'project_id=q')
 
 
 @pytest.mark.parametrize('asks_certificates', [False, True])
