@@ -14,7 +14,6 @@ from oslo_log import log as logging
 
 from edge_module import enforcer as edge_enforcer
 from edge_module import epochs
-from edge_module.gates import service as gates_service
 from edge_module import keeper as edge_keeper
 from edge_module import kernel_events
 from edge_module.ports import base as ports_base
@@ -61,9 +60,6 @@ class Agent:
         self.reporter = report.Reporter(conf, enforcer, files, self._stop,
                                         self._about, self.keeper.failed,
                                         self._link.client)
-        self.gates = gates_service.Gates(enforcer, self._stop,
-                                         conf.edge.gate_clock_error_s,
-                                         off_s=self._link.reference.off_s)
         self._watcher = ports_base.PortWatcher(port_source,
                                                self.keeper.set_ports)
         self._crew = supervise.Crew(
@@ -71,7 +67,6 @@ class Agent:
             for name, work in (('policy', self.policies.pull),
                                ('report', self.reporter.report),
                                ('ports', self._watcher.follow),
-                               ('gates', self.gates.run),
                                ('stream', self._link.run))
             if name != 'stream' or conf.edge.use_stream)
 
@@ -88,8 +83,7 @@ class Agent:
             self.keeper.failed(error)
         self.keeper.make_true()
         self.probe = services.start_probe(self.conf, self._link.client())
-        services.serve_metrics(self.conf, self.reporter, self.policies,
-                               self.gates)
+        services.serve_metrics(self.conf, self.reporter, self.policies)
         self._crew.start()
         LOG.info('Enforcing on %s of %s with %s for %s',
                  self.enforcer.uplink.dev, self.conf.edge.host,
@@ -101,11 +95,9 @@ class Agent:
             status.tell(self.keeper.error)
             self.policies.decay(time.monotonic())
             self._save()
-            self.gates.check()
             self.keeper.turn()
         status.end()
         self._stop.set()
-        self.gates.open_all()
         self.reporter.wake()
         self._watch.close()
         self._watcher.stop()
@@ -123,7 +115,6 @@ class Agent:
     def _apply(self, policy: edge_policy.EdgePolicy, fair: bool) -> None:
         self.reporter.readings.name(policy)
         self.keeper.apply(policy, fair)
-        self.gates.wake()
 
     def _save(self) -> None:
         now_s = time.monotonic()
@@ -138,8 +129,7 @@ class Agent:
         error = self.keeper.error or problem
         found: dict[str, Any] = {
             'applied_generation': self.keeper.applied_generation,
-            'health': self._health(error, problem), 'error': error,
-            **self.gates.about()}
+            'health': self._health(error, problem), 'error': error}
         if self.probe is not None:
             found['probe'] = reports.Responder(self.probe.address,
                                                self.probe.port)

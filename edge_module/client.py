@@ -2,9 +2,7 @@
 
 """The controller's REST API as the edge module uses it."""
 
-from collections.abc import Callable
 import json
-import math
 import time
 from typing import Any
 import urllib.parse
@@ -26,8 +24,6 @@ from virtco.know import reports
 
 # A million flows take less than 200 bytes each.
 MOST_BYTES = 256 * 1024 * 1024
-#: The controller's wall clock, in an answer to a report.
-_WALL = 'Virtco-Wall'
 _JSON = {'Content-Type': 'application/json', 'Accept': 'application/json'}
 
 
@@ -57,15 +53,9 @@ class EdgeClient:
     Every method raises :class:`virtco.exception.ControllerUnavailable` when
     there is no answer in time, or none that makes sense, and
     :class:`virtco.exception.NotFound` for what the controller does not know.
-
-    :param wall: called with the monotonic time at which a question was asked
-        and answered, and the controller's wall clock between them.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts,
-                 wall: Callable[[float, float, float], object]
-                 = lambda asked_s, heard_s, wall_s: None):
-        self._wall = wall
+    def __init__(self, conf: cfg.ConfigOpts):
         self.url = conf.edge.controller_url.rstrip('/')
         self.timeout_s = conf.edge.http_timeout_s
         #: Of the scheduler whose policy was asked for last; None where the
@@ -140,7 +130,6 @@ class EdgeClient:
         assert self._pool is not None
         try:
             tokens = self._session.get_auth_headers() or {}
-            asked_s = time.monotonic()
             answer = self._pool.urlopen(
                 'PUT', self._path + path, body, {**_JSON, **tokens},
                 retries=False, redirect=False, timeout=self.timeout_s)
@@ -148,17 +137,7 @@ class EdgeClient:
                 urllib3.exceptions.HTTPError) as error:
             raise exception.ControllerUnavailable(
                 url=self.url, why=exception.reason(error)) from error
-        self._hear_wall(asked_s, answer.headers.get(_WALL, ''))
         return 200 <= answer.status < 300
-
-    def _hear_wall(self, asked_s: float, text: str) -> None:
-        """A controller of another release does not tell it."""
-        try:
-            wall_s = float(text)
-        except ValueError:
-            return
-        if math.isfinite(wall_s):
-            self._wall(asked_s, time.monotonic(), wall_s)
 
     def get_distributor(self) -> dict[str, Any]:
         """Where its distributor listens.

@@ -194,12 +194,6 @@ somebody else changed is put right then, if it was not announced before.
 How long the class of a coflow that ended is kept for its last packets, in
 seconds.
 """),
-    cfg.FloatOpt('gate_clock_error_s', default=0.01, min=0, max=3600, help="""
-Gates of periodic coflows refer to the wall clock. They are open while it may
-be off by more than this, in seconds, as the daemon that keeps it (such as
-chronyd) tells the kernel, while none keeps it, and while it differs by more
-from the clock of the controller. 0 does not ask, for a single hypervisor.
-"""),
     cfg.FloatOpt('leaf_s', default=0.025, min=0.001, max=1, help="""
 Length of the queue of a class, in seconds at its highest rate. Queues are
 sized to the next power of two, and hold at least ``leaf_min_bytes``.

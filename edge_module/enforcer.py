@@ -23,7 +23,6 @@ from edge_module.qdisc import receiver as edge_receiver
 from edge_module.qdisc import tree as edge_tree
 from edge_module.qdisc import wire
 from edge_module.shaper import base as shapers
-from edge_module.tcplan import gating
 from edge_module.tcplan import minors
 from edge_module.tcplan import model
 from edge_module.tcplan import shape
@@ -66,7 +65,6 @@ class Enforcer:
         self.step = step
         self.tree = edge_tree.TreeKeeper(uplink, lambda name: self.step(name))
         self._made = shape.Made()
-        self._closed: frozenset[int] = frozenset()
         self.policy: edge_policy.EdgePolicy | None = None
         self.fair = False
         self.ports: tuple[classify.VmPort, ...] | None = None
@@ -86,27 +84,7 @@ class Enforcer:
         return shape.build_tree(
             self.policy, self.link_bps, settings, self.fair,
             [port.ifindex for port in self.ports or () if port.is_here],
-            self._turns.turns, self._made, self._closed)
-
-    def turn_gates(self, closed: frozenset[int]) -> None:
-        """Close the gates of these coflows, and open all others.
-
-        :param closed: minors of the coflows' classes.
-        :raises virtco.exception.VirtcoException: when the kernel refuses; the
-            next call or :meth:`reconcile` makes it so.
-        """
-        with self.lock:
-            changed, self._closed = self._closed ^ closed, closed
-            if self.policy is None or self.fair:
-                return
-            try:
-                for minor in sorted(changed, key=closed.__contains__,
-                                    reverse=True):
-                    self.tree.turn(shape.turned(self._made, minor,
-                                                minor in closed))
-            except exception.VirtcoException:
-                self.tree.forget()
-                raise
+            self._turns.turns, self._made)
 
     def _settings_now(self) -> model.TreeSettings:
         return dataclasses.replace(self.settings,
@@ -278,10 +256,6 @@ class Enforcer:
         if snapshot.foreign is not None:
             return drift.Drift(
                 conflict=f'{self.uplink.dev} has {snapshot.foreign}')
-        if self.policy is not None and not self.fair:
-            # Whether gates are open follows from counters, too.
-            self._closed = gating.closed_in(
-                snapshot.tree, self.policy, self.link_bps)
         # How long turns are follows from counters, not from the policy.
         desired = {minor: dataclasses.replace(
             item, quantum_bytes=snapshot.tree[minor].quantum_bytes)

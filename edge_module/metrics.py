@@ -10,7 +10,6 @@ from prometheus_client import core
 from prometheus_client import registry
 from prometheus_client import start_http_server
 
-from edge_module.gates import service as gates_service
 from edge_module import pull
 from edge_module import report
 from virtco.know import reports
@@ -20,8 +19,7 @@ class EdgeCollector(registry.Collector):
     """Reads the agent when it is asked, and keeps nothing of its own."""
 
     def __init__(self, reporter: report.Reporter,
-                 policies: pull.PolicySource, gates: gates_service.Gates):
-        self.gates = gates
+                 policies: pull.PolicySource):
         self.reporter = reporter
         self.policies = policies
         self.enforcer = reporter.enforcer
@@ -41,11 +39,6 @@ class EdgeCollector(registry.Collector):
             'virtco_edge_enforcement', 'What shapes and what classifies.', {
                 'shaper': self.enforcer.uplink.how,
                 'classifier': self.enforcer.classifier.name})
-        yield from _gates(self.gates.states())
-        yield _gauge('virtco_edge_gates_kept_open',
-                     'Whether gates of the policy are open since something '
-                     'is wrong; the log and the controller tell what.',
-                     self.gates.why_open is not None)
         if report is None:
             return
         yield _gauge('virtco_edge_applied_generation',
@@ -133,37 +126,6 @@ class EdgeCollector(registry.Collector):
         return rates
 
 
-def _gates(states: Iterable[reports.GateState]) -> Iterator[core.Metric]:
-    label = ('coflow',)
-    is_open = core.GaugeMetricFamily(
-        'virtco_edge_gate_open', 'Whether a periodic coflow may send now.',
-        labels=label)
-    gave_up = core.GaugeMetricFamily(
-        'virtco_edge_gate_given_up', 'Whether its gate is kept no more, for '
-        'its iterations are other ones than were hinted.', labels=label)
-    opened = core.CounterMetricFamily(
-        'virtco_edge_gate_opened', 'Times at which its gate opened.',
-        labels=label)
-    held = core.CounterMetricFamily(
-        'virtco_edge_gate_held_seconds', 'For how long its iterations were '
-        'held back.', labels=label)
-    missed = core.CounterMetricFamily(
-        'virtco_edge_gate_missed', 'Of them, those of an iteration that came '
-        'so late that it waited for the next turn.', labels=label)
-    share = core.GaugeMetricFamily(
-        'virtco_edge_gate_open_ratio', 'Share of the time in which its gate '
-        'was open.', labels=label)
-    for state in states:
-        key = (state.coflow_id,)
-        is_open.add_metric(key, float(state.is_open))
-        gave_up.add_metric(key, float(state.gave_up))
-        opened.add_metric(key, state.opened)
-        held.add_metric(key, state.held_s)
-        missed.add_metric(key, state.missed)
-        share.add_metric(key, state.open_share)
-    yield from (is_open, gave_up, opened, held, missed, share)
-
-
 def _shared(parts: Mapping[str, reports.PartCounters]
             ) -> Iterator[core.Metric]:
     label = ('part',)
@@ -203,11 +165,11 @@ def _counter(name: str, text: str, value: float) -> core.Metric:
 
 
 def serve(reporter: report.Reporter, policies: pull.PolicySource,
-          gates: gates_service.Gates, address: str, port: int) -> None:
+          address: str, port: int) -> None:
     """Serve the metrics from a thread of their own.
 
     :raises OSError: when the port is taken.
     """
     own = registry.CollectorRegistry()
-    own.register(EdgeCollector(reporter, policies, gates))
+    own.register(EdgeCollector(reporter, policies))
     start_http_server(port, address, own)

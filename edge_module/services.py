@@ -5,7 +5,6 @@
 from oslo_config import cfg
 from oslo_log import log as logging
 
-from edge_module.gates import service as gates_service
 from edge_module.probe import service as probe_service
 from edge_module import pull
 from edge_module import report
@@ -31,14 +30,13 @@ def start_probe(conf: cfg.ConfigOpts, client: stream.Client
 
 
 def serve_metrics(conf: cfg.ConfigOpts, reporter: report.Reporter,
-                  policies: pull.PolicySource,
-                  gates: gates_service.Gates) -> None:
+                  policies: pull.PolicySource) -> None:
     options = conf.edge
     if not options.metrics_port:
         return
     from edge_module import metrics  # only where somebody looks
     try:
-        metrics.serve(reporter, policies, gates, options.metrics_address,
+        metrics.serve(reporter, policies, options.metrics_address,
                       options.metrics_port)
     except OSError as error:
         LOG.error('No metrics on port %d: %s', options.metrics_port, error)

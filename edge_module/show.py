@@ -9,7 +9,6 @@ import dataclasses
 from edge_module.classify import base as classify
 from edge_module import enforcer as edge_enforcer
 from edge_module.shaper import base as shapers
-from edge_module.tcplan import gating
 from edge_module.tcplan import minors
 from virtco.table import edge_policy
 from virtco import units
@@ -47,16 +46,11 @@ def rows(policy: edge_policy.EdgePolicy | None,
                       f'      from {port.dev}') for port in here)
     names[minors.CONTROL] = '  control packets'
     classes = policy.classes if policy is not None else ()
-    shut = (gating.closed_in(after.tree, policy, after.tree[
-        minors.LINK].ceil_bps) if policy is not None
-        and minors.LINK in after.tree else frozenset())
     names.update((minors.of_control(coflow.minor),
                   f'    of {coflow.name or coflow.coflow_id}')
                  for coflow in classes)
     for coflow in classes:
-        names[coflow.minor] = (coflow.name or coflow.coflow_id) + (
-            '' if coflow.gate is None else ' (gate closed)'
-            if coflow.minor in shut else ' (gate open)')
+        names[coflow.minor] = coflow.name or coflow.coflow_id
         names.update((child.minor, f'  to {child.host}')
                      for child in coflow.destinations)
     # Those that are in no policy any more come last.

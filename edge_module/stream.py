@@ -20,7 +20,6 @@ from oslo_log import log as logging
 
 from edge_module import client as edge_client
 from edge_module import epochs
-from edge_module.gates import reference
 from edge_module import outage
 from edge_module import outbox
 from edge_module import talk
@@ -46,7 +45,6 @@ class Link:
     :param stop: ends :meth:`run`.
     :param newest: version of the protocol that is spoken.
     :ivar outage: of the controller, whichever way it is asked.
-    :ivar reference: its wall clock.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, generation: Callable[[], int],
@@ -68,13 +66,11 @@ class Link:
         self._train: dict[str, Any] | None = None
         self._outbox = outbox.Outbox()
         self.outage = outage.Outage()
-        self.reference = reference.Reference()
         self._addresses: list[talk.Address] = []
 
     def client(self) -> 'Client':
         """For one thread."""
-        return Client(self, edge_client.EdgeClient(
-            self._conf, self.reference.hear), self._epochs)
+        return Client(self, edge_client.EdgeClient(self._conf), self._epochs)
 
     # The thread of the connection.
 
@@ -117,14 +113,10 @@ class Link:
         :raises OSError: when it never was one.
         """
         ends = talk.Talk(sock, self._conf.edge.http_timeout_s)
-        asked_s = time.monotonic()
         welcome = ends.greet(self._conf.edge.host, self._epochs.newest,
                              self._generation(), self._newest)
         self._outbox.restart(welcome)
         self._heard_s = time.monotonic()
-        self.reference.restart()
-        if isinstance(wall_s := welcome.get('wall_s'), float):
-            self.reference.hear(asked_s, self._heard_s, wall_s)
         self._set_up(True)
         LOG.info('Connected to the distributor')
         try:
@@ -135,8 +127,6 @@ class Link:
                 if self._is_silent():
                     raise TimeoutError('the controller is silent')
                 for frame in self._outbox.take(self._heard_s):
-                    if frame == outbox.HEARTBEAT:
-                        self.reference.ask(time.monotonic())
                     sock.sendall(frame)
         except (OSError, exception.VirtcoException) as error:
             self.outage.begin(
@@ -154,9 +144,6 @@ class Link:
         kind = message['type']
         if kind == 'resend':
             self._outbox.resend()
-        elif kind == 'alive' and isinstance(
-                wall_s := message.get('wall_s'), float):
-            self.reference.answer(self._heard_s, wall_s)
         elif kind == 'refused':
             raise exception.ControllerUnavailable(
                 url=self._conf.edge.controller_url, why=message.get('why'))

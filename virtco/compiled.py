@@ -29,7 +29,6 @@ KERNELS = (
     'virtco.scheduling.rater_kernel',
     'virtco.scheduling.order_kernel',
     'virtco.scheduling.rate_kernel',
-    'virtco.scheduling.periodic.rehearsal_kernel',
     'virtco.lab.sim.run_kernels',
     'virtco.lab.sim.event_kernels',
     'virtco.lab.sim.deployed_kernels',

@@ -126,9 +126,6 @@ class Metrics:
         self.coflows = prometheus_client.Gauge(
             'virtco_coflows', 'Coflows by state.', ['state'],
             registry=self.registry)
-        self.gated = prometheus_client.Gauge(
-            'virtco_gated_coflows', 'Periodic coflows that send in turn.',
-            registry=self.registry)
         self.coflow_ends = prometheus_client.Counter(
             'virtco_coflow_ends', 'Coflows that were done.',
             registry=self.registry)

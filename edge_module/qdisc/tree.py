@@ -98,27 +98,6 @@ class TreeKeeper:
             raise
         return update
 
-    def turn(self, classes: Iterable[model.HtbClass]) -> None:
-        """Change rates of the classes of one coflow, and read nothing first.
-
-        Where the tree is not known, or they are held up, the next change does
-        it.
-
-        :raises virtco.exception.VirtcoException: when the kernel refuses.
-        """
-        if self._known is None:
-            return
-        tree, classes = self._known[1], tuple(classes)
-        if any(item.minor not in tree or item.minor in self._draining
-               or item.minor in self._leaving for item in classes):
-            return
-        try:
-            self.uplink.set_classes(classes, tree)
-        except exception.VirtcoException:
-            self.forget()
-            raise
-        tree.update((item.minor, item) for item in classes)
-
     def _current(self) -> model.Tree:
         ifindex = self.uplink.ifindex()
         if self._known is None or self._known[0] != ifindex:

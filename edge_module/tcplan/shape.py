@@ -2,14 +2,12 @@
 
 """What tree a policy asks for. Pure."""
 
-from collections.abc import Container
 from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
 import math
 import types
 
-from edge_module.tcplan import gating
 from edge_module.tcplan import minors
 from edge_module.tcplan import model
 from virtco.table import edge_policy
@@ -150,7 +148,6 @@ class Made:
     """
 
     within: object = None
-    link_bps: float = 0.0
     classes: dict[int, tuple[edge_policy.CoflowClass, int,
                              tuple[model.HtbClass, ...]]] = dataclasses.field(
                                  default_factory=dict)
@@ -160,8 +157,7 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
                settings: model.TreeSettings = model.TreeSettings(),
                fair: bool = False, ports: Iterable[int] = (),
                turns: Mapping[int, float] = types.MappingProxyType({}),
-               made: Made | None = None,
-               closed: Container[int] = ()) -> model.Tree:
+               made: Made | None = None) -> model.Tree:
     """The tree a policy asks for on a link.
 
     Guaranteed rates that do not fit beside what is kept for all else are
@@ -174,7 +170,6 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
     :param turns: by minor of a port's class the part of a whole turn that it
         has; see :mod:`edge_module.tcplan.turns`.
     :param made: of the tree before; it is brought up to this one.
-    :param closed: minors of the coflows whose gates are closed.
     """
     link_bps = min(link_bps, policy.egress_bps)
     settings = settings.on_link(link_bps)
@@ -195,10 +190,9 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
     made = made if made is not None else Made()
     within = link_bps, scale, settings, base[minors.CONTROL]
     before = made.classes if made.within == within else {}
-    made.within, made.classes, made.link_bps = within, {}, link_bps
+    made.within, made.classes = within, {}
     last = 0
     for coflow in classes:
-        coflow = gating.opened(coflow, link_bps)
         is_last = coflow.prio >= LAST_COFLOW_PRIO
         turn_bytes = _turn_bytes(last if is_last else None, link_bps,
                                  settings)
@@ -209,26 +203,9 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
                 *(_on_wire(item, settings) for item in _coflow_classes(
                     coflow, link_bps, scale, settings, turn_bytes)),
                 _control_class(coflow.minor, base, settings))
-            if coflow.gate is not None:
-                known = *known[:2], gating.cut(known[2], link_bps, settings)
         made.classes[coflow.minor] = known
-        items = known[2]
-        if coflow.gate is not None and coflow.minor in closed:
-            items = gating.closed(items, link_bps)
-        tree.update((item.minor, item) for item in items)
+        tree.update((item.minor, item) for item in known[2])
     return tree
-
-
-def turned(made: Made, minor: int, is_closed: bool
-           ) -> tuple[model.HtbClass, ...]:
-    """The classes of a coflow of the last tree as its gate turns.
-
-    In the order in which they are to be set: nothing for one without a gate.
-    """
-    if minor not in made.classes or made.classes[minor][0].gate is None:
-        return ()
-    items = made.classes[minor][2]
-    return gating.closed(items, made.link_bps) if is_closed else items
 
 
 def _turn_bytes(position: int | None, link_bps: float,
@@ -253,7 +230,7 @@ def _fair(classes: tuple[edge_policy.CoflowClass, ...], link_bps: float
           ) -> tuple[edge_policy.CoflowClass, ...]:
     share_bps = link_bps / max(1, len(classes))
     return tuple(dataclasses.replace(
-        coflow, rate_bps=share_bps, ceil_bps=link_bps, prio=0, gate=None,
+        coflow, rate_bps=share_bps, ceil_bps=link_bps, prio=0,
         destinations=tuple(dataclasses.replace(
             child, rate_bps=child.weight * share_bps, ceil_bps=link_bps)
             for child in coflow.destinations)) for coflow in classes)

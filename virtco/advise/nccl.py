@@ -59,10 +59,10 @@ def advise(size_bytes: float, paths: mappings.Paths,
     else:
         begin = min(orders.values(), key=took_s)
         for name, sent in (('ring', ring), ('tree', tree)):
-            orders[name] = mappings.search(sent, paths, begin, 0,
-                                           work // _SEARCHES)
+            orders[name] = mappings.search(sent, paths, begin,
+                                           work=work // _SEARCHES)
         orders['both'] = min((
-            mappings.search(total, paths, start, 0, work // _SEARCHES)
+            mappings.search(total, paths, start, work=work // _SEARCHES)
             for start in (begin, orders['ring'], orders['tree'])), key=took_s)
     bound_s = (took_s(orders['optimum']) if 'optimum' in orders else
                max(mappings.lower_bound_s(one, paths)

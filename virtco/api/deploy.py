@@ -38,7 +38,6 @@ def application(conf: cfg.ConfigOpts,
     handler = media.json_handler()
     for options in (app.req_options, app.resp_options):
         options.media_handlers[falcon.MEDIA_JSON] = handler
-    app.req_options.auto_parse_form_urlencoded = False
     errors.add_handlers(app)
     routes.add(app, conf, rooms)
     wsgi: Wsgi = nesting.checked(app)
@@ -67,10 +66,10 @@ class Monitored(Protocol):
     metrics: metrics.Metrics
 
     def health(self) -> tuple[bool, dict[str, Any]]:
-        raise NotImplementedError
+        """Whether it serves, and how its parts are."""
 
     def gauge(self) -> None:
-        raise NotImplementedError
+        """Look up what is not counted."""
 
 
 def monitoring(found: Monitored) -> Wsgi:

@@ -38,6 +38,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ('post', '/v1/groups/{group}/mapping'): advice.MAPPING,
     ('post', '/v1/coflows'): coflow.REGISTER,
     ('patch', '/v1/coflows/{coflow_id}'): coflow.CHANGE,
+    ('post', '/v1/groups/{group}/coflows'): coflow.ANNOUNCE,
     ('patch', '/v1/projects/{project_id}'): coflow.CHANGE_PROJECT,
     ('put', '/v1/hosts/{host}/drain'): host.DRAIN,
     ('put', '/v1/hosts/{host}/report'): reports.Report,

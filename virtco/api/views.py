@@ -2,14 +2,11 @@
 
 """Hosts, and what coflows wait for, as the API shows them."""
 
-from collections.abc import Callable
-from collections.abc import Iterable
 from typing import Any
 
 from virtco.db import codec
 from virtco.decide import waiting as waits
 from virtco.know import host_state
-from virtco.know import reports
 from virtco.table import edge_policy
 
 
@@ -34,7 +31,6 @@ def host(seen: host_state.View, policy: edge_policy.EdgePolicy | None,
         'coflows': [c.coflow_id for c in policy.classes] if policy else [],
         'vms': sorted({port.vm for port in report.ports}),
         'health': report.health, 'error': report.error,
-        'why_gates_open': report.why_gates_open,
         'cpu_s': report.cpu_s}
 
 
@@ -49,46 +45,7 @@ def classes(seen: host_state.View,
         'observed_bps': seen.observed_bps.get(c.coflow_id),
         'backlog_bytes': backlogs.get(c.coflow_id),
         'destinations': [d.host for d in c.destinations],
-        'gate': gate(seen.report, c),
     } for c in (policy.classes if policy else ())]
-
-
-def gate(report: reports.Report, coflow: edge_policy.CoflowClass
-         ) -> dict[str, Any] | None:
-    """As it is planned, and as the host keeps it; None without one."""
-    planned = coflow.gate
-    if planned is None:
-        return None
-    found = {'period_s': planned.period_s, 'offset_s': planned.offset_s,
-             'open_s': planned.open_s, 'is_open': True, 'why_open': None,
-             'open_share': None, 'opened': None, 'missed': None,
-             'held_s': None}
-    kept = next((one for one in report.gates
-                 if one.coflow_id == coflow.coflow_id), None)
-    if kept is None:
-        return found | {'why_open': report.why_gates_open
-                        or 'the host does not keep it yet'}
-    return found | {
-        'is_open': kept.is_open, 'open_share': kept.open_share,
-        'opened': kept.opened, 'missed': kept.missed, 'held_s': kept.held_s,
-        'why_open': 'iterations are others than hinted'
-        if kept.gave_up else None}
-
-
-def gates(coflow_id: str, hosts: Iterable[str],
-          view: Callable[[str], host_state.View | None],
-          policy_of: Callable[[str], edge_policy.EdgePolicy | None]
-          ) -> list[dict[str, Any]]:
-    """Of a coflow, on each of its hosts that has one for it."""
-    found = []
-    for host in hosts:
-        seen, policy = view(host), policy_of(host)
-        if seen is None or policy is None:
-            continue
-        found += [{'host': host} | shown for one in policy.classes
-                  if one.coflow_id == coflow_id
-                  and (shown := gate(seen.report, one)) is not None]
-    return found
 
 
 def waiting(found: waits.Waiting | None) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from virtco.ask import decisions
 from virtco.db import codec
 from virtco.solver import budget as budgets
 from virtco.solver import counterfactuals
-from virtco.solver.judging import sharing
 
 #: For all questions, unless the caller says otherwise.
 BUDGET_S = 1.0
@@ -30,7 +29,7 @@ def answer(placement: Mapping[str, Any],
         'group_name': placement.get('group_name'),
         'row': placement.get('row'), 'cct_s': placement.get('cct_s'),
         'bottleneck': placement.get('bottleneck'), 'phases_s': {},
-        'reasons': [], 'shares': [], 'is_complete': False, 'seconds': 0.0,
+        'reasons': [], 'is_complete': False, 'seconds': 0.0,
         'why_not': ''}
     row = found['row']
     if decision is None or row not in decision.rows:
@@ -51,9 +50,5 @@ def answer(placement: Mapping[str, Any],
             'saved_objective_s': codec.finite(reason.saved_objective_s),
             'limiting': reason.limiting, 'text': reason.text}
             for reason in explained.reasons],
-        'shares': [{
-            'coflow_id': one.coflow_id, 'coflow': one.coflow,
-            'links': list(one.links), 'score': one.score}
-            for one in sharing.shared(decision.problem, decision.plan)],
         'is_complete': explained.is_complete,
         'seconds': time.monotonic() - started}

@@ -287,7 +287,7 @@ def _stored(session: orm.Session, request: requests.Placement,
 def _answer(request: requests.Placement, view: membership.View,
             plan: snapshot.Plan, rows: tuple[int, ...],
             ranked: tuple[snapshot.RankedHost, ...]) -> answers.Answer:
-    hosts = dict(zip(rows, plan.hosts, strict=True))
+    hosts = dict(zip(rows, plan.hosts))
     chosen = hosts[view.member.row_index]
     offered = set(request.host_names())
     order = sorted((r for r in ranked if r.host in offered),

@@ -174,7 +174,7 @@ def _known_loads(loads: Sequence[snapshot.ActiveCoflow],
         tuple((h, b) for h, b in load.out_bytes if h in hosts),
         tuple((h, b) for h, b in load.in_bytes if h in hosts),
         tuple(pair for pair in load.pairs
-              if pair[0] in hosts or pair[1] in hosts), load.iteration)
+              if pair[0] in hosts or pair[1] in hosts))
         for load in loads)
 
 

@@ -294,12 +294,11 @@ class Ask:
             self._state.payload_tree(now_s), self._state.loads(None))
         with self._database.reader() as session:
             names = records.coflow_names(
-                session, [one['coflow_id'] for kind in ('delays', 'shares')
-                          for one in found[kind]])
-        return found | {kind: [
+                session, [one['coflow_id'] for one in found['delays']])
+        return found | {'delays': [
             one | dict(zip(('name', 'project_id'), names.get(
                 one['coflow_id'], (None, None))))
-            for one in found[kind]] for kind in ('delays', 'shares')}
+            for one in found['delays']]}
 
     def advise(self, budget_s: float | None) -> list[dict[str, Any]]:
         """Moves that would pay now; nothing is written down.

@@ -20,7 +20,6 @@ from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco.model import snapshot
 from virtco.solver import delays
-from virtco.solver.judging import sharing
 from virtco.solver import planner
 
 #: Running coflows that an answer names, of either kind.
@@ -115,8 +114,4 @@ def answer(conf: cfg.ConfigOpts, request: Mapping[str, Any],
                     'before_s': finite(late.before_s),
                     'after_s': finite(late.after_s)}
                    for late in delays.delays(problem, plan)[:MOST_DELAYS]],
-        'shares': [{'coflow_id': one.coflow_id,
-                    'coflow': one.coflow.partition(':')[2],
-                    'links': list(one.links), 'score': one.score}
-                   for one in sharing.shared(problem, plan)[:MOST_DELAYS]],
         'n_hosts': len(problem.hosts), 'seconds': time.monotonic() - started}

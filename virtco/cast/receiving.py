@@ -3,6 +3,7 @@
 """``virtco-cast receive``."""
 
 import argparse
+from collections.abc import Mapping
 import json
 import pathlib
 import re
@@ -63,14 +64,9 @@ def receive(args: argparse.Namespace, out: console.Console) -> int:
                 move(share * own.size_bytes,
                      f'{units.format_rate(own.receive_bps)} in, '
                      f'{units.format_rate(own.send_bps)} out')
-                if share >= 1 and (answer['done'] or answer['failed']):
+                if _is_over(share, answer):
                     break
-                if answer['failed'] is not None:
-                    raise members.GivesUp(
-                        why=f'The sender gave up: {answer["failed"]}')
-                # Until all are here, nobody should begin late.
-                time.sleep(trackers.POLL_S / (2 if any(answer['swarms'])
-                                              else 4))
+                time.sleep(_pause_s(answer))
     except NotReached:
         # The sender ends when all are done; it may have ended first.
         if own.share < 1:
@@ -81,6 +77,23 @@ def receive(args: argparse.Namespace, out: console.Console) -> int:
               f'{units.format_size(own.size_bytes)}, checked.',
               highlight=False)
     return 0
+
+
+def _is_over(share: float, answer: Mapping[str, Any]) -> bool:
+    """Whether nothing is to be fetched or given any more.
+
+    :raises virtco.cast.members.GivesUp: what is lacking will not come.
+    """
+    if share >= 1 and (answer['done'] or answer['failed']):
+        return True
+    if answer['failed'] is not None:
+        raise members.GivesUp(why=f'The sender gave up: {answer["failed"]}')
+    return False
+
+
+def _pause_s(answer: Mapping[str, Any]) -> float:
+    """Until all are here, nobody should begin late."""
+    return trackers.POLL_S / (2 if any(answer['swarms']) else 4)
 
 
 def _ask(http: urllib3.PoolManager, method: str, url: str,

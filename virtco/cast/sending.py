@@ -158,18 +158,20 @@ def _announced(group: 'groups.Group | None', source: str,
     if group is None:
         return contextlib.nullcontext()
     from virtco.cast import groups
-
-    def left() -> groups.Left:
-        parts = tracker.parts()
-        shares, names = tracker.shares(), tracker.names()
-        return {(names[src], names[dst]): sent * (1 - shares[dst])
-                for (src, dst), sent in demand.demand(
-                    source, parts, size_bytes).items()
-                if shares.get(dst, 1) < 1} if parts else None
-
     return groups.announced(
-        group, f'cast-{source}', left,
+        group, f'cast-{source}', lambda: _left(source, tracker, size_bytes),
         lambda text: out.print(text, highlight=False, markup=False))
+
+
+def _left(source: str, tracker: trackers.Tracker,
+          size_bytes: float) -> 'groups.Left':
+    """What each has to send to each other; None before blocks are given."""
+    parts = tracker.parts()
+    shares, names = tracker.shares(), tracker.names()
+    return {(names[src], names[dst]): sent * (1 - shares[dst])
+            for (src, dst), sent in demand.demand(
+                source, parts, size_bytes).items()
+            if shares.get(dst, 1) < 1} if parts else None
 
 
 def _from_history(path: str | None) -> dict[str, str]:

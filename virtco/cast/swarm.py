@@ -7,29 +7,23 @@ served, and each member goes on serving until all are done. Only the neighbours
 that the tracker names may connect.
 """
 
-import collections
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import math
 import pathlib
-import random
 import threading
 import time
 from typing import Any
 
 import libtorrent
 
+from virtco.cast import blocks
 from virtco.cast import peers
 from virtco.cast import torrents
 
 #: Blocks that are read at once to be given to another swarm.
 _MAX_READS = 8
-#: So long one waits for blocks that another cluster has or should have. A slow
-#: one would hold up all others, while the source has time.
-_PATIENCE_S = 1.5
-#: One that is done takes its part of what others lack in so many steps, first.
-_HELP = 2
 
 _SETTINGS: dict[str, Any] = {
     'enable_dht': False, 'enable_lsd': False, 'enable_upnp': False,
@@ -106,15 +100,8 @@ class Transfer:
         #: read, as a full disk.
         self.error: str | None = None
         self._links: Sequence[Sequence[Peer]] | None = None
-        self._share: peers.Share | None = None
-        #: How often it helped since the share is this one.
-        self._helped = 0
-        self._have: list[set[int]] = [set() for _ in peers.LEVELS]
-        self._wanted: list[set[int]] = [set() for _ in peers.LEVELS]
-        #: Since when it waits for other clusters.
-        self._waits_s: float | None = None
+        self._blocks = blocks.Blocks(self._n_blocks, time.monotonic)
         self._lock = threading.Lock()
-        self._to_pass: collections.deque[int] = collections.deque()
         self._swarms: list[Any] = []
         self._ends = threading.Event()
         # What a killed receiver left is checked and kept.
@@ -188,64 +175,15 @@ class Transfer:
             self._take(share)
 
     def _take(self, share: peers.Share | None) -> None:
-        """Fetch the share; when it is here, help with what others lack."""
         with self._lock:
-            got = self._have[peers.WITHIN]
-            if share != self._share:
-                self._share, self._helped = share, 0
-                self._waits_s = None
-                for wanted in self._wanted:
-                    wanted.clear()
-                if share is not None:
-                    for block in filter(share.has, range(self._n_blocks)):
-                        if block in got:
-                            self._to_pass.append(block)
-                        else:
-                            self._wanted[peers.BETWEEN].add(block)
-                            if share.is_first(block):
-                                self._wanted[peers.FIRST].add(block)
-            elif share is None or self._wanted[peers.FIRST] - got or (
-                    not self._help(share, got)):
-                return
-            for level in (peers.FIRST, peers.BETWEEN):
-                self._swarms[level].prioritize_pieces(
-                    [4 if block in self._wanted[level] else 0
-                     for block in range(self._n_blocks)])
+            if self._blocks.take(share, self._available):
+                for level in (peers.FIRST, peers.BETWEEN):
+                    self._swarms[level].prioritize_pieces(
+                        self._blocks.priorities(level))
 
-    def _help(self, share: peers.Share, got: set[int]) -> bool:
-        """Fetch some of what others should; False while others give."""
-        within, between = (
-            self._swarms[level].piece_availability() or [0] * self._n_blocks
-            for level in (peers.WITHIN, peers.BETWEEN))
-        now_s = time.monotonic()
-        if self._waits_s is None:
-            self._waits_s = now_s
-        is_patient = now_s < self._waits_s + _PATIENCE_S
-        if is_patient and any(
-                between[block] for block in self._wanted[peers.BETWEEN] - got):
-            return False
-        lacking = [block for block in range(self._n_blocks)
-                   if block not in got and not within[block]]
-        ways = (
-            # Another cluster has it, which costs the source nothing; it would
-            # be for this cluster to take it from the source; another cluster
-            # should, and did not.
-            (peers.BETWEEN, [one for one in lacking
-                             if between[one] and is_patient]),
-            (peers.FIRST, [one for one in lacking
-                           if share.is_clusters_first(one)]),
-            (peers.FIRST, [one for one in lacking if not between[one]]),
-            (peers.FIRST, lacking))
-        for level, blocks in ways:
-            if blocks:
-                # Drawn, so that two that help seldom take the same; more each
-                # time, as those who should do it may be gone.
-                part = min(1, 2 ** self._helped / (_HELP * share.gates))
-                self._helped += 1
-                self._wanted[level].update(random.sample(
-                    blocks, math.ceil(len(blocks) * part)))
-                return True
-        return False
+    def _available(self, level: int) -> list[int]:
+        found: list[int] = self._swarms[level].piece_availability()
+        return found or [0] * self._n_blocks
 
     def rates_bps(self) -> dict[str, float]:
         """At which bytes come from each neighbour now."""
@@ -285,8 +223,8 @@ class Transfer:
                 elif isinstance(alert, libtorrent.file_error_alert):
                     self.error = (f'{alert.filename()}: '
                                   f'{alert.error.message()}')
-            while self._to_pass and reads < _MAX_READS:
-                reads += self._read(self._to_pass.popleft())
+            while self._blocks.to_pass and reads < _MAX_READS:
+                reads += self._read(self._blocks.to_pass.popleft())
 
     def _start_others(self) -> None:
         status = self._all.status(
@@ -296,9 +234,8 @@ class Transfer:
                             states.seeding):
             with self._lock:
                 have = list(status.pieces) or [False] * self._n_blocks
-                for got in self._have:
-                    got.update(block for block in range(self._n_blocks)
-                               if have[block])
+                self._blocks.found([block for block in range(self._n_blocks)
+                                    if have[block]])
                 self._swarms = [self._add(peers.FIRST, False, have),
                                 self._add(peers.BETWEEN, False, have),
                                 self._all]
@@ -307,34 +244,23 @@ class Transfer:
         with self._lock:
             for level, swarm in enumerate(self._swarms):
                 if alert.handle == swarm:
-                    self._have[level].add(alert.piece_index)
-                    self._to_pass.append(alert.piece_index)
-                elif alert.piece_index in self._wanted[level]:
-                    # It is here already.
-                    self._wanted[level].discard(alert.piece_index)
-                    if alert.piece_index not in self._have[level]:
-                        swarm.piece_priority(alert.piece_index, 0)
-
-    def _lacking(self, block: int) -> list[int]:
-        """Swarms that should have a block and do not."""
-        with self._lock:
-            share = self._share
-            return [level for level in (peers.BETWEEN, peers.WITHIN)
-                    if block not in self._have[level] and (
-                        level == peers.WITHIN
-                        or share is not None and share.has(block)
-                        or block in self._have[peers.FIRST])]
+                    for other in self._blocks.finished(
+                            level, alert.piece_index):
+                        # It is here already.
+                        self._swarms[other].piece_priority(
+                            alert.piece_index, 0)
 
     def _read(self, block: int) -> bool:
-        if not self._lacking(block):
+        with self._lock:
+            level = self._blocks.source(block)
+        if level is None:
             return False
-        for level, swarm in enumerate(self._swarms):
-            if block in self._have[level]:
-                swarm.read_piece(block)
-                return True
-        return False
+        self._swarms[level].read_piece(block)
+        return True
 
     def _pass_on(self, alert: Any) -> None:
         if alert.buffer:
-            for level in self._lacking(alert.piece):
+            with self._lock:
+                lacking = self._blocks.lacking(alert.piece)
+            for level in lacking:
                 self._swarms[level].add_piece(alert.piece, alert.buffer, 0)

@@ -44,8 +44,8 @@ def seed(text: str) -> int:
 
 def seeds(text: str) -> tuple[int, ...]:
     """``8`` is 0 to 7, ``100-115`` the seeds from 100 to 115."""
-    first, _, last = text.rpartition('-')
-    found = range(seed(first), seed(last) + 1) if first else range(
+    first, dash, last = text.rpartition('-')
+    found = range(seed(first), seed(last) + 1) if dash else range(
         count(last))
     if not 1 <= len(found) <= 1000:
         raise argparse.ArgumentTypeError(

@@ -254,10 +254,10 @@ def _server(conf: cfg.ConfigOpts, program: Program,
             raise exception.ConfigInvalid(
                 why=f'{host} port {port}: {error}') from error
     ports = [one.getsockname()[1] for one in found]
-    # The API's is the last line, for whoever looks for it.
-    for (host, _), port in reversed(list(zip(
-            program.listens_on(conf), ports, strict=True))):
-        LOG.info('Listening on %s, port %s.', host, port)
+    # In one line, the API's last: whoever looks for it finds it or nothing.
+    LOG.info('Listening on %s.', '; '.join(reversed([
+        f'{host}, port {port}' for (host, _), port in zip(
+            program.listens_on(conf), ports, strict=True)])))
     if program.serves:
         chosen.listens(ports)
     server = waitress.create_server(

@@ -22,10 +22,6 @@ CEILS = [
     ('rate', 'a coflow sends at its allocated rate, never more'),
     ('link', 'a coflow may use what others leave idle'),
 ]
-GATES = [
-    ('on', 'jobs that share links send in turn, where they gain by it'),
-    ('off', 'they send when they have computed'),
-]
 
 OPTS = [
     cfg.StrOpt('order', default='mrtf', choices=ORDERS, help="""
@@ -37,12 +33,6 @@ Upper limit of a coflow's class at the edge; a run-time setting like
 ``order``. The allocated rates already contain all that the scheduler could
 give away, so ``rate`` is exact, while ``link`` also uses what coflows leave
 idle between two reports.
-"""),
-    cfg.StrOpt('gates', default='on', choices=GATES, help="""
-Whether training jobs, coflows with ``compute`` in their hint, that share links
-are shifted against each other: edge modules hold an iteration back until its
-turn. A run-time setting like ``order``. Turns refer to the hypervisors' wall
-clocks, see ``[edge] gate_clock_error_s``.
 """),
     cfg.FloatOpt('theta_s', default=0, min=0, help="""
 A coflow without progress for so many seconds goes to the front; 0 turns it

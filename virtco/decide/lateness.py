@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which training jobs fall behind and go first, by a snapshot. Pure.
+"""Which training jobs fall behind and go first, by snapshots. Pure.
 
 The rule is :class:`virtco.scheduling.periodic.guard.Guard`, as in the
 simulator. An iteration ends where the next one begins to send, less the
@@ -10,19 +10,31 @@ computing between them.
 from collections.abc import Iterable
 from collections.abc import Mapping
 
-from virtco.decide import gates
+import numpy as np
+
 from virtco.know import snapshot as known
+from virtco.model import live
 from virtco.scheduling.periodic import guard as guard_model
 from virtco.scheduling.periodic import jobs as jobs_model
+from virtco import units
 
+#: So many jobs at most are guarded, the most intense ones.
+MOST_JOBS = 64
+#: Of jobs with shorter iterations the controller hears too late.
+LEAST_PERIOD_S = 20.0
+#: TCP takes a little longer than a link at its full rate.
+LONGER = 1.1
+#: Rates change with what else is on the links. Jobs whose times changed by
+#: less keep their deadlines.
+SAME = 0.1
 #: Periods that a job may be behind its deadline. Who is further behind has
 #: paused, or has other iterations than were hinted: its deadlines begin anew,
-#: so often at most while the plan holds.
+#: so often at most while the same jobs meet.
 MOST_BEHIND, MOST_ANEW = 2.0, 3
 
 
 class _Group:
-    """Jobs that meet at links, and the controller serves in order."""
+    """Jobs that meet at links."""
 
     def __init__(self, jobs: Iterable[jobs_model.PeriodicJob]):
         self.jobs = sorted(jobs, key=lambda job: job.job_id)
@@ -34,8 +46,8 @@ class _Group:
                ) -> dict[str, float]:
         found = {}
         for place, job in enumerate(self.jobs):
-            coflow = coflows.get(job.job_id)
-            if coflow is None or coflow.is_resting:
+            coflow = coflows[job.job_id]
+            if coflow.is_resting:
                 continue
             self._follow(place, coflow.live.arrival_s)
             if self._anew[place] <= MOST_ANEW:
@@ -62,35 +74,86 @@ class _Group:
 
 
 class Lateness:
-    """Deadlines of all jobs of a plan; a new leader begins with new ones."""
+    """Deadlines of all jobs that meet; a new leader begins with new ones.
 
-    def __init__(self) -> None:
-        self._plan = gates.NONE
-        self._groups: dict[frozenset[str], _Group] = {}
+    :param wire_factor: bytes on the wire for each of the matrix.
+    """
 
-    def follow(self, plan: gates.Gates, coflows: Iterable[known.Coflow]
-               ) -> dict[str, float]:
+    def __init__(self, wire_factor: float = 1.0) -> None:
+        self._factor = LONGER * wire_factor
+        self._jobs: dict[str, jobs_model.PeriodicJob] = {}
+        self._groups: list[_Group] = []
+
+    def follow(self, snapshot: known.Snapshot) -> dict[str, float]:
         """When jobs that send have to go first, by their ids.
 
-        :param plan: whose jobs are guarded.
-        :param coflows: as they are now; call it with each snapshot.
+        :param snapshot: call it with each.
         """
-        if plan is not self._plan:
-            self._take(plan)
+        jobs = {}
+        for job in _jobs(snapshot, self._factor):
+            before = self._jobs.get(job.job_id)
+            jobs[job.job_id] = (before if before is not None
+                                and _is_close(job, before) else job)
+        if jobs != self._jobs:
+            self._take(jobs)
         if not self._groups:
             return {}
-        by_id = {coflow.live.coflow_id: coflow for coflow in coflows}
-        return {job_id: late_s for group in self._groups.values()
+        by_id = {coflow.live.coflow_id: coflow for coflow in snapshot.coflows}
+        return {job_id: late_s for group in self._groups
                 for job_id, late_s in group.late_s(by_id).items()}
 
-    def _take(self, plan: gates.Gates) -> None:
-        before, self._groups, self._plan = self._groups, {}, plan
-        for ids in plan.groups:
-            jobs = {job_id: plan.jobs[job_id] for job_id in ids}
-            if len(ids) < 2 or not gates.are_in_order(jobs.values()):
-                continue
-            old = before.get(ids)
-            # Jobs that stay are the same objects.
-            self._groups[ids] = old if old is not None and all(
-                job is jobs[job.job_id] for job in old.jobs) else _Group(
-                    jobs.values())
+    def _take(self, jobs: dict[str, jobs_model.PeriodicJob]) -> None:
+        before = {frozenset(map(id, group.jobs)): group
+                  for group in self._groups}
+        self._jobs = jobs
+        # Jobs that stay are the same objects.
+        self._groups = [
+            before.get(frozenset(map(id, some))) or _Group(some)
+            for some in jobs_model.meeting(list(jobs.values()))
+            if min(job.period_s for job in some) >= LEAST_PERIOD_S]
+
+
+def _jobs(snapshot: known.Snapshot, factor: float
+          ) -> list[jobs_model.PeriodicJob]:
+    """Coflows whose hint says enough."""
+    if snapshot.options.is_fair:
+        return []
+    found = [job for coflow in snapshot.coflows
+             if coflow.live.compute_s > 0 and coflow.live.whole is not None
+             and (job := _job(coflow.live, coflow.live.whole, snapshot,
+                              factor)) is not None]
+    return jobs_model.by_intensity(found)[:MOST_JOBS]
+
+
+def _job(one: live.LiveCoflow, whole: live.Flows, snapshot: known.Snapshot,
+         factor: float) -> jobs_model.PeriodicJob | None:
+    """None where it sends nothing, or a link of it carries nothing."""
+    hosts = snapshot.hosts.names
+    ends = whole.pairs.numbers(snapshot.hosts.number_of)
+    bits = whole.remaining_bytes * factor * units.BITS_PER_BYTE
+    start, passed = snapshot.uplinks.passed(*ends.T)
+    busy_s: dict[jobs_model.Link, float] = {}
+    for name, number, load, cap_bps in (
+            ('out', ends[:, 0], bits, snapshot.egress_bps),
+            ('in', ends[:, 1], bits, snapshot.ingress_bps),
+            ('up', passed, np.repeat(bits, np.diff(start)),
+             snapshot.uplinks.cap_bps)):
+        total = np.bincount(number, load, len(cap_bps))
+        for place in np.flatnonzero(total > 0).tolist():
+            if cap_bps[place] <= 0:
+                return None
+            busy_s[name, place if name == 'up' else hosts[place]] = float(
+                total[place] / cap_bps[place])
+    return (jobs_model.PeriodicJob(one.coflow_id, float(one.compute_s),
+                                   busy_s, one.workers) if busy_s else None)
+
+
+def _is_close(job: jobs_model.PeriodicJob, before: jobs_model.PeriodicJob
+              ) -> bool:
+    """Whether a job is what it was, at the same place."""
+    return (job.workers == before.workers
+            and job.busy_s.keys() == before.busy_s.keys()
+            and all(abs(new_s - old_s) <= SAME * old_s for new_s, old_s in (
+                (job.compute_s, before.compute_s), *(
+                    (busy_s, before.busy_s[link])
+                    for link, busy_s in job.busy_s.items()))))

@@ -11,7 +11,6 @@ import time
 
 from oslo_config import cfg
 
-from virtco.decide import gating
 from virtco.decide import lateness
 from virtco.decide import policies
 from virtco.decide import publisher
@@ -45,11 +44,8 @@ class Loop:
         self.leads: Callable[[], bool] = lambda: True
         #: The newest.
         self.policies = policies.none()
-        self._lateness = lateness.Lateness()
-        self._planner = gating.Planner(
-            lambda: self.policies.snapshot,
-            1 + conf.scheduler.wire_overhead_fraction,
-            lambda: self.notify(True), metrics)
+        self._lateness = lateness.Lateness(
+            1 + conf.scheduler.wire_overhead_fraction)
 
     def notify(self, urgent: bool) -> None:
         """Something changed."""
@@ -62,10 +58,8 @@ class Loop:
         self._thread = threading.Thread(target=self._loop, name='scheduler',
                                         daemon=True)
         self._thread.start()
-        self._planner.start()
 
     def stop(self) -> None:
-        self._planner.stop()
         with self._wake:
             self._stopping = True
             self._wake.notify_all()
@@ -145,9 +139,9 @@ class Loop:
         state = self._know.live
         state.count_pairs(options.is_fair)
         changed = state.advance(now_s)
-        seen, plan = state.snapshot(options, now_s), self._planner.plan
-        found = policies.compute(seen, self.policies, plan.of_host,
-                                 self._lateness.follow(plan, seen.coflows))
+        seen = state.snapshot(options, now_s)
+        found = policies.compute(seen, self.policies,
+                                 self._lateness.follow(seen))
         state.keep_minors(found.minors)
         state.keep_limits(found.limits())
         self.policies = found
@@ -192,5 +186,4 @@ def options(conf: cfg.ConfigOpts, chosen: Mapping[str, str],
         policy_ttl_s=conf.policy_ttl_s, minor_grace_s=conf.minor_grace_s,
         protect_receivers=conf.protect_receivers,
         limit_senders=conf.limit_senders,
-        default_share=conf.default_share,
-        gates=chosen['gates'] == 'on')
+        default_share=conf.default_share)

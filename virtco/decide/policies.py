@@ -48,12 +48,10 @@ class Policies:
 
 
 def compute(snapshot: known.Snapshot, before: Policies | None = None,
-            gates: host_policies.Gates = host_policies.NO_GATES,
             late_s: Mapping[str, float] = types.MappingProxyType({})
             ) -> Policies:
     """Order the coflows and turn the order into a policy per host.
 
-    :param gates: of periodic coflows.
     :param late_s: when periodic coflows have to go first, by id.
     :param before: of an earlier snapshot. A host whose policy would say the
         same as there, up to ``rate_tolerance_fraction``, keeps it: the same
@@ -81,9 +79,7 @@ def compute(snapshot: known.Snapshot, before: Policies | None = None,
             options.policy_ttl_s),
         options.rate_tolerance_fraction, told,
         functools.partial(senders.limit, snapshot)
-        if options.limits_senders else None,
-        gates if options.gates and not options.is_fair
-        else host_policies.NO_GATES)
+        if options.limits_senders else None)
     is_kept = before is not None and before.told.layouts is laid
     return Policies(told.of_host, told.changed,
                     {} if is_kept else laid.new_minors, schedule,

@@ -4,7 +4,6 @@
 
 import asyncio
 import ssl
-import time
 import typing
 from typing import Any
 from typing import Protocol
@@ -148,8 +147,8 @@ class Connection(asyncio.Protocol):
     # What it is told.
 
     def _answer(self) -> None:
-        """To a heartbeat; edges compare their clocks by it."""
-        self.write(frames.pack('alive', wall_s=time.time()))
+        """To a heartbeat."""
+        self.write(frames.pack('alive'))
 
     def write(self, frame: bytes) -> bool:
         """False when the edge does not read at the moment."""
@@ -162,7 +161,7 @@ class Connection(asyncio.Protocol):
         self.write(frames.pack(
             'welcome', version=self.session.version, epoch=self._hub.epoch,
             heartbeat_s=heartbeat_s, spread_s=spread_s,
-            most_bytes=self._hub.most_bytes, wall_s=time.time()))
+            most_bytes=self._hub.most_bytes))
 
     def refuse(self, why: str) -> None:
         """Say why, and close."""

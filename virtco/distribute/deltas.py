@@ -22,7 +22,7 @@ from virtco import units
 #: Of these a delta tells the rows.
 LISTS = ('coflows', 'pairs')
 SLOW = frozenset({'cpu_s', 'shared', 'uplink_sent_bytes',
-                  'default_sent_bytes', 'gates'})
+                  'default_sent_bytes'})
 MATTERS = 0.01
 
 _FIELDS = tuple(name for name in reports.Report.__struct_fields__

@@ -104,7 +104,7 @@ def count(where: str, field: str, value: str, least: int, most: int) -> int:
 def size_bytes(where: str, field: str, value: str) -> float:
     """A size with or without a unit, as in a hint."""
     try:
-        found = units.parse_size_bytes(value[:40])
+        found = units.parse_size_bytes(value)
     except units.AmbiguousUnit as error:
         refuse(where, field, value, error.advice)
     except ValueError:
@@ -118,7 +118,7 @@ def size_bytes(where: str, field: str, value: str) -> float:
 
 def rate_bps(where: str, field: str, value: str) -> float:
     try:
-        found = units.parse_rate_bps(value[:40])
+        found = units.parse_rate_bps(value)
     except units.AmbiguousUnit as error:
         refuse(where, field, value, error.advice)
     except ValueError:

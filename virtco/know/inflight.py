@@ -221,17 +221,6 @@ class Tracked:
         return snapshot.ActiveCoflow(
             self.coflow_id, out_bytes, in_bytes,
             tuple([(src, dst, size_bytes) for (src, dst), size_bytes
-                   in zip(route.pairs, sizes_bytes.tolist())]),
-            self._iteration(route))
-
-    def _iteration(self, route: routes.Route) -> snapshot.Iteration | None:
-        """All of one, of a job that computes and sends in turn."""
-        if not self.model.computes:
-            return None
-        sizes_bytes = route.per_pair(self.counting.sizes_bytes)
-        return snapshot.Iteration(
-            self.compute_s, self.model.n_vms,
-            tuple([(src, dst, size_bytes) for (src, dst), size_bytes
                    in zip(route.pairs, sizes_bytes.tolist())]))
 
     @functools.cached_property

@@ -136,30 +136,6 @@ class UnmanagedCounters(msgspec.Struct, frozen=True):
                        msgspec.Meta(max_length=64)] = ()
 
 
-class GateState(msgspec.Struct, frozen=True):
-    """Of a periodic coflow, as the host keeps it.
-
-    :ivar offset_s: of its turns on the wall clock, in a period.
-    :ivar open_s: length of a turn.
-    :ivar gave_up: it stays open, for iterations are others than hinted.
-    :ivar opened: times.
-    :ivar missed: of them, so late for a turn that it waited for the next.
-    :ivar held_s: for how long iterations were held back, all together.
-    :ivar open_share: of the time since it is kept.
-    """
-
-    coflow_id: fields.Id
-    period_s: fields.Amount
-    offset_s: fields.Amount
-    open_s: fields.Amount
-    is_open: bool
-    gave_up: bool = False
-    opened: fields.Bytes = 0
-    missed: fields.Bytes = 0
-    held_s: fields.Amount = 0.0
-    open_share: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
-
-
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The body of ``PUT /v1/hosts/{host}/report``.
 
@@ -169,8 +145,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     :ivar peers: what else VMs sent, for their profiles.
     :ivar default_sent_bytes: of what belongs to no coflow.
     :ivar shared: by part: ``host``, ``unmanaged``, ``control``.
-    :ivar gates: that are kept.
-    :ivar why_gates_open: what is wrong, while those of the policy are not.
     :ivar error: why a policy was refused.
     :ivar cpu_s: of the edge module.
     """
@@ -193,8 +167,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     shared: Annotated[Mapping[str, PartCounters],
                       msgspec.Meta(max_length=16)] = {}
     unmanaged: UnmanagedCounters = UnmanagedCounters()
-    gates: Annotated[tuple[GateState, ...], msgspec.Meta(max_length=1000)] = ()
-    why_gates_open: fields.LongText | None = None
     health: fields.LongText | None = None
     error: fields.LongText | None = None
     cpu_s: fields.Amount | None = None

@@ -23,7 +23,6 @@ CHOICES = {
     'objective': [name for name, _ in placement_conf.OBJECTIVES],
     'order': [name for name, _ in scheduler_conf.ORDERS],
     'ceil': [name for name, _ in scheduler_conf.CEILS],
-    'gates': [name for name, _ in scheduler_conf.GATES],
 }
 
 
@@ -44,8 +43,7 @@ class Settings:
             'planner': conf.placement.planner,
             'objective': conf.placement.objective,
             'order': conf.scheduler.order,
-            'ceil': conf.scheduler.ceil,
-            'gates': conf.scheduler.gates}
+            'ceil': conf.scheduler.ceil}
 
     def load(self) -> None:
         with self._database.reader() as session:

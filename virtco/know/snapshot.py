@@ -28,7 +28,6 @@ class Options:
 
     :ivar beta: below 0: the observed share of background traffic.
     :ivar theta_s: inf: never.
-    :ivar gates: whether periodic coflows that share links send in turn.
     """
 
     order: str = 'mrtf'
@@ -45,7 +44,6 @@ class Options:
     protect_receivers: bool = False
     limit_senders: bool = False
     default_share: float = 0.02
-    gates: bool = True
 
     @property
     def is_fair(self) -> bool:

@@ -146,8 +146,7 @@ def loads(found: Sequence[Branch]) -> tuple[Load, ...]:
     for branch in found:
         inside = set(branch.hosts)
         near = {host for other in found if other.parent == branch.parent
-                and other.level == branch.level for host in other.hosts
-                } - inside
+                for host in other.hosts} - inside
         everybody = leaf_of.keys() - inside
         if len(inside) < 2 or len(everybody) < 2:
             continue

@@ -167,13 +167,14 @@ def _silhouette(apart: Matrix, labels: Labels) -> float:
 
 def agreement(one: Sequence[int], other: Sequence[int]) -> float:
     """Adjusted Rand index of two clusterings: 1 the same, 0 by chance."""
-    _names, a = np.unique(np.asarray(one), return_inverse=True)
-    _names, b = np.unique(np.asarray(other), return_inverse=True)
-    table = np.zeros((a.max(initial=0) + 1, b.max(initial=0) + 1))
+    names, a = np.unique(np.asarray(one), return_inverse=True)
+    others, b = np.unique(np.asarray(other), return_inverse=True)
+    table = np.zeros((len(names), len(others)))
     np.add.at(table, (a, b), 1)
 
     def pairs(counts: Matrix) -> float:
-        return float((counts * (counts - 1) / 2).sum())
+        # Ordered ones, which is the same: only ratios count.
+        return float((counts * (counts - 1)).sum())
 
     both, rows, columns = (pairs(table), pairs(table.sum(axis=1)),
                            pairs(table.sum(axis=0)))

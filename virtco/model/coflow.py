@@ -101,11 +101,6 @@ class Coflow:
         """Whether it is served by computing over sending (Crux)."""
         return self.computes and self.order != MRTF
 
-    @property
-    def n_users(self) -> int:
-        """VMs that send or receive."""
-        return len({*self.matrix.src, *self.matrix.dst})
-
     def scaled(self, factor: float) -> 'Coflow':
         """The same coflow with every size multiplied, e.g. by 1 + beta*."""
         return replace(self, matrix=self.matrix.scaled(factor))

@@ -32,21 +32,6 @@ class GroupPolicy(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Iteration:
-    """What a running coflow that comes back does again and again.
-
-    :ivar compute_s: in which nothing is sent.
-    :ivar workers: VMs that wait while it sends.
-    :ivar pairs: all that an iteration sends, as (source host, destination
-        host, bytes).
-    """
-
-    compute_s: float
-    workers: int
-    pairs: tuple[tuple[str, str, float], ...]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class ActiveCoflow:
     """A coflow that already runs elsewhere: its remaining load per host.
 
@@ -54,15 +39,12 @@ class ActiveCoflow:
     :ivar in_bytes: host name -> bytes it still has to receive there.
     :ivar pairs: (source host, destination host, bytes) of the same; empty
         where they are not known.
-    :ivar iteration: of a job that computes and sends in turn; None of all
-        others.
     """
 
     coflow_id: str
     out_bytes: tuple[tuple[str, float], ...]
     in_bytes: tuple[tuple[str, float], ...]
     pairs: tuple[tuple[str, str, float], ...] = ()
-    iteration: Iteration | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -114,8 +96,6 @@ class Method(enum.StrEnum):
     LOCAL_SEARCH = 'local search'
     SET_PARTITION = 'set partition'
     LOWERED_TARGETS = 'lowered targets'
-    #: Of a job that computes and sends in turn with others.
-    IN_TURN = 'in turn'
     EXHAUSTIVE = 'exhaustive search'
     #: The search alone in the cloud, and on what others leave.
     ISOLATED = 'isolated'

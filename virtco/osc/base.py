@@ -82,13 +82,6 @@ class ShowOne(command.ShowOne):
         return _heads(args, names), columns.row(names, entry)
 
 
-def shares_line(one: dict[str, Any], other: str) -> str:
-    """A running job that one's coflow shares links with."""
-    return (f'{one["coflow"]} shares {", ".join(one["links"][:3])}'
-            f'{" and others" if len(one["links"]) > 3 else ""} with {other}: '
-            f'compatibility {one["score"]:.2f}')
-
-
 def find_coflow(client: v1.Client, name_or_id: str) -> str:
     """The id of a coflow, given its id or its name if that is unique.
 

@@ -166,7 +166,8 @@ def _add_priority(parser: Any) -> None:
     parser.add_argument('--priority-class', type=int, metavar='<class>',
                         help='Lower is served first (order priority)')
     parser.add_argument('--weight', type=float, metavar='<weight>',
-                        help='Share (order weighted-fair)')
+                        help='Worth of its time (order mrtf) or its '
+                             'share (order weighted-fair)')
 
 
 def _priority(args: Any) -> dict[str, Any]:
@@ -324,10 +325,6 @@ def _summary(plan: dict[str, Any]) -> str:
             f'from {_end(one["before_s"])} to {_end(one["after_s"])}.')
     if len(late) > 5:
         lines.append(f'And {len(late) - 5} more; --delays lists them.')
-    # An older controller tells none.
-    lines += [base.shares_line(one, f'{one["name"]} of project '
-                                    f'{one["project_id"]}')
-              for one in plan.get('shares', ())[:5]]
     return '\n'.join([*lines, '' if late else 'It would delay nobody.\n'])
 
 

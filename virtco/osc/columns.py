@@ -68,34 +68,6 @@ class Fields(columns.FormattableColumn):
                         if value is not None)
 
 
-class Gate(columns.FormattableColumn):
-    """Turns of a training job on a host."""
-
-    def human_readable(self) -> str:
-        gate = self._value
-        if gate is None:
-            return ''
-        turns = (f'{units.format_time(gate["open_s"])} of '
-                 f'{units.format_time(gate["period_s"])}')
-        if gate['why_open']:
-            return f'{turns}, open: {gate["why_open"]}'
-        return (f'{turns}, {"open" if gate["is_open"] else "closed"} '
-                f'({100 * gate["open_share"]:.0f} % open, '
-                f'{gate["missed"]:g} of {gate["opened"]:g} missed)')
-
-
-class Gates(columns.FormattableColumn):
-    """Of one job, a line for each host; tenants see no hosts."""
-
-    def human_readable(self) -> str:
-        if isinstance(self._value, str):
-            return self._value  # the setting of this name
-        return '\n'.join(
-            ': '.join(filter(None, (gate['host'],
-                                    Gate(gate).human_readable())))
-            for gate in self._value or ())
-
-
 class Plain(columns.FormattableColumn):
     """Anything else; what is not known leaves an empty cell."""
 
@@ -104,7 +76,6 @@ class Plain(columns.FormattableColumn):
 
 
 KINDS: dict[str, Any] = {
-    'gate': Gate, 'gates': Gates,
     'next_bytes': Size, 'error': Percent, 'hours': Lines, 'hour': Time,
     'first_hour': Time, 'last_hour': Time,
     'size_bytes': Size, 'sent_bytes': Size, 'remaining_bytes': Size,

@@ -141,14 +141,6 @@ def _hypervisors(answers: Answers) -> Iterator[_Rest]:
             yield (ERROR if host['health'] == 'error' else WARNING,
                    f'{host["host"]}: {host.get("error") or host["health"]}',
                    f'virtco host show {host["host"]}')
-    open_at = [h for h in answers.hosts
-               if h.get('why_gates_open') and h['host'] not in silent]
-    for why in sorted({h['why_gates_open'] for h in open_at}):
-        yield (WARNING, 'gates of training jobs are open at '
-               + _few([h['host'] for h in open_at
-                       if h['why_gates_open'] == why]) + f': {why}',
-               'For a clock: chronyc tracking there and on the controller; '
-               "else virtco-edge's log.")
 
 
 def _rates(answers: Answers) -> Iterator[_Rest]:

@@ -77,7 +77,7 @@ class ShowEdge(base.Lister):
     """Show the classes of a hypervisor: allocated and observed rates"""
 
     shown = ['name', 'prio', 'rate_bps', 'observed_bps', 'backlog_bytes']
-    more = ['coflow_id', 'minor', 'ceil_bps', 'destinations', 'gate']
+    more = ['coflow_id', 'minor', 'ceil_bps', 'destinations']
 
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)
@@ -150,9 +150,6 @@ def _summary(found: dict[str, Any], explained: dict[str, Any]) -> str:
             f'{phase} {units.format_time(spent_s)}' for phase, spent_s
             in explained['phases_s'].items() if spent_s >= 1e-4))
     lines += [f'- {reason["text"]}' for reason in explained['reasons']]
-    # An older controller tells none.
-    lines += [base.shares_line(one, one['coflow_id'])
-              for one in explained.get('shares', ())]
     lines += [f'Check: {one["kind"]} of {one["subject"]} has '
               f'{units.format_rate(one["rate_bps"])} instead of '
               f'{units.format_rate(one["expected_bps"])}'
@@ -219,7 +216,7 @@ class ListHistory(base.Lister):
 class SetSettings(base.ShowOne):
     """Change run-time settings"""
 
-    names = ('planner', 'objective', 'order', 'ceil', 'gates')
+    names = ('planner', 'objective', 'order', 'ceil')
 
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)

@@ -3,7 +3,6 @@
 """The tables of ``virtco top``, made from the API's answers. Pure."""
 
 from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -59,7 +58,7 @@ def screen(seen: Seen, *, sort: str = 'order', words: str = '',
         key=lambda c: (SORTS[sort](c), c['name']))
     parts: list[console.RenderableType] = [
         f'{len(coflows)} coflows at {seen.url}, by {sort}',
-        _coflows(coflows[:n_rows], _gates(seen.hosts or ()), seen.now_s), '']
+        _coflows(coflows[:n_rows], seen.now_s), '']
     if seen.hosts is None:
         parts.append('Hosts are shown to operators only.')
     else:
@@ -95,21 +94,8 @@ def _table(*headers: str) -> table.Table:
     return found
 
 
-def _gates(hosts: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Of training jobs: in which part of the time they may send."""
-    shares: dict[str, list[float]] = {}
-    for host in hosts:
-        for one in host.get('classes', ()):
-            if one.get('gate') is not None:
-                share = one['gate']['open_share']
-                shares.setdefault(one['coflow_id'], []).append(
-                    1.0 if share is None else share)
-    return {coflow_id: f'{100 * sum(found) / len(found):.0f}% open'
-            for coflow_id, found in shares.items()}
-
-
-def _coflows(coflows: Sequence[Mapping[str, Any]],
-             gates: Mapping[str, str], now_s: float) -> table.Table:
+def _coflows(coflows: Sequence[Mapping[str, Any]], now_s: float
+             ) -> table.Table:
     found = _table('Coflow', '#', 'State', 'Left', 'Rate', 'Ends In',
                    'CCT', 'Waits For')
     for c in coflows:
@@ -120,7 +106,7 @@ def _coflows(coflows: Sequence[Mapping[str, Any]],
             short(c['remaining_bytes'], 'B'),
             short(c['rate_bps'], 'b/s') if c['rate_bps'] else '',
             '' if end_s is None else _time(max(0.0, end_s - now_s)),
-            _cct(c), text.Text(_waits(c) or gates.get(c['id'], '')),
+            _cct(c), text.Text(_waits(c)),
             style='bold' if c['state'] == 'active' else 'dim'
             if c['state'] == 'done' else '')
     return found
@@ -209,8 +195,6 @@ def _measured(host: Mapping[str, Any]) -> str:
 def _health(host: Mapping[str, Any]) -> text.Text:
     if host['health'] is None:
         return text.Text('no report', style='yellow')
-    if host['health'] == 'ok' and host.get('why_gates_open'):
-        return text.Text('gates open', style='yellow')
     if host['health'] == 'ok' and not host['error']:
         return text.Text('ok', style='green')
     return text.Text(host['error'] or host['health'], style='red')

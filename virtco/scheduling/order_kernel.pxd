@@ -5,7 +5,9 @@ from virtco.scheduling.rater_kernel cimport Rater
 cpdef void sort(long long[::1] order, Py_ssize_t n, long long[::1] level,
                 double[::1] key) noexcept nogil
 cpdef void rank_repeating(long long[::1] order, long long[::1] level,
-                          double[::1] alone_s, double[::1] intensity,
-                          double[::1] key) noexcept nogil
+                          double[::1] alone_s, double[::1] weight,
+                          double[::1] intensity, double[::1] key
+                          ) noexcept nogil
 cpdef void swap_neighbours(Rater rater, long long[::1] order,
-                           long long[::1] level) noexcept nogil
+                           long long[::1] level, double[::1] weight
+                           ) noexcept nogil

@@ -88,14 +88,15 @@ def sort(order: cython.longlong[::1], n: cython.Py_ssize_t,
 @cython.nogil
 @cython.exceptval(check=False)
 def rank_repeating(order: cython.longlong[::1], level: cython.longlong[::1],
-                   alone_s: cython.double[::1], intensity: cython.double[::1],
-                   key: cython.double[::1]) -> cython.void:
+                   alone_s: cython.double[::1], weight: cython.double[::1],
+                   intensity: cython.double[::1], key: cython.double[::1]
+                   ) -> cython.void:
     """Write keys of periodic coflows that keep both goals.
 
     Among themselves they go by intensity, the highest first (Crux); ordinary
-    ones, of intensity 0, by their remaining times. Of the two that lead, the
-    one with less left goes first: so a periodic coflow's key is the longest
-    remaining time of those that go before it and of itself.
+    ones, of intensity 0, by their remaining times over their weights. Of the
+    two that lead, the one with less left goes first: so a periodic coflow's
+    key is the longest such time of those that go before it and of itself.
 
     :param order: the coflows, in any order.
     :param level: those below 0 keep their keys, shape (C,).
@@ -104,14 +105,14 @@ def rank_repeating(order: cython.longlong[::1], level: cython.longlong[::1],
         c = order[i]
         if intensity[c] <= 0.0 or level[c] < 0:
             continue
-        longest_s = alone_s[c]
+        longest_s = alone_s[c] / weight[c]
         before = 0
         for j in range(order.shape[0]):
             d = order[j]
             if intensity[d] > 0.0 and level[d] == level[c] and (
                     intensity[d] > intensity[c]
                     or (intensity[d] == intensity[c] and d < c)):
-                longest_s = max(longest_s, alone_s[d])
+                longest_s = max(longest_s, alone_s[d] / weight[d])
                 before += 1
         # Different keys for different places.
         key[c] = longest_s * (1.0 + before * 1e-12)
@@ -121,8 +122,9 @@ def rank_repeating(order: cython.longlong[::1], level: cython.longlong[::1],
 @cython.nogil
 @cython.exceptval(check=False)
 def swap_neighbours(rater: Rater, order: cython.longlong[::1],
-                    level: cython.longlong[::1]) -> cython.void:
-    """Swap neighbours while that lowers the sum of the prefix times.
+                    level: cython.longlong[::1], weight: cython.double[::1]
+                    ) -> cython.void:
+    """Swap neighbours while that lowers the weighted sum of the prefix times.
 
     :param order: coflow indices, changed in place.
     :param level: coflows of different levels keep their order, as do starving
@@ -136,7 +138,8 @@ def swap_neighbours(rater: Rater, order: cython.longlong[::1],
             if i + 1 < order.shape[0]:
                 c = order[i]
                 d = order[i + 1]
-                if 0 <= level[c] == level[d] and gains_by_swap(rater, c, d):
+                if 0 <= level[c] == level[d] and gains_by_swap(
+                        rater, c, d, weight):
                     order[i] = d
                     order[i + 1] = c
                     swapped = True
@@ -150,11 +153,13 @@ def swap_neighbours(rater: Rater, order: cython.longlong[::1],
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def gains_by_swap(rater: Rater, c: cython.Py_ssize_t, d: cython.Py_ssize_t
-                  ) -> cython.bint:
+def gains_by_swap(rater: Rater, c: cython.Py_ssize_t, d: cython.Py_ssize_t,
+                  weight: cython.double[::1]) -> cython.bint:
     """Whether d before c is better than c before d behind rater.demand."""
-    now_s = prefix_time(rater, c, -1) + prefix_time(rater, d, c)
-    then_s = prefix_time(rater, d, -1) + prefix_time(rater, c, d)
+    now_s = (weight[c] * prefix_time(rater, c, -1)
+             + weight[d] * prefix_time(rater, d, c))
+    then_s = (weight[d] * prefix_time(rater, d, -1)
+              + weight[c] * prefix_time(rater, c, d))
     return then_s < now_s * NEARLY
 
 

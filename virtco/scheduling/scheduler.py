@@ -292,8 +292,9 @@ def _order(coflows: Sequence[live.LiveCoflow], index: dict[str, int],
            ) -> np.ndarray:
     arrival_s = np.array([coflow.arrival_s for coflow in coflows])
     key = arrival_s.astype(np.float64)
+    weight = np.array([coflow.weight for coflow in coflows], np.float64)
     if policy.key == policies.BY_REMAINING:
-        key = alone_s.copy()
+        key = alone_s / weight
     elif policy.key == policies.BY_WHOLE:
         key = _whole_s(coflows, index, fabric, alone_s)
     classes = np.array([coflow.priority_class for coflow in coflows],
@@ -306,11 +307,11 @@ def _order(coflows: Sequence[live.LiveCoflow], index: dict[str, int],
                  if policy.key == policies.BY_REMAINING else None)
     if intensity is not None:
         order_kernel.rank_repeating(np.arange(len(coflows)), level, alone_s,
-                                    intensity, key)
+                                    weight, intensity, key)
     # Ties go to the earlier arrival: the sort is stable.
     order = np.lexsort((arrival_s, key, level)).astype(np.int64)
     if policy.swaps:
-        order_kernel.swap_neighbours(rater, order, level)
+        order_kernel.swap_neighbours(rater, order, level, weight)
     return order
 
 

@@ -22,14 +22,12 @@ from virtco.solver.bounds import lowerbounds
 from virtco.solver import budget as budgets
 from virtco.solver.exact import lp_rounding
 from virtco.solver.judging import portfolio
-from virtco.solver.judging import sharing
 from virtco.solver.model import instance as instances
 from virtco.solver.model import objectives
 from virtco.solver.moves import ranking
 from virtco.solver import search
 from virtco.solver.stages import state as states
 from virtco.solver.starts import feasible
-from virtco.solver import turns
 
 PLANNERS = ('virtco', *baselines.NAMES)
 #: Part of the budget that the online search has where others propose, too,
@@ -80,9 +78,6 @@ def plan(problem: snapshot.PlacementProblem, *,
     budget = budgets.Budget(budgets.clock_of(clock), budget_s)
     if planner != 'virtco':
         return _baseline(problem, objective, planner, seed, budget)
-    if sharing.applies(problem):
-        return _in_turn(problem, objective, seed, budget_s, budget, certify,
-                        on_incumbent)
     return _searched(problem, objective, seed, budget_s, budget, certify,
                      on_incumbent)
 
@@ -99,40 +94,6 @@ def _searched(problem: snapshot.PlacementProblem,
     return _answer(inst, objective, search.run(
         inst, objective, seed, budget, certify=certify,
         on_incumbent=on_incumbent))
-
-
-def _in_turn(problem: snapshot.PlacementProblem,
-             objective: snapshot.Objective, seed: int, budget_s: float,
-             budget: budgets.Budget, certify: bool,
-             on_incumbent: states.OnIncumbent | None) -> snapshot.Plan:
-    """The answer for a job that computes and sends in turn with others."""
-    def told(progress: snapshot.Progress) -> bool:
-        if on_incumbent is not None and on_incumbent(progress):
-            budget.stop()
-        return budget.is_stopped()
-
-    found = _searched(
-        problem, objective, seed, turns.SEARCH_SHARE * budget_s,
-        budget.slice(turns.SEARCH_SHARE), certify, told)
-    if budget.is_stopped():
-        return found
-
-    def solve(closed: snapshot.PlacementProblem, within: budgets.Budget
-              ) -> tuple[str, ...]:
-        inst = _build(closed, within)
-        return inst.to_hosts(search.run(inst, objective, seed,
-                                        within).assign)
-
-    hosts = turns.best(problem, found, turns.solver(solve), budget)
-    if hosts == found.hosts:
-        return found
-    inst = _build(problem, budget, reduce=False)
-    assign = _assignment(inst, dataclasses.replace(found, hosts=hosts))
-    return _answer(inst, objective, states.Outcome(
-        assign, objectives.evaluate(inst, assign, objective),
-        snapshot.Method.IN_TURN, lower_s=found.lower_bound_s,
-        moves=found.iterations, notes=found.notes, relaxed=found.relaxed,
-        floor_s=found.objective_bound_s))
 
 
 def _judged(problem: snapshot.PlacementProblem, seed: int, budget_s: float,

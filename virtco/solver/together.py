@@ -128,8 +128,7 @@ def _active(problems: Sequence[snapshot.PlacementProblem]
                 load.coflow_id,
                 tuple((dict(seen.out_bytes) | dict(load.out_bytes)).items()),
                 tuple((dict(seen.in_bytes) | dict(load.in_bytes)).items()),
-                tuple(dict.fromkeys((*seen.pairs, *load.pairs))),
-                load.iteration)
+                tuple(dict.fromkeys((*seen.pairs, *load.pairs))))
     return tuple(found.values())
 
 
@@ -198,6 +197,4 @@ def _placed(coflow: coflow_model.Coflow, prefix: str,
     between = tuple((*pair, size_bytes) for pair, size_bytes in pairs.items())
     return snapshot.ActiveCoflow(
         prefix + coflow.name, tuple(out.items()), tuple(into.items()),
-        between, snapshot.Iteration(
-            coflow.compute_s or 0.0, coflow.n_users, between)
-        if coflow.computes else None)
+        between)

@@ -12,6 +12,7 @@ import ipaddress
 import math
 import re
 from typing import Any
+from typing import NoReturn
 
 from virtco import exception
 
@@ -28,9 +29,6 @@ MAX_LIMITS = 63
 MAX_MACS = 1024
 MAX_RATE_BPS = 1e13
 MAX_TTL_S = 7 * 86400.0
-# Of a gate: one edge module looks at its counters some fifty times a second.
-MIN_PERIOD_S, MAX_PERIOD_S = 0.1, 3600.0
-MAX_BYTES = 1e18
 MAC = re.compile(r'[0-9a-f]{2}(?::[0-9a-f]{2}){5}')
 
 
@@ -50,31 +48,11 @@ class Destination:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Gate:
-    """When iterations of a periodic coflow may begin to send.
-
-    At offset_s + k period_s of the host's wall clock, in seconds since 1970,
-    for any whole k: the same at all hosts of the coflow.
-
-    :ivar open_s: for how long an iteration sends, with some time to spare.
-    :ivar iteration_bytes: what one sends from this host, bytes on the wire.
-    :ivar epoch: number of the plan; another one at each new plan.
-    """
-
-    period_s: float
-    offset_s: float
-    open_s: float
-    iteration_bytes: float
-    epoch: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class CoflowClass:
     """One coflow on this host.
 
     :ivar minor: HTB minor of the coflow's class, stable for its life.
     :ivar prio: 0 (first) to 7; bucketed rank, decides leftover bandwidth only.
-    :ivar gate: None: it may send at any time.
     """
 
     coflow_id: str
@@ -84,7 +62,6 @@ class CoflowClass:
     ceil_bps: float
     prio: int
     destinations: tuple[Destination, ...]
-    gate: Gate | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -210,21 +187,7 @@ def _read_class(item: '_Reader') -> CoflowClass:
         ceil_bps=item.number('ceil_bps', 8.0, MAX_RATE_BPS),
         prio=item.integer('prio', 0, PRIOS - 1),
         destinations=tuple(_read_destination(child) for child in item.items(
-            'destinations', MAX_CLASSES)),
-        gate=_read_gate(item))
-
-
-def _read_gate(coflow: '_Reader') -> Gate | None:
-    if coflow.value.get('gate') is None:
-        return None
-    item = _Reader(f'{coflow.path}.gate', coflow.value['gate'])
-    period_s = item.number('period_s', MIN_PERIOD_S, MAX_PERIOD_S)
-    return Gate(
-        period_s=period_s,
-        offset_s=item.number('offset_s', 0.0, period_s),
-        open_s=item.number('open_s', 0.0, period_s),
-        iteration_bytes=item.number('iteration_bytes', 1.0, MAX_BYTES),
-        epoch=item.integer('epoch', 0, 2 ** 63 - 1))
+            'destinations', MAX_CLASSES)))
 
 
 def _read_destination(item: '_Reader') -> Destination:
@@ -318,7 +281,7 @@ class _Reader:
             self.fail('', value, 'a JSON object')
         self.value: dict[str, Any] = value
 
-    def fail(self, key: str, value: Any, limit: str) -> None:
+    def fail(self, key: str, value: Any, limit: str) -> NoReturn:
         field = '.'.join(part for part in (self.path, key) if part)
         shown = repr(value)
         if len(shown) > 80:
@@ -331,14 +294,14 @@ class _Reader:
         if not isinstance(value, str) or len(value) > MAX_TEXT or (
                 not value and default is None):
             self.fail(key, value, f'a text of 1 to {MAX_TEXT} characters')
-        return value  # type: ignore[return-value]
+        return value
 
     def integer(self, key: str, low: int, high: int) -> int:
         value = self.value.get(key)
         if isinstance(value, bool) or not isinstance(value, int) or not (
                 low <= value <= high):
             self.fail(key, value, f'a whole number from {low} to {high}')
-        return value  # type: ignore[return-value]
+        return value
 
     def number(self, key: str, low: float, high: float) -> float:
         value = self.value.get(key)
@@ -346,7 +309,7 @@ class _Reader:
                 value, (int, float)) or not math.isfinite(value) or not (
                 low <= value <= high):
             self.fail(key, value, f'a number from {low:g} to {high:g}')
-        return float(value)  # type: ignore[arg-type]
+        return float(value)
 
     def items(self, key: str, most: int) -> list['_Reader']:
         value = self.value.get(key, [])
@@ -365,7 +328,6 @@ class _Reader:
             return str(ipaddress.ip_address(value))
         except ValueError:
             self.fail(key, value, 'an IPv4 or IPv6 address')
-            raise
 
     def macs(self, key: str) -> tuple[str, ...]:
         value = self.value.get(key, [])

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
-import types
 
 import numpy as np
 
@@ -20,9 +19,6 @@ from virtco.table import host_policy
 from virtco.table import layouts
 from virtco.table import unmanaged
 
-#: Of the coflows that send from a host, by host.
-Gates = Mapping[str, Mapping[str, edge_policy.Gate]]
-NO_GATES: Gates = types.MappingProxyType({})
 Limit = Callable[[layouts.Layouts, np.ndarray],
                  Mapping[str, edge_policy.Unmanaged]]
 
@@ -101,7 +97,6 @@ class HostPolicies:
     :ivar is_other: whether more than numbers tells a host's policy from a new
         one, or may do so.
     :ivar limits: of unmanaged traffic, by host.
-    :ivar gates: of periodic coflows, by host.
     """
 
     layouts: layouts.Layouts
@@ -112,14 +107,13 @@ class HostPolicies:
     is_other: np.ndarray
     limits: Mapping[str, edge_policy.Unmanaged] = dataclasses.field(
         default_factory=dict)
-    gates: Gates = dataclasses.field(default_factory=dict)
 
 
 def update(laid: layouts.Layouts, schedule: live.Schedule,
            remaining: Mapping[str, np.ndarray], ranks: Mapping[str, int],
            options: Options = Options(), tolerance: float = 0.0,
-           before: HostPolicies | None = None, limit: Limit | None = None,
-           gates: Gates = NO_GATES) -> HostPolicies:
+           before: HostPolicies | None = None, limit: Limit | None = None
+           ) -> HostPolicies:
     """A policy per link.
 
     A host keeps the policy it has, the same object, while the new one would
@@ -131,7 +125,6 @@ def update(laid: layouts.Layouts, schedule: live.Schedule,
     :param ranks: of the coflows, 0 is served first.
     :param limit: makes limits of unmanaged traffic, by host, of layouts and
         its children's rates.
-    :param gates: of periodic coflows.
     """
     new = Numbers.of(laid, schedule, remaining, ranks, options)
     told = _laid_anew(laid, options, before)
@@ -147,11 +140,6 @@ def update(laid: layouts.Layouts, schedule: live.Schedule,
             policies[link.host].unmanaged if link.host in policies else None,
             limits.get(link.host), host_policy.UNMANAGED_TOLERANCE)
             for link in laid.links], np.bool_)
-    if gates is not told.gates:
-        is_other |= np.array([
-            link.host not in policies or policies[link.host].gates
-            != gates.get(link.host, host_policy.NO_GATES)
-            for link in laid.links], np.bool_)
     changed = []
     for i in np.flatnonzero(far | is_other).tolist():
         link, layout = laid.links[i], laid.of_link[i]
@@ -161,8 +149,7 @@ def update(laid: layouts.Layouts, schedule: live.Schedule,
             layout, link, options.ttl_s, ranks, new.prios[classes].copy(),
             new.class_bps[classes].copy(), new.child_bps[children].copy(),
             new.left_bytes[children].copy(), options.work_conserving,
-            limits.get(link.host),
-            gates.get(link.host, host_policy.NO_GATES))
+            limits.get(link.host))
         old = policies.get(link.host)
         if (is_other[i] and old is not None
                 and old.is_close(made, tolerance)):
@@ -174,7 +161,7 @@ def update(laid: layouts.Layouts, schedule: live.Schedule,
         numbers.child_bps[children] = made.child_bps
         is_other[i] = bool(layout.rivals)
     return HostPolicies(laid, options, policies, tuple(changed), numbers,
-                        is_other, limits, gates)
+                        is_other, limits)
 
 
 def _laid_anew(laid: layouts.Layouts, options: Options,
@@ -206,5 +193,4 @@ def _laid_anew(laid: layouts.Layouts, options: Options,
                   or old.borrows != options.work_conserving
                   or old.ttl_s != options.ttl_s
                   for old, link in zip(known, laid.links)], bool),
-        before.limits if before is not None else {},
-        before.gates if before is not None else NO_GATES)
+        before.limits if before is not None else {})

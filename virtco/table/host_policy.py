@@ -9,7 +9,6 @@ thousands of objects.
 
 from collections.abc import Mapping
 import dataclasses
-import types
 
 import numpy as np
 
@@ -20,7 +19,6 @@ from virtco.table import unmanaged as table_unmanaged
 
 # Rates of what senders want vary from report to report.
 UNMANAGED_TOLERANCE = 0.1
-NO_GATES: Mapping[str, edge_policy.Gate] = types.MappingProxyType({})
 LAST_PRIO = edge_policy.PRIOS - 1
 
 
@@ -36,7 +34,6 @@ class HostPolicy:
     :ivar left_bytes: of each child, shape (n_children,).
     :ivar borrows: whether classes may use the whole link.
     :ivar unmanaged: limits of what belongs to no coflow, if any are kept.
-    :ivar gates: of coflows that send from here, by their id.
     """
 
     layout: layouts.Layout
@@ -49,8 +46,6 @@ class HostPolicy:
     left_bytes: np.ndarray
     borrows: bool = False
     unmanaged: edge_policy.Unmanaged | None = None
-    gates: Mapping[str, edge_policy.Gate] = dataclasses.field(
-        default_factory=dict)
 
     def ceil_bps(self, rate_bps: np.ndarray) -> np.ndarray:
         return (np.full(len(rate_bps), self.link.egress_bps) if self.borrows
@@ -68,7 +63,7 @@ class HostPolicy:
         class is the measure. Whether a class may borrow is no matter of a few
         per cent.
         """
-        if (self.ttl_s != new.ttl_s or self.gates != new.gates
+        if (self.ttl_s != new.ttl_s
                 or not self.layout.says_same(new.layout)
                 or not _is_link_close(self.link, new.link, tolerance)
                 or not np.array_equal(self.prios, new.prios)
@@ -125,7 +120,7 @@ class HostPolicy:
         ends = np.cumsum(layout.n_children).tolist()
         return [edge_policy.CoflowClass(
             coflow.coflow_id, coflow.name, minor, rate_bps, ceil_bps, prio,
-            children[start:end], self.gates.get(coflow.coflow_id))
+            children[start:end])
             for coflow, minor, rate_bps, ceil_bps, prio, start, end in zip(
                 layout.classes, layout.class_minors, self.class_bps.tolist(),
                 self.ceil_bps(self.class_bps).tolist(), self.prios.tolist(),

@@ -60,8 +60,6 @@ class Coflows:
 class Coflow:
     def __init__(self, rooms: app.App, authorizer: context.Authorizer):
         self._coflows = rooms.know.coflows
-        self._live = rooms.know.live
-        self._clock = rooms.clock
         self._decide = rooms.decide
         self._authorizer = authorizer
 
@@ -76,11 +74,6 @@ class Coflow:
         found = self._decide.waiting().get(coflow_id)
         shown |= views.waiting(found)
         shown['waits_for'] = found.waits_for if found is not None else ()
-        now_s = self._clock()
-        shown['gates'] = views.gates(
-            coflow_id, filter(None, shown['hosts']),
-            lambda host: self._live.view(host, now_s),
-            self._decide.policy_of)
         return _seen(self._authorizer, request, shown)
 
     def on_get(self, request: falcon.Request, response: falcon.Response,
@@ -173,9 +166,6 @@ def _seen(authorizer: context.Authorizer, request: falcon.Request,
     if 'members' in coflow:
         seen['members'] = [member | {'host': None, 'planned_host': None}
                            for member in coflow['members']]
-    if 'gates' in coflow:
-        seen['gates'] = [gate | {'host': None, 'why_open': None}
-                         for gate in coflow['gates']]
     if 'events' in coflow:
         seen['events'] = _about_hints(coflow['events'])
     return seen

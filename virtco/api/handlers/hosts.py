@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import contextlib
 import re
 import threading
-import time
 
 import falcon
 from oslo_config import cfg
@@ -159,8 +158,6 @@ class Report:
     def on_put(self, request: falcon.Request, response: falcon.Response,
                host: str) -> None:
         self._authorizer.require_host(request, host)
-        # Of the machine, also after somebody set it: edges compare theirs.
-        response.set_header('Virtco-Wall', f'{time.time():.6f}')
         self._know.report(_checked(host),
                           media.decode(request, reports.Report))
         response.status = falcon.HTTP_204

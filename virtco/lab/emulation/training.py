@@ -2,14 +2,13 @@
 
 """Two and six training jobs on one link, with real qdiscs and real TCP.
 
-All jobs send from VMs of one hypervisor to VMs of another. Without gates TCP
-shares the link. With gates each job has a class at the sender's uplink, which
-is closed but for the job's turn; who computes and sends is not told of it.
+All jobs send from VMs of one hypervisor to VMs of another. Each has a class at
+the sender's uplink, which may use all of the link: of equal rate and priority,
+or of one priority after the other.
 """
 
 from collections.abc import Callable
 from collections.abc import Iterator
-from collections.abc import Sequence
 import contextlib
 import dataclasses
 import functools
@@ -24,7 +23,6 @@ import numpy as np
 from edge_module.classify import base as classify
 from edge_module.classify import nft
 from edge_module import enforcer as edge_enforcer
-from edge_module.gates import service as gates_service
 from edge_module.privileged import kernel
 from edge_module.qdisc import htb
 from edge_module.tcplan import model
@@ -37,7 +35,6 @@ from virtco.lab.sim import training
 from virtco.scheduling import fabric as fabric_model
 from virtco.scheduling.periodic import bounds
 from virtco.scheduling.periodic import jobs as jobs_model
-from virtco.scheduling.periodic import shifts
 from virtco.table import edge_policy
 from virtco import units
 
@@ -106,7 +103,7 @@ class Bed:
                            for i in range(setting.n_jobs)]
         fabric.introduce(zip(self._senders, self._receivers))
         self._pool = stack.enter_context(namespaces.executor(
-            fabric.hypervisors['h0'].namespace, 2))
+            fabric.hypervisors['h0'].namespace, 1))
         self._enforcer = edge_enforcer.Enforcer(
             htb.Uplink(kernel, fabric_module.UPLINK_DEV),
             nft.NftClassifier(kernel), self._edge_bps, OTHERS * rate_bps,
@@ -119,44 +116,38 @@ class Bed:
             sender.vm, sender.dev, socket.if_nametoindex(sender.dev),
             sender.mac, (sender.address,)) for sender in self._senders], 0.0)
 
-    def _set_policy(self, gates: Sequence[edge_policy.Gate | None]) -> None:
+    def _set_policy(self, is_in_order: bool) -> None:
         """A class of equal rate for each job, which may use all of the link.
+
+        :param is_in_order: jobs have little more than their priority, the
+            first one the highest.
         """
-        rate_bps = (1 - 2 * OTHERS) * self._edge_bps / len(gates)
+        share = OTHERS if is_in_order else 1 - 2 * OTHERS
+        rate_bps = share * self._edge_bps / self._setting.n_jobs
         policy = edge_policy.EdgePolicy(
             'h0', 1, _PATIENCE_S, self._edge_bps, self._edge_bps,
             OTHERS * self._edge_bps, tuple(edge_policy.CoflowClass(
-                sender.vm, sender.vm, minor, rate_bps, self._edge_bps, 0,
+                sender.vm, sender.vm, minor, rate_bps, self._edge_bps,
+                i if is_in_order else 0,
                 (edge_policy.Destination('h1', minor + 1, 1.0, rate_bps,
-                                         self._edge_bps),), gate)
-                for sender, minor, gate in self._numbered(gates)),
+                                         self._edge_bps),))
+                for i, (sender, minor) in enumerate(self._numbered())),
             tuple(edge_policy.FlowEntry(
                 sender.vm, sender.vm, sender.address, receiver.address,
-                minor + 1) for (sender, minor, _), receiver in zip(
-                    self._numbered(gates), self._receivers)))
+                minor + 1) for (sender, minor), receiver in zip(
+                    self._numbered(), self._receivers)))
         self._enforcer.set_policy(policy, time.monotonic())
 
-    def _numbered(self, gates: Sequence[edge_policy.Gate | None]) -> Iterator[
-            tuple[fabric_module.VmPort, int, edge_policy.Gate | None]]:
-        return zip(self._senders, itertools.count(edge_policy.FIRST_MINOR, 2),
-                   gates)
+    def _numbered(self) -> Iterator[tuple[fabric_module.VmPort, int]]:
+        return zip(self._senders, itertools.count(edge_policy.FIRST_MINOR, 2))
 
-    @property
-    def size_bytes(self) -> int:
-        return self._size_bytes
-
-    def run(self, gates: Sequence[edge_policy.Gate | None], iterations: int,
-            warm_up: int) -> Found:
+    def run(self, is_in_order: bool, iterations: int, warm_up: int) -> Found:
         """Let all jobs begin to compute at once."""
-        stop = threading.Event()
-        self._pool.submit(self._set_policy, gates).result()
-        keeping = self._pool.submit(gates_service.Gates(
-            self._enforcer, stop, 0.0).run)
+        self._pool.submit(self._set_policy, is_in_order).result()
         jobs = [_Job(*ends, self._size_bytes, self._setting.compute_s,
                      iterations)
                 for ends in zip(self._senders, self._receivers)]
         with contextlib.ExitStack() as stack:
-            stack.callback(stop.set)
             for job in jobs:
                 stack.callback(job.close)
             began_s = time.monotonic() + 0.1
@@ -169,7 +160,6 @@ class Bed:
                 if time.monotonic() > deadline_s:
                     raise TimeoutError('A job does not end.')
                 time.sleep(0.1)
-        keeping.result()
         for job in jobs:
             if job.error is not None:
                 raise job.error
@@ -250,25 +240,18 @@ def bed(setting: Setting, rate_bps: float) -> Iterator[Bed]:
 
 def figure(name: str, options: Options, display: displays.Display
            ) -> outcome.Outcome:
-    """Iteration times by TCP's sharing and by gates, beside the simulator."""
+    """Iteration times by TCP's sharing and in order, beside the simulator."""
     setting = SETTINGS[name]
     iterations = (setting.warm_up + 3 if options.short
                   else setting.iterations)
     periodic = _periodic(setting)
-    guarded = [job.guarded() for job in periodic]
-    gates = shifts.plan(guarded, fair=True).gates
     rows: list[tuple[outcome.Cell, ...]] = []
     means_s = {}
     with bed(setting, options.rate_bps) as at:
-        for scheme, kept in (
-                ('fair', [None for _ in periodic]),
-                ('shifts', [edge_policy.Gate(
-                    gates[job.job_id].period_s, gates[job.job_id].offset_s,
-                    job.send_s, at.size_bytes / PAYLOAD_SHARE, 1)
-                    for job in guarded])):
+        for scheme in ('fair', 'order'):
             display.say(f'{name}: {scheme}, {setting.n_jobs} jobs, '
                         f'{iterations} iterations.')
-            found = at.run(kept, iterations, setting.warm_up)
+            found = at.run(scheme == 'order', iterations, setting.warm_up)
             simulated_s = _simulated_s(setting, scheme)
             every = np.concatenate(found.iteration_s)
             means_s[scheme] = found.mean_s
@@ -277,7 +260,7 @@ def figure(name: str, options: Options, display: displays.Display
                          100 * (found.mean_s / simulated_s - 1)))
     bound_s = bounds.least_mean_iteration_s(periodic)
     rows.append(('bound', bound_s, None, None, None, None))
-    ratio = means_s['fair'] / means_s['shifts']
+    ratio = means_s['fair'] / means_s['order']
     return outcome.Outcome(
         f'emulated-{name}', f'{setting.n_jobs} training jobs on one link, '
         'real TCP', ('scheme', 'iteration s', 'deviation s', 'p95 s',
@@ -290,15 +273,14 @@ def figure(name: str, options: Options, display: displays.Display
         (f'A link of {units.format_rate(options.rate_bps)}; '
          f'{setting.compute_s:g} s of computing and {setting.send_s:g} s of '
          f'sending, {iterations - setting.warm_up} iterations of each job '
-         'count. All begin at once. Gates are rates of the jobs\' classes '
-         'at the sender\'s uplink; the jobs know nothing of them. They leave '
-         f'{guarded[0].send_s - setting.send_s:.2g} s more for sending than '
-         'it takes.',
-         f'Shifted iterations are {ratio:.2f} × as fast; any schedule '
+         'count. All begin at once. *order* gives each job\'s class at the '
+         'sender\'s uplink a priority of its own; the jobs know nothing of '
+         'it.',
+         f'Iterations in order are {ratio:.2f} × as fast; any schedule '
          f'reaches {_simulated_s(setting, "fair") / bound_s:.2f} × at most '
          'over ideal fair sharing.'),
         () if ratio > 1.1 else (
-            f'{name}: shifted iterations only {ratio:.2f} × as fast',))
+            f'{name}: iterations in order only {ratio:.2f} × as fast',))
 
 
 def _periodic(setting: Setting) -> list[jobs_model.PeriodicJob]:

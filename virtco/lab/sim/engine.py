@@ -20,7 +20,7 @@ class State(NamedTuple):
     :ivar end_s: when its last flow ended, NaN before.
     :ivar sent_bits: for queues by attained service.
     :ivar level: coarse rank, see ordering.levels.
-    :ivar weight: for weighted fair sharing.
+    :ivar weight: what a second of its time is worth.
     :ivar intensity: what periodic coflows are ordered by, 0 of others.
     """
 

@@ -148,7 +148,7 @@ def put_in_order(rater: Rater, run: Run, order: cython.longlong[::1],
         run.alone_s[c] = run.bound[c] * rater.scale[c]
         run.rank_level[c] = run.level[c]
         if run.by == BY_REMAINING:
-            run.key[c] = run.alone_s[c]
+            run.key[c] = run.alone_s[c] / run.weight[c]
         elif run.by == BY_WHOLE:
             run.key[c] = run.whole_s[c]
         else:
@@ -163,11 +163,11 @@ def put_in_order(rater: Rater, run: Run, order: cython.longlong[::1],
             run.rank_level[c] = -1
             run.key[c] = run.served_s[c]
     if repeats and run.by == BY_REMAINING:
-        rank_repeating(order, run.rank_level, run.alone_s, run.intensity,
-                       run.key)
+        rank_repeating(order, run.rank_level, run.alone_s, run.weight,
+                       run.intensity, run.key)
     sort(order, order.shape[0], run.rank_level, run.key)
     if run.swaps:
-        swap_neighbours(rater, order, run.rank_level)
+        swap_neighbours(rater, order, run.rank_level, run.weight)
     return n_lifted
 
 

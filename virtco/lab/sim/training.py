@@ -6,7 +6,6 @@ Flows run in the simulator's exact event loop, under the same kernels as all
 other coflows, which may run beside them.
 """
 
-from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import heapq
@@ -21,8 +20,6 @@ from virtco.model import uplinks
 from virtco.scheduling import fabric as fabric_model
 from virtco.scheduling.periodic import guard as guard_model
 from virtco.scheduling.periodic import jobs as jobs_model
-from virtco.scheduling.periodic import rehearsal
-from virtco.scheduling.periodic import shifts
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -31,25 +28,21 @@ class Scheme:
 
     :ivar policy: the simulator's.
     :ivar by_intensity: whether they go by intensity among themselves.
-    :ivar shifted: whether they have gates, and the order that suits these.
     :ivar guarded: whether who is late goes first.
     :ivar other_class: of other coflows.
     """
 
     policy: str
     by_intensity: bool = False
-    shifted: bool = False
     guarded: bool = False
     other_class: int = 0
 
 
 SCHEMES = {'fair': Scheme('fair'),
-           'shifts': Scheme('fair', shifted=True),
            'mrtf': Scheme('mrtf'),
-           'crux': Scheme('mrtf', True),
+           'order': Scheme('mrtf', True),
            'training first': Scheme('mrtf', True, other_class=1),
-           'virtco': Scheme('mrtf', True, True),
-           'virtco, guarded': Scheme('mrtf', True, guarded=True)}
+           'order, guarded': Scheme('mrtf', True, guarded=True)}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,14 +78,12 @@ class Result:
         time counted in parts, inf for a job that never computed, shape (J,).
     :ivar utilisation: share of all workers that computed, 0 to 1.
     :ivar cct_s: of the ordinary coflows that ended.
-    :ivar gates: that the jobs were given, by name.
     """
 
     iteration_s: tuple[np.ndarray, ...]
     mean_s: np.ndarray
     utilisation: float
     cct_s: np.ndarray
-    gates: Mapping[str, rehearsal.Gate]
 
 
 class Cluster:
@@ -133,21 +124,17 @@ class Cluster:
                                     limit='one of ' + ', '.join(SCHEMES))
         how = SCHEMES[scheme]
         periodic = self.periodic(jobs)
-        order = [job.job_id for job in jobs_model.by_intensity(periodic)]
-        gates: Mapping[str, rehearsal.Gate] = {}
-        if how.shifted:
-            plan = shifts.plan(periodic, fair=not how.by_intensity)
-            order, gates = list(plan.order), plan.gates
         sim = simulation.Simulation(
             self.cap_bps, simulation.Config(how.policy),
             [*(job.demand for job in jobs), *(one.demand for one in ordinary)
              ], self.above)
         if how.by_intensity:
-            place = {name: i for i, name in enumerate(order)}
+            place = {job.job_id: i for i, job in enumerate(
+                jobs_model.by_intensity(periodic))}
             sim.state.intensity[:len(jobs)] = [
                 len(jobs) - place[job.name] for job in jobs]
         guard = guard_model.Guard(periodic) if how.guarded else None
-        return _Run(sim, jobs, gates, horizon_s, warm_up_s, ordinary,
+        return _Run(sim, jobs, horizon_s, warm_up_s, ordinary,
                     how.other_class, guard).result()
 
 
@@ -155,12 +142,12 @@ class _Run:
     """One run; the jobs are the first coflows of its simulation."""
 
     def __init__(self, sim: simulation.Simulation, jobs: Sequence[Job],
-                 gates: Mapping[str, rehearsal.Gate], horizon_s: float,
-                 warm_up_s: float, ordinary: Sequence[Ordinary],
-                 other_class: int, guard: guard_model.Guard | None):
+                 horizon_s: float, warm_up_s: float,
+                 ordinary: Sequence[Ordinary], other_class: int,
+                 guard: guard_model.Guard | None):
         self._other_class, self._guard = other_class, guard
         self._intensity = sim.state.intensity.copy()
-        self._sim, self._jobs, self._gates = sim, jobs, gates
+        self._sim, self._jobs = sim, jobs
         self._horizon_s, self._warm_up_s = horizon_s, warm_up_s
         fabric = sim.fabric
         self._whole = (fabric.base.copy(), fabric.load.copy(),
@@ -198,7 +185,7 @@ class _Run:
             tuple(map(np.array, self._times_s)), mean_s,
             sum(job.workers * computed_s for job, computed_s in zip(
                 self._jobs, self._computed_s)) / (workers * counted_s),
-            cct_s[~np.isnan(cct_s)], self._gates)
+            cct_s[~np.isnan(cct_s)])
 
     def _lift_late(self) -> float:
         """Let late jobs go first; when the next one will be late."""
@@ -243,6 +230,4 @@ class _Run:
         ready_s = now_s + job.compute_s
         self._computed_s[j] += max(0.0, min(ready_s, self._horizon_s)
                                    - max(now_s, self._warm_up_s))
-        gate = self._gates.get(job.name)
-        heapq.heappush(self._starts, (
-            ready_s if gate is None else gate.opens_s(ready_s), j))
+        heapq.heappush(self._starts, (ready_s, j))

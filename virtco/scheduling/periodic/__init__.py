@@ -4,8 +4,7 @@
 
 An iteration of a job computes, then sends a coflow, and begins again. Jobs
 that share links lose time when they send at once. Crux (SIGCOMM 2024) serves
-those first whose GPUs wait most for a second of sending; CASSINI (NSDI 2024)
-shifts jobs against each other, so that one sends while others compute.
+those first whose GPUs wait most for a second of sending.
 
 Pure: no I/O and no clock.
 """

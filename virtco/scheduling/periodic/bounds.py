@@ -121,7 +121,7 @@ class _Limits:
         compute_s = np.array([job.compute_s for job in jobs])
         period_s = np.array([job.period_s for job in jobs])
         links = []
-        for column in jobs_model.busy_matrix(jobs, shared_only=True).T:
+        for column in jobs_model.busy_matrix(jobs).T:
             users = np.flatnonzero(column > 0)
             busy_s, each_s = column[users], compute_s[users]
             links.append(_Link(users, busy_s, each_s, _most_sent_s(

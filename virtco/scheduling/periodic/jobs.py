@@ -10,15 +10,11 @@ import dataclasses
 import math
 
 import numpy as np
+import scipy
 
 from virtco import exception
 
 Link = Hashable
-
-#: Gates open and close late, and TCP takes a moment to fill a link: a part of
-#: the time on the slowest link, and so much at least. With 0.036 s a job of
-#: six missed one turn in ten, with 0.08 s none.
-GUARD, LATE_S = 1.1, 0.08
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,18 +57,6 @@ class PeriodicJob:
         """An iteration when alone."""
         return self.compute_s + self.send_s
 
-    def guarded(self) -> 'PeriodicJob':
-        """As gates are planned for it, with more time to send than it takes.
-
-        Without it a job comes a little later in each iteration, until it
-        misses its turn.
-        """
-        if not self.send_s:
-            return self
-        factor = max(GUARD, 1 + LATE_S / self.send_s)
-        return dataclasses.replace(self, busy_s={
-            link: busy_s * factor for link, busy_s in self.busy_s.items()})
-
     @property
     def intensity(self) -> float:
         """Computation per iteration over time on the slowest link (Crux)."""
@@ -87,31 +71,31 @@ def by_intensity(jobs: Iterable[PeriodicJob]) -> list[PeriodicJob]:
                                          job.job_id))
 
 
-def utilisation(jobs: Sequence[PeriodicJob],
-                iteration_s: Sequence[float]) -> float:
-    """Share of the workers that compute, 0 to 1.
+def meeting(jobs: Sequence[PeriodicJob]) -> list[list[PeriodicJob]]:
+    """Jobs that meet at links, directly or through others; two or more."""
+    if not jobs:
+        return []
+    uses = scipy.sparse.csr_array(
+        (busy_matrix(jobs) > 0).astype(np.int64))
+    found: dict[int, list[PeriodicJob]] = {}
+    for job, number in zip(jobs, scipy.sparse.csgraph.connected_components(
+            uses @ uses.T, directed=False)[1].tolist(), strict=True):
+        found.setdefault(number, []).append(job)
+    return [group for group in found.values() if len(group) > 1]
 
-    :param iteration_s: mean time of each job's iterations.
-    """
-    workers = sum(job.workers for job in jobs)
-    return sum(job.workers * job.compute_s / each_s
-               for job, each_s in zip(jobs, iteration_s)) / workers
 
+def busy_matrix(jobs: Sequence[PeriodicJob]) -> np.ndarray:
+    """Seconds by job and shared link, shape (J, L).
 
-def busy_matrix(jobs: Sequence[PeriodicJob],
-                shared_only: bool = False) -> np.ndarray:
-    """Seconds by job and link, shape (J, L); links in order of appearance.
-
-    :param shared_only: leave out links that fewer than two jobs use, and
-        those that no two jobs can fill together.
+    Links are in order of appearance, without those that all jobs together
+    cannot fill.
     """
     links: dict[Link, dict[int, float]] = {}
     for j, job in enumerate(jobs):
         for link, busy_s in job.busy_s.items():
             if busy_s > 0:
                 links.setdefault(link, {})[j] = busy_s
-    chosen = [users for users in links.values()
-              if not shared_only or _can_clash(jobs, users)]
+    chosen = [users for users in links.values() if _can_clash(jobs, users)]
     found = np.zeros((len(jobs), len(chosen)))
     for column, users in enumerate(chosen):
         found[list(users), column] = list(users.values())

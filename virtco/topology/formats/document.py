@@ -124,8 +124,8 @@ def _plain(node: Any, depth: int) -> Any:
 
 
 def to_yaml(value: Any) -> str:
-    return str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True,
-                              default_flow_style=False, width=79))
+    return str(yaml.safe_dump(value, sort_keys=False,
+                              default_flow_style=False))
 
 
 # Values of a document, each refused with its place.

@@ -26,13 +26,13 @@ ON_A_LINK = {
     'gpt-7b, gpt-13b': (('gpt-7b', 2048), ('gpt-13b', 4096)),
     '3 × gpt-7b': (('gpt-7b', 4096),) * 3,
     '6 × gpt-7b': (('gpt-7b', 10240),) * 6}
-PAIR_SCHEMES = ('fair', 'shifts', 'mrtf', 'crux', 'virtco')
-CLUSTER_SCHEMES = ('mrtf', 'crux', 'virtco', 'virtco, guarded')
-PLACED_SCHEMES = ('mrtf', 'virtco', 'virtco, guarded')
+PAIR_SCHEMES = ('fair', 'mrtf', 'order')
+CLUSTER_SCHEMES = ('mrtf', 'order', 'order, guarded')
+PLACED_SCHEMES = CLUSTER_SCHEMES
 CLUSTER_ROWS = (*CLUSTER_SCHEMES, 'bound', 'bound, no stragglers',
                 *(f'{scheme}, placed' for scheme in PLACED_SCHEMES),
                 'bound, placed')
-MIXED_SCHEMES = ('mrtf', 'training first', 'virtco')
+MIXED_SCHEMES = ('mrtf', 'training first', 'order')
 #: The run takes this many of the longest period; the first half warms up.
 PAIR_PERIODS = 100
 #: A quarter of the run warms up: jobs are cut off by the ends of what counts.
@@ -92,24 +92,22 @@ def _pair_show(found: samples.Samples, context: samples.Context
         mean_s = [found.of(name, scheme)[0] for scheme in PAIR_SCHEMES]
         bound_s = found.of(name, 'bound')[0]
         rows.append((
-            name, *mean_s, bound_s, mean_s[0] / mean_s[1],
+            name, *mean_s, bound_s, mean_s[0] / mean_s[-1],
             mean_s[0] / bound_s,
             *(100 * found.of(name, f'{scheme}, GPUs')[0]
-              for scheme in ('fair', 'crux', 'virtco')),
-            100 * (found.of(name, 'virtco, p95')[0] / mean_s[-1] - 1)))
+              for scheme in ('fair', 'order')),
+            100 * (found.of(name, 'order, p95')[0] / mean_s[-1] - 1)))
     return outcome.Outcome(
         'training-pair', 'Training jobs that share one link',
         ('jobs', *(f'{scheme} s' for scheme in PAIR_SCHEMES), 'bound s',
-         'fair / shifts', 'fair / bound', 'GPUs, fair %', 'GPUs, crux %',
-         'GPUs, virtco %',
+         'fair / order', 'fair / bound', 'GPUs, fair %', 'GPUs, order %',
          'p95 above the mean %'), tuple(rows),
         (outcome.Panel('bars', 'Mean iteration', 'jobs', 's', tuple(
             outcome.Series(scheme, found.settings, tuple(
                 found.of(name, scheme)[0] for name in found.settings))
             for scheme in (*PAIR_SCHEMES, 'bound'))),),
         ('All jobs start at once, with two hosts each, on two sides of a link '
-         'of 200 Gbit/s. *shifts* shares the link equally, and only gates the '
-         'jobs. Nothing here is random.',
+         'of 200 Gbit/s. Nothing here is random.',
          'Two jobs cannot gain more than a factor of 1.5 over work-conserving '
          'fair sharing: it delays a job by no more than the other sends, an '
          'iteration by 1 + b / P each, and the shares b / P of two jobs that '
@@ -160,7 +158,6 @@ def _serve(at: training_jobs.Site, jobs: list[training.Job],
         found[f'{name}, slowdown'] = float(np.median(
             np.minimum(slowdown, horizon_s / period_s)))
         found[f'{name}, slowest'] = least / float(slowdown.max())
-        found[f'{name}, gates'] = len(result.gates)
 
 
 def _cluster_show(found: samples.Samples, context: samples.Context
@@ -174,20 +171,18 @@ def _cluster_show(found: samples.Samples, context: samples.Context
             rows.append((
                 setting, scheme, outcome.shown([100 * one for one in gpus]),
                 outcome.shown(more), *(
-                    (None,) * 4 if scheme.startswith('bound') else (
+                    (None,) * 3 if scheme.startswith('bound') else (
                         outcome.shown(found.of(setting,
                                                f'{scheme}, slowdown')),
                         100 * float(np.mean(found.of(
                             setting, f'{scheme}, stragglers'))),
                         outcome.shown([100 * one for one in found.of(
-                            setting, f'{scheme}, slowest')]),
-                        float(np.mean(found.of(setting,
-                                               f'{scheme}, gates')))))))
+                            setting, f'{scheme}, slowest')])))))
     return outcome.Outcome(
         'training-cluster', 'GPUs of a cluster that compute',
         ('uplinks', 'scheme', 'GPUs %', 'above MRTF, points',
          'median slowdown', 'jobs that straggle %',
-         'slowest job, % of its bound', 'jobs with a gate'),
+         'slowest job, % of its bound'),
         tuple(rows),
         (outcome.Panel('bars', 'GPUs that compute', 'uplinks', '%',
                        tuple(outcome.Series(scheme, found.settings, tuple(
@@ -262,7 +257,7 @@ def _mixed_show(found: samples.Samples, context: samples.Context
         ('The cluster without the largest model, 70 % in use, and two '
          'shuffles a second of 2 by 2 hosts, 2 GB per flow at the median. '
          'CCTs are those of the shuffles that ended.',
-         'virtco serves jobs among themselves by its order and gates, '
+         '*order* serves jobs among themselves by intensity, '
          'shuffles among themselves by MRTF, and of the two that lead the one '
          'with less left.'))
 
@@ -273,4 +268,4 @@ FIGURES = (
     samples.Figure('training-cluster', tuple(OVERSUBSCRIPTION), _cluster_run,
                    _cluster_show, short=('8:1',)),
     samples.Figure('training-mixed', MIXED_SCHEMES, _mixed_run, _mixed_show,
-                   short=('mrtf', 'virtco')))
+                   short=('mrtf', 'order')))
