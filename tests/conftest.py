@@ -9,6 +9,7 @@ import hypothesis
 import pytest
 
 from tests import databases as real_databases
+from tests.gears import parts
 
 # Machines are noisy: an example that took long is no failure.
 hypothesis.settings.register_profile(
@@ -29,6 +30,7 @@ _FULL_WHERE_CHANGED = {
     'functional': ('virtco/db/', 'virtco/leadership/'),
     'faults': ('virtco/db/', 'virtco/leadership/'),
 }
+_PART = pytest.StashKey[frozenset[pathlib.Path]]()
 
 
 @pytest.fixture(scope='session')
@@ -43,6 +45,22 @@ def pytest_addoption(parser):
     parser.addoption(
         '--list-full', action='store_true',
         help='print the tests that the default gear leaves out, and why')
+    parser.addoption(
+        '--part', metavar='K/N',
+        help='collect the K-th of N parts of the files only')
+
+
+def pytest_configure(config):
+    if config.option.part:
+        config.stash[_PART] = frozenset(parts.files_of(
+            config.option.part, [config.invocation_params.dir / arg
+                                 for arg in config.args]))
+
+
+def pytest_ignore_collect(collection_path, config):
+    if _PART in config.stash and collection_path.is_file():
+        return collection_path not in config.stash[_PART] or None
+    return None
 
 
 def pytest_collection_modifyitems(config, items):

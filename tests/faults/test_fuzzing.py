@@ -25,7 +25,7 @@ from virtco.api import openapi
 FULL = os.environ.get('VIRTCO_FAULTS') == 'full'
 # By default both modes of each operation, some times.
 N_REQUESTS = int(os.environ.get('VIRTCO_FUZZ_REQUESTS')
-                 or (100_000 if FULL else 750))
+                 or (100_000 if FULL else 400))
 BATCH = 250 if FULL else 10
 #: CI asks the same each time; a full run asks what none has asked, unless it
 #: is to do an older one again.

@@ -3,53 +3,41 @@
 """``tools/run_tests``: run the tests' tiers, count their CPU seconds."""
 
 import argparse
+from concurrent import futures
 import dataclasses
 import os
+import pathlib
 import subprocess
 import sys
+import tempfile
+import threading
 import time
+from xml.etree import ElementTree
 
 from tests.gears import changes
 from tests.gears import tiers
 
+_PRINTING = threading.Lock()
+_N_SLOWEST = 10
+
 
 @dataclasses.dataclass
 class Result:
-    """How a tier ended."""
+    """How a tier ended.
+
+    :ivar tests: seconds and names of those that took longest.
+    """
 
     tier: str
-    failed: list[str]
-    wall_s: float
-    cpu_s: float
     budget_cpu_s: float | None
+    failed: list[str] = dataclasses.field(default_factory=list)
+    cpu_s: float = 0.0
+    tests: list[tuple[float, str]] = dataclasses.field(default_factory=list)
 
     @property
     def is_over_budget(self) -> bool:
         return (self.budget_cpu_s is not None
                 and self.cpu_s > self.budget_cpu_s)
-
-
-def _cpu_s() -> float:
-    """CPU seconds of all processes that ended so far."""
-    used = os.times()
-    return used.children_user + used.children_system
-
-
-def _run_one_by_one(commands, variables) -> list[str]:
-    failed = []
-    for command in commands:
-        print('===', *command, flush=True)
-        if subprocess.run(command, cwd=changes.ROOT,
-                          env=variables).returncode:
-            failed.append(' '.join(command))
-    return failed
-
-
-def _run_together(commands, variables) -> list[str]:
-    print('===', ' & '.join(' '.join(one) for one in commands), flush=True)
-    started = [(one, subprocess.Popen(one, cwd=changes.ROOT, env=variables))
-               for one in commands]
-    return [' '.join(one) for one, process in started if process.wait()]
 
 
 def environment(is_full: bool) -> dict[str, str]:
@@ -62,31 +50,85 @@ def environment(is_full: bool) -> dict[str, str]:
         changes.files(changes.base()))}
 
 
-def run(name: str, is_full: bool, variables: dict[str, str]) -> Result:
-    """Run one tier.
+def _run(result: Result, command: tuple[str, ...],
+         variables: dict[str, str]) -> None:
+    """Run a command, print its output in one piece, count it in its tier."""
+    with _PRINTING:
+        print('...', *command, flush=True)
+    with tempfile.TemporaryDirectory() as directory:
+        report = pathlib.Path(directory) / 'tests.xml'
+        options = ((f'--junitxml={report}',) if 'pytest' in command else ())
+        begin_s = time.monotonic()
+        with open(f'{directory}/output', 'w+', encoding='utf-8',
+                  errors='replace') as output:
+            process = subprocess.Popen(
+                (*command, *options), cwd=changes.ROOT, env=variables,
+                stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+            _, status, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            output.seek(0)
+            text = output.read()
+        wall_s = time.monotonic() - begin_s
+        cpu_s = used.ru_utime + used.ru_stime
+        with _PRINTING:
+            print('===', *command, f'({cpu_s:.0f} CPU s, {wall_s:.0f} s)')
+            print(text, end='', flush=True)
+            if process.returncode:
+                result.failed.append(' '.join(command))
+            result.cpu_s += cpu_s
+            if report.exists():
+                result.tests += _slowest(report)
+
+
+def _slowest(report: pathlib.Path) -> list[tuple[float, str]]:
+    """List the slowest tests of a report in JUnit's XML, slowest first."""
+    found = [(float(case.get('time', 0)),
+              f'{case.get("classname")}::{case.get("name")}')
+             for case in ElementTree.parse(report).iter('testcase')]
+    return sorted(found, reverse=True)[:_N_SLOWEST]
+
+
+def run(names: list[str], is_full: bool,
+        variables: dict[str, str]) -> list[Result]:
+    """Run tiers beside each other, then what has to be alone.
 
     :param is_full: whether what the default gear leaves out runs, too.
     :param variables: the environment.
     """
-    tier = tiers.TIERS[name]
-    variables = variables | (dict(tier.environment) if is_full else {})
-    begin_s, begin_cpu_s = time.monotonic(), _cpu_s()
-    execute = _run_together if tier.is_together else _run_one_by_one
-    failed = execute(tier.commands, variables)
-    return Result(name, failed, time.monotonic() - begin_s,
-                  _cpu_s() - begin_cpu_s,
-                  None if is_full else tier.budget_cpu_s)
+    results, waiting, alone = [], [], []
+    with futures.ThreadPoolExecutor(tiers.BESIDE) as pool:
+        for name in names:
+            tier = tiers.TIERS[name]
+            own = variables | (dict(tier.environment) if is_full else {})
+            result = Result(name, None if is_full else tier.budget_cpu_s)
+            results.append(result)
+            waiting += [pool.submit(_run, result, command, own)
+                        for command in tier.commands]
+            alone += [(result, command, own) for command in tier.alone]
+        try:
+            for one in waiting:
+                one.result()
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
+            raise
+    for arguments in alone:
+        _run(*arguments)
+    return results
 
 
-def _tell(results: list[Result]) -> None:
+def _tell(results: list[Result], wall_s: float) -> None:
+    for one in results:
+        if one.tests:
+            print(f'=== slowest of {one.tier}: seconds and test')
+        for took_s, test in sorted(one.tests, reverse=True)[:_N_SLOWEST]:
+            print(f'{took_s:8.2f}  {test}')
     print('=== CPU seconds by tier')
     for one in results:
         budget = ('' if one.budget_cpu_s is None
                   else f' of {one.budget_cpu_s:.0f}')
-        print(f'{one.tier:<12}{one.cpu_s:6.0f}{budget:<8} CPU s'
-              f'{one.wall_s:7.0f} s of wall time')
+        print(f'{one.tier:<12}{one.cpu_s:6.0f}{budget:<8} CPU s')
     print(f'{"all":<12}{sum(one.cpu_s for one in results):6.0f}{"":<8} CPU s'
-          f'{sum(one.wall_s for one in results):7.0f} s of wall time')
+          f'{wall_s:7.0f} s of wall time')
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -131,8 +173,9 @@ def main(argv: list[str] | None = None) -> int:
     except ValueError as error:
         parser.error(str(error))
     variables = environment(is_full)
-    results = [run(name, is_full, variables) for name in names]
-    _tell(results)
+    begin_s = time.monotonic()
+    results = run(names, is_full, variables)
+    _tell(results, time.monotonic() - begin_s)
     for one in results:
         for command in one.failed:
             print(f'FAILED: {command}', file=sys.stderr)

@@ -5,77 +5,75 @@
 import dataclasses
 import os
 
-PYTEST = ('python', '-m', 'pytest', '-q', '--durations=10',
-          '--durations-min=0.5')
+PYTEST = ('python', '-m', 'pytest', '-q')
 CORES = os.cpu_count() or 2
-#: More processes than cores: many tests wait for timers of the product.
-WAITING = 2 * CORES
+#: Commands beside each other: more than cores, since many tests wait for
+#: timers of the product.
+BESIDE = 2 * CORES + 1
 
 
 @dataclasses.dataclass(frozen=True)
 class Tier:
     """One tier of the tests.
 
-    :ivar commands: run one after the other, in the root of the project.
+    :ivar commands: what runs beside the commands of other tiers.
+    :ivar alone: what runs after all these, one by one, since it times packets
+        or sets up what others use.
     :ivar budget_cpu_s: CPU seconds of user and system, all processes; the
         tier fails beyond it. None: no limit, since it downloads or builds.
     :ivar part: of the full gear, 1 to 3.
     :ivar is_default: whether it runs when nothing is named.
-    :ivar is_together: its commands run beside each other.
     :ivar environment: variables for the full gear only.
     """
 
-    commands: tuple[tuple[str, ...], ...]
+    commands: tuple[tuple[str, ...], ...] = ()
+    alone: tuple[tuple[str, ...], ...] = ()
     budget_cpu_s: float | None = None
     part: int = 1
     is_default: bool = False
-    is_together: bool = False
     environment: tuple[tuple[str, str], ...] = ()
 
 
-def _spread(tier: str, n_processes: int, *args: str) -> tuple[str, ...]:
-    """A file's tests share their servers, so one process runs them."""
-    return (*PYTEST, '-n', str(n_processes), '--dist', 'loadfile', *args,
-            f'tests/{tier}')
+def _parts(tier: str, n_parts: int, *args: str) -> tuple[tuple[str, ...], ...]:
+    """Split a tier by files: each process imports and collects its own."""
+    return tuple((*PYTEST, *args, f'--part={part}/{n_parts}', f'tests/{tier}')
+                 for part in range(1, n_parts + 1))
 
 
 TIERS = {
-    'style': Tier((('flake8',), ('mypy',), ('tools/check_shell',),
-                   ('tools/check_commits',)),
-                  budget_cpu_s=70, is_default=True, is_together=True),
-    'unit': Tier(
-        ((*PYTEST, '-n', str(CORES + 1), '--dist', 'worksteal', 'tests/unit'),
-         ), budget_cpu_s=330, is_default=True),
-    'mutants': Tier((('tools/mutate', '--lines', '40', '--budget-s', '90',
-                      '--least', '80'),), budget_cpu_s=130, is_default=True),
-    'functional': Tier((_spread('functional', WAITING),), budget_cpu_s=500,
+    # Those come first that wait most, and last those that nothing waits for.
+    'functional': Tier(_parts('functional', 6), budget_cpu_s=500,
                        is_default=True),
-    'faults': Tier((_spread('faults', WAITING),), budget_cpu_s=300,
-                   is_default=True,
+    'mutants': Tier((('tools/mutate', '--lines', '40', '--budget-s', '90',
+                      '--least', '80', '--jobs', '1'),),
+                    budget_cpu_s=130, is_default=True),
+    'faults': Tier(_parts('faults', 3), budget_cpu_s=300, is_default=True,
                    environment=(('VIRTCO_FAULTS', 'full'),), part=3),
-    'netns': Tier(
-        # What times packets has the machine for itself.
-        ((*PYTEST, '-n', str(WAITING), '-m', 'not real_time',
-          'tests/netns'),
-         (*PYTEST, '-m', 'real_time', 'tests/netns')),
-        budget_cpu_s=300, is_default=True),
-    'docs': Tier((('sphinx-build', '-q', '-W', '-b', 'html', 'doc/source',
-                   'doc/build/html'),)),
-    'kernel': Tier((('tools/kernel_vm', *PYTEST, 'tests/kernel'),), part=2),
-    'wheels': Tier(((*PYTEST, 'tests/wheels'),), part=2),
+    'unit': Tier(_parts('unit', 6), budget_cpu_s=330, is_default=True),
+    'netns': Tier(_parts('netns', 2, '-m', 'not real_time'),
+                  ((*PYTEST, '-m', 'real_time', 'tests/netns'),),
+                  budget_cpu_s=300, is_default=True),
+    'style': Tier((('mypy',), ('flake8',), ('tools/check_shell',),
+                   ('tools/check_commits',)),
+                  budget_cpu_s=70, is_default=True),
+    'docs': Tier(alone=(('sphinx-build', '-q', '-W', '-b', 'html',
+                         'doc/source', 'doc/build/html'),)),
+    'kernel': Tier(alone=(('tools/kernel_vm', *PYTEST, 'tests/kernel'),),
+                   part=2),
+    'wheels': Tier(alone=((*PYTEST, 'tests/wheels'),), part=2),
     'cloud': Tier(
         # Installs what the cloud needs beside the other extras.
-        (('tools/cloud', '--help'), (*PYTEST, 'tests/cloud')), part=2),
+        alone=(('tools/cloud', '--help'), (*PYTEST, 'tests/cloud')), part=2),
     'install': Tier(
         # Debian in a container: the pages, followed on a machine of its own.
-        (('env', 'DEBIAN_FRONTEND=noninteractive', 'apt-get', 'install', '-y',
-          '-q', '--no-install-recommends', 'debootstrap',
-          'systemd-container'), (*PYTEST, 'tests/install')), part=2),
-    'evaluation': Tier((
+        alone=(('env', 'DEBIAN_FRONTEND=noninteractive', 'apt-get', 'install',
+                '-y', '-q', '--no-install-recommends', 'debootstrap',
+                'systemd-container'), (*PYTEST, 'tests/install')), part=2),
+    'evaluation': Tier(alone=(
         (*PYTEST, 'tests/evaluation/sim/test_reproduced.py'),)),
-    'discovery': Tier(((*PYTEST, '-s', 'tests/discovery'),), part=2),
-    'mpi': Tier((('bash', 'tools/setup', 'mpi'), (*PYTEST, 'tests/mpi')),
-                part=2),
+    'discovery': Tier(alone=((*PYTEST, '-s', 'tests/discovery'),), part=2),
+    'mpi': Tier(alone=(('bash', 'tools/setup', 'mpi'),
+                       (*PYTEST, 'tests/mpi')), part=2),
 }
 N_PARTS = max(tier.part for tier in TIERS.values())
 

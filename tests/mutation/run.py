@@ -29,7 +29,7 @@ from virtco import compiled
 _LIBRARIES = ('numpy', 'scipy.optimize', 'scipy.sparse', 'hypothesis',
               'hypothesis.extra.numpy', 'hypothesis.stateful', 'msgspec',
               'sqlalchemy.orm', 'alembic', 'falcon.testing', 'oslo_config.cfg',
-              'oslo_log.log', 'requests', 'jsonschema', 'pytest', 'xdist',
+              'oslo_log.log', 'requests', 'jsonschema', 'pytest',
               'pytest_timeout', 'yaml', '_hypothesis_pytestplugin', 'pulp',
               'cliff.command', 'rich.console', 'tenacity')
 
@@ -218,6 +218,6 @@ def _has_failed(task: Task, limit_s: float) -> bool:
     with tempfile.TemporaryDirectory(prefix='virtco-mutant-') as home:
         code = pytest.main([
             '-x', '-q', '--no-header', '-p', 'no:cacheprovider',
-            '-p', 'no:xdist', '-p', 'no:rerunfailures', '-o', 'addopts=',
+            '-p', 'no:rerunfailures', '-o', 'addopts=',
             f'--basetemp={home}/t', *files], plugins=[watch])
     return watch.has_failed or code == pytest.ExitCode.INTERNAL_ERROR

@@ -2,9 +2,15 @@
 
 """The gears of the tests: what runs when, and what fails a run."""
 
+import pathlib
+import tempfile
+
+from hypothesis import given
+from hypothesis import strategies
 import pytest
 
 from tests.gears import __main__ as command
+from tests.gears import parts
 from tests.gears import tiers
 
 pytest_plugins = ['pytester']
@@ -32,8 +38,8 @@ def tier(monkeypatch):
 
 
 def test_the_default_gear_is_what_ci_runs():
-    assert tiers.default() == ['style', 'unit', 'mutants', 'functional',
-                               'faults', 'netns']
+    assert tiers.default() == ['functional', 'mutants', 'faults', 'unit',
+                               'netns', 'style']
     assert all(tiers.TIERS[name].budget_cpu_s for name in tiers.default())
 
 
@@ -57,7 +63,7 @@ def test_the_full_gear_has_every_tier():
 
 
 @pytest.mark.parametrize('words, why', [
-    (['none'], 'unknown tier none, known are style'),
+    (['none'], 'unknown tier none, known are functional'),
     (['full', '9'], 'full 9: expected a tier or a part from 1 to 3')])
 def test_what_names_nothing(words, why, capsys):
     with pytest.raises(SystemExit):
@@ -83,14 +89,60 @@ def test_cpu_time_beyond_the_budget_fails_the_run(tier, budget_cpu_s, code,
 
 def test_the_full_gear_has_no_budget(tier):
     tier(('python', '-c', 'sum(range(10 ** 6))'), budget_cpu_s=0.0)
-    assert not command.run(
-        'made', True, command.environment(True)).is_over_budget
+    found, = command.run(['made'], True, command.environment(True))
+    assert found.cpu_s and not found.is_over_budget
 
 
-def test_commands_beside_each_other_fail_alone(tier, capfd):
-    tier(('false',), ('true',), is_together=True)
-    assert command.main(['made']) == 1
-    assert capfd.readouterr().err == 'FAILED: false\n'
+def test_commands_run_beside_each_other(tier, tmp_path):
+    meet = 'mkdir {0}; until test -d {1}; do sleep 0.01; done'
+    tier(*(('timeout', '20', 'sh', '-c', meet.format(*names))
+           for names in ((tmp_path / 'a', tmp_path / 'b'),
+                         (tmp_path / 'b', tmp_path / 'a'))))
+    assert command.main(['made']) == 0
+
+
+def test_what_has_to_be_alone_runs_last(tier, tmp_path):
+    tier(('sh', '-c', f'sleep 0.2; mkdir {tmp_path}/a'),
+         alone=(('rmdir', f'{tmp_path}/a'),))
+    assert command.main(['made']) == 0
+
+
+def test_the_slowest_tests_are_told(tier, tmp_path, capfd):
+    file = tmp_path / 'test_a.py'
+    file.write_text('import time\n'
+                    'def test_long(): time.sleep(0.02)\n'
+                    + ''.join(f'def test_{n}(): pass\n' for n in range(12)))
+    tier((*tiers.PYTEST, f'--rootdir={tmp_path}', str(file)))
+    assert command.main(['made']) == 0
+    _, _, told = capfd.readouterr().out.partition(
+        '=== slowest of made: seconds and test\n')
+    told = told.partition('===')[0].splitlines()
+    assert len(told) == 10
+    assert told[0].endswith('test_a::test_long')
+    assert float(told[0].split()[0]) >= 0.02
+
+
+@given(sizes=strategies.lists(strategies.integers(1, 50), max_size=9),
+       n_parts=strategies.integers(1, 6))
+def test_each_file_is_in_one_part(sizes, n_parts):
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        for number, size_bytes in enumerate(sizes):
+            (folder / f'test_{number}.py').write_text('#' * size_bytes)
+        found = [parts.files_of(f'{part}/{n_parts}', [folder])
+                 for part in range(1, n_parts + 1)]
+    files = [file for part in found for file in part]
+    assert files == sorted(files)
+    assert len(set(files)) == len(files) == len(sizes)
+    most_bytes = sum(sizes) / n_parts + max(sizes, default=0)
+    for part in found:
+        assert sum(sizes[int(file.stem[5:])] for file in part) <= most_bytes
+
+
+@pytest.mark.parametrize('part', ['0/2', '3/2', '1', 'a/2', '1/-1'])
+def test_a_part_that_is_none(part, tmp_path):
+    with pytest.raises(ValueError, match='expected K/N, K from 1 to N'):
+        parts.files_of(part, [tmp_path])
 
 
 @pytest.mark.parametrize('gear, changed, passed', [

@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from tests import sources
+
 ROOT = pathlib.Path(__file__).parents[2]
 
 # Standard-library modules that read a clock, draw randomness from the
@@ -40,7 +42,7 @@ ALLOWED = {('virtco/solver/planner.py', 'time'),
 # Rooms and modules of the planner; each imports only what stands before it.
 SOLVER_ORDER = [
     'budget', 'model', 'bounds', 'starts', 'moves', 'partition', 'judging',
-    'exact', 'targets', 'baselines', 'stages', 'search', 'turns',
+    'exact', 'targets', 'baselines', 'stages', 'search',
     'planner', 'together', 'counterfactuals', 'delays', 'reevaluation',
 ]
 
@@ -56,10 +58,10 @@ def _sources(names):
 
 
 def _imports(path):
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in sources.read(path).imports:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+        elif node.level == 0:
             yield from (f'{node.module}.{alias.name}'
                         for alias in node.names)
 

@@ -31,7 +31,6 @@ def test_a_matrix_is_the_sum_of_its_flows(flows):
     assert {(one.src, one.dst): one.size_bytes for one in made.flows} == total
     assert len(made.matrix) == len(total) and bool(made.matrix)
     assert made.size_bytes == pytest.approx(sum(total.values()))
-    assert made.n_users == len({vm for pair in total for vm in pair})
     assert (made.n_vms, made.dst_port, made.iterations) == (5, 7, 3)
     twice = made.scaled(2.0)
     assert [2 * one.size_bytes for one in made.flows] == [
@@ -130,6 +129,12 @@ def test_an_uplink_below_one_bit():
                                     {'a': 'r'}),
                        ('a',), np.array([0.5]), np.array([0.5]))
     assert found is uplinks.NONE
+
+
+def test_every_host_has_its_rates():
+    for out, into in ((4, 5), (5, 4)):
+        with pytest.raises(ValueError):
+            uplinks.of(CHAINS, HOSTS, EGRESS_BPS[:out], INGRESS_BPS[:into])
 
 
 def test_what_pairs_pass():

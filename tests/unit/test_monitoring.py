@@ -12,7 +12,6 @@ import yaml
 
 from edge_module import metrics as edge_metrics
 from tests.unit import made
-from virtco.know import reports
 from virtco import metrics
 
 ETC = pathlib.Path(__file__).parents[2] / 'etc' / 'virtco'
@@ -50,10 +49,7 @@ def exported():
             coflows=[{'coflow_id': 'c', 'sent_bytes': 1, 'destinations': [
                 {'host': 'h', 'sent_bytes': 1}]}]))
     policies = types.SimpleNamespace(controller_up=True)
-    gates = types.SimpleNamespace(why_open=None, states=lambda: [
-        reports.GateState('c', 2.0, 0.5, 1.0, True)])
-    for family in edge_metrics.EdgeCollector(
-            reporter, policies, gates).collect():
+    for family in edge_metrics.EdgeCollector(reporter, policies).collect():
         for sample in family.samples:
             found[sample.name] = set(sample.labels)
     return found

@@ -14,6 +14,8 @@ from packaging import requirements
 from packaging import utils
 import pytest
 
+from tests import sources
+
 ROOT = pathlib.Path(__file__).parents[2]
 PINS = sorted((ROOT / 'tests' / 'fixtures' / 'constraints').glob('*.txt'))
 OWN = ('virtco', 'nova_filters', 'edge_module')
@@ -65,10 +67,10 @@ BASE, EXTRAS = _read()
 
 
 def _names(path):
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in sources.read(path).imports:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             yield node.module
             yield from (f'{node.module}.{alias.name}'
                         for alias in node.names)

@@ -12,7 +12,6 @@ import signal
 import socket
 import subprocess
 import threading
-import time
 
 import msgspec
 from oslo_config import cfg
@@ -193,18 +192,6 @@ def test_a_controller_that_stands_still_renews_nothing(make, connect):
     finally:
         controller.process.send_signal(signal.SIGCONT)
     harness.wait_for(lambda: is_up(edge), 'the connection')
-
-
-@pytest.mark.parametrize('enabled', ['true', 'false'])
-def test_an_edge_hears_how_far_its_clock_is_off(make, connect, enabled):
-    edge = connect(make({'distributor': {'enabled': enabled}}).url, 'h1')
-
-    def off_s():
-        edge.report()
-        now_s = time.monotonic()
-        return edge.link.reference.off_s(now_s, time.time() + 60 - now_s)
-
-    assert harness.wait_for(off_s, 'the time') == pytest.approx(60, abs=5)
 
 
 def test_without_a_distributor_it_polls(make, connect):

@@ -16,8 +16,8 @@ def ports(make):
     controller = make({'api': {
         'service_port': 0, 'request_timeout_s': 1,
         'max_connections_per_address': 400}, 'monitoring': {'port': 0}})
-    monitoring, service, _ = re.findall(r'Listening on .*, port (\d+)',
-                                        controller.log_text())
+    line, = re.findall('Listening on (.*)', controller.log_text())
+    monitoring, service, _ = re.findall(r'port (\d+)', line)
     return controller, service, monitoring
 
 

@@ -270,31 +270,6 @@ def test_what_if_reserves_nothing(tenant):
     assert error['code'] == 'virtco.infeasible'
 
 
-def test_jobs_that_share_links_are_named(tenant):
-    job = ('[{"name": "train", "iterations": 0, "compute": "1s", "tm": '
-           '{"pattern": "ring", "n": 2, "flow_size": "10MB"}}]')
-    # Two hosts of one slot each: nowhere else to go.
-    room = {'h0': 1, 'h1': 1}
-    for n in range(2):
-        tenant.place(n, matrix=job, num_instances=2, hosts=room)
-    running = tenant.coflow('train')
-    flavor = {'vcpus': 1, 'memory_mb': 1, 'disk_gb': 0}
-
-    def shares():
-        return tenant.call('POST', '/v1/plans', {
-            'groups': [{'name': 'new', 'tm': job, 'flavor': flavor}],
-            'hosts': [{'host': tenant.host(host), 'free': flavor}
-                      for host in room]})['shares']
-
-    # The scheduler's thread reads the running one's group first.
-    shared, = patience.wait_for(shares, 'the running job')
-    assert (shared['coflow_id'], shared['name'], shared['coflow']) == (
-        running['id'], running['name'], 'train')
-    assert shared['links'] == [f'{tenant.host(host)} {way}' for way in (
-        'egress', 'ingress') for host in room]
-    assert shared['score'] == pytest.approx(1.0, abs=0.01)
-
-
 def test_a_batch_of_eighteen_is_quick(tenant):
     room = {f'h{i}': 2 for i in range(18)}
     watch = patience.Stopwatch()

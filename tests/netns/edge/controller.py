@@ -108,14 +108,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         length = int(self.headers['Content-Length'])
         report = json.loads(self.rfile.read(length))
         self.owner.reports.append(report)
-        self._answer(204, b'', wall_s=time.time())
+        self._answer(204, b'')
 
-    def _answer(self, code, body, etag=None, wall_s=None):
+    def _answer(self, code, body, etag=None):
         self.send_response(code)
         if etag is not None:
             self.send_header('ETag', etag)
-        if wall_s is not None:
-            self.send_header('Virtco-Wall', str(wall_s))
         if code != 204:
             self.send_header('Content-Length', str(len(body)))
         self.end_headers()

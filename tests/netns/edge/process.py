@@ -5,27 +5,12 @@
 import pathlib
 import re
 import signal
-import subprocess
-import sys
 import tempfile
 import typing
 
 from tests.netns.edge import bed as beds
 from tests.netns.edge import forked
 from tests import patience
-
-
-#: Namespaces share the kernel's clock: a wall clock that a file puts off, and
-#: that some daemon keeps.
-_WITH_CLOCK = '''
-import pathlib, sys, time
-kernel_s, off = time.time, pathlib.Path(sys.argv.pop(1))
-time.time = lambda: kernel_s() + float(off.read_text())
-from edge_module.gates import clock
-clock.error_s = lambda: 0.0
-from edge_module import cmd
-sys.exit(cmd.main())
-'''
 
 
 class Done(typing.NamedTuple):
@@ -35,14 +20,9 @@ class Done(typing.NamedTuple):
 
 
 class EdgeProcess:
-    """The real command with a configuration of its own.
+    """The real command with a configuration of its own."""
 
-    :param has_clock: whether its wall clock is its own, see
-        :meth:`set_clock`.
-    """
-
-    def __init__(self, bed, host, directory, link_bps=40e6, has_clock=False,
-                 **options):
+    def __init__(self, bed, host, directory, link_bps=40e6, **options):
         self.bed = bed
         self.host = host
         self.directory = pathlib.Path(directory)
@@ -60,15 +40,6 @@ class EdgeProcess:
         self.config.write_text('[edge]\n' + ''.join(
             f'{key} = {value}\n' for key, value in options.items()))
         self.process = None
-        self.has_clock = has_clock
-        if has_clock:
-            self.set_clock(0.0)
-
-    def set_clock(self, off_s):
-        """Put its wall clock so far off."""
-        new = self.directory / 'clock.new'
-        new.write_text(str(off_s))
-        new.rename(self.directory / 'clock')
 
     def start(self):
         netns = self.bed.ns(self.host)
@@ -76,14 +47,7 @@ class EdgeProcess:
         self.bed.write_ports(self.host, self.ports)
         path = self.directory / 'log'
         path.touch()
-        if not self.has_clock:
-            self.process = forked.Popen(netns, arguments, path)
-            return self
-        with path.open('a') as log:
-            self.process = subprocess.Popen(
-                ['ip', 'netns', 'exec', netns, sys.executable, '-c',
-                 _WITH_CLOCK, str(self.directory / 'clock'), *arguments],
-                stdout=log, stderr=log)
+        self.process = forked.Popen(netns, arguments, path)
         return self
 
     def update_ports(self):

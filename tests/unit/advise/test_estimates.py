@@ -2,6 +2,8 @@
 
 """Paths between members from the readings between their hosts."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -82,3 +84,33 @@ def test_many_pairs_get_only_what_is_quick(monkeypatch):
         constant.Estimator.CONSENSUS)
     with pytest.raises(exception.Invalid, match='rpca .* 1 pairs'):
         many.estimate(estimates.Basis.RPCA)
+
+
+def test_latency_is_half_a_round_trip():
+    """And that of the others where nobody measured it."""
+    found = readings([{('a', 'b'): 10.0}])
+    latency_s = found.estimate(estimates.Basis.MEDIAN).paths.latency_s
+    assert latency_s[1, 0] == latency_s[0, 1] == pytest.approx(0.002)
+    assert latency_s[0, 2] == latency_s[1, 1] == 0.0
+    nothing = readings([]).estimate(estimates.Basis.MEDIAN).paths
+    assert not nothing.latency_s.any()
+
+
+def test_the_newest_reading_of_each_pair():
+    nan = np.nan
+    np.testing.assert_array_equal(estimates._newest(np.array([
+        [1.0, 4.0, nan], [2.0, nan, nan], [nan, 5.0, nan]])),
+        [2.0, 5.0, nan])
+
+
+@pytest.mark.parametrize('n_pairs, estimator, taken', [
+    (7, None, None), (8, None, constant.Estimator.CONSENSUS),
+    (5, constant.Estimator.RPCA, constant.Estimator.RPCA),
+    (6, constant.Estimator.RPCA, constant.Estimator.CONSENSUS),
+    (99, constant.Estimator.MEDIAN, constant.Estimator.MEDIAN)])
+def test_what_takes_too_long_is_replaced(monkeypatch, n_pairs, estimator,
+                                         taken):
+    monkeypatch.setattr(estimates, 'MOST_COMPARED_PAIRS', 7)
+    monkeypatch.setattr(estimates, 'MOST_RPCA_PAIRS', 5)
+    found = dataclasses.replace(readings([]), ends=np.zeros((n_pairs, 2)))
+    assert found._affordable(estimator) is taken

@@ -169,3 +169,47 @@ def test_another_number_of_tasks_is_refused():
 def test_nobody_to_talk_to_takes_no_time(n):
     volumes, paths = made(n, 0)
     assert mappings.lower_bound_s(volumes, paths) == 0.0
+
+
+def test_messages_of_tasks_by_hand():
+    volumes = np.array([[0.0, 3.0, 0.0], [0.0, 0.0, 5.0], [1.0, 2.0, 0.0]])
+    rates_bps = np.array([[np.inf, 8.0, 16.0], [24.0, np.inf, 4.0],
+                          [2.0, 40.0, np.inf]])
+    latency_s = np.array([[0.0, 0.5, 0.25], [0.125, 0.0, 1.0],
+                          [2.0, 0.75, 0.0]])
+    order = np.array([2, 0, 1])
+    found = mappings.each_s(volumes, order, rates_bps, latency_s)
+    expected = np.zeros((3, 3))
+    for i, j in itertools.permutations(range(3), 2):
+        if volumes[i, j]:
+            a, b = order[i], order[j]
+            expected[i, j] = (latency_s[a, b]
+                              + 8 * volumes[i, j] / rates_bps[a, b])
+    np.testing.assert_allclose(found, expected)
+    assert mappings.sent_s(volumes, order, rates_bps, latency_s) == (
+        pytest.approx(max(expected.sum(axis=1))))
+
+
+@pytest.mark.parametrize('predicted_s, bound_s, gap', [
+    (3.0, 2.0, 0.5), (2.0, 2.0, 0.0), (1.0, 2.0, 0.0), (0.0, 0.0, 0.0),
+    (1.0, 0.0, np.inf)])
+def test_a_gap_is_above_the_bound(predicted_s, bound_s, gap):
+    assert mappings.Mapping('m', (0,), predicted_s, bound_s).gap == gap
+
+
+def test_a_task_alone_has_no_bound():
+    volumes, paths = made(1, 0)
+    assert mappings.lower_bound_s(volumes, paths) == 0.0
+
+
+def test_so_many_first_tasks_stay():
+    for n_fixed in range(3):
+        moved = set()
+        for seed in range(10):
+            volumes, paths = made(8, seed)
+            found = mappings.search(volumes, paths, np.arange(8), n_fixed)
+            assert found[:n_fixed].tolist() == list(range(n_fixed))
+            unless_told = mappings.search(volumes, paths, np.arange(8))
+            assert n_fixed or (unless_told == found).all()
+            moved |= set(np.flatnonzero(found != np.arange(8)).tolist())
+        assert moved == set(range(n_fixed, 8))

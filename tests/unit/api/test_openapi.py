@@ -24,6 +24,9 @@ def test_bodies_belong_to_paths():
     paths = openapi.document()['paths']
     for method, path in openapi.BODIES:
         assert 'requestBody' in paths[path][method]
+    assert {(method, path) for path, found in paths.items()
+            for method in found if method in ('post', 'put', 'patch')} == (
+        openapi.BODIES.keys())
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import types
 
 import falcon
 from falcon import testing
-import msgspec
 import numpy as np
 from oslo_config import cfg
 from oslo_policy import opts as policy_opts
@@ -25,20 +24,18 @@ from virtco.conf import opts
 from virtco.decide import waiting
 from virtco import exception
 from virtco.know import host_state
-from virtco.know import reports
 from virtco.measure import history
 
 CAPACITY = types.SimpleNamespace(
     egress_bps=3e9, ingress_bps=2e9, measured_egress_bps=2.9e9,
     measured_ingress_bps=1.9e9, measured_s=70.0, source='measured')
-STATE = reports.GateState('c16', 2.2, 0.7, 0.9, False, False, 7, 3, 1.5, 0.25)
 REPORT = made.report(
     applied_generation=4, link={'egress_bps': 5e9, 'ingress_bps': 4e9},
     coflows=[{'coflow_id': 'c16', 'sent_bytes': 9, 'backlog_bytes': 8}],
     ports=[{'vm': 'v2'}, {'vm': 'v1'}, {'vm': 'v2'}], cpu_s=6.0)
 SEEN = host_state.View('h1', CAPACITY, 60.0, REPORT, 11.0, {'c16': 12.0})
 POLICY = dataclasses.replace(test_tcplan.policy([
-    test_tcplan.coflow(0x10, 40e6, (3.0, 1.0), gate=test_tcplan.GATE),
+    test_tcplan.coflow(0x10, 40e6, (3.0, 1.0)),
     test_tcplan.coflow(0x20, 8e6)]), generation=5)
 
 
@@ -66,43 +63,9 @@ def test_classes():
     first, second = views.classes(SEEN, POLICY)
     assert (first['minor'], first['observed_bps'], first['backlog_bytes'],
             first['destinations']) == ('1:10', 12.0, 8, ['h2', 'h3'])
-    assert first['rate_bps'] == 40e6 and first['gate'] is not None
-    assert (second['observed_bps'], second['backlog_bytes'],
-            second['gate']) == (None, None, None)
+    assert first['rate_bps'] == 40e6
+    assert (second['observed_bps'], second['backlog_bytes']) == (None, None)
     assert views.classes(SEEN, None) == []
-
-
-@pytest.mark.parametrize('gave_up, why', [
-    (False, None), (True, 'iterations are others than hinted')])
-def test_a_gate_that_is_kept(gave_up, why):
-    state = msgspec.structs.replace(STATE, gave_up=gave_up)
-    found = views.gate(msgspec.structs.replace(REPORT, gates=(
-        msgspec.structs.replace(state, coflow_id='c9', opened=1), state)),
-        POLICY.classes[0])
-    assert found == {
-        'period_s': 2.2, 'offset_s': 0.7, 'open_s': 0.9, 'is_open': False,
-        'why_open': why, 'open_share': 0.25, 'opened': 7, 'missed': 3,
-        'held_s': 1.5}
-
-
-def test_a_gate_that_is_not_kept():
-    found = views.gate(REPORT, POLICY.classes[0])
-    assert found['is_open'] is True and found['opened'] is None
-    assert found['why_open'] == 'the host does not keep it yet'
-    told = made.report(why_gates_open='no clock')
-    assert views.gate(told, POLICY.classes[0])['why_open'] == 'no clock'
-
-
-def test_gates_of_a_coflow():
-    def of(coflow_id, view=lambda host: SEEN, policy=lambda host: POLICY):
-        return [one['host'] for one in views.gates(
-            coflow_id, ['h1', 'h2'], view, policy)]
-
-    assert of('c16') == ['h1', 'h2'] and of('c32') == of('c9') == []
-    assert of('c16', view=lambda host: SEEN if host == 'h2' else None) == [
-        'h2']
-    assert of('c16', policy=lambda host: POLICY if host == 'h1' else None
-              ) == ['h1']
 
 
 @pytest.mark.parametrize('found, bottleneck, n_before', [

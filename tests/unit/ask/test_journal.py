@@ -73,3 +73,17 @@ def test_of_a_storm_the_newest_are_kept(database):
     book.write()
     assert details(database)[0] == 'no time 3'
     assert len(details(database)) == journal.MOST_WAITING
+
+
+def test_texts_that_no_column_holds(database):
+    book = journal.Journal(database, 1000, lambda: 5.0)
+    request = requests.Placement(
+        project_id='p', hints={'virtco:coflow': 'n' * 300},
+        flavor=requests.Resources(1, 1, 1), hosts=[
+            requests.Offer('h0', requests.Resources(1, 1, 1))],
+        instance_uuid='vm')
+    book.add(request, answers.neutral('vm', ['h0'], 'w' * 5000))
+    book.write()
+    with database.reader() as session:
+        (event,) = records.list_events(session)
+    assert (event.group_name, event.detail) == ('n' * 255, 'w' * 4000)

@@ -158,6 +158,9 @@ def test_alternates_come_in_the_order_that_suited_the_first():
     assert alternates(remembered(tuple(reversed(many))), many) == [
         f'h{number}' for number in range(99, 67, -1)]
     assert alternates(remembered(), many) == many[1:33]
+    # Of the order twice as many are kept as are named.
+    assert alternates(remembered((*many[:63], 'x')), ['a', 'x']) == ['x', 'a']
+    assert alternates(remembered((*many[:64], 'x')), ['a', 'x']) == ['a', 'x']
 
 
 def test_what_is_remembered_of_a_group():

@@ -5,57 +5,109 @@
 import dataclasses
 import math
 
+import numpy as np
 import pytest
 
-from tests.unit.decide import test_gates
-from virtco.decide import gates
+from tests.unit.decide import test_policies
 from virtco.decide import lateness
 from virtco.decide import policies
+from virtco.model import uplinks
 from virtco.scheduling.periodic import guard as guard_model
+from virtco.scheduling.periodic import jobs as jobs_model
 
-FIRST, OTHER = test_gates.FIRST, test_gates.SECOND_PAIR
+#: Bytes that keep a link busy for a second.
+SECOND = 0.98e9 / 8
+FIRST, OTHER = ('h0', 'h1'), ('h0', 'h2')
+
+
+def job(name, pair, compute_s=40.0, send_s=20.0, left=1.0, arrival_s=100.0,
+        **values):
+    """:param left: part of the iteration's bytes."""
+    made = test_policies.coflow(name, {pair: left * send_s * SECOND}, **values)
+    flows = made.live.flows
+    return dataclasses.replace(made, live=dataclasses.replace(
+        made.live, arrival_s=arrival_s, compute_s=compute_s, workers=2,
+        whole=type(flows)(flows.pairs, np.array([send_s * SECOND]))))
 
 
 def two(now_s=100.0, arrivals_s=(100.0, 100.0), computes_s=(40.0, 20.0),
         resting=(False, False), **options):
-    """Two jobs of one uplink that the controller serves in order."""
-    jobs = []
-    for name, pair, compute_s, arrival_s, is_resting in zip(
+    """Two jobs of one uplink."""
+    return test_policies.at(*(
+        job(name, pair, compute_s, arrival_s=arrival_s, is_resting=is_resting,
+            moved_s=now_s)
+        for name, pair, compute_s, arrival_s, is_resting in zip(
             'ab', (FIRST, OTHER), computes_s, arrivals_s, resting,
-            strict=True):
-        one = test_gates.job(name, [pair], 20.0, compute_s)
-        jobs.append(dataclasses.replace(
-            one, is_resting=is_resting, moved_s=now_s,
-            live=dataclasses.replace(one.live, arrival_s=arrival_s)))
-    return test_gates.at(*jobs, now_s=now_s, **options)
+            strict=True)), now_s=now_s, **options)
 
 
-def guard_of(plan):
-    return guard_model.Guard([plan.jobs['a'], plan.jobs['b']])
+def guard_of(compute_s=20.0, wire_factor=1.0):
+    """Of both, with a tenth more sending than was hinted."""
+    send_s = 22.0 * wire_factor
+    return guard_model.Guard([
+        jobs_model.PeriodicJob('a', 40.0, {'out': send_s}, 2),
+        jobs_model.PeriodicJob('b', compute_s, {'out': send_s}, 2)])
 
 
-def test_deadlines_are_those_of_the_simulators_guard():
-    seen = two()
-    plan, found = gates.plan(seen), lateness.Lateness()
-    guard = guard_of(plan)
-    told = found.follow(plan, seen.coflows)
+@pytest.mark.parametrize('wire_factor', [1.0, 1.05])
+def test_deadlines_are_those_of_the_simulators_guard(wire_factor):
+    found, guard = lateness.Lateness(wire_factor), guard_of(
+        wire_factor=wire_factor)
+    told = found.follow(two())
     for place, (name, compute_s) in enumerate((('a', 40.0), ('b', 20.0))):
         guard.began(place, 100.0 - compute_s)
-        assert told[name] == guard.late_s(place)
+        assert told[name] == pytest.approx(guard.late_s(place))
     # The same iteration; then b's next one, while a rests.
-    assert found.follow(plan, two(130.0).coflows) == told
-    later = two(150.0, (100.0, 150.0), resting=(True, False))
+    assert found.follow(two(130.0)) == told
+    later = found.follow(two(150.0, (100.0, 150.0), resting=(True, False)))
     guard.ended(1, 130.0)
-    assert found.follow(plan, later.coflows) == {'b': guard.late_s(1)}
+    assert later == {'b': pytest.approx(guard.late_s(1))}
+
+
+def test_deadlines_hold_while_bytes_and_rates_move_a_little():
+    found = lateness.Lateness()
+    told = found.follow(two())
+    later = test_policies.at(job('a', FIRST, left=0.1),
+                             job('b', OTHER, 20.0), now_s=130.0)
+    slower = dataclasses.replace(later, egress_bps=0.95 * later.egress_bps)
+    for seen in (later, slower):
+        assert found.follow(seen) == told
+    half = dataclasses.replace(later, egress_bps=0.5 * later.egress_bps)
+    assert all(late_s > told[name]
+               for name, late_s in found.follow(half).items())
+
+
+def test_others_that_come_elsewhere_change_no_deadline():
+    found = lateness.Lateness()
+    told = found.follow(two())
+    b_again = two(150.0, (100.0, 150.0))
+    later = found.follow(b_again)
+    assert later != told
+    assert found.follow(dataclasses.replace(b_again, coflows=(
+        *b_again.coflows, job('c', ('h2', 'h3'))))) == later
+
+
+def test_jobs_above_the_hosts_meet_too():
+    """Two hosts of one rack, whose uplink is as fast as one of them."""
+    seen = test_policies.at(job('a', ('h0', 'h2')), job('b', ('h1', 'h3')))
+    assert lateness.Lateness().follow(seen) == {}
+    seen = dataclasses.replace(seen, uplinks=uplinks.Uplinks(
+        np.array([[0], [0], [1], [1]]), np.full(4, 0.98e9)))
+    assert lateness.Lateness().follow(seen).keys() == {'a', 'b'}
+
+
+def test_so_many_are_guarded_and_no_more(monkeypatch):
+    monkeypatch.setattr(lateness, 'MOST_JOBS', 3)
+    seen = test_policies.at(*(
+        job(f'j{i}', FIRST, 40.0 + i) for i in range(5)))
+    assert lateness.Lateness().follow(seen).keys() == {'j2', 'j3', 'j4'}
 
 
 def test_who_is_late_goes_first_and_the_loop_looks_in_time():
-    seen = two()
-    plan = gates.plan(seen)
     late_s = {'b': 160.0, 'a': 170.0}
 
     def order(now_s):
-        found = policies.compute(two(now_s), None, plan.of_host, late_s)
+        found = policies.compute(two(now_s), None, late_s)
         return ([one.coflow_id for one in found.schedule.coflows],
                 found.next_check_s)
 
@@ -69,31 +121,26 @@ def test_who_is_late_goes_first_and_the_loop_looks_in_time():
 
 
 def test_who_pauses_begins_anew_and_who_does_so_often_is_not_guarded():
-    seen = two()
-    plan, found = gates.plan(seen), lateness.Lateness()
-    guard = guard_of(plan)
-    found.follow(plan, seen.coflows)
+    found, guard = lateness.Lateness(), guard_of()
+    found.follow(two())
     arrival_s = 100.0
     for _ in range(lateness.MOST_ANEW):
         arrival_s += 1000.0
-        told = found.follow(plan, two(arrival_s, (100.0, arrival_s)).coflows)
+        told = found.follow(two(arrival_s, (100.0, arrival_s)))
         guard.began(1, arrival_s - 20.0)
-        assert told['b'] == guard.late_s(1)
-    told = found.follow(plan, two(arrival_s, (
-        100.0, arrival_s + 1000.0)).coflows)
+        assert told['b'] == pytest.approx(guard.late_s(1))
+    told = found.follow(two(arrival_s, (100.0, arrival_s + 1000.0)))
     assert told.keys() == {'a'}
-    # Another plan: the jobs of another size.
-    again = gates.plan(two(computes_s=(40.0, 30.0)), before=plan)
-    assert again is not plan
-    assert found.follow(again, two().coflows).keys() == {'a', 'b'}
+    # A job of another size.
+    assert found.follow(two(computes_s=(40.0, 30.0))).keys() == {'a', 'b'}
 
 
 @pytest.mark.parametrize('seen', [
-    two(gates=False), two(order='fair'),
-    test_gates.at(test_gates.job('a', [FIRST]), test_gates.job('b', [OTHER])),
-    test_gates.at(test_gates.job('a', [FIRST], 20.0, 40.0),
-                  test_gates.job('b', [('h2', 'h3')], 20.0, 40.0))],
-    ids=['no gates', 'fair', 'short', 'apart'])
+    test_policies.at(), two(order='fair'), two(computes_s=(0.0, 20.0)),
+    test_policies.at(job('a', FIRST), job('b', OTHER, 1.0, 0.8)),
+    test_policies.at(job('a', FIRST), job('b', ('h2', 'h3'))),
+    dataclasses.replace(two(), egress_bps=np.zeros(4))],
+    ids=['nobody', 'fair', 'no computing', 'short', 'apart', 'no rate'])
 def test_who_is_not_guarded(seen):
     """Of short iterations the controller hears too late."""
-    assert lateness.Lateness().follow(gates.plan(seen), seen.coflows) == {}
+    assert lateness.Lateness().follow(seen) == {}

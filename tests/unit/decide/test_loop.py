@@ -117,7 +117,7 @@ def test_nothing_is_published_before_all_that_was_written_down_is_read(
     assert controller._policies.generations().keys() == {'h0'}
 
 
-CHOSEN = {'order': 'sebf', 'ceil': 'link', 'gates': 'on'}
+CHOSEN = {'order': 'sebf', 'ceil': 'link'}
 
 
 def test_options_are_those_of_the_operator():
@@ -128,12 +128,10 @@ def test_options_are_those_of_the_operator():
         protect_receivers=True, limit_senders=False, default_share=0.05)
     assert loop.options(conf, CHOSEN, False) == snapshot.Options(
         'sebf', True, 7.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 8.0, 9.0, True,
-        False, 0.05, True)
+        False, 0.05)
     conf.theta_s = 0.0
-    other = loop.options(conf, {'order': 'mrtf', 'ceil': 'rate',
-                                'gates': 'off'}, False)
-    assert (other.theta_s, other.work_conserving, other.gates) == (
-        math.inf, False, False)
+    other = loop.options(conf, {'order': 'mrtf', 'ceil': 'rate'}, False)
+    assert (other.theta_s, other.work_conserving) == (math.inf, False)
     assert not other.is_fair
     assert loop.options(conf, CHOSEN, True).is_fair
 

@@ -277,3 +277,175 @@ def test_a_train_of_a_check_is_repeated_if_need_be(made):
     train = made.prober.next_train('a', 0)
     assert not {'kind', 'repeats', 'start_in_s'} & train.keys()
     assert made.prober.state()['last_hour_bytes'] == 10 * 200 * 1472
+
+
+def sample(metric, *labels):
+    return metric.labels(*labels)._value.get()
+
+
+def counts(made):
+    found = made.prober._counts
+    return {name: sample(found.probes, name)
+            for name in ('measured', 'failed')} | {
+        name: sample(found.probe_hosts, name)
+        for name in ('fresh', 'held', 'due')} | {
+        'bytes': found.probe_bytes._value.get()}
+
+
+TRAIN_BYTES = 10 * 200 * 1472
+
+
+def test_what_is_counted(made):
+    trains = fetch(made)
+    assert counts(made) == {
+        'measured': 0, 'failed': 0, 'fresh': 0, 'held': 0, 'due': 4,
+        'bytes': 2 * TRAIN_BYTES}
+    (first, train), (_second, _other) = sorted(trains.items())
+    made.prober.done(plain.measurement(
+        first, train['peer'], 1e8, probe_id=train['probe_id'],
+        sent_bytes=7))
+    assert counts(made)['measured'] == 1
+    assert counts(made)['bytes'] == TRAIN_BYTES + 7
+    # Of the same train nothing is counted twice.
+    made.prober.done(plain.measurement(
+        first, train['peer'], 1e8, probe_id=train['probe_id'],
+        sent_bytes=7))
+    assert counts(made)['measured'] == 1
+    made.clock.now += 5
+    assert not made.prober.is_idle()
+    assert counts(made)['failed'] == 1
+    measure_all(made)
+    assert counts(made) | {'bytes': 0, 'held': 0} == {
+        'measured': 11, 'failed': 1, 'fresh': 2, 'held': 0, 'due': 2,
+        'bytes': 0}
+    made.clock.now += probes.RETRY_S
+    measure_all(made)
+    assert counts(made) | {'bytes': 0} == {
+        'measured': 12, 'failed': 1, 'fresh': 4, 'held': 0, 'due': 0,
+        'bytes': 0}
+
+
+@pytest.mark.parametrize(('later_s', 'is_over'), [(4.99, False), (5, True)])
+def test_when_a_train_is_given_up(made, later_s, is_over):
+    made.prober.order([('a', 'b')])
+    made.prober.hold(True)
+    made.clock.now += later_s
+    assert made.prober.is_idle() is is_over
+    assert made.prober.called() == (set() if is_over else {'a', 'b'})
+
+
+@pytest.mark.parametrize(('kind', 'most_s'), [
+    ('train', 5 + 3), ('bulk', 5 + 3 + 2)])
+def test_when_what_was_asked_for_is_given_up(made, kind, most_s):
+    """It takes a while to come to the edge modules, and lasts."""
+    measure_all(made)
+    made.prober.ask(asked.Request(pairs=[('a', 'b')], kind=kind,
+                                  lasts_s=2.0), 'n')
+    made.clock.now += 1
+    assert len(fetch(made)) == 1
+    made.clock.now += most_s - 0.01
+    assert not made.prober.answer('n')['done']
+    made.clock.now += 0.01
+    assert made.prober.answer('n')['done']
+    # It is no reading that failed: nobody retries it.
+    assert made.prober.state()['n_held'] == 0
+    assert made.prober.state()['under_way'] == []
+
+
+def test_it_looks_once_in_an_interval(made):
+    made.conf.probe.interval_s = 10.0
+    answer(made, fetch(made))
+    made.clock.now += 8.99
+    assert fetch(made) == {}
+    made.clock.now += 0.01
+    assert len(fetch(made)) == 2
+
+
+def test_nothing_begins_while_a_check_has_the_network(made):
+    made.prober.hold(True)
+    assert fetch(made) == {} and made.prober.is_idle()
+    made.prober.hold(False)
+    assert len(fetch(made)) == 2 and not made.prober.is_idle()
+
+
+def test_hosts_that_are_busy_or_gone_get_no_order(made):
+    made.prober.hold(True)
+    assert made.prober.order([('a', 'b')]).keys() == {('a', 'b')}
+    assert made.prober.order([
+        ('a', 'c'),      # a sends,
+        ('c', 'b'),      # b receives,
+        ('c', 'gone'), ('gone', 'c'),
+        ('b', 'a'),      # the other way is free.
+        ('c', 'd')]).keys() == {('b', 'a'), ('c', 'd')}
+    assert made.prober.called() == set('abcd')
+
+
+def test_an_order_is_handed_out_once_to_either_side(made):
+    made.prober.hold(True)
+    made.prober.order([('a', 'b')])
+    assert made.prober.next_train('c', 0) is None
+    assert made.prober.next_train('a', 0)['peer'] == 'b'
+    assert made.prober.called() == {'b'}
+    assert made.prober.next_train('b', 0)['role'] == 'receive'
+    assert made.prober.called() == set()
+    assert made.prober.next_train('a', 0) is None
+    assert made.prober.next_train('b', 0) is None
+
+
+def test_one_that_left_is_not_waited_for(made):
+    made.conf.probe.enabled = False
+    assert made.prober.next_train('a', 60, lambda: True) is None
+
+
+def test_which_measurements_are_kept(made):
+    heard = []
+    made.prober.on_measured.append(heard.append)
+    usual = plain.measurement('a', 'b', 1e8)
+    bulk = plain.measurement('a', 'c', 1e8, method='bulk')
+    assert made.prober.done(usual) and not made.prober.done(bulk)
+    assert heard == [usual, bulk]
+    state = made.prober.state()
+    assert (state['n_hosts'], state['last_hour_bytes']) == (0, 0)
+    pairs = set()
+    while trains := fetch(made):
+        pairs |= {(host, train['peer']) for host, train in trains.items()}
+        answer(made, trains)
+    # What TCP got is no reading of the pair.
+    assert ('a', 'b') not in pairs and ('a', 'c') in pairs
+
+
+def test_the_state_says_what_is_configured(made):
+    made.conf.probe.max_link_share = 0.5
+    made.conf.probe.max_bytes_per_hour = 10 ** 12
+    made.prober = made.again()
+    trains = fetch(made)
+    assert made.prober.state() == {
+        'enabled': True, 'n_hosts': 4, 'n_fresh': 0, 'n_held': 0,
+        'all_pairs': True, 'freshness_s': 100.0,
+        'under_way': [{'src': src, 'dst': trains[src]['peer']}
+                      for src in sorted(trains)],
+        'max_link_share': 0.5, 'max_bytes_per_hour': 10 ** 12,
+        'last_hour_bytes': 2 * TRAIN_BYTES}
+
+
+def test_what_a_round_of_connections_may_cost(made):
+    """A host that is not known takes nothing; others at their own speed."""
+    transfer = together.Transfer(10 ** 6, 0.0, 1.0)
+    made.conf.probe.max_bytes_per_hour = 2 * 10 ** 6
+    made.prober = made.again()
+    made.prober.afford(['a', 'b', 'gone'], transfer, 1)
+    with pytest.raises(exception.Invalid, match='0.003 GB more'):
+        made.prober.afford('abc', transfer, 1)
+
+
+def test_hosts_that_are_awaited_are_measured_again_earlier(made):
+    found = made.prober._measurable(0, 0, False)
+    measure_all(made)
+    made.prober._measurable = lambda *_args: probes.Measurable(
+        found.targets, found.links_bps, frozenset('a'))
+    made.clock.now += 13
+    assert fetch(made) == {}
+    made.clock.now += 6
+    trains = fetch(made)
+    assert trains and all('a' in (host, train['peer'])
+                          for host, train in trains.items())

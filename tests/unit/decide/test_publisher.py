@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pytest
 
+from tests import patience
 from virtco.decide import publisher
 from virtco.table import coflow_table
 from virtco.table import host_policy
@@ -129,3 +130,16 @@ def test_waiting_ends_in_time_when_nothing_happens():
     found.close()
     assert found.wait('h0', 1, 60).generation == 1
     assert time.monotonic() - started < DEADLINE_S
+
+
+def test_news_wake_at_once_who_waits(monkeypatch):
+    """Nobody has to look again, however seldom that is."""
+    monkeypatch.setattr(publisher, 'POLL_S', 60.0)
+    found, told = publisher.Publisher(), []
+    waiter = threading.Thread(target=lambda: told.append(
+        found.wait('h0', None, 60.0)), daemon=True)
+    waiter.start()
+    patience.wait_for(lambda: found._changed._waiters, 'one who waits')
+    found.publish({'h0': a_policy()})
+    waiter.join(DEADLINE_S)
+    assert [policy.generation for policy in told] == [1]

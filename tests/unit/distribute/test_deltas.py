@@ -78,6 +78,9 @@ def test_a_delta_of_another_report_is_refused():
 @pytest.mark.parametrize('changes, elapsed_s, is_urgent', [
     ({'cpu_s': 2.0, 'shared': {'host': {}}}, 1.0, False),
     ({'uplink_sent_bytes': 9_000}, 1.0, False),
+    ({'uplink_sent_bytes': 10_000}, 1.0, False),
+    ({'uplink_sent_bytes': 10_000, 'cpu_s': 2.0}, 0.9, True),
+    ({'default_sent_bytes': 10 ** 9}, 1.0, False),
     ({'uplink_sent_bytes': 11_000}, 1.0, True),
     ({'uplink_sent_bytes': 11_000}, 2.0, False),
     ({'applied_generation': 2}, 1.0, True),
@@ -88,3 +91,23 @@ def test_what_waits_for_a_heartbeat(changes, elapsed_s, is_urgent):
                          applied_generation=1, cpu_s=1.0, health='ok')
     delta = deltas.diff(before, made.replaced(before, **changes))
     assert deltas.is_urgent(before, delta, elapsed_s) == is_urgent
+
+
+def test_a_counter_that_began_anew_is_told_at_once():
+    before = made.report(link={'egress_bps': 8e6, 'ingress_bps': None},
+                         uplink_sent_bytes=50_000)
+    delta = deltas.diff(before, made.replaced(before, uplink_sent_bytes=0))
+    assert deltas.is_urgent(before, delta, 1.0)
+
+
+def test_where_the_link_is_unknown_every_byte_is_told():
+    before = made.report(link={'egress_bps': None, 'ingress_bps': None})
+    delta = deltas.diff(before, made.replaced(before, uplink_sent_bytes=1))
+    assert deltas.is_urgent(before, delta, 1.0)
+
+
+def test_nothing_changed_is_no_delta():
+    before = made.report(coflows=[{'coflow_id': 'a', 'sent_bytes': 1}])
+    assert not deltas.diff(before, before)
+    assert not deltas.is_urgent(before, deltas.diff(before, before), 1.0)
+    assert deltas.patch(before, deltas.Delta()) == before

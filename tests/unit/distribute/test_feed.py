@@ -73,12 +73,13 @@ class Site:
         found.source.lead(epoch)
         return found
 
-    def feed(self):
+    def feed(self, epoch=0):
         found = feeds.Feed(
             self.conf, self.database, self.changed.extend,
             lambda *args: self.trains.append(args),
             lambda: {'h1': REPORT}.items())
         self.feeds.append(found)
+        found.epoch = epoch
         found.start()
         return found
 
@@ -169,8 +170,7 @@ def test_without_a_leader_the_database_is_read(site):
 def test_one_that_was_deposed_is_not_listened_to(site):
     """Neither by what it says nor by what it stored."""
     first = site.lead()
-    feed = site.feed()
-    feed.epoch = 5
+    feed = site.feed(epoch=5)
     feed.follow('h1', 0)
     patience.wait_for(lambda: feed.is_alive() and first.source, 'a moment')
     with site.database.writer() as session:

@@ -100,8 +100,7 @@ def test_it_sends_what_the_edge_does_not_have(start):
         found = messages(sock)
         assert next(found) == {
             'type': 'welcome', 'version': 1, 'epoch': 0, 'heartbeat_s': 30.0,
-            'spread_s': 5.0, 'most_bytes': frames.MOST_BYTES,
-            'wall_s': pytest.approx(time.time(), abs=60)}
+            'spread_s': 5.0, 'most_bytes': frames.MOST_BYTES}
         message = next_of(found, 'policy')
         assert edge_policy.EdgePolicy.from_dict(message['policy']) == LARGE
     with connect(site, generation=1) as sock:
@@ -162,8 +161,7 @@ def test_a_heartbeat_is_answered_however_it_comes(start, parts):
         for part in parts:
             sock.sendall(part)
             time.sleep(0.01)  # else the parts may come as one
-        told_s = next_of(messages(sock), 'alive')['wall_s']
-        assert abs(told_s - time.time()) < 60
+        assert next_of(messages(sock), 'alive')
         patience.wait_for(lambda: site.heard == {'h2'}, 'the heartbeat')
 
 

@@ -38,13 +38,12 @@ def agent(conf):
 def test_a_policy_reaches_all_that_need_it(agent):
     agent._apply(test_enforcer.ONE, False)
     assert agent.enforcer.policy == test_enforcer.ONE
-    assert agent.gates._wake.is_set()
     agent.enforcer.uplink.seen = {0x10: test_enforcer.wire.ClassStats(77)}
     agent.reporter.readings.read(0.0)
     assert agent.reporter.readings.counted()['coflows'][0].sent_bytes == 77
     about = agent._about()
-    assert (about['applied_generation'], about['health'], about['error'],
-            about['gates']) == (1, 'ok', None, ())
+    assert (about['applied_generation'], about['health'],
+            about['error']) == (1, 'ok', None)
 
 
 @pytest.mark.parametrize('spoil, health', [
@@ -83,7 +82,7 @@ def test_its_threads(conf, use_stream):
     found = edge_agent.Agent(conf, test_enforcer.make(),
                              static.StaticPorts(''), test_keeper.Watch())
     assert [one.name for one in found._crew._threads] == [
-        'policy', 'report', 'ports', 'gates'] + ['stream'] * use_stream
+        'policy', 'report', 'ports'] + ['stream'] * use_stream
 
 
 def parts(conf, **options):

@@ -30,9 +30,6 @@ ONE = dataclasses.replace(
     test_tcplan.policy([test_tcplan.coflow(0x10, 40e6, (3.0, 1.0)),
                         test_tcplan.coflow(0x20, 8e6)]), flows=(FLOW,))
 TWO = test_tcplan.policy([test_tcplan.coflow(0x20, 30e6)])
-GATED = test_tcplan.policy([
-    test_tcplan.coflow(0x10, 40e6, (3.0, 1.0), gate=test_tcplan.GATE),
-    test_tcplan.coflow(0x20, 8e6, gate=test_tcplan.GATE)])
 PORT = classify.VmPort('v1', 'tap1', 5, 'fa:16:3e:00:00:01', ('10.0.0.1',))
 AWAY = classify.VmPort('v2', 'tap2', 0, 'fa:16:3e:00:00:02', ('10.0.0.3',))
 
@@ -239,69 +236,6 @@ def test_limits_hold_where_they_can_and_not_without_a_controller(
     found.set_policy(dataclasses.replace(ONE, unmanaged=unmanaged), 100.0,
                      fair)
     assert len(found.classifier.table.limits) == n_limits
-
-
-def test_gates_are_turned_without_a_look():
-    found = started(GATED)
-    uplink = found.uplink
-    asked = uplink.asked.count('snapshot')
-    ceils = {minor: item.ceil_bps for minor, item in uplink.tree.items()}
-    assert ceils[0x10] == LINK_BPS
-    found.turn_gates(frozenset({0x10}))
-    assert uplink.tree[0x10].ceil_bps == uplink.tree[0x12].ceil_bps == (
-        LINK_BPS / 80)
-    assert uplink.tree[0x20].ceil_bps == LINK_BPS
-    assert uplink.tree == found.desired_tree() and not found.drift()
-    calls = uplink.asked.count('set_classes')
-    found.turn_gates(frozenset({0x10}))
-    assert uplink.asked.count('set_classes') == calls
-    # Those that open come first or last, but never both at full rate.
-    order = []
-    uplink.set_classes, real = (
-        lambda classes, tree: (order.append(sorted(
-            item.minor for item in classes)[0]), real(classes, tree)),
-        uplink.set_classes)
-    found.turn_gates(frozenset({0x20}))
-    assert order == [0x20, 0x10]
-    assert uplink.asked.count('snapshot') == asked + 1  # of drift()
-    assert uplink.tree[0x20].ceil_bps < uplink.tree[0x10].ceil_bps
-    found.turn_gates(frozenset())
-    assert {minor: item.ceil_bps
-            for minor, item in uplink.tree.items()} == ceils
-
-
-@pytest.mark.parametrize('fair, policy', [(True, GATED), (False, None)])
-def test_without_a_controller_no_gate_is_turned(fair, policy):
-    found = make()
-    if policy is not None:
-        found.set_policy(policy, 100.0, fair)
-    calls = list(found.uplink.asked)
-    found.turn_gates(frozenset({0x10}))
-    assert found.uplink.asked == calls
-
-
-def test_a_gate_that_the_kernel_refuses_is_read_again():
-    found = started(GATED)
-    found.uplink.refuses.add('set_classes')
-    with pytest.raises(exception.KernelRefused):
-        found.turn_gates(frozenset({0x10}))
-    assert not found.tree.is_known
-    found.uplink.refuses.clear()
-    # What is not known waits for the next change.
-    found.turn_gates(frozenset({0x20}))
-    assert found.uplink.tree[0x20].ceil_bps == LINK_BPS
-    found.reconcile(101.0)
-    assert found.uplink.tree[0x20].ceil_bps == LINK_BPS / 80
-    assert found.uplink.tree[0x10].ceil_bps == LINK_BPS
-
-
-def test_after_a_start_closed_gates_are_seen():
-    found = started(GATED)
-    found.turn_gates(frozenset({0x10}))
-    again = edge_enforcer.Enforcer(
-        found.uplink, found.classifier, LINK_BPS, DEFAULT_BPS)
-    again.policy, again.ports = found.policy, found.ports
-    assert not again.drift()
 
 
 class Guard(agreement.NoGuard):

@@ -4,9 +4,12 @@
 
 import json
 
+import pytest
+
 from edge_module.classify import base
 from edge_module.classify import nft
 from edge_module.classify import nft_text
+from virtco import exception
 
 PAIR = base.Key('lo', '10.0.0.1', '10.0.0.2')
 PORT = base.Key('lo', '10.0.0.1', '10.0.0.2', 80)
@@ -215,3 +218,20 @@ def test_element_that_is_listed_twice_counts_once():
     table, counted = nft.NftClassifier(kernel).dump()
     assert table == base.Table(LO, {PAIR: 0x11})
     assert counted == {PAIR: base.Counted(7, 1)}
+
+
+def test_what_nftables_refuses_is_known_no_more():
+    kernel = _Kernel(*_listing())
+    classifier = nft.NftClassifier(kernel)
+    classifier.replace(base.Table(LO, {PAIR: 0x11}))
+    assert classifier.known is not None
+    kernel.nft_run = lambda text: (1, '', f'  Error: {"x" * 500}\n')
+    with pytest.raises(exception.KernelRefused) as error:
+        classifier.replace(base.Table(LO, {PORT: 0x11}))
+    assert {name: error.value.kwargs[name] for name in ('what', 'count')} == {
+        'what': 'change the classification', 'count': 1}
+    assert error.value.kwargs['why'] == ('Error: ' + 'x' * 500)[:400]
+    assert classifier.known is None
+    assert not classifier.remove()
+    assert classifier.counted() == {} and classifier.peers() == {}
+    assert classifier.destinations() == frozenset()

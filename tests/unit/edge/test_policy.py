@@ -20,9 +20,7 @@ DOCUMENT = {
         'coflow_id': 'c1', 'name': 'C1', 'minor': 16, 'rate_bps': 5e7,
         'ceil_bps': 1e8, 'prio': 0, 'destinations': [
             {'host': 'h2', 'minor': 17, 'weight': 1.0, 'rate_bps': 5e7,
-             'ceil_bps': 1e8}],
-        'gate': {'period_s': 2.2, 'offset_s': 0.7, 'open_s': 0.9,
-                 'iteration_bytes': 1e9, 'epoch': 3}}],
+             'ceil_bps': 1e8}]}],
     'flows': [{'coflow_id': 'c1', 'src_vm': 'v1', 'src_ip': '10.0.0.1',
                'dst_ip': '10.0.0.2', 'minor': 17, 'dst_port': None}],
     'received': [{'src_ip': '10.0.0.2', 'dst_ip': '10.0.0.1',
@@ -41,10 +39,11 @@ def test_document_reads():
     assert edge_policy.EdgePolicy.from_dict(old).unmanaged is None
 
 
-def test_a_controller_that_knows_no_gates_sends_none():
-    old = copy.deepcopy(DOCUMENT)
-    del old['classes'][0]['gate']
-    assert edge_policy.EdgePolicy.from_dict(old).classes[0].gate is None
+def test_a_field_of_another_release_is_ignored():
+    other = copy.deepcopy(DOCUMENT)
+    other['classes'][0]['colour'] = {'red': 1}
+    assert edge_policy.EdgePolicy.from_dict(other) == (
+        edge_policy.EdgePolicy.from_dict(DOCUMENT))
 
 
 @given(test_tcplan.policies())
@@ -88,10 +87,6 @@ def _changed(path, value):
     (('classes', 0, 'prio'), 8, 'classes[0].prio'),
     (('classes', 0, 'rate_bps'), -1, 'classes[0].rate_bps'),
     (('classes', 0, 'rate_bps'), '5', 'classes[0].rate_bps'),
-    (('classes', 0, 'gate'), [], 'classes[0].gate'),
-    (('classes', 0, 'gate', 'epoch'), 1.5, 'classes[0].gate.epoch'),
-    (('classes', 0, 'gate', 'period_s'), float('nan'),
-     'classes[0].gate.period_s'),
     (('classes', 0, 'destinations', 0, 'weight'), 1.5,
      'classes[0].destinations[0].weight'),
     (('flows', 0, 'minor'), 16, 'flows[0].minor'),
@@ -122,9 +117,6 @@ def test_nonsense_is_refused_by_name(path, value, field):
     (('classes', 0, 'minor'), 0x10), (('classes', 0, 'prio'), 7),
     (('classes', 0, 'rate_bps'), 0.0), (('classes', 0, 'name'), ''),
     (('classes', 0, 'destinations', 0, 'weight'), 0.0),
-    (('classes', 0, 'gate', 'offset_s'), 2.2),
-    (('classes', 0, 'gate', 'open_s'), 0),
-    (('classes', 0, 'gate', 'iteration_bytes'), 1),
     (('flows', 0, 'minor'), edge_policy.DEFAULT_MINOR),
     (('flows', 0, 'dst_port'), 1), (('flows', 0, 'dst_port'), 65535)])
 def test_limits_themselves_are_taken(path, value):
@@ -141,13 +133,6 @@ def test_limits_themselves_are_taken(path, value):
     (('classes', 0, 'minor'), edge_policy.LAST_MINOR + 1, 'classes[0].minor'),
     (('classes', 0, 'prio'), -1, 'classes[0].prio'),
     (('classes', 0, 'ceil_bps'), 7.9, 'classes[0].ceil_bps'),
-    (('classes', 0, 'gate', 'period_s'), 0.09, 'classes[0].gate.period_s'),
-    (('classes', 0, 'gate', 'period_s'), 3601, 'classes[0].gate.period_s'),
-    (('classes', 0, 'gate', 'offset_s'), 2.21, 'classes[0].gate.offset_s'),
-    (('classes', 0, 'gate', 'open_s'), -0.1, 'classes[0].gate.open_s'),
-    (('classes', 0, 'gate', 'iteration_bytes'), 0.5,
-     'classes[0].gate.iteration_bytes'),
-    (('classes', 0, 'gate', 'epoch'), -1, 'classes[0].gate.epoch'),
     (('flows', 0, 'minor'), 1, 'flows[0].minor'),
     (('flows', 0, 'src_vm'), '', 'flows[0].src_vm'),
     (('flows', 0, 'dst_port'), True, 'flows[0].dst_port')])

@@ -8,6 +8,7 @@ import pytest
 
 from edge_module.shaper import sharing
 from edge_module.tcplan import minors
+from edge_module.tcplan import model
 from edge_module.tcplan import shape
 from tests.unit.edge import test_tcplan
 
@@ -135,3 +136,20 @@ def _above(tree, minor):
         found.append(minor)
         minor = tree[minor].parent
     return found
+
+
+@pytest.mark.parametrize(('use', 'rate_bps', 'wanted_bps'), [
+    # One that is idle begins with a share of one in a hundred, by leaves.
+    (None, 10e6, 0.5e6), (sharing.Use(), 10e6, 0.5e6),
+    (sharing.Use(9.4e6), 10e6, 0.5e6 + 1.03 * 9.4e6),
+    (sharing.Use(9.5e6), 10e6, 60e6), (sharing.Use(0.0, True), 10e6, 60e6),
+    # Who had nothing is not full of it.
+    (sharing.Use(0.0), 0.0, 0.5e6), (sharing.Use(90e6), 100e6, 60e6)])
+def test_what_a_class_can_be_expected_to_send(use, rate_bps, wanted_bps):
+    leaves = [model.HtbClass(minor, 1, 8, 60_000_000, 0, 1, 1000)
+              for minor in (0x11, 0x21)]
+    used = {} if use is None else {0x11: use}
+    found = sharing.wanted_bps(used, {0x11: rate_bps, 0x21: 1e6},
+                               iter(leaves), 100e6)
+    assert found == {0x11: pytest.approx(wanted_bps), 0x21: 0.5e6}
+    assert sharing.wanted_bps({}, {}, [], 100e6) == {}

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 import pytest
 
-from edge_module.tcplan import gating
 from edge_module.tcplan import holding
 from edge_module.tcplan import minors
 from edge_module.tcplan import model
@@ -25,18 +24,14 @@ def policy(classes, default_bps=2e6, egress_bps=LINK_BPS):
                                   default_bps, tuple(classes))
 
 
-GATE = edge_policy.Gate(2.2, 0.7, 0.9, 1e9, 1)
-
-
-def coflow(minor, rate_bps, weights=(1.0,), ceil_bps=LINK_BPS, prio=0,
-           gate=None):
+def coflow(minor, rate_bps, weights=(1.0,), ceil_bps=LINK_BPS, prio=0):
     total = sum(weights) or 1.0
     children = tuple(edge_policy.Destination(
         f'h{index + 2}', minor + 1 + index, weight / total,
         rate_bps * weight / total, ceil_bps)
         for index, weight in enumerate(weights))
     return edge_policy.CoflowClass(f'c{minor}', f'c{minor}', minor, rate_bps,
-                                   ceil_bps, prio, children, gate)
+                                   ceil_bps, prio, children)
 
 
 def unmanaged(rates_bps, others_bps=1e6):
@@ -52,8 +47,7 @@ def policies(draw):
     return policy([coflow(
         0x10 + 16 * number, draw(st.floats(0, 2e8)),
         draw(st.lists(st.floats(0.01, 1), max_size=4)),
-        draw(st.floats(1e3, 2e8)), draw(st.integers(0, 7)),
-        draw(st.sampled_from((None, GATE))))
+        draw(st.floats(1e3, 2e8)), draw(st.integers(0, 7)))
         for number in numbers], draw(st.floats(1e3, 5e7)),
         draw(st.floats(5e7, 2e8)))
 
@@ -484,42 +478,3 @@ def test_what_is_held_and_fits_takes_from_nobody():
     assert held.pop(0x10).rate_bps > 1e6
     assert held == new
     assert holding.hold(new, old, [], model.TreeSettings()) == new
-
-
-@given(policies(), st.booleans())
-def test_a_closed_gate_lowers_rates_and_nothing_else(wanted, cuts):
-    settings = model.TreeSettings(frame_bytes=1514 if cuts else None)
-    made = shape.Made()
-    gated = {coflow.minor for coflow in wanted.classes if coflow.gate}
-    opened = shape.build_tree(wanted, LINK_BPS, settings, made=made)
-    closed = shape.build_tree(wanted, LINK_BPS, settings, made=made,
-                              closed=gated | {0x6000})
-    assert opened.keys() == closed.keys()
-    assert gating.closed_in(closed, wanted, LINK_BPS) == gated
-    assert model.guaranteed_bps(closed) <= model.guaranteed_bps(opened)
-    for minor, item in closed.items():
-        was = opened[minor]
-        assert item.same_leaf(was) and item.prio == was.prio
-        assert item.rate_bps <= was.rate_bps and (
-            item.ceil_bps <= was.ceil_bps)
-        if minor not in gated and item.parent not in gated:
-            assert item == was
-    turned = [item for minor in gated
-              for item in shape.turned(made, minor, True)]
-    assert {item.minor: item for item in turned}.items() <= closed.items()
-    assert not shape.turned(made, 0x6000, True)
-
-
-@given(policies())
-def test_gates_are_open_where_a_policy_decayed(wanted):
-    gated = {coflow.minor for coflow in wanted.classes}
-    assert shape.build_tree(wanted, LINK_BPS, fair=True) == (
-        shape.build_tree(wanted, LINK_BPS, fair=True, closed=gated))
-
-
-def test_an_open_gate_may_borrow_the_link_whatever_the_ceil():
-    wanted = policy([coflow(0x10, 1e6, ceil_bps=1e6, gate=GATE),
-                     coflow(0x20, 1e6, ceil_bps=1e6)])
-    tree = shape.build_tree(wanted, LINK_BPS)
-    assert tree[0x10].ceil_bps == tree[0x11].ceil_bps == LINK_BPS
-    assert tree[0x11].rate_bps == 1e6 == tree[0x21].ceil_bps

@@ -150,34 +150,13 @@ def test_a_parent_stays_with_its_children(keeper):
 
 @pytest.mark.parametrize('call', [
     lambda keeper: keeper.delete(NONE, 50.0),
-    lambda keeper: keeper.change(FAST, SETTINGS),
-    lambda keeper: keeper.turn([keeper._known[1][4]])])
+    lambda keeper: keeper.change(FAST, SETTINGS)])
 def test_after_a_refusal_everything_is_read(keeper, call):
     leaving(keeper)
     keeper.uplink.refuses |= {'set_classes', 'delete_classes'}
     with pytest.raises(exception.KernelRefused):
         call(keeper)
     assert not keeper.is_known and keeper.is_waiting
-
-
-def test_a_turn_changes_what_is_known_alone(keeper):
-    changed = dataclasses.replace(FAST[0x11], ceil_bps=80)
-    keeper.turn([changed])
-    assert keeper.uplink.tree[0x11] == changed == keeper._known[1][0x11]
-    asked = list(keeper.uplink.asked)
-    keeper.turn([dataclasses.replace(changed, minor=0x12)])
-    keeper.let_leave((0x11,), 50.0)
-    keeper.turn([FAST[0x11]])
-    keeper.let_leave((), 50.0)
-    keeper.forget()
-    keeper.turn([FAST[0x11]])
-    assert keeper.uplink.asked == asked
-    keeper.change(FAST, SETTINGS)
-    queue(keeper, 1000, 700)
-    keeper.change(SLOW, SETTINGS)
-    held = keeper.uplink.tree[0x11]
-    keeper.turn([FAST[0x11]])
-    assert keeper.uplink.tree[0x11] == held
 
 
 def test_what_stands_is_not_changed_by_adding(keeper):

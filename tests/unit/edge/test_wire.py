@@ -2,8 +2,11 @@
 
 """What is packed reads back the same, and the kernel's marks are known."""
 
+import struct
+
 from hypothesis import given
 from hypothesis import strategies as st
+import pytest
 
 from edge_module.qdisc import wire
 from edge_module.tcplan import minors
@@ -55,3 +58,45 @@ def test_leaf_reads_back():
     assert leaf.kind == 'tbf' and leaf.limit_bytes == 131072
     assert leaf.packet_bytes == 1564
     assert leaf.parent == wire.ROOT_HANDLE | 0x33
+
+
+# Of the kernel's gen_stats.h, and of rtnetlink.h.
+BASIC, QUEUE, PKT64, STATS2 = 1, 3, 8, 7
+
+
+def counters(*parts):
+    return b''.join(wire.attr(kind, payload) for kind, payload in parts)
+
+
+def shown(handle, parent, *parts):
+    return wire.TCMSG.pack(0, 7, handle, parent, 0) + wire.attr(
+        1, b'htb\0') + (wire.attr(STATS2, counters(*parts))
+                        if parts else b'')
+
+
+SENT = (BASIC, struct.pack('=QI', 5000, 6))
+QUEUED = (QUEUE, struct.pack('=5I', 1, 70, 8, 9, 10))
+#: The kernel counts packets in 64 bits beside the 32 of old.
+MANY = (PKT64, struct.pack('=Q', 2 ** 33))
+
+
+@pytest.mark.parametrize(('parts', 'expected'), [
+    ((), None), ((QUEUED,), wire.ClassStats(0, 0, 70, 8)),
+    ((SENT,), wire.ClassStats(5000, 6, 0, 0)),
+    ((SENT, QUEUED), wire.ClassStats(5000, 6, 70, 8)),
+    ((SENT, MANY), wire.ClassStats(5000, 2 ** 33, 0, 0))])
+def test_counters_of_a_class(parts, expected):
+    body = shown(0x10033, 0x10001, *parts)
+    found = expected and (0x33, expected)
+    assert wire.read_stats(body) == found
+    assert wire.read_stats(body, {0x33}) == found
+    assert wire.read_stats(body, {0x34}) is None
+    assert wire.read_stats(shown(0x20033, 0x10001, SENT)) is None
+
+
+def test_what_a_leaf_dropped():
+    """A leaf's qdisc is called as the class that it hangs from."""
+    assert wire.read_leaf_drops(shown(0x330000, 0x10033, QUEUED)) == (0x33, 8)
+    for handle, parent in ((0x340000, 0x10033), (0x330000, 0x20033)):
+        assert wire.read_leaf_drops(shown(handle, parent, QUEUED)) is None
+    assert wire.read_leaf_drops(shown(0x330000, 0x10033)) is None

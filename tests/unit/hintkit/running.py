@@ -25,7 +25,8 @@ def hint(name, *argv, client=None):
     out = io.StringIO()
     app = cliff_app.App('', '1', commandmanager.CommandManager('none'),
                         stdout=out)
-    app.client_manager = types.SimpleNamespace(at=lambda url: client)
+    app.client_manager = types.SimpleNamespace(
+        at=lambda url: client, coflow=client)
     command = COMMANDS[name](app, None)
     args = command.get_parser(f'virtco hint {name}').parse_args(list(argv))
     with contextlib.redirect_stdout(out):

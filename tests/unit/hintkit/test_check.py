@@ -8,6 +8,7 @@ import pathlib
 import shlex
 import subprocess
 import sys
+import types
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -289,3 +290,40 @@ def test_a_matrix_that_metadata_cannot_hold_is_refused(tmp_path):
                                 for i in range(80)]))
     with pytest.raises(exception.HintInvalid, match='128 metadata items'):
         running.hint('metadata', str(path))
+
+
+def test_the_screen_tells_of_all_that_a_coflow_hints():
+    screen = ' '.join(running.hint('check', json.dumps([
+        {'name': 'load', 'tm': [[0, 7], [3, 0]], 'dst_port': 5201,
+         'iterations': 3, 'period': 40, 'compute': 5, 'order': 'mrtf'},
+        {'name': 'rest', 'tm': [[0, 1], [0, 0]], 'dst_port': 5202,
+         'iterations': 0, 'period': 2, 'rank_hint': True}])).split())
+    assert ('Coflow load: 2 flows, 10 B, port 5201, 3 iterations, '
+            'period 40 s, compute 5 s, order mrtf') in screen
+    assert ('Coflow rest: 1 flows, 1 B, port 5202, endless iterations, '
+            'period 2 s, wants an order of ranks') in screen
+    assert 'in 2 coflows' in screen
+    assert 'Coflow hint' not in running.hint('check', PAIR)
+
+
+@pytest.mark.parametrize('hint, words', [
+    ({'virtco:coflow': 'a', 'virtco:tm_ref': 'r-1'},
+     'Hint a: the registered matrix r-1, which only'),
+    ({'virtco:coflow': 'a'}, 'Hint a: joins a group'),
+    ({'virtco:coflow': 'a', 'virtco:tm': [[0, 1], [0, 0]],
+      'virtco:within': 'rack', 'virtco:spread': 'pod:required'},
+     'Wishes: all of it below one rack (preferred), evenly below every pod '
+     '(required).')])
+def test_the_title_tells_what_kind_of_hint_it_is(hint, words):
+    screen = ' '.join(running.hint('check', json.dumps(hint)).split())
+    assert words in screen
+
+
+def test_a_group_that_does_not_fit_is_not_asked_about():
+    client = types.SimpleNamespace(
+        hosts=lambda: [{'host': 'h1'}, {'host': 'h2'}])
+    screen = ' '.join(running.hint(
+        'check', '{"pattern": "ring", "n": 5, "size": 5}', '--controller',
+        'x', '--slots', '2', client=client).split())
+    assert ('What-if: 5 VMs do not fit onto 2 hosts with 2 slots each'
+            in screen)

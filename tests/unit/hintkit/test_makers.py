@@ -7,6 +7,7 @@ import json
 import pathlib
 import re
 import shlex
+import types
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -401,3 +402,41 @@ def test_aicb_for_simai_that_is_refused(tmp_path, text, words):
     path = tmp_path / 'w.txt'
     path.write_text(text)
     assert words in refused('from-aicb', str(path))
+
+
+def test_what_stays_inside_of_vms_is_told():
+    alone = collectives.convert([('all_reduce', 8.0)], 2, 1)
+    assert not any('inside' in told for told in alone.assumptions)
+    # Of a ring of four, two of four hops stay: 6 of 8 bytes each.
+    both = collectives.convert([('all_reduce', 4.0)], 4, 2)
+    assert '12 B stay inside of VMs and are left out.' in both.assumptions
+    odd = collectives.convert([('all_reduce', 4.0)], 3, 2)
+    assert 'Rank r runs on VM r div 2 (2 VMs).' in odd.assumptions
+
+
+def test_all_to_all_is_bounded(monkeypatch):
+    monkeypatch.setattr(collectives, 'MAX_PAIR_RANKS', 4)
+    assert collectives.convert([('all_to_all', 4.0)], 4, 1)
+    assert collectives.convert([('all_reduce', 4.0)], 5, 1)
+    with pytest.raises(exception.InputInvalid, match='at most 4'):
+        collectives.convert([('all_to_all', 4.0)], 5, 1)
+    with pytest.raises(exception.InputInvalid, match='--algorithm'):
+        collectives.convert([('all_to_all', 4.0)], 4, 1, 'tree')
+
+
+@pytest.mark.parametrize('seen', [True, False])
+def test_a_hint_is_made_of_what_was_observed(seen):
+    asked = []
+    found = {'tm': [[0, 7], [3, 0]], 'n_hours': 5, 'group_name': 'sort',
+             'pattern': 'as seen', 'pairs': [
+                 {'is_seen': True}, {'is_seen': seen}]}
+    client = types.SimpleNamespace(
+        profile=lambda *args: asked.append(args) or found)
+    screen = ' '.join(running.hint(
+        'from-observed', 'sort', '--project', 'p', client=client).split())
+    assert asked == [('sort', 'p')]
+    assert 'those of 5 hours of group sort: as seen.' in screen
+    assert ('1 pairs shared a host' in screen) == (not seen)
+    found['tm'] = None
+    with pytest.raises(exception.NotFound, match='sort'):
+        running.hint('from-observed', 'sort', client=client)

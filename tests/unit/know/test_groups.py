@@ -5,6 +5,7 @@
 import pytest
 
 from tests.unit.know import test_live_state as known
+from virtco.distribute import deltas
 from virtco.know import groups
 from virtco.know import pair_counters
 from virtco.know import peer_counters
@@ -242,8 +243,7 @@ def test_peers_are_counted_without_headers():
 def test_what_a_report_leaves_out():
     found = known.made.report()
     assert (found.default_sent_bytes, found.boot_ms, found.pairs,
-            found.peers, found.gates, found.cpu_s) == (0, None, (), (), (),
-                                                       None)
+            found.peers, found.cpu_s) == (0, None, (), (), None)
     assert reports.DestinationCounter('h', 1).backlog_bytes == 0
     counters = reports.CoflowCounters('c', 1)
     assert (counters.sent_packets, counters.drops, counters.backlog_bytes,
@@ -253,13 +253,22 @@ def test_what_a_report_leaves_out():
     part = reports.PartCounters()
     assert (part.sent_bytes, part.drops, part.backlog_bytes) == (0, 0, 0)
     assert reports.LimitCounter(None, 1).backlog_bytes == 0
-    gate = reports.GateState('c', 1.0, 2.0, 3.0, True)
-    assert (gate.gave_up, gate.opened, gate.missed, gate.held_s,
-            gate.open_share) == (False, 0, 0, 0.0, 0.0)
     measured = known.made.measurement('a', 'b', 9.0)
     assert (measured.loss, measured.lower_bound) == (0.0, False)
     nothing = reports.NO_REPORT
     assert (nothing.applied_generation, nothing.uplink_sent_bytes) == (0, 0)
+
+
+def test_what_an_edge_module_of_another_release_tells_beyond_is_ignored():
+    body = {'epoch': 'e', 'applied_generation': 3, 'link': {
+        'egress_bps': 1e9, 'ingress_bps': 1e9}, 'ports': [], 'coflows': [],
+        'uplink_sent_bytes': 0}
+    beyond = {'colours': [{'coflow_id': 'c', 'is_red': True}]}
+    assert known.msgspec.convert(body | beyond, reports.Report) == (
+        known.msgspec.convert(body, reports.Report))
+    delta = known.msgspec.convert(
+        {'type': 'delta', 'set': beyond | {'error': 'x'}}, deltas.Delta)
+    assert deltas.patch(reports.NO_REPORT, delta).error == 'x'
 
 
 @pytest.mark.parametrize(('rtt_s', 'is_taken'), [

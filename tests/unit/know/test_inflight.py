@@ -84,7 +84,7 @@ def test_the_load_is_by_pair_and_end():
     found = tracked()
     assert found.load == model.ActiveCoflow(
         'c', (('h0', 6e6), ('h1', 1e6)), (('h1', 4e6), ('h2', 3e6)),
-        (('h0', 'h1', 4e6), ('h0', 'h2', 2e6), ('h1', 'h2', 1e6)), None)
+        (('h0', 'h1', 4e6), ('h0', 'h2', 2e6), ('h1', 'h2', 1e6)))
     send(found, 'h0', 3e6, 1.0, 2.0)
     assert found.load.out_bytes == (('h0', 3e6), ('h1', 1e6))
     # A tail of what was sent is never taken for gone.
@@ -103,14 +103,6 @@ def test_a_load_has_the_hosts_by_name():
     assert found.awaited_hosts == {'z', 'b', 'a'}
     assert found.route.pairs == (('z', 'b'),)
     assert found.load.in_bytes == (('a', 3e6), ('b', 4e6))
-
-
-def test_a_job_loads_an_iteration():
-    found = job()
-    send(found, 'h0', 3e6, 1.0, 2.0)
-    assert found.load.iteration == model.Iteration(3.0, 3, (
-        ('h0', 'h1', 4e6), ('h0', 'h2', 2e6), ('h1', 'h2', 1e6)))
-    assert found.load.out_bytes == (('h0', 3e6), ('h1', 1e6))
 
 
 def live(found, strangers=()):

@@ -12,7 +12,6 @@ from virtco.know import live_state
 from virtco.know import reports
 from virtco.know import rules
 from virtco.know import snapshot
-from virtco.model import snapshot as model
 from virtco.model import states
 
 
@@ -448,18 +447,13 @@ def test_a_job_may_be_served_as_others_are(order, compute_s):
     state = recurring(compute_s=0.5, served_by=order)
     shown = state.snapshot(snapshot.Options(), 1.0).coflows[0]
     assert shown.live.compute_s == compute_s
-    # It computes all the same: placement goes by that.
-    assert state.loads()[0].iteration.compute_s == 0.5
 
 
-def test_the_load_of_a_job_has_all_of_an_iteration():
+def test_the_load_of_a_job_is_what_is_left_of_an_iteration():
     state = recurring(compute_s=0.5)
     state.intake('h0', report(400_000), 1.0)
     load, = state.loads()
     assert dict(load.out_bytes) == {'h0': 600_000}
-    assert load.iteration == model.Iteration(0.5, 3, (('h0', 'h1', 1e6),))
-    assert recurring().loads()[0].iteration is None
-    assert recurring(1, compute_s=0.5).loads()[0].iteration is None
 
 
 @pytest.mark.parametrize(('claimed_s', 'told'), [(0.9, 0), (50.0, 1)])

@@ -40,8 +40,7 @@ def test_what_is_configured_holds_until_it_is_changed(bench):
         'planner': bench.conf.placement.planner,
         'objective': bench.conf.placement.objective,
         'order': bench.conf.scheduler.order,
-        'ceil': bench.conf.scheduler.ceil,
-        'gates': bench.conf.scheduler.gates}
+        'ceil': bench.conf.scheduler.ceil}
     assert not found.is_shadow and not found.is_fair
 
 
@@ -62,7 +61,7 @@ def test_each_choice_is_taken_and_remembered(name, value):
 
 @pytest.mark.parametrize('values', [
     {'colour': 'mrtf'}, {'order': 'colour'}, {'order': 'work'},
-    {'order': 'fair', 'ceil': 'colour'}, {'gates': ''}])
+    {'order': 'fair', 'ceil': 'colour'}, {'ceil': ''}])
 def test_what_is_no_choice_is_refused_and_nothing_changes(bench, values):
     found = bench.settings()
     before = found.get()

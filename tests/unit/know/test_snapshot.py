@@ -90,7 +90,7 @@ def test_what_is_not_given_is_as_the_configuration_has_it():
                  'policy_ttl_s', 'minor_grace_s', 'protect_receivers',
                  'default_share'):
         assert getattr(options, name) == getattr(conf.scheduler, name)
-    assert options.gates and not options.limit_senders
+    assert not options.limit_senders
     assert not options.work_conserving
 
 

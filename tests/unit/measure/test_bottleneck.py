@@ -153,3 +153,9 @@ def test_nothing_explains_nothing_or_nonsense():
     assert bottleneck.locate([(*apart, True)]) == nothing
     # Half is not more than half.
     assert bottleneck.locate([(*same_rack, True), (*apart, True)]) == nothing
+
+
+def test_a_path_that_gets_much_less_beside_another_shares_with_it():
+    share = 1 - bottleneck.SIGNIFICANT
+    assert not bottleneck.shares_bottleneck(100.0, 100.0 * share)
+    assert bottleneck.shares_bottleneck(100.0, 99.9 * share)

@@ -43,3 +43,20 @@ def test_tcp_moves_its_payload_of_each_frame():
 
 def test_the_grid_has_choreos_settings():
     assert {SMALL, LARGE} <= set(calibration.GRID)
+
+
+@pytest.mark.parametrize('mean, is_near', [(.05, True), (.051, False)])
+def test_a_setting_is_written_as_configuration(mean, is_near):
+    text = calibration.as_config(
+        SMALL, calibration.Error(mean, .2, .3, 0.0), 'By day', near_enough=.05)
+    assert text.startswith(
+        f'# By day\n# Error against TCP: mean {mean:.1%}, median 20.0%, '
+        'worst 30.0%.\n')
+    assert text.endswith(
+        '[probe]\nbursts = 10\npackets = 200\npacket_bytes = 1472\n')
+    assert ('No setting came within 5.0%' in text) == (not is_near)
+
+
+def test_a_setting_that_is_as_near_as_wanted_is_taken():
+    assert calibration.choose(_errors(small=.05, large=.01),
+                              near_enough=.05) == SMALL

@@ -163,3 +163,33 @@ def test_what_has_no_decomposition_is_the_median(monkeypatch):
 def test_what_is_no_history_is_refused(snapshots):
     with pytest.raises(exception.Invalid, match='snapshots'):
         constant.fit(snapshots)
+
+
+def test_a_change_may_come_after_a_single_reading():
+    n = constant.CHANGED_READINGS
+    readings = np.full((n + 1, 2), 100.0)
+    readings[0] = 300.0, 101.0
+    found = constant.since_change(readings, 0.3)
+    assert np.isnan(found[0, 0]) and found[0, 1] == 101.0
+    np.testing.assert_array_equal(found[1:], readings[1:])
+    # So few readings show no change.
+    np.testing.assert_array_equal(
+        constant.since_change(readings[:n], 0.3), readings[:n])
+
+
+@pytest.mark.parametrize('scale', [1e-12, 1e-9, 1.0, 1e6])
+def test_a_change_is_one_in_any_unit(scale):
+    rates, readings = _history(5)
+    readings[8:, 3] = rates[3] * 0.4
+    found = constant.since_change(readings * scale, 0.3)
+    np.testing.assert_array_equal(
+        np.isnan(found), np.isnan(constant.since_change(readings, 0.3)))
+    assert np.isnan(found[:8, 3]).all()
+    assert np.isnan(found).sum() == 8
+
+
+@pytest.mark.parametrize('noise, told', [
+    (0.2, constant.Trust.STABLE), (0.201, constant.Trust.DYNAMIC),
+    (0.5, constant.Trust.DYNAMIC), (0.501, constant.Trust.UNUSABLE)])
+def test_trust_ends_where_the_paper_says(noise, told):
+    assert constant.trust(noise) is told

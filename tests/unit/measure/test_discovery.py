@@ -163,3 +163,45 @@ def test_a_load_uses_each_host_once_and_crosses_the_uplink():
 def test_the_number_of_hosts_is_bounded(n_hosts):
     with pytest.raises(exception.Invalid, match='4 to 256'):
         discovery.mixed_rounds([f'h{i}' for i in range(n_hosts)])
+
+
+def test_near_peers_are_those_beside_a_branch():
+    found = [discovery.Branch(f'pod{p}', 1, tuple(
+        f'h{p}{i}' for i in range(4)), None) for p in range(3)]
+    found += [discovery.Branch(f'rack{p}{r}', 0, tuple(
+        f'h{p}{2 * r + i}' for i in range(2)), f'pod{p}')
+        for p in range(3) for r in range(2)]
+    loads = discovery.loads(found)
+    assert len({(one.branch, one.is_up, one.pairs) for one in loads}) == (
+        len(loads))
+    near = [one for one in loads if one.peers == 'near']
+    assert {one.branch for one in near} == {one.name for one in found}
+    for one in near:
+        for pair in one.pairs:
+            own, peer = pair if one.is_up else pair[::-1]
+            in_pod = own[1] == peer[1]
+            assert in_pod == one.branch.startswith('rack')
+    # Any peers are all outside; some are further away than the near ones.
+    assert any(src[1] != dst[1] for one in loads
+               if one.peers == 'any' and one.branch.startswith('rack')
+               for src, dst in one.pairs)
+
+
+@pytest.mark.parametrize('rows, below_bps, rate_bps', [
+    ([], 100.0, None), ([[(89.0, 100.0)]], 100.0, 89.0),
+    ([[(90.0, 100.0)]], 100.0, None), ([[(89.0, 95.0)]], 100.0, None),
+    ([[(89.0, 100.0)]], 95.0, None),
+    # Medians of each kind of peers; the better kind counts.
+    ([[(10.0, 100.0), (50.0, 100.0), (20.0, 100.0)],
+      [(30.0, 100.0), (1.0, 100.0), (40.0, 100.0)]], 100.0, 30.0)])
+def test_an_uplink_limits_where_its_load_lacks_a_tenth(
+        rows, below_bps, rate_bps):
+    assert discovery._rate(rows, below_bps) == rate_bps
+
+
+def test_so_few_hosts_have_more_repetitions():
+    few = discovery.mixed_rounds([f'h{i}' for i in range(4)])
+    many = discovery.mixed_rounds([f'h{i}' for i in range(64)])
+    assert len(few) >= discovery.LEAST_REPEATS == len(many)
+    assert sum(map(len, few)) >= discovery.LEAST_ROUNDS
+    assert discovery.mixed_rounds([f'h{i}' for i in range(4)]) == few

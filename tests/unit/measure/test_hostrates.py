@@ -226,3 +226,33 @@ def test_a_bound_holds_where_it_is_a_tenth_higher(bound_bps, is_bound):
 def test_a_reading_of_the_future_is_as_good_as_new():
     rate = made.host_rates([_reading('a', 'b', 1e8, 50.0)], 10.0)['a']
     assert (rate.age_s, rate.egress_confidence) == (0.0, 0.5)
+
+
+@pytest.mark.parametrize('blamed, blamed_peers, side, found', [
+    (set(), set(), None, (0.0, False)),
+    (set(), set(), dict(lower_bound=True), (0.25, True)),
+    ({'a'}, {'b', 'c'}, {}, (0.5, False)),
+    (set(), {'b', 'c'}, {}, (0.25, True)),
+    (set(), {'b'}, {}, (0.25, False)), (set(), set(), {}, (0.375, False))])
+def test_who_is_to_blame_for_a_rate(blamed, blamed_peers, side, found):
+    """Half of the confidence is lost to the reading's age."""
+    told = None if side is None else hostrates._Side(**dict(
+        rate_bps=1e9, newest_s=0.0, lower_bound=False,
+        readings=(('b', 9e8), ('c', 1e9))) | side)
+    assert hostrates._attribute('a', told, blamed, blamed_peers,
+                                hostrates.HALF_LIFE_S) == found
+
+
+def test_only_readings_near_the_widest_explain_it():
+    def read(peer, rate_bps, at_s):
+        return hostrates.PairRate('a', peer, rate_bps, at_s)
+
+    newest = {f'n{i}': read(f'n{i}', 100.0 - i, 50.0 + i)
+              for i in range(hostrates.RECENT)}
+    older = {'high': read('high', 150.0, 10.0), 'low': read('low', 50.0, 9.0),
+             'near': read('near', 95.0, 8.0)}
+    side = hostrates._widest({**newest, **older}, {})
+    assert {peer for peer, _rate in side.readings} == {*newest, 'near'}
+    assert side.newest_s == 50.0 + hostrates.RECENT - 1
+    assert not side.lower_bound
+    assert side.rate_bps == 100.0 - (hostrates.RECENT - 1) / 2

@@ -190,3 +190,23 @@ def test_evidence_is_independent_of_the_order_of_the_readings():
             host: (one.egress_bps, one.ingress_bps, one.reasons)
             for host, one in _found(_slow('ingress'), pairs=order).items()}
     assert kept[ALL] == kept[ALL[::-1]]
+
+
+@pytest.mark.parametrize('change, words', [
+    ({}, []), ({'egress_bps': 74.9}, ['egress']),
+    ({'egress_bps': 75.0}, []), ({'ingress_bps': 149.0}, ['ingress']),
+    ({'ingress_bps': 150.0}, []), ({'range_share': 0.5}, []),
+    ({'range_share': 0.51}, ['rates']), ({'rtt_s': 3.0}, []),
+    ({'rtt_s': 3.1}, ['round']),
+    # With one peer nobody knows which of the two it is.
+    ({'egress_bps': 1.0, 'ingress_bps': 1.0, 'range_share': 9.0,
+      'rtt_s': 9.0, 'n_peers': 1}, ['round']),
+    ({'egress_bps': 1.0, 'ingress_bps': 1.0, 'range_share': 9.0},
+     ['egress', 'ingress', 'rates'])])
+def test_why_a_host_is_poor(change, words):
+    """The medians are 100 out and 200 in, and a second of round trip."""
+    one = performers.Performer(**{
+        'host': 'h', 'egress_bps': 100.0, 'ingress_bps': 200.0,
+        'range_share': 0.1, 'rtt_s': 1.0, 'n_peers': 2} | change)
+    found = performers._reasons(one, [100.0, 200.0, 1.0])
+    assert [reason.split()[0] for reason in found] == words

@@ -103,3 +103,34 @@ def test_part_of_a_loaded_round_says_nothing():
 def test_a_check_needs_two_hosts():
     with pytest.raises(exception.Invalid, match='hosts'):
         preflight.plan(['a'])
+
+
+def test_hosts_alone_in_their_leaves_meet_each_other():
+    def met(leaf_of):
+        return {frozenset(pair) for one in preflight.plan(
+            sorted(leaf_of), leaf_of) if not one.loaded for pair in one.pairs}
+
+    assert met({'a': 'l1', 'b': 'l2', 'c': 'l3', 'd': 'l3'}) == {
+        frozenset('ab'), frozenset('cd')}
+    # A single one joins the hosts of another leaf.
+    assert met({'a': 'l1', 'b': 'l2', 'c': 'l2'}) == {
+        frozenset('ab'), frozenset('ac'), frozenset('bc')}
+
+
+def test_leaves_that_a_check_can_tell_of():
+    planned = preflight.plan(HOSTS, LEAF_OF)
+    assert preflight.loaded_leaves(planned, LEAF_OF) == {'leaf0', 'leaf1'}
+    assert preflight.loaded_leaves(
+        [one for one in planned if not one.loaded], LEAF_OF) == set()
+    assert preflight.loaded_leaves(planned, {}) == set()
+    assert preflight.loaded_leaves(preflight.plan(HOSTS), LEAF_OF) == set()
+
+
+def test_a_leaf_of_two_loads_its_uplink():
+    leaf_of = {'a': 'l1', 'b': 'l1', 'c': 'l2', 'd': 'l2', 'e': 'l3'}
+    planned = preflight.plan(sorted(leaf_of), leaf_of)
+    assert preflight.loaded_leaves(planned, leaf_of) == {'l1', 'l2'}
+    # Those of others must be as many as its own.
+    few = {'a': 'l1', 'b': 'l1', 'c': 'l2'}
+    assert preflight.loaded_leaves(
+        preflight.plan(sorted(few), few), few) == set()

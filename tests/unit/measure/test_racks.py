@@ -2,6 +2,10 @@
 
 """Racks and pods are found again from what pairs got at the same time."""
 
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
 import numpy as np
 import pytest
 
@@ -102,3 +106,117 @@ def test_agreement_is_one_for_the_same_and_small_for_chance():
     assert racks.agreement(labels, (labels + 3) % 5) == pytest.approx(1.0)
     assert abs(racks.agreement(labels, rng.permutation(labels))) < 0.1
     assert racks.agreement([0, 0, 1, 1], [0, 0, 1, 2]) == pytest.approx(4 / 7)
+
+
+CLUSTERINGS = st.integers(0, 7).flatmap(lambda n: st.tuples(
+    *[st.lists(st.integers(0, 3), min_size=n, max_size=n)] * 2))
+
+
+@given(CLUSTERINGS)
+def test_agreement_counts_pairs_of_things(both):
+    one, other = both
+    counts = np.zeros((2, 2))
+    for i, k in itertools.combinations(range(len(one)), 2):
+        counts[int(one[i] == one[k]), int(other[i] == other[k])] += 1
+    (apart, only_other), (only_one, together) = counts
+    below = ((together + only_one) * (only_one + apart)
+             + (together + only_other) * (only_other + apart))
+    expected = (2 * (together * apart - only_one * only_other) / below
+                if below else 1.0)
+    assert racks.agreement(one, other) == pytest.approx(expected)
+
+
+def test_distances():
+    """The lower quartile of both directions, by the slower one's best."""
+    nan = np.nan
+    found = racks.distances(np.array([
+        [[9.0, 8.0, 2.0, nan], [nan, 9.0, 1.0, nan], [2.0, 1.0, 9.0, nan],
+         [nan, nan, 4.0, 9.0]],
+        [[9.0, 4.0, nan, nan], [6.0, 9.0, nan, nan], [nan, nan, 9.0, nan],
+         [nan, nan, nan, 9.0]]]))
+    # Of h0 and h1: 4, 6, 8; the lower quartile is 5, which is best for both.
+    assert found[0, 1] == 0.0
+    # The best of h2 is the 4 that h3 gets there.
+    assert found[0, 2] == pytest.approx(1 - 2 / 4)
+    assert found[1, 2] == pytest.approx(1 - 1 / 4)
+    assert found[2, 3] == 0.0
+    # What nobody measured is as far as can be.
+    assert found[0, 3] == found[1, 3] == 1.0
+    np.testing.assert_array_equal(found, found.T)
+    np.testing.assert_array_equal(np.diagonal(found), 0.0)
+
+
+def test_means_of_clusters():
+    nan = np.nan
+    found = racks._means(np.array([
+        [[nan, 9.0, 1.0, 2.0], [9.0, nan, 3.0, nan], [4.0, nan, nan, nan],
+         [nan, nan, nan, nan]],
+        [[nan, 10.0, 6.0, nan], [nan, nan, nan, nan], [nan, nan, nan, nan],
+         [nan, nan, nan, nan]]]), np.array([0, 0, 1, 2]))
+    assert found[0, 1] == pytest.approx(1 - (1 + 3 + 4 + 6) / 4 / 10)
+    assert found[0, 2] == pytest.approx(1 - 2 / 10)
+    assert found[1, 2] == 1.0
+    np.testing.assert_array_equal(found, found.T)
+    np.testing.assert_array_equal(np.diagonal(found), 0.0)
+
+
+def silhouette(apart, labels):
+    """As Rousseeuw defines it."""
+    values = []
+    for i, label in enumerate(labels):
+        means = {other: np.mean([
+            apart[i, k] for k, found in enumerate(labels)
+            if found == other and k != i] or [0.0]) for other in set(labels)}
+        a = means.pop(label)
+        b = min(means.values())
+        values.append((b - a) / max(a, b) if list(labels).count(label) > 1
+                      and max(a, b) else 0.0)
+    return np.mean(values)
+
+
+@given(st.integers(0, 99), st.lists(st.integers(0, 2), min_size=2,
+                                    max_size=7))
+def test_silhouettes(seed, labels):
+    _names, labels = np.unique(labels, return_inverse=True)
+    apart = np.random.default_rng(seed).random((len(labels),) * 2)
+    apart = np.where(apart < 0.2, 0.0, apart + apart.T)
+    np.fill_diagonal(apart, 0.0)
+    found = racks._silhouette(apart, labels)
+    assert found == pytest.approx(silhouette(apart, labels)
+                                  if len(set(labels)) > 1 else 0.0)
+
+
+def test_clusters_of_clusters_are_found_for_each_host():
+    near, far = 0.1, 0.9
+    apart = np.array([[0.0, near, far, far], [near, 0.0, far, far],
+                      [far, far, 0.0, near], [far, far, near, 0.0]])
+    found = racks._above(np.array([0, 0, 1, 2, 3, 2]), apart)
+    assert racks.agreement(found, [0, 0, 0, 1, 1, 1]) == 1
+    assert racks._above(np.array([0, 0, 1]), apart[:2, :2]) is None
+    alike = np.full((4, 4), 0.5) - 0.5 * np.eye(4)
+    assert racks._above(np.arange(4), alike) is None
+    three = racks._above(np.arange(3), apart[:3, :3])
+    assert racks.agreement(three, [0, 0, 1]) == 1
+
+
+@pytest.mark.parametrize('step, found', [(0.09, None), (0.11, [0, 0, 1, 1])])
+def test_racks_are_where_the_rates_step(step, found):
+    apart = np.full((4, 4), 0.5 + step)
+    apart[:2, :2] = apart[2:, 2:] = 0.5
+    np.fill_diagonal(apart, 0.0)
+    labels = racks._racks(apart)
+    assert (labels is None) == (found is None)
+    if found is not None:
+        assert racks.agreement(labels, found) == 1
+
+
+def test_so_many_levels_at_most():
+    rng = np.random.default_rng(0)
+    tree, hosts, by_rack, _pods = made(rng, [[6, 6, 6], [6, 6, 6]], 4, 2)
+    seen = readings(rng, tree, hosts, 3, 0.03)
+    found = racks.infer(seen, max_levels=1)
+    assert len(found.levels) == 1
+    with pytest.raises(exception.Invalid, match='per repetition'):
+        racks.infer(np.zeros((2, 3, 4)))
+    with pytest.raises(exception.Invalid, match='per repetition'):
+        racks.infer(np.zeros((0, 3, 3)))

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 import pytest
@@ -41,3 +43,11 @@ def test_two_rounds_give_both_directions():
 def test_a_host_named_twice_is_refused():
     with pytest.raises(exception.Invalid, match='hosts: a is not'):
         rounds.disjoint_rounds(['a', 'b', 'a'])
+
+
+@pytest.mark.parametrize('n', [4, 8, 9])
+def test_the_standing_host_sends_and_receives_in_turn(n):
+    found = rounds.disjoint_rounds([str(i) for i in range(n)])[::2]
+    sends = [pair[0] == '0' for one in found for pair in one if '0' in pair]
+    assert all(one != after for one, after in itertools.pairwise(sends))
+    assert len(sends) == (n - 1 if n % 2 else len(found))

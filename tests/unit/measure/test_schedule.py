@@ -304,3 +304,21 @@ def test_what_was_held_back_by_the_budget_is_told():
     assert found.state().n_held == 0
     assert found.next(_hosts(6), 1.0) == ()
     assert found.state().n_held == 4
+
+
+@pytest.mark.parametrize(('owed_s', 'waits'), [
+    # The last reading is 100 s old, a reading is fresh for 1800 s.
+    (10_000.0 - 2000.0, False), (10_000.0 - 2000.5, True),
+    (10_000.0 - 1600.5, False), (float('inf'), False),
+    (float('-inf'), True)])
+def test_a_host_waits_for_a_pair_that_waits_twice_as_long(owed_s, waits):
+    look = schedule._Look(_schedule(), _hosts(3), 10_000.0, frozenset())
+    look._owed['h00000'] = owed_s
+    assert look._waits('h00000', 9_900.0) == waits
+    # A pair that was never measured waits for nobody.
+    assert not look._waits('h00000', float('-inf'))
+
+
+def test_nothing_is_begun_among_one_host():
+    for n_hosts in (0, 1):
+        assert list(_schedule().next(_hosts(n_hosts), 1.0)) == []

@@ -158,3 +158,42 @@ def test_any_arrivals_give_a_finite_answer_or_none(arrivals):
         assert math.isfinite(found.rate_bps) and found.rate_bps > 0
         assert math.isfinite(found.throughput_bps)
         assert 0 <= found.loss <= 1
+
+
+def test_a_burst_of_which_nothing_came_lasted_no_time():
+    assert trains.Burst(9, ()).span_s == 0.0
+    assert trains.Burst(9, ((0, 2.0), (4, 5.0))).span_s == 3.0
+
+
+@pytest.mark.parametrize('arrivals, per_packet_s', [
+    ((), 0.0), (((3, 1.0),), 0.0), (((0, 1.0), (4, 3.0)), 0.5),
+    # Two came at once: it is counted from the last of them.
+    (((0, 1.0), (2, 1.0), (4, 3.0)), 1.0),
+    (((4, 1.0), (3, 3.0)), 0.0)])
+def test_time_per_packet(arrivals, per_packet_s):
+    assert trains._time_per_packet_s(trains.Burst(9, arrivals)) == (
+        per_packet_s)
+
+
+@pytest.mark.parametrize('arrived, sent, agrees', [
+    ((4.0, 4.0, 5.0), (1.0, 1.0, 9.0), True),
+    ((4.0, 4.0, 5.01), (4.0, 5.0, 4.0), True),
+    ((4.0, 4.0, 5.01), (4.0, 4.0, 5.01), False),
+    ((9.0, 9.0, 1.0), (9.0, 9.0, 1.0), False)])
+def test_segments_agree_within_a_quarter(arrived, sent, agrees):
+    """At either end."""
+    burst = tuple(trains.SegmentRate(*both) for both in zip(arrived, sent))
+    assert trains._agree([burst]) is agrees
+    odd = tuple(trains.SegmentRate(1.0, 99.0) for _ in range(3))
+    # The typical burst counts.
+    assert trains._agree([burst, burst, odd]) is agrees
+
+
+@pytest.mark.parametrize('sending_s, is_bound', [
+    (8.0, True), (7.9, False), (None, False)])
+def test_a_sender_that_took_as_long_was_the_limit(sending_s, is_bound):
+    burst = trains.Burst(11, tuple((i, float(i)) for i in range(11)),
+                         sending_s)
+    found = trains.estimate([burst], frame_bytes=100, packet_bytes=50)
+    assert found.lower_bound is is_bound and found.bursts == 1
+    assert found.rate_bps == pytest.approx(800.0) and found.agrees

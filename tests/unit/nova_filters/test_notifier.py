@@ -2,6 +2,8 @@
 
 """The notification driver, as oslo.messaging loads it."""
 
+import time
+
 from oslo_config import cfg
 import oslo_messaging
 import pytest
@@ -95,3 +97,34 @@ def test_old_news_is_no_news(controller):
     queue.put('POST', '/v1/notifications', {'event_type': 'new'})
     assert received(controller, 1) == ['new']
     assert controller.calls == []
+
+
+class Link:
+    """Raises what it was given, else notes what was sent."""
+
+    url = 'http://link'
+
+    def __init__(self, error=None):
+        self.error, self.sent = error, []
+
+    def send(self, *message):
+        if self.error is not None:
+            raise self.error
+        self.sent.append(message)
+
+
+@pytest.mark.parametrize(('error', 'is_over'), [
+    (None, True), (connection.Unanswered(url='u', why='w'), False),
+    (connection.Refused(url='u', why='w', status=500), False),
+    (connection.Refused(url='u', why='w', status=499), True),
+    (connection.Refused(url='u', why='w'), True),
+    (RuntimeError('a defect'), True)])
+def test_what_became_of_a_message(error, is_over):
+    link = Link(error)
+    found = sender.Sender(link, queue_size=1, timeout_s=3.0)
+    late = time.monotonic() + 1e6
+    assert found._deliver(('PUT', '/x', {}, late)) is is_over
+    assert link.sent == ([] if error else [('PUT', '/x', {}, 3.0)])
+    # Too old: it is over without a call.
+    assert found._deliver(('PUT', '/x', {}, 0.0))
+    assert len(link.sent) == (0 if error else 1)

@@ -10,6 +10,7 @@ from oslo_config import cfg
 import pytest
 
 from nova_filters import conf as virtco_conf
+from nova_filters import connection
 from nova_filters import planclient
 from tests import patience
 from tests.unit.nova_filters import scripted_controller
@@ -261,3 +262,61 @@ def test_many_threads(controller):
     for thread in threads:
         thread.join()
     assert wrong == [] and len(controller.calls) == 80
+
+
+class Nobody:
+    """A controller that must not be called."""
+
+    url = 'http://nobody'
+
+
+def idle_client(budget_s=2.0):
+    return planclient.PlanClient(
+        Nobody(), timeout_s=1.0, budget_s=budget_s,
+        breaker=planclient.Breaker(1.0))
+
+
+@pytest.mark.parametrize(('spent_s', 'is_spent'), [(2.0, True),
+                                                   (1.999, False)])
+def test_a_budget_is_used_up_by_all_of_it(spent_s, is_spent, caplog):
+    client = idle_client()
+    assert client.may_ask('r') and not client.knows('r')
+    client._request('r').spent_s = spent_s
+    assert client.knows('r')
+    assert client.may_ask('r') == (not is_spent)
+    assert client.recall('u', 'r', list) is None
+    assert ('is used up' in caplog.text) == is_spent
+
+
+def test_requests_are_forgotten_the_oldest_first(monkeypatch):
+    monkeypatch.setattr(planclient, 'MAX_REQUESTS', 2)
+    client = idle_client()
+    first = client._request('a')
+    client._request('b')
+    # Whoever is asked about again is young.
+    assert client._request('a') is first
+    client._request('c')
+    assert [client.knows(one) for one in 'abc'] == [True, False, True]
+
+
+def test_so_many_calls_at_a_time():
+    client = idle_client()
+    for _ in range(planclient.MAX_CALLS):
+        assert client._calls.acquire(blocking=False)
+    with pytest.raises(connection.Unanswered, match='are under way'):
+        client._call('u', {}, 0.0)
+
+
+def test_an_open_breaker_has_one_trial_after_its_pause():
+    now_s = 100.0
+    breaker = planclient.Breaker(10.0, lambda: now_s)
+    assert breaker.allow() and not breaker.succeeded()
+    assert breaker.failed() and not breaker.failed()
+    now_s = 109.9
+    assert not breaker.would_allow() and not breaker.allow()
+    now_s = 110.0
+    assert breaker.would_allow() and breaker.allow()
+    assert not breaker.would_allow() and not breaker.allow()
+    breaker.undecided()
+    assert breaker.allow()
+    assert breaker.succeeded() and breaker.allow() and breaker.allow()

@@ -9,6 +9,7 @@ from oslo_config import cfg
 import pytest
 
 from nova_filters import conf as virtco_conf
+from nova_filters import planclient
 from nova_filters import recent
 from nova_filters import request
 
@@ -149,3 +150,62 @@ def test_hints_and_metadata_hold_our_keys_only(conf, queries, monkeypatch):
     assert (found, metadata) == ({'virtco:coflow': 'a'},
                                  {'virtco:index': '3'})
     assert queries.uuids == []
+
+
+class Client:
+    """Notes what it is asked for.
+
+    :param may_ask: whether there is time for a call.
+    :param knows: whether the request was asked about before.
+    """
+
+    def __init__(self, may_ask, knows=False):
+        self._may_ask, self._knows, self.asked = may_ask, knows, []
+
+    def may_ask(self, request_id):
+        return self._may_ask
+
+    def knows(self, request_id):
+        return self._knows
+
+    def recall(self, uuid, request_id, offers):
+        self.asked.append(('recall', uuid, request_id, offers()))
+        return {'status': 'recalled'}
+
+    def place(self, uuid, body, request_id, since_s):
+        self.asked.append(('place', uuid, request_id, body))
+        return {'status': 'placed'}
+
+
+HINTS = {'virtco:coflow': ['a'], 'virtco:tm': ['[[0, 1], [0, 0]]']}
+
+
+@pytest.mark.parametrize('hinted, may_ask, knows, status', [
+    (True, True, False, 'placed'), (False, True, False, None),
+    (True, False, False, 'recalled'), (False, False, True, 'recalled'),
+    (False, False, False, None)])
+def test_who_is_asked_about(conf, queries, monkeypatch, hinted, may_ask,
+                            knows, status):
+    client = Client(may_ask, knows)
+    monkeypatch.setattr(planclient, 'get_client', lambda conf: client)
+    monkeypatch.setattr(request, '_read_instance', lambda spec: None)
+    found = request.ask(make_spec(scheduler_hints=HINTS if hinted else {}),
+                        [make_host()], conf)
+    assert (found and found['status']) == status
+    assert [one[:3] for one in client.asked] == (
+        [({'placed': 'place', 'recalled': 'recall'}[status], 'i-1', 'req-1')]
+        if status else [])
+    if status == 'placed':
+        assert client.asked[0][3]['hints'] == request._scheduler_hints(
+            make_spec(scheduler_hints=HINTS))
+    if status:
+        told = client.asked[0][3]
+        offers = told['hosts'] if status == 'placed' else told
+        assert [one['host'] for one in offers] == ['h1']
+
+
+def test_a_server_with_such_metadata_is_read_again(queries):
+    queries.answer = True
+    for _ in range(2):
+        assert request._may_have_metadata(make_spec())
+    assert queries.uuids == ['i-1', 'i-1']

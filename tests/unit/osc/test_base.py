@@ -84,11 +84,3 @@ def test_naming_a_column_shows_one_that_is_not_shown_else():
 def test_tables_fit_the_terminal(command):
     parser = command(None, None).get_parser('x')
     assert parser.parse_args([]).fit_width is True
-
-
-def test_only_the_first_links_that_jobs_share_are_named():
-    one = {'coflow': 'a', 'links': ['1', '2', '3'], 'score': 0.256}
-    assert base.shares_line(one, 'b') == (
-        'a shares 1, 2, 3 with b: compatibility 0.26')
-    assert base.shares_line(one | {'links': ['1', '2', '3', '4']}, 'b') == (
-        'a shares 1, 2, 3 and others with b: compatibility 0.26')

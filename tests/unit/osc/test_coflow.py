@@ -155,17 +155,14 @@ def test_projects_and_events_are_listed():
     assert one.asked[-1][1] == '/v1/events?project_id=p'
 
 
-def _plan(n_delays=0, n_shares=0, **values):
+def _plan(n_delays=0, **values):
     return {'cct_s': 2.0, 'lower_bound_s': 1.0, 'gap': 1.0, 'method': 'exact',
             'n_hosts': 3, 'bottleneck': 'egress of h1', 'notes': ['A note.'],
             'vms': [{'group': 'plan', 'row': 0, 'host': 'h1'}],
             'delays': [{'name': f'c{i}', 'project_id': 'p', 'coflow_id': 'x',
                         'before_s': 0.0 if i else 1.0,
                         'after_s': None if i else 2.0}
-                       for i in range(n_delays)],
-            'shares': [{'name': f's{i}', 'project_id': 'q', 'coflow': 'plan',
-                        'links': ['l'], 'score': 0.5}
-                       for i in range(n_shares)]} | values
+                       for i in range(n_delays)]} | values
 
 
 def _planned(plan, *argv, session=None):
@@ -221,21 +218,12 @@ def test_any_other_flavor_is_asked_of_nova(flavor):
     'And 1 more; --delays lists them.'])])
 def test_the_first_five_that_a_plan_delays_are_told(n, more):
     argv = ('--tm', '[]', '--flavor', '1:2:3')
-    found, told, _ = _planned(_plan(n, 6), *argv)
+    found, told, _ = _planned(_plan(n), *argv)
     assert told[2:] == [
         'It would delay c0 of project p from 1 s to 2 s.',
         *(f'It would delay c{i} of project p from 0 s to never.'
-          for i in range(1, 5)), *more,
-        *(f'plan shares l with s{i} of project q: compatibility 0.50'
-          for i in range(5))]
+          for i in range(1, 5)), *more]
     found, _, _ = _planned(_plan(n), *argv, '--delays')
     assert [one['name'] for one in found] == [f'c{i}' for i in range(n)]
     assert found[0] == {'name': 'c0', 'project_id': 'p', 'before_s': 1.0,
                         'after_s': 2.0, 'coflow_id': 'x'}
-
-
-def test_an_older_controller_tells_no_shares():
-    plan = _plan()
-    del plan['shares']
-    assert _planned(plan, '--tm', '[]', '--flavor', '1:2:3')[1][-1] == (
-        'It would delay nobody.')

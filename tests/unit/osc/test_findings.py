@@ -45,14 +45,6 @@ def test_a_healthy_cloud_has_one_line_per_link():
     assert len({one.link for one in found}) == len(found) == 7
 
 
-def test_why_gates_are_open_is_told_once_for_all_hosts():
-    why = 'no daemon keeps the clock'
-    found = broken(hosts=[host(f'h{i}', why_gates_open=why if i else None)
-                          for i in range(5)])
-    assert found == [('hypervisors', 'warning', 'gates of training jobs are '
-                      f'open at h1, h2, h3 and 1 more: {why}')]
-
-
 @pytest.mark.parametrize(('values', 'link', 'state', 'words'), [
     ({'health': {'status': 'failing', 'parts': {'database': False}}},
      'controller', 'error', 'its database'),
@@ -102,7 +94,6 @@ def test_what_is_told_of_a_link(values, words):
 @pytest.mark.parametrize(('values', 'n'), [
     # One that is silent is not told twice.
     ({'hosts': [host(last_report=NOW_S - 31, health='error')]}, 1),
-    ({'hosts': [host(last_report=NOW_S - 31, why_gates_open='x')]}, 1),
     ({'coflows': [], 'events': [event('other')]}, 0),
     ({'events': [event('hint_ignored', at=NOW_S - 86_400.0)]}, 0),
     ({'coflows': [coflow(state='planned', arrival=None)]}, 0),

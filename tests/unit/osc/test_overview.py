@@ -89,17 +89,6 @@ def test_hosts_in_rows():
     assert found['h3'][-2:] == ['no', 'HTB']
 
 
-def test_training_jobs_have_turns():
-    one = {'coflow_id': 'id-a', 'observed_bps': 0.0, 'destinations': []}
-    screen = shown([coflow('a')], [
-        host('h1', classes=[one | {'gate': {'open_share': 0.5}}]),
-        host('h2', classes=[one | {'gate': {'open_share': None}}],
-             why_gates_open='no daemon keeps the clock')])
-    assert '75% open' in screen
-    found = {row[0]: row for row in rows(screen)}
-    assert found['h1'][-1] == 'ok' and found['h2'][-2:] == ['gates', 'open']
-
-
 def test_what_is_not_known_is_not_shown_as_zero():
     silent = host('h1', egress_bps=None, measured_egress_bps=None,
                   generation=None, applied_generation=None, health=None)
@@ -173,8 +162,6 @@ def _styles(**values):
     ({'background_bps': 1.02e9}, 'Egress', ''),
     ({'background_bps': 1.03e9}, 'Egress', 'red'),
     ({'health': None}, 'Health', 'yellow'),
-    ({'why_gates_open': 'x'}, 'Health', 'yellow'),
-    ({'why_gates_open': 'x', 'health': 'error'}, 'Health', 'red'),
     ({'error': 'x'}, 'Health', 'red'), ({}, 'Health', 'green')])
 def test_what_is_worth_a_look_has_a_color(values, column, style):
     assert _styles(**values)[column] == style

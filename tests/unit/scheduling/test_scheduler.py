@@ -189,8 +189,8 @@ def sum_of_prefixes_s(coflows, ports):
             for end in (('out', flow.src_host), ('in', flow.dst_host)):
                 ahead[end] += flow.remaining_bytes * 8
                 own.add(end)
-        total_s += max([ahead[end] / rate_bps[end] for end in own],
-                       default=0.0)
+        total_s += item.weight * max(
+            [ahead[end] / rate_bps[end] for end in own], default=0.0)
     return total_s
 
 
@@ -295,6 +295,46 @@ def test_fifo_plus_leaves_a_trickle():
     answer = scheduling.schedule(many, unit_ports(), now_s=9, policy='fifo+')
     assert answer.coflows[0].flow_rates[0].rate_bps == pytest.approx(0.5)
     assert answer.coflows[9].flow_rates[0].rate_bps == pytest.approx(0.005)
+
+
+def test_remaining_times_count_by_weight():
+    items = [coflow('light', ('a', 'b', 10)),
+             coflow('heavy', ('a', 'b', 30), weight=4.0),
+             coflow('longest', ('a', 'b', 50), weight=4.0)]
+    for policy in ('mrtf', 'mrtf+swap'):
+        answer = scheduling.schedule(items, unit_ports(), now_s=0,
+                                     policy=policy)
+        assert [one.coflow_id for one in answer.coflows] == [
+            'heavy', 'light', 'longest'], policy
+
+
+def test_swaps_let_a_coflow_pass_that_has_to_wait_anyway():
+    """B waits for A at a; C, though larger, goes before it at b."""
+    items = [coflow('A', ('a', 'a2', 5), ('e', 'e2', 10)),
+             coflow('B', ('a', 'b2', 12), ('b', 'c', 9)),
+             coflow('C', ('b', 'd', 13))]
+    ports = unit_ports((*HOSTS, 'a2', 'b2', 'e2'))
+
+    def order(policy, weight=1.0):
+        some = [*items[:2], dataclasses.replace(items[2], weight=weight)]
+        return ''.join(one.coflow_id for one in scheduling.schedule(
+            some, ports, now_s=0, policy=policy).coflows)
+
+    assert (order('mrtf'), order('mrtf+swap')) == ('ABC', 'ACB')
+    # B ends at 22 instead of 17, C at 13 instead of 22: gained above 5/9.
+    assert (order('mrtf+swap', 0.6), order('mrtf+swap', 0.5)) == (
+        'ACB', 'ABC')
+
+
+def test_times_of_training_jobs_count_by_weight():
+    """The first job by intensity has 6 s to go, as 3 at its weight."""
+    def order(weight):
+        return ''.join(one.coflow_id for one in scheduling.schedule([
+            coflow('J', ('a', 'b', 6), compute_s=60.0, weight=weight),
+            coflow('K', ('a', 'b', 2), compute_s=1.0),
+            coflow('L', ('a', 'b', 4))], unit_ports(), now_s=0).coflows)
+
+    assert (order(2.0), order(1.0)) == ('JKL', 'LJK')
 
 
 def test_weighted_fair_shares_by_weight():

@@ -70,6 +70,44 @@ def test_a_counter_moves_on_by_work_alone():
     assert budget.slice(1.0, most_s=0.1).left_s() == pytest.approx(0.1)
 
 
+def test_what_is_left_is_told_in_every_measure():
+    budget = budgets.Budget(budgets.Counter(), 0.001)
+    assert budget.units() == 1e6
+    assert budget.holds(1e6) and not budget.holds(1e6 + 1)
+    assert budget.steps(10.0) == 10 ** 5
+    assert budget.steps(1e-9) == budgets.MOST_STEPS
+    assert budget.chunk() == 1e6
+    assert budgets.unlimited().chunk() == budgets.CHUNK_UNITS
+    budget.spend(1e6 + 1)
+    assert (budget.left_s(), budget.units(), budget.steps(1.0)) == (0, 0, 0)
+    assert budget.holds(0) and not budget.holds(1)
+    assert budget.spent_s() == pytest.approx(0.001, rel=1e-4)
+    assert not budgets.Budget(budgets.Timer(lambda: 3.0), 0.0).in_time()
+
+
+def test_a_stopped_budget_ends_its_slices_and_not_its_whole():
+    whole = budgets.unlimited()
+    part = whole.slice(0.5)
+    inner = part.slice(0.5)
+    part.stop()
+    assert inner.is_stopped() and not inner.in_time()
+    assert not whole.is_stopped() and whole.in_time()
+
+
+def test_a_machines_clock_goes_by_itself():
+    now_s = [5.0]
+    clock = budgets.clock_of(lambda: now_s[0])
+    budget = budgets.Budget(clock, 2.0)
+    budget.spend(1e12)
+    assert clock.units == 1e12 and budget.left_s() == 2.0
+    now_s[0] = 6.5
+    assert (budget.spent_s(), budget.left_s()) == (1.5, 0.5)
+    assert budget.machine_s() == 0.5
+    now_s[0] = 7.0
+    assert not budget.in_time()
+    assert budgets.clock_of(clock) is clock
+
+
 def test_a_loop_that_only_asks_comes_to_an_end():
     budget = budgets.Budget(budgets.Counter(), 1e-3)
     asked = 0

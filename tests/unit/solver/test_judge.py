@@ -20,6 +20,7 @@ from virtco.model import coflow
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver.judging import judge
+from virtco.solver.judging import judge_kernel
 from virtco.solver.judging import portfolio
 from virtco.solver.model import instance as instances
 from virtco.solver.model import objectives
@@ -102,7 +103,7 @@ def test_kernel_agrees_with_its_plain_self(monkeypatch):
     assign = np.arange(6) // 2
     expected = judge.Judge(inst, budgets.unlimited()).total_s(assign)
     monkeypatch.setattr(judge, 'judge_kernel',
-                        kernels.plain('virtco.solver.judging.judge_kernel'))
+                        kernels.plain(judge_kernel.__name__))
     assert judge.Judge(inst, budgets.unlimited()).total_s(assign) == expected
 
 

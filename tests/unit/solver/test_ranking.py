@@ -22,7 +22,9 @@ from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver.model import instance as instances
 from virtco.solver.model import loads
+from virtco.solver.model import loads_kernel
 from virtco.solver.model import objectives
+from virtco.solver.moves import rank_kernel
 from virtco.solver.moves import ranking
 from virtco.solver import planner
 from virtco.solver.starts import feasible
@@ -137,9 +139,9 @@ def test_kernels_agree_with_their_plain_selves(monkeypatch):
 
     compiled = found()
     monkeypatch.setattr(loads, 'loads_kernel',
-                        kernels.plain('virtco.solver.model.loads_kernel'))
+                        kernels.plain(loads_kernel.__name__))
     monkeypatch.setattr(ranking, 'rank_kernel',
-                        kernels.plain('virtco.solver.moves.rank_kernel'))
+                        kernels.plain(rank_kernel.__name__))
     np.testing.assert_array_equal(found(), compiled)
 
 
@@ -179,6 +181,22 @@ def test_sparse_loads_are_the_dense_ones(rows):
     assert (sparse.ordered(order).dense() == dense[order]).all()
     position = np.array([1, -1, 0, -1])
     assert (sparse.moved(position, 2).dense() == dense[:, [2, 0]]).all()
+
+
+def test_why_says_who_is_there_and_what_decides():
+    vms = tuple(cluster.Vm(f'v{j}', (1.0,)) for j in range(4))
+    problem = snapshot.PlacementProblem(
+        tuple(cluster.Host(f'h{m}', (3.0,), 8.0, 8.0) for m in range(4)),
+        vms, (coflow.Coflow.from_flows('c', 4, [(0, 1, 6.0), (0, 2, 1.0)]),))
+    inst = instances.build(problem, reduce=False)
+    ranked = ranking.rank(inst, snapshot.Objective.ISOLATED,
+                          np.array([0, 1, 1, 2]), 0)
+    assert {one.host: one.why for one in ranked} == {
+        'h1': 'beside 2 VMs of its group; no port decides with 0 s',
+        'h0': 'planned; h0 egress decides with 7 s',
+        'h2': 'beside 1 VMs of its group; h2 egress decides with 7 s',
+        'h3': 'alone there; h3 egress decides with 7 s'}
+    assert [one.host for one in ranked] == ['h1', 'h0', 'h2', 'h3']
 
 
 def test_bytes_of_running_coflows_are_checked():

@@ -6,11 +6,14 @@ import math
 import random
 
 import hypothesis
+import numpy as np
 import pytest
 
 from benchmarks import objectives as generator
 from tests.unit.solver import problems
 from virtco import exception
+from virtco.model import cluster
+from virtco.model import coflow
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver.model import instance as instances
@@ -60,3 +63,56 @@ def test_targets_better_a_loaded_cloud(groups):
     assert inst.fits(found)
     assert (local.evaluate(found).objective_s
             < 0.8 * local.evaluate(start).objective_s)
+
+
+def test_what_is_aimed_at():
+    """All levels lower, then each by itself, then all by a little."""
+    levels = targets._Levels(np.zeros((3, 0)), np.array([1.0, 2.0, 3.0]),
+                             np.array([1.0, 1e-9, 2.0]))
+    found = [aim.tolist() for aim in levels.aims()]
+    expected = [[1.7, 2.0, 4.4], [1.9, 2.0, 4.8],
+                [1.5, 2.0, 5.0], [2.0, 2.0, 4.0],
+                [1.85, 2.0, 5.0], [2.0, 2.0, 4.7], [1.97, 2.0, 4.94]]
+    assert np.array(found) == pytest.approx(np.array(expected), rel=1e-8)
+
+
+def test_levels_and_the_bytes_they_leave():
+    """One coflow of 6 bytes behind a running one, on three alike hosts."""
+    running = snapshot.ActiveCoflow('r', (('h0', 2.0),), (('h2', 4.0),))
+    late = snapshot.ActiveCoflow('s', (('h1', 9.0),), (('h2', 5.0),))
+    problem = snapshot.PlacementProblem(
+        tuple(cluster.Host(f'h{m}', (1.0,), 8.0, 16.0) for m in range(3)),
+        tuple(cluster.Vm(f'v{j}', (1.0,)) for j in range(2)),
+        (coflow.Coflow.from_flows('c', 2, [(0, 1, 6.0)]),),
+        active=(running, late))
+    inst = instances.build(problem, reduce=False)
+    group = targets._Group(inst, budgets.unlimited(),
+                           snapshot.Objective.ONLINE)
+    assert group.bytes == 6.0
+    levels = group._levels(np.array([0, 1]))
+    # Levels from the own coflow on: behind r, and with s behind it.
+    assert levels.base.tolist() == [[2, 0, 0, 0, 0, 4], [2, 9, 0, 0, 0, 9]]
+    assert levels.least_s.tolist() == [2.0, 9.0]
+    assert levels.excess_s.tolist() == [6.0, 0.0]
+    limits = group._limits(levels.base, np.array([5.0, 9.0]))
+    ports = group.partition.pool.ports
+    room = np.array([3.0, 6e-9, 5.0, 10.0, 10.0, 6.0])
+    # Out of h1 s sends all that its target allows.
+    assert 1 / limits == pytest.approx(room[ports])
+
+
+def test_a_group_that_cannot_move_stays(monkeypatch):
+    pinned = problems.fig_1_problem(vms=tuple(
+        cluster.Vm(f'vm{j}', (1.0,), f'h{j}') for j in range(3)))
+    inst = instances.build(pinned, reduce=False)
+    apart = np.array([0, 1, 2])
+    assert targets.improve(inst, apart, budgets.unlimited()) is apart
+    one = problems.fig_1_problem(
+        coflows=problems.fig_1_problem().coflows[:1])
+    inst = instances.build(one, reduce=False)
+    late = budgets.Budget(budgets.Counter(), 0.0)
+    assert targets.improve(inst, apart, late) is apart
+    found = targets.improve(inst, apart, budgets.unlimited())
+    # VMs 0 and 1 together send 1 byte and get 2, VM 2 sends 2.
+    assert problems.isolated_s(one, inst.to_hosts(found)) == 2.0
+    assert apart.tolist() == [0, 1, 2]

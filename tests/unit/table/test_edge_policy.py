@@ -12,11 +12,8 @@ from virtco.table import edge_policy
 
 DESTINATION = {'host': 'h1', 'minor': 17, 'weight': 1.0, 'rate_bps': 1e8,
                'ceil_bps': 2e8}
-GATE = {'period_s': 10.0, 'offset_s': 3.0, 'open_s': 2.0,
-        'iteration_bytes': 1e9, 'epoch': 5}
 CLASS = {'coflow_id': 'a', 'name': 'A', 'minor': 16, 'rate_bps': 1e8,
-         'ceil_bps': 3e8, 'prio': 2, 'destinations': [DESTINATION],
-         'gate': GATE}
+         'ceil_bps': 3e8, 'prio': 2, 'destinations': [DESTINATION]}
 FLOW = {'coflow_id': 'a', 'src_vm': 'v', 'src_ip': '10.0.0.1',
         'dst_ip': '10.0.0.2', 'minor': 2, 'dst_port': 5001}
 RECEIVED = {'src_ip': 'fd00::1', 'dst_ip': 'fd00::2', 'dst_port': 5002}
@@ -70,16 +67,12 @@ NUMBERS = [
     (('ttl_s',), 0, 604800), (('egress_bps',), 8, 1e13),
     (('ingress_bps',), 8, 1e13), (('default_rate_bps',), 8, None),
     ((*CLASS_0, 'rate_bps'), 0, 1e13), ((*CLASS_0, 'ceil_bps'), 8, 1e13),
-    ((*CLASS_0, 'gate', 'offset_s'), 0, 10),
-    ((*CLASS_0, 'gate', 'open_s'), 0, 10),
-    ((*CLASS_0, 'gate', 'iteration_bytes'), 1, 1e18),
     ((*TO_0, 'weight'), 0, 1.000001), ((*TO_0, 'rate_bps'), 0, 1e13),
     ((*TO_0, 'ceil_bps'), 8, 1e13), (('unmanaged', 'others_bps'), 8, 1e13),
     ((*LIMIT_0, 'rate_bps'), 8, 1e13)]
 WHOLE = [
     (('generation',), 0, 2 ** 63 - 1),
     ((*CLASS_0, 'minor'), 0x10, 0x6fff), ((*CLASS_0, 'prio'), 0, 7),
-    ((*CLASS_0, 'gate', 'epoch'), 0, 2 ** 63 - 1),
     ((*TO_0, 'minor'), 0x10, 0x6fff), (('flows', 0, 'minor'), 2, 0x6fff),
     (('flows', 0, 'dst_port'), 1, 65535),
     (('received', 0, 'dst_port'), 1, 65535), ((*LIMIT_0, 'slot'), 1, 63)]
@@ -114,15 +107,6 @@ def test_whole_numbers_have_bounds(path, low, high):
     for value in beyond:
         refused(f'{path[-1]}.*a whole number from {low} to {high}',
                 *rest, (path, value))
-
-
-def test_the_period_of_a_gate_has_bounds():
-    path = (*CLASS_0, 'gate', 'period_s')
-    rest = [((*CLASS_0, 'gate', key), 0.0) for key in ('offset_s', 'open_s')]
-    for value in (0.1, 3600.0):
-        assert at(read(*rest, (path, value)), path) == value
-    for value in (math.nextafter(0.1, 0), math.nextafter(3600, math.inf)):
-        refused('gate.period_s', *rest, (path, value))
 
 
 @pytest.mark.parametrize(('path', 'most'), [
@@ -181,10 +165,10 @@ def test_addresses(path):
 def test_what_may_be_missing():
     document = changed((('flows', 0, 'dst_port'), None),
                        (('received', 0, 'dst_port'), None),
-                       ((*CLASS_0, 'gate'), None), (('unmanaged',), None))
+                       (('unmanaged',), None))
     policy = edge_policy.EdgePolicy.from_dict(document)
     assert policy.flows[0].dst_port is policy.received[0].dst_port is None
-    assert policy.classes[0].gate is policy.unmanaged is None
+    assert policy.unmanaged is None
     for key in ('classes', 'flows', 'received', 'unmanaged'):
         del document[key]
     assert edge_policy.EdgePolicy.from_dict(document) == (

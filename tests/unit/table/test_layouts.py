@@ -260,7 +260,7 @@ def test_a_host_keeps_its_policy_while_it_is_close():
         assert set(told.changed) >= {'h0', 'h2'}
 
 
-def test_limits_and_gates_are_news_for_their_hosts():
+def test_limits_are_news_for_their_hosts():
     laid = lay_out(a(('h0', 'h2'), ('h1', 'h2')))
     rates, left = {'a': [2e7, 5e7]}, {'a': [5.0, 5.0]}
     first = made(laid, rates, left)
@@ -278,18 +278,6 @@ def test_limits_and_gates_are_news_for_their_hosts():
     gone = made(laid, rates, left, near)
     assert gone.changed == ('h0', 'h2')
     assert gone.of_host['h0'].unmanaged is None
-    gate = edge_policy.Gate(10.0, 3.0, 2.0, 1e6, 1)
-    gated = made(laid, rates, left, gone, gates={'h1': {'a': gate}})
-    assert gated.changed == ('h1',)
-    assert gated.of_host['h1'].policy().classes[0].gate == gate
-    assert made(laid, rates, left, gated).changed == ('h1',)
-
-
-def test_gates_of_a_first_policy():
-    gate = edge_policy.Gate(10.0, 3.0, 2.0, 1e6, 1)
-    found = made(lay_out(a(('h0', 'h2'))), {'a': [2e7]}, {'a': [5.0]},
-                 gates={'h0': {'a': gate}})
-    assert found.of_host['h0'].policy().classes[0].gate == gate
 
 
 def test_hosts_and_coflows_that_come_and_go():

@@ -38,6 +38,14 @@ def test_groups_per_rack_and_what_limits():
     assert core.slots == 6
 
 
+def test_one_of_a_resource_or_less_is_asked_for_too():
+    for amount, slots in ((1.0, 3), (0.5, 6)):
+        r1, *_others = capacity.count(
+            PLANE, 'rack', {'vcpus': amount, 'memory_mb': 0.0},
+            {'a': {'vcpus': 3.2}}, [2]).domains
+        assert (r1.slots, r1.limiting) == (slots, 'vcpus')
+
+
 def test_wrong_questions_are_named():
     with pytest.raises(exception.TopologyInvalid, match="'row'.*rack, pod"):
         capacity.count(PLANE, 'row', DEMAND, {}, [2])

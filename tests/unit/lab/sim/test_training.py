@@ -12,7 +12,6 @@ from virtco.lab.sim import training_jobs
 from virtco.scheduling import fabric as fabric_model
 from virtco.scheduling import order_kernel
 from virtco.scheduling.periodic import bounds
-from virtco.scheduling.periodic import rehearsal_kernel
 
 GBIT = 1e9
 
@@ -33,15 +32,13 @@ CLUSTER = training.Cluster(np.full(8, 10 * GBIT))
 
 
 @pytest.mark.parametrize('scheme, iteration_s', [
-    ('fair', 3.0), ('shifts', 2.0), ('mrtf', 2.0), ('crux', 2.0),
-    ('virtco', 2.0)])
+    ('fair', 3.0), ('mrtf', 2.0), ('order', 2.0)])
 def test_two_jobs_on_a_link(scheme, iteration_s):
     found = CLUSTER.run(pair(), scheme, 60.0, 30.0)
     for times in found.iteration_s:
         assert times == pytest.approx(iteration_s)
     assert found.mean_s == pytest.approx([iteration_s] * 2)
     assert found.utilisation == pytest.approx(1 / iteration_s)
-    assert bool(found.gates) == (scheme == 'shifts')
 
 
 def test_a_guard_keeps_the_least_intense_job_going():
@@ -55,9 +52,9 @@ def test_a_guard_keeps_the_least_intense_job_going():
     least = bounds.least_worst_slowdown(CLUSTER.periodic(jobs))
     slowdown = {scheme: CLUSTER.run(jobs, scheme, 400.0, 100.0
                                     ).mean_s / period_s
-                for scheme in ('crux', 'virtco, guarded')}
-    assert slowdown['crux'].max() > 10
-    assert slowdown['virtco, guarded'].max() < 1.1 * least
+                for scheme in ('order', 'order, guarded')}
+    assert slowdown['order'].max() > 10
+    assert slowdown['order, guarded'].max() < 1.1 * least
 
 
 def test_every_iteration_sends_all_flows_again():
@@ -80,14 +77,14 @@ def test_jobs_as_the_scheduler_sees_them():
 def test_an_ordinary_coflow_goes_before_a_job_with_more_to_send():
     found = {scheme: CLUSTER.run(pair(), scheme, 60.0, 0.0, [
         training.Ordinary(20.5, demand((0, 3, 2 * GBIT)))]).cct_s
-        for scheme in ('crux', 'training first')}
-    assert found['crux'] == pytest.approx([0.2])
-    # Of two jobs that send in turn the link is never free.
+        for scheme in ('order', 'training first')}
+    assert found['order'] == pytest.approx([0.2])
+    # The link of two jobs is never free.
     assert len(found['training first']) == 0
 
 
 def test_a_scheme_that_is_none():
-    with pytest.raises(exception.Invalid, match='one of fair, shifts, mrtf'):
+    with pytest.raises(exception.Invalid, match='one of fair, mrtf, order'):
         CLUSTER.run(pair(), 'best', 1.0)
 
 
@@ -99,27 +96,14 @@ def test_keys_keep_both_goals():
                    compiled.plain('virtco.scheduling.order_kernel')):
         key = alone_s.copy()
         module.rank_repeating(np.arange(5), np.zeros(5, np.int64), alone_s,
-                              intensity, key)
+                              np.ones(5), intensity, key)
         assert np.argsort(key, kind='stable').tolist() == [3, 2, 0, 1, 4]
-
-
-def test_compiled_rehearsals_are_the_plain_ones():
-    plain = compiled.plain('virtco.scheduling.periodic.rehearsal_kernel')
-    rng = np.random.default_rng(5)
-    for fair in (False, True):
-        found = []
-        inputs = (rng.permutation(3), np.array([0, 2, 3, 5]),
-                  np.array([0, 1, 0, 0, 1]), rng.uniform(0.1, 1, 5),
-                  np.array([1.0, 1.1, 1.2]), rng.uniform(0, 2, 3),
-                  np.array([0.0, 2.5, 4.0]), np.array([0.0, 0.3, 1.1]))
-        for module in (rehearsal_kernel, plain):
-            done = np.zeros(3)
-            module.run(*inputs, np.array([0.0, 0.2, 0.9]), 0.05, fair, 50.0,
-                       10.0, np.zeros(2),
-                       *np.zeros((3, 3)), done)
-            found.append(done.tolist())
-        assert found[0] == found[1]
-        assert min(found[0]) > 5
+        # A weight of 2 counts as half of the time.
+        weight = np.array([2.0, 1.0, 1.0, 1.0, 3.0])
+        key = alone_s / weight
+        module.rank_repeating(np.arange(5), np.zeros(5, np.int64), alone_s,
+                              weight, intensity, key)
+        assert np.argsort(key, kind='stable').tolist() == [3, 4, 0, 1, 2]
 
 
 def test_a_cluster_of_jobs_is_filled_from_its_topology():

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The whole API over all rooms, in this thread and a database in memory."""
+
+import falcon
+from falcon import testing
+from oslo_policy import opts as policy_opts
+
+from tests.unit import made
+from tests.unit import stored
+from virtco.api import errors
+from virtco.api import media
+from virtco.api import routes
+from virtco import app
+from virtco.db import models
+
+NOW_S = 1000.0
+#: Of each host that reports.
+EGRESS_BPS = {'h0': 1e9, 'h1': 3e9, 'h2': 5e9}
+
+
+class Clock:
+    """Stands still."""
+
+    def __init__(self):
+        self.now_s = NOW_S
+
+    def __call__(self):
+        return self.now_s
+
+    def check(self):
+        pass
+
+
+class Service:
+    """The API over an App that runs no threads.
+
+    Group ``a`` of project ``p`` has VMs ``i0`` … ``i2`` on hosts ``h0`` …
+    ``h2``, which report, and a coflow ``c-p-a``.
+    """
+
+    def __init__(self, **groups):
+        self.conf = stored.conf(
+            database={'connection': 'sqlite://'},
+            api={'auth_strategy': 'keystone'}, **groups)
+        policy_opts.set_defaults(self.conf, 'policy.yaml')
+        self.clock = Clock()
+        self.rooms = app.App.of(self.conf, clock=self.clock)
+        models.Base.metadata.create_all(self.rooms.database.engine)
+        self.add(models.Cluster(id=1, generation=1, secret='s'),
+                 stored.group(), stored.coflow('p-a'),
+                 *(stored.member('p-a', row, f'h{row}',
+                                 instance_uuid=f'i{row}',
+                                 planned_host=f'planned{row}')
+                   for row in range(3)))
+        for host, egress_bps in EGRESS_BPS.items():
+            self.rooms.know.report(host, made.report(
+                link={'egress_bps': egress_bps, 'ingress_bps': 2e9}))
+        self.rooms.decide.lead(lambda: True)
+        self.rooms.know.load()
+        self.rooms.decide.loop.run_once()
+        self.rooms.ask.load_planner(is_used=False)
+        # Keystone's middleware has named the caller in the headers.
+        wsgi = falcon.App()
+        for options in (wsgi.req_options, wsgi.resp_options):
+            options.media_handlers[falcon.MEDIA_JSON] = media.json_handler()
+        errors.add_handlers(wsgi)
+        routes.add(wsgi, self.conf, self.rooms)
+        self.wsgi = testing.TestClient(wsgi)
+
+    def add(self, *rows):
+        stored.add(self.rooms.database, *rows)
+
+    def send(self, method, path, body=None, role='admin', project='p',
+             user='u', headers=None):
+        return self.wsgi.simulate_request(
+            method, path, json=body, headers={
+                'X-Roles': role, 'X-Project-Id': project, 'X-User-Id': user,
+                'X-User-Name': user, 'X-Identity-Status': 'Confirmed'
+            } | (headers or {}))
+
+    def get(self, path, **kwargs):
+        """Return the document, of a request that is answered."""
+        found = self.send('GET', path, **kwargs)
+        assert found.status_code == 200, found.text
+        return found.json
+
+    def refused(self, status, method, path, body=None, **kwargs):
+        """Return what the error tells of the request."""
+        found = self.send(method, path, body, **kwargs)
+        assert found.status_code == status, found.text
+        return found.json['error']
+
+
+def placement(row, name='g', project_id='p', n_vms=2, **changes):
+    """Return Nova's question for one VM; its hosts have room for one each."""
+    return {
+        'project_id': project_id, 'user_id': 'u1',
+        'display_name': f'{name}-{row}', 'reservation_id': f'r-{name}',
+        'launch_index': row, 'num_instances': 1,
+        'hints': {'virtco:coflow': name, 'virtco:tm': str(
+            [[0] * n_vms, [10 ** 9] + [0] * (n_vms - 1)])},
+        'metadata': {}, 'server_group': None,
+        'flavor': {'vcpus': 1, 'memory_mb': 512, 'disk_gb': 1},
+        'hosts': [{'host': host, 'node': host, 'free': {
+            'vcpus': 1, 'memory_mb': 65536, 'disk_gb': 900}}
+            for host in EGRESS_BPS]} | changes

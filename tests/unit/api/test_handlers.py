@@ -1,0 +1,784 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the API answers, asked through falcon over all rooms."""
+
+import json
+import uuid
+
+import falcon
+import pytest
+
+from tests.unit.api import service
+from tests.unit import made
+from tests.unit import stored
+from virtco.api import health
+from virtco import app
+from virtco.db import models
+from virtco.measure import history
+from virtco.model import states
+
+GROUP_FLAVOR = {'vcpus': 1, 'memory_mb': 1, 'disk_gb': 1}
+TENANT = {'role': 'member,reader'}
+PAIR = [[0, 1], [0, 0]]
+
+
+@pytest.fixture(scope='module')
+def api():
+    found = service.Service()
+    yield found
+    found.rooms.database.dispose()
+
+
+@pytest.fixture
+def own():
+    """For tests that change what others look at."""
+    found = service.Service()
+    yield found
+    found.rooms.database.dispose()
+
+
+def hosts_in(document):
+    text = json.dumps(document)
+    return {host for host in service.EGRESS_BPS if host in text}
+
+
+# Coflows.
+
+def test_a_coflow_is_shown_with_its_members(api):
+    found = api.get('/v1/coflows/c-p-a')
+    assert found['size_bytes'] == 175 and found['hosts'] == ['h0', 'h1', 'h2']
+    assert [(one['row'], one['host'], one['planned_host'])
+            for one in found['members']] == [
+        (row, f'h{row}', f'planned{row}') for row in range(3)]
+    assert found['rank'] == 0 and found['rate_bps'] > 0
+    assert found['bottleneck']['host'] in found['hosts']
+    assert found['waits_for'] == [] and found['n_before'] == 0
+    listed, = api.get('/v1/coflows')['coflows']
+    assert listed['bottleneck'] == found['bottleneck']
+    assert listed['rank'] == 0
+
+
+def test_a_tenant_hears_of_no_hypervisor(own):
+    own.add(stored.group('b', why='h2 it is', bottleneck='h2 egress'),
+            stored.coflow('p-b', why='beside h1'),
+            stored.member('p-b', 0, 'h2', planned_host='h1'),
+            *(models.Event(project_id='p', group_name='b', kind=kind,
+                           detail=kind, created_at=1.0, instance_uuid='')
+              for kind in ('hint_ignored', 'h1_away', 'wish_refused')))
+    for path in ('/v1/coflows/c-p-b', '/v1/coflows/c-p-a', '/v1/coflows',
+                 '/v1/events', '/v1/groups/a/tree'):
+        assert hosts_in(own.get(path)), path
+        told = own.get(path, **TENANT)
+        assert not hosts_in(told), path
+    mine, all_of = (own.get('/v1/coflows/c-p-b', **caller)
+                    for caller in (TENANT, {}))
+    hidden = {'hosts': [], 'why': '', 'bottleneck': None,
+              'planned_bottleneck': None, 'waits_for': []}
+    assert {name: mine[name] for name in hidden} == hidden
+    member, = mine['members']
+    assert member == all_of['members'][0] | {'host': None,
+                                             'planned_host': None}
+    assert all_of['planned_bottleneck']['port'] == 'h2'
+    kinds = ['hint_ignored', 'wish_refused']
+    for events in (mine['events'], own.get('/v1/events', **TENANT)['events']):
+        assert sorted(event['kind'] for event in events) == kinds
+    for events in (all_of['events'], own.get('/v1/events')['events']):
+        assert len(events) == 3
+    assert mine | {name: all_of[name] for name in (
+        *hidden, 'members', 'events') if name in all_of} == all_of
+
+
+def test_coflows_of_others_have_no_names(own):
+    own.add(stored.group('b', 'q'), stored.coflow(
+        'q-b', project_id='q', name='theirs', size_bytes=1.75,
+        tm='[[0,1,1],[0,2,0.5],[1,2,0.25]]'),
+        *(stored.member('q-b', row, f'h{row}') for row in range(3)))
+    own.rooms.know.invalidate()
+    own.rooms.decide.loop.run_once()
+    assert own.get('/v1/coflows/c-p-a')['waits_for'] == ['c-q-b']
+    mine = own.get('/v1/coflows/c-p-a', **TENANT)
+    assert (mine['waits_for'], mine['n_before']) == ([], 1)
+    # What is not shown in a list is not shown empty either.
+    listed, = own.get('/v1/coflows', **TENANT)['coflows']
+    assert listed.keys() < mine.keys() and 'waits_for' not in listed
+    assert not {'members', 'events'} & listed.keys()
+
+
+def test_lists_are_of_a_project_and_a_state(own):
+    own.add(stored.group('b', 'q'), stored.coflow(
+        'q-b', project_id='q', state=states.CoflowState.DONE))
+
+    def listed(query='', **caller):
+        return [one['id'] for one in own.get(
+            '/v1/coflows' + query, **caller)['coflows']]
+
+    assert sorted(listed()) == ['c-p-a', 'c-q-b']
+    assert listed(**TENANT) == listed('?project_id=p') == ['c-p-a']
+    assert listed('?project_id=q') == listed('?state=done') == ['c-q-b']
+    assert listed('?state=done', **TENANT) == []
+    error = own.refused(400, 'GET', '/v1/coflows?state=asleep')
+    assert (error['field'], error['value']) == ('state', 'asleep')
+    assert 'active' in error['limit']
+
+
+def test_a_matrix_is_registered_for_its_project(own):
+    matrix = {'name': 'm', 'tm': PAIR}
+    found = own.send('POST', '/v1/coflows', matrix, **TENANT)
+    assert found.status_code == 201
+    assert (found.json['project_id'], found.json['name'],
+            found.json['state']) == ('p', 'm', 'registered')
+    other = own.send('POST', '/v1/coflows', matrix | {'project_id': 'q'})
+    assert other.json['project_id'] == 'q'
+    error = own.refused(400, 'POST', '/v1/coflows', matrix, project='')
+    assert error['field'] == 'project_id'
+    assert own.refused(400, 'POST', '/v1/coflows', matrix | {'x': 1})
+    # It has no VMs that would make it done.
+    path = '/v1/coflows/' + found.json['id']
+    assert own.refused(400, 'PATCH', path, {'state': 'done'})
+    deleted = own.send('DELETE', path, **TENANT)
+    assert (deleted.status_code, deleted.text) == (204, '')
+    assert own.refused(404, 'GET', path)
+
+
+def test_a_coflow_is_changed(own):
+    found = own.send('PATCH', '/v1/coflows/c-p-a',
+                     {'weight': 2.5, 'priority_class': -3})
+    assert found.status_code == 200
+    assert (found.json['weight'], found.json['priority_class'],
+            found.json['state']) == (2.5, -3, 'active')
+    done = own.send('PATCH', '/v1/coflows/c-p-a', {'state': 'done'}, **TENANT)
+    assert (done.json['state'], done.json['hosts']) == ('done', [])
+    assert own.refused(400, 'PATCH', '/v1/coflows/c-p-a', {})
+
+
+def test_coflows_are_announced(own):
+    body = {'name': 'next', 'tm': [[0, 7, 0], [0, 0, 0], [5, 0, 0]]}
+    path = '/v1/groups/a/coflows'
+    found = own.send('POST', path, body, **TENANT)
+    assert found.status_code == 201
+    coflow, = found.json['coflows']
+    assert (coflow['name'], coflow['size_bytes'], coflow['hosts']) == (
+        'next', 12.0, [])
+    assert coflow['expires'] == service.NOW_S + 3600
+    soon, = own.send('POST', path, body | {
+        'name': 'soon', 'expires_s': 7}).json['coflows']
+    assert soon['expires'] == service.NOW_S + 7
+    assert soon['hosts'] == ['h0', 'h1', 'h2']
+    for expires_s in (0.5, 7 * 86400):
+        late, = own.send('POST', path, body | {
+            'name': 'late', 'expires_s': expires_s}).json['coflows']
+        assert late['expires'] == service.NOW_S + expires_s
+    for expires_s in (0, 7 * 86400 + 1):
+        assert own.refused(400, 'POST', path, body | {
+            'expires_s': expires_s})['field'] == 'expires_s'
+    # Groups of other projects are not there.
+    assert own.refused(404, 'POST', path, body, role='member,reader',
+                       project='q')
+    assert own.refused(404, 'POST', path + '?project_id=q', body)
+
+
+# Advice for a group.
+
+def test_a_tree_is_asked_for(api):
+    path = '/v1/groups/a/tree'
+    found = api.get(path)
+    assert (found['operation'], found['root'], found['size_bytes'],
+            found['matrix']) == ('broadcast', 0, 8e6, 'constant')
+    other = api.get(path + '?operation=reduce&root=2&size_bytes=1')
+    assert (other['operation'], other['root'], other['size_bytes']) == (
+        'reduce', 2, 1.0)
+    assert api.get(path + '?size_bytes=1e15')['size_bytes'] == 1e15
+    mine = api.get(path, **TENANT)
+    assert [one['host'] for one in mine['members']] == [None] * 3
+    assert mine['members'][1] == found['members'][1] | {'host': None}
+
+
+@pytest.mark.parametrize('query', [
+    'operation=gather', 'root=-1', 'root=x', 'root=3', 'size_bytes=0.9',
+    'size_bytes=1.1e15', 'size_bytes=nan', 'matrix=guess'])
+def test_a_tree_that_cannot_be(api, query):
+    api.refused(400, 'GET', '/v1/groups/a/tree?' + query)
+
+
+def test_a_mapping_is_asked_for(api):
+    path = '/v1/groups/a/mapping'
+    for body in ({'tm': [[0, 5, 0], [0, 0, 0], [0, 0, 0]]},
+                 {'all_reduce_bytes': 8e6}, {}):
+        found = api.send('POST', path, body).json
+        assert [one['host'] for one in found['members']] == ['h0', 'h1', 'h2']
+        mine = api.send('POST', path, body, **TENANT).json
+        assert not hosts_in(mine)
+    assert api.refused(400, 'POST', path, {'matrix': 'guess'})
+
+
+def test_clusters_are_racks_unless_hosts_are_asked_for(api):
+    found = api.get('/v1/groups/a/clusters', **TENANT)
+    assert found['level'] == 'rack' and not hosts_in(found)
+    assert api.get('/v1/groups/a/clusters?level=host')['level'] == 'host'
+    assert api.refused(400, 'GET', '/v1/groups/a/clusters?level=row')
+
+
+# Projects, profiles and applications.
+
+def test_a_project_has_a_class_and_a_weight(own):
+    changed = own.send('PATCH', '/v1/projects/p',
+                       {'weight': 3, 'priority_class': -1}).json
+    assert (changed['project_id'], changed['weight'],
+            changed['priority_class']) == ('p', 3, -1)
+    assert own.get('/v1/projects/p')['weight'] == 3
+    assert [one['project_id'] for one
+            in own.get('/v1/projects')['projects']] == ['p']
+    assert own.refused(400, 'PATCH', '/v1/projects/p', {'weight': 0})
+    error = own.refused(400, 'PATCH', '/v1/projects/' + 'x' * 256,
+                        {'weight': 1})
+    assert error['field'] == 'project_id'
+
+
+@pytest.fixture
+def learned(own):
+    hour = int(service.NOW_S) // 3600
+    own.add(*(models.ProfileHour(
+        group_id=f'{project}-a', hour=hour, project_id=project,
+        group_name='a', app='sort', n_vms=3, pairs=json.dumps(
+            [[0, 1, size_bytes], [1, 2, 5.0]]))
+        for project, size_bytes in (('p', 7.0), ('q', 9.0))))
+    return own
+
+
+def test_what_vms_sent_is_their_project_s(learned):
+    def of(path, field, **caller):
+        return sorted(one['project_id'] for one in learned.get(
+            path, **caller)[field])
+
+    for path, field in (('/v1/profiles', 'profiles'), ('/v1/apps', 'apps')):
+        assert of(path, field) == ['p', 'q']
+        assert of(path, field, **TENANT) == ['p']
+        assert of(path + '?project_id=q', field) == ['q']
+    assert learned.get('/v1/profiles/a', **TENANT)['size_bytes'] == 12
+    assert learned.get('/v1/profiles/a?project_id=q')['size_bytes'] == 14
+    assert learned.refused(404, 'GET', '/v1/profiles/b')
+
+
+def test_an_application_is_the_caller_s_own(learned):
+    found = learned.get('/v1/apps/sort', **TENANT)
+    assert (found['project_id'], found['n_vms']) == ('p', 3)
+    assert learned.get('/v1/apps/sort?project_id=q')['project_id'] == 'q'
+    for n_vms in (2, 100_000):
+        assert learned.get(
+            f'/v1/apps/sort?n_vms={n_vms}')['n_vms'] == n_vms
+    for n_vms in (1, 100_001, 'x'):
+        assert learned.refused(400, 'GET', f'/v1/apps/sort?n_vms={n_vms}')
+    assert learned.refused(400, 'GET', '/v1/apps/sort',
+                           project='')['field'] == 'project_id'
+    deleted = learned.send('DELETE', '/v1/apps/sort', **TENANT)
+    assert (deleted.status_code, deleted.text) == (204, '')
+    assert learned.refused(404, 'GET', '/v1/apps/sort')
+    assert learned.get('/v1/apps/sort?project_id=q')
+
+
+# Hosts.
+
+def test_hosts(api):
+    found = {one['host']: one for one in api.get('/v1/hosts')['hosts']}
+    assert {host: found[host]['egress_bps']
+            for host in service.EGRESS_BPS} == service.EGRESS_BPS
+    assert all(one['drain'] is None and 'classes' not in one
+               and one['generation'] is not None
+               for host, one in found.items() if host in service.EGRESS_BPS)
+    one = api.get('/v1/hosts/h1')
+    assert [one['coflow_id'] for one in one.pop('classes')] == ['c-p-a']
+    assert one == found['h1']
+    assert api.refused(404, 'GET', '/v1/hosts/h9')
+
+
+def test_a_host_is_drained(own):
+    path = '/v1/hosts/h1/drain'
+    found = own.send('PUT', path, {'reason': 'fans'}, user='otto').json
+    assert (found['host'], found['drain'], found['drain_reason'],
+            found['drain_since']) == ('h1', 'draining', 'fans',
+                                      service.NOW_S)
+    for shown in (own.get('/v1/hosts/h1'), {
+            one['host']: one for one in own.get('/v1/hosts')['hosts']}['h1']):
+        assert shown['drain_reason'] == 'fans'
+    change, = own.get('/v1/settings/history')['changes']
+    assert change['who'] == 'otto'
+    undrained = own.send('DELETE', path, user='anna')
+    assert (undrained.status_code, undrained.text) == (204, '')
+    assert own.get('/v1/hosts/h1')['drain'] is None
+    assert {one['who'] for one in own.get(
+        '/v1/settings/history')['changes']} == {'otto', 'anna'}
+    assert own.send('PUT', path, {}).json['drain_reason'] == ''
+
+
+@pytest.mark.parametrize('method', ['PUT', 'DELETE'])
+def test_only_hosts_are_drained(api, method):
+    assert api.refused(404, method, '/v1/hosts/h9/drain', {})
+    for name in ('a%20b', 'x' * 256):
+        error = api.refused(400, method, f'/v1/hosts/{name}/drain', {})
+        assert error['field'] == 'host'
+        assert len(error['value']) <= 80
+
+
+EDGE = {'role': 'service', 'user': 'h1'}
+
+
+def test_a_host_has_its_policy(api):
+    path = '/v1/hosts/h1/policy'
+    found = api.send('GET', path, **EDGE)
+    generation = found.json['generation']
+    assert found.json['host'] == 'h1' and found.status_code == 200
+    assert found.headers['ETag'] == f'"{generation}"'
+    assert found.headers['Cache-Control'] == 'no-cache'
+    assert found.headers['Virtco-Epoch'] == str(api.rooms.epoch())
+    for text in (f'"{generation}"', f'W/"{generation}"', f' {generation} '):
+        same = api.send('GET', path, headers={'If-None-Match': text}, **EDGE)
+        assert (same.status_code, same.text) == (304, '')
+        assert same.headers['ETag'] == found.headers['ETag']
+    for text in (f'"{generation - 1}"', 'x', f'"{"1" * 19}"'):
+        other = api.send('GET', path, headers={'If-None-Match': text}, **EDGE)
+        assert (other.status_code, other.json) == (200, found.json), text
+    assert api.refused(404, 'GET', '/v1/hosts/h9/policy', role='service',
+                       user='h9')
+    assert api.refused(400, 'GET', '/v1/hosts/a b/policy', role='service',
+                       user='a b')['field'] == 'host'
+
+
+def test_a_host_reports(own):
+    found = own.send('PUT', '/v1/hosts/h7/report', made.PLAIN | {
+        'link': {'egress_bps': 7e9, 'ingress_bps': 8e9}}, role='service',
+        user='h7')
+    assert found.status_code == 204
+    assert own.get('/v1/hosts/h7')['link_egress_bps'] == 7e9
+    assert own.refused(400, 'PUT', '/v1/hosts/a b/report', made.PLAIN,
+                       role='service', user='a b')['field'] == 'host'
+
+
+def test_a_pair_is_measured(own):
+    body = {'probe_id': 'x', 'src': 'h1', 'dst': 'h0', 'rate_bps': 6e8}
+    found = own.send('POST', '/v1/measurements', body, **EDGE)
+    assert found.status_code == 204
+    pair, = own.get('/v1/rates')['pairs']
+    assert (pair['src'], pair['dst'], pair['rate_bps']) == ('h1', 'h0', 6e8)
+    # Before its body is looked at.
+    assert own.refused(403, 'POST', '/v1/measurements', {'x': 1}, **TENANT)
+
+
+def test_probes_are_ordered(own):
+    for host in ('h7', 'h8'):
+        own.rooms.know.report(host, made.report(
+            probe={'address': '192.0.2.1', 'port': 7}))
+    found = own.send('POST', '/v1/probes', {'pairs': [['h7', 'h8']]})
+    assert found.status_code == 202
+    path = '/v1/probes/' + found.json['id']
+    assert own.get(path)['done'] is False
+    own.rooms.decide.orders.turn()
+    train = own.send('GET', '/v1/hosts/h7/probes', role='service', user='h7')
+    assert train.status_code == 200 and 'h8' in train.text
+    idle = own.send('GET', '/v1/hosts/h2/probes', role='service', user='h2')
+    assert (idle.status_code, idle.text) == (204, '')
+    assert own.refused(400, 'GET', '/v1/hosts/a b/probes', role='service',
+                       user='a b')['field'] == 'host'
+    assert own.refused(404, 'GET', f'/v1/probes/{uuid.uuid4()}')
+    assert own.refused(400, 'POST', '/v1/probes', {'pairs': []})
+    assert own.get('/v1/probes')['enabled'] is True
+
+
+def test_nobody_leads_who_knows_what_is_measured(own, monkeypatch):
+    monkeypatch.setattr(own.rooms.decide.orders, '_leads', False)
+    assert own.refused(503, 'GET', '/v1/probes')['code'] == 'virtco.starting'
+
+
+def test_distributors(api):
+    assert api.refused(404, 'GET', '/v1/distributor', role='service')
+    named = service.Service(distributor={'endpoints': 'd1:1,d2:2'})
+    found = named.get('/v1/distributor', role='service')
+    named.rooms.database.dispose()
+    assert found['endpoints'] == ['d1:1', 'd2:2']
+
+
+# Checks, matrices and performers.
+
+def test_checks_are_of_hosts_a_group_or_all(own, monkeypatch):
+    # Another process leads, which will take them up.
+    monkeypatch.setattr(own.rooms.decide.orders, '_leads', False)
+    own.add(stored.group('empty'))
+    path = '/v1/checks'
+
+    def checked(body):
+        found = own.send('POST', path, body)
+        assert found.status_code == 202, found.text
+        assert own.get(f'{path}/{found.json["check_id"]}')['hosts'] == (
+            found.json['hosts'])
+        return sorted(found.json['hosts']), found.json['purpose']
+
+    assert checked({'hosts': ['h0', 'h2']}) == (['h0', 'h2'], 'check')
+    assert checked({'group': 'p-a'}) == (['h0', 'h1', 'h2'], 'check')
+    own.rooms.know.report('h7', made.report())
+    own.rooms.know.report('h8', made.report())
+    # Of this one nobody heard.
+    own.rooms.know.live.meet(['h9'], 1.0)
+    assert checked({'purpose': 'discover'}) == (
+        ['h0', 'h1', 'h2', 'h7', 'h8'], 'discover')
+    four = ['h0', 'h1', 'h2', 'h7']
+    assert checked({'purpose': 'discover', 'hosts': four}) == (
+        four, 'discover')
+    assert len(own.get(path)['checks']) == 4
+    for body in ({}, {'purpose': 'check'},
+                 {'hosts': ['h0', 'h1'], 'group': 'p-a'}):
+        assert own.refused(400, 'POST', path, body)['field'] == (
+            'hosts or group')
+    for group in ('nobody', 'p-empty'):
+        assert own.refused(404, 'POST', path, {'group': group})
+    assert own.refused(404, 'GET', path + '/x')
+
+
+@pytest.fixture(scope='module')
+def measured():
+    """Three times of one pair, the newest slowest, and one of another."""
+    found = service.Service()
+    pairs = found.rooms.know.pairs
+    for at_s, rate_bps, rtt_s in ((900, 5e8, 1e-4), (950, 6e8, 4e-4),
+                                  (960, 1e8, 2e-4)):
+        pairs.add(history.Reading('h1', 'h0', rate_bps, at_s, rtt_s=rtt_s))
+    pairs.add(history.Reading('h2', 'h0', 3e8, 980))
+    yield found
+    found.rooms.database.dispose()
+
+
+@pytest.mark.parametrize('query, pair, other', [
+    ('rate?statistic=latest', 1e8, 3e8), ('rate?statistic=median', 5e8, 3e8),
+    ('rate?statistic=least', 1e8, 3e8), ('rate?statistic=most', 6e8, 3e8),
+    ('rate?statistic=range', 5e8, 0.0), ('latency', 2e-4, None),
+    ('latency?statistic=most', 4e-4, None),
+    ('rate?statistic=latest&at=955', 6e8, None),
+    ('rate?statistic=latest&at=950', 6e8, None),
+    ('rate?statistic=latest&at=0', None, None)])
+def test_matrices(measured, query, pair, other):
+    """Row the sender, column the receiver."""
+    found = measured.get('/v1/matrices/' + query)
+    is_rate = query.startswith('rate')
+    assert (found['kind'], found['unit']) == (
+        ('rate', 'bit/s') if is_rate else ('latency', 's'))
+    assert found['hosts'] == ['h0', 'h1', 'h2']
+    values = found['values']
+    assert (values[1][0], values[2][0]) == (pair, other)
+    assert values[0][1] is values[0][2] is values[1][2] is None
+
+
+def test_matrices_of_some_hosts(measured):
+    found = measured.get('/v1/matrices/rate?hosts=h2,h0&statistic=most')
+    assert found['hosts'] == ['h2', 'h0']
+    assert found['values'][0][1] == 3e8 and found['values'][1][0] is None
+    assert found['ages_s'][0][1] == 20.0
+    error = measured.refused(400, 'GET', '/v1/matrices/rate?hosts=h0,h9')
+    assert (error['field'], error['value']) == ('hosts', 'h9')
+    # So many may be asked for at once.
+    for n, limit in ((512, 'measured'), (513, 'at most 512')):
+        names = ','.join(f'x{i}' for i in range(n))
+        assert limit in measured.refused(
+            400, 'GET', f'/v1/matrices/rate?hosts={names}')['limit']
+
+
+def test_the_constant_component_is_fitted_once(measured):
+    path = '/v1/matrices/rate'
+    fitted = measured.get(path)
+    assert fitted['statistic'] == 'constant'
+    assert fitted['values'][2][0] == pytest.approx(3e8, rel=0.5)
+    measured.rooms.know.pairs.refresh(measured.clock())
+    known = measured.get(path)
+    rates = measured.rooms.know.pairs.known.component.rates
+    assert {known['values'][1][0], known['values'][2][0]} == set(rates)
+    # Of another time it is fitted to what was known then.
+    then = measured.get(path + '?at=900')
+    assert then['values'][1][0] == pytest.approx(5e8)
+
+
+@pytest.mark.parametrize('path, field', [
+    ('speed', 'kind'), ('rate?statistic=mean', 'statistic'),
+    ('latency?statistic=constant', 'statistic')])
+def test_matrices_that_are_none(measured, path, field):
+    assert measured.refused(400, 'GET', '/v1/matrices/' + path)[
+        'field'] == field
+    assert measured.refused(400, 'GET', '/v1/matrices/rate?at=-1')
+
+
+def test_performers(measured, api):
+    assert api.get('/v1/performers') == {
+        'estimator': None, 'noise': None, 'trust': None, 'errors': {},
+        'hosts': []}
+    measured.rooms.know.pairs.refresh(measured.clock())
+    component = measured.rooms.know.pairs.known.component
+    found = measured.get('/v1/performers')
+    assert found['estimator'] == str(component.estimator)
+    assert (found['noise'], found['trust']) == (component.noise,
+                                                str(component.trust))
+    assert {one['host'] for one in found['hosts']} == {'h0', 'h1', 'h2'}
+    assert all(isinstance(one['reasons'], list) for one in found['hosts'])
+    # What nobody measured of a host has no number.
+    assert None in {value for one in found['hosts']
+                    for value in one.values() if not isinstance(value, list)}
+
+
+# Operations.
+
+def test_settings(own):
+    assert own.get('/v1/settings')['order'] == 'mrtf'
+    found = own.send('PATCH', '/v1/settings', {'order': 'sebf'}, user='otto')
+    assert found.json['order'] == own.get('/v1/settings')['order'] == 'sebf'
+    change, = own.get('/v1/settings/history')['changes']
+    assert change['who'] == 'otto'
+    assert own.refused(400, 'PATCH', '/v1/settings', {'order': 'x'})
+    assert own.refused(400, 'PATCH', '/v1/settings', {})
+
+
+def test_notifications_move_vms(own):
+    def notified(host, timestamp):
+        found = own.send('POST', '/v1/notifications', {
+            'event_type': 'instance.live_migration_post_dest.end',
+            'payload': {'nova_object.data': {'uuid': 'i1', 'host': host}},
+            'publisher_id': f'nova-compute:{host}', 'timestamp': timestamp},
+            role='service')
+        assert found.status_code == 202
+        return found.json['changed']
+
+    assert notified('h2', '2001-01-01 00:00:02') is True
+    # One that Nova sent earlier comes too late.
+    assert notified('h0', '2001-01-01 00:00:01') is False
+    with own.rooms.database.reader() as session:
+        assert session.get(models.Member, ('p-a', 1)).host == 'h2'
+    assert own.refused(400, 'POST', '/v1/notifications', {'event_type': 'x'},
+                       role='service')
+
+
+def test_health_and_metrics(own):
+    found = own.send('GET', '/health')
+    assert found.status_code == 503
+    assert found.json['status'] == 'failing'
+    assert set(found.json['parts']) == {
+        'planner', 'scheduler', 'keeper', 'distributor', 'database'}
+    assert found.json['parts']['planner'] and not (
+        found.json['parts']['keeper'])
+    assert (found.json['hosts'], found.json['mode']) == (3, 'enforce')
+    own.rooms.starting.what = 'this test'
+    found = own.send('GET', '/health')
+    assert (found.status_code, found.json['what']) == (503, 'this test')
+
+
+@pytest.mark.parametrize('plans', [False, True])
+def test_what_does_not_plan_needs_no_planner(plans):
+    rooms = app.App(stored.conf(database={'connection': 'sqlite://'}),
+                    clock=service.Clock(), parts=app.Parts(plans=plans))
+    rooms.starting.ready()
+    _is_well, found = health.document(rooms)
+    rooms.database.dispose()
+    assert found['parts']['planner'] is not plans
+
+
+def test_gauges(own):
+    own.clock.now_s += 4
+    own.add(stored.group('b'), stored.coflow('p-b'), stored.group('c'),
+            stored.coflow('p-c', state=states.CoflowState.DONE))
+    own.rooms.know.live.load_debts({'q': 7.0})
+    own.rooms.know.live.intake('h1', made.report(applied_generation=5),
+                               own.clock())
+    found = own.send('GET', '/metrics')
+    assert found.headers['Content-Type'].startswith('text/plain')
+    values = {line.rpartition(' ')[0]: float(line.rpartition(' ')[2])
+              for line in found.text.splitlines() if line[0] != '#'}
+    assert values['virtco_coflows{state="active"}'] == 2
+    assert values['virtco_coflows{state="done"}'] == 1
+    assert values['virtco_coflows{state="planned"}'] == 0
+    lag = {name: value for name, value in values.items()
+           if 'generation' in name and 'host="h' in name}
+    generations = own.rooms.decide.generations()
+    assert sorted(lag.values()) == sorted(
+        generations[host] - (5 if host == 'h1' else 0)
+        for host in service.EGRESS_BPS)
+    ages = {name: value for name, value in values.items()
+            if 'report_age' in name}
+    assert sorted(ages.values()) == [0, 4, 4]
+    assert 7.0 in {value for name, value in values.items()
+                   if 'debt' in name and '"q"' in name}
+
+
+def test_versions(api):
+    assert 'versions' in api.get('/') and 'version' in api.get('/v1')
+
+
+# Placements and plans.
+
+@pytest.fixture(scope='module')
+def placed():
+    found = service.Service()
+    found.answers = [found.send(
+        'PUT', f'/v1/placements/g{row}', service.placement(row),
+        role='service').json for row in range(2)]
+    yield found
+    found.rooms.database.dispose()
+
+
+def test_a_placement_is_asked_for(placed):
+    hosts = [one['host'] for one in placed.answers]
+    assert [one['instance_uuid'] for one in placed.answers] == ['g0', 'g1']
+    assert len(set(hosts)) == 2 and set(hosts) <= service.EGRESS_BPS.keys()
+    found = placed.get('/v1/placements/g0')
+    assert found | {'host': hosts[0], 'host_now': hosts[0],
+                    'status': 'planned', 'project_id': 'p'} == found
+    assert found['rows'] == {'0': hosts[0], '1': hosts[1]}
+    assert hosts_in(found['why'])
+    mine = placed.get('/v1/placements/g0', **TENANT)
+    assert not hosts_in(mine)
+    assert mine == found | {'host': None, 'host_now': None, 'hosts': [],
+                            'rows': {}, 'bottleneck': None, 'why': ''}
+    for path in ('', '/explanation'):
+        assert placed.refused(404, 'GET', '/v1/placements/nobody' + path)
+    assert placed.refused(400, 'PUT', '/v1/placements/' + 'x' * 300,
+                          service.placement(0), role='service')[
+        'field'] == 'instance_uuid'
+
+
+def test_why_there_is_no_plan_is_told_to_all(own):
+    own.send('PUT', '/v1/placements/n0', service.placement(
+        0, name='n', n_vms=7), role='service')
+    found = own.get('/v1/placements/n0', **TENANT)
+    assert found['status'] != 'planned' and found['why']
+
+
+def test_a_vm_is_released(own):
+    assert own.send('PUT', '/v1/placements/g0', service.placement(0),
+                    role='service').json['status'] == 'planned'
+    assert own.get('/v1/placements/g0')['host_now'] is not None
+    found = own.send('DELETE', '/v1/placements/g0', role='service')
+    assert (found.status_code, found.text) == (204, '')
+    assert own.refused(404, 'DELETE', '/v1/placements/g0', role='service')
+    with own.rooms.database.reader() as session:
+        assert not [one for one in session.query(models.Member)
+                    if one.instance_uuid == 'g0']
+
+
+def test_an_explanation_has_findings_about_the_group(placed):
+    ends = {one['host'] for one in placed.answers}
+    other, = service.EGRESS_BPS.keys() - ends
+    placed.send('PUT', '/v1/topology', {'planes': [{
+        'name': 'front-end', 'levels': [{'name': 'leaf'}, {'name': 'spine'}],
+        'nodes': [{'name': 's', 'nodes': [
+            {'name': 'near', 'hosts': sorted(ends)},
+            {'name': 'far', 'hosts': [other]}]}]}]})
+    placed.add(*(models.Finding(
+        subject=subject, kind='leaf-uplink', found_at=5.0,
+        document=json.dumps({
+            'kind': 'leaf-uplink', 'subject': subject, 'rate_bps': 1.0,
+            'expected_bps': 2.0, 'evidence': []}))
+        for subject in (*sorted(ends), other, 'near', 'far')))
+    placed.rooms.know.findings.refresh()
+    placed.rooms.decide.loop.run_once()
+    found = placed.get('/v1/placements/g1/explanation?budget_s=0.001')
+    assert {one['subject'] for one in found['findings']} == ends | {'near'}
+    assert all('evidence' not in one and one['found'] == 5.0
+               for one in found['findings'])
+    assert len(placed.get('/v1/checks')['findings']) == 5
+    for budget in ('0', '61', 'x'):
+        assert placed.refused(
+            400, 'GET', f'/v1/placements/g1/explanation?budget_s={budget}')[
+            'field'] == 'budget_s'
+
+
+def test_plans_of_what_is_not_asked_for_yet(api):
+    body = {'groups': [{'name': 'n', 'tm': [[0, 10 ** 9], [0, 0]],
+                        'flavor': GROUP_FLAVOR}],
+            'hosts': [{'host': host, 'free': GROUP_FLAVOR}
+                      for host in ('h1', 'h2')]}
+    found = api.send('POST', '/v1/plans', body)
+    assert found.status_code == 200 and hosts_in(found.json) == {'h1', 'h2'}
+    assert api.refused(400, 'POST', '/v1/plans', body | {'groups': []})
+
+
+def test_moves_that_would_pay(own):
+    assert own.get('/v1/advice') == {'moves': []}
+    own.send('PUT', '/v1/placements/g0', service.placement(0),
+             role='service')
+    assert own.send('POST', '/v1/advice', {'budget_s': 0.01}).json == {
+        'moves': []}
+    assert own.refused(400, 'POST', '/v1/advice', {'budget_s': 61})
+
+
+# Topology.
+
+PLANES = [{'name': 'front-end', 'levels': [{'name': 'leaf'}], 'nodes': [
+    {'name': 'l1', 'hosts': ['h0', 'h9']}, {'name': 'l2', 'hosts': ['h2']}]}]
+
+
+def test_a_topology_is_told(own):
+    path = '/v1/topology'
+    dry = own.send('PUT', path, {'planes': PLANES, 'dry_run': True}).json
+    assert (dry['applied'], dry['generation']) == (False, 0)
+    assert own.get(path)['planes'] == []
+    assert own.get('/v1/settings/history')['changes'] == []
+    found = own.send('PUT', path, {'planes': PLANES}, user='otto').json
+    assert found['applied'] is True and found['generation'] > 0
+    assert found['changes'] == dry['changes'] != []
+    assert found['hosts_without_leaf'] == dry['hosts_without_leaf'] == {
+        'front-end': ['h1']}
+    shown = own.get(path)
+    assert shown['generation'] == found['generation']
+    assert shown['planes'][0]['nodes'][1]['name'] == 'l2'
+    assert shown['hosts_without_leaf'] == {'front-end': ['h1']}
+    change, = own.get('/v1/settings/history')['changes']
+    assert (change['who'], change['what']) == ('otto', 'topology front-end')
+    assert change['before'] == 'generation 0'
+    assert change['after'].startswith(f'generation {found["generation"]}, ')
+    # Nothing that changes nothing is in the history.
+    assert own.send('PUT', path, {'planes': PLANES}).json['changes'] == []
+    assert len(own.get('/v1/settings/history')['changes']) == 1
+    assert own.refused(409, 'PUT', path, {
+        'planes': [], 'generation': found['generation'] + 9})
+    deleted = own.send('DELETE', path + '/front-end')
+    assert (deleted.status_code, deleted.text) == (204, '')
+    assert own.get(path)['planes'] == []
+    assert own.refused(404, 'DELETE', path + '/front-end')
+
+
+def test_capacity(own):
+    body = {'flavor': {'vcpus': 2, 'memory_mb': 0, 'disk_gb': 0},
+            'level': 'leaf', 'hosts': [
+                {'host': host, 'free': {'vcpus': vcpus, 'memory_mb': 9,
+                                        'disk_gb': 9}}
+                for host, vcpus in (('h0', 4), ('h9', 5), ('h2', 2),
+                                    ('h7', 8))]}
+    assert own.refused(404, 'POST', '/v1/capacity', body)
+    own.send('PUT', '/v1/topology', {'planes': PLANES})
+    found = own.send('POST', '/v1/capacity', body).json
+    assert (found['plane'], found['level']) == ('front-end', 'leaf')
+    assert found['hosts_without_leaf'] == ['h7']
+    assert [domain['groups'] for domain in found['domains']] == [
+        {'2': 2, '4': 1, '8': 0, '16': 0, '32': 0},
+        dict.fromkeys(('2', '4', '8', '16', '32'), 0)]
+    asked = own.send('POST', '/v1/capacity', body | {'vms': [1]}).json
+    assert [domain['groups'] for domain in asked['domains']] == [
+        {'1': 4}, {'1': 1}]
+    assert own.refused(404, 'POST', '/v1/capacity', body | {'plane': 'back'})
+    # A VM that is on its way has its room already.
+    own.add(stored.group('young'), stored.member(
+        'p-young', 0, 'h2', vcpus=2.0, expires_at=service.NOW_S + 60,
+        placed_at=service.NOW_S - 1, room_vcpus=2.0, room_memory_mb=9.0,
+        room_disk_gb=9.0, state=states.MemberState.RESERVED))
+    asked = own.send('POST', '/v1/capacity', body | {'vms': [1]}).json
+    assert asked['domains'][1]['groups'] == {'1': 0}
+
+
+# Bodies.
+
+@pytest.mark.parametrize('content, body, code', [
+    ('application/json', b'{', 'virtco.malformed'),
+    ('application/json', b'', 'virtco.no_body'),
+    ('text/plain', b'{}', 'virtco.media_type')])
+@pytest.mark.parametrize('method, path', [
+    ('PUT', '/v1/hosts/h1/report'), ('PUT', '/v1/hosts/h1/drain')])
+def test_bodies_that_are_no_json(api, method, path, content, body, code):
+    found = api.wsgi.simulate_request(
+        method, path, body=body, headers={
+            'X-Roles': 'admin,service', 'X-User-Name': 'h1',
+            'X-User-Id': 'u', 'Content-Type': content})
+    assert found.json['error']['code'] == code
+    assert found.status_code == (415 if code == 'virtco.media_type' else 400)
+    assert found.headers['Content-Type'] == falcon.MEDIA_JSON

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A question without consequences."""
+
+import pytest
+
+from tests.unit.ask import asking
+from tests.unit import stored
+from virtco.ask import whatif
+from virtco import exception
+from virtco.model import cluster
+from virtco.model import snapshot
+
+RATES = {'h0': (1e9, 2e9), 'h1': (4e9, 8e9)}
+SETTINGS = {'objective': 'online', 'planner': 'virtco'}
+LOADS = (snapshot.ActiveCoflow('c', (('h0', 5.0),), (('h1', 5.0),)),)
+
+
+def group(name='g', tm='[[0, 8e9], [0, 0]]', flavor=(1, 2, 3)):
+    return {'name': name, 'tm': tm, 'flavor': asking.amounts(flavor)}
+
+
+def question(*groups, free=(1, 4, 5), **values):
+    return {'groups': groups or [group()], 'hosts': [
+        {'host': host, 'free': asking.amounts(free)} for host in RATES]
+    } | values
+
+
+def build(asked, loads=LOADS, **limits):
+    return whatif.build(stored.conf(limits=limits), asked, RATES,
+                        cluster.Tree(), loads)
+
+
+def answer(asked, loads=()):
+    return whatif.answer(stored.conf(placement={'budget_s': 1}), asked,
+                         SETTINGS, RATES, cluster.Tree(), loads)
+
+
+def test_all_groups_are_one_problem():
+    problem, labels = build(question(group(), group(
+        'h', [[0, 0, 3], [0, 0, 0], [0, 7, 0]], (2, 3, 4))))
+    assert labels == [('g', 0), ('g', 1), ('h', 0), ('h', 1), ('h', 2)]
+    assert [(vm.name, vm.demand) for vm in problem.vms] == [
+        ('g-0', (1, 2, 3)), ('g-1', (1, 2, 3)), ('h-0', (2, 3, 4)),
+        ('h-1', (2, 3, 4)), ('h-2', (2, 3, 4))]
+    assert [[(flow.src, flow.dst, flow.size_bytes) for flow in coflow.flows]
+            for coflow in problem.coflows] == [
+                [(0, 1, 8e9)], [(2, 4, 3), (4, 3, 7)]]
+    assert [coflow.name for coflow in problem.coflows] == ['0:g', '1:h']
+    assert [(host.name, host.free, host.egress_bps, host.ingress_bps)
+            for host in problem.hosts] == [
+        ('h0', (1, 4, 5), 1e9, 2e9), ('h1', (1, 4, 5), 4e9, 8e9)]
+
+
+def test_links_may_be_given():
+    asked = question()
+    asked['hosts'][0] |= {'egress_bps': 7.0}
+    asked['hosts'][1] |= {'ingress_bps': 9.0}
+    assert [(host.egress_bps, host.ingress_bps)
+            for host in build(asked)[0].hosts] == [(7, 2e9), (4e9, 9)]
+
+
+def test_what_is_sent_now_counts_unless_told_otherwise():
+    assert build(question())[0].active == LOADS
+    assert build(question(respect_active=True))[0].active == LOADS
+    assert build(question(respect_active=False))[0].active == ()
+
+
+def test_so_many_vms_at_most():
+    two = question(group(), group('h'))
+    assert len(build(two, max_vms_per_group=4)[0].vms) == 4
+    with pytest.raises(exception.Invalid, match='at most 3 VMs'):
+        build(two, max_vms_per_group=3)
+
+
+def test_an_answer_by_value():
+    """8 GB leave h1 at 4 Gbit/s and come in at 2 Gbit/s."""
+    found = answer(question())
+    assert found['vms'] == [
+        {'group': 'g', 'row': 0, 'host': 'h1'},
+        {'group': 'g', 'row': 1, 'host': 'h0'}]
+    assert found['coflows'] == [{'name': 'g', 'cct_s': 32}]
+    assert (found['cct_s'], found['lower_bound_s'], found['gap'],
+            found['objective'], found['n_hosts']) == (32, 32, 0, 'online', 2)
+    assert found['delays'] == []
+    assert 0 <= found['seconds'] < 60
+
+
+def test_a_question_says_what_to_minimise():
+    found = answer(question(objective='isolated', planner='random', seed=1))
+    assert (found['objective'], found['method']) == ('isolated', 'random')
+
+
+def test_wishes_are_kept_or_refused():
+    with pytest.raises(exception.WishRefused, match='levels are unknown'):
+        answer(question(within='rack:required'))
+    found = answer(question(spread='rack'))
+    assert any('rack:preferred' in note for note in found['notes'])
+
+
+def test_so_many_are_named_that_are_delayed(monkeypatch):
+    def some(kind, **values):
+        return [type(kind, (), {'coflow_id': str(number)} | values)
+                for number in range(101)]
+
+    monkeypatch.setattr(whatif.delays, 'delays', lambda *_: some(
+        'Delay', before_s=1.0, after_s=float('inf')))
+    found = answer(question())
+    assert [one['coflow_id'] for one in found['delays']] == [
+        str(number) for number in range(100)]
+    assert found['delays'][0] == {
+        'coflow_id': '0', 'before_s': 1.0, 'after_s': None}

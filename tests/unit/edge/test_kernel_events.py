@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What announcements of the kernel mean; numbers are those of its headers."""
+
+import ctypes
+import os
+import socket
+import struct
+
+import pytest
+
+from edge_module import kernel_events
+from edge_module.privileged import kernel
+from edge_module.qdisc import wire
+
+NEWLINK, DELLINK, NEWQDISC, NEWTCLASS = 16, 17, 36, 40
+NEWTABLE, NEWGEN = 0x0A00, 0x0A0F
+
+
+class Socket:
+    """Announcements that wait, in as many datagrams."""
+
+    def __init__(self, *datagrams):
+        self.waiting = list(datagrams)
+        self.options = []
+
+    def recv(self, _most):
+        if not self.waiting:
+            raise BlockingIOError
+        found = self.waiting.pop(0)
+        if isinstance(found, OSError):
+            raise found
+        return found
+
+    def setsockopt(self, level, option, value):
+        # What it points to goes with its caller.
+        length, address = struct.unpack('HP', value)
+        self.options.append((level, option,
+                             ctypes.string_at(address, length * 8)))
+
+
+def message(kind, body):
+    return struct.pack('=IHHII', 16 + len(body), kind, 0, 0, 0) + body + (
+        b'\0' * (-len(body) % 4))
+
+
+def qdisc(ifindex, handle, kind=NEWQDISC):
+    return message(kind, struct.pack('=BxxxiIII', 0, ifindex, handle, 0, 0))
+
+
+def attribute(kind, data):
+    return struct.pack('=HH', 4 + len(data), kind) + data + (
+        b'\0' * (-len(data) % 4))
+
+
+def table(name):
+    return message(NEWTABLE, bytes(4) + attribute(1, name + b'\0'))
+
+
+def ended(process):
+    return message(NEWGEN, bytes(4) + attribute(1, bytes(4)) + attribute(
+        2, process.to_bytes(4, 'big')))
+
+
+def watch(route=(), tables=()):
+    found = object.__new__(kernel_events.KernelWatch)
+    found._route = Socket(*route)
+    found._tables = None if tables is None else Socket(*tables)
+    found._in_transaction = False
+    return found
+
+
+def changes(**values):
+    return kernel_events.Changes(**values)
+
+
+def test_whether_there_is_a_change():
+    assert not changes()
+    for values in ({'devices': None}, {'devices': frozenset({1})},
+                   {'links': True}, {'tables': True}):
+        assert changes(**values)
+
+
+@pytest.mark.parametrize(('route', 'devices', 'links'), [
+    ([], set(), False),
+    ([qdisc(7, 1), qdisc(9, 2)], {7, 9}, False),
+    # Several may come at once.
+    ([qdisc(7, 1) + qdisc(9, 2)], {7, 9}, False),
+    # A default qdisc gives way to ours.
+    ([qdisc(7, 0)], set(), False),
+    ([qdisc(7, 0, kind=37)], set(), False),
+    ([qdisc(7, 0, NEWTCLASS)], {7}, False),
+    ([message(NEWLINK, b'')], set(), True),
+    ([message(DELLINK, b''), qdisc(7, 1)], {7}, True),
+    # Announcements were lost, perhaps of any device.
+    ([qdisc(7, 1), OSError(105, '')], None, True)])
+def test_which_devices_were_changed(route, devices, links):
+    assert watch(route, None).changes() == changes(
+        devices=devices if devices is None else frozenset(devices),
+        links=links)
+
+
+OTHER = 0x7fffffff
+
+
+@pytest.mark.parametrize(('tables', 'changed'), [
+    ([], False), ([table(b'virtco'), ended(OTHER)], True),
+    ([table(b'virtco') + table(b'filter'), ended(OTHER)], True),
+    ([table(b'filter'), ended(OTHER)], False),
+    ([table(b'virtcode'), ended(OTHER)], False),
+    ([table(b'virtco'), ended(os.getpid())], False),
+    # One of ours beside one of somebody else's.
+    ([table(b'virtco'), ended(os.getpid()), table(b'virtco'),
+      ended(OTHER)], True),
+    ([table(b'virtco'), ended(OTHER), table(b'filter'),
+      ended(os.getpid())], True),
+    ([ended(OTHER)], False), ([OSError(105, '')], True)])
+def test_who_changed_our_table(tables, changed):
+    assert watch(tables=tables).changes().tables is changed
+
+
+def test_a_transaction_may_end_later():
+    found = watch(tables=[table(b'virtco')])
+    assert not found.changes().tables
+    found._tables.waiting.append(ended(OTHER))
+    assert found.changes().tables
+    found._tables.waiting.append(ended(OTHER))
+    assert not found.changes().tables
+
+
+def run(program, packet):
+    """The bytes of a packet that a filter of the kernel's takes."""
+    steps = list(struct.iter_unpack('HBBI', program))
+    at, loaded = 0, 0
+    while True:
+        code, if_so, if_not, value = steps[at]
+        at += 1
+        match code:
+            case 0x30:  # ld [value], one byte
+                loaded = packet[value]
+            case 0x15:  # jeq
+                at += if_so if loaded == value else if_not
+            case 0x06:  # ret
+                return value
+
+
+def test_answers_to_our_own_messages_are_dropped():
+    sock = Socket()
+    kernel_events._drop_own(sock)
+    ((level, option, program),) = sock.options
+    assert (level, option) == (socket.SOL_SOCKET, 26)
+    for port, is_taken in ((kernel.PORTS, False), (kernel.PORTS + 5, False),
+                           (0, True), (os.getpid(), True),
+                           (kernel.PORTS ^ 1 << 24, True)):
+        found = run(program, struct.pack('=IHHII', 16, 0, 0, 0, port))
+        assert found == (0xffffffff if is_taken else 0)
+
+
+def test_numbers_of_messages():
+    assert (wire.RTM_NEWQDISC, wire.RTM_DELQDISC) == (NEWQDISC, 37)
+
+
+@pytest.mark.parametrize('is_pause', [False, True])
+def test_a_wake_ends_one_wait(is_pause):
+    found = watch(tables=None)
+    found._wake, announced = (os.eventfd(0, os.EFD_NONBLOCK)
+                              for _ in range(2))
+    found._route.fileno = lambda: announced
+    wait = found.pause if is_pause else found.wait
+    for _ in range(2):
+        found.wake()
+        wait(60)
+        with pytest.raises(BlockingIOError):
+            os.eventfd_read(found._wake)
+    # What is announced ends a wait, and no pause.
+    os.eventfd_write(announced, 1)
+    wait(0 if is_pause else 60)
+    for descriptor in (found._wake, announced):
+        os.close(descriptor)

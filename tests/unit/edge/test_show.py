@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the command shows of the kernel, and how it ends."""
+
+import types
+
+import pytest
+
+from edge_module.classify import base as classify
+from edge_module import cmd
+from edge_module import drift
+from edge_module.qdisc import wire
+from edge_module.shaper import base
+from edge_module import show
+from edge_module.tcplan import minors
+from edge_module.tcplan import shape
+from tests.unit.edge import test_tcplan
+
+PORTS = (classify.VmPort(vm='a', dev='tap0', mac='', ips=(), ifindex=4),
+         classify.VmPort(vm='b', dev='tap1', mac='', ips=(), ifindex=0))
+
+
+def snapshot(tree, **values):
+    """:param values: bytes sent, of all but the link's class."""
+    stats = dict.fromkeys(tree, wire.ClassStats(**values))
+    return base.Snapshot(True, None, tree, stats)
+
+
+@pytest.fixture
+def policy():
+    return test_tcplan.policy([test_tcplan.coflow(0x10, 5e6)])
+
+
+@pytest.fixture
+def tree(policy):
+    return shape.build_tree(policy, test_tcplan.LINK_BPS, ports=(4,))
+
+
+def test_rows_are_by_the_policy_with_what_is_observed(policy, tree):
+    found = {row.classid: row for row in show.rows(
+        policy, PORTS, snapshot(tree, sent_bytes=1000),
+        snapshot(tree, sent_bytes=3000, backlog_bytes=7, drops=9), 0.5)}
+    assert found.keys() == {f'1:{minor:x}' for minor in tree}
+    for row in found.values():
+        assert (row.observed_bps, row.backlog_bytes, row.drops) == (
+            8 * 2000 / 0.5, 7, 9)
+    link = found[f'1:{minors.LINK:x}']
+    item = tree[minors.LINK]
+    assert (link.name, link.prio, link.rate_bps, link.ceil_bps) == (
+        'link', item.prio, item.rate_bps, item.ceil_bps)
+    assert found[f'1:{minors.of_port(4):x}'].name == '    from tap0'
+    assert not any('tap1' in row.name for row in found.values())
+    coflow = policy.classes[0]
+    assert found['1:10'].name == (coflow.name or coflow.coflow_id)
+    assert found['1:11'].name == f'  to {coflow.destinations[0].host}'
+
+
+def test_classes_of_no_policy_come_last(tree):
+    found = list(show.rows(None, (), base.Snapshot(True, None, {}, {}),
+                           snapshot(tree, sent_bytes=1000), 2.0))
+    names = [row.name for row in found]
+    n_leaving = names.count('(leaving)')
+    assert names[0] == 'link'
+    assert n_leaving and names[-n_leaving:] == ['(leaving)'] * n_leaving
+    # What is new has sent all of it since.
+    assert {row.observed_bps for row in found} == {4000.0}
+
+
+def test_a_table_is_aligned():
+    row = show.Row('1:10', 'sort', 3, 5_000_000, 10_000_000, 4e6, 2000, 1)
+    head, line = show.table([row]).splitlines()
+    assert line.split('  ')[0] == '1:10'
+    for name, cell in (('COFLOW', 'sort'), ('PRIO', '3'), ('DROPS', '1')):
+        assert head.index(name) == line.index(cell, head.index(name))
+    assert show.table([]).splitlines() == [
+        'CLASS  COFLOW  PRIO  RATE  CEIL  OBSERVED  BACKLOG  DROPS']
+
+
+def enforcer(policy=None, **values):
+    return types.SimpleNamespace(
+        uplink=types.SimpleNamespace(dev='eth0', how='htb'),
+        classifier=types.SimpleNamespace(name='nft'), policy=policy,
+        **values)
+
+
+def test_the_policy_in_words(policy):
+    assert show.policy_lines(enforcer()) == (
+        'eth0 shaped by htb, classified by nft\nNo policy.')
+    assert show.policy_lines(enforcer(policy)).splitlines()[1] == (
+        f'{policy.host}, policy {policy.generation}: 1 coflows, '
+        f'{len(policy.flows)} flows')
+
+
+@pytest.mark.parametrize(('found', 'code', 'lines'), [
+    (drift.Drift(), 0, ['The kernel holds what the policy says.']),
+    (drift.Drift(('class',), ('entry',), 'conflict'), 1,
+     ['conflict', 'class', 'entry']),
+    (drift.Drift(('class',)), 1, ['class'])])
+def test_a_check_says_what_differs(monkeypatch, capsys, found, code, lines):
+    monkeypatch.setattr(cmd, '_saved_enforcer', lambda _conf: enforcer(
+        drift=lambda: found))
+    assert cmd._check(None) == code
+    assert capsys.readouterr().out.splitlines() == lines
+
+
+@pytest.mark.parametrize(('removed', 'text'), [
+    (['htb', 'nft'], 'Removed: htb, nft'),
+    ([], 'Removed: nothing, there was none')])
+def test_a_clean_up_says_what_was_there(monkeypatch, capsys, removed, text):
+    made = enforcer(cleanup=lambda: removed)
+    monkeypatch.setattr(cmd.factory, 'Parts', lambda *_: (
+        types.SimpleNamespace(enforcer=lambda: made)))
+    assert cmd._cleanup(None) == 0
+    assert capsys.readouterr().out.strip() == text

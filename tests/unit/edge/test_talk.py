@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Where distributors are, and what is said to one."""
+
+import socket
+import types
+
+import pytest
+
+from edge_module import talk
+from virtco.distribute import frames
+from virtco import exception
+
+CONF = types.SimpleNamespace(edge=types.SimpleNamespace(
+    controller_url='http://controller:8080/v1'))
+
+
+class Rest:
+    def __init__(self, found):
+        self._found = found
+
+    def get_distributor(self):
+        if isinstance(self._found, Exception):
+            raise self._found
+        return self._found
+
+
+def find(**values):
+    return sorted(talk.find(CONF, Rest(
+        {'versions': [1, 2], 'host': None, 'port': 9999, 'tls': False}
+        | values)))
+
+
+@pytest.mark.parametrize(('values', 'found'), [
+    ({}, [('controller', 9999, False)]),
+    ({'host': 'h', 'tls': True}, [('h', 9999, True)]),
+    ({'endpoints': ['a:1', 'b', '[fd00::1]:2'], 'tls': True},
+     [('a', 1, True), ('b', 9999, True), ('fd00::1', 2, True)]),
+    ({'endpoints': []}, [('controller', 9999, False)]),
+    ({'versions': [frames.NEWEST, 99]}, [('controller', 9999, False)]),
+    ({'versions': [0, frames.OLDEST]}, [('controller', 9999, False)]),
+    # Those that speak another language are none.
+    ({'versions': [frames.NEWEST + 1, 99]}, []),
+    ({'versions': [0, frames.OLDEST - 1]}, [])])
+def test_where_distributors_are(values, found):
+    assert find(**values) == found
+
+
+def test_a_controller_without_one():
+    assert talk.find(CONF, Rest(exception.NotFound(what='x', id='y'))) == []
+    for wrong in ({'versions': 7}, {'versions': [1]}, {'port': None},
+                  {'versions': ['a', 'b']}):
+        with pytest.raises(exception.ControllerUnavailable,
+                           match='no address of its distributor'):
+            find(**wrong)
+
+
+@pytest.fixture
+def ends():
+    """A talk, the distributor's end, and one that wakes."""
+    here, there = socket.socketpair()
+    wake, waker = socket.socketpair()
+    yield talk.Talk(here, 5), there, wake, waker
+    for one in (here, there, wake, waker):
+        one.close()
+
+
+def said(there):
+    (payload,) = frames.Reader().feed(there.recv(1 << 16))
+    return frames.unpack(payload)
+
+
+def test_a_greeting(ends):
+    one, there, _wake, _waker = ends
+    there.sendall(frames.pack('welcome', epoch=4) + frames.pack('probe')
+                  + frames.pack('alive'))
+    assert one.greet('h1', 3, 7)['epoch'] == 4
+    assert said(there) == {
+        'type': 'hello', 'versions': [frames.OLDEST, frames.NEWEST],
+        'host': 'h1', 'epoch': 3, 'generation': 7}
+    # What came with the welcome is read next, and once.
+    assert [message['type'] for message in one.read(None, 0)] == [
+        'probe', 'alive']
+    assert one.read(None, 0) == []
+
+
+def test_one_that_does_not_welcome(ends):
+    one, there, _wake, _waker = ends
+    there.sendall(frames.pack('refused', why='too many'))
+    with pytest.raises(ConnectionRefusedError, match='too many'):
+        one.greet('h1', 3, 7, newest=1)
+    assert said(there)['versions'] == [frames.OLDEST, 1]
+
+
+def test_one_that_says_nothing(ends):
+    one, _there, _wake, _waker = ends
+    one._timeout_s = 0.001
+    with pytest.raises(TimeoutError, match='does not answer'):
+        one.greet('h1', 3, 7)
+
+
+def test_reading_ends_by_a_wake_or_the_end(ends):
+    one, there, wake, waker = ends
+    waker.send(b'x')
+    assert one.read(wake, 60) == []
+    # The wake was taken: only what arrives ends the next.
+    there.sendall(frames.pack('alive')[:5])
+    assert one.read(wake, 60) == []
+    there.sendall(frames.pack('alive')[5:])
+    waker.send(b'x')
+    assert [found['type'] for found in one.read(wake, 60)] == ['alive']
+    assert one.read(wake, 0) == []
+    there.close()
+    with pytest.raises(ConnectionResetError):
+        one.read(wake, 60)

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Room that is left for groups to come, worked out by hand."""
+
+import math
+
+import numpy as np
+import pytest
+
+from virtco.model import cluster
+from virtco.model import coflow
+from virtco.model import snapshot
+from virtco.solver import budget as budgets
+from virtco.solver.judging import foresight
+from virtco.solver.model import instance as instances
+
+
+def build(frees, flows=((0, 1, 6.0),), rates=(8.0, 8.0), n_vms=2, **changes):
+    return instances.build(snapshot.PlacementProblem(**{
+        'hosts': tuple(cluster.Host(f'h{m}', (float(free),), *rates)
+                       for m, free in enumerate(frees)),
+        'vms': tuple(cluster.Vm(f'v{j}', (1.0,)) for j in range(n_vms)),
+        'coflows': (coflow.Coflow.from_flows('c', n_vms, flows),),
+        **changes}), reduce=False)
+
+
+def copies_s(inst, *assign):
+    return foresight.copies_s(inst, np.array(assign))
+
+
+def test_copies_share_a_host_or_not():
+    # Two pieces of room: a copy is cut, and nobody knows which way it sends
+    # its 6 bytes: 3 each way, behind the 6 there.
+    assert copies_s(build([2, 2]), 0, 1) == pytest.approx(6.0 + 3.0)
+    # One piece: nothing is sent, and nothing waits there.
+    assert copies_s(build([2, 2]), 0, 0) == 0.0
+    # Room for one VM more is room for none of them.
+    assert copies_s(build([2, 1]), 0, 1) == 0.0
+    assert copies_s(build([3, 2]), 0, 0) == pytest.approx(0.0)
+
+
+def test_a_group_that_sends_nothing_is_not_copied():
+    assert copies_s(build([2, 2], ()), 0, 1) == 0.0
+    alone = build([2, 2], n_vms=1, flows=())
+    assert copies_s(alone, 0) == 0.0
+
+
+def test_copies_go_to_the_idlest_of_equal_room():
+    running = (snapshot.ActiveCoflow('r', (('h0', 5.0),), (('h1', 4.0),)),)
+    inst = build([2, 1, 1, 1, 1, 1], active=running, vms=(
+        cluster.Vm('v0', (1.0,), 'h0'), cluster.Vm('v1', (1.0,), 'h0')))
+    assert copies_s(inst, 0, 0) == 0.0
+    inst = build([1, 1, 1, 1, 1, 1], active=running)
+    # Own bytes pass h4 and h5; the first copy is at h2 and h3 for 3 s, the
+    # next one at h1 and h0 behind what runs there.
+    assert copies_s(inst, 4, 5) == pytest.approx(3.0 + (5.0 + 3.0))
+
+
+def test_copies_pass_uplinks():
+    tree = cluster.Tree((cluster.Subtree('a', 4.0, 4.0),
+                         cluster.Subtree('b', 4.0, 2.0)),
+                        {'h0': 'a', 'h1': 'a', 'h2': 'b', 'h3': 'b'})
+    inst = build([1, 1, 1, 1], tree=tree)
+    # The own two are in a; the copy in b passes no uplink of it.
+    assert copies_s(inst, 0, 1) == pytest.approx(3.0)
+    # Own bytes into b take 24 s. The copy has one VM in each.
+    assert copies_s(inst, 0, 2) == pytest.approx(24.0 + 12.0)
+
+
+def test_there_are_eight_copies_at_most():
+    inst = build([1] * 20)
+    assert copies_s(inst, 0, 1) == pytest.approx(8 * 3.0)
+
+
+def test_settling_leaves_the_large_pieces_of_room():
+    inst = build([2, 2, 1, 1])
+    start = np.array([0, 1])
+
+    def settled(known_s, seconds=math.inf):
+        return sorted(foresight.settle(
+            inst, start, known_s,
+            budgets.Budget(budgets.Counter(), seconds)).tolist())
+
+    assert copies_s(inst, 0, 1) > copies_s(inst, 2, 3) == 0.0
+    assert settled(lambda assign: 6.0) == [2, 3]
+    assert settled(lambda assign: 6.0, 0.0) == [0, 1]
+    # What the known coflows lose counts more than what copies gain.
+    assert settled(lambda assign: 60.0 if 2 in assign else 6.0) != [2, 3]
+    assert settled(lambda assign: 6.0 if set(assign) == {0, 1}
+                   else math.inf) == [0, 1]
+    assert start.tolist() == [0, 1]

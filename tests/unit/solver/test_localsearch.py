@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The driver of the local search, by small groups."""
+
+import itertools
+import math
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from tests.unit.solver import problems
+from virtco.model import cluster
+from virtco.model import coflow
+from virtco.model import snapshot
+from virtco.solver import budget as budgets
+from virtco.solver.model import instance as instances
+from virtco.solver.moves import localsearch
+
+Objective = snapshot.Objective
+APART = np.array([0, 1, 2])
+
+
+def searcher(objective=Objective.ISOLATED, seed=1, **changes):
+    return localsearch.Searcher(instances.build(
+        problems.fig_1_problem(**changes), reduce=False), objective, seed)
+
+
+def hosts(*rates_bps, slots=2.0):
+    return tuple(cluster.Host(f'h{m}', (slots,), *rates)
+                 for m, rates in enumerate(rates_bps))
+
+
+def running(*sizes):
+    return tuple(snapshot.ActiveCoflow(f'r{n}', (('h0', size),),
+                                       (('h1', size),))
+                 for n, size in enumerate(sizes))
+
+
+def test_annealing_finds_the_best_far_below_a_second():
+    fast = hosts(*[(8e3, 8e3)] * 3)
+    search = searcher(hosts=fast)
+    found, value = search.anneal(APART, 400)
+    assert value.cct_s == pytest.approx(4e-3)
+    assert found[0] == found[1] != found[2]
+    assert value == search.evaluate(found)
+    assert search.moves_done == 400
+
+
+def test_annealing_ends_at_its_floor():
+    search = searcher()
+    found, value = search.anneal(APART, 400, floor_s=7.0)
+    assert found.tolist() == APART.tolist() and not search.moves_done
+    search.anneal(APART, 400, floor_s=4.0)
+    assert 0 < search.moves_done < 400
+
+
+def test_there_is_nothing_to_move():
+    pinned = tuple(cluster.Vm(f'vm{j}', (1.0,), f'h{j}') for j in range(3))
+    one_host = hosts((8.0, 8.0), slots=3.0)
+    for search, start in ((searcher(vms=pinned), APART),
+                          (searcher(hosts=one_host), np.zeros(3, np.int64))):
+        budget = budgets.unlimited()
+        found, value = search.anneal(start, 400)
+        assert found.tolist() == start.tolist()
+        assert value == search.evaluate(start)
+        for found in (search.least_cut(start, 50, budget),
+                      search.polish(start, 50, budget)):
+            assert found.tolist() == start.tolist() and found is not start
+        assert not search.moves_done
+    idle = searcher(coflows=())
+    assert idle.polish(APART, 50, budgets.unlimited()).tolist() == [0, 1, 2]
+    assert not idle.moves_done
+
+
+def test_moves_are_as_many_as_time_allows():
+    search = searcher()
+    budget = budgets.Budget(budgets.Counter(), 0.001)
+    search.anneal(APART, 10 ** 6, budget=budget)
+    first = search.moves_done
+    assert 0 < first < 10 ** 5
+    assert search.s_per_move == pytest.approx(budget.spent_s() / first)
+    # The next run is planned by what a move took, and cools down in time.
+    later = budgets.Budget(budgets.Counter(), 0.001)
+    search.anneal(APART, 10 ** 6, budget=later)
+    assert search.moves_done - first == pytest.approx(first, rel=0.2)
+
+
+def test_dead_ports_are_slow_instead():
+    search = searcher(hosts=hosts((8.0, 0.0), (4.0, 8.0), (0.0, 16.0)))
+    assert search.s_per_byte.tolist() == [1, 2, 2e6, 2e6, 1, 0.5]
+    search = searcher(hosts=hosts(*[(0.0, 0.0)] * 3))
+    assert search.s_per_byte.tolist() == [1e6] * 6
+
+
+def test_one_coflow_alone_is_single():
+    one = {'coflows': problems.fig_1_problem().coflows[:1]}
+    assert searcher().is_single()
+    assert not searcher(Objective.ONLINE).is_single()
+    assert searcher(Objective.ONLINE, **one).is_single()
+    assert not searcher(Objective.ONLINE, active=running(1.0),
+                        **one).is_single()
+    assert searcher(active=running(1.0)).is_single()
+
+
+def test_levels_are_the_prefixes_from_the_first_own_coflow_on():
+    # Own: C1 takes 5 s apart, C2 2 s; running: 1, 3 and 9 s.
+    search = searcher(Objective.ONLINE, active=running(3.0, 9.0, 1.0))
+    level, base, floor, weight = search.levels(APART)
+    assert level.tolist() == [2, 0]
+    assert weight.tolist() == [1.0] * 4 and floor.tolist() == [0.0] * 4
+    assert base[:, 0].tolist() == [1.0, 4.0, 4.0, 13.0]
+    level, base, floor, weight = searcher(
+        active=running(3.0)).levels(APART)
+    assert level.tolist() == [0, 0] and weight.tolist() == [1.0]
+    assert not base.any() and not floor.any()
+
+
+def test_noise_orders_anew_and_repeatably():
+    def orders(seed):
+        search = searcher(Objective.ONLINE, seed, active=running(3.0))
+        return [tuple(search.levels(APART, 1.0)[0]) for _ in range(20)]
+
+    assert orders(1) == orders(1) != orders(2)
+    assert len(set(orders(1))) > 1
+
+
+@hypothesis.settings(max_examples=40)
+@hypothesis.given(st.integers(1, 120), st.data())
+def test_merged_levels_stand_for_all(n_levels, data):
+    level = np.array(data.draw(st.lists(
+        st.integers(0, n_levels - 1), max_size=5)), dtype=np.int64)
+    which, ends, weight = localsearch._merge_levels(level, n_levels)
+    assert weight.sum() == n_levels and (weight >= 1).all()
+    assert ends[-1] == n_levels - 1
+    assert ends[which].tolist() == level.tolist()
+    for own in level:
+        # Bytes enter where they do, not before.
+        assert own == 0 or own - 1 in ends
+    if n_levels <= localsearch.MAX_LEVELS:
+        assert ends.tolist() == list(range(n_levels))
+    else:
+        assert len(ends) <= localsearch.MAX_LEVELS + 2 * len(level)
+        assert ends[0] == 0
+
+
+def test_neighbours_with_their_bytes_per_coflow():
+    search = searcher()
+    start, node, which, out, into = search.adjacency
+    assert start.tolist() == [0, 2, 5, 8]
+    rows = list(zip(node.tolist(), which.tolist(), out.tolist(),
+                    into.tolist(), strict=True))
+    assert rows[:2] == [(1, 0, 5.0, 0.0), (2, 0, 0.0, 2.0)]
+    assert rows[2:5] == [(0, 0, 0.0, 5.0), (2, 0, 1.0, 0.0),
+                         (2, 1, 1.0, 2.0)]
+
+
+def test_the_least_cut_looks_at_bytes_alone():
+    slow = hosts((8.0, 1.0), (1.0, 8.0), (8.0, 8.0))
+    search = searcher(hosts=slow)
+    found = search.least_cut(APART, 300, budgets.unlimited())
+    # Between 0 and 1 5 bytes, 1 and 2 4, 2 and 0 2.
+    assert found[0] == found[1] != found[2]
+    assert search.moves_done == 300
+
+
+def test_polish_spares_ports_below_the_slowest():
+    vms = tuple(cluster.Vm(f'v{j}', (1.0,), pin) for j, pin in enumerate(
+        ('h0', 'h1', None, None)))
+    search = searcher(
+        hosts=hosts(*[(8.0, 8.0)] * 4), vms=vms,
+        coflows=(coflow.Coflow.from_flows('c', 4, [
+            (0, 1, 9.0), (2, 3, 4.0), (3, 0, 2.0)]),))
+    before = search.evaluate(np.array([0, 1, 2, 3]))
+    found = search.polish(np.array([0, 1, 2, 3]), 300, budgets.unlimited())
+    assert found[2] == found[3]
+    assert search.evaluate(found).objective_s == before.objective_s == 9.0
+
+
+def test_a_byte_is_priced_by_what_waits():
+    """Ports with a backlog are dearer, dead ones no dearer than finite."""
+    search = searcher(Objective.ONLINE, active=running(6.0))
+    price_s = search._price_s(APART)
+    inst, ahead = search.inst, search.ahead
+    own_s = np.array([5 + 0.0, 1 + 1, 2 + 2, 2, 5 + 2, 1 + 1])
+    usual_s = (own_s ** 2).sum() / own_s.sum()
+    backlog_s = np.array([6.0, 0, 0, 0, 6.0, 0])
+    assert ahead.rate == pytest.approx(1 / 6 / (4 * 3))
+    assert price_s == pytest.approx(ahead.rate * (2 * backlog_s + usual_s))
+    assert inst.n_fabric == 6
+    assert not searcher(active=running(6.0))._price_s(APART).any()
+
+
+def test_what_no_move_changes_is_fixed():
+    search = searcher(Objective.ONLINE, active=running(3.0, 9.0))
+    level, base, floor, weight = search.levels(APART)
+    price_s = np.arange(6.0)
+    graph, _state = search._prepare(
+        APART, search.s_per_byte, level, base, floor + 4.0, weight,
+        np.full(len(weight), math.inf), price_s)
+    tops_s = np.maximum((base * search.s_per_byte).max(axis=1), 4.0)
+    assert localsearch._fixed_s(graph) == pytest.approx(
+        (tops_s * weight).sum() + base[-1] @ price_s)
+
+
+def test_seeds_start_unlike_generators():
+    found = [localsearch._mix(seed) for seed in range(200)]
+    assert len(set(found)) == 200 and all(0 < x < 2 ** 32 for x in found)
+    starts = {tuple(searcher(seed=seed).anneal(APART, 3)[0])
+              for seed in range(12)}
+    assert len(starts) > 1
+    assert all(len(set(one)) > 1 for one in itertools.islice(starts, 9))

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Lower bounds of small groups, worked out by hand."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from tests.unit.solver import problems
+from virtco.model import cluster
+from virtco.model import coflow
+from virtco.model import snapshot
+from virtco.solver.bounds import lowerbounds
+from virtco.solver import budget as budgets
+from virtco.solver.exact import smallgroup
+from virtco.solver.model import instance as instances
+
+
+def build(**changes):
+    return instances.build(problems.fig_1_problem(**changes), reduce=False)
+
+
+def hosts(*rates_bps, slots=2.0):
+    return tuple(cluster.Host(f'h{m}', (slots,), *rates)
+                 for m, rates in enumerate(rates_bps))
+
+
+def bound(inst, upper_s=math.inf, **options):
+    return lowerbounds.anchored_sets(inst, upper_s, budgets.unlimited(),
+                                     **options)
+
+
+def test_the_cheapest_set_around_each():
+    found = bound(build())
+    assert found.complete
+    # VMs 0 and 1 together take 4 s, and so does VM 2 on its own.
+    assert found.lower_s == pytest.approx(4.0, rel=1e-8)
+    assert found.lower_s < 4.0
+    assert sorted(found.order) == [0, 1, 2]
+    assert [True, True, False] in [one.tolist() for one in found.sets]
+
+
+def test_a_bound_meets_what_is_known():
+    assert bound(build(), 4.0).lower_s == 4.0
+    assert bound(build(), 3.0).lower_s == 3.0
+    assert bound(build(), 4.5).lower_s == pytest.approx(4.0)
+    assert bound(build(), 0.0) == lowerbounds.Bound(0.0, True)
+    assert bound(build(coflows=())) == lowerbounds.Bound(0.0, True)
+    dead = build(hosts=hosts(*[(8.0, 0.0)] * 3))
+    assert bound(dead, 5.0).lower_s == 5.0
+
+
+def test_who_needs_most_goes_first():
+    one_slot = build(hosts=hosts(*[(8.0, 8.0)] * 3, slots=1.0))
+    # VM 1 receives 7 bytes, VM 0 sends 5, VM 2 4.
+    found = bound(one_slot)
+    assert found.order == (1, 0, 2)
+    assert found.lower_s == pytest.approx(7.0)
+    assert lowerbounds.by_traffic(one_slot).tolist() == [1, 0, 2]
+
+
+def test_a_bound_without_time_says_nothing():
+    inst = build()
+    most = lowerbounds.COMPARE_CELLS * 9
+    for units, said in ((most - 1, False), (most + 1e6, True)):
+        budget = budgets.Budget(budgets.Counter(),
+                                units / budgets.UNITS_PER_S)
+        found = lowerbounds.anchored_sets(inst, math.inf, budget)
+        assert found.complete is said and (found.lower_s > 0) is said
+
+
+def test_a_tree_too_large_is_no_bound():
+    inst = build()
+    graph_of = lowerbounds.prepare(inst, [0], budgets.unlimited())
+    arrays, graph = graph_of
+    classes = lowerbounds.anchored.Classes(
+        **lowerbounds.compiled.views(**arrays))
+
+    def least(limit, cutoff_s=1e300, enough_s=0.0, seconds=math.inf):
+        return lowerbounds.least_around(
+            graph, classes, 1, cutoff_s, enough_s, limit,
+            budgets.Budget(budgets.Counter(), seconds))
+
+    assert least(1) == -1.0
+    assert least(100) == pytest.approx(4.0)
+    assert least(100, seconds=1e-9) == -1.0
+    # Found before, or not better than what is known.
+    assert least(100, enough_s=7.0) == pytest.approx(7.0)
+    assert least(100, cutoff_s=3.5) == 3.5
+
+
+def test_dead_and_paired_ports():
+    hose = lowerbounds.hose_s_per_byte
+    assert hose(build(hosts=hosts((8.0, 4.0), (0.0, 8.0), (2.0, 0.0)))
+                ).tolist() == [[1, 4e6, 4], [2, 1, 4e6]]
+    assert hose(build(hosts=hosts(*[(0.0, 0.0)] * 3))).tolist() == [
+        [1e6] * 3] * 2
+    pairs = {(f'h{a}', f'h{b}'): 8.0 * (1 + a + 2 * b)
+             for a in range(3) for b in range(3) if a != b}
+    inst = build(pair_rate_bps=pairs)
+    # Out of h0: 3 + 5 bytes per second, into it 2 + 3.
+    assert hose(inst)[:, 0] == pytest.approx([1 / 8, 1 / 5])
+    both = build(pair_rate_bps=pairs, hose_limits=True)
+    assert hose(both).tolist() == [[1] * 3] * 2
+
+
+def test_dominated_hosts_are_left_out_pinned_ones_never():
+    inst = build(hosts=hosts((8.0, 8.0), (4.0, 8.0), (8.0, 4.0), (8.0, 8.0))
+                 + (cluster.Host('h4', (3.0,), 1.0, 1.0),))
+    hose = lowerbounds.hose_s_per_byte(inst)
+    assert lowerbounds.undominated(inst, hose) in ([4, 0], [0, 4])
+    pinned = build(vms=tuple(cluster.Vm(f'vm{j}', (1.0,), pin)
+                             for j, pin in enumerate(('h1', None, None))),
+                   hosts=hosts((8.0, 8.0), (4.0, 4.0), (4.0, 8.0)))
+    assert sorted(lowerbounds.undominated(
+        pinned, lowerbounds.hose_s_per_byte(pinned))) == [0, 1]
+    full = build(vms=tuple(cluster.Vm(f'vm{j}', (1.0,), f'h{j}')
+                           for j in range(3)))
+    assert lowerbounds.undominated(
+        full, lowerbounds.hose_s_per_byte(full)) == [0, 1, 2]
+
+
+def racks(uplink_bps, free=1.0, **more):
+    return build(
+        hosts=hosts(*[(80.0, 80.0)] * 4, slots=free),
+        tree=cluster.Tree((
+            cluster.Subtree('a', uplink_bps, 8.0),
+            cluster.Subtree('b', uplink_bps, 8.0)),
+            {'h0': 'a', 'h1': 'a', 'h2': 'b', **more}))
+
+
+def test_a_rack_is_a_host_of_all_its_hosts():
+    inst = racks(4.0)
+    tier, = lowerbounds.tiers(inst)
+    assert tier.n_hosts == 3
+    # h3 stays as it is; ports of the others are the uplinks'.
+    assert sorted(tier.free.ravel().tolist()) == [1, 1, 2]
+    assert sorted(tier.s_per_byte.tolist()) == [0.1, 0.1, 1, 1, 2, 2]
+    assert not tier.uplinks and not tier.pipe
+    assert tier.allowed.all()
+    # Any VM may be at h3, with 10 bytes per second; in two racks 1 and 2
+    # receive 5 bytes for 5 s, and all else takes VM 2 longer.
+    assert bound(inst).lower_s == pytest.approx(0.7)
+    assert above_s(inst) == pytest.approx(0.7)
+    inst = racks(4.0, h3='b')
+    assert bound(inst).lower_s == pytest.approx(0.7)
+    assert above_s(inst) == pytest.approx(5.0)
+    assert problems.optimum(inst.problem, problems.isolated_s) == 8.0
+
+
+def above_s(inst):
+    return lowerbounds.in_tree(inst, math.inf, budgets.unlimited()).lower_s
+
+
+def test_pinned_nodes_are_in_their_rack():
+    inst = racks(4.0)
+    inst = dataclasses.replace(
+        inst, fixed=np.array([1, -1, 3]),
+        free=np.array([[1.0], [-0.5], [1.0], [1.0]]))
+    tier, = lowerbounds.tiers(inst)
+    where = dict(enumerate(tier.free.ravel().tolist()))
+    assert tier.fixed[1] == -1 and tier.fixed[0] != tier.fixed[2]
+    # What is overbooked takes nothing from its neighbour.
+    assert where[tier.fixed[0]] == 1.0
+
+
+def test_the_sum_of_prefixes_is_bounded_coflow_by_coflow():
+    inst = build(active=(
+        snapshot.ActiveCoflow('a', (('h0', 1.5),), (('h1', 1.5),)),
+        snapshot.ActiveCoflow('b', (('h0', 9.0),), (('h2', 9.0),)),
+        snapshot.ActiveCoflow('c', (('h0', 1.5),), (('h2', 1.5),))))
+    found = lowerbounds.objective(inst, budgets.unlimited())
+    # Running: 1.5, 3 and 12 s. C1 takes 2 s with 0 and 1 together, behind
+    # the first two; C2 nothing with 1 and 2 together.
+    assert found == pytest.approx(1.5 + 3 + 12 + 3 + 0, rel=1e-6)
+
+
+@pytest.mark.parametrize('changes, tried', [
+    ({}, True), ({'MAX_NODES': 2}, False), ({'MAX_NODES': 3}, True),
+    ({'MAX_PLACEMENTS': 26.0}, False), ({'MAX_PLACEMENTS': 27.0}, True),
+    ({'MAX_PORTS': 5}, False), ({'MAX_PORTS': 6}, True)])
+def test_what_is_enumerated(monkeypatch, changes, tried):
+    for name, value in changes.items():
+        monkeypatch.setattr(smallgroup, name, value)
+    assert smallgroup.enumerable(build()) is tried
+
+
+@pytest.mark.parametrize('changes, tried', [
+    ({}, True), ({'MAX_NODES': 2}, False), ({'MAX_NODES': 3}, True),
+    ({'MAX_STEPS': 80.0}, False), ({'MAX_STEPS': 81.0}, True)])
+def test_what_the_subset_programme_takes(monkeypatch, changes, tried):
+    for name, value in changes.items():
+        monkeypatch.setattr(smallgroup, name, value)
+    assert smallgroup.applies(build()) is tried
+    assert not smallgroup.applies(racks(4.0))
+    pinned = tuple(cluster.Vm(f'vm{j}', (1.0,), f'h{j}') for j in range(3))
+    assert not smallgroup.applies(build(vms=pinned))
+    assert not smallgroup.enumerable(build(vms=pinned))
+
+
+def test_an_enumeration_ends_at_its_limit(monkeypatch):
+    inst = build()
+    found_s, assign = smallgroup.enumerate_all(inst, math.inf,
+                                               budgets.unlimited())
+    assert found_s == 4.0 and assign[0] == assign[1] != assign[2]
+    assert smallgroup.enumerate_all(inst, 4.0, budgets.unlimited()) == (
+        4.0, None)
+    unit = smallgroup.VISIT_UNITS + 6 * smallgroup.PORT_UNITS
+    budget = budgets.unlimited()
+    smallgroup.enumerate_all(inst, math.inf, budget)
+    visits = round(budget.clock.units / unit)
+    assert 3 < visits <= 3 + 9 + 27
+    for most, done in ((visits, True), (visits - 1, False)):
+        monkeypatch.setattr(smallgroup, 'MAX_VISITS', most)
+        assert (smallgroup.enumerate_all(
+            inst, math.inf, budgets.unlimited()) is not None) is done
+    monkeypatch.undo()
+    late = budgets.Budget(budgets.Counter(), 2 * unit / budgets.UNITS_PER_S)
+    assert smallgroup.enumerate_all(inst, math.inf, late) is None
+
+
+def test_few_placements_are_judged_one_by_one(monkeypatch):
+    inst = build()
+    seen = []
+
+    def key(assign):
+        seen.append(tuple(assign))
+        return -sum(10 ** -j * host for j, host in enumerate(assign))
+
+    assert smallgroup.try_all(inst, key).tolist() == [2, 2, 1]
+    # All but those with three on one host.
+    assert len(seen) == len(set(seen)) == 24
+    monkeypatch.setattr(smallgroup, 'MAX_JUDGED', 26)
+    assert smallgroup.try_all(inst, key) is None
+    monkeypatch.setattr(smallgroup, 'MAX_JUDGED', 27)
+    assert smallgroup.try_all(inst, key) is not None
+
+
+def test_group_sizes_of_one():
+    inst = build(vms=(cluster.Vm('v', (1.0,)),), coflows=(
+        coflow.Coflow.from_flows('c', 1, []),))
+    assert bound(inst).lower_s == 0.0
+    assert smallgroup.solve(inst)[0] == 0.0
+
+
+@pytest.mark.parametrize('n, tried', [(12, True), (13, False)])
+def test_groups_of_up_to_twelve_are_solved_whole(n, tried):
+    inst = build(
+        hosts=hosts((8.0, 8.0), (8.0, 4.0), slots=20.0),
+        vms=tuple(cluster.Vm(f'v{j}', (1.0,)) for j in range(n)),
+        coflows=(coflow.Coflow.from_flows('c', n, [(0, n - 1, 1.0)]),))
+    assert smallgroup.applies(inst) is tried
+    assert smallgroup.enumerable(inst) is tried

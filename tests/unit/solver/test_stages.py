@@ -1,0 +1,372 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the stages of a search share, and when each has something to do."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from tests.unit.solver import problems
+from virtco.model import cluster
+from virtco.model import coflow
+from virtco.model import snapshot
+from virtco.solver import budget as budgets
+from virtco.solver.model import instance as instances
+from virtco.solver.model import objectives
+from virtco.solver import search
+from virtco.solver.stages import annealing
+from virtco.solver.stages import bounding
+from virtco.solver.stages import carvings
+from virtco.solver.stages import finishing
+from virtco.solver.stages import proofs
+from virtco.solver.stages import state as states
+
+ISOLATED = snapshot.Objective.ISOLATED
+ONLINE = snapshot.Objective.ONLINE
+BEST_FIT = snapshot.Method.BEST_FIT
+SPREAD = snapshot.Method.SPREAD
+#: VirtCO Fig. 1, both coflows at once: the best takes 4 s, apart VM 2
+#: receives for 7 s.
+TOGETHER, APART = np.array([0, 0, 1]), np.array([0, 1, 2])
+
+
+def begin(objective=ISOLATED, seconds=math.inf, seen=None, answer=None,
+          problem=None, **options):
+    inst = instances.build(problem or problems.fig_1_problem(), reduce=False)
+    return states.State(
+        inst, objective, 1, budgets.Budget(budgets.Counter(), seconds),
+        on_incumbent=None if seen is None else (
+            lambda progress: seen.append(progress) or answer), **options)
+
+
+def value(objective_s, cct_s=0.0, ahead_s=0.0):
+    return objectives.Evaluation(cct_s, (), objective_s, ahead_s, -1)
+
+
+def test_only_a_better_offer_is_the_answer():
+    seen = []
+    state = begin(seen=seen)
+    state.offer(BEST_FIT, None)
+    assert state.best is None and not seen
+    state.offer(BEST_FIT, APART)
+    first = state.answer
+    assert first.value.objective_s == pytest.approx(7.0)
+    assert first.method == BEST_FIT and len(seen) == 1
+    state.offer(SPREAD, APART)
+    assert state.answer is first and len(seen) == 1
+    offered = TOGETHER.copy()
+    state.offer(SPREAD, offered)
+    offered[:] = 0
+    assert state.answer.assign.tolist() == TOGETHER.tolist()
+    assert state.answer.method == SPREAD
+    assert [p.hosts for p in seen] == [('h0', 'h1', 'h2'),
+                                       ('h0', 'h0', 'h1')]
+    assert seen[0].objective_s > seen[1].objective_s
+    assert not state.pool
+
+
+def test_the_isolated_time_decides_between_equal_objectives():
+    assert states.key(value(2.0, 1.0)) < states.key(value(2.0, 1.5))
+    assert states.key(value(1.0, 9.0)) < states.key(value(2.0, 0.0))
+
+
+def test_the_pool_hands_out_its_best():
+    state = begin()
+    for objective_s, cct_s in ((3.0, 3.0), (1.0, 2.0), (2.0, 2.0),
+                               (1.0, 1.0)):
+        state.add(SPREAD, APART, value(objective_s, cct_s))
+    assert [states.key(one.value) for one in state.starts(3)] == [
+        (1.0, 1.0), (1.0, 2.0), (2.0, 2.0)]
+    assert states.key(state.answer.value) == (1.0, 1.0)
+    state.add(BEST_FIT, TOGETHER)
+    assert len(state.pool) == 5
+    assert state.pool[-1].value == state.evaluate(TOGETHER)
+
+
+def test_bounds_only_rise_and_are_told_where_they_matter():
+    seen = []
+    state = begin(seen=seen)
+    state.raise_bound(1.0)
+    assert (state.lower_s, state.floor_s) == (1.0, 1.0) and not seen
+    state.add(SPREAD, APART)
+    state.raise_bound(0.5)
+    state.raise_bound(1.0)
+    assert (state.lower_s, state.floor_s) == (1.0, 1.0) and len(seen) == 1
+    state.raise_bound(1.5)
+    assert (state.lower_s, state.floor_s) == (1.5, 1.5)
+    state.raise_floor(9.0)
+    assert state.lower_s == 1.5
+    # No bound is told above what was found.
+    assert [p.bound_s for p in seen] == [1.0, 1.5, seen[-1].objective_s]
+    several = begin(ONLINE)
+    several.raise_bound(1.0)
+    assert (several.lower_s, several.floor_s) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize('answer', [False, True])
+def test_the_caller_may_have_enough(answer):
+    state = begin(seen=[], answer=answer)
+    state.offer(SPREAD, APART)
+    assert state.budget.is_stopped() is answer
+    assert state.is_done(state.budget) is answer
+
+
+def test_an_answer_is_closed_where_its_bound_is():
+    state = begin()
+    assert not state.is_closed() and not state.is_closed(ahead=True)
+    state.offer(SPREAD, APART, value(8.0, ahead_s=3.0))
+    state.raise_floor(4.9)
+    assert not state.is_closed() and not state.is_closed(ahead=True)
+    assert state.is_closed(0.1) and not state.is_closed(0.1, ahead=True)
+    state.raise_floor(5.0)
+    assert state.is_closed() and not state.is_closed(ahead=True)
+    assert state.is_done(state.budget)
+    state.raise_floor(8.0)
+    assert state.is_closed(ahead=True)
+
+
+def test_a_stage_is_done_without_time():
+    state = begin()
+    state.offer(SPREAD, APART)
+    assert not state.is_done(state.budget)
+    assert state.is_done(state.budget.slice(0.5, most_s=0.0))
+
+
+def test_dear_moves_are_fewer():
+    def moves(n_vms):
+        flows = [(a, b, 1e6) for a in range(n_vms) for b in range(n_vms)
+                 if a != b]
+        state = begin(problem=snapshot.PlacementProblem(
+            (cluster.Host('h', (99.0,), 1e9, 1e9),),
+            tuple(cluster.Vm(f'v{n}', (1.0,)) for n in range(n_vms)),
+            (coflow.Coflow.from_flows('c', n_vms, flows),)))
+        return state.moves(10)
+
+    assert moves(1) == 10
+    assert moves(states.USUAL_DEGREE + 1) == 410
+    # Twice the neighbours, half the moves per node.
+    assert moves(2 * states.USUAL_DEGREE + 1) == 5 * 81
+
+
+def test_evaluating_costs_time():
+    state = begin()
+    before = state.budget.clock.units
+    state.evaluate(APART)
+    assert state.budget.clock.units - before == (
+        budgets.CALL_UNITS * states.EVALUATE_CALLS
+        + states.EVALUATE_CELLS * 6)
+
+
+def test_annealing_stops_at_the_bound():
+    state = begin()
+    state.add(SPREAD, APART)
+    state.raise_floor(state.answer.value.objective_s)
+    state.anneal(APART, 500, 0.1, 5, state.budget)
+    assert state.local.moves_done == 0
+    state = begin()
+    state.anneal(APART, 500, 0.1, 5, state.budget)
+    assert state.local.moves_done == 500
+    assert state.answer.method == snapshot.Method.LOCAL_SEARCH
+    assert state.answer.value.cct_s == pytest.approx(4.0)
+
+
+def test_a_stage_for_one_coflow_leaves_several_alone_and_back():
+    several, one = begin(ONLINE), begin()
+    for state in (several, one):
+        state.offer(SPREAD, APART)
+    bounding.try_all(one, one.budget)
+    assert one.answer.method == SPREAD
+    bounding.try_all(several, several.budget)
+    assert several.answer.method == snapshot.Method.EXHAUSTIVE
+    assert several.floor_s == several.answer.value.objective_s
+    assert several.is_closed(ahead=True)
+    untouched = begin(ONLINE)
+    untouched.offer(SPREAD, APART)
+    proofs.solve(untouched, untouched.budget)
+    bounding.exhaust(untouched, untouched.budget)
+    assert untouched.partition is None and untouched.floor_s == 0
+    proofs.lower_targets(one, one.budget)
+    assert not one.relaxed
+    proofs.lower_targets(untouched, untouched.budget)
+    assert untouched.relaxed
+
+
+def test_set_partition_closes_a_group():
+    state = begin()
+    state.add(SPREAD, APART)
+    proofs.again(state, state.budget)
+    assert state.partition is None and not state.relaxed
+    proofs.solve(state, state.budget)
+    assert state.relaxed and state.is_closed(1e-6)
+    assert state.answer.value.cct_s == pytest.approx(4.0)
+    assert state.lower_s == pytest.approx(4.0)
+    late = begin(seconds=proofs.LEAST_UNITS * 9 / budgets.UNITS_PER_S)
+    late.offer(SPREAD, APART, value(6.0, 6.0))
+    late.budget.spend(1)
+    proofs.solve(late, late.budget)
+    assert late.partition is None and not late.relaxed
+
+
+@pytest.mark.parametrize('cct_s', [0.0, math.inf])
+def test_nothing_is_proven_of_no_time_and_of_endless(cct_s):
+    state = begin()
+    state.offer(SPREAD, APART, value(cct_s, cct_s))
+    proofs.solve(state, state.budget)
+    assert not state.relaxed
+
+
+def test_small_groups_are_enumerated_where_hosts_are_tied():
+    tree = cluster.Tree((cluster.Subtree('s', 8.0, 8.0),),
+                        {'h0': 's', 'h1': 's'})
+    for changes, tried in (({}, False), ({'tree': tree}, True)):
+        state = begin(problem=problems.fig_1_problem(**changes))
+        state.offer(SPREAD, APART)
+        bounding.exhaust(state, state.budget)
+        assert state.is_closed() is tried
+        assert (state.answer.method
+                == snapshot.Method.EXHAUSTIVE) is tried
+
+
+def test_the_first_bound_is_not_looked_for_again():
+    state = begin()
+    bounding.first(state, state.budget)
+    assert state.bounded and state.lower_s > 0
+    assert sorted(state.critical) == [0, 1, 2] and state.sets
+    before = state.budget.clock.units
+    bounding.better(state, state.budget)
+    assert state.budget.clock.units == before
+    cut = begin(seconds=1e-9)
+    bounding.first(cut, cut.budget)
+    assert not cut.bounded
+
+
+@pytest.mark.parametrize('objective', [ISOLATED, ONLINE])
+def test_bounds_hold_for_the_objective(objective):
+    state = begin(objective)
+    bounding.first(state, state.budget)
+    best = min((state.evaluate(np.array(assign)) for assign in (
+        (0, 0, 1), (0, 1, 0), (0, 1, 1), (0, 1, 2))), key=states.key)
+    assert 0 < state.floor_s <= best.objective_s
+    assert state.lower_s <= best.cct_s
+
+
+def test_carvings_join_the_pool():
+    state = begin()
+    bounding.first(state, state.budget)
+    carvings.first(state, state.budget)
+    assert [one.method for one in state.pool] == [
+        snapshot.Method.CHEAPEST_SETS]
+    assert state.answer.assign.tolist() == state.pool[0].assign.tolist()
+    carvings.between(state, state.budget)
+    if not state.is_closed():
+        assert len(state.pool) > 1
+
+
+def test_polish_and_settle_look_at_others_only_for_others():
+    for objective in (ISOLATED, snapshot.Objective.JOINT):
+        state = begin(objective)
+        state.offer(SPREAD, APART)
+        before = state.answer
+        finishing.settle(state, state.budget)
+        assert state.answer is before
+    state = begin(ISOLATED)
+    state.offer(SPREAD, APART)
+    before = state.answer
+    finishing.polish(state, state.budget)
+    assert state.answer is before
+    late = begin(ONLINE, seconds=1e-9)
+    late.offer(SPREAD, APART)
+    before = late.answer
+    finishing.polish(late, late.budget)
+    assert late.answer is before
+
+
+def test_polish_moves_fewer_bytes_at_the_same_objective():
+    """Another coflow waits for the slow port, so two may part or not."""
+    names = [f'h{n}' for n in range(4)]
+    problem = snapshot.PlacementProblem(
+        tuple(cluster.Host(name, (2.0,), 8.0, 8.0) for name in names),
+        tuple(cluster.Vm(f'v{n}', (1.0,), pin) for n, pin in enumerate(
+            ('h0', 'h1', None, None))),
+        (coflow.Coflow.from_flows('c', 4, [(0, 1, 10), (2, 3, 1)]),))
+    state = begin(ONLINE, problem=problem)
+    state.offer(SPREAD, np.array([0, 1, 2, 3]))
+    before = state.answer
+    finishing.polish(state, state.budget)
+    after = state.answer
+    assert after.value.objective_s == before.value.objective_s
+    assert after.assign[2] == after.assign[3]
+    assert after.method == SPREAD
+
+
+def test_heat_and_norm_alternate_by_rank():
+    one, several = begin(), begin(ONLINE)
+    assert [annealing._heat(one, n) for n in range(3)] == [
+        0.1, annealing.REHEAT, 0.1]
+    assert [annealing._heat(several, n) for n in range(3)] == [
+        annealing.REHEAT, 0.3, annealing.REHEAT]
+    assert [annealing._power(one, n) for n in range(3)] == [5, 6, 5]
+    assert [annealing._power(several, n) for n in range(3)] == [3, 4, 3]
+
+
+def test_quick_search_anneals_every_start():
+    state = begin()
+    state.offer(BEST_FIT, APART)
+    annealing.quick(state, state.budget)
+    assert len(state.pool) == 3
+    assert state.local.moves_done >= 3 * state.moves(annealing.QUICK_MOVES)
+    near = begin()
+    near.add(BEST_FIT, APART)
+    near.raise_floor(near.answer.value.objective_s * 0.9)
+    annealing.quick(near, near.budget)
+    assert len(near.pool) == 1 and not near.local.moves_done
+
+
+def test_rounds_end_where_they_no_longer_help():
+    state = begin()
+    state.add(BEST_FIT, APART)
+    state.raise_floor(0.9 * 4.0)
+    annealing.rounds(state, state.budget)
+    assert state.answer.value.cct_s == pytest.approx(4.0)
+    assert not state.is_closed(annealing.CLOSE)
+    closed = begin()
+    closed.add(BEST_FIT, TOGETHER, value(1.0005, 1.0005))
+    closed.raise_floor(1.0)
+    annealing.rounds(closed, closed.budget)
+    assert len(closed.pool) == 1
+
+
+def test_the_outcome_says_why_it_ended():
+    def outcome(lower_s=0.0, floor_s=0.0, relaxed=False, pipe=False,
+                seconds=math.inf, objective=ISOLATED, stop=False):
+        state = begin(objective, seconds)
+        state.inst = dataclasses.replace(state.inst, pipe=pipe)
+        state.offer(SPREAD, APART, value(6.0, 6.0))
+        state.lower_s, state.floor_s = lower_s, floor_s
+        state.relaxed = relaxed
+        state.budget.spend(10)
+        if stop:
+            state.budget.stop()
+        return search._outcome(state)
+
+    late = 'the time budget cut the search short'
+    stopped = 'the caller stopped the search'
+    assert outcome().notes == ()
+    assert outcome(seconds=1e-9).notes == (late,)
+    assert outcome(seconds=1e-9, floor_s=6.0).notes == ()
+    assert outcome(stop=True).notes == (stopped,)
+    assert outcome(objective=ONLINE, floor_s=2.5).notes == (
+        'objective >= 2.5 s',)
+    assert outcome(lower_s=4.0).lower_s == 4.0
+    assert outcome(lower_s=6.0 - 1e-9).lower_s == 6.0
+    assert outcome(lower_s=7.0).lower_s == 6.0
+    relaxed = snapshot.Relaxed
+    assert outcome(relaxed=True, floor_s=6.0).relaxed == relaxed.SOLVED
+    assert outcome(floor_s=6.0).relaxed == relaxed.CERTIFIED_BEFORE
+    assert outcome().relaxed == relaxed.NO_TIME
+    assert outcome(pipe=True).relaxed == relaxed.NO_TIME
+    assert outcome(pipe=True,
+                   objective=ONLINE).relaxed == relaxed.NOT_APPLICABLE
+    assert outcome(objective=ONLINE).relaxed == relaxed.NO_TIME

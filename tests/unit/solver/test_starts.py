@@ -1,0 +1,348 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Rules that place a group node by node, by small clouds."""
+
+import math
+import random
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from tests import examples
+from tests.unit.solver import problems
+from virtco import exception
+from virtco.model import cluster
+from virtco.model import coflow
+from virtco.model import snapshot
+from virtco.solver.bounds import lowerbounds
+from virtco.solver import budget as budgets
+from virtco.solver.model import instance as instances
+from virtco.solver.model import traffic
+from virtco.solver.starts import candidates
+from virtco.solver.starts import carving
+from virtco.solver.starts import choreo
+from virtco.solver.starts import feasible
+from virtco.solver.starts import sequence
+
+SETTINGS = hypothesis.settings(
+    max_examples=examples.count(60), deadline=None,
+    suppress_health_check=list(hypothesis.HealthCheck))
+
+
+def build(frees, demands, flows=(), rates=None, **changes):
+    """:param frees: slots per host.
+    :param rates: egress and ingress in bits per second per host.
+    """
+    rates = rates or [(8.0, 8.0)] * len(frees)
+    n = len(demands)
+    fields = {
+        'hosts': tuple(cluster.Host(f'h{m}', _vector(free), *rate)
+                       for m, (free, rate) in enumerate(
+                           zip(frees, rates, strict=True))),
+        'vms': tuple(cluster.Vm(f'v{j}', _vector(need))
+                     for j, need in enumerate(demands)),
+        'coflows': (coflow.Coflow.from_flows('c', n, flows),)}
+    if frees and isinstance(frees[0], tuple):
+        fields['resources'] = ('vcpus', 'ram')
+    return instances.build(snapshot.PlacementProblem(
+        **{**fields, **changes}), reduce=False)
+
+
+def _vector(value):
+    return tuple(map(float, value)) if isinstance(value, tuple) else (
+        float(value),)
+
+
+def pinned(demands, **hosts):
+    return tuple(cluster.Vm(f'v{j}', (float(need),), hosts.get(f'v{j}'))
+                 for j, need in enumerate(demands))
+
+
+def places(found):
+    return None if found is None else found.tolist()
+
+
+RULES = {
+    'best fit': lambda inst, rng: candidates.best_fit(inst),
+    'min machines': lambda inst, rng: candidates.min_machines(inst),
+    'round robin': lambda inst, rng: candidates.round_robin(inst),
+    'spread': candidates.spread,
+    'random': candidates.random_fit,
+    'pack': lambda inst, rng: candidates.pack(inst),
+    'cluster': lambda inst, rng: candidates.cluster(
+        inst, budgets.unlimited()),
+    'choreo': lambda inst, rng: choreo.place(inst, budgets.unlimited()),
+}
+
+
+@SETTINGS
+@hypothesis.given(problems.problems(), st.sampled_from(sorted(RULES)),
+                  st.integers(0, 99))
+def test_a_rule_keeps_every_constraint(problem, rule, seed):
+    try:
+        inst = instances.build(problem, reduce=False)
+    except exception.PlacementInfeasible:
+        hypothesis.reject()
+    found = RULES[rule](inst, random.Random(seed))
+    assert found is None or inst.fits(found)
+    again = RULES[rule](inst, random.Random(seed))
+    assert places(again) == places(found)
+
+
+@pytest.mark.parametrize('rule', sorted(RULES))
+def test_a_rule_ends_where_there_is_no_room(rule):
+    roomy = build([4, 4], [2, 1, 1])
+    assert roomy.fits(RULES[rule](roomy, random.Random(1)))
+    # All fit by sum, and each alone.
+    full = build([3, 3], [2, 2, 2], [(0, 1, 1.0), (1, 2, 1.0)])
+    assert RULES[rule](full, random.Random(1)) is None
+
+
+def test_size_is_a_sum_of_shares_of_the_cloud():
+    inst = build([(4, 10), (6, 30)], [(1, 20), (5, 4), (0, 0)])
+    filler = candidates.Filler(inst)
+    assert filler.size == pytest.approx([0.1 + 0.5, 0.5 + 0.1, 0.0])
+    assert filler.left() == pytest.approx([0.4 + 0.25, 0.6 + 0.75])
+    filler.put(1, 1)
+    assert filler.left() == pytest.approx([0.65, 0.1 + 26 / 40])
+    assert filler.hosts_for(0).tolist() == [1]
+    assert filler.hosts_for(2).tolist() == [0, 1]
+    assert filler.can(0, 1) and not filler.can(0, 0)
+    assert filler.done() is None
+    filler.put(0, 1)
+    filler.put(2, 0)
+    assert filler.done().tolist() == [1, 1, 0]
+
+
+def test_nodes_with_fewer_hosts_go_first_then_large_ones():
+    inst = build([9, 9, 9], [1, 3, 2, 2], vms=(
+        cluster.Vm('v0', (1.0,), allowed=frozenset({'h1'})),
+        cluster.Vm('v1', (2.0,)), cluster.Vm('v2', (3.0,)),
+        cluster.Vm('v3', (2.0,))))
+    assert candidates.by_size(inst) == [0, 2, 1, 3]
+
+
+def test_best_fit_takes_the_fullest_host_with_room():
+    assert places(candidates.best_fit(build(
+        [5, 3, 4], [3, 2, 1]))) == [1, 2, 2]
+    # A host that some other is full of is not asked.
+    assert places(candidates.best_fit(build([2, 9], [3]))) == [1]
+
+
+def test_as_few_machines_as_possible():
+    inst = build([3, 5, 4], [2, 2, 2, 1])
+    assert places(candidates.min_machines(inst)) == [1, 1, 2, 1]
+    assert places(candidates.best_fit(inst)) == [0, 2, 2, 0]
+
+
+def test_round_robin_goes_on_behind_the_last():
+    assert places(candidates.round_robin(build(
+        [2, 1, 2], [1, 1, 1, 1, 1]))) == [0, 1, 2, 0, 2]
+    assert places(candidates.round_robin(build(
+        [1, 3, 1], [2, 1, 1, 1]))) == [1, 2, 0, 1]
+
+
+def test_spread_shares_no_host_while_they_last():
+    inst = build([9, 9, 9], [1] * 6)
+    for seed in range(4):
+        found = candidates.spread(inst, random.Random(seed))
+        assert sorted(found[:3].tolist()) == [0, 1, 2]
+        assert np.bincount(found).tolist() == [2, 2, 2]
+    first = {candidates.spread(inst, random.Random(seed))[0]
+             for seed in range(9)}
+    assert len(first) > 1
+
+
+def test_random_fit_may_choose_any():
+    inst = build([9, 9, 0, 9], [1, 1])
+    seen = {tuple(candidates.random_fit(inst, random.Random(seed)).tolist())
+            for seed in range(80)}
+    assert seen == {(a, b) for a in (0, 1, 3) for b in (0, 1, 3)}
+
+
+def test_pack_follows_the_traffic():
+    inst = build([2, 3, 2], [1] * 5, [
+        (0, 1, 9.0), (1, 2, 5.0), (2, 3, 6.0), (3, 4, 1.0)])
+    # 1 has most traffic; 0 and 2 follow on the roomiest; then 3 and 4.
+    assert places(candidates.pack(inst)) == [1, 1, 1, 0, 0]
+    # What is too large for the host is left for a smaller one with traffic.
+    inst = build([3, 3], [1, 2, 2, 1], [
+        (0, 1, 9.0), (0, 2, 8.0), (0, 3, 1.0)])
+    assert places(candidates.pack(inst)) == [0, 0, 1, 1]
+    inst = build([3, 4], [2, 1, 1, 1], [
+        (1, 2, 9.0), (0, 3, 1.0)],
+        vms=pinned([2, 1, 1, 1], v0='h0'))
+    assert places(candidates.pack(inst)) == [0, 1, 1, 1]
+
+
+def test_clusters_merge_along_the_heaviest_traffic():
+    inst = build([2, 2], [1] * 4, [
+        (0, 1, 4.0), (1, 2, 9.0), (2, 3, 4.0), (3, 0, 1.0)])
+    found = candidates.cluster(inst, budgets.unlimited())
+    assert found[1] == found[2] != found[0] == found[3]
+    # 8 between {0, 1} and 2 is more than the 7 between 2 and 3.
+    inst = build([3, 3], [1] * 4, [
+        (0, 1, 9.0), (0, 2, 4.0), (2, 1, 4.0), (2, 3, 7.0)])
+    found = candidates.cluster(inst, budgets.unlimited())
+    assert found[0] == found[1] == found[2] != found[3]
+    late = candidates.cluster(inst, budgets.Budget(budgets.Counter(), 0.0))
+    assert inst.fits(late)
+
+
+def test_clusters_meet_pinned_peers_and_fill_up():
+    inst = build([3, 3], [1] * 4, [(0, 1, 1.0), (2, 1, 5.0), (3, 0, 2.0)],
+                 vms=pinned([1] * 4, v0='h1', v2='h0'))
+    assert places(candidates.cluster(
+        inst, budgets.unlimited())) == [1, 0, 0, 1]
+    filler = candidates.Filler(build([3, 2], [1, 1], [(0, 1, 1.0)]))
+    # Without traffic to anybody the fullest host.
+    assert places(candidates.fill(filler, np.zeros((2, 2)))) == [1, 1]
+
+
+def test_a_rules_work():
+    inst = build([1, 1, 1], [1, 1])
+    budget = budgets.unlimited()
+    candidates.spend(inst, budget)
+    assert budget.clock.units == 2 * (
+        budgets.CALL_UNITS * candidates.PLACE_CALLS
+        + candidates.PLACE_CELLS * 3)
+
+
+def test_choreo_takes_the_fastest_path_of_the_largest_transfer():
+    place = choreo.place
+    rates = [(8.0, 1.0), (4.0, 8.0), (1.0, 6.0)]
+    inst = build([1, 1, 1], [1, 1], [(0, 1, 5.0)], rates)
+    assert places(place(inst, budgets.unlimited())) == [0, 1]
+    # Together where there is room for both: nothing is faster.
+    inst = build([1, 1, 2], [1, 1], [(0, 1, 5.0)], rates)
+    assert places(place(inst, budgets.unlimited())) == [2, 2]
+    # The second transfer shares h0's egress: 4 of it is less than h1's 5.
+    inst = build([2, 1, 1, 1], [1, 1, 2, 1][:2] + [1, 1],
+                 [(0, 1, 9.0), (2, 3, 5.0)],
+                 [(8.0, 1.0), (5.0, 8.0), (1.0, 8.0), (1.0, 6.0)],
+                 vms=tuple(cluster.Vm(f'v{j}', (1.0,), allowed=allowed)
+                           for j, allowed in enumerate((
+                               frozenset({'h0'}), frozenset({'h2'}),
+                               frozenset({'h0', 'h1'}),
+                               frozenset({'h3'})))))
+    assert places(place(inst, budgets.unlimited())) == [0, 2, 1, 3]
+    late = budgets.Budget(budgets.Counter(), 0.0)
+    assert place(inst, late) is None
+
+
+def test_choreo_knows_pipes():
+    rates = {(a, b): 1.0 for a in ('h0', 'h1', 'h2')
+             for b in ('h0', 'h1', 'h2') if a != b}
+    inst = build([1, 1, 1], [1, 1], [(0, 1, 5.0)],
+                 pair_rate_bps={**rates, ('h2', 'h1'): 3.0})
+    assert places(choreo.place(inst, budgets.unlimited())) == [2, 1]
+    paths = choreo._Paths(inst)
+    paths.use(2, 1)
+    paths.use(0, 0)
+    every = np.arange(3)
+    found = paths.rates(every, every)
+    assert found[2, 1] * 8 == pytest.approx(1.5)
+    assert found[0, 1] * 8 == pytest.approx(1.0)
+    assert (np.diag(found) == np.inf).all()
+
+
+def test_any_placement_solves_what_rules_do_not():
+    inst = build([5, 5], [3, 3, 2, 2])
+    assert inst.fits(feasible.any_placement(inst, 1, budgets.unlimited()))
+    # Best fit takes 4, 3, 3 | 2 ...: only 4 + 3 and 3 + 2 + 2 fill both.
+    hard = build([7, 7], [4, 3, 3, 2, 2])
+    budget = budgets.unlimited()
+    assert hard.fits(feasible.any_placement(hard, 1, budget))
+    full = build([3, 3], [2, 2, 2])
+    with pytest.raises(exception.PlacementInfeasible) as caught:
+        feasible.any_placement(full, 1, budgets.unlimited())
+    assert 'exclude every assignment' in str(caught.value)
+    assert '3 VMs on 2 hosts' in str(caught.value)
+
+
+def test_groups_talk_among_themselves():
+    inst = build([9, 9], [1] * 6, coflows=tuple(
+        coflow.Coflow.from_flows(name, 6, flows) for name, flows in (
+            ('a', [(0, 1, 1.0)]), ('b', [(3, 4, 2.0)]), ('none', []),
+            ('c', [(1, 2, 9.0)]))))
+    found = sequence.groups(inst)
+    assert [(one.nodes.tolist(), one.coflows) for one in found] == [
+        ([0, 1, 2], (0, 3)), ([3, 4], (1,))]
+    part = sequence.restrict(inst, found[1], inst.free, [])
+    assert [(src.tolist(), dst.tolist(), size.tolist())
+            for src, dst, size in part.arcs] == [([0], [1], [2.0])]
+
+
+def test_groups_in_order_of_their_bounds():
+    inst = build([1] * 4, [1] * 4, coflows=tuple(
+        coflow.Coflow.from_flows(name, 4, flows) for name, flows in (
+            ('slow', [(0, 1, 7.0)]), ('fast', [(2, 3, 3.0)]))))
+    parts = sequence.groups(inst)
+    assert sequence.by_bound(inst, parts, budgets.unlimited()) == [1, 0]
+    seen = []
+
+    def place(part):
+        seen.append((part.free[:, 0].tolist(), len(part.running),
+                     part.active_cct_s.tolist()))
+        return np.flatnonzero(part.free[:, 0] > 0)[:2]
+
+    assert sequence.place_in_order(inst, parts, [1, 0], place).tolist() == [
+        2, 3, 0, 1]
+    assert seen == [([1, 1, 1, 1], 0, []), ([0, 0, 1, 1], 1, [3.0])]
+
+
+def test_a_carving_takes_the_cheapest_set_of_each_node():
+    inst = build([2, 2], [1] * 4, [
+        (0, 1, 1.0), (1, 2, 9.0), (2, 3, 1.0), (3, 0, 8.0)])
+    found, missed = carving.carve(inst, 2.0, (1, 0, 2, 3),
+                                  budgets.unlimited())
+    assert found[1] == found[2] != found[0] == found[3]
+    assert missed == []
+    found, missed = carving.carve(inst, 0.5, (1, 0, 2, 3),
+                                  budgets.unlimited())
+    assert inst.fits(found) and missed[0] == 1
+    late = budgets.Budget(budgets.Counter(), 0.0)
+    assert carving.carve(inst, 2.0, (1, 0), late) == (None, [])
+
+
+def test_a_set_goes_where_it_is_least_of_a_loss():
+    # h0 is fast, h1 and h2 are enough within 2 s, h1 is the tighter one.
+    inst = build([2, 2, 3], [1, 1, 1], [(0, 2, 2.0), (1, 0, 5.0)],
+                 [(16.0, 16.0), (8.0, 8.0), (8.0, 8.0)])
+    found, _missed = carving.carve(inst, 2.0, (0,), budgets.unlimited())
+    assert found[:2].tolist() == [1, 1]
+    found, _missed = carving.carve(inst, 1.0, (0,), budgets.unlimited())
+    assert found[:2].tolist() == [0, 0]
+
+
+def test_the_squeaky_wheel_goes_first():
+    inst = build([1, 1, 1], [1, 1, 1], [(0, 1, 1.0), (1, 2, 3.0)],
+                 [(8.0, 8.0), (8.0, 8.0), (1.0, 1.0)])
+    found = list(carving.squeaky_wheel(
+        inst, 3.0, (0, 2, 1), 5, random.Random(1), budgets.unlimited()))
+    assert all(inst.fits(assign) for assign in found)
+    assert len(list(carving.squeaky_wheel(
+        inst, math.inf, (0, 2, 1), 5, random.Random(1),
+        budgets.unlimited()))) == 1
+    assert len(list(carving.squeaky_wheel(
+        inst, 1e-9, (0, 2, 1), 5, random.Random(1),
+        budgets.unlimited()))) == 5
+
+
+@SETTINGS
+@hypothesis.given(problems.problems('hose'), st.floats(0.0, 3.0))
+def test_carvings_keep_every_constraint(problem, target_s):
+    try:
+        inst = instances.build(problem, reduce=False)
+    except exception.PlacementInfeasible:
+        hypothesis.reject()
+    order = lowerbounds.by_traffic(inst).tolist()
+    found, missed = carving.carve(inst, target_s, order,
+                                  budgets.unlimited())
+    assert found is None or inst.fits(found)
+    assert set(missed) <= set(inst.movable.tolist())
+    sent = traffic.both_ways(inst).sum(axis=1)
+    assert all(sent[a] >= sent[b] for a, b in zip(order, order[1:],
+                                                  strict=False))
