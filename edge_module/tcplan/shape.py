@@ -217,7 +217,7 @@ def _turn_bytes(place: int, link_bps: float, settings: model.TreeSettings
     """
     longest = min(settings.max_turn_bytes,
                   units.bps_to_bytes_per_s(link_bps) * settings.turn_s)
-    return max(1, int(longest) // TURN_PART ** place)
+    return max(1, int(longest) // int(TURN_PART ** place))
 
 
 def _fair(classes: tuple[edge_policy.CoflowClass, ...], link_bps: float

@@ -51,14 +51,14 @@ def test_a_flow_that_is_smaller_than_told_has_its_share_until_silent():
     assert 1.05 * exact_s < wrong_s < 1.25 * exact_s
 
 
-def test_what_is_beyond_the_hint_and_what_is_forgiven_waits():
-    truth, other = _coflow('c', 4 * MB), _coflow('other', 4 * MB, 0, 2)
+def test_what_is_beyond_the_hint_waits_as_without_one():
+    truth, other = _coflow('c', 4 * MB), _coflow('other', 3 * MB, 0, 2)
     ccts_s = controlled.simulate([
         _sent(truth, truth.scaled(0.5)), _sent(other)], HOSTS)
-    # He goes first for a half and a half of that: his queue tells that he has
-    # not ended. He waits for the other with the rest.
-    assert ccts_s[1] == pytest.approx(7 / 0.98, rel=0.05)
-    assert ccts_s[0] == pytest.approx(8, rel=0.05)
+    # He goes first for the half and a tenth of it: his queue tells that he has
+    # not ended. Then he is taken for one of 4 s, and waits for the other.
+    assert ccts_s[1] == pytest.approx(5.2 / 0.98, rel=0.05)
+    assert ccts_s[0] == pytest.approx(7 / 0.98, rel=0.05)
 
 
 def test_who_is_told_late_shares_until_then():
