@@ -173,7 +173,9 @@ def flow_sizes(rng: np.random.Generator, count: int, size_bytes: float,
 def _heavy_tail(rng: np.random.Generator, count: int, size_bytes: float,
                 length: float, tail_sigma: float) -> np.ndarray:
     """One flow of the given length, log-normal ones for the rest."""
-    sizes = np.exp(rng.normal(0.0, tail_sigma, count))
+    # By libm: numpy's own exp differs in the last bit from processor to
+    # processor, and so would placements.
+    sizes = rng.lognormal(0.0, tail_sigma, count)
     largest = int(np.argmax(sizes))
     rest = np.delete(sizes, largest)
     low, high = 0.0, 1.0
