@@ -24,10 +24,13 @@ def limit_s(served_s: float, first_s: float = FIRST_S,
             growth: float = GROWTH) -> float:
     """Limit of the queue that a coflow is in.
 
-    :param served_s: what it sent, as time on its slowest port.
+    :param served_s: what it sent, as time on its slowest port; inf where that
+        has no rate left.
     """
     if served_s < first_s:
         return first_s
+    if served_s == math.inf:
+        return math.inf
     found = first_s * growth ** math.floor(
         math.log(served_s / first_s, growth) + 1)
     # A logarithm may be a rounding error short of a limit.

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import math
+
 import hypothesis
 from hypothesis import strategies as st
 
@@ -15,3 +17,7 @@ def test_a_queue_ends_at_the_first_limit_beyond(served_s, first_s, growth):
     assert found_s > served_s
     assert abs(found_s / limit_s - 1) < 1e-6 or (
         abs(served_s * growth / found_s - 1) < 1e-6)
+
+
+def test_a_port_without_rate_serves_for_ever():
+    assert attained.limit_s(math.inf) == math.inf
