@@ -13,8 +13,8 @@ from edge_module.tcplan import model
 from virtco.table import edge_policy
 from virtco import units
 
-# The kernel looks at a class's priority only when its queue begins: all coflows
-# have the same one, and turns keep their order.
+# The kernel looks at a class's priority only when its queue begins: all
+# coflows have the same one, and turns keep their order.
 COFLOW_PRIO, HOST_PRIO = 0, model.LOWEST_PRIO - 1
 # Of the turn of the coflow before it.
 TURN_PART = 8

@@ -92,8 +92,8 @@ def _order(snapshot: known.Snapshot, coflows: Sequence[known.Coflow],
     those that rest between two iterations: their classes are there so that
     the next beginning is counted and served at once.
 
-    Rates are limits (``ceil = rate``), so bandwidth reserved for a coflow
-    that does not send yet, or pauses, would be lost.
+    Bandwidth reserved for a coflow that does not send yet, or pauses, would
+    be lost at the receivers' links, and under ``ceil = rate`` everywhere.
     """
     options, now_s = snapshot.options, snapshot.now_s
     ports: Sequence[live.Port] = live.Ports(

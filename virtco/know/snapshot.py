@@ -31,7 +31,7 @@ class Options:
     """
 
     order: str = 'mrtf'
-    work_conserving: bool = False
+    work_conserving: bool = True
     theta_s: float = math.inf
     fifo_plus_share: float = 0.03
     beta: float = -1.0

@@ -202,7 +202,8 @@ def test_no_two_neighbours_gain_by_a_swap(situation, theta_s):
              for port in ports]
     known = {item.coflow_id: item for item in coflows}
     plain, swapped = (scheduling.schedule(
-        coflows, ports, policy=policy, now_s=10.0, theta_s=theta_s) for policy in ('mrtf', 'mrtf+swap'))
+        coflows, ports, policy=policy, now_s=10.0, theta_s=theta_s)
+        for policy in ('mrtf', 'mrtf+swap'))
 
     def level(item):
         found = known[item.coflow_id]
