@@ -408,6 +408,20 @@ def test_traffic_inside_a_host_is_free():
     assert answer.flow_rates == ()
 
 
+@pytest.mark.parametrize('left_bps, is_full', [(0.5, True), (2.0, False)])
+def test_a_port_with_a_billionth_left_is_full(left_bps, is_full):
+    """What rounding leaves of a rate is nobody's."""
+    ports = [live.Port('a', 1e9 - left_bps, 1e9), live.Port('b', 1e9, 1e9),
+             live.Port('c', 1e9, 1e9)]
+    answer = by_id(scheduling.schedule(
+        [coflow('first', ('a', 'b', 1e9)),
+         coflow('second', ('c', 'b', 1e9), arrival_s=1.0)],
+        ports, policy='fifo', now_s=2.0))
+    assert rates_of(answer['first'])['a', 'b'] == 1e9 - left_bps
+    assert rates_of(answer['second']).get(('c', 'b'), 0.0) == (
+        0.0 if is_full else left_bps)
+
+
 def test_dead_port_is_never_served():
     ports = [live.Port('a', 1, 1), live.Port('b', 1, 0), live.Port('c', 1, 1)]
     item = coflow('x', ('a', 'b', 5), ('a', 'c', 1))
