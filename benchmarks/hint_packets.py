@@ -2,8 +2,8 @@
 
 """Hints of every quality with real TCP: namespaces, controller and edges.
 
-The hosts are the case's for all qualities. *None* has neither classes nor
-hints: TCP shares the links.
+The hosts are the case's for all qualities. For *none* the edges stand still
+and their queues are gone: TCP shares the links as if virtco were not there.
 """
 
 from collections.abc import Iterator

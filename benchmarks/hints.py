@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 import concurrent.futures
 import dataclasses
+import itertools
 import json
 import multiprocessing
 import os
@@ -97,16 +98,20 @@ def cells(args: argparse.Namespace) -> list[Cell]:
 def run_all(todo: Sequence[Cell], processes: int
             ) -> Iterator[tuple[Cell, list[float], float]]:
     """CCTs of cells in the fluid, as they end; nothing waits in there."""
-    if processes == 1:
-        for cell in todo:
-            yield cell, hint_cases.fluid_s(cell), 0.0
-        return
+    # A seed is planned once; those that take longest come first.
+    batches = [list(some) for _, some in itertools.groupby(
+        sorted(todo, key=lambda cell: (-cell.hosts, cell.seed)),
+        lambda cell: (cell.hosts, cell.seed))]
     with concurrent.futures.ProcessPoolExecutor(
             processes, multiprocessing.get_context('fork')) as pool:
-        futures = {pool.submit(hint_cases.fluid_s, cell): cell
-                   for cell in todo}
-        for future in concurrent.futures.as_completed(futures):
-            yield futures[future], future.result(), 0.0
+        for future in concurrent.futures.as_completed(
+                [pool.submit(_run_batch, batch) for batch in batches]):
+            yield from future.result()
+
+
+def _run_batch(some: Sequence[Cell]
+               ) -> list[tuple[Cell, list[float], float]]:
+    return [(cell, hint_cases.fluid_s(cell), 0.0) for cell in some]
 
 
 def read(path: pathlib.Path) -> Runs:
