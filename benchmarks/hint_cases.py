@@ -94,6 +94,7 @@ class Cell:
 
     :ivar ceil: of ``[scheduler]``: whether classes borrow.
     :ivar receiver: 'tcp' or 'order'; on packets it is what it is.
+    :ivar options: name and value of the product's others of ``[scheduler]``.
     """
 
     quality: str
@@ -103,6 +104,7 @@ class Cell:
     ceil: str
     receiver: str = 'tcp'
     on_packets: bool = False
+    options: tuple[tuple[str, str], ...] = ()
 
     def case(self) -> 'Case':
         return make(self.seed, self.hosts, self.load)
@@ -214,10 +216,14 @@ def _link_bytes(coflows: Sequence[coflow_model.Coflow], hosts: Hosts
 def options(cell: Cell) -> snapshot.Options:
     """The product's defaults but for what the cell says.
 
-    There is no background, and nothing unmanaged to limit.
+    There is no background. The fluid knows no limits of unmanaged traffic.
+
+    :raises ValueError: for a value that is none of the option.
     """
     conf = cfg.ConfigOpts()
     scheduler.register_opts(conf)
+    for name, value in cell.options:
+        conf.set_override(name, value, 'scheduler')
     return dataclasses.replace(
         loop.options(conf.scheduler, {
             'order': (snapshot.FAIR if cell.quality == NONE

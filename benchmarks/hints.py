@@ -54,6 +54,7 @@ _CONFIDENCE = 0.95
 class Row:
     """Ratios of mean CCTs, over the seeds.
 
+    :ivar options: of ``[scheduler]``, name=value, by commas.
     :ivar ci95: half of the mean's 95 % interval (Student); NaN of one seed.
     """
 
@@ -63,6 +64,7 @@ class Row:
     on_packets: bool
     ceil: str
     receiver: str
+    options: str
     mean_over_none: float
     ci95: float
     worst_over_none: float
@@ -80,7 +82,8 @@ def cells(args: argparse.Namespace) -> list[Cell]:
     part, n_parts = args.part
     found = [
         Cell(quality, load, n_hosts, seed, args.ceil,
-             'product' if args.packets else args.receiver, args.packets)
+             'product' if args.packets else args.receiver, args.packets,
+             args.options)
         for n_hosts in args.hosts for seed in range(
             args.seeds or (SHORT_SEEDS if args.short else SEEDS)[n_hosts])
         if seed % n_parts == part - 1
@@ -119,7 +122,8 @@ def read(path: pathlib.Path) -> Runs:
     found: Runs = {}
     for line in path.read_text().splitlines() if path.exists() else ():
         raw = json.loads(line)
-        found[Cell(**raw['cell'])] = raw['ccts_s']
+        options = tuple(map(tuple, raw['cell'].pop('options', ())))
+        found[Cell(**raw['cell'], options=options)] = raw['ccts_s']
     return found
 
 
@@ -162,8 +166,9 @@ def _row(cell: Cell, label: str, ratios: Sequence[tuple[float, float]]
         ci95 = (stats.t.ppf((1 + _CONFIDENCE) / 2, n_seeds - 1)
                 * statistics.stdev(over_none) / n_seeds ** 0.5)
     return Row(label, cell.load, cell.hosts, cell.on_packets, cell.ceil,
-               cell.receiver, statistics.fmean(over_none), float(ci95),
-               max(over_none), float(np.quantile(over_none, 0.95)),
+               cell.receiver, ','.join(map('='.join, cell.options)),
+               statistics.fmean(over_none), float(ci95), max(over_none),
+               float(np.quantile(over_none, 0.95)),
                statistics.fmean(over_exact), n_seeds)
 
 
@@ -192,6 +197,16 @@ def _part(text: str) -> tuple[int, int]:
     return part, n_parts
 
 
+def _option(text: str) -> tuple[str, str]:
+    name, value = text.split('=')
+    try:
+        hint_cases.options(Cell('exact', 0.0, 0, 0, 'rate',
+                                options=((name, value),)))
+    except (cfg.Error, ValueError) as error:
+        raise argparse.ArgumentTypeError(str(error))
+    return name, value
+
+
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=(__doc__ or '').split('\n')[0])
@@ -208,6 +223,9 @@ def _parse() -> argparse.Namespace:
         name for name, _ in scheduler.CEILS], help='default: the product\'s')
     parser.add_argument('--receiver', choices=('tcp', 'order'),
                         default='tcp')
+    parser.add_argument('--option', action='append', default=[],
+                        dest='options', metavar='NAME=VALUE', type=_option,
+                        help='of the product\'s [scheduler]; may be repeated')
     parser.add_argument('--short', action='store_true')
     parser.add_argument('--packets', action='store_true')
     parser.add_argument('--logs', type=pathlib.Path, metavar='DIRECTORY',
@@ -217,6 +235,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument('--resume', type=pathlib.Path, metavar='FILE')
     parser.add_argument('--processes', type=int, default=os.cpu_count())
     args = parser.parse_args()
+    args.options = tuple(args.options)
     if args.ceil is None:
         conf = cfg.ConfigOpts()
         scheduler.register_opts(conf)
