@@ -55,7 +55,7 @@ class Shape:
 SHAPES = {6: Shape(16, 5, 3), 18: Shape(36, 8, 6)}
 #: What the busiest link sends in a run takes so long.
 BUSY_S = 15.0
-NONE, LIAR = 'none', 'liar'
+NONE, LIAR, FOREIGN_TCP = 'none', 'liar', 'foreign-tcp'
 #: What the liar claims of his coflow, the largest but one.
 LIE = 0.3
 _SIGMA, _MOST_SIGMAS = 1.0, 1.5
@@ -85,7 +85,11 @@ QUALITIES: dict[str, Callable[[np.random.Generator, int], list[Claim]]] = {
     'late2': _all(Claim(late_s=2.0)),
     'half-unknown': lambda rng, n_coflows: [
         Claim(is_sized=i % 2 == 0) for i in range(n_coflows)],
-    LIAR: _all(Claim())}
+    LIAR: _all(Claim()),
+    # TCP of tenants who never say anything, beside exact hints.
+    FOREIGN_TCP: lambda rng, n_coflows: [
+        Claim(late_s=misled.NEVER_S) if i % 4 == 0 else Claim()
+        for i in range(n_coflows)]}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -124,6 +128,20 @@ class Case:
         if quality == LIAR:
             made[self.liar] = Claim(LIE)
         return made
+
+    def parts(self, quality: str, seed: int) -> dict[str, list[int]]:
+        """Rows of a quality: label and indices of the coflows it is of."""
+        everyone = range(len(self.coflows))
+        if quality == LIAR:
+            its, labels = {self.liar}, ('his own', 'the others')
+        elif quality == FOREIGN_TCP:
+            its = {i for i, claim in enumerate(self.claims(quality, seed))
+                   if claim.late_s is not None}
+            labels = 'the foreign', 'the hinted'
+        else:
+            return {quality: list(everyone)}
+        return {f'{quality}: {labels[0]}': sorted(its), f'{quality}: '
+                f'{labels[1]}': [i for i in everyone if i not in its]}
 
     @property
     def liar(self) -> int:

@@ -6,7 +6,8 @@
 fluid in four minutes. *None* is plain TCP at the same hosts. Each row is of
 one quality, load of the busiest link and number of hosts; each ratio is of
 the mean CCTs of one seed, and the columns are over the seeds. The liar's own
-coflow and those beside it have rows of their own.
+coflow and those beside it have rows of their own, and so have the coflows of
+which nobody ever tells and those with exact hints beside them.
 
 ``--packets`` runs them with real TCP on 20 Mbit/s (root; 30 to 60 s each; a
 machine that does nothing else). ``--part 2/3 --resume FILE`` runs each third
@@ -15,7 +16,6 @@ them. ``--json`` writes the rows.
 """
 
 import argparse
-from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import concurrent.futures
@@ -136,7 +136,8 @@ def rows(runs: Runs) -> list[Row]:
             for quality in (hint_cases.NONE, 'exact'))
         if none_s is None or exact_s is None:
             continue
-        for label, some in _parts(cell):
+        for label, some in cell.case().parts(cell.quality,
+                                             cell.seed).items():
             mean_s, over_none_s, over_exact_s = (
                 statistics.fmean(values[i] for i in some)
                 for values in (ccts_s, none_s, exact_s))
@@ -145,16 +146,6 @@ def rows(runs: Runs) -> list[Row]:
                     (mean_s / over_none_s, mean_s / over_exact_s))
     return [_row(cell, label, found)
             for (cell, label), found in ratios.items()]
-
-
-def _parts(cell: Cell) -> Iterable[tuple[str, Sequence[int]]]:
-    """Rows of a run, with the coflows that each is of."""
-    case = cell.case()
-    everyone = range(len(case.coflows))
-    if cell.quality != hint_cases.LIAR:
-        return [(cell.quality, everyone)]
-    return [('liar: his own', [case.liar]), ('liar: the others', [
-        i for i in everyone if i != case.liar])]
 
 
 def _row(cell: Cell, label: str, ratios: Sequence[tuple[float, float]]

@@ -85,6 +85,18 @@ def test_tenants_say_what_the_quality_says():
     assert 0.5 <= min(factors) < 1 < max(factors) <= 1.5
     assert [i for i, one in enumerate(claims('liar'))
             if one == Claim(0.3)] == [case.liar]
+    assert [i for i, one in enumerate(claims('foreign-tcp'))
+            if one == Claim(late_s=misled.NEVER_S)] == [0, 4, 8, 12]
+
+
+def test_some_qualities_have_a_row_for_each_side():
+    case = _case()
+    assert case.parts('half', SEED) == {'half': list(range(16))}
+    for quality, its in (('liar', [case.liar]),
+                         ('foreign-tcp', [0, 4, 8, 12])):
+        own, others = case.parts(quality, SEED).values()
+        assert own == its
+        assert sorted(own + others) == list(range(16))
 
 
 def test_fluid_orders_unless_there_are_no_hints():
