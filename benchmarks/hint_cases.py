@@ -55,7 +55,7 @@ class Shape:
 SHAPES = {6: Shape(16, 5, 3), 18: Shape(36, 8, 6)}
 #: What the busiest link sends in a run takes so long.
 BUSY_S = 15.0
-NONE, LIAR = 'none', 'liar'
+NONE, LIAR, FOREIGN_TCP = 'none', 'liar', 'foreign-tcp'
 #: What the liar claims of his coflow, the largest but one.
 LIE = 0.3
 _SIGMA, _MOST_SIGMAS = 1.0, 1.5
@@ -85,7 +85,11 @@ QUALITIES: dict[str, Callable[[np.random.Generator, int], list[Claim]]] = {
     'late2': _all(Claim(late_s=2.0)),
     'half-unknown': lambda rng, n_coflows: [
         Claim(is_sized=i % 2 == 0) for i in range(n_coflows)],
-    LIAR: _all(Claim())}
+    LIAR: _all(Claim()),
+    # TCP of tenants who never say anything, beside exact hints.
+    FOREIGN_TCP: lambda rng, n_coflows: [
+        Claim(late_s=misled.NEVER_S) if i % 4 == 0 else Claim()
+        for i in range(n_coflows)]}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -94,6 +98,7 @@ class Cell:
 
     :ivar ceil: of ``[scheduler]``: whether classes borrow.
     :ivar receiver: 'tcp' or 'order'; on packets it is what it is.
+    :ivar options: name and value of the product's others of ``[scheduler]``.
     """
 
     quality: str
@@ -103,6 +108,7 @@ class Cell:
     ceil: str
     receiver: str = 'tcp'
     on_packets: bool = False
+    options: tuple[tuple[str, str], ...] = ()
 
     def case(self) -> 'Case':
         return make(self.seed, self.hosts, self.load)
@@ -122,6 +128,20 @@ class Case:
         if quality == LIAR:
             made[self.liar] = Claim(LIE)
         return made
+
+    def parts(self, quality: str, seed: int) -> dict[str, list[int]]:
+        """Rows of a quality: label and indices of the coflows it is of."""
+        everyone = range(len(self.coflows))
+        if quality == LIAR:
+            its, labels = {self.liar}, ('his own', 'the others')
+        elif quality == FOREIGN_TCP:
+            its = {i for i, claim in enumerate(self.claims(quality, seed))
+                   if claim.late_s is not None}
+            labels = 'the foreign', 'the hinted'
+        else:
+            return {quality: list(everyone)}
+        return {f'{quality}: {labels[0]}': sorted(its), f'{quality}: '
+                f'{labels[1]}': [i for i in everyone if i not in its]}
 
     @property
     def liar(self) -> int:
@@ -214,10 +234,14 @@ def _link_bytes(coflows: Sequence[coflow_model.Coflow], hosts: Hosts
 def options(cell: Cell) -> snapshot.Options:
     """The product's defaults but for what the cell says.
 
-    There is no background, and nothing unmanaged to limit.
+    There is no background. The fluid knows no limits of unmanaged traffic.
+
+    :raises ValueError: for a value that is none of the option.
     """
     conf = cfg.ConfigOpts()
     scheduler.register_opts(conf)
+    for name, value in cell.options:
+        conf.set_override(name, value, 'scheduler')
     return dataclasses.replace(
         loop.options(conf.scheduler, {
             'order': (snapshot.FAIR if cell.quality == NONE

@@ -2,8 +2,8 @@
 
 """Hints of every quality with real TCP: namespaces, controller and edges.
 
-The hosts are the case's for all qualities. *None* has neither classes nor
-hints: TCP shares the links.
+The hosts are the case's for all qualities. For *none* the edges stand still
+and their queues are gone: TCP shares the links as if virtco were not there.
 """
 
 from collections.abc import Iterator
@@ -29,16 +29,18 @@ def run(todo: Sequence[hint_cases.Cell], logs: pathlib.Path,
     A run that the machine disturbed is made again, by the rule of
     :mod:`virtco.lab.emulation.measure`.
 
-    :param todo: cells of the same number of hosts are together.
+    :param todo: cells of the same hosts and options are together.
     """
-    for n_hosts, some in itertools.groupby(todo, lambda cell: cell.hosts):
+    for (n_hosts, options), some in itertools.groupby(
+            todo, lambda cell: (cell.hosts, cell.options)):
         of_size = list(some)
         scale = cases.Scale(n_hosts, hint_cases.RATE_BPS)
         with untold.Bed(cases.hosts(scale, 0, False), scale,
                         logs / str(n_hosts), shown,
                         # Every VM of every coflow might be on one host.
                         slots=sum(one.coflow.n_vms for one
-                                  in of_size[0].case().coflows)) as bed:
+                                  in of_size[0].case().coflows),
+                        controller={'scheduler': dict(options)}) as bed:
             for cell in of_size:
                 yield cell, *_once(bed, cell)
 

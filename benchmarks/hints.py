@@ -6,7 +6,8 @@
 fluid in four minutes. *None* is plain TCP at the same hosts. Each row is of
 one quality, load of the busiest link and number of hosts; each ratio is of
 the mean CCTs of one seed, and the columns are over the seeds. The liar's own
-coflow and those beside it have rows of their own.
+coflow and those beside it have rows of their own, and so have the coflows of
+which nobody ever tells and those with exact hints beside them.
 
 ``--packets`` runs them with real TCP on 20 Mbit/s (root; 30 to 60 s each; a
 machine that does nothing else). ``--part 2/3 --resume FILE`` runs each third
@@ -15,11 +16,11 @@ them. ``--json`` writes the rows.
 """
 
 import argparse
-from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import concurrent.futures
 import dataclasses
+import itertools
 import json
 import multiprocessing
 import os
@@ -53,6 +54,7 @@ _CONFIDENCE = 0.95
 class Row:
     """Ratios of mean CCTs, over the seeds.
 
+    :ivar options: of ``[scheduler]``, name=value, by commas.
     :ivar ci95: half of the mean's 95 % interval (Student); NaN of one seed.
     """
 
@@ -62,6 +64,7 @@ class Row:
     on_packets: bool
     ceil: str
     receiver: str
+    options: str
     mean_over_none: float
     ci95: float
     worst_over_none: float
@@ -79,7 +82,8 @@ def cells(args: argparse.Namespace) -> list[Cell]:
     part, n_parts = args.part
     found = [
         Cell(quality, load, n_hosts, seed, args.ceil,
-             'product' if args.packets else args.receiver, args.packets)
+             'product' if args.packets else args.receiver, args.packets,
+             args.options)
         for n_hosts in args.hosts for seed in range(
             args.seeds or (SHORT_SEEDS if args.short else SEEDS)[n_hosts])
         if seed % n_parts == part - 1
@@ -97,16 +101,20 @@ def cells(args: argparse.Namespace) -> list[Cell]:
 def run_all(todo: Sequence[Cell], processes: int
             ) -> Iterator[tuple[Cell, list[float], float]]:
     """CCTs of cells in the fluid, as they end; nothing waits in there."""
-    if processes == 1:
-        for cell in todo:
-            yield cell, hint_cases.fluid_s(cell), 0.0
-        return
+    # A seed is planned once; those that take longest come first.
+    batches = [list(some) for _, some in itertools.groupby(
+        sorted(todo, key=lambda cell: (-cell.hosts, cell.seed)),
+        lambda cell: (cell.hosts, cell.seed))]
     with concurrent.futures.ProcessPoolExecutor(
             processes, multiprocessing.get_context('fork')) as pool:
-        futures = {pool.submit(hint_cases.fluid_s, cell): cell
-                   for cell in todo}
-        for future in concurrent.futures.as_completed(futures):
-            yield futures[future], future.result(), 0.0
+        for future in concurrent.futures.as_completed(
+                [pool.submit(_run_batch, batch) for batch in batches]):
+            yield from future.result()
+
+
+def _run_batch(some: Sequence[Cell]
+               ) -> list[tuple[Cell, list[float], float]]:
+    return [(cell, hint_cases.fluid_s(cell), 0.0) for cell in some]
 
 
 def read(path: pathlib.Path) -> Runs:
@@ -114,7 +122,8 @@ def read(path: pathlib.Path) -> Runs:
     found: Runs = {}
     for line in path.read_text().splitlines() if path.exists() else ():
         raw = json.loads(line)
-        found[Cell(**raw['cell'])] = raw['ccts_s']
+        options = tuple(map(tuple, raw['cell'].pop('options', ())))
+        found[Cell(**raw['cell'], options=options)] = raw['ccts_s']
     return found
 
 
@@ -127,7 +136,8 @@ def rows(runs: Runs) -> list[Row]:
             for quality in (hint_cases.NONE, 'exact'))
         if none_s is None or exact_s is None:
             continue
-        for label, some in _parts(cell):
+        for label, some in cell.case().parts(cell.quality,
+                                             cell.seed).items():
             mean_s, over_none_s, over_exact_s = (
                 statistics.fmean(values[i] for i in some)
                 for values in (ccts_s, none_s, exact_s))
@@ -136,16 +146,6 @@ def rows(runs: Runs) -> list[Row]:
                     (mean_s / over_none_s, mean_s / over_exact_s))
     return [_row(cell, label, found)
             for (cell, label), found in ratios.items()]
-
-
-def _parts(cell: Cell) -> Iterable[tuple[str, Sequence[int]]]:
-    """Rows of a run, with the coflows that each is of."""
-    case = cell.case()
-    everyone = range(len(case.coflows))
-    if cell.quality != hint_cases.LIAR:
-        return [(cell.quality, everyone)]
-    return [('liar: his own', [case.liar]), ('liar: the others', [
-        i for i in everyone if i != case.liar])]
 
 
 def _row(cell: Cell, label: str, ratios: Sequence[tuple[float, float]]
@@ -157,8 +157,9 @@ def _row(cell: Cell, label: str, ratios: Sequence[tuple[float, float]]
         ci95 = (stats.t.ppf((1 + _CONFIDENCE) / 2, n_seeds - 1)
                 * statistics.stdev(over_none) / n_seeds ** 0.5)
     return Row(label, cell.load, cell.hosts, cell.on_packets, cell.ceil,
-               cell.receiver, statistics.fmean(over_none), float(ci95),
-               max(over_none), float(np.quantile(over_none, 0.95)),
+               cell.receiver, ','.join(map('='.join, cell.options)),
+               statistics.fmean(over_none), float(ci95), max(over_none),
+               float(np.quantile(over_none, 0.95)),
                statistics.fmean(over_exact), n_seeds)
 
 
@@ -187,6 +188,16 @@ def _part(text: str) -> tuple[int, int]:
     return part, n_parts
 
 
+def _option(text: str) -> tuple[str, str]:
+    name, value = text.split('=')
+    try:
+        hint_cases.options(Cell('exact', 0.0, 0, 0, 'rate',
+                                options=((name, value),)))
+    except (cfg.Error, ValueError) as error:
+        raise argparse.ArgumentTypeError(str(error))
+    return name, value
+
+
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=(__doc__ or '').split('\n')[0])
@@ -203,6 +214,9 @@ def _parse() -> argparse.Namespace:
         name for name, _ in scheduler.CEILS], help='default: the product\'s')
     parser.add_argument('--receiver', choices=('tcp', 'order'),
                         default='tcp')
+    parser.add_argument('--option', action='append', default=[],
+                        dest='options', metavar='NAME=VALUE', type=_option,
+                        help='of the product\'s [scheduler]; may be repeated')
     parser.add_argument('--short', action='store_true')
     parser.add_argument('--packets', action='store_true')
     parser.add_argument('--logs', type=pathlib.Path, metavar='DIRECTORY',
@@ -212,6 +226,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument('--resume', type=pathlib.Path, metavar='FILE')
     parser.add_argument('--processes', type=int, default=os.cpu_count())
     args = parser.parse_args()
+    args.options = tuple(args.options)
     if args.ceil is None:
         conf = cfg.ConfigOpts()
         scheduler.register_opts(conf)

@@ -85,6 +85,18 @@ def test_tenants_say_what_the_quality_says():
     assert 0.5 <= min(factors) < 1 < max(factors) <= 1.5
     assert [i for i, one in enumerate(claims('liar'))
             if one == Claim(0.3)] == [case.liar]
+    assert [i for i, one in enumerate(claims('foreign-tcp'))
+            if one == Claim(late_s=misled.NEVER_S)] == [0, 4, 8, 12]
+
+
+def test_some_qualities_have_a_row_for_each_side():
+    case = _case()
+    assert case.parts('half', SEED) == {'half': list(range(16))}
+    for quality, its in (('liar', [case.liar]),
+                         ('foreign-tcp', [0, 4, 8, 12])):
+        own, others = case.parts(quality, SEED).values()
+        assert own == its
+        assert sorted(own + others) == list(range(16))
 
 
 def test_fluid_orders_unless_there_are_no_hints():
@@ -92,6 +104,9 @@ def test_fluid_orders_unless_there_are_no_hints():
     assert options.work_conserving and not options.is_fair
     assert not hint_cases.options(_cell(ceil='rate')).work_conserving
     assert hint_cases.options(_cell('none')).is_fair
+    assert hint_cases.options(_cell()).quiet_s == 1.0
+    assert hint_cases.options(_cell(options=(('quiet_s', '2'),))
+                              ).quiet_s == 2.0
 
 
 @pytest.mark.full(reason='seconds of simulation',
@@ -149,7 +164,7 @@ def _args(**changes):
     return argparse.Namespace(**{
         'hosts': (6, 18), 'loads': (0.5, 0.7), 'qualities': None, 'seeds': 2,
         'short': False, 'part': (1, 1), 'ceil': 'link', 'receiver': 'tcp',
-        'packets': False, **changes})
+        'packets': False, 'options': (), **changes})
 
 
 def test_all_qualities_are_run_at_one_load():
@@ -183,15 +198,17 @@ def test_a_wanted_quality_comes_with_those_it_is_compared_to():
 def test_runs_are_read_again(tmp_path):
     path = tmp_path / 'runs.jsonl'
     assert hints.read(path) == {}
+    cell = _cell(options=(('quiet_s', '2'),))
     path.write_text(json.dumps({
-        'cell': dataclasses.asdict(_cell()), 'ccts_s': [1.0],
+        'cell': dataclasses.asdict(cell), 'ccts_s': [1.0],
         'waited': 0.1}) + '\n')
-    assert hints.read(path) == {_cell(): [1.0]}
+    assert hints.read(path) == {cell: [1.0]}
 
 
 @pytest.fixture
 def bed(monkeypatch):
-    made = types.SimpleNamespace(slots=[], sent=[], waited=iter(()))
+    made = types.SimpleNamespace(slots=[], controllers=[], sent=[],
+                                 waited=iter(()))
 
     class Bed:
         def send(self, coflows, claimed, hosts, scheme):
@@ -201,8 +218,9 @@ def bed(monkeypatch):
                 usage=types.SimpleNamespace(waited=waited),
                 ccts_s=(float(len(made.sent)),))
 
-    def open_bed(*args, slots):
+    def open_bed(*args, slots, controller):
         made.slots.append(slots)
+        made.controllers.append(controller)
         return contextlib.nullcontext(Bed())
 
     monkeypatch.setattr(untold, 'Bed', open_bed)
@@ -220,6 +238,13 @@ def test_all_qualities_are_sent_from_the_same_hosts(bed, tmp_path):
     assert {one.late_s for one in none} == {misled.NEVER_S}
     assert not any(one.is_sized for one in unknown)
     assert bed.slots == [sum(one.coflow.n_vms for one in _case().coflows)]
+
+
+def test_options_have_a_controller_of_their_own(bed, tmp_path):
+    list(hint_packets.run([_cell(), _cell(options=(('theta_s', '3'),))],
+                          tmp_path, None))
+    assert bed.controllers == [{'scheduler': {}},
+                               {'scheduler': {'theta_s': '3'}}]
 
 
 def test_a_disturbed_run_is_made_again(bed, tmp_path):

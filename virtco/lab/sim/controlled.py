@@ -11,7 +11,8 @@ rate and no more, and traffic in no class shares what the classes leave as TCP
 does. With borrowing (``options.work_conserving``) a class is sure of its rate
 and borrows by its coflow's rank up to its ceil, as in
 :mod:`virtco.lab.sim.borrowing`; traffic in no class has the default class's
-guarantee and borrows last. When a class comes for a flow that sends already,
+guarantee and borrows last, in turns of the VMs. Order *fair* is plain TCP,
+without edges. When a class comes for a flow that sends already,
 to a host to which others have classes, a window of it still waits beside them,
 and TCP sends no more before that has arrived.
 """
@@ -216,6 +217,8 @@ class _Flows:
         self._window_bytes = window_bytes
         # Of each flow that waits where it has no class.
         self.stuck_bytes = np.zeros(len(self.pairs))
+        self._vm = np.unique([(number, vm) for number, vm, _ in self.pairs],
+                             axis=0, return_inverse=True)[1]
         self._prices = np.ones(len(self._cap_bps))
         self._level_bps = self._link_bps
         # Flows that send, those of them that are stuck, and their rates.
@@ -259,7 +262,7 @@ class _Flows:
         way = self._way[active]
         rates: np.ndarray = self._rate_bps[way] / np.bincount(way)[way]
         free = np.isnan(rates) | is_stuck
-        if self._receiver is not None and not free.all():
+        if self._receiver is not None:
             return self._borrowed_bps(active, np.where(free, np.nan, rates))
         # What waits elsewhere leaves the class its rate.
         given = np.nan_to_num(rates)
@@ -281,9 +284,12 @@ class _Flows:
         way, src, dst = (of[active] for of in (self._way, self._src,
                                                self._dst))
         free = np.isnan(rates_bps)
-        default_bps = self._default_bps / np.maximum(1, np.bincount(
-            src[free], minlength=len(self._link_bps)))
-        guarantee_bps = np.where(free, default_bps[src], rates_bps)
+        # The edges give each VM's port its turn, however many flows it has.
+        turn = free / np.maximum(1, np.bincount(
+            self._vm[active], free)[self._vm[active]])
+        turns = np.bincount(src, turn, len(self._link_bps))
+        guarantee_bps = np.where(free, self._default_bps[src] * turn
+                                 / np.maximum(1, turns[src]), rates_bps)
         flows = borrowing.Demands(
             src, dst, guarantee_bps,
             np.where(free, self._link_bps[src], np.maximum(
@@ -359,7 +365,8 @@ def simulate(coflows: Sequence[Sent], rates_bps: Mapping[str, float],
     """
     controller = _Controller(coflows, rates_bps, options)
     flows = _Flows(coflows, rates_bps, window_bytes, options.default_share,
-                   receiver if options.work_conserving else None)
+                   receiver if options.work_conserving
+                   and not options.is_fair else None)
     starts_s = np.array([one.start_s for one in coflows])
     ends_s = starts_s.copy()
     untold = sorted(range(len(coflows)), key=lambda i: -coflows[i].told_s)

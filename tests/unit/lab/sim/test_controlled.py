@@ -151,3 +151,18 @@ def test_borrowers_beyond_a_ceil_do_not_exist(monkeypatch):
               for receiver in RECEIVERS]
     for cct_s, in ccts_s:
         assert cct_s == pytest.approx(5 / 0.98, rel=0.03)
+
+
+def test_vms_take_turns_where_no_flow_has_a_class():
+    """At the sender, where edges do; TCP alone knows flows only."""
+    hosts = dict.fromkeys(('h0', 'h1', 'h2', 'h3'), 8e6)
+    many = coflow_model.Coflow.from_flows(
+        'many', 4, [(0, i, MB) for i in (1, 2, 3)])
+    one = coflow_model.Coflow.from_flows('one', 4, [(0, 1, MB)])
+    coflows = [controlled.Sent(truth, truth, tuple(hosts), told_s=1e6)
+               for truth in (many, one)]
+    turns_s = controlled.simulate(coflows, hosts, BORROWING)
+    assert turns_s == pytest.approx([4, 2], rel=0.01)
+    flows_s = controlled.simulate(coflows, hosts, snapshot.Options(
+        order='fair', beta=0.0, work_conserving=True))
+    assert flows_s == pytest.approx([4, 4], rel=0.01)
