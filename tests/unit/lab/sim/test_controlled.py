@@ -40,14 +40,18 @@ def test_nothing_crosses_a_link_within_a_host():
         truth, truth, ('h0', 'h0', 'h1'))], HOSTS) == [0.0]
 
 
+# ``ceil = rate``.
+KEEPING = snapshot.Options(beta=0.0, work_conserving=False)
+
+
 def test_a_flow_that_is_smaller_than_told_has_its_share_until_silent():
     """The controller does not know sooner that it has ended."""
     truth = coflow_model.Coflow.from_flows(
         'c', 3, [(0, 1, MB), (0, 2, 4 * MB)])
     told = coflow_model.Coflow.from_flows(
         'c', 3, [(0, 1, 4 * MB), (0, 2, 4 * MB)])
-    exact_s, = controlled.simulate([_sent(truth)], HOSTS)
-    wrong_s, = controlled.simulate([_sent(truth, told)], HOSTS)
+    exact_s, = controlled.simulate([_sent(truth)], HOSTS, KEEPING)
+    wrong_s, = controlled.simulate([_sent(truth, told)], HOSTS, KEEPING)
     assert exact_s == pytest.approx(5 / 0.98, rel=0.05)
     # For a second half of the link is idle.
     assert 1.05 * exact_s < wrong_s < 1.25 * exact_s
@@ -77,11 +81,13 @@ def test_a_window_waits_beside_the_classes_of_others():
     """At 2 % of the link, where another one has the rest of it."""
     first, late = _coflow('first', 8 * MB), _coflow('late', 2 * MB, 2)
     told = [_sent(first), _sent(late, told_s=0.5)]
-    ccts_s = [controlled.simulate(told, HOSTS, window_bytes=size_bytes)[1]
+    ccts_s = [controlled.simulate(told, HOSTS, KEEPING,
+                                  window_bytes=size_bytes)[1]
               for size_bytes in (0.0, 0.02 * MB)]
     assert ccts_s[0] + 0.3 < ccts_s[1] < ccts_s[0] + 2.5
     # Nobody else sends there.
-    alone = [controlled.simulate(told[1:], HOSTS, window_bytes=size_bytes)[0]
+    alone = [controlled.simulate(told[1:], HOSTS, KEEPING,
+                                 window_bytes=size_bytes)[0]
              for size_bytes in (0.0, 0.02 * MB)]
     assert alone[0] == pytest.approx(alone[1], rel=1e-6)
 
