@@ -33,7 +33,12 @@ _T = TypeVar('_T')
 
 
 class Decoder(Generic[_T]):
-    """
+    """Decoder of one type, for a constant of a module.
+
+    msgspec describes a Struct when a decoder first needs it, shows that
+    description to other threads before it is complete, and crashes in a
+    thread that uses it. An import is made by one thread.
+
     :param kind: a type, or a union of tagged Structs.
     :param named: of the whole, where an error tells of no single field.
     """

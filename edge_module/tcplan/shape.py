@@ -13,7 +13,11 @@ from edge_module.tcplan import model
 from virtco.table import edge_policy
 from virtco import units
 
-LAST_COFLOW_PRIO = HOST_PRIO = model.LOWEST_PRIO - 1
+# The kernel looks at a class's priority only when its queue begins: all
+# coflows have the same one, and turns keep their order.
+COFLOW_PRIO, HOST_PRIO = 0, model.LOWEST_PRIO - 1
+# Of the turn of the coflow before it.
+TURN_PART = 8
 # Parts of what a policy guarantees to all that is not a coflow's data.
 HOST_PART, CONTROL_PART = 0.25, 0.5
 # Of the link at most, for all control packets together. A receiver of full
@@ -148,7 +152,7 @@ class Made:
     """
 
     within: object = None
-    classes: dict[int, tuple[edge_policy.CoflowClass, int,
+    classes: dict[int, tuple[edge_policy.CoflowClass,
                              tuple[model.HtbClass, ...]]] = dataclasses.field(
                                  default_factory=dict)
 
@@ -191,39 +195,29 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
     within = link_bps, scale, settings, base[minors.CONTROL]
     before = made.classes if made.within == within else {}
     made.within, made.classes = within, {}
-    last = 0
     for coflow in classes:
-        is_last = coflow.prio >= LAST_COFLOW_PRIO
-        turn_bytes = _turn_bytes(last if is_last else None, link_bps,
-                                 settings)
-        last += is_last
         known = before.get(coflow.minor)
-        if known is None or known[:2] != (coflow, turn_bytes):
-            known = coflow, turn_bytes, (
+        if known is None or known[0] != coflow:
+            known = coflow, (
                 *(_on_wire(item, settings) for item in _coflow_classes(
-                    coflow, link_bps, scale, settings, turn_bytes)),
+                    coflow, link_bps, scale, settings)),
                 _control_class(coflow.minor, base, settings))
         made.classes[coflow.minor] = known
-        tree.update((item.minor, item) for item in known[2])
+        tree.update((item.minor, item) for item in known[1])
     return tree
 
 
-def _turn_bytes(position: int | None, link_bps: float,
-                settings: model.TreeSettings) -> int:
+def _turn_bytes(place: int, link_bps: float, settings: model.TreeSettings
+                ) -> int:
     """What a coflow may send of the link's unused rate in one turn.
 
-    The kernel knows no order among the coflows of the last priority. Each of
-    their turns is a quarter of the one before, so that the first of them that
-    has something to send gets most of what is left.
+    The first of them that has something to send gets most of what is left.
 
-    :param position: among those of the last priority; None for the others,
-        which need no turns.
+    :param place: in the host's order.
     """
-    if position is None:
-        return 0
     longest = min(settings.max_turn_bytes,
                   units.bps_to_bytes_per_s(link_bps) * settings.turn_s)
-    return max(1, int(longest) >> min(2 * position, 60))
+    return max(1, int(longest) // int(TURN_PART ** place))
 
 
 def _fair(classes: tuple[edge_policy.CoflowClass, ...], link_bps: float
@@ -251,9 +245,9 @@ def _scale(classes: Iterable[edge_policy.CoflowClass], room_bps: float,
 
 
 def _coflow_classes(coflow: edge_policy.CoflowClass, link_bps: float,
-                    scale: float, settings: model.TreeSettings,
-                    turn_bytes: int) -> Iterable[model.HtbClass]:
-    prio = min(coflow.prio, LAST_COFLOW_PRIO)
+                    scale: float, settings: model.TreeSettings
+                    ) -> Iterable[model.HtbClass]:
+    turn_bytes = _turn_bytes(coflow.prio, link_bps, settings)
     child_rates = [
         model.whole_bps(max(settings.floor_bps, child.rate_bps) * scale)
         for child in coflow.destinations]
@@ -264,12 +258,11 @@ def _coflow_classes(coflow: edge_policy.CoflowClass, link_bps: float,
     leaf = ((None, None) if coflow.destinations else
             (model.leaf_limit_bytes(ceil, settings),
              model.leaf_packet_bytes(rate, ceil, settings)))
-    # Only leaves have a priority: the kernel changes no inner class's.
+    # Only leaves have turns: the kernel changes no inner class's.
     yield model.HtbClass(
-        coflow.minor, minors.LINK, rate, ceil,
-        0 if coflow.destinations else prio, settings.min_quantum_bytes
-        if coflow.destinations else _quantum(turn_bytes, leaf[1], settings),
-        *leaf)
+        coflow.minor, minors.LINK, rate, ceil, COFLOW_PRIO,
+        settings.min_quantum_bytes if coflow.destinations
+        else _quantum(turn_bytes, leaf[1], settings), *leaf)
     weights = [child.weight for child in coflow.destinations
                if child.weight > 0]
     least = min(weights, default=1.0)
@@ -285,17 +278,15 @@ def _coflow_classes(coflow: edge_policy.CoflowClass, link_bps: float,
             int(_quantum(least_turn, packet_bytes, settings)
                 * max(1.0, child.weight / least)))
         yield model.HtbClass(
-            child.minor, coflow.minor, child_rate, child_ceil, prio, quantum,
-            model.leaf_limit_bytes(child_ceil, settings), packet_bytes)
+            child.minor, coflow.minor, child_rate, child_ceil, COFLOW_PRIO,
+            quantum, model.leaf_limit_bytes(child_ceil, settings),
+            packet_bytes)
 
 
 def _quantum(turn_bytes: int, packet_bytes: int | None,
              settings: model.TreeSettings) -> int:
-    """Of a leaf with this turn; no less than a packet.
-
-    :param turn_bytes: 0 where order is kept without turns.
-    """
+    """Of a leaf with this turn; no less than a packet."""
     least = settings.min_quantum_bytes
-    if turn_bytes and packet_bytes is not None:
+    if packet_bytes is not None:
         least = min(least, packet_bytes)
     return max(least, turn_bytes)

@@ -54,8 +54,7 @@ def servers():
 
 
 @pytest.mark.full(
-    reason='beside the other tiers the first controller was gone before a '
-    'server was killed, in two of nine runs; why is not known',
+    reason='it takes 40 s of processor time and two minutes',
     still='leaders that stand still and die with etcd in test_elections, '
     'notifications that are lost in functional/nova/test_asking_nova')
 @pytest.mark.parametrize('kind', ('sqlite', 'mariadb'))

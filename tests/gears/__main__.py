@@ -7,6 +7,7 @@ from concurrent import futures
 import dataclasses
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -52,32 +53,42 @@ def environment(is_full: bool) -> dict[str, str]:
 
 def _run(result: Result, command: tuple[str, ...],
          variables: dict[str, str]) -> None:
-    """Run a command, print its output in one piece, count it in its tier."""
+    """Run a command, print its output in one piece, count it in its tier.
+
+    Where it fails, the files of the tests that failed stay, with the logs of
+    their processes.
+    """
     with _PRINTING:
         print('...', *command, flush=True)
-    with tempfile.TemporaryDirectory() as directory:
-        report = pathlib.Path(directory) / 'tests.xml'
-        options = ((f'--junitxml={report}',) if 'pytest' in command else ())
-        begin_s = time.monotonic()
-        with open(f'{directory}/output', 'w+', encoding='utf-8',
-                  errors='replace') as output:
-            process = subprocess.Popen(
-                (*command, *options), cwd=changes.ROOT, env=variables,
-                stdin=subprocess.DEVNULL, stdout=output, stderr=output)
-            _, status, used = os.wait4(process.pid, 0)
-            process.returncode = os.waitstatus_to_exitcode(status)
-            output.seek(0)
-            text = output.read()
-        wall_s = time.monotonic() - begin_s
-        cpu_s = used.ru_utime + used.ru_stime
-        with _PRINTING:
-            print('===', *command, f'({cpu_s:.0f} CPU s, {wall_s:.0f} s)')
-            print(text, end='', flush=True)
-            if process.returncode:
-                result.failed.append(' '.join(command))
-            result.cpu_s += cpu_s
-            if report.exists():
-                result.tests += _slowest(report)
+    directory = tempfile.mkdtemp(prefix='tests-')
+    report = pathlib.Path(directory) / 'tests.xml'
+    options = ((f'--junitxml={report}',) if 'pytest' in command else ())
+    if command[:len(tiers.PYTEST)] == tiers.PYTEST:
+        # Other sessions of pytest remove those that are not named.
+        options += (f'--basetemp={directory}/files',)
+    begin_s = time.monotonic()
+    with open(f'{directory}/output', 'w+', encoding='utf-8',
+              errors='replace') as output:
+        process = subprocess.Popen(
+            (*command, *options), cwd=changes.ROOT, env=variables,
+            stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        output.seek(0)
+        text = output.read()
+    wall_s = time.monotonic() - begin_s
+    cpu_s = used.ru_utime + used.ru_stime
+    with _PRINTING:
+        print('===', *command, f'({cpu_s:.0f} CPU s, {wall_s:.0f} s)')
+        print(text, end='', flush=True)
+        if process.returncode:
+            result.failed.append(' '.join(command))
+            print(f'=== its files stay in {directory}')
+        result.cpu_s += cpu_s
+        if report.exists():
+            result.tests += _slowest(report)
+    if not process.returncode:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _slowest(report: pathlib.Path) -> list[tuple[float, str]]:

@@ -2,6 +2,8 @@
 
 """Values of others: their bounds on both sides, and what is told of them."""
 
+import ast
+import pathlib
 from typing import Annotated, Literal
 
 import msgspec
@@ -126,3 +128,19 @@ def test_long_values_are_cut(length, is_cut):
     shown = decoding.shown('x' * length)
     assert shown.endswith('…') is is_cut
     assert len(shown) == (81 if is_cut else 80)
+
+
+def test_decoders_are_built_at_import():
+    """Two threads that build decoders of one Struct crash the process."""
+    root = pathlib.Path(decoding.__file__).parent
+    built = []
+    for path in root.rglob('*.py'):
+        for function in ast.walk(ast.parse(path.read_text())):
+            if isinstance(function, ast.FunctionDef | ast.Lambda):
+                built += [
+                    f'{path.relative_to(root)}:{node.lineno}'
+                    for node in ast.walk(function)
+                    if isinstance(node, ast.Call)
+                    and ast.unparse(node.func).split('.')[-1] == 'Decoder']
+    own, = built
+    assert own.startswith('decoding.py:')

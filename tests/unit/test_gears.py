@@ -10,6 +10,7 @@ from hypothesis import strategies
 import pytest
 
 from tests.gears import __main__ as command
+from tests.gears import changes
 from tests.gears import parts
 from tests.gears import tiers
 
@@ -29,8 +30,11 @@ def test_in_full():
 
 
 @pytest.fixture
-def tier(monkeypatch):
+def tier(monkeypatch, tmp_path):
     """Makes a tier of commands, which main() runs by its name."""
+    (tmp_path / 'kept').mkdir()
+    monkeypatch.setattr(tempfile, 'tempdir', str(tmp_path / 'kept'))
+
     def make(*commands, **changes):
         monkeypatch.setitem(tiers.TIERS, 'made', tiers.Tier(
             commands, **changes))
@@ -120,6 +124,23 @@ def test_the_slowest_tests_are_told(tier, tmp_path, capfd):
     assert len(told) == 10
     assert told[0].endswith('test_a::test_long')
     assert float(told[0].split()[0]) >= 0.02
+
+
+def test_files_of_tests_that_failed_stay(tier, tmp_path, capfd):
+    for name, end in (('good', ''), ('bad', 'assert not path.exists()')):
+        (tmp_path / f'test_{name}.py').write_text(
+            f'def test_{name}(tmp_path):\n'
+            "    path = tmp_path / 'log'\n"
+            f"    path.write_text('{name}')\n"
+            f'    {end}\n')
+    tier(*((*tiers.PYTEST, f'--rootdir={tmp_path}', '-c',
+            f'{changes.ROOT}/pyproject.toml',
+            f'{tmp_path}/test_{name}.py') for name in ('good', 'bad')))
+    assert command.main(['made']) == 1
+    log, = (tmp_path / 'kept').rglob('log')
+    assert log.read_text() == 'bad'
+    _, _, told = capfd.readouterr().out.partition('its files stay in ')
+    assert log.is_relative_to(told.splitlines()[0])
 
 
 @given(sizes=strategies.lists(strategies.integers(1, 50), max_size=9),

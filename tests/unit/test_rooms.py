@@ -35,7 +35,8 @@ PURE_IN_ROOMS = [
     'virtco.know.route', 'virtco.know.silence', 'virtco.know.snapshot',
     'virtco.know.summary',
     'virtco.know.sending', 'virtco.know.towards',
-    'virtco.know.uplinks', 'virtco.lab.cloud.configs']
+    'virtco.know.uplinks', 'virtco.lab.cloud.configs',
+    'virtco.lab.sim.borrowing']
 
 
 def _says_it_is_pure(path):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import functools
 import json
 from typing import Any
+from typing import TypeVar
 
 import falcon
 import fastjsonschema
@@ -14,6 +15,8 @@ from jsonschema import exceptions as schema_exceptions
 
 from virtco import decoding
 from virtco import exception
+
+_T = TypeVar('_T')
 
 
 def json_handler() -> falcon.media.JSONHandler:
@@ -34,8 +37,8 @@ def read(request: falcon.Request, schema: dict[str, Any]) -> Any:
     return media
 
 
-def decode(request: falcon.Request, kind: Any) -> Any:
-    """The body as a value of that type.
+def decode(request: falcon.Request, decoder: decoding.Decoder[_T]) -> _T:
+    """Read the body as a value of the decoder's type.
 
     :raises virtco.exception.Invalid: naming field, value and limit.
     """
@@ -45,14 +48,9 @@ def decode(request: falcon.Request, kind: Any) -> Any:
     if not raw:
         raise falcon.MediaNotFoundError('JSON')
     try:
-        return decoder(kind).decode(raw)
+        return decoder.decode(raw)
     except ValueError as error:
         raise falcon.MediaMalformedError('JSON') from error
-
-
-@functools.cache
-def decoder(kind: Any) -> 'decoding.Decoder[Any]':
-    return decoding.Decoder(kind)
 
 
 def check(field: str, value: Any, schema: dict[str, Any]) -> None:

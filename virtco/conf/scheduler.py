@@ -28,11 +28,11 @@ OPTS = [
 Order in which coflows are served. ``PATCH /v1/settings`` changes it at run
 time and is remembered over restarts; this is its value until then.
 """),
-    cfg.StrOpt('ceil', default='rate', choices=CEILS, help="""
+    cfg.StrOpt('ceil', default='link', choices=CEILS, help="""
 Upper limit of a coflow's class at the edge; a run-time setting like
-``order``. The allocated rates already contain all that the scheduler could
-give away, so ``rate`` is exact, while ``link`` also uses what coflows leave
-idle between two reports.
+``order``. With ``link`` the allocated rate is a guarantee, and what others
+leave idle is lent in the coflows' order. With ``rate`` nobody sends more than
+was allocated, so that every error of a hint is paid for in time.
 """),
     cfg.FloatOpt('theta_s', default=0, min=0, help="""
 A coflow without progress for so many seconds goes to the front; 0 turns it
@@ -63,14 +63,14 @@ Time without progress, in seconds, after which a coflow counts as idle: busy
 ones are served before it, until its counters move again.
 """),
     cfg.FloatOpt('policing_tolerance', default=0.5, min=0, max=100, help="""
-A coflow that is unfinished though it has sent more than its hint by this
-fraction is served behind those that keep to theirs. One that has sent every
-flow's bytes is done in any case, and what it sends then is in no class.
+Bytes that a coflow sends beyond its hint by more than this fraction are owed,
+see ``max_debt_bytes``. Its size is not believed from a tenth beyond the hint
+on: it is ordered by what it was served, like a coflow of unknown size.
 """),
     cfg.FloatOpt('max_debt_bytes', default=1e12, min=0, help="""
-What a project sends beyond its hints and ``policing_tolerance`` it owes: all
-its coflows are served behind those of other projects until they have sent as
-many bytes that were hinted. This is the most that a project can owe, so that
+What a project sends beyond its hints and ``policing_tolerance`` it owes: the
+sizes of its coflows are not believed until they have sent as many bytes that
+were hinted. This is the most that a project can owe, so that
 one grave mistake does not last for ever; 0 turns debts off. Related:
 ``virtco project set PROJECT --forgive``.
 """),

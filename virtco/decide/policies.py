@@ -92,8 +92,8 @@ def _order(snapshot: known.Snapshot, coflows: Sequence[known.Coflow],
     those that rest between two iterations: their classes are there so that
     the next beginning is counted and served at once.
 
-    Rates are limits (``ceil = rate``), so bandwidth reserved for a coflow
-    that does not send yet, or pauses, would be lost.
+    Bandwidth reserved for a coflow that does not send yet, or pauses, would
+    be lost at the receivers' links, and under ``ceil = rate`` everywhere.
     """
     options, now_s = snapshot.options, snapshot.now_s
     ports: Sequence[live.Port] = live.Ports(
@@ -111,9 +111,7 @@ def _order(snapshot: known.Snapshot, coflows: Sequence[known.Coflow],
         made = scheduling.schedule(
             tier, ports, policy=options.order, now_s=now_s,
             theta_s=options.theta_s, fifo_plus_share=options.fifo_plus_share,
-            policing_beta=snapshot.policing_beta, in_debt=snapshot.in_debt,
-            late=late,
-            size_factor=snapshot.size_factor, first_rank=len(found))
+            late=late, size_factor=snapshot.size_factor, first_rank=len(found))
         ports = made.left
         found += made.coflows
     return (live.Schedule(now_s, tuple(found), ports),

@@ -64,13 +64,6 @@ class Debts:
                 for project_id, account in self._accounts.items()
                 if account.in_debt}
 
-    def behind(self, payer_of: Mapping[str, str]) -> frozenset[str]:
-        """Coflows whose project is in debt.
-
-        :param payer_of: coflow id -> project id.
-        """
-        return policing.behind(self._accounts, payer_of)
-
     def take_unsaved(self) -> dict[str, float]:
         """Debts that changed since the last call."""
         unsaved, self._unsaved = self._unsaved, set()

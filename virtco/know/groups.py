@@ -133,6 +133,11 @@ class Groups:
             for tracked in self._coflows_of.get(group_id, ()):
                 tracked.readdress()
 
+    def has_sibling(self, tracked: inflight.Tracked) -> bool:
+        """Whether another coflow of its group is in flight."""
+        return any(other is not tracked and other.coflow_id in self.coflows
+                   for other in self._coflows_of.get(tracked.group_id, ()))
+
     def in_turn(self) -> list[inflight.Tracked]:
         """Coflows whose VMs run; those that rest between two iterations last.
         """

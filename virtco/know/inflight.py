@@ -81,6 +81,8 @@ class Tracked:
     most_compute_s: float = math.inf
     members: Mapping[int, routes.Member] = dataclasses.field(
         default_factory=dict)
+    # Whether its project owed when it was last shown.
+    _owed: bool = False
 
     # What was made of the above, until something of it changes.
 
@@ -153,6 +155,53 @@ class Tracked:
             self.queues.whole_bytes.get(src, 0.0) / per_host[src]
             if per_host[src] > 0 else 0.0 for src, _ in route.pairs]
 
+    def _crossed_bytes(self) -> tuple[float, float]:
+        """All but what stays inside of hosts: hinted, and sent."""
+        counting, local = self.counting, self.route.local
+        return (float(counting.sizes_bytes.sum()
+                      - counting.sizes_bytes[local].sum()),
+                counting.all_bytes - float(counting.sent_bytes[local].sum()))
+
+    def _is_exceeded(self, rules: endings.Rules) -> bool:
+        return endings.is_exceeded(*self._crossed_bytes(), rules)
+
+    def _is_overrun(self, rules: endings.Rules) -> bool:
+        return not self.model.is_estimated and endings.is_overrun(
+            *self._crossed_bytes(), rules)
+
+    def _unhinted_bytes(self, rules: endings.Rules) -> np.ndarray:
+        """What an overrun is expected to send yet, shape (n_pairs,): what is
+        left of twice the hint, then of four times, and so on, for the flows
+        that send.
+        """
+        counting = self.counting
+        size_bytes, sent_bytes = self._crossed_bytes()
+        expected_bytes = size_bytes * 2 ** math.floor(
+            1 + math.log2(sent_bytes / size_bytes))
+        sends = counting.rested_s(self.moved_s or 0.0) < rules.quiet_s
+        return self.route.per_pair(counting.sizes_bytes * (
+            sends * ((expected_bytes - sent_bytes) / size_bytes)))
+
+    def _left_now_bytes(self, rules: endings.Rules) -> np.ndarray:
+        """Of what was hinted, or seems to come, shape (n_pairs,)."""
+        if self.model.is_estimated or not endings.is_all_sent(
+                self.model.size_bytes, self.cross_remaining(self.counting),
+                rules):
+            return self.left_bytes(self.route)
+        if self._is_overrun(rules):
+            return self._unhinted_bytes(rules)
+        if self.queues or not self._is_exceeded(rules):
+            return self._queued_bytes(self.route)
+        return self.left_bytes(self.route)
+
+    def _served(self) -> live.Flows:
+        """What each pair sent."""
+        counting = self.counting
+        named_bytes = float(counting.sent_bytes.sum())
+        return live.Flows(self.route.pairs, self.route.per_pair(
+            counting.sent_bytes) * (counting.all_bytes / named_bytes
+                                    if named_bytes > 0 else 1.0))
+
     def _sending(self, left_bytes: np.ndarray, rules: endings.Rules,
                  heard_s: silence.Heard) -> live.Flows | None:
         """Without the flows that are silent; None where there are none.
@@ -171,21 +220,18 @@ class Tracked:
 
     def live(self, strangers: Collection[str],
              rules: endings.Rules = endings.Rules(),
-             heard_s: silence.Heard = silence.never) -> live.LiveCoflow:
+             heard_s: silence.Heard = silence.never,
+             in_debt: bool = False) -> live.LiveCoflow:
         """As the scheduler sees it.
 
         :param strangers: hosts of which nothing is known; a flow of theirs
             waits and delays no other.
         :param heard_s: when a host last reported; -inf = never.
+        :param in_debt: its project owes, so nobody believes its hints.
         """
         if '_live' not in self.__dict__:
             pairs = self.route.pairs
-            left_bytes = (
-                self._queued_bytes(self.route)
-                if not self.model.is_estimated and endings.is_all_sent(
-                    self.model.size_bytes,
-                    self.cross_remaining(self.counting), rules)
-                else self.left_bytes(self.route))
+            left_bytes = self._left_now_bytes(rules)
             has_strangers = not pairs.hosts.isdisjoint(strangers)
             if has_strangers:
                 left_bytes *= [src not in strangers and dst not in strangers
@@ -203,6 +249,8 @@ class Tracked:
                 n_flows=len(self.model.matrix),
                 whole=None if has_strangers or self.model.is_estimated
                 else self.whole,
+                served=self._served() if self.model.is_estimated or in_debt
+                or self._is_overrun(rules) else None,
                 compute_s=self.compute_s
                 if self.model.is_by_intensity else 0.0,
                 workers=self.model.n_vms)
@@ -260,11 +308,16 @@ class Tracked:
 
     def shown(self, strangers: Collection[str], rules: endings.Rules,
               addresses: Addresses,
-              heard_s: silence.Heard = silence.never) -> snapshots.Coflow:
+              heard_s: silence.Heard = silence.never, in_debt: bool = False
+              ) -> snapshots.Coflow:
         """As a snapshot has it; the same object while it is the same."""
+        if in_debt != self._owed:
+            self._owed = in_debt
+            self.touch()
         if '_shown' not in self.__dict__:
             self.__dict__['_shown'] = snapshots.Coflow(
-                self.live(strangers, rules, heard_s), self.table_of(addresses),
+                self.live(strangers, rules, heard_s, in_debt),
+                self.table_of(addresses),
                 self.moved_s, bool(self.queues),
                 self.upcoming is not None)
         found: snapshots.Coflow = self.__dict__['_shown']
@@ -441,7 +494,11 @@ class Tracked:
     def has_expired(self, now_s: float) -> bool:
         return self.expires_s is not None and now_s >= self.expires_s
 
-    def has_ended(self, now_s: float, rules: endings.Rules) -> bool:
+    def has_ended(self, now_s: float, rules: endings.Rules,
+                  has_sibling: bool = False) -> bool:
+        """:param has_sibling: another coflow of the group is in flight: what
+            its VMs send beyond this one's size may be that one's.
+        """
         if self.state != states.CoflowState.ACTIVE:
             return False
         self.was_placed |= self.route.is_complete
@@ -456,6 +513,10 @@ class Tracked:
             # Silence alone tells, and that of any VM may be a pause.
             return (silent_s is not None and silent_s
                     >= max(rules.quiet_s, byte_counters.FLOW_RESTS_S))
+        if (self._is_exceeded(rules) and not self.has_more
+                and not has_sibling):
+            # More than was hinted: perhaps it goes on.
+            return silent_s is not None and silent_s >= rules.quiet_s
         return endings.has_ended(
             self.model.size_bytes,
             self.cross_remaining() + self._away_remaining(), silent_s, rules)

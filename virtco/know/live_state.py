@@ -63,6 +63,7 @@ class LiveState:
         # Those that send what belongs to no coflow.
         self._sending: set[str] = set()
         self._debts = debts.Debts(most_bytes=given.max_debt_bytes)
+        self._owing: Set[str] = frozenset()
         # Of which no event tells yet.
         self._overstating: dict[str, summary.Overstating] = {}
         self._addresses = addresses.Addresses()
@@ -395,15 +396,12 @@ class LiveState:
             beta = (options.beta if options.beta >= 0
                     else self._uplinks.background_share())
             self._debts.tolerance = max(options.policing_tolerance, beta)
-            in_turn = self._groups.in_turn()
+            self._owing = self._debts.all().keys()
             egress_bps, ingress_bps = self._uplinks.residual(options.is_fair)
             return snapshots.Snapshot(
                 now_s, options, self._uplinks.known, egress_bps, ingress_bps,
-                tuple(map(self._shown, in_turn)), self._minors,
-                self._rules.wire_factor * (1 + beta), self._debts.tolerance,
-                self._debts.behind({
-                    tracked.coflow_id: tracked.project_id
-                    for tracked in in_turn} if self._debts.all() else {}),
+                tuple(map(self._shown, self._groups.in_turn())), self._minors,
+                self._rules.wire_factor * (1 + beta),
                 sending.senders(self._hosts, self._sending,
                                 self._uplinks.known.links)
                 if options.limits_senders else {},
@@ -411,7 +409,8 @@ class LiveState:
 
     def _shown(self, tracked: inflight.Tracked) -> snapshots.Coflow:
         return tracked.shown(self._uplinks.strangers, self._progress.endings,
-                             self._addresses.of_vm, self._heard_s)
+                             self._addresses.of_vm, self._heard_s,
+                             tracked.project_id in self._owing)
 
     def _heard_s(self, host: str) -> float:
         """When it last reported; -inf = never."""

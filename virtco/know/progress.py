@@ -220,7 +220,8 @@ class Progress:
                 tracked.begin(now_s)
                 self.forget_owners()
                 changed.append(summary.Status.of(tracked))
-            if (tracked.has_ended(now_s, self.endings)
+            if (tracked.has_ended(now_s, self.endings,
+                                  self._groups.has_sibling(tracked))
                     or tracked.has_expired(now_s)):
                 self.finish(tracked, now_s)
                 changed.append(summary.Status.of(tracked))

@@ -31,7 +31,7 @@ class Options:
     """
 
     order: str = 'mrtf'
-    work_conserving: bool = False
+    work_conserving: bool = True
     theta_s: float = math.inf
     fifo_plus_share: float = 0.03
     beta: float = -1.0
@@ -152,7 +152,6 @@ class Snapshot:
     :ivar uplinks: above the hosts, as coflows may use them.
     :ivar minors: of the hosts that have any.
     :ivar size_factor: bytes on the wire to send for each that is left.
-    :ivar in_debt: ids of the coflows whose project owes.
     :ivar senders: the hosts that send unmanaged traffic to others.
     """
 
@@ -165,8 +164,6 @@ class Snapshot:
     minors: Mapping[str, coflow_table.Minors] = dataclasses.field(
         default_factory=dict)
     size_factor: float = 1.0
-    policing_beta: float = math.inf
-    in_debt: frozenset[str] = frozenset()
     senders: Mapping[str, unmanaged.Sender] = dataclasses.field(
         default_factory=dict)
     uplinks: uplinks_model.Uplinks = uplinks_model.NONE

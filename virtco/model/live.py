@@ -129,6 +129,8 @@ class LiveCoflow:
     :ivar n_flows: number of VM-to-VM flows (per-flow fair sharing).
     :ivar whole: its flows with all of their bytes, as at its beginning; None:
         ``sent_bytes`` are spread over what is left.
+    :ivar served: what each pair sent, of a coflow of whose sizes nothing is
+        believed; its order goes by them. None: the sizes are believed.
     :ivar compute_s: of an iteration, in which nothing is sent; 0 of those that
         do not compute in turn, or whose tenant said nothing.
     :ivar workers: VMs that wait while it sends.
@@ -148,6 +150,7 @@ class LiveCoflow:
     weight: float = 1.0
     n_flows: int = 1
     whole: Flows | None = None
+    served: Flows | None = None
     compute_s: float = 0.0
     workers: int = 1
     sending: Flows | None = None

@@ -42,6 +42,16 @@ def is_all_sent(size_bytes: float, left_bytes: float, rules: Rules) -> bool:
     return left_bytes <= rules.negligible_fraction * size_bytes
 
 
+def is_exceeded(size_bytes: float, sent_bytes: float, rules: Rules) -> bool:
+    """Whether more was sent than counters get wrong."""
+    return sent_bytes > (1 + rules.negligible_fraction) * size_bytes
+
+
+def is_overrun(size_bytes: float, sent_bytes: float, rules: Rules) -> bool:
+    """Whether so much more was sent that the size was wrong."""
+    return sent_bytes > (2 - rules.done_fraction) * size_bytes
+
+
 def has_ended(size_bytes: float, left_bytes: float, silent_s: float | None,
               rules: Rules) -> bool:
     """Whether all was sent, or most and then nothing.

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tenants are not trusted: who sends more than claimed, pays for it.
+"""Tenants are not trusted: the hints of who sends more are not believed.
 
 A small claim buys an early turn. Up to the claim times 1 + beta a coflow is
-honest (beta covers what estimates get wrong). From there on it goes behind
-all honest coflows, and each byte of the overrun is owed: the payer (a project
-or a coflow, as the caller keys it) stays behind until it has sent as many
-bytes *from behind* that were honestly claimed. Starvation's threshold still
-holds for it. Raising the claim stops the debt from growing; it does not
+honest (beta covers what estimates get wrong). Each byte of the overrun from
+there on is owed: while the payer (a project or a coflow, as the caller keys
+it) owes, its coflows are ordered as if they had no hints
+(:mod:`virtco.scheduling.attained`), until it has sent as many bytes that were
+honestly claimed. Raising the claim stops the debt from growing; it does not
 forgive what is owed.
 """
 
-from collections.abc import Mapping
 import dataclasses
 import math
 
@@ -86,7 +85,7 @@ def charge(account: Account, reports: list[Report], beta: float) -> Account:
     """Book the payer's reports of one period.
 
     Overruns that are new raise the debt; honestly claimed bytes pay it off
-    when the payer was already in debt, and so behind, in that period.
+    when the payer was already in debt in that period.
 
     :raises virtco.exception.Invalid: for a negative or non-finite number.
     """
@@ -115,14 +114,3 @@ def forget(account: Account, coflow_id: str) -> Account:
     """Drop a finished coflow's record; its debt stays."""
     return Account(account.debt_bytes, tuple(
         row for row in account.overruns if row[0] != coflow_id))
-
-
-def behind(accounts: Mapping[str, Account], payer_of: Mapping[str, str]
-           ) -> frozenset[str]:
-    """Coflows whose payer is in debt: ``in_debt`` of schedule().
-
-    :param payer_of: coflow id -> key into ``accounts``.
-    """
-    return frozenset(
-        coflow_id for coflow_id, payer in payer_of.items()
-        if payer in accounts and accounts[payer].in_debt)

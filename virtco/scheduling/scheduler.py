@@ -2,7 +2,6 @@
 
 """Order and rates of all live coflows at one moment (VirtCO Algorithm 1)."""
 
-from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 import functools
@@ -15,9 +14,9 @@ import numpy as np
 
 from virtco import exception
 from virtco.model import live
+from virtco.scheduling import attained
 from virtco.scheduling import fabric as fabric_model
 from virtco.scheduling import order_kernel
-from virtco.scheduling import ordering
 from virtco.scheduling import policies
 from virtco.scheduling import rate_kernel
 from virtco.scheduling import rater_kernel
@@ -36,8 +35,6 @@ def schedule(coflows: Sequence[live.LiveCoflow],
              ports: Sequence[live.Port], *, policy: str = 'mrtf',
              now_s: float, theta_s: float = math.inf,
              fifo_plus_share: float = 0.03,
-             policing_beta: float = math.inf,
-             in_debt: Collection[str] = (),
              late: Mapping[str, float] = types.MappingProxyType({}),
              size_factor: float = 1.0,
              first_rank: int = 0) -> live.Schedule:
@@ -51,10 +48,6 @@ def schedule(coflows: Sequence[live.LiveCoflow],
     :param theta_s: a coflow without progress for this long goes first.
     :param fifo_plus_share: of each port, for each coflow behind the head,
         under ``fifo+``; all of them together get half of it at most.
-    :param policing_beta: a coflow that sent more than its claim times
-        1 + policing_beta goes behind the honest ones; inf: no policing.
-    :param in_debt: ids of coflows that still pay for an earlier overrun;
-        they go before those that are in the midst of one.
     :param late: since when periodic coflows go before the others that are
         served by intensity, by id.
     :param size_factor: bytes to send for each that is left.
@@ -84,9 +77,8 @@ def schedule(coflows: Sequence[live.LiveCoflow],
         lifted = np.array([n_left > 0 and starvation.is_starving(
             coflow, now_s, theta_s) for coflow, n_left in zip(
                 coflows, np.diff(fabric.flow_ptr).tolist())], bool)
-    demoted = _offences(coflows, policing_beta, in_debt)
     order = _order(coflows, index, chosen, fabric, alone_s, lifted,
-                   demoted, late, rater)
+                   late, rater)
     rated_s = alone_s
     if any(coflow.sending is not None for coflow in coflows):
         fabric = fabric_model.resized(fabric, _sending_bits(
@@ -271,23 +263,9 @@ def _ports(coflows: Sequence[live.LiveCoflow], pairs: Sequence[live.Pairs],
     return found[:, 0], found[:, 1]
 
 
-def _offences(coflows: Sequence[live.LiveCoflow], policing_beta: float,
-              in_debt: Collection[str]) -> np.ndarray:
-    """2 of a coflow that overruns its claim, 1 of one in debt, else 0."""
-    found = np.zeros(len(coflows), np.int64)
-    if in_debt:
-        found[[i for i, coflow in enumerate(coflows)
-               if coflow.coflow_id in in_debt]] = 1
-    if policing_beta < math.inf:
-        sent = np.array([coflow.sent_bytes for coflow in coflows])
-        claimed = np.array([coflow.claimed_bytes for coflow in coflows])
-        found[(claimed > 0) & (sent > claimed * (1 + policing_beta))] = 2
-    return found
-
-
 def _order(coflows: Sequence[live.LiveCoflow], index: dict[str, int],
            policy: policies.Policy, fabric: fabric_model.Fabric,
-           alone_s: np.ndarray, lifted: np.ndarray, demoted: np.ndarray,
+           alone_s: np.ndarray, lifted: np.ndarray,
            late: Mapping[str, float], rater: rater_kernel.Rater
            ) -> np.ndarray:
     arrival_s = np.array([coflow.arrival_s for coflow in coflows])
@@ -297,9 +275,17 @@ def _order(coflows: Sequence[live.LiveCoflow], index: dict[str, int],
         key = alone_s / weight
     elif policy.key == policies.BY_WHOLE:
         key = _whole_s(coflows, index, fabric, alone_s)
+    if policy.key != policies.BY_ARRIVAL:
+        for c, coflow in enumerate(coflows):
+            if coflow.served is not None:
+                key[c] = attained.limit_s(_alone_s(
+                    coflow.served, fabric, index)) / (
+                        coflow.weight if policy.key == policies.BY_REMAINING
+                        else 1.0)
     classes = np.array([coflow.priority_class for coflow in coflows],
                        np.int64)
-    level = ordering.levels(policy, classes, demoted)
+    level = (np.unique(classes, return_inverse=True)[1].reshape(-1)
+             if policy.classes else np.zeros(len(coflows), np.int64))
     for c in np.flatnonzero(lifted).tolist():
         level[c] = -1
         key[c] = max(coflows[c].served_s, coflows[c].arrival_s)
@@ -325,7 +311,8 @@ def _intensities(coflows: Sequence[live.LiveCoflow], index: dict[str, int],
     :returns: 0 for those that say nothing of computing, shape (C,); None when
         all of them do.
     """
-    repeating = [c for c, coflow in enumerate(coflows) if coflow.compute_s > 0]
+    repeating = [c for c, coflow in enumerate(coflows)
+                 if coflow.compute_s > 0 and coflow.served is None]
     if not repeating:
         return None
     found = np.zeros(len(coflows))

@@ -52,7 +52,8 @@ class CoflowClass:
     """One coflow on this host.
 
     :ivar minor: HTB minor of the coflow's class, stable for its life.
-    :ivar prio: 0 (first) to 7; bucketed rank, decides leftover bandwidth only.
+    :ivar prio: place in the order of the host's coflows, 0 (first) to 7 (this
+        one and all later ones); decides about leftover bandwidth only.
     """
 
     coflow_id: str

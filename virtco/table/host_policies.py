@@ -60,7 +60,7 @@ class Numbers:
             options.min_rate_fraction)
         rank = np.array([ranks[one.coflow_id] for one in laid.coflows],
                         np.int64)
-        return cls(np.minimum(rank[laid.coflow_of], host_policy.LAST_PRIO),
+        return cls(_places(laid, rank[laid.coflow_of]),
                    np.bincount(laid.class_of, child_bps,
                                len(laid.n_children)),
                    child_bps, layouts.joined(
@@ -85,6 +85,18 @@ class Numbers:
         found: np.ndarray = np.bincount(
             laid.host_of[class_far], minlength=len(laid.of_link)) > 0
         return found
+
+
+def _places(laid: layouts.Layouts, rank: np.ndarray) -> np.ndarray:
+    """Of each class in the order of its own host; the later ones share one.
+
+    :param rank: of each class's coflow in the cloud.
+    """
+    order = np.lexsort((rank, laid.host_of))
+    starts = np.array(laid.class_ends, np.int64)[laid.host_of]
+    found = np.empty(len(rank), np.int64)
+    found[order] = np.arange(len(rank)) - starts
+    return np.minimum(found, host_policy.LAST_PRIO)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

@@ -3,6 +3,8 @@
 """Services of the machine's packages, started privately."""
 
 import pathlib
+import subprocess
+import sys
 
 import psutil
 import pytest
@@ -48,6 +50,23 @@ def test_what_does_not_start_says_why(tmp_path):
         error.value)
     assert 'Address already in use' in str(error.value)
     assert pathlib.Path(second.home).exists()
+
+
+def test_one_that_has_ended_takes_nobody_along(tmp_path):
+    with subprocess.Popen(
+            [sys.executable, '-c', 'import subprocess, sys\n'
+             'child = subprocess.Popen(["sleep", "60"])\n'
+             'print(child.pid, flush=True)\nsys.stdin.read()'],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        child = psutil.Process(int(other.stdout.readline()))
+        service = services.Redis(tmp_path)
+        service.process = subprocess.Popen(['true'])
+        service.process.wait()
+        # The kernel gave its number to another process.
+        service.process.pid = other.pid
+        service.kill()
+        assert child.status() != psutil.STATUS_ZOMBIE
+        child.kill()
 
 
 LEASE_S = 3.0

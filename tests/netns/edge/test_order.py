@@ -15,7 +15,7 @@ from tests.netns import gear
 LINK_BPS = 40e6
 GOODPUT = 1448 / 1514
 WAITING_BPS = 8000
-COFLOWS, IDLE = 20, 7
+COFLOWS = 20
 # As the agent has it by default: on this link every leaf cuts.
 SETTINGS = model.TreeSettings(link_packet_s=0.004)
 
@@ -35,11 +35,10 @@ def _ranked(senders, sink, rate_bps):
 
 
 @gear.full(
-    'unit/edge/test_tcplan.py::'
-    'test_coflows_of_the_last_priority_have_turns_in_their_order; that turns '
-    'are kept: netns/edge/test_shaping.py::'
+    'unit/edge/test_tcplan.py::test_coflows_have_turns_in_their_order; that '
+    'turns are kept: netns/edge/test_shaping.py::'
     'test_idle_bandwidth_goes_to_the_first_in_rank')
-def test_the_eighth_has_its_turn_while_seven_are_idle(make_bed, edge_of):
+def test_twenty_coflows_have_turns_in_their_order(make_bed, edge_of):
     """All guarantees are equal, so the order alone decides about the rest."""
     bed = make_bed(2)
     edge = edge_of(bed, 'h1', link_bps=LINK_BPS, settings=SETTINGS)
@@ -48,15 +47,47 @@ def test_the_eighth_has_its_turn_while_seven_are_idle(make_bed, edge_of):
     edge.set_ports()
     edge.set_policy(_ranked(members, sink, 0.2e6))
     flows = [beds.Flow(members[rank % 2], sink, 5000 + rank)
-             for rank in range(IDLE, COFLOWS)]
+             for rank in range(COFLOWS)]
     *rates, unmanaged = beds.measure(
         [*flows, beds.Flow(stranger, sink, 6000)], 3.0, 4.0)
-    left_bps = LINK_BPS * GOODPUT - (COFLOWS - IDLE - 1) * 0.2e6
+    left_bps = LINK_BPS * GOODPUT - (COFLOWS - 1) * 0.2e6
     assert sum(rates) + unmanaged == pytest.approx(LINK_BPS * GOODPUT,
                                                    rel=0.06)
     assert rates[0] > 0.5 * left_bps, rates
     assert rates[0] > 2 * rates[1] > 2 * rates[2], rates
     assert unmanaged < 0.02 * LINK_BPS
+
+
+@gear.full(
+    'unit/edge/test_tcplan.py::test_coflows_have_turns_in_their_order')
+def test_another_order_counts_while_queues_are_full(make_bed, edge_of):
+    """The kernel would not look at another priority before a queue is empty.
+    """
+    bed = make_bed(2)
+    edge = edge_of(bed, 'h1', link_bps=LINK_BPS, settings=SETTINGS)
+    members, sink = (bed.add_vm('h1'), bed.add_vm('h1')), bed.add_vm('h2')
+    edge.set_ports()
+
+    def order(*places):
+        builder = policies.PolicyBuilder('h1', LINK_BPS)
+        for number, place in enumerate(places):
+            builder.coflow(f'C{number}', 0.2e6, [(members[number], sink, 1)],
+                           prio=place, port=5000 + number)
+        edge.set_policy(builder.build())
+
+    order(0, 1)
+    flows = [beds.Flow(vm, sink, 5000 + number).start()
+             for number, vm in enumerate(members)]
+    for first in (0, 1, 0):
+        order(first, 1 - first)
+        time.sleep(0.3)
+        before = [edge.stats()[minor].sent_bytes for minor in (0x11, 0x13)]
+        time.sleep(0.7)
+        sent = [edge.stats()[minor].sent_bytes - had
+                for minor, had in zip((0x11, 0x13), before)]
+        assert sent[first] > 3 * sent[1 - first], (first, sent)
+    for flow in flows:
+        flow.close()
 
 
 @gear.full(

@@ -60,7 +60,7 @@ def test_flows_of_a_coflow_end_together(make_bed, edge_of):
 
 
 @gear.full(
-    'unit/edge/test_tcplan.py::test_priorities_are_those_of_leaves; that '
+    'unit/edge/test_tcplan.py::test_coflows_have_turns_in_their_order; that '
     'they are kept: netns/edge/test_shaping.py::'
     'test_idle_bandwidth_goes_to_the_first_in_rank')
 @real_time

@@ -54,7 +54,8 @@ def test_what_was_not_measured_is_as_fast_as_the_slower_link():
         assert matrix[1, 0] == pytest.approx(5.0)
         assert matrix[0, 1] == 20.0  # half of b's link
         assert matrix[2, 1] == 15.0  # c is unknown
-    assert found.estimate(estimates.Basis.RAW).n_measured == 1
+    one = found.estimate(estimates.Basis.RAW)
+    assert (one.n_measured, one.n_pairs) == (1, 6)
 
 
 def test_without_any_reading():

@@ -133,6 +133,15 @@ def test_a_ring_finds_its_racks(seed):
 
 
 @pytest.mark.parametrize('seed', range(4))
+def test_a_search_begins_with_the_better_order(seed):
+    volumes, paths = made(24, seed)
+    found = {one.name: one.predicted_s
+             for one in mappings.advise(volumes, paths, work=0)}
+    assert found['search'] == min(found['greedy'], found['rank'])
+    assert found['greedy'] != found['rank']
+
+
+@pytest.mark.parametrize('seed', range(4))
 def test_search_is_better_than_the_heuristic(seed):
     volumes, paths = made(24, seed)
     found = {one.name: one.predicted_s

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from virtco.api import media
 from virtco.ask import deadline as deadlines
 from virtco.ask import decisions
 from virtco.ask import placements
@@ -17,6 +16,7 @@ from virtco.db import members
 from virtco.db import migration
 from virtco.db import records
 from virtco.db import session as db_session
+from virtco import decoding
 from virtco import exception
 from virtco import hint_matrix
 from virtco.know import live_state
@@ -24,6 +24,7 @@ from virtco.know import settings
 from virtco import metrics
 
 RING = '{"pattern": "ring", "n": 4, "flow_size": "10MB"}'
+PLACEMENT = decoding.Decoder(requests.Placement)
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def place(database):
             'hosts': [{'host': f'h{i:03}', 'free': {
                 'vcpus': 2, 'memory_mb': 4096, 'disk_gb': 90}}
                 for i in range(300)]} | changes
-        request = media.decoder(requests.Placement).decode(
+        request = PLACEMENT.decode(
             json.dumps(body | {'instance_uuid': f'vm-{number}'}).encode())
         return placer.place(request, deadline or deadlines.Deadline(60))
     return ask

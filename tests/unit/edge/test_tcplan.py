@@ -182,27 +182,27 @@ def test_what_is_no_data_has_places_of_its_own(wanted, link_bps, ports):
         assert all(item.prio < model.LOWEST_PRIO for item in data)
 
 
-def test_coflows_of_the_last_priority_have_turns_in_their_order():
+def test_coflows_have_turns_in_their_order():
     tree = shape.build_tree(policy([
         coflow(0x10 + 16 * rank, 1e6, prio=min(rank, 7))
         for rank in range(20)]), LINK_BPS)
     leaves = [tree[0x11 + 16 * rank] for rank in range(20)]
-    assert [leaf.prio for leaf in leaves] == [0, 1, 2, 3, 4, 5] + 14 * [6]
-    quanta = [leaf.quantum_bytes for leaf in leaves[6:]]
-    assert quanta == [1_250_000, 312_500, 78_125] + 11 * [64 * 1024]
+    assert {leaf.prio for leaf in leaves} == {0}
+    quanta = [leaf.quantum_bytes for leaf in leaves]
+    assert quanta == [1_250_000, 156_250] + 18 * [64 * 1024]
 
 
 def test_turns_are_as_short_as_packets_where_these_are_cut():
     settings = model.TreeSettings(frame_bytes=1564, link_packet_s=0.004)
     tree = shape.build_tree(policy([
-        coflow(0x10 + 16 * rank, 1e6, (3, 1), prio=7) for rank in range(20)]),
-        40e6, settings)
+        coflow(0x10 + 16 * rank, 1e6, (3, 1), prio=min(rank, 7))
+        for rank in range(20)]), 40e6, settings)
     turns = [tree[0x12 + 16 * rank].quantum_bytes for rank in range(20)]
-    assert turns == [125_000, 31_250, 7813, 1953] + 16 * [1564]
+    assert turns == [125_000, 15_625, 1953] + 17 * [1564]
     assert all(tree[0x11 + 16 * rank].quantum_bytes == 3 * turn
                for rank, turn in enumerate(turns))
     # No turn is longer than the kernel and the others can bear.
-    fast = shape.build_tree(policy([coflow(0x10, 1e9, prio=7)],
+    fast = shape.build_tree(policy([coflow(0x10, 1e9)],
                                    egress_bps=400e9), 400e9)
     assert fast[0x11].quantum_bytes == settings.max_turn_bytes
 
@@ -285,12 +285,13 @@ def test_a_leaf_on_the_edge_passes_super_packets_whole():
 
 
 def test_a_child_without_weight_has_the_least_quantum():
-    tree = shape.build_tree(policy([coflow(0x10, 60e6, (0, 2, 1))]),
+    tree = shape.build_tree(policy([coflow(0x10, 60e6, (0, 2, 1), prio=7)]),
                             LINK_BPS)
     least = model.TreeSettings().min_quantum_bytes
     assert [tree[minor].quantum_bytes for minor in (0x11, 0x12, 0x13)] == [
         least, 2 * least, least]
-    only = shape.build_tree(policy([coflow(0x10, 60e6, (0,))]), LINK_BPS)
+    only = shape.build_tree(policy([coflow(0x10, 60e6, (0,), prio=7)]),
+                            LINK_BPS)
     assert only[0x11].quantum_bytes == least
 
 
@@ -302,7 +303,7 @@ def test_priorities_are_those_of_leaves():
     assert {tree[minor].prio for minor in (0x10, minors.LINK)} == {0}
     assert (tree[0x11].prio, tree[0x20].prio,
             tree[minors.HOST].prio,
-            tree[minors.of_port(5)].prio) == (3, 6, 6, 7)
+            tree[minors.of_port(5)].prio) == (0, 0, 6, 7)
 
 
 def test_classes_and_leaves_are_compared_apart():

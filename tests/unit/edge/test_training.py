@@ -51,7 +51,7 @@ def test_two_jobs_without_end_share_a_link():
     """Under ``ceil = rate`` both together have no more than the link."""
     seen = test_policies.at(*(
         test_lateness.job(name, PAIR, 1.0, 5.0, moved_s=100.0)
-        for name in 'ab'))
+        for name in 'ab'), work_conserving=False)
     document = policies.compute(seen).of_host['h0'].policy()
     tree = shape.build_tree(document, test_policies.LINK_BPS)
     assert np.sum([tree[one.minor].ceil_bps for one in document.classes]

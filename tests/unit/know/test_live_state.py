@@ -162,10 +162,25 @@ def test_when_all_was_counted_only_queues_are_left(state):
     assert left_bytes(state) == [0, 0, 0]
     state.meet({'h1', 'h2'}, 1.0)
     assert left_bytes(state) == pytest.approx([0.5, 0.25, 25])
-    state.intake('h0', report(180, backlog=12), 1.1)
+    state.intake('h0', report(160, backlog=12), 1.1)
     state.intake('h1', report(25), 1.1)
     assert advance(state, 1.1) == []
     assert left_bytes(state) == pytest.approx([8, 4, 0])
+    state.intake('h0', report(160), 1.2)
+    # More came than was hinted: perhaps it goes on.
+    assert left_bytes(state) == pytest.approx([0.5, 0.25, 0.125])
+    assert state.snapshot(snapshot.Options(), 1.2
+                          ).coflows[0].live.served is None
+
+
+def test_an_overrun_is_taken_for_twice_the_hint(state):
+    state.meet({'h1', 'h2'}, 1.0)
+    state.intake('h0', report(200, backlog=12), 1.0)
+    state.intake('h1', report(150), 1.1)
+    (coflow,) = state.snapshot(snapshot.Options(), 1.2).coflows
+    # Of 4 x 175.
+    assert coflow.live.flows.remaining_bytes.sum() == pytest.approx(350)
+    assert coflow.live.served.remaining_bytes.sum() == pytest.approx(350)
 
 
 def pair_bytes(state):

@@ -443,20 +443,23 @@ def test_a_snapshot_has_what_is_decided_by():
     live.load_debts({'p': 5.0, 'q': 7.0})
     found = live.snapshot(snapshot.Options(
         beta=0.25, policing_tolerance=0.5, limit_senders=True), 2.0)
-    assert found.now_s == 2.0 and found.in_debt == {'c-p-a'}
-    assert found.size_factor == 1.25 and found.policing_beta == 0.5
+    assert found.now_s == 2.0 and found.size_factor == 1.25
+    # Its project owes.
+    assert found.coflows[0].live.served is not None
+    assert live._debts.tolerance == 0.5
     assert found.senders.keys() == {'h0'}
     assert found.senders['h0'].macs == {'h1': {mac}}
     assert found.hosts.names == ('h0', 'h1', 'h2')
     assert [one.live.coflow_id for one in found.coflows] == ['c-p-a']
     other = live.snapshot(snapshot.Options(
         beta=0.75, policing_tolerance=0.5), 2.0)
-    assert other.policing_beta == 0.75 and other.senders == {}
+    assert live._debts.tolerance == 0.75 and other.senders == {}
     observed = live.snapshot(snapshot.Options(), 2.0)
     assert observed.size_factor == 1.0 + live._uplinks.background_share()
     assert live.snapshot(snapshot.Options(beta=0.0), 2.0).size_factor == 1.0
     live.forgive('p')
-    assert live.snapshot(snapshot.Options(), 3.0).in_debt == frozenset()
+    (coflow,) = live.snapshot(snapshot.Options(), 3.0).coflows
+    assert coflow.live.served is None
     # A host that sends nothing any more is none of them.
     live.intake('h0', made.report(), 20.0)
     assert live.snapshot(snapshot.Options(limit_senders=True), 20.0

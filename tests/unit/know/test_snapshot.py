@@ -91,7 +91,7 @@ def test_what_is_not_given_is_as_the_configuration_has_it():
                  'default_share'):
         assert getattr(options, name) == getattr(conf.scheduler, name)
     assert not options.limit_senders
-    assert not options.work_conserving
+    assert options.work_conserving
 
 
 def test_rules_are_those_of_the_configuration():

@@ -112,20 +112,6 @@ def test_the_end_under_sharing_is_that_of_the_last_flow():
         8.0 / rates['a', 'b'], 24.0 / rates['c', 'b']))
 
 
-def test_offences():
-    """One in debt goes after the honest, one that overruns after both."""
-    claims = {'honest': (15.0, 10.0), 'debt': (0.0, 0.0), 'over': (15.1, 10.0),
-              'silent': (99.0, 0.0)}
-    coflows = [live.LiveCoflow(name, flows(ab=1.0), sent_bytes=sent,
-                               claimed_bytes=claimed)
-               for name, (sent, claimed) in claims.items()]
-    assert order(*reversed(coflows), policy='fifo', policing_beta=0.5,
-                 in_debt=['debt', 'another']) == [
-        'silent', 'honest', 'debt', 'over']
-    assert order(*reversed(coflows), policy='fifo',
-                 in_debt=['over']) == ['silent', 'debt', 'honest', 'over']
-
-
 def test_late_ones_go_first_and_the_latest_before_them():
     def job(name, compute_s, workers=1):
         return live.LiveCoflow(name, flows(ab=1.0), compute_s=compute_s,
@@ -229,14 +215,6 @@ def test_the_least_that_is_left():
         (one,) = scheduling.schedule([live.LiveCoflow('one', flows(
             ab=size_bytes))], ports(), now_s=0.0).coflows
         assert len(one.flow_rates) == n_rates
-
-
-def test_a_claim_of_less_than_a_byte_is_one():
-    coflows = [live.LiveCoflow(name, flows(ab=1.0), sent_bytes=sent,
-                               claimed_bytes=0.5)
-               for name, sent in (('over', 0.9), ('honest', 0.6))]
-    assert order(*coflows, policy='fifo', policing_beta=0.5) == [
-        'honest', 'over']
 
 
 def test_who_waited_for_theta_goes_first():

@@ -125,6 +125,16 @@ def test_stopping_early_gives_a_weaker_bound():
     assert found[-1] > found[0]
 
 
+@pytest.mark.parametrize('cct_s, is_violated', [(3.9, True), (4.0, False)])
+def test_a_cut_is_added_where_it_is_violated(cct_s, is_violated):
+    """A coflow of 4 s alone at a port, released after 1 s."""
+    cuts = list(bound._violated(np.zeros(1, int), np.array([4.0]),
+                                np.ones(1), np.array([cct_s]), 1e-9))
+    assert [(owner.tolist(), share.tolist(), least_s)
+            for owner, share, least_s in cuts] == (
+        [([0], [1.0], 4.0)] if is_violated else [])
+
+
 def test_a_coflow_without_flows_takes_no_time():
     nothing = fabric_model.Demand(*(np.zeros(0) for _ in range(4)))
     fabric = fabric_model.build(np.ones(2), [demand([(0, 0, 4)]), nothing])

@@ -132,6 +132,16 @@ def test_a_link_is_idle_while_nobody_can_send():
     assert bounds.least_worst_slowdown(equal) == pytest.approx(1.0)
 
 
+def test_a_link_carries_one_job_at_a_time():
+    """Also of jobs that compute for no time, so that no link is idle."""
+    some = [job(f'j{n}', 0.0, a=1.0 + n) for n in range(3)]
+    assert bounds.least_worst_slowdown(some) == pytest.approx(3.0)
+    assert bounds.least_worst_slowdown(some[:1]) == 1.0
+    # By prices: the least of mean 1 / x_j where sum_j b_j x_j <= 1.
+    assert bounds.least_mean_iteration_s(some) == pytest.approx(
+        sum(math.sqrt(1.0 + n) for n in range(3)) ** 2 / 3, rel=1e-4)
+
+
 @hypothesis.given(
     st.tuples(*[st.integers(1, 40).map(lambda tenths: tenths / 10)] * 3),
     st.integers(1, 60).map(lambda tenths: tenths / 10))

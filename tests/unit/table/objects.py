@@ -33,13 +33,12 @@ def policies(schedule, coflows, remaining, links, minors, options):
                     for dst in peers}).items():
                 entries.setdefault(key, entry)
         fitted = _fitted(link, left, rates, options)
-        ranks = {c.coflow_id: c.rank for c in schedule.coflows}
         found[link.host] = edge_policy.EdgePolicy(
             link.host, 0, options.ttl_s, link.egress_bps, link.ingress_bps,
             link.default_rate_bps, tuple(
-                _class(link, known[coflow_id], ranks[coflow_id], peers,
+                _class(link, known[coflow_id], place, peers,
                        fitted[coflow_id], taken, options)
-                for coflow_id, peers in left.items()),
+                for place, (coflow_id, peers) in enumerate(left.items())),
             tuple(entries.values()))
     return found
 
@@ -58,13 +57,13 @@ def _fitted(link, left, rates, options):
             for coflow_id, peers in found.items()}
 
 
-def _class(link, coflow, rank, left, rates, taken, options):
+def _class(link, coflow, place, left, rates, taken, options):
     total = sum(left.values())
     rate_bps = sum(rates.values())
     return edge_policy.CoflowClass(
         coflow.coflow_id, coflow.name, taken[coflow.coflow_id], rate_bps,
         link.egress_bps if options.work_conserving else rate_bps,
-        min(rank, 7), tuple(edge_policy.Destination(
+        min(place, 7), tuple(edge_policy.Destination(
             host, taken[coflow_table.destination_key(coflow.coflow_id, host)],
             size / total if total > 0 else 1 / len(left), rates[host],
             link.egress_bps if options.work_conserving else rates[host])

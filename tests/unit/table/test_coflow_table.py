@@ -272,7 +272,7 @@ def test_work_conserving_classes_may_use_the_link():
     assert one.ceil_bps == one.destinations[0].ceil_bps == EGRESS_BPS
 
 
-def test_ranks_beyond_the_last_prio_share_it():
+def test_places_beyond_the_last_prio_share_it():
     policies, _minors = build([
         table_coflow(f'c{i:02}', vm_flow('h0', 'h1', 1e6 * (i + 1)))
         for i in range(10)])

@@ -97,7 +97,7 @@ def test_scalars_are_the_text_that_stands_there():
 
 def test_nesting_is_bounded():
     most = document.MAX_NESTING
-    assert document.from_yaml('[' * most + ']' * most).value
+    assert document.from_yaml('[' * most + 'x' + ']' * most).value
     with pytest.raises(document.Unreadable, match=f'at most {most} levels'):
         document.from_yaml('\n' + '[' * (most + 1) + 'x' + ']' * (most + 1))
 

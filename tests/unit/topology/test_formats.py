@@ -299,6 +299,13 @@ def test_a_table_names_the_switches_of_each_host():
     assert formats.read(up, 'f').topology.planes[0].roots == plane.roots
 
 
+@pytest.mark.parametrize('header, name', [
+    ('rack,Host', formats.TABLE), ('ip,node', formats.TABLE),
+    ('rack,row', formats.YAML), ('host', formats.YAML)])
+def test_a_table_is_known_by_its_column_of_hosts(header, name):
+    assert formats.detect(header + '\n1,2\n') == name
+
+
 def test_a_table_of_racks_only():
     plane, = formats.read('host,rack\na,r1\nb,r2\nc,r1\n', 'f'
                           ).topology.planes

@@ -18,12 +18,17 @@ from virtco.api.schemas import host as schema
 from virtco.api import views
 from virtco import app
 from virtco.decide import asked
+from virtco import decoding
 from virtco import exception
 from virtco import fields
 from virtco.know import reports
 
 _WAIT = re.compile(r'(?:^|[,;\s])wait=([0-9]{1,6}(?:\.[0-9]{1,6})?)')
 _HOST = re.compile(fields.HOST_PATTERN)
+_REPORT: decoding.Decoder[reports.Report] = decoding.Decoder(reports.Report)
+_MEASUREMENT: decoding.Decoder[reports.Measurement] = decoding.Decoder(
+    reports.Measurement)
+_PROBE: decoding.Decoder[asked.Request] = decoding.Decoder(asked.Request)
 
 
 class Waiting:
@@ -159,7 +164,7 @@ class Report:
                host: str) -> None:
         self._authorizer.require_host(request, host)
         self._know.report(_checked(host),
-                          media.decode(request, reports.Report))
+                          media.decode(request, _REPORT))
         response.status = falcon.HTTP_204
 
 
@@ -204,7 +209,7 @@ class Measurements:
     def on_post(self, request: falcon.Request,
                 response: falcon.Response) -> None:
         self._authorizer.require(request, service_rules.EDGE)
-        measurement = media.decode(request, reports.Measurement)
+        measurement = media.decode(request, _MEASUREMENT)
         self._authorizer.require_host(request, measurement.src)
         self._distribute.measured(measurement)
         response.status = falcon.HTTP_204
@@ -240,7 +245,7 @@ class Probing:
                 response: falcon.Response) -> None:
         self._authorizer.require(request, operator_rules.PROBE)
         response.media = {'id': self._rooms.decide.orders.probe(
-            media.decode(request, asked.Request))}
+            media.decode(request, _PROBE))}
         response.status = falcon.HTTP_202
 
 

@@ -17,6 +17,10 @@ from virtco.api.schemas import placement as schema
 from virtco import app
 from virtco.ask import answer as answers
 from virtco.ask import request as requests
+from virtco import decoding
+
+_PLACEMENT: decoding.Decoder[requests.Placement] = decoding.Decoder(
+    requests.Placement)
 
 
 class Placement:
@@ -29,8 +33,7 @@ class Placement:
                instance_uuid: str) -> None:
         self._authorizer.require(request, service_rules.PLACE)
         media.check('instance_uuid', instance_uuid, common.ID)
-        asked: requests.Placement = media.decode(request,
-                                                 requests.Placement)
+        asked = media.decode(request, _PLACEMENT)
         response.content_type = falcon.MEDIA_JSON
         response.data = answers.ENCODER.encode(self._ask.place(
             msgspec.structs.replace(asked, instance_uuid=instance_uuid)))

@@ -4,9 +4,9 @@
 
 The coflows are :mod:`virtco.lab.emulation.misled`'s. Beside each measured time
 stands the simulator's with the controller's own code, for the same hosts and
-the same hints at the same time. Coflows whose hints are late are on the hosts
-that the controller chose when they came in time. It is asked for each of their
-VMs while they send, and each can only be where it is.
+the same hints at the same time. The controller chooses hosts where it has
+exact hints; all other settings of a seed keep them. It is asked for each VM
+that runs already, and each can only be where it is.
 """
 
 from collections.abc import Mapping
@@ -63,11 +63,12 @@ def run(settings: Sequence[str], options: reproduce.Options,
         display: Display) -> dict[tuple[str, int], Run]:
     """Run what is not in the directory yet.
 
-    :param settings: "exact" before those that need its hosts.
+    "exact" comes first: the others need its hosts.
     """
     path = options.directory / 'hinted.jsonl'
     found = {(one.setting, one.seed): one
              for one in _read(path, options.scale)}
+    settings = sorted(settings, key=lambda setting: setting != 'exact')
     todo = [(seed, setting) for seed in options.seeds for setting in settings
             if (setting, seed) not in found]
     if todo:
@@ -111,8 +112,8 @@ def _expected(setting: str, seed: int, hosts: Mapping[str, Sequence[str]],
               told_s: Sequence[float], scale: cases.Scale
               ) -> tuple[float, ...]:
     coflows = misled.workload(seed, scale)
-    return misled.expect(coflows, setting, misled.factors(
-        setting, seed, coflows), hosts, told_s, scale)
+    return misled.expect(coflows, misled.claims(setting, seed, coflows),
+                         hosts, told_s, scale)
 
 
 def _repeat(once: functools.partial[Run]) -> Run:
@@ -128,8 +129,7 @@ def _repeat(once: functools.partial[Run]) -> Run:
 def _once(bed: untold.Bed, setting: str, seed: int, scale: cases.Scale,
           hosts: untold.Hosts | None) -> Run:
     coflows = misled.workload(seed, scale)
-    claimed = misled.factors(setting, seed, coflows)
-    sent = bed.send(coflows, setting, claimed, hosts)
+    sent = bed.send(coflows, misled.claims(setting, seed, coflows), hosts)
     return Run(setting, seed, sent.hosts, sent.ccts_s, _expected(
         setting, seed, sent.hosts, sent.told_s, scale), tuple(
             at_s if at_s < math.inf else None for at_s in sent.told_s),

@@ -93,7 +93,8 @@ def cloud(plane: tree.Plane, link_bps: float, debug: bool = False
                          for host in plane.hosts())
             switches.grow(fabric, plane)
             children.append(services.start_controller(
-                fabric, state, state, debug, enabled=False))
+                fabric, state, state, debug,
+                {'probe': {'enabled': False}}))
             children += [services.start_edge(fabric, host, link_bps, state,
                                              state)
                          for host in fabric.hypervisors]

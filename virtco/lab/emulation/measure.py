@@ -18,6 +18,7 @@ import functools
 import itertools
 import json
 import pathlib
+import types
 import typing
 
 from virtco.lab.emulation import cases
@@ -26,6 +27,7 @@ from virtco.lab.emulation import prediction
 from virtco.lab.emulation import results
 from virtco.lab.emulation import runner
 from virtco.lab.emulation import scenario
+from virtco.lab.emulation import services
 from virtco.lab.emulation import testbed as testbed_module
 from virtco.lab.sim import cloud
 from virtco.lab.sim import groups
@@ -139,10 +141,16 @@ class Datacentre(testbed_module.Testbed):
     """
 
     def __init__(self, hosts: Sequence[cluster.Host], scale: cases.Scale,
-                 logs: pathlib.Path, display: Display):
+                 logs: pathlib.Path, display: Display,
+                 slots: int | None = None,
+                 controller: services.Options = types.MappingProxyType({})):
+        """
+        :param slots: of each hypervisor, instead of the scale's.
+        :param controller: options of the controller, by group.
+        """
         super().__init__(testbed_module.Config(
-            scale.n_hosts, scale.rate_bps, logs, scale.slots,
-            with_nova=False), display.say)
+            scale.n_hosts, scale.rate_bps, logs, slots or scale.slots,
+            with_nova=False, controller=controller), display.say)
         self._hosts = hosts
         self._display = display
 

@@ -19,6 +19,7 @@ import re
 import numpy as np
 
 from virtco import hints
+from virtco.know import snapshot
 from virtco.lab.emulation import cases
 from virtco.lab.emulation import scenario
 from virtco.lab.emulation import traffic
@@ -41,7 +42,7 @@ SPOILS = ('exact', '50 % wrong', 'half of the truth', 'twice the truth')
 LATE = ('exact', '0.5 s late', '1 s late', '2 s late', 'never')
 UNSIZED = ('exact', HALF_UNKNOWN, UNKNOWN, 'never')
 #: When a hint comes that never comes.
-_NEVER_S = 1e6
+NEVER_S = 1e6
 _LATE = re.compile(r'([0-9.]+) s late')
 
 
@@ -51,6 +52,20 @@ class Coflow:
 
     coflow: coflow_model.Coflow
     start_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Claim:
+    """What the controller is told of a coflow.
+
+    :ivar factor: claimed bytes over the truth.
+    :ivar is_sized: whether the hint has sizes.
+    :ivar late_s: when it comes, after the coflow's start; None: with its VMs.
+    """
+
+    factor: float = 1.0
+    is_sized: bool = True
+    late_s: float | None = None
 
 
 def workload(seed: int, scale: cases.Scale) -> list[Coflow]:
@@ -81,47 +96,46 @@ def liar(coflows: Sequence[Coflow]) -> int:
     return order[-1 - _LARGER]
 
 
-def factors(setting: str, seed: int, coflows: Sequence[Coflow]
-            ) -> list[float]:
-    """Claimed bytes over the truth."""
+def claims(setting: str, seed: int, coflows: Sequence[Coflow]
+           ) -> list[Claim]:
+    """What the tenants say of all coflows."""
     rng = np.random.default_rng([seed, 15])
-    if setting == '50 % wrong':
-        return [float(rng.uniform(0.5, 1.5)) for _ in coflows]
-    if setting.startswith('lie '):
-        who = liar(coflows)
-        return [float(setting[4:]) if i == who else 1.0
-                for i in range(len(coflows))]
-    usual = {'half of the truth': 0.5, 'twice the truth': 2.0}
-    return [usual.get(setting, 1.0)] * len(coflows)
+    made = [Claim(late_s=_late_s(setting))] * len(coflows)
+    usual = {'half of the truth': Claim(0.5), 'twice the truth': Claim(2.0),
+             UNKNOWN: Claim(is_sized=False)}
+    if setting in usual:
+        made = [usual[setting]] * len(coflows)
+    elif setting == '50 % wrong':
+        made = [Claim(float(rng.uniform(0.5, 1.5))) for _ in coflows]
+    elif setting == HALF_UNKNOWN:
+        made = [Claim(is_sized=i % 2 == 0) for i in range(len(coflows))]
+    elif setting.startswith('lie '):
+        made[liar(coflows)] = Claim(float(setting[4:]))
+    return made
 
 
-def late_s(setting: str) -> float | None:
+def _late_s(setting: str) -> float | None:
     """When a coflow is told, after its start; None: with its VMs."""
     if setting == 'never':
-        return _NEVER_S
+        return NEVER_S
     found = _LATE.fullmatch(setting)
     return float(found.group(1)) if found else None
 
 
-def are_sized(setting: str, coflows: Sequence[Coflow]) -> list[bool]:
-    """Whether the hint of each has sizes."""
-    if setting == HALF_UNKNOWN:
-        return [number % 2 == 0 for number in range(len(coflows))]
-    return [setting != UNKNOWN] * len(coflows)
-
-
-def hint(one: Coflow, is_sized: bool, factor: float) -> dict[str, str]:
+def hint(one: Coflow, claim: Claim) -> dict[str, str]:
     """What the tenant says to Nova."""
     name = one.coflow.name
-    if not is_sized:
+    if not claim.is_sized:
         return hints.encode(hints.Hint(name, app=hints.App(name, True)))
-    return hints.encode(hints.Hint(name, (one.coflow.scaled(factor),),
+    return hints.encode(hints.Hint(name, (one.coflow.scaled(claim.factor),),
                                    n_vms=one.coflow.n_vms))
 
 
-def expect(coflows: Sequence[Coflow], setting: str, claimed: Sequence[float],
+def expect(coflows: Sequence[Coflow], claimed: Sequence[Claim],
            hosts: Mapping[str, Sequence[str]], told_s: Sequence[float],
-           scale: cases.Scale) -> tuple[float, ...]:
+           scale: cases.Scale,
+           options: snapshot.Options = snapshot.Options(beta=0.0),
+           receiver: controlled.Receiver = 'tcp') -> tuple[float, ...]:
     """CCTs by the simulator with the controller's own code.
 
     :param told_s: when the controller was told of each.
@@ -129,13 +143,13 @@ def expect(coflows: Sequence[Coflow], setting: str, claimed: Sequence[float],
     rate_bps = scenario.goodput_bps(scale.rate_bps)
     return tuple(controlled.simulate([
         controlled.Sent(
-            one.coflow, one.coflow.scaled(factor) if is_sized
+            one.coflow, one.coflow.scaled(claim.factor) if claim.is_sized
             else _unsized(one.coflow), tuple(hosts[one.coflow.name]),
             one.start_s, at_s)
-        for one, factor, is_sized, at_s in zip(
-            coflows, claimed, are_sized(setting, coflows), told_s)],
-        {f'h{i}': rate_bps for i in range(scale.n_hosts)},
-        window_bytes=_window_bytes(coflows, hosts, scale)))
+        for one, claim, at_s in zip(coflows, claimed, told_s)],
+        {f'h{i}': rate_bps for i in range(scale.n_hosts)}, options,
+        window_bytes=_window_bytes(coflows, hosts, scale),
+        receiver=receiver))
 
 
 def _window_bytes(coflows: Sequence[Coflow],

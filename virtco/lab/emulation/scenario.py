@@ -36,18 +36,23 @@ _MAX_LENGTH = 4.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scheme:
-    """How VMs are placed and coflows served: the controller's settings."""
+    """How VMs are placed and coflows served: the controller's settings.
+
+    :ivar ceil: None leaves the product's default.
+    """
 
     name: str
     label: str
     planner: str
     order: str
     objective: str = 'online'
+    ceil: str | None = 'rate'
 
     def settings(self) -> dict[str, str]:
         """The body of ``PATCH /v1/settings``."""
-        return {'planner': self.planner, 'order': self.order,
-                'objective': self.objective, 'ceil': 'rate'}
+        made = {'planner': self.planner, 'order': self.order,
+                'objective': self.objective}
+        return made if self.ceil is None else made | {'ceil': self.ceil}
 
 
 BASELINE = Scheme('baseline', 'Baseline', 'spread', 'fair')

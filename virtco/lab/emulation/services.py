@@ -7,15 +7,20 @@ hypervisor's. They are the commands that an operator runs, with
 configuration files written here.
 """
 
+import collections.abc
 import json
 import os
 import pathlib
 import sys
+import types
 import typing
 
 from virtco.lab.emulation import fabric as fabric_module
 from virtco.lab.emulation import process
 
+#: Group -> option -> value.
+Options = collections.abc.Mapping[
+    str, collections.abc.Mapping[str, typing.Any]]
 CONTROLLER_PORT = 8791
 _PROBE_PORT = 7472
 
@@ -26,12 +31,13 @@ def controller_url(fabric: fabric_module.Fabric) -> str:
 
 def start_controller(fabric: fabric_module.Fabric, state: pathlib.Path,
                      logs: pathlib.Path, debug: bool = False,
-                     **probe: typing.Any) -> process.Child:
+                     options: Options = types.MappingProxyType({})
+                     ) -> process.Child:
     """``virtco-controller`` with its embedded defaults on SQLite.
 
-    :param probe: other options of ``[probe]``.
+    :param options: instead of the testbed's own, by group.
     """
-    config = _write_ini(state / 'controller.conf', {
+    groups: dict[str, dict[str, typing.Any]] = {
         'DEFAULT': {'debug': debug},
         'api': {'host': fabric.control_address, 'port': CONTROLLER_PORT},
         'database': {'connection': f'sqlite:///{state}/controller.sqlite'},
@@ -44,8 +50,11 @@ def start_controller(fabric: fabric_module.Fabric, state: pathlib.Path,
         # Its links are slow and its hour is short: an hour's part of them
         # would not be enough for one round.
         'probe': {'interval_s': 0.2, 'freshness_s': 3600,
-                  'max_link_share': 1} | probe,
-    })
+                  'max_link_share': 1},
+    }
+    config = _write_ini(state / 'controller.conf', groups | {
+        group: {**groups.get(group, {}), **some}
+        for group, some in options.items()})
     return process.Child(
         'virtco-controller',
         [_script('virtco-controller'), '--config-file', str(config)],

@@ -45,6 +45,7 @@ class Config:
         unknown to the controller.
     :ivar logs: directory for the logs of all processes.
     :ivar with_nova: else servers are placed by asking the controller.
+    :ivar controller: options of the controller instead of the testbed's.
     """
 
     n_hosts: int
@@ -53,6 +54,7 @@ class Config:
     slots: int
     slow_host: str | None = None
     with_nova: bool = True
+    controller: services.Options = dataclasses.field(default_factory=dict)
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -143,7 +145,8 @@ class Testbed:
             self._nova = services.start_nova(
                 self.fabric, self.config.slots, flavors, *where)
             self._children.append(self._nova)
-        self._planner = services.start_controller(self.fabric, *where)
+        self._planner = services.start_controller(
+            self.fabric, *where, options=self.config.controller)
         self._children.append(self._planner)
         self._wait(lambda: self._health() is not None,
                    'the controller to open its port', self._planner)

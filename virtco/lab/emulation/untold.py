@@ -47,31 +47,30 @@ class Sent:
 class Bed(measure.Datacentre):
     """A testbed where each coflow is a project."""
 
-    def send(self, coflows: Sequence[misled.Coflow], setting: str,
-             claimed: Sequence[float], hosts: Hosts | None) -> Sent:
+    def send(self, coflows: Sequence[misled.Coflow],
+             claimed: Sequence[misled.Claim], hosts: Hosts | None = None,
+             scheme: scenario.Scheme = _SCHEME) -> Sent:
         """Launch the VMs, send all bytes, take the VMs away.
 
-        :param hosts: of the VMs of which the controller hears late.
+        :param hosts: where the VMs are; None: where the controller wants
+            them, which then hears of all coflows in time.
+        :param scheme: without the edges where its order is fair.
         """
-        self.change_settings(_SCHEME.settings())
-        cloud = typing.cast(planned_cloud.PlannedCloud, self._cloud)
-        hints = [misled.hint(one, is_sized, factor)
-                 for one, is_sized, factor in zip(
-                     coflows, misled.are_sized(setting, coflows), claimed)]
-        late_s = misled.late_s(setting)
-        groups = self._launch(coflows, hints, late_s is not None, hosts)
+        self.change_settings(scheme.settings())
+        groups = self._launch(coflows, claimed, hosts)
         flows = self._specs(coflows, groups)
-        self.wait_enforced(set() if late_s is not None else self._pairs(
-            groups, flows, misled.are_sized(setting, coflows)))
+        is_told = [claim.late_s is None for claim in claimed]
+        self.wait_enforced(self._pairs(coflows, groups, [
+            claim if told else None
+            for claim, told in zip(claimed, is_told)]))
         job = self._job(coflows, flows)
-        told_s = [0.0] * len(coflows) if late_s is None else [
-            math.inf] * len(coflows)
+        told_s = [0.0 if told else math.inf for told in is_told]
         with transfers.Transfer(job, self.config.logs / 'traffic.log',
                                 self.say) as transfer:
             watch = starvation.Watch(runner.children)
-            with (contextlib.nullcontext() if late_s is None
-                  else self._telling(cloud, coflows, groups, hints, late_s,
-                                     told_s)):
+            with (self.without_enforcement() if scheme.order == 'fair'
+                  else contextlib.nullcontext(),
+                  self._telling(coflows, claimed, groups, told_s)):
                 done = transfer.run()
             usage = watch.read()
         self.delete([server for group in groups for server in group])
@@ -82,44 +81,50 @@ class Bed(measure.Datacentre):
                     done.ccts_s, tuple(told_s), usage)
 
     def _launch(self, coflows: Sequence[misled.Coflow],
-                hints: Sequence[dict[str, str]], are_late: bool,
-                hosts: Hosts | None) -> list[list[nova_client.Server]]:
+                claimed: Sequence[misled.Claim], hosts: Hosts | None
+                ) -> list[list[nova_client.Server]]:
         cloud = typing.cast(planned_cloud.PlannedCloud, self._cloud)
         groups: list[list[nova_client.Server]] = []
-        for one, hint in zip(coflows, hints):
-            name = one.coflow.name
-            if are_late:
-                assert hosts is not None
-                groups.append(cloud.boot(name, hosts[name],
-                                         testbed_module.flavor(1)))
-            else:
+        for one, claim in zip(coflows, claimed):
+            name, hint = one.coflow.name, misled.hint(one, claim)
+            # Nobody inherits the debts of a run before.
+            project = uuid.uuid4().hex
+            if hosts is None:
+                assert claim.late_s is None
                 groups.append(self.inside(functools.partial(
                     cloud.create_group, name, one.coflow.n_vms, hint,
-                    flavor=testbed_module.flavor(1),
-                    # Nobody inherits the debts of a run before.
-                    project=uuid.uuid4().hex)))
-            for server in groups[-1]:
-                self.fabric.add_vm(server.uuid, str(server.host))
+                    flavor=testbed_module.flavor(1), project=project)))
+                continue
+            groups.append(cloud.boot(name, hosts[name],
+                                     testbed_module.flavor(1)))
+            if claim.late_s is None:
+                self.inside(functools.partial(
+                    cloud.tell, groups[-1], name, hint, project))
+        for server in itertools.chain(*groups):
+            self.fabric.add_vm(server.uuid, str(server.host))
         self._write_ports(set(self.config.hosts))
         return groups
 
     @contextlib.contextmanager
-    def _telling(self, cloud: planned_cloud.PlannedCloud,
-                 coflows: Sequence[misled.Coflow], groups: Groups,
-                 hints: Sequence[dict[str, str]], late_s: float,
+    def _telling(self, coflows: Sequence[misled.Coflow],
+                 claimed: Sequence[misled.Claim], groups: Groups,
                  told_s: list[float]) -> Iterator[None]:
-        """Meanwhile the controller hears of each coflow so late."""
+        """Meanwhile the controller hears of each late coflow."""
+        cloud = typing.cast(planned_cloud.PlannedCloud, self._cloud)
         over = threading.Event()
         began_s = time.monotonic()
+        late = sorted((one.start_s + claim.late_s, number) for number, (
+            one, claim) in enumerate(zip(coflows, claimed))
+            if claim.late_s is not None)
 
         def tell() -> None:
-            for number, (one, group, hint) in enumerate(
-                    zip(coflows, groups, hints)):
-                at_s = began_s + one.start_s + late_s
+            for late_s, number in late:
                 if over.wait(min(threading.TIMEOUT_MAX, max(
-                        0.0, at_s - time.monotonic()))):
+                        0.0, began_s + late_s - time.monotonic()))):
                     return
-                cloud.tell(group, one.coflow.name, hint, uuid.uuid4().hex)
+                one = coflows[number]
+                cloud.tell(groups[number], one.coflow.name, misled.hint(
+                    one, claimed[number]), uuid.uuid4().hex)
                 told_s[number] = time.monotonic() - began_s
 
         assert self._inside is not None
@@ -156,15 +161,21 @@ class Bed(measure.Datacentre):
                     src.host if src.host == dst.host else None))
         return found
 
-    def _pairs(self, groups: Groups, flows: Sequence[traffic.FlowSpec],
-               are_sized: Sequence[bool]) -> set[tuple[str, str, str]]:
-        """What the edges should know: of an unsized coflow all pairs."""
-        ports = {port.namespace: port for port in self.fabric.vms.values()}
-        pairs = [(ports[flow.src_namespace], ports[flow.dst_namespace])
-                 for flow in flows if are_sized[flow.coflow]]
-        for group, is_sized in zip(groups, are_sized):
-            if not is_sized:
-                pairs += itertools.permutations(
-                    [self.fabric.vms[server.uuid] for server in group], 2)
-        return {(src.host, src.address, dst.address) for src, dst in pairs
-                if src.host != dst.host}
+    def _pairs(self, coflows: Sequence[misled.Coflow], groups: Groups,
+               told: Sequence[misled.Claim | None]
+               ) -> set[tuple[str, str, str]]:
+        """What the edges should know: of an unsized coflow all pairs.
+
+        :param told: None of a coflow that nobody told.
+        """
+        pairs: set[tuple[str, str, str]] = set()
+        for one, group, claim in zip(coflows, groups, told):
+            if claim is None:
+                continue
+            vms = [self.fabric.vms[server.uuid] for server in group]
+            ends = ([(flow.src, flow.dst) for flow in one.coflow.flows]
+                    if claim.is_sized
+                    else itertools.permutations(range(len(vms)), 2))
+            pairs |= {(vms[src].host, vms[src].address, vms[dst].address)
+                      for src, dst in ends if vms[src].host != vms[dst].host}
+        return pairs

@@ -151,11 +151,10 @@ class Service(abc.ABC):
 
     def kill(self) -> None:
         """SIGKILL it and all its children; :meth:`start` starts it again."""
-        if self.process is None:
+        if self.process is None or self.process.poll() is not None:
+            # Another process may have its number by now.
             return
-        family = self._children()
-        if self.process.poll() is None:
-            family.append(psutil.Process(self.process.pid))
+        family = [*self._children(), psutil.Process(self.process.pid)]
         for one in family:
             with contextlib.suppress(psutil.NoSuchProcess):
                 one.kill()

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 import dataclasses
 import math
 
+import numpy as np
+
 from virtco.model import live
 from virtco import scheduling
 from virtco.scheduling import policing
@@ -54,18 +56,25 @@ class _Active:
         known_s = self.claim.arrival_s + self.claim.hint_delay_s
         return self.claim.claimed_bytes if now_s >= known_s else 0.0
 
-    def seen(self, now_s: float, beta: float) -> live.LiveCoflow:
+    def seen(self, now_s: float, beta: float, is_believed: bool
+             ) -> live.LiveCoflow:
         """What the controller knows; proportions of the flows are right."""
         claimed = self.claimed_bytes(now_s)
         expected = policing.expected_remaining_bytes(
             claimed, self.sent_bytes, beta)
         factor = expected / sum(self.left.values())
+        whole = live.Flows(live.Pairs(
+            (f.src_host, f.dst_host) for f in self.claim.flows), np.array([
+                f.remaining_bytes for f in self.claim.flows]))
         return live.LiveCoflow(
             self.claim.coflow_id, tuple(
                 live.LiveFlow(src, dst, left * factor)
                 for (src, dst), left in self.left.items()),
             arrival_s=self.claim.arrival_s, served_s=now_s,
             sent_bytes=self.sent_bytes, claimed_bytes=claimed,
+            served=None if is_believed else live.Flows(
+                whole.pairs, whole.remaining_bytes
+                * (self.sent_bytes / self.claim.size_bytes)),
             project_id=self.claim.project_id)
 
     def move(self, item: live.CoflowSchedule, dt_s: float) -> float:
@@ -117,13 +126,13 @@ def simulate(claims: Sequence[Claim], ports: Sequence[live.Port], *,
         while todo and todo[-1].arrival_s <= now_s:
             claim = todo.pop()
             active[claim.coflow_id] = _Active(claim)
-        payers = {name: entry.claim.project_id
-                  for name, entry in active.items()}
-        made = scheduling.schedule(
-            [entry.seen(now_s, beta) for entry in active.values()], ports,
-            policy=policy, now_s=now_s,
-            policing_beta=beta if policed else math.inf,
-            in_debt=policing.behind(accounts, payers) if policed else ())
+        made = scheduling.schedule([entry.seen(
+            now_s, beta, not policed or not (
+                accounts.get(entry.claim.project_id,
+                             policing.Account()).in_debt
+                or policing.overrun_bytes(entry.claimed_bytes(now_s),
+                                          entry.sent_bytes, beta) > 0))
+            for entry in active.values()], ports, policy=policy, now_s=now_s)
         dt_s = REPORT_S
         if todo:
             dt_s = min(dt_s, todo[-1].arrival_s - now_s)

@@ -19,7 +19,7 @@ class State(NamedTuple):
     :ivar lifted_s: until when starvation keeps it in front.
     :ivar end_s: when its last flow ended, NaN before.
     :ivar sent_bits: for queues by attained service.
-    :ivar level: coarse rank, see ordering.levels.
+    :ivar level: coarse rank, an operator's class.
     :ivar weight: what a second of its time is worth.
     :ivar intensity: what periodic coflows are ordered by, 0 of others.
     """

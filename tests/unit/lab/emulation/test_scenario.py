@@ -2,6 +2,8 @@
 
 """The demo's workloads, and what the models expect of them."""
 
+import dataclasses
+
 import pytest
 
 from virtco import hints
@@ -188,6 +190,7 @@ def test_schemes_speak_the_controllers_language():
         assert scheme.settings() == {
             'planner': scheme.planner, 'order': scheme.order,
             'objective': 'online', 'ceil': 'rate'}
+        assert 'ceil' not in dataclasses.replace(scheme, ceil=None).settings()
 
 
 def test_relative_speed_up_is_the_papers():

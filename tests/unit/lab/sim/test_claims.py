@@ -53,12 +53,13 @@ def test_honest_tenants_do_not_pay_for_the_liar():
 
 def test_debt_follows_the_project():
     rows = [claim('first', 0.0, 4 * GB, 0.1, 'p'),
-            claim('next', 10.0, 2 * GB, 1.0, 'p'),
+            claim('next', 10.0, 2.9 * GB, 1.0, 'p'),
             claim('other', 10.0, 3 * GB, 1.0, 'q')]
     found = claims.simulate(rows, PORTS)
-    # Smaller and yet behind: p owes 3.6 GB.
-    assert found['other'] == pytest.approx(3.0, rel=0.01)
-    assert found['next'] == pytest.approx(5.0, rel=0.01)
+    # Smaller and yet behind: p owes 3.6 GB, so that its next one is taken for
+    # one of 4 s when it was served for 2.
+    assert found['other'] == pytest.approx(5.0, rel=0.01)
+    assert found['next'] == pytest.approx(5.9, rel=0.01)
 
 
 def half_wrong(rng, row):

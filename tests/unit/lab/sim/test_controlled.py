@@ -4,8 +4,10 @@
 
 import pytest
 
+from virtco.know import snapshot
 from virtco.lab.sim import controlled
 from virtco.model import coflow as coflow_model
+from virtco.table import host_policy
 
 # A second for a megabyte.
 HOSTS = dict.fromkeys(('h0', 'h1', 'h2'), 8e6)
@@ -38,27 +40,31 @@ def test_nothing_crosses_a_link_within_a_host():
         truth, truth, ('h0', 'h0', 'h1'))], HOSTS) == [0.0]
 
 
+# ``ceil = rate``.
+KEEPING = snapshot.Options(beta=0.0, work_conserving=False)
+
+
 def test_a_flow_that_is_smaller_than_told_has_its_share_until_silent():
     """The controller does not know sooner that it has ended."""
     truth = coflow_model.Coflow.from_flows(
         'c', 3, [(0, 1, MB), (0, 2, 4 * MB)])
     told = coflow_model.Coflow.from_flows(
         'c', 3, [(0, 1, 4 * MB), (0, 2, 4 * MB)])
-    exact_s, = controlled.simulate([_sent(truth)], HOSTS)
-    wrong_s, = controlled.simulate([_sent(truth, told)], HOSTS)
+    exact_s, = controlled.simulate([_sent(truth)], HOSTS, KEEPING)
+    wrong_s, = controlled.simulate([_sent(truth, told)], HOSTS, KEEPING)
     assert exact_s == pytest.approx(5 / 0.98, rel=0.05)
     # For a second half of the link is idle.
     assert 1.05 * exact_s < wrong_s < 1.25 * exact_s
 
 
-def test_what_is_beyond_the_hint_and_what_is_forgiven_waits():
-    truth, other = _coflow('c', 4 * MB), _coflow('other', 4 * MB, 0, 2)
+def test_what_is_beyond_the_hint_waits_as_without_one():
+    truth, other = _coflow('c', 4 * MB), _coflow('other', 3 * MB, 0, 2)
     ccts_s = controlled.simulate([
         _sent(truth, truth.scaled(0.5)), _sent(other)], HOSTS)
-    # He goes first for a half and a half of that: his queue tells that he has
-    # not ended. He waits for the other with the rest.
-    assert ccts_s[1] == pytest.approx(7 / 0.98, rel=0.05)
-    assert ccts_s[0] == pytest.approx(8, rel=0.05)
+    # He goes first for the half and a tenth of it: his queue tells that he has
+    # not ended. Then he is taken for one of 4 s, and waits for the other.
+    assert ccts_s[1] == pytest.approx(5.2 / 0.98, rel=0.05)
+    assert ccts_s[0] == pytest.approx(7 / 0.98, rel=0.05)
 
 
 def test_who_is_told_late_shares_until_then():
@@ -75,10 +81,94 @@ def test_a_window_waits_beside_the_classes_of_others():
     """At 2 % of the link, where another one has the rest of it."""
     first, late = _coflow('first', 8 * MB), _coflow('late', 2 * MB, 2)
     told = [_sent(first), _sent(late, told_s=0.5)]
-    ccts_s = [controlled.simulate(told, HOSTS, window_bytes=size_bytes)[1]
+    ccts_s = [controlled.simulate(told, HOSTS, KEEPING,
+                                  window_bytes=size_bytes)[1]
               for size_bytes in (0.0, 0.02 * MB)]
     assert ccts_s[0] + 0.3 < ccts_s[1] < ccts_s[0] + 2.5
     # Nobody else sends there.
-    alone = [controlled.simulate(told[1:], HOSTS, window_bytes=size_bytes)[0]
+    alone = [controlled.simulate(told[1:], HOSTS, KEEPING,
+                                 window_bytes=size_bytes)[0]
              for size_bytes in (0.0, 0.02 * MB)]
     assert alone[0] == pytest.approx(alone[1], rel=1e-6)
+
+
+BORROWING = snapshot.Options(beta=0.0, work_conserving=True)
+RECEIVERS = 'tcp', 'order'
+
+
+@pytest.mark.parametrize('receiver', RECEIVERS)
+def test_who_borrows_has_the_whole_link(receiver):
+    cct_s, = controlled.simulate([_sent(_coflow('c', 5 * MB))], HOSTS,
+                                 BORROWING, receiver=receiver)
+    assert cct_s == pytest.approx(5, rel=0.01)
+
+
+@pytest.mark.parametrize('receiver', RECEIVERS)
+def test_a_flow_that_is_smaller_than_told_leaves_nothing_idle(receiver):
+    truth = coflow_model.Coflow.from_flows(
+        'c', 3, [(0, 1, MB), (0, 2, 4 * MB)])
+    told = coflow_model.Coflow.from_flows(
+        'c', 3, [(0, 1, 4 * MB), (0, 2, 4 * MB)])
+    cct_s, = controlled.simulate([_sent(truth, told)], HOSTS, BORROWING,
+                                 receiver=receiver)
+    assert cct_s == pytest.approx(5, rel=0.01)
+
+
+@pytest.mark.parametrize('receiver', RECEIVERS)
+def test_a_sender_lends_by_rank(receiver):
+    ccts_s = controlled.simulate([
+        _sent(_coflow('large', 8 * MB)), _sent(_coflow('small', 2 * MB))],
+        HOSTS, BORROWING, receiver=receiver)
+    assert ccts_s == pytest.approx([10, 2], rel=0.03)
+
+
+def test_who_lies_idle_lends_to_a_rank_below_at_the_receiver():
+    """The first of rank is told to send from h0 but does so from h2."""
+    first, second = _coflow('first', MB, 2), _coflow('second', 3 * MB)
+    coflows = [_sent(first, _coflow('first', MB)), _sent(second)]
+    tcp_s, order_s = (controlled.simulate(
+        coflows, HOSTS, BORROWING, receiver=receiver)
+        for receiver in RECEIVERS)
+    # TCP gives the flow without a class half of the link, order what is left.
+    assert tcp_s == pytest.approx([2, 4], rel=0.03)
+    assert order_s[1] < 3.2 and order_s[0] > 3.5
+
+
+@pytest.mark.parametrize('receiver', RECEIVERS)
+def test_who_is_told_late_borrows_last_until_then(receiver):
+    small, large = _coflow('small', 2 * MB), _coflow('large', 8 * MB, 0, 2)
+    in_time_s, late_s, never_s = (controlled.simulate([
+        _sent(small, told_s=at_s), _sent(large)], HOSTS, BORROWING,
+        receiver=receiver)[0] for at_s in (0.0, 1.0, 1e6))
+    assert in_time_s == pytest.approx(2, rel=0.03)
+    assert late_s == pytest.approx(3, rel=0.05)
+    assert never_s == pytest.approx(
+        8 / (1 - BORROWING.default_share) + 2 - 8 * BORROWING.default_share,
+        rel=0.03)
+
+
+def test_borrowers_beyond_a_ceil_do_not_exist(monkeypatch):
+    """The ceil is what the policy says."""
+    monkeypatch.setattr(host_policy.HostPolicy, 'ceil_bps',
+                        lambda self, rate_bps: rate_bps)
+    ccts_s = [controlled.simulate([_sent(_coflow('c', 5 * MB))], HOSTS,
+                                  options, receiver=receiver)
+              for options in (snapshot.Options(beta=0.0), BORROWING)
+              for receiver in RECEIVERS]
+    for cct_s, in ccts_s:
+        assert cct_s == pytest.approx(5 / 0.98, rel=0.03)
+
+
+def test_vms_take_turns_where_no_flow_has_a_class():
+    """At the sender, where edges do; TCP alone knows flows only."""
+    hosts = dict.fromkeys(('h0', 'h1', 'h2', 'h3'), 8e6)
+    many = coflow_model.Coflow.from_flows(
+        'many', 4, [(0, i, MB) for i in (1, 2, 3)])
+    one = coflow_model.Coflow.from_flows('one', 4, [(0, 1, MB)])
+    coflows = [controlled.Sent(truth, truth, tuple(hosts), told_s=1e6)
+               for truth in (many, one)]
+    turns_s = controlled.simulate(coflows, hosts, BORROWING)
+    assert turns_s == pytest.approx([4, 2], rel=0.01)
+    flows_s = controlled.simulate(coflows, hosts, snapshot.Options(
+        order='fair', beta=0.0, work_conserving=True))
+    assert flows_s == pytest.approx([4, 4], rel=0.01)

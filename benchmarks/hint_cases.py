@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Coflows with hints of every quality, and the fluid that carries them. Pure.
+
+Every other coflow has three or more senders and one receiver, the others are
+shuffles (:data:`SHAPES`). The bytes that each receiver gets are log-normal,
+cut off at 1.5 sigma so that no coflow alone fills the busiest link. Coflows
+arrive as a Poisson process whose rate makes the busiest link carry the wanted
+load on average. The planner chooses the hosts with exact hints, one VM of a
+coflow to a host; all qualities and loads keep these hosts.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import functools
+import itertools
+from typing import TypeVar
+
+import numpy as np
+from oslo_config import cfg
+
+from virtco.conf import scheduler
+from virtco.decide import loop
+from virtco.know import snapshot
+from virtco.lab.emulation import cases
+from virtco.lab.emulation import misled
+from virtco.lab.emulation import scenario
+from virtco.lab.sim import groups
+from virtco.model import coflow as coflow_model
+from virtco.model import snapshot as planning
+from virtco.solver import budget
+from virtco.solver import planner
+from virtco import units
+
+#: Of a link, on the wire and as payload.
+RATE_BPS = 20e6
+LINK_BPS = scenario.goodput_bps(RATE_BPS)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shape:
+    """:ivar most_senders: to one receiver.
+    :ivar most_ends: senders, and receivers, of a shuffle.
+    """
+
+    n_coflows: int
+    most_senders: int
+    most_ends: int
+
+
+#: By the number of hosts.
+SHAPES = {6: Shape(16, 5, 3), 18: Shape(36, 8, 6)}
+#: What the busiest link sends in a run takes so long.
+BUSY_S = 15.0
+NONE, LIAR, FOREIGN_TCP = 'none', 'liar', 'foreign-tcp'
+#: What the liar claims of his coflow, the largest but one.
+LIE = 0.3
+_SIGMA, _MOST_SIGMAS = 1.0, 1.5
+_PORT = 5001
+_PLAN_S = 0.05
+Hosts = tuple[tuple[str, ...], ...]
+Claim = misled.Claim
+Key = TypeVar('Key', str, tuple[str, int])
+
+
+def _all(claim: Claim) -> Callable[[np.random.Generator, int], list[Claim]]:
+    return lambda rng, n_coflows: [claim] * n_coflows
+
+
+#: Quality of hints -> claims of coflows.
+QUALITIES: dict[str, Callable[[np.random.Generator, int], list[Claim]]] = {
+    NONE: _all(Claim(late_s=misled.NEVER_S)),
+    'exact': _all(Claim()),
+    'unknown': _all(Claim(is_sized=False)),
+    'half': _all(Claim(0.5)),
+    'quarter': _all(Claim(0.25)),
+    'twice': _all(Claim(2.0)),
+    'four': _all(Claim(4.0)),
+    'random50': lambda rng, n_coflows: [
+        Claim(float(factor)) for factor in rng.uniform(0.5, 1.5, n_coflows)],
+    'late0.5': _all(Claim(late_s=0.5)),
+    'late2': _all(Claim(late_s=2.0)),
+    'half-unknown': lambda rng, n_coflows: [
+        Claim(is_sized=i % 2 == 0) for i in range(n_coflows)],
+    LIAR: _all(Claim()),
+    # TCP of tenants who never say anything, beside exact hints.
+    FOREIGN_TCP: lambda rng, n_coflows: [
+        Claim(late_s=misled.NEVER_S) if i % 4 == 0 else Claim()
+        for i in range(n_coflows)]}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cell:
+    """What a run is of.
+
+    :ivar ceil: of ``[scheduler]``: whether classes borrow.
+    :ivar receiver: 'tcp' or 'order'; on packets it is what it is.
+    :ivar options: name and value of the product's others of ``[scheduler]``.
+    """
+
+    quality: str
+    load: float
+    hosts: int
+    seed: int
+    ceil: str
+    receiver: str = 'tcp'
+    on_packets: bool = False
+    options: tuple[tuple[str, str], ...] = ()
+
+    def case(self) -> 'Case':
+        return make(self.seed, self.hosts, self.load)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Case:
+    """Coflows, where their VMs are, and when they start."""
+
+    coflows: tuple[misled.Coflow, ...]
+    hosts: Mapping[str, tuple[str, ...]]
+
+    def claims(self, quality: str, seed: int) -> list[Claim]:
+        """What the controller is told of each coflow."""
+        made = QUALITIES[quality](np.random.default_rng([seed, 27]),
+                                  len(self.coflows))
+        if quality == LIAR:
+            made[self.liar] = Claim(LIE)
+        return made
+
+    def parts(self, quality: str, seed: int) -> dict[str, list[int]]:
+        """Rows of a quality: label and indices of the coflows it is of."""
+        everyone = range(len(self.coflows))
+        if quality == LIAR:
+            its, labels = {self.liar}, ('his own', 'the others')
+        elif quality == FOREIGN_TCP:
+            its = {i for i, claim in enumerate(self.claims(quality, seed))
+                   if claim.late_s is not None}
+            labels = 'the foreign', 'the hinted'
+        else:
+            return {quality: list(everyone)}
+        return {f'{quality}: {labels[0]}': sorted(its), f'{quality}: '
+                f'{labels[1]}': [i for i in everyone if i not in its]}
+
+    @property
+    def liar(self) -> int:
+        """Index of the coflow with the second most bytes."""
+        return misled.liar(self.coflows)
+
+
+@functools.lru_cache
+def make(seed: int, n_hosts: int, load: float) -> Case:
+    """Draw a case.
+
+    :param load: of the busiest link, from the first arrival on until one
+        mean gap after the last.
+    """
+    coflows, hosts, gaps = _drawn(seed, n_hosts)
+    starts_s = np.cumsum(gaps) * BUSY_S / load / len(coflows)
+    return Case(tuple(
+        misled.Coflow(coflow, float(start_s - starts_s[0]))
+        for coflow, start_s in zip(coflows, starts_s)),
+        {coflow.name: its for coflow, its in zip(coflows, hosts)})
+
+
+@functools.lru_cache
+def _drawn(seed: int, n_hosts: int
+           ) -> tuple[tuple[coflow_model.Coflow, ...], Hosts, np.ndarray]:
+    """Coflows, hosts and gaps whose mean is one."""
+    rng = np.random.default_rng([seed, n_hosts, 26])
+    rows, shape = [], SHAPES[n_hosts]
+    for number in range(shape.n_coflows):
+        n_src, n_dst = (
+            (int(rng.integers(3, 1 + shape.most_senders)), 1) if number % 2
+            else map(int, rng.integers(1, 1 + shape.most_ends, 2)))
+        size = n_dst * np.exp(_SIGMA * min(_MOST_SIGMAS,
+                                           rng.standard_normal()))
+        pairs = itertools.product(range(n_src), range(n_src, n_src + n_dst))
+        rows.append((n_src + n_dst, [
+            (src, dst, float(size * share)) for (src, dst), share in zip(
+                pairs, rng.dirichlet(np.ones(n_src * n_dst)))]))
+    gaps = rng.exponential(1.0, len(rows))
+    coflows = [coflow_model.Coflow.from_flows(f'c{i}', n_vms, flows, _PORT)
+               for i, (n_vms, flows) in enumerate(rows)]
+    hosts = _place(coflows, n_hosts, seed)
+    most = max(_link_bytes(coflows, hosts).values())
+    factor = BUSY_S * units.bps_to_bytes_per_s(LINK_BPS) / most
+    return (tuple(coflow_model.Coflow.from_flows(f'c{i}', n_vms, [
+        (src, dst, max(1, round(size * factor))) for src, dst, size in flows],
+        _PORT) for i, (n_vms, flows) in enumerate(rows)), hosts,
+        gaps)
+
+
+def _place(coflows: Sequence[coflow_model.Coflow], n_hosts: int, seed: int
+           ) -> Hosts:
+    """Hosts of each coflow, planned one after another."""
+    found: list[tuple[str, ...]] = []
+    active: list[planning.ActiveCoflow] = []
+    for coflow in coflows:
+        plan = planner.plan(planning.PlacementProblem(
+            # A slot per host: no two VMs of a coflow meet.
+            groups.equal_hosts(n_hosts, 1.0, LINK_BPS),
+            groups.of_slots(coflow.name, (coflow,)).vms, (coflow,),
+            active=tuple(active)), seed=seed, budget_s=_PLAN_S,
+            clock=budget.Counter())
+        found.append(plan.hosts)
+        pairs = tuple((plan.hosts[flow.src], plan.hosts[flow.dst],
+                       flow.size_bytes) for flow in coflow.flows)
+        out_bytes, in_bytes = (tuple(_summed(
+            (ends[end], size_bytes) for *ends, size_bytes in pairs).items())
+            for end in (0, 1))
+        active.append(planning.ActiveCoflow(coflow.name, out_bytes, in_bytes,
+                                            pairs))
+    return tuple(found)
+
+
+def _summed(rows: Iterable[tuple[Key, float]]) -> dict[Key, float]:
+    found: dict[Key, float] = {}
+    for key, value in rows:
+        found[key] = found.get(key, 0.0) + value
+    return found
+
+
+def _link_bytes(coflows: Sequence[coflow_model.Coflow], hosts: Hosts
+                ) -> Mapping[tuple[str, int], float]:
+    """By host and end, what its link carries."""
+    return _summed(
+        ((at[end], side), flow.size_bytes)
+        for coflow, at in zip(coflows, hosts) for flow in coflow.flows
+        for side, end in enumerate((flow.src, flow.dst)))
+
+
+def options(cell: Cell) -> snapshot.Options:
+    """The product's defaults but for what the cell says.
+
+    There is no background. The fluid knows no limits of unmanaged traffic.
+
+    :raises ValueError: for a value that is none of the option.
+    """
+    conf = cfg.ConfigOpts()
+    scheduler.register_opts(conf)
+    for name, value in cell.options:
+        conf.set_override(name, value, 'scheduler')
+    return dataclasses.replace(
+        loop.options(conf.scheduler, {
+            'order': (snapshot.FAIR if cell.quality == NONE
+                      else conf.scheduler.order),
+            'ceil': cell.ceil}, False), beta=0.0, limit_senders=False)
+
+
+def fluid_s(cell: Cell) -> list[float]:
+    """CCT of each coflow in the fluid."""
+    case = cell.case()
+    claimed = case.claims(cell.quality, cell.seed)
+    return list(misled.expect(
+        case.coflows, claimed, case.hosts, [
+            0.0 if claim.late_s is None else one.start_s + claim.late_s
+            for one, claim in zip(case.coflows, claimed)],
+        cases.Scale(cell.hosts, RATE_BPS), options(cell),
+        'order' if cell.receiver == 'order' else 'tcp'))

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Hints of every quality with real TCP: namespaces, controller and edges.
+
+The hosts are the case's for all qualities. For *none* the edges stand still
+and their queues are gone: TCP shares the links as if virtco were not there.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Sequence
+import itertools
+import pathlib
+
+from benchmarks import hint_cases
+from virtco.lab.emulation import cases
+from virtco.lab.emulation import display
+from virtco.lab.emulation import measure
+from virtco.lab.emulation import scenario
+from virtco.lab.emulation import untold
+
+_FAIR, _ORDER = 'fair', 'mrtf'
+
+
+def run(todo: Sequence[hint_cases.Cell], logs: pathlib.Path,
+        shown: display.Display
+        ) -> Iterator[tuple[hint_cases.Cell, list[float], float]]:
+    """CCTs of cells, with the share that a thread waited for a processor.
+
+    A run that the machine disturbed is made again, by the rule of
+    :mod:`virtco.lab.emulation.measure`.
+
+    :param todo: cells of the same hosts and options are together.
+    """
+    for (n_hosts, options), some in itertools.groupby(
+            todo, lambda cell: (cell.hosts, cell.options)):
+        of_size = list(some)
+        scale = cases.Scale(n_hosts, hint_cases.RATE_BPS)
+        with untold.Bed(cases.hosts(scale, 0, False), scale,
+                        logs / str(n_hosts), shown,
+                        # Every VM of every coflow might be on one host.
+                        slots=sum(one.coflow.n_vms for one
+                                  in of_size[0].case().coflows),
+                        controller={'scheduler': dict(options)}) as bed:
+            for cell in of_size:
+                yield cell, *_once(bed, cell)
+
+
+def _once(bed: untold.Bed, cell: hint_cases.Cell) -> tuple[list[float], float]:
+    case = cell.case()
+    scheme = scenario.Scheme(
+        'hinted', 'hinted', 'virtco',
+        _FAIR if cell.quality == hint_cases.NONE else _ORDER, ceil=cell.ceil)
+    tried: list[tuple[float, list[float]]] = []
+    while not tried or (tried[-1][0] > measure.MOST_WAITED
+                        and len(tried) < measure.MOST_TRIES):
+        sent = bed.send(case.coflows, case.claims(cell.quality, cell.seed),
+                        dict(case.hosts), scheme)
+        tried.append((sent.usage.waited, list(sent.ccts_s)))
+    waited, ccts_s = min(tried)
+    return ccts_s, waited

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The table of hints of every quality."""
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import math
+import types
+
+import pytest
+
+from benchmarks import hint_cases
+from benchmarks import hint_packets
+from benchmarks import hints
+from virtco.lab.emulation import misled
+from virtco.lab.emulation import untold
+from virtco import units
+
+SEED, N_HOSTS = 0, 6
+Claim = misled.Claim
+
+
+def _case(load=0.7):
+    return hint_cases.make(SEED, N_HOSTS, load)
+
+
+def _cell(quality='exact', seed=SEED, **changes):
+    return dataclasses.replace(hint_cases.Cell(
+        quality, 0.7, N_HOSTS, seed, 'link', 'order'), **changes)
+
+
+def test_the_busiest_link_carries_the_load():
+    case = _case()
+    carried = {}
+    for one in case.coflows:
+        at = case.hosts[one.coflow.name]
+        # No two VMs of a coflow meet.
+        assert len(set(at)) == one.coflow.n_vms
+        for flow in one.coflow.flows:
+            for end in ((at[flow.src], 'out'), (at[flow.dst], 'in')):
+                carried[end] = carried.get(end, 0) + flow.size_bytes
+    busy_s = (max(carried.values())
+              / units.bps_to_bytes_per_s(hint_cases.LINK_BPS))
+    assert busy_s == pytest.approx(hint_cases.BUSY_S, rel=1e-3)
+    # In units of the mean gap.
+    gaps = hint_cases._drawn(SEED, N_HOSTS)[2][1:].sum()
+    assert case.coflows[-1].start_s / gaps * len(case.coflows) == (
+        pytest.approx(busy_s / 0.7, rel=1e-3))
+
+
+def test_every_other_coflow_is_many_to_one():
+    for one in _case().coflows[1::2]:
+        ends = {(flow.src, flow.dst) for flow in one.coflow.flows}
+        assert len({dst for _, dst in ends}) == 1
+        assert len(ends) >= 3
+
+
+def test_load_changes_the_starts_alone():
+    light, heavy = _case(0.5), _case(0.9)
+    assert light.hosts == heavy.hosts
+    for one, other in zip(light.coflows, heavy.coflows):
+        assert one.coflow == other.coflow
+        assert one.start_s == pytest.approx(other.start_s * 0.9 / 0.5)
+
+
+def test_tenants_say_what_the_quality_says():
+    case = _case()
+
+    def claims(quality):
+        return case.claims(quality, SEED)
+
+    for quality, claim in (
+            ('exact', Claim()), ('unknown', Claim(is_sized=False)),
+            ('quarter', Claim(0.25)), ('half', Claim(0.5)),
+            ('twice', Claim(2.0)), ('four', Claim(4.0)),
+            ('late0.5', Claim(late_s=0.5)), ('late2', Claim(late_s=2.0)),
+            ('none', Claim(late_s=misled.NEVER_S))):
+        assert claims(quality) == [claim] * len(case.coflows)
+    assert [one.is_sized for one in claims('half-unknown')] == [
+        True, False] * 8
+    factors = [one.factor for one in claims('random50')]
+    assert len(set(factors)) == len(factors)
+    assert 0.5 <= min(factors) < 1 < max(factors) <= 1.5
+    assert [i for i, one in enumerate(claims('liar'))
+            if one == Claim(0.3)] == [case.liar]
+    assert [i for i, one in enumerate(claims('foreign-tcp'))
+            if one == Claim(late_s=misled.NEVER_S)] == [0, 4, 8, 12]
+
+
+def test_some_qualities_have_a_row_for_each_side():
+    case = _case()
+    assert case.parts('half', SEED) == {'half': list(range(16))}
+    for quality, its in (('liar', [case.liar]),
+                         ('foreign-tcp', [0, 4, 8, 12])):
+        own, others = case.parts(quality, SEED).values()
+        assert own == its
+        assert sorted(own + others) == list(range(16))
+
+
+def test_fluid_orders_unless_there_are_no_hints():
+    options = hint_cases.options(_cell())
+    assert options.work_conserving and not options.is_fair
+    assert not hint_cases.options(_cell(ceil='rate')).work_conserving
+    assert hint_cases.options(_cell('none')).is_fair
+    assert hint_cases.options(_cell()).quiet_s == 1.0
+    assert hint_cases.options(_cell(options=(('quiet_s', '2'),))
+                              ).quiet_s == 2.0
+
+
+@pytest.mark.full(reason='seconds of simulation',
+                  still='the fluid by tests of controlled')
+def test_order_at_both_ends_is_better_than_none():
+    none_s, exact_s = (sum(sum(hint_cases.fluid_s(_cell(quality, seed)))
+                           for seed in range(2))
+                       for quality in ('none', 'exact'))
+    assert exact_s < 0.97 * none_s
+
+
+def _runs():
+    """Of two seeds; who has hints needs 0.8 or 1.0 of the time."""
+    none_s = list(map(float, range(1, 17)))
+    runs = {}
+    for seed, factor in ((0, 0.8), (1, 1.0)):
+        exact_s = [factor * cct_s for cct_s in none_s]
+        lied_s = list(exact_s)
+        lied_s[hint_cases.make(seed, N_HOSTS, 0.7).liar] *= 2
+        runs |= {_cell('none', seed): none_s, _cell('exact', seed): exact_s,
+                 _cell('liar', seed): lied_s}
+    return runs
+
+
+def test_rows_are_over_the_seeds():
+    rows = {row.quality: row for row in hints.rows(_runs())}
+    assert set(rows) == {'none', 'exact', 'liar: his own', 'liar: the others'}
+    exact = rows['exact']
+    assert exact.mean_over_none == pytest.approx(0.9)
+    assert exact.worst_over_none == pytest.approx(1.0)
+    assert exact.p95_over_none == pytest.approx(0.99)
+    # Student's t with one degree of freedom.
+    assert exact.ci95 == pytest.approx(12.706 * 0.1, rel=1e-3)
+    assert exact.mean_over_exact == 1 and exact.seeds == 2
+    assert rows['none'].mean_over_none == 1
+    assert rows['liar: his own'].mean_over_exact == pytest.approx(2)
+    assert rows['liar: the others'].mean_over_exact == pytest.approx(1)
+
+
+def test_no_row_without_plain_tcp():
+    runs = _runs()
+    del runs[_cell('none', 0)]
+    assert {row.seeds for row in hints.rows(runs)} == {1}
+    assert hints.rows({_cell('exact'): [1.0]}) == []
+
+
+def test_rows_of_one_seed_have_no_interval():
+    rows = hints.rows({cell: ccts_s for cell, ccts_s in _runs().items()
+                       if cell.seed == 0})
+    assert all(math.isnan(row.ci95) for row in rows)
+    assert hints.show(rows).row_count == len(rows)
+
+
+def _args(**changes):
+    return argparse.Namespace(**{
+        'hosts': (6, 18), 'loads': (0.5, 0.7), 'qualities': None, 'seeds': 2,
+        'short': False, 'part': (1, 1), 'ceil': 'link', 'receiver': 'tcp',
+        'packets': False, 'options': (), **changes})
+
+
+def test_all_qualities_are_run_at_one_load():
+    cells = hints.cells(_args())
+    assert len(set(cells)) == len(cells)
+    all_of = {(cell.hosts, cell.load) for cell in cells
+              if cell.quality == 'four'}
+    assert all_of == {(6, 0.7)}
+    for quality in ('none', 'exact', 'unknown', 'half'):
+        assert {(cell.hosts, cell.load, cell.seed) for cell in cells
+                if cell.quality == quality} == {
+            (n_hosts, load, seed) for n_hosts in (6, 18)
+            for load in (0.5, 0.7) for seed in (0, 1)}
+
+
+def test_parts_are_all_together():
+    whole = hints.cells(_args(seeds=5))
+    parts = [hints.cells(_args(seeds=5, part=(k, 3))) for k in (1, 2, 3)]
+    assert sorted(map(str, sum(parts, []))) == sorted(map(str, whole))
+    assert all(parts)
+
+
+def test_a_wanted_quality_comes_with_those_it_is_compared_to():
+    cells = hints.cells(_args(hosts=(6,), loads=(0.7,), seeds=1,
+                              qualities=('late2',)))
+    assert {cell.quality for cell in cells} == {'none', 'exact', 'late2'}
+    assert {cell.receiver for cell in hints.cells(_args(packets=True))} == {
+        'product'}
+
+
+def test_runs_are_read_again(tmp_path):
+    path = tmp_path / 'runs.jsonl'
+    assert hints.read(path) == {}
+    cell = _cell(options=(('quiet_s', '2'),))
+    path.write_text(json.dumps({
+        'cell': dataclasses.asdict(cell), 'ccts_s': [1.0],
+        'waited': 0.1}) + '\n')
+    assert hints.read(path) == {cell: [1.0]}
+
+
+@pytest.fixture
+def bed(monkeypatch):
+    made = types.SimpleNamespace(slots=[], controllers=[], sent=[],
+                                 waited=iter(()))
+
+    class Bed:
+        def send(self, coflows, claimed, hosts, scheme):
+            made.sent.append((claimed, hosts, scheme))
+            waited = next(made.waited, 0.0)
+            return types.SimpleNamespace(
+                usage=types.SimpleNamespace(waited=waited),
+                ccts_s=(float(len(made.sent)),))
+
+    def open_bed(*args, slots, controller):
+        made.slots.append(slots)
+        made.controllers.append(controller)
+        return contextlib.nullcontext(Bed())
+
+    monkeypatch.setattr(untold, 'Bed', open_bed)
+    return made
+
+
+def test_all_qualities_are_sent_from_the_same_hosts(bed, tmp_path):
+    todo = [_cell(quality, on_packets=True) for quality in ('none', 'unknown')]
+    found = list(hint_packets.run(todo, tmp_path, None))
+    assert found == [(todo[0], [1.0], 0.0), (todo[1], [2.0], 0.0)]
+    (none, hosts, fair), (unknown, same_hosts, order) = bed.sent
+    assert hosts == same_hosts == _case().hosts
+    assert fair.order == 'fair' and order.order == 'mrtf'
+    assert fair.ceil == order.ceil == 'link'
+    assert {one.late_s for one in none} == {misled.NEVER_S}
+    assert not any(one.is_sized for one in unknown)
+    assert bed.slots == [sum(one.coflow.n_vms for one in _case().coflows)]
+
+
+def test_options_have_a_controller_of_their_own(bed, tmp_path):
+    list(hint_packets.run([_cell(), _cell(options=(('theta_s', '3'),))],
+                          tmp_path, None))
+    assert bed.controllers == [{'scheduler': {}},
+                               {'scheduler': {'theta_s': '3'}}]
+
+
+def test_a_disturbed_run_is_made_again(bed, tmp_path):
+    bed.waited = iter((0.9, 0.1, 0.5, 0.4, 0.6))
+    found = list(hint_packets.run([_cell(), _cell('half')], tmp_path, None))
+    assert [(ccts_s, waited) for _, ccts_s, waited in found] == [
+        ([2.0], 0.1), ([4.0], 0.4)]
