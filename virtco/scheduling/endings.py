@@ -17,12 +17,15 @@ class Rules:
     :ivar quiet_s: no byte for this long, and …
     :ivar done_fraction: … at least this share sent: ended.
     :ivar start_bytes: fewer are noise (ARP, keep-alives).
+    :ivar exceeding_fraction: sent beyond the size by more than that: more may
+        come.
     """
 
     negligible_fraction: float = 1e-3
     quiet_s: float = 1.0
     done_fraction: float = 0.9
     start_bytes: float = 10_000.0
+    exceeding_fraction: float = 0.01
 
     @property
     def pause_s(self) -> float:
@@ -44,7 +47,7 @@ def is_all_sent(size_bytes: float, left_bytes: float, rules: Rules) -> bool:
 
 def is_exceeded(size_bytes: float, sent_bytes: float, rules: Rules) -> bool:
     """Whether more was sent than counters get wrong."""
-    return sent_bytes > (1 + rules.negligible_fraction) * size_bytes
+    return sent_bytes > (1 + rules.exceeding_fraction) * size_bytes
 
 
 def is_overrun(size_bytes: float, sent_bytes: float, rules: Rules) -> bool:

@@ -13,7 +13,6 @@ from tests.functional.controller import harness
 WIRE = 1.0456
 LIAR, HONEST = 'liar', 'honest'
 SMALL = '[[0, "1MB"], ["1MB", 0]]'
-MEDIUM = '[[0, "5MB"], [0, 0]]'
 LARGE = '[[0, "100MB"], ["100MB", 0]]'
 
 
@@ -81,26 +80,27 @@ def test_a_liar_pays_on_with_its_next_coflow(cloud):
     assert cloud.controller.metrics()[
         f'virtco_project_debt_bytes{{project_id="{LIAR}"}}'] > 26e6
     cloud.tenant.call('PATCH', f'/v1/coflows/{lie["id"]}', {'state': 'done'})
-    honest = cloud.launch(HONEST, 'large', LARGE)
-    cloud.send(honest, 1e6)
-    after = cloud.launch(LIAR, 'medium', MEDIUM)
-    cloud.send(honest, 1e6)
-    cloud.send(after, 1e6)
-    # It is much the shorter one, and yet comes last.
+    honest = cloud.launch(HONEST, 'large', '[[0, "5MB"], [0, 0]]')
+    cloud.send(honest, 0.2e6)
+    after = cloud.launch(LIAR, 'medium', SMALL)
+    cloud.send(honest, 0.2e6)
+    cloud.send(after, 0.2e6)
+    # It is the shorter one, but nobody believes that: it is in the first
+    # queue, of 0.5 s, and the other one has 0.4 s left.
     cloud.settled(lambda: cloud.order() == ['large', 'medium'])
-    assert cloud.debt(LIAR) == pytest.approx(26e6, rel=1e-3)
+    assert cloud.debt(LIAR) == pytest.approx(26.8e6, rel=1e-3)
     assert not cloud.coflow(HONEST, 'large')['in_debt']
     # Nobody forgets it.
-    harness.wait_for(lambda: cloud.stored_debt() < 26.5e6)
+    harness.wait_for(lambda: cloud.stored_debt() < 26.9e6)
     cloud.controller.stop(signal.SIGKILL)
     cloud.controller.start()
-    assert cloud.debt(LIAR) == pytest.approx(26e6, rel=1e-3)
-    cloud.send(honest, 1e6)
-    cloud.send(after, 1e6)
+    assert cloud.debt(LIAR) == pytest.approx(26.8e6, rel=1e-3)
+    cloud.send(honest, 0.2e6)
+    cloud.send(after, 0.2e6)
     cloud.settled(lambda: cloud.order() == ['large', 'medium'])
     cloud.tenant.call('PATCH', f'/v1/projects/{LIAR}', {'debt_bytes': 0})
-    cloud.send(honest, 1e6)
-    cloud.send(after, 1e6)
+    cloud.send(honest, 0.2e6)
+    cloud.send(after, 0.2e6)
     cloud.settled(lambda: cloud.order() == ['medium', 'large'])
     assert cloud.debt(LIAR) == 0
 
@@ -126,6 +126,5 @@ def test_who_is_honest_or_nearly_so_owes_nothing(cloud, factor):
     for _ in range(4):
         cloud.send(honest, factor * 200e6 / 4)
     cloud.send(lie, 1e6)
-    cloud.settled(lambda: cloud.order() == ['large', 'lie'])
     assert (cloud.debt(HONEST), cloud.debt(LIAR) > 0) == (0, True)
     assert not cloud.coflow(HONEST, 'large')['in_debt']

@@ -47,7 +47,7 @@ def test_a_coflow_from_plan_to_done(tenant):
     assert one['minor'] >= 0x10
     # 2 % stay for everything else, the rest is the coflow's.
     assert one['rate_bps'] == pytest.approx(98e6)
-    assert one['ceil_bps'] == one['rate_bps']
+    assert one['ceil_bps'] == policy['egress_bps']
     assert policy['default_rate_bps'] == pytest.approx(2e6)
     (flow,) = policy['flows']
     assert flow == {
