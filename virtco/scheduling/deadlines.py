@@ -296,9 +296,9 @@ class Withheld:
     When some claims find no room, it costs the fewest promises if these are
     the largest ones, not whoever asks last. So the largest part of the latest
     claims waits, twice as large a part as found no room. Nothing is withheld
-    while all find room, and nothing that leaves its slowest port half of the
-    time until its deadline. A coflow that waits is served as any other, and
-    judged again when less of it is left.
+    while all find room, and nothing that takes its slowest port a quarter of
+    the time until its deadline or less. A coflow that waits is served as any
+    other, and judged again when less of it is left.
 
     :param most: claims that are remembered.
     """
@@ -306,7 +306,7 @@ class Withheld:
     #: Withheld for each that finds no room; see benchmarks.deadlines.
     PER_REFUSED = 2.0
     #: Time to a deadline that is never withheld, in times alone.
-    LOOSE = 2.0
+    LOOSE = 4.0
 
     def __init__(self, most: int = 100):
         self._most = most

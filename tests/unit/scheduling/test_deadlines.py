@@ -283,7 +283,8 @@ def test_the_largest_wait_while_some_find_no_room():
     assert withheld.limit_s == 7.0
     assert withheld.holds(7.5, 8.0)
     assert not withheld.holds(7.0, 8.0)
-    assert not withheld.holds(7.5, 15.0)
+    assert withheld.holds(7.5, 29.9)
+    assert not withheld.holds(7.5, 30.0)
     for _ in range(8):
         withheld.note(1.0, False)
     assert withheld.limit_s == 0.5
