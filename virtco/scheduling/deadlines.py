@@ -295,7 +295,7 @@ class Withheld:
 
     When some claims find no room, it costs the fewest promises if these are
     the largest ones, not whoever asks last. So the largest part of the latest
-    claims waits, twice as large a part as found no room. Nothing is withheld
+    claims waits, three times as large a part as found no room. Nothing is withheld
     while all find room, and nothing that takes its slowest port a quarter of
     the time until its deadline or less. A coflow that waits is served as any
     other, and judged again when less of it is left.
@@ -304,7 +304,7 @@ class Withheld:
     """
 
     #: Withheld for each that finds no room; see benchmarks.deadlines.
-    PER_REFUSED = 2.0
+    PER_REFUSED = 3.0
     #: Time to a deadline that is never withheld, in times alone.
     LOOSE = 4.0
 

@@ -279,10 +279,10 @@ def test_the_largest_wait_while_some_find_no_room():
     assert withheld.limit_s == math.inf
     assert not withheld.holds(100.0, 100.0)
     withheld.note(0.5, False)
-    # Twice as many as found no room: the two largest of ten.
-    assert withheld.limit_s == 7.0
-    assert withheld.holds(7.5, 8.0)
-    assert not withheld.holds(7.0, 8.0)
+    # Three times as many as found no room: the three largest of ten.
+    assert withheld.limit_s == 6.0
+    assert withheld.holds(6.5, 8.0)
+    assert not withheld.holds(6.0, 8.0)
     assert withheld.holds(7.5, 29.9)
     assert not withheld.holds(7.5, 30.0)
     for _ in range(8):
