@@ -7,9 +7,9 @@ coflows whose deadlines are 1 + U[0, slack] times as long as they take alone
 (Varys, SIGCOMM 2014, section 7.4) in the fluid simulator, under virtco's
 promises, DCoflow and Varys. The synthetic ones are random shuffles of
 log-normal sizes at 16 hosts; ``--trace`` adds the Facebook trace
-(FB2010-1Hr-150-0.txt) on ports of 1 Gbit/s, and of 100 Mbit/s, where more
-collide. The second table has deadlines for half of the coflows; the others'
-mean CCT stands over that without any deadline.
+(FB2010-1Hr-150-0.txt) on ports of 1 Gbit/s. The second table has deadlines for
+half of the coflows; the others' mean CCT stands over that without any
+deadline.
 """
 
 import argparse
@@ -27,6 +27,7 @@ from virtco.lab.sim import traces
 from virtco.scheduling import fabric
 
 N_HOSTS, N_COFLOWS = 16, 200
+TRACE_RATE_BPS = 1e9
 MIXES = [(load, slack) for load in (0.5, 0.7, 0.9) for slack in (1.0, 3.0)]
 SCHEMES: dict[str, Callable[[deadlines.Load], deadlines.Outcome]] = {
     'virtco': deadlines.run,
@@ -57,13 +58,13 @@ def synthetic(seed: int, load: float, slack: float, share: float = 1.0
                                     arrivals_s, slack, rng, share)
 
 
-def traced(trace: traces.Trace, rate_bps: float, seed: int, slack: float
-           ) -> deadlines.Load:
+def traced(trace: traces.Trace, seed: int) -> deadlines.Load:
+    """The trace's coflows with deadlines of a slack of 1."""
     return deadlines.with_deadlines(
-        np.full(2 * trace.n_ports, rate_bps),
+        np.full(2 * trace.n_ports, TRACE_RATE_BPS),
         [coflow.demand() for coflow in trace.coflows],
-        np.array([coflow.arrival_s for coflow in trace.coflows]), slack,
-        np.random.default_rng([seed, 25]))
+        np.array([coflow.arrival_s for coflow in trace.coflows]), 1.0,
+        np.random.default_rng(seed))
 
 
 def shares(name: str, loads: list[deadlines.Load]
@@ -109,12 +110,9 @@ def main() -> None:
     seeds = dict.fromkeys(workloads, args.seeds)
     if args.trace is not None:
         trace = traces.read(args.trace)
-        for rate_bps in (1e9, 1e8):
-            name = f'Facebook, {rate_bps / 1e6:g} Mbit/s, slack 1'
-            workloads[name] = functools.partial(
-                lambda seed, rate_bps: traced(trace, rate_bps, seed, 1.0),
-                rate_bps=rate_bps)
-            seeds[name] = args.trace_seeds
+        name = 'Facebook, slack 1'
+        workloads[name] = functools.partial(traced, trace)
+        seeds[name] = args.trace_seeds
     if not args.json:
         print(f'{"":<55}' + ''.join(f'{one:>15}'
                                     for one in HEADINGS.values()))

@@ -295,10 +295,10 @@ class Withheld:
 
     When some claims find no room, it costs the fewest promises if these are
     the largest ones, not whoever asks last. So the largest part of the latest
-    claims waits, three times as large a part as found no room. Nothing is withheld
-    while all find room, and nothing that takes its slowest port a quarter of
-    the time until its deadline or less. A coflow that waits is served as any
-    other, and judged again when less of it is left.
+    claims waits, three times as large a part as found no room. Nothing is
+    withheld while all find room, and nothing that takes its slowest port a
+    quarter of the time until its deadline or less. A coflow that waits is
+    served as any other, and judged again when less of it is left.
 
     :param most: claims that are remembered.
     """
