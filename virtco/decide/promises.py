@@ -15,6 +15,9 @@ from virtco.scheduling import deadlines
 #: Coflows are planned to end so much before their deadlines where they can:
 #: reports are late, and rates come into force later.
 LEAD_S = 0.5
+#: Coflows without a promise that are looked at, the earliest deadlines first:
+#: each costs a plan.
+MOST_WISHES = 16
 
 
 def renew(snapshot: known.Snapshot, before: deadlines.Plan | None
@@ -22,19 +25,23 @@ def renew(snapshot: known.Snapshot, before: deadlines.Plan | None
     """Plan the coflows whose deadlines were promised; then, with the rest,
     others that want a deadline, as far as they still fit.
 
-    The latter were told no at their launch. They are served as if promised
-    while there is room; a promise at a launch takes it back.
+    The latter were told no at their launch. While they send and there is room
+    they are served as if promised; a promise at a launch takes it back.
 
     :param before: the last plan.
     """
     wanting = sorted((
         coflow.live for coflow in snapshot.coflows
         if snapshot.now_s < coflow.live.deadline_s < math.inf
-        and not coflow.is_resting), key=_promised_first)
+        and not coflow.is_resting and (
+            coflow.live.is_promised or coflow.is_busy(
+                snapshot.now_s, snapshot.options.quiet_s))),
+        key=_promised_first)
+    n_promised = sum(coflow.is_promised for coflow in wanting)
     ports = live.Ports(snapshot.hosts.names, snapshot.egress_bps,
                        snapshot.ingress_bps, snapshot.uplinks)
     claims = deadlines.no_claims(len(deadlines.capacity_bps(ports)))
-    for coflow in wanting:
+    for coflow in wanting[:n_promised + MOST_WISHES]:
         size_s = snapshot.size_factor * deadlines.port_s(
             _columns(coflow.flows), ports, snapshot.hosts.number_of)
         left_s = coflow.deadline_s - snapshot.now_s

@@ -238,18 +238,18 @@ def _fill(claims: Claims, now_s: float, before: Plan | None = None) -> Plan:
         is_whole = bool((room_s >= -ROUNDING * ends_s[-1:]).all())
         room_s = np.maximum(0.0, room_s)
     for c in np.argsort(left_s, kind='stable').tolist():
-        used = claims.port_s[c] > 0
+        used = np.flatnonzero(claims.port_s[c])
         last = int(np.searchsorted(ends_s, left_s[c], 'right'))
         missing = 1.0 - shares[c].sum()
-        if missing <= ROUNDING or not used.any():
+        if missing <= ROUNDING or not len(used):
             continue
-        most = np.minimum(1.0, (
-            room_s[:last, used] / claims.port_s[c, used]).min(axis=1))
+        room = room_s[:last, used]
+        most = np.minimum(1.0, (room / claims.port_s[c, used]).min(axis=1))
         added = _evenly(most, lengths_s[:last], missing)
         is_whole = is_whole and added.sum() >= missing - ROUNDING
         shares[c, :last] += added
-        room_s[:last] = np.maximum(
-            0.0, room_s[:last] - added[:, None] * size_s[c])
+        room_s[:last, used] = np.maximum(
+            0.0, room - added[:, None] * size_s[c, used])
     done = np.zeros((len(claims.ids), len(ends_s) + 1))
     np.cumsum(shares, axis=1, out=done[:, 1:])
     return Plan(claims.ids, np.append(0.0, ends_s) + now_s, done, is_whole)

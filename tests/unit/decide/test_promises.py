@@ -43,12 +43,22 @@ def test_a_promise_has_its_rate_before_a_shorter_one():
 
 
 def test_what_was_not_promised_may_be_served_as_if():
-    wish = due('wish', 1e9, 20.5, False)
+    _, found = rates(due('idle', 1e9, 20.5, False))
+    assert found.promises.floors() == {}
+    wish = due('wish', 1e9, 20.5, False, moved_s=100.0)
     _, found = rates(wish)
     assert set(found.promises.floors()) == {'wish'}
     # A promise takes it back.
     _, found = rates(wish, due('firm', 2e9, 20.5))
     assert set(found.promises.floors()) == {'firm'}
+
+
+def test_few_wishes_are_looked_at():
+    """The earliest deadlines first."""
+    plan = promises.renew(test_policies.at(*(
+        due(f'{n}', 1e3, 30.0 + n, False, moved_s=100.0)
+        for n in reversed(range(promises.MOST_WISHES + 3)))), None)
+    assert set(plan.ids) == {f'{n}' for n in range(promises.MOST_WISHES)}
 
 
 def test_deadlines_that_are_over_or_none_hold_nothing():

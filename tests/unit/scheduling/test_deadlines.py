@@ -13,6 +13,7 @@ from virtco.model import live
 from virtco.model import uplinks
 from virtco import scheduling
 from virtco.scheduling import deadlines
+from virtco.scheduling import scheduler
 
 HOSTS = ('a', 'b', 'c', 'd')
 INDEX = {host: i for i, host in enumerate(HOSTS)}
@@ -172,7 +173,7 @@ def lives(draw):
         found.append((draw(st.sampled_from([0.0, 0.0, 0.7, 1.9])),
                       draw(st.sampled_from([1.0, 1.1, 1.6, 3.0, math.inf])),
                       live.Flows(live.Pairs(chosen), np.array([
-                          draw(st.sampled_from([1.0, 4.0, 9.0])) / 8
+                          draw(st.sampled_from([125.0, 500.0, 1125.0]))
                           for _ in chosen]))))
     return sorted(found, key=lambda one: one[0])
 
@@ -184,7 +185,9 @@ def test_every_promise_is_kept(arriving, policy, below_a_rack):
     """A fluid run of schedule(): whoever comes later, and under any order,
     a coflow whose deadline was promised ends by it.
     """
-    fabric = ports(BELOW_A_RACK if below_a_rack else uplinks.NONE)
+    fabric = ports(BELOW_A_RACK._replace(cap_bps=BELOW_A_RACK.cap_bps * 1e3)
+                   if below_a_rack else uplinks.NONE,
+                   (1e3, 1e3, 2e3, 1e3), (1e3, 3e3, 1e3, 1e3))
     due_s, left, plan, now_s = {}, {}, None, 0.0
     waiting = list(enumerate(arriving))
 
@@ -219,7 +222,7 @@ def test_every_promise_is_kept(arriving, policy, below_a_rack):
         for name, its in list(left.items()):
             after = np.maximum(
                 0.0, its.remaining_bytes - rates[name] * (next_s - now_s))
-            after[after < 1e-9] = 0.0
+            after[after < 2 * scheduler.NOTHING_BYTES] = 0.0
             left[name] = live.Flows(its.pairs, after)
             if not after.any():
                 del left[name]
