@@ -81,9 +81,11 @@ def compute(snapshot: known.Snapshot, before: Policies | None = None,
         laid, schedule,
         {c.live.coflow_id: c.live.flows.remaining_bytes for c in coflows
          if isinstance(c.live.flows, live.Flows)}, ranks,
+        # Who borrows at one sender may fill the downlink of a promised coflow,
+        # which TCP shares whatever the guarantees: nothing is lent meanwhile.
         host_policies.Options(
-            options.work_conserving, options.min_rate_fraction,
-            options.policy_ttl_s),
+            options.work_conserving and not (promised and promised.floors()),
+            options.min_rate_fraction, options.policy_ttl_s),
         options.rate_tolerance_fraction, told,
         functools.partial(senders.limit, snapshot)
         if options.limits_senders else None)
@@ -97,9 +99,9 @@ def _order(snapshot: known.Snapshot, coflows: Sequence[known.Coflow],
            late_s: Mapping[str, float], promised: deadlines.Plan | None
            ) -> tuple[live.Schedule, float]:
     """Busy coflows first, with those that a promise holds a rate for; the
-    idle ones get what those leave, and last come
-    those that rest between two iterations: their classes are there so that
-    the next beginning is counted and served at once.
+    idle ones get what those leave, and last come those that rest between two
+    iterations: their classes are there so that the next beginning is counted
+    and served at once.
 
     Bandwidth reserved for a coflow that does not send yet, or pauses, would
     be lost at the receivers' links, and under ``ceil = rate`` everywhere.
