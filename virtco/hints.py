@@ -4,8 +4,8 @@
 
 The keys are ``virtco:coflow``, ``virtco:tm`` (or its pieces ``virtco:tm.0``,
 ``virtco:tm.1``, ...), ``virtco:index``, ``virtco:tm_ref``, ``virtco:within``,
-``virtco:spread``, ``virtco:app``, ``virtco:app_refuse`` and
-``virtco:preflight``, as scheduler hints or as server metadata; a scheduler
+``virtco:spread``, ``virtco:app``, ``virtco:app_refuse``, ``virtco:preflight``
+and ``virtco:deadline``, as scheduler hints or as server metadata; a scheduler
 hint wins over metadata. Text comes
 from tenants: :func:`parse` answers any input within the time and memory that
 :class:`Limits` allows, and an offence is always a
@@ -15,7 +15,9 @@ since Nova's scheduler loads this module.
 
 from collections.abc import Mapping
 import dataclasses
+import datetime
 import hashlib
+import math
 import re
 from typing import Any
 
@@ -33,7 +35,12 @@ SPREAD = 'virtco:spread'
 APP = 'virtco:app'
 APP_REFUSE = 'virtco:app_refuse'
 PREFLIGHT = 'virtco:preflight'
-KEYS = (COFLOW, TM, INDEX, TM_REF, WITHIN, SPREAD, APP, APP_REFUSE, PREFLIGHT)
+DEADLINE = 'virtco:deadline'
+KEYS = (COFLOW, TM, INDEX, TM_REF, WITHIN, SPREAD, APP, APP_REFUSE, PREFLIGHT,
+        DEADLINE)
+
+#: Longest time to a deadline, a year.
+MAX_DEADLINE_S = 366 * 86400.0
 
 Limits = hint_matrix.Limits
 
@@ -92,6 +99,33 @@ class App:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Deadline:
+    """When a group shall have sent all of its bytes; one of the two.
+
+    :ivar after_s: seconds after the launch.
+    :ivar at_s: seconds since the epoch.
+    """
+
+    after_s: float | None = None
+    at_s: float | None = None
+
+    def due_s(self, launched_s: float) -> float:
+        """Seconds since the epoch.
+
+        :param launched_s: when the group was launched.
+        """
+        if self.at_s is not None:
+            return self.at_s
+        return launched_s + (self.after_s or 0.0)
+
+    def __str__(self) -> str:
+        if self.at_s is not None:
+            return datetime.datetime.fromtimestamp(
+                self.at_s, datetime.UTC).isoformat()
+        return repr(self.after_s)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Hint:
     """A valid hint.
 
@@ -102,6 +136,7 @@ class Hint:
     :ivar tm_ref: id of a matrix registered through the API, or None.
     :ivar n_vms: rows of the matrices, None when there are none here.
     :ivar preflight: the group's hosts should be checked.
+    :ivar deadline: that shall be promised, if it can be.
     """
 
     coflow_name: str
@@ -112,6 +147,7 @@ class Hint:
     wishes: Wishes = Wishes()
     app: App | None = None
     preflight: bool = False
+    deadline: Deadline | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -128,6 +164,7 @@ class Outline:
     wishes: Wishes = Wishes()
     app: App | None = None
     preflight: bool = False
+    deadline: Deadline | None = None
 
     @property
     def digest(self) -> str:
@@ -140,7 +177,7 @@ class Outline:
         if self.matrix_text is None:
             return Hint(self.coflow_name, index=self.index,
                         tm_ref=self.tm_ref, wishes=self.wishes, app=self.app,
-                        preflight=self.preflight)
+                        preflight=self.preflight, deadline=self.deadline)
         coflows = hint_matrix.parse_matrix_text(
             self.matrix_text, self.coflow_name, limits)
         n_vms = coflows[0].n_vms
@@ -148,7 +185,7 @@ class Outline:
             _index(self.index, n_vms)
         return Hint(self.coflow_name, coflows, self.index, n_vms=n_vms,
                     wishes=self.wishes, app=self.app,
-                    preflight=self.preflight)
+                    preflight=self.preflight, deadline=self.deadline)
 
 
 def select(values: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -195,7 +232,8 @@ def outline(hints: Mapping[str, Any] | None,
     return Outline(name, text, index, tm_ref, Wishes(
         *(wish(key, values[key]) if key in values else None
           for key in (WITHIN, SPREAD))), _app(values, limits),
-        _flag(PREFLIGHT, values))
+        _flag(PREFLIGHT, values),
+        deadline(values[DEADLINE]) if DEADLINE in values else None)
 
 
 def wants_preflight(hints: Mapping[str, Any] | None,
@@ -229,6 +267,8 @@ def encode(hint: Hint) -> dict[str, str]:
             values[APP_REFUSE] = 'true'
     if hint.preflight:
         values[PREFLIGHT] = 'true'
+    if hint.deadline is not None:
+        values[DEADLINE] = str(hint.deadline)
     return values
 
 
@@ -311,6 +351,37 @@ def wish(key: str, value: Any) -> Wish:
         hint_matrix.refuse(key, text, 'a level such as rack, rack:required '
                                       'or rack:preferred')
     return Wish(found[1], found[2] == 'required')
+
+
+def deadline(value: Any) -> Deadline:
+    """Read seconds after the launch, or a time as ISO 8601.
+
+    :raises virtco.exception.HintInvalid:
+    """
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        value = repr(value)
+    text = hint_matrix.as_text(DEADLINE, value).strip()
+    try:
+        after_s = float(text)
+    except ValueError:
+        return Deadline(at_s=_time_s(text))
+    if not (math.isfinite(after_s) and 0 < after_s <= MAX_DEADLINE_S):
+        hint_matrix.refuse(DEADLINE, text, 'seconds after the launch, above '
+                                           f'0 and at most {MAX_DEADLINE_S:g}')
+    return Deadline(after_s=after_s)
+
+
+def _time_s(text: str) -> float:
+    """Seconds since the epoch."""
+    try:
+        at = datetime.datetime.fromisoformat(text)
+        if at.tzinfo is not None and at.timestamp() >= 0:
+            return at.timestamp()
+    except (ValueError, OverflowError):
+        pass
+    hint_matrix.refuse(DEADLINE, text, (
+        'a number of seconds after the launch, or a time as ISO 8601 with '
+        'its offset from UTC, such as 2030-01-31T12:00:00Z'))
 
 
 def _app(values: Mapping[str, Any], limits: Limits) -> App | None:

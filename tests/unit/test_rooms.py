@@ -19,7 +19,7 @@ PURE_IN_ROOMS = [
     'virtco.cast.peers',
     'virtco.db.codec', 'virtco.decoding',
     'virtco.decide.lateness', 'virtco.decide.policies',
-    'virtco.decide.senders',
+    'virtco.decide.promises', 'virtco.decide.senders',
     'virtco.distribute.deltas', 'virtco.distribute.messages',
     'virtco.distribute.session',
     'virtco.decide.waiting',

@@ -35,6 +35,26 @@ class RankedHost(msgspec.Struct, frozen=True):
     why: str = ''
 
 
+class Promise(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a deadline is promised.
+
+    :ivar at: the deadline, seconds since the epoch.
+    :ivar promised: whether it will be kept.
+    :ivar bound_s: no placement and no schedule takes less time.
+    :ivar bound_here_s: no schedule on the planned hosts that keeps the
+        promises to others takes less time; null: it never ends there.
+    :ivar earliest_s: least time that could be promised on these hosts; null:
+        none could.
+    """
+
+    at: float
+    promised: bool
+    why: str
+    bound_s: float | None = None
+    bound_here_s: float | None = None
+    earliest_s: float | None = None
+
+
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """To ``PUT /v1/placements/{instance_uuid}``.
 
@@ -48,6 +68,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     :ivar row: the member that the instance is.
     :ivar rows: the host of each planned member, of an answer that planned
         the group.
+    :ivar deadline: of an answer that planned a group with a deadline.
     :ivar slow_phase: what took most of the time, when it ran out.
     """
 
@@ -68,6 +89,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     slow_phase: str | None = None
     refused: Mapping[str, str | int] | None = None
     allowed: list[str] | None = None
+    deadline: Promise | None = None
 
 
 ENCODER = msgspec.json.Encoder()

@@ -52,6 +52,7 @@ class Commit:
             self._rooms |= self._reads.rooms_without_bookings(
                 session, self._free(set(self._placed.values())
                                     - self._rooms.keys()))
+        self._check_promise()
         if view.is_new:
             self._insert()
         self._reads.note(session, self._request, view.notes,
@@ -60,6 +61,15 @@ class Commit:
             self._advise()
         elif not view.is_new:
             self._update()
+
+    def _check_promise(self) -> None:
+        """A promise rests on all others; :raises Conflict: on a new one."""
+        judged = self._view.judged
+        if judged is not None and judged.promise.promised:
+            unseen = db_groups.promised(
+                self._session, self._reads.now_s()) - judged.beside
+            if unseen:
+                raise exception.Conflict(what='promise', id=min(unseen))
 
     def _insert(self) -> None:
         """All rows of a new group at once, without reading any of them."""

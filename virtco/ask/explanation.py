@@ -28,7 +28,8 @@ def answer(placement: Mapping[str, Any],
         'host': placement['host'], 'group': placement.get('group'),
         'group_name': placement.get('group_name'),
         'row': placement.get('row'), 'cct_s': placement.get('cct_s'),
-        'bottleneck': placement.get('bottleneck'), 'phases_s': {},
+        'bottleneck': placement.get('bottleneck'),
+        'deadline': placement.get('deadline'), 'phases_s': {},
         'reasons': [], 'is_complete': False, 'seconds': 0.0,
         'why_not': ''}
     row = found['row']

@@ -13,6 +13,7 @@ from oslo_config import cfg
 from sqlalchemy import orm
 
 from virtco.ask import applications
+from virtco.ask import promises
 from virtco.ask import request as requests
 from virtco.db import bookings
 from virtco.db import codec
@@ -47,6 +48,8 @@ class View:
     :ivar notes: (kind, detail) of events to write down with the commit.
     :ivar wishes: of the tenant for the group.
     :ivar remarks: on the measurements that the plan is made by.
+    :ivar deadline: of the hint, of a new group only.
+    :ivar judged: whether it is promised.
     :ivar refused: the required wish that could not be met.
     """
 
@@ -64,6 +67,8 @@ class View:
     wishes: hints.Wishes = hints.Wishes()
     refused: exception.WishRefused | None = None
     remarks: list[str] = dataclasses.field(default_factory=list)
+    deadline: hints.Deadline | None = None
+    judged: promises.Judged | None = None
 
     @property
     def is_advice(self) -> bool:
@@ -147,7 +152,8 @@ class Reader:
         return View(generation, group, members, coflows, member,
                     *self.booked(session, request, group.id,
                                  member.row_index),
-                    is_new, matrices, keeps_matrix, notes, hint.wishes)
+                    is_new, matrices, keeps_matrix, notes, hint.wishes,
+                    deadline=hint.deadline if is_new else None)
 
     def booked(self, session: orm.Session, request: requests.Placement,
                group_id: str, row_index: int
@@ -309,7 +315,7 @@ def new_coflows(group: models.Group,
         is_estimated=matrix.is_estimated,
         tm=codec.encode_matrix(matrix.matrix), progress='[]', sent_bytes=0.0,
         priority_class=given.priority_class, weight=given.weight, why='',
-        created_at=now_s)
+        created_at=now_s, deadline_at=None, is_promised=False)
         for i, matrix in enumerate(matrices)]
 
 

@@ -20,6 +20,7 @@ from virtco.ask import deadline as deadlines
 from virtco.ask import decisions
 from virtco.ask import membership
 from virtco.ask import planning
+from virtco.ask import promises
 from virtco.ask import request as requests
 from virtco.ask import siblings
 from virtco.db import groups as db_groups
@@ -73,6 +74,8 @@ class Placer:
         self._siblings = siblings.Siblings(lambda: state.drained)
         self._planning = planning.Planning(conf, settings, metrics, state,
                                            pace, clock, pairs)
+        self.promises = promises.Promises(
+            state, lambda: settings.is_fair, clock)
 
     def place(self, request: requests.Placement,
               deadline: deadlines.Deadline) -> answers.Answer:
@@ -180,6 +183,8 @@ class Placer:
         if solution is None:
             return self._without_plan(question, view, deadline)
         problem, rows, plan = solution
+        if view.deadline is not None:
+            self._judge(request, view, view.deadline, problem, plan)
         is_advice = view.is_advice  # a commit changes the member
         ranked = self._planning.rank(solution, view.member.row_index,
                                      deadline)
@@ -201,6 +206,20 @@ class Placer:
             self._decisions.add(decisions.Decision(
                 view.group.id, problem, rows, plan, deadline.spent_s()))
         return answer
+
+    def _judge(self, request: requests.Placement, view: membership.View,
+               deadline: hints.Deadline, problem: snapshot.PlacementProblem,
+               plan: snapshot.Plan) -> None:
+        """Promise a new group its deadline, or say why not."""
+        view.judged = judged = self.promises.judge(
+            deadline, problem, plan, view.group.n_vms)
+        promise = judged.promise
+        for coflow in view.coflows:
+            coflow.deadline_at = promise.at
+            coflow.is_promised = promise.promised
+        text = f'deadline {deadline}: {promise.why}'
+        view.notes.append(('deadline', text))
+        LOG.info('Instance %s: %s', request.instance_uuid, text)
 
     def _without_plan(self, question: Question, view: membership.View,
                       deadline: deadlines.Deadline) -> answers.Answer:
@@ -310,7 +329,8 @@ def _answer(request: requests.Placement, view: membership.View,
         cct_s=answers.finite(plan.cct_s),
         lower_bound_s=answers.finite(plan.lower_bound_s),
         gap=answers.finite(plan.gap), method=plan.method,
-        bottleneck=plan.bottleneck)
+        bottleneck=plan.bottleneck,
+        deadline=view.judged.promise if view.judged is not None else None)
 
 
 def _fingerprint(request: requests.Placement) -> str:

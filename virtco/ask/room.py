@@ -291,7 +291,8 @@ class Ask:
             dict.fromkeys(hosts, (unknown_bps, unknown_bps))
             | self._state.payload_rates(
                 hosts, now_s, self._settings.is_fair),
-            self._state.payload_tree(now_s), self._state.loads(None))
+            self._state.payload_tree(now_s), self._state.loads(None),
+            self._placer.promises.judge)
         with self._database.reader() as session:
             names = records.coflow_names(
                 session, [one['coflow_id'] for one in found['delays']])

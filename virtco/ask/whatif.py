@@ -2,15 +2,18 @@
 
 """What would be planned: a question without consequences."""
 
+from collections.abc import Callable
 from collections.abc import Mapping
 import dataclasses
 import time
 from typing import Any
 
+import msgspec
 from oslo_config import cfg
 
 from virtco.ask import membership
 from virtco.ask import problem as problem_builder
+from virtco.ask import promises
 from virtco.ask import wishes
 from virtco.db import codec
 from virtco import exception
@@ -77,9 +80,13 @@ def _shifted(coflow: coflow_model.Coflow, by: int, n_vms: int,
 def answer(conf: cfg.ConfigOpts, request: Mapping[str, Any],
            settings: Mapping[str, str],
            capacities: problem_builder.Rates, tree: cluster.Tree,
-           loads: tuple[snapshot.ActiveCoflow, ...]) -> dict[str, Any]:
+           loads: tuple[snapshot.ActiveCoflow, ...],
+           judge: Callable[..., promises.Judged] | None = None
+           ) -> dict[str, Any]:
     """Answer ``POST /v1/plans``.
 
+    :param judge: :meth:`virtco.ask.promises.Promises.judge`.
+    :raises virtco.exception.HintInvalid:
     :raises virtco.exception.PlacementInfeasible:
     """
     problem, labels = build(conf, request, capacities, tree, loads)
@@ -98,6 +105,11 @@ def answer(conf: cfg.ConfigOpts, request: Mapping[str, Any],
         hints.wish(name, request[name]) if name in request else None
         for name in ('within', 'spread'))), solve)
     plan = met.plan
+    promise = None
+    if 'deadline' in request and judge is not None:
+        promise = msgspec.to_builtins(judge(
+            hints.deadline(request['deadline']), problem, plan,
+            len(problem.vms), True).promise)
     finite = codec.finite
     return {
         'vms': [{'group': group, 'row': row, 'host': host}
@@ -114,4 +126,5 @@ def answer(conf: cfg.ConfigOpts, request: Mapping[str, Any],
                     'before_s': finite(late.before_s),
                     'after_s': finite(late.after_s)}
                    for late in delays.delays(problem, plan)[:MOST_DELAYS]],
-        'n_hosts': len(problem.hosts), 'seconds': time.monotonic() - started}
+        'deadline': promise, 'n_hosts': len(problem.hosts),
+        'seconds': time.monotonic() - started}

@@ -253,3 +253,10 @@ def retire(session: orm.Session, group: models.Group, now_s: float) -> None:
 def used_rows(rows: Sequence[models.Member]) -> set[int]:
     """Rows that a VM has."""
     return {row.row_index for row in rows if row.instance_uuid is not None}
+
+
+def promised(session: orm.Session, now_s: float) -> set[str]:
+    """Ids of the live coflows whose deadline is promised and to come."""
+    return set(session.scalars(sa.select(models.Coflow.id).where(
+        models.Coflow.is_live, models.Coflow.is_promised,
+        models.Coflow.deadline_at > now_s)))

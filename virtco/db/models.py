@@ -123,6 +123,9 @@ class Coflow(Base):
     :ivar cct_s: as planned.
     :ivar expires_at: of one that was announced for VMs that ran already, when
         it is given up; None for those of the group's hint.
+    :ivar deadline_at: by when the tenant wants all bytes sent, None = never
+        said.
+    :ivar is_promised: whether that was promised at the launch.
     :ivar first_byte_at: of the iteration under way or the last one, like the
         three columns after it.
     :ivar measured_cct_s: from the first byte to the last one so far.
@@ -167,6 +170,9 @@ class Coflow(Base):
     arrival: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     ended_at: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     expires_at: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    deadline_at: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    is_promised: orm.Mapped[bool] = orm.mapped_column(
+        sa.Boolean, default=False, server_default=sa.false())
     first_byte_at: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     last_byte_at: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     measured_cct_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)

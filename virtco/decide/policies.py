@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import functools
+import math
 import types
 
 import numpy as np
 
+from virtco.decide import promises
 from virtco.decide import senders
 from virtco.know import snapshot as known
 from virtco.model import live
 from virtco import scheduling
+from virtco.scheduling import deadlines
 from virtco.scheduling import starvation
 from virtco.table import coflow_table
 from virtco.table import edge_policy
@@ -31,6 +34,7 @@ class Policies:
     :ivar next_check_s: no later than then a coflow has waited for theta, or
         a periodic one is late.
     :ivar snapshot: what all this is by.
+    :ivar promises: by which deadlines are kept; None: there are no classes.
     """
 
     of_host: Mapping[str, host_policy.HostPolicy]
@@ -40,6 +44,7 @@ class Policies:
     next_check_s: float
     told: host_policies.HostPolicies
     snapshot: known.Snapshot
+    promises: deadlines.Plan | None = None
 
     def limits(self) -> dict[str, edge_policy.Unmanaged]:
         """Of unmanaged traffic, for the changed hosts that have any."""
@@ -59,7 +64,9 @@ def compute(snapshot: known.Snapshot, before: Policies | None = None,
     """
     options = snapshot.options
     coflows = () if options.is_fair else snapshot.coflows
-    schedule, next_check_s = _order(snapshot, coflows, late_s)
+    promised = None if options.is_fair else promises.renew(
+        snapshot, before.promises if before is not None else None)
+    schedule, next_check_s = _order(snapshot, coflows, late_s, promised)
     ranks = {coflow_id: rank for rank, coflow_id in enumerate(
         sorted(c.live.coflow_id for c in snapshot.coflows) if options.is_fair
         else [c.coflow_id for c in schedule.coflows])}
@@ -74,23 +81,27 @@ def compute(snapshot: known.Snapshot, before: Policies | None = None,
         laid, schedule,
         {c.live.coflow_id: c.live.flows.remaining_bytes for c in coflows
          if isinstance(c.live.flows, live.Flows)}, ranks,
+        # Who borrows at one sender may fill the downlink of a promised coflow,
+        # which TCP shares whatever the guarantees: nothing is lent meanwhile.
         host_policies.Options(
-            options.work_conserving, options.min_rate_fraction,
-            options.policy_ttl_s),
+            options.work_conserving and not (promised and promised.floors()),
+            options.min_rate_fraction, options.policy_ttl_s),
         options.rate_tolerance_fraction, told,
         functools.partial(senders.limit, snapshot)
         if options.limits_senders else None)
     is_kept = before is not None and before.told.layouts is laid
     return Policies(told.of_host, told.changed,
                     {} if is_kept else laid.new_minors, schedule,
-                    next_check_s, told, snapshot)
+                    next_check_s, told, snapshot, promised)
 
 
 def _order(snapshot: known.Snapshot, coflows: Sequence[known.Coflow],
-           late_s: Mapping[str, float]) -> tuple[live.Schedule, float]:
-    """Busy coflows first; the idle ones get what those leave, and last come
-    those that rest between two iterations: their classes are there so that
-    the next beginning is counted and served at once.
+           late_s: Mapping[str, float], promised: deadlines.Plan | None
+           ) -> tuple[live.Schedule, float]:
+    """Busy coflows first, with those that a promise holds a rate for; the
+    idle ones get what those leave, and last come those that rest between two
+    iterations: their classes are there so that the next beginning is counted
+    and served at once.
 
     Bandwidth reserved for a coflow that does not send yet, or pauses, would
     be lost at the receivers' links, and under ``ceil = rate`` everywhere.
@@ -101,22 +112,26 @@ def _order(snapshot: known.Snapshot, coflows: Sequence[known.Coflow],
         snapshot.uplinks)
     late = {coflow_id: each_s for coflow_id, each_s in late_s.items()
             if each_s <= now_s}
+    floors = promised.floors() if promised is not None else {}
     tiers: tuple[list[live.LiveCoflow], ...] = ([], [], [])
     for coflow in coflows:
         tiers[2 if coflow.is_resting else
-              0 if coflow.is_busy(now_s, options.quiet_s) else 1].append(
+              0 if coflow.is_busy(now_s, options.quiet_s)
+              or coflow.live.coflow_id in floors else 1].append(
                   coflow.live)
     found: list[live.CoflowSchedule] = []
     for tier in filter(None, tiers):
         made = scheduling.schedule(
             tier, ports, policy=options.order, now_s=now_s,
             theta_s=options.theta_s, fifo_plus_share=options.fifo_plus_share,
-            late=late, size_factor=snapshot.size_factor, first_rank=len(found))
+            late=late, floors=floors, size_factor=snapshot.size_factor,
+            first_rank=len(found))
         ports = made.left
         found += made.coflows
     return (live.Schedule(now_s, tuple(found), ports),
             min([starvation.next_check_s([*tiers[0], *tiers[1]], now_s,
                                          options.theta_s),
+                 promised.next_s if promised is not None else math.inf,
                  *(each_s for each_s in late_s.values() if each_s > now_s)]))
 
 

@@ -151,6 +151,8 @@ class Coflows:
             'planned_bottleneck': _bottleneck(
                 group.bottleneck if group else None),
             'arrival': arrival or coflow.arrival,
+            'deadline': coflow.deadline_at,
+            'promise': _promise(coflow, ended_s, self._clock()),
             'ended': ended_s, 'expires': coflow.expires_at,
             'predicted_end': codec.finite(ranked.predicted_end_s)
             if ranked is not None else None,
@@ -280,3 +282,16 @@ def _event(row: models.Event) -> dict[str, Any]:
             'project_id': row.project_id, 'group_name': row.group_name,
             'group': row.group_id, 'instance_uuid': row.instance_uuid,
             'detail': row.detail}
+
+
+def _promise(coflow: models.Coflow, ended_s: float | None, now_s: float
+             ) -> str | None:
+    """What became of a deadline: ``yes`` and ``no`` as told at the launch,
+    then ``kept`` or ``missed``; None without one.
+    """
+    due_s = coflow.deadline_at
+    if due_s is None or not coflow.is_promised:
+        return None if due_s is None else 'no'
+    if ended_s is None and now_s <= due_s:
+        return 'yes'
+    return 'kept' if ended_s is not None and ended_s <= due_s else 'missed'

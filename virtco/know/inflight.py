@@ -48,6 +48,8 @@ class Tracked:
     :ivar planned_cct_s: of the last plan; None where there is none.
     :ivar expires_s: when it is given up, None = never.
     :ivar moved_s: when its counters last moved, None = never.
+    :ivar deadline_s: that its tenant wants, inf = none.
+    :ivar is_promised: whether that was promised at the launch.
     :ivar was_placed: all its VMs ran at some time; what is missing since
         then was deleted, and its flows with it.
     :ivar is_dirty: the database does not know the newest yet.
@@ -72,6 +74,8 @@ class Tracked:
     ended_s: float | None = None
     expires_s: float | None = None
     moved_s: float | None = None
+    deadline_s: float = math.inf
+    is_promised: bool = False
     queues: silence.Queues = dataclasses.field(default_factory=silence.Queues)
     was_placed: bool = False
     is_dirty: bool = False
@@ -138,6 +142,16 @@ class Tracked:
         counting = self.counting
         return route.per_pair(np.maximum(counting.remaining_bytes(),
                                          silence.TAIL * counting.sizes_bytes))
+
+    @property
+    def reserved(self) -> live.Flows | None:
+        """What a promise holds for it, planned members included; None
+        without a promise.
+        """
+        if not self.is_promised:
+            return None
+        route = self.planned_route
+        return live.Flows(route.pairs, self.left_bytes(route))
 
     def _queued_bytes(self, route: routes.Route) -> np.ndarray:
         """What waits at the hosts, per pair, of a coflow of which all was
@@ -253,7 +267,8 @@ class Tracked:
                 or self._is_overrun(rules) else None,
                 compute_s=self.compute_s
                 if self.model.is_by_intensity else 0.0,
-                workers=self.model.n_vms)
+                workers=self.model.n_vms, deadline_s=self.deadline_s,
+                is_promised=self.is_promised)
         found: live.LiveCoflow = self.__dict__['_live']
         return found
 
@@ -556,7 +571,10 @@ def load(stored: 'models.Coflow') -> Tracked:
         iteration=stored.iteration, priority_class=stored.priority_class,
         weight=stored.weight, arrival_s=stored.arrival,
         planned_cct_s=stored.cct_s, ended_s=stored.ended_at,
-        expires_s=stored.expires_at)
+        expires_s=stored.expires_at,
+        deadline_s=(math.inf if stored.deadline_at is None
+                    else stored.deadline_at),
+        is_promised=bool(stored.is_promised))
     if (stored.first_byte_at is not None and stored.last_byte_at is not None
             and stored.measured_cct_error_s is not None):
         tracked.progress.span = byte_counters.Span.load(

@@ -32,8 +32,10 @@ from virtco.know import sending
 from virtco.know import snapshot as snapshots
 from virtco.know import summary
 from virtco.model import cluster
+from virtco.model import live
 from virtco.model import snapshot as model
 from virtco.profiles import pairs as profile_pairs
+from virtco.scheduling import deadlines
 from virtco.table import coflow_table
 from virtco.table import edge_policy
 from virtco.topology import tree
@@ -386,6 +388,30 @@ class LiveState:
         """What the coflows of other groups still have to move per host."""
         with self._lock:
             return self._groups.loads(except_group)
+
+    def promised(self, now_s: float, is_fair: bool
+                 ) -> tuple[live.Ports, deadlines.Claims]:
+        """Ports as coflows may use them, in bits of payload per second, and
+        what the promised deadlines hold of them.
+        """
+        with self._lock:
+            self._uplinks.refresh(now_s)
+            known, factor = self._uplinks.known, self._rules.wire_factor
+            egress_bps, ingress_bps = self._uplinks.residual(is_fair)
+            above = self._above.uplinks(known)
+            ports = live.Ports(
+                known.names, egress_bps / factor, ingress_bps / factor,
+                above._replace(cap_bps=above.cap_bps / factor))
+            claims = deadlines.no_claims(len(deadlines.capacity_bps(ports)))
+            for tracked in self._groups.coflows.values():
+                held = tracked.reserved
+                if held is not None and tracked.deadline_s > now_s and (
+                        held.pairs.hosts <= known.number_of.keys()):
+                    claims = claims.joined(
+                        tracked.coflow_id, deadlines.port_s(
+                            held, ports, known.number_of),
+                        tracked.deadline_s - now_s)
+            return ports, claims
 
     # What is decided by.
 

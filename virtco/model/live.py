@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import dataclasses
 import functools
 import itertools
+import math
 from typing import Any, overload, TypeVar
 
 import numpy as np
@@ -137,6 +138,8 @@ class LiveCoflow:
     :ivar sending: flows by columns over the same pairs, without the bytes of
         those that have fallen silent: what gets rates. The order is by
         ``flows``. None: all send.
+    :ivar deadline_s: on the clock of the other times; inf for none.
+    :ivar is_promised: whether the deadline was promised.
     """
 
     coflow_id: str
@@ -154,6 +157,8 @@ class LiveCoflow:
     compute_s: float = 0.0
     workers: int = 1
     sending: Flows | None = None
+    deadline_s: float = math.inf
+    is_promised: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -29,8 +29,8 @@ class ListCoflows(base.Lister):
             'iteration', 'iterations', 'size_bytes', 'sent_bytes', 'gap',
             'lower_bound_s', 'warnings',
             'measured_cct_error_s', 'arrival', 'first_byte', 'last_byte',
-            'ended', 'predicted_end', 'n_elsewhere', 'bottleneck', 'n_before',
-            'planned_bottleneck', 'why']
+            'ended', 'deadline', 'promise', 'predicted_end', 'n_elsewhere',
+            'bottleneck', 'n_before', 'planned_bottleneck', 'why']
 
     def get_parser(self, prog_name: str) -> Any:
         parser = super().get_parser(prog_name)
@@ -278,6 +278,9 @@ class CreatePlan(base.Lister):
                             help='Wish as in the hint virtco:within')
         parser.add_argument('--spread', metavar='<level>',
                             help='Wish as in the hint virtco:spread')
+        parser.add_argument('--deadline', metavar='<time>',
+                            help='Ask for a promise as in the hint '
+                                 'virtco:deadline')
         parser.add_argument('--budget', type=float, metavar='<seconds>',
                             help='Time to plan')
         parser.add_argument('--delays', action='store_true',
@@ -296,7 +299,8 @@ class CreatePlan(base.Lister):
                             'flavor': _flavor(self.app, args.flavor)}]}
         return body | {name: value for name, value in (
             ('within', args.within), ('spread', args.spread),
-            ('budget_s', args.budget)) if value is not None}
+            ('deadline', args.deadline), ('budget_s', args.budget))
+            if value is not None}
 
     def entries(self, args: Any) -> list[dict[str, Any]]:
         plan = base.client_of(self.app).plan(self._body(args))
@@ -318,6 +322,8 @@ def _summary(plan: dict[str, Any]) -> str:
              f'{shown["gap"] or "unknown"}; {plan["method"]} on '
              f'{plan["n_hosts"]} hosts, {plan["bottleneck"]} decides',
              *plan['notes']]
+    if plan.get('deadline'):
+        lines.append(f'Deadline: {plan["deadline"]["why"]}.')
     late = plan['delays']
     for one in late[:5]:
         lines.append(

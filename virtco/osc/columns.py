@@ -101,7 +101,7 @@ KINDS: dict[str, Any] = {
     'gap': Percent, 'confidence': Percent,
     'loss': Percent, 'arrival': Time, 'ended': Time, 'at': Time,
     'drain_since': Time,
-    'expires': Time, 'addresses': Names,
+    'expires': Time, 'deadline': Time, 'addresses': Names,
     'first_byte': Time, 'last_byte': Time, 'predicted_end': Time,
     'last_report': Time, 'hosts': Names,
     'bottleneck': Fields, 'planned_bottleneck': Fields,

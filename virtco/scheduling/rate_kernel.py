@@ -64,6 +64,7 @@ def allocate(rater: Rater, order: cython.longlong[::1],
     for c in range(rater.pace.shape[0]):
         rater.pace[c] = 0.0
     rater.n_extra = 0
+    guarantee(rater, order)
     if sharing == SHARE_FLOWS:
         fill_max_min(rater, open_flows(rater, order, 0, n), False, INF)
         return
@@ -228,6 +229,28 @@ def take(rater: Rater, c: cython.Py_ssize_t, rate: cython.double
         p = rater.port[e]
         set_left(rater, p, max(
             0.0, rater.residual[p] - rater.load[e] * rate))
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def guarantee(rater: Rater, order: cython.longlong[::1]) -> cython.void:
+    """Give each coflow its floor, or as much of it as its ports have left.
+
+    Floors that were admitted together fit (:mod:`virtco.scheduling.deadlines`)
+    unless a port has become slower since.
+    """
+    for i in range(order.shape[0]):
+        c = order[i]
+        rate = rater.floor[c]
+        if rate <= 0.0:
+            continue
+        for e in range(rater.entry_ptr[c], rater.entry_ptr[c + 1]):
+            if rater.load[e] > 0.0:
+                rate = min(rate, rater.residual[rater.port[e]]
+                           / rater.load[e])
+        if rate > 0.0:
+            take(rater, c, rate)
 
 
 @cython.cfunc

@@ -46,6 +46,7 @@ class Rater:
         self.first, self.last = view(fabric.first), view(fabric.last)
         self.up_ptr, self.up = view(fabric.up_ptr), view(fabric.up)
         self.residual, self.pace = view(rates.residual), view(rates.pace)
+        self.floor = view(rates.floor)
         self.extra_flow = view(rates.extra_flow)
         self.extra_rate = view(rates.extra_rate)
         self.n_extra = 0

@@ -36,6 +36,7 @@ def schedule(coflows: Sequence[live.LiveCoflow],
              now_s: float, theta_s: float = math.inf,
              fifo_plus_share: float = 0.03,
              late: Mapping[str, float] = types.MappingProxyType({}),
+             floors: Mapping[str, float] = types.MappingProxyType({}),
              size_factor: float = 1.0,
              first_rank: int = 0) -> live.Schedule:
     """Rank every coflow and give every host pair of it a rate.
@@ -50,6 +51,9 @@ def schedule(coflows: Sequence[live.LiveCoflow],
         under ``fifo+``; all of them together get half of it at most.
     :param late: since when periodic coflows go before the others that are
         served by intensity, by id.
+    :param floors: guaranteed paces by id, in fractions of what is left per
+        second, as :meth:`virtco.scheduling.deadlines.Plan.floors` has them.
+        They come before the order, which shares what they leave.
     :param size_factor: bytes to send for each that is left.
     :param first_rank: of the coflow that is served first.
     :returns: all coflows by rank; every flow that has bytes left has a rate,
@@ -86,6 +90,9 @@ def schedule(coflows: Sequence[live.LiveCoflow],
         rater = rater_kernel.Rater(fabric, rates, False)
         rated_s = np.zeros(n_coflows)
         order_kernel.bottlenecks(rater, rated_s)
+    if floors:
+        rates.floor[:] = [floors.get(coflow.coflow_id, 0.0)
+                          for coflow in coflows]
     rate_kernel.allocate(
         rater, order, int(lifted.sum()), chosen.sharing,
         policies.backfill(chosen), HORIZON_S,

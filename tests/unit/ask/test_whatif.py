@@ -6,8 +6,11 @@ import pytest
 
 from tests.unit.ask import asking
 from tests.unit import stored
+from virtco.ask import answer as answers
+from virtco.ask import promises
 from virtco.ask import whatif
 from virtco import exception
+from virtco import hints
 from virtco.model import cluster
 from virtco.model import snapshot
 
@@ -110,3 +113,27 @@ def test_so_many_are_named_that_are_delayed(monkeypatch):
         str(number) for number in range(100)]
     assert found['delays'][0] == {
         'coflow_id': '0', 'before_s': 1.0, 'after_s': None}
+
+
+def test_a_deadline_is_judged_and_not_remembered():
+    asked = []
+
+    def judge(*args):
+        asked.append(args)
+        return promises.Judged(answers.Promise(at=7.0, promised=True,
+                                               why='yes'))
+
+    found = whatif.answer(
+        stored.conf(placement={'budget_s': 1}), question(deadline='2.5'),
+        SETTINGS, RATES, cluster.Tree(), (), judge)
+    assert found['deadline'] == {
+        'at': 7.0, 'promised': True, 'why': 'yes', 'bound_s': None,
+        'bound_here_s': None, 'earliest_s': None}
+    ((deadline, problem, plan, n_vms, is_asked),) = asked
+    assert deadline == hints.Deadline(after_s=2.5)
+    assert len(problem.vms) == n_vms == len(plan.hosts) == 2
+    assert is_asked
+    assert answer(question())['deadline'] is None
+    with pytest.raises(exception.HintInvalid):
+        whatif.answer(stored.conf(), question(deadline='soon'), SETTINGS,
+                      RATES, cluster.Tree(), (), judge)

@@ -23,7 +23,7 @@ DEFAULTS = {
     'members': {'vcpus': 0, 'memory_mb': 0, 'disk_gb': 0},
     'coflows': {'position': 0, 'iterations': 1, 'iteration': 0,
                 'rank_hint': False, 'is_estimated': False, 'sent_bytes': 0,
-                'priority_class': 0, 'weight': 1},
+                'priority_class': 0, 'weight': 1, 'is_promised': False},
     'hosts': {'generation_lease': 0},
     'projects': {'priority_class': 0, 'weight': 1, 'debt_bytes': 0}}
 

@@ -449,3 +449,34 @@ def test_a_check_is_asked_for(text, wanted):
 def test_a_check_that_is_neither_wanted_nor_not_is_named(text):
     with pytest.raises(exception.HintInvalid, match='virtco:preflight'):
         hints.parse({'virtco:coflow': 'a', 'virtco:preflight': text})
+
+
+@pytest.mark.parametrize('given_value, wanted', [
+    ('30', hints.Deadline(after_s=30.0)), (30, hints.Deadline(after_s=30.0)),
+    (0.5, hints.Deadline(after_s=0.5)), (' 1e3 ', hints.Deadline(1e3)),
+    ('1970-01-02T00:00:00Z', hints.Deadline(at_s=86400.0)),
+    ('1970-01-01T02:00:00.5+01:00', hints.Deadline(at_s=3600.5)),
+    (['2'], hints.Deadline(after_s=2.0))])
+def test_a_deadline_is_seconds_or_a_time(given_value, wanted):
+    found = hints.parse({'virtco:coflow': 'a',
+                         'virtco:deadline': given_value})
+    assert found.deadline == wanted
+    assert hints.parse(hints.encode(found)) == found
+    assert found.deadline.due_s(7.0) == (
+        wanted.at_s if wanted.after_s is None else 7.0 + wanted.after_s)
+
+
+def test_without_a_deadline():
+    assert hints.parse({'virtco:coflow': 'a'}).deadline is None
+    matrix = hints.parse({'virtco:coflow': 'a', 'virtco:deadline': '3',
+                          'virtco:tm': '[[0, 1], [1, 0]]'})
+    assert matrix.deadline == hints.Deadline(after_s=3.0)
+
+
+@pytest.mark.parametrize('text', [
+    '', '0', '-1', 'nan', 'inf', '1e9', 'soon', True, None, ['1', '2'],
+    '2030-01-01T00:00:00', '2030-13-01T00:00:00Z',
+    '0001-01-01T00:00:00+23:00'])
+def test_a_deadline_that_is_none_is_named(text):
+    with pytest.raises(exception.HintInvalid, match='virtco:deadline'):
+        hints.parse({'virtco:coflow': 'a', 'virtco:deadline': text})

@@ -93,7 +93,8 @@ def test_from_the_hint_to_the_scheduler_it_is_the_same():
         dst_port=None, iterations=1, iteration=0, period_s=None,
         compute_s=None, served_by=None, rank_hint=False, is_estimated=False,
         priority_class=0, weight=1.0,
-        arrival=None, ended_at=None, expires_at=None, cct_s=None,
+        arrival=None, ended_at=None, expires_at=None, deadline_at=None,
+        is_promised=False, cct_s=None,
         first_byte_at=None,
         last_byte_at=None, measured_cct_error_s=None)
     tracked = inflight.load(row)

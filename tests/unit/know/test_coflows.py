@@ -270,3 +270,17 @@ def test_a_coflow_is_given_up(bench):
         with pytest.raises(exception.NotFound):
             action('c-p-a')
     assert bench.n_changes == 1
+
+
+@pytest.mark.parametrize('values, promise', [
+    ({}, None), ({'deadline_at': 60.0}, 'no'),
+    ({'deadline_at': 60.0, 'is_promised': True}, 'yes'),
+    ({'deadline_at': 50.0, 'is_promised': True}, 'yes'),
+    ({'deadline_at': 49.0, 'is_promised': True}, 'missed'),
+    ({'deadline_at': 40.0, 'is_promised': True, 'ended_at': 40.0}, 'kept'),
+    ({'deadline_at': 40.0, 'is_promised': True, 'ended_at': 41.0}, 'missed'),
+    ({'deadline_at': 60.0, 'is_promised': False, 'ended_at': 41.0}, 'no')])
+def test_what_became_of_a_deadline(values, promise):
+    state = STATE.DONE if 'ended_at' in values else STATE.ACTIVE
+    some(Bench(state=state, **values).show(), promise=promise,
+         deadline=values.get('deadline_at'))

@@ -32,6 +32,7 @@ def stored(coflow_id='c', group_id='g', flows='[[0,1,100],[0,2,50],[1,2,25]]',
         'is_estimated': False,
         'priority_class': 0,
         'weight': 1.0, 'arrival': 1.0, 'ended_at': None, 'expires_at': None,
+        'deadline_at': None, 'is_promised': False,
         'cct_s': None,
         'first_byte_at': None, 'last_byte_at': None,
         'measured_cct_error_s': None} | values)
@@ -769,3 +770,23 @@ def test_a_heartbeat_says_that_nothing_was_sent_since(state):
     state.intake('h0', report(150, uplink=1150), 13.0)
     assert sent(state) == pytest.approx([100, 50, 0])
     assert not state.is_known('nobody')
+
+
+def test_a_promise_survives_a_restart():
+    """What it holds is what is left of its bytes, of planned members too."""
+    state = live_state.LiveState()
+    state.meet(['h0', 'h1', 'h2'], 1.0)
+    state.load_groups([
+        member('g', row, f'h{row}', states.MemberState.PLANNED)
+        for row in range(3)], [
+            stored(deadline_at=60.0, is_promised=True),
+            stored('d', deadline_at=60.0),
+            stored('e', deadline_at=5.0, is_promised=True)])
+    ports, claims = state.promised(10.0, False)
+    assert claims.ids == ('c',)
+    assert claims.left_s.tolist() == [50.0]
+    assert claims.port_s.max() > 0
+    tracked = state._groups.coflows['c']
+    assert tracked.live(()).deadline_s == 60.0
+    assert tracked.live(()).is_promised
+    assert not state._groups.coflows['d'].live(()).is_promised

@@ -189,6 +189,14 @@ def test_a_plan_of_a_matrix_and_a_flavor():
     assert list(body) == ['groups']
 
 
+def test_a_plan_tells_whether_a_deadline_could_be_promised():
+    _, told, body = _planned(
+        _plan(deadline={'why': 'no: 3 s could be promised'}), '--tm', '[]',
+        '--flavor', '1:2:3', '--deadline', '2')
+    assert body['deadline'] == '2'
+    assert told[2] == 'Deadline: no: 3 s could be promised.'
+
+
 def test_a_plan_of_a_file(tmp_path):
     path = tmp_path / 'plan.json'
     path.write_text('{"groups": []}')

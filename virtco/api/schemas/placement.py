@@ -20,6 +20,7 @@ PLAN = common.body({
     'respect_active': {'type': 'boolean'},
     'budget_s': BUDGET_S,
     'seed': common.COUNT, 'within': common.TEXT, 'spread': common.TEXT,
+    'deadline': {'type': ['string', 'number']},
 }, required=['groups'])
 
 ADVICE = common.body({'budget_s': BUDGET_S}, required=[])

@@ -90,6 +90,7 @@ class Sent:
     :ivar told: what the controller hears of it, over the same VMs …
     :ivar told_s: … and when. What is sent before is in no class.
     :ivar hosts: of each of its VMs.
+    :ivar promised_s: by when it was promised to end; inf for no promise.
     """
 
     truth: coflow_model.Coflow
@@ -97,6 +98,7 @@ class Sent:
     hosts: tuple[str, ...]
     start_s: float = 0.0
     told_s: float = 0.0
+    promised_s: float = math.inf
 
 
 class _Controller:
@@ -134,7 +136,9 @@ class _Controller:
                 tm=codec.encode_matrix(told.matrix), dst_port=None,
                 iterations=told.iterations, iteration=1,
                 is_estimated=told.is_estimated, progress='[]',
-                priority_class=0, weight=1.0, arrival=now_s)],
+                priority_class=0, weight=1.0, arrival=now_s,
+                deadline_at=codec.finite(one.promised_s),
+                is_promised=one.promised_s < math.inf)],
             only={name})
 
     def report(self, host: str, sent_bytes: Mapping[_Way, float],

@@ -109,7 +109,8 @@ class Simulation:
 
     def _take(self, fabric: fabric_model.Fabric) -> None:
         self.fabric = fabric
-        self.rater = rater_kernel.Rater(fabric, fabric_model.no_rates(fabric))
+        self.rates = fabric_model.no_rates(fabric)
+        self.rater = rater_kernel.Rater(fabric, self.rates)
         self.state = _state(self.rater, fabric)
         self.run_of = run_kernels.Run(self.rater, self.state, self.rules)
 
