@@ -188,7 +188,7 @@ def test_operations_are_the_operators(client):
     for method, path, body in (
             ('GET', '/v1/hosts', None), ('GET', '/v1/rates', None),
             ('GET', '/v1/settings', None),
-            ('PATCH', '/v1/settings', {'ceil': 'link'})):
+            ('PATCH', '/v1/settings', {'ceil': 'rate'})):
         assert client(method, path, 'member', body=body) == 403
         assert client(method, path, 'service', body=body) == 403
         assert client(method, path, 'admin', body=body) == 200

@@ -38,7 +38,7 @@ def test_kill_and_restart_leave_the_state_intact(make):
     sender = edges[hosts[0]]
     planned = tenant.place(10, 'later', num_instances=4)['host']
     tenant.place(20, 'bad', 'x', status='ignored')
-    tenant.call('PATCH', '/v1/settings', {'ceil': 'link'})
+    tenant.call('PATCH', '/v1/settings', {'ceil': 'rate'})
     before = policies.settled(lambda: policies.with_flows(sender))
     coflow = tenant.coflow()
     sender.count(coflow['id'], 4e6 * policies.WIRE, hosts[1])
@@ -65,7 +65,7 @@ def test_kill_and_restart_leave_the_state_intact(make):
     assert tenant.place(10, 'later', num_instances=4)['host'] == planned
     assert tenant.place(11, 'later', launch_index=1,
                         num_instances=4)['host'] == rows[1]
-    assert tenant.call('GET', '/v1/settings')['ceil'] == 'link'
+    assert tenant.call('GET', '/v1/settings')['ceil'] == 'rate'
     assert [e['kind'] for e in tenant.events()] == ['hint_ignored']
 
 
@@ -111,7 +111,7 @@ def test_a_locked_database_makes_placements_neutral_at_once(shared):
         sender.count(tenant.coflow()['id'], 10.5e6)
         sender.report()
         policies.settled(lambda: not policies.classes(sender))
-        error = tenant.call('PATCH', '/v1/settings', {'ceil': 'link'},
+        error = tenant.call('PATCH', '/v1/settings', {'ceil': 'rate'},
                             503)['error']
         assert error['code'] == 'virtco.database_unavailable'
         assert tenant.coflow()['state'] == 'done'

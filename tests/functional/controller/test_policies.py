@@ -287,14 +287,15 @@ def test_a_port_tells_where_its_vm_is(tenant):
     assert sorted(planned) == other
 
 
-def test_fair_has_no_classes_and_link_may_borrow(tenant):
+def test_fair_has_no_classes_and_rate_borrows_nothing(tenant):
     hosts, edges = one_pair(tenant)
     sender = edges[hosts[0]]
     settled(lambda: classes(sender))
     before = tenant.call('GET', '/v1/settings')
     try:
-        tenant.call('PATCH', '/v1/settings', {'ceil': 'link'})
-        settled(lambda: classes(sender)['a']['ceil_bps'] == 1e8)
+        tenant.call('PATCH', '/v1/settings', {'ceil': 'rate'})
+        settled(lambda: classes(sender)['a']['ceil_bps']
+                == classes(sender)['a']['rate_bps'] < 1e8)
         tenant.call('PATCH', '/v1/settings', {'order': 'fair'})
         settled(lambda: not classes(sender))
     finally:

@@ -50,7 +50,7 @@ def test_parts_apart_and_a_leader_that_is_killed(cloud):
     patience.wait_for(lambda: leader_of(api)['reached']
                       and leader_of(api)['epoch'] == 2, 'the new leader')
     before = edge.generation
-    api.call('PATCH', '/v1/settings', {'ceil': 'link'})
+    api.call('PATCH', '/v1/settings', {'ceil': 'rate'})
     edge.wait_policy(2, before)
     edge.close()
 
