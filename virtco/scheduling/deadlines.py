@@ -71,7 +71,7 @@ class Plan:
     ids: tuple[str, ...]
     times_s: np.ndarray
     done: np.ndarray
-    is_whole: bool = True
+    is_whole: bool
 
     def floors(self) -> dict[str, float]:
         """Guaranteed pace of each coflow from now to the next time: fraction

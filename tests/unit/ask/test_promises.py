@@ -181,6 +181,19 @@ def test_a_question_is_not_remembered(ask):
     assert not found.promise.promised or before_s >= took_s
 
 
+def test_who_finds_no_room_does_not_hear_of_others(ask):
+    took_s = alone_s(ask)
+    place(ask, 'a', '1e4')
+    decision = ask.decisions.find(ask.rows(models.Group)[0]['id'])
+    judged = ask.placer.promises
+    judged._withheld.holds = lambda *_: True
+    for after_s, is_told in ((1e5, True), (0.1 * took_s, False)):
+        found = judged.judge(hints.Deadline(after_s=after_s),
+                             decision.problem, decision.plan, 2, True)
+        assert not found.promise.promised
+        assert ('among the largest' in found.promise.why) == is_told
+
+
 def test_a_host_of_which_nothing_is_known(ask):
     place(ask, 'a', '1e4')
     decision = ask.decisions.find(ask.rows(models.Group)[0]['id'])

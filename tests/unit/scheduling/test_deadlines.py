@@ -258,7 +258,7 @@ def test_the_plan_before_holds_where_the_greedy_one_fails():
     before = deadlines.Plan(('0', '1', '2'), np.array([0.0, 1.0, 3.0, 4.0]),
                             np.array([[0.0, 0.25, 1.0, 1.0],
                                       [0.0, 0.0, 0.0, 1.0],
-                                      [0.0, 0.25, 1.0, 1.0]]))
+                                      [0.0, 0.25, 1.0, 1.0]]), True)
     plan = deadlines.renew(now, 1.0, before)
     assert plan.is_whole
     assert plan.times_s.tolist() == [1.0, 3.0, 4.0]
