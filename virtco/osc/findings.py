@@ -203,7 +203,7 @@ def _coflow(coflow: Mapping[str, Any],
         yield (WARNING, f'rows {_few(missing)} without a host',
                'Their VMs were not built yet, or have gone.')
     if coflow.get('in_debt'):
-        yield (WARNING, 'its project owes bytes, so its sizes are not believed',
+        yield (WARNING, 'its project owes bytes: no size is believed',
                'virtco project set PROJECT --forgive')
     with_class = [host for host, rows in classes.items()
                   if any(row['coflow_id'] == coflow['id'] for row in rows)]
