@@ -61,7 +61,9 @@ def test_a_promise_is_answered_kept_and_survives_a_restart(make):
             'vcpus': 1, 'memory_mb': 512, 'disk_gb': 1}}
             for host in APART]}
     found = tenant.call('POST', '/v1/plans', plan)['deadline']
-    assert found['bound_here_s'] >= found['bound_s'] >= 8.0
+    assert found['bound_here_s'] >= 8.0
+    # A planner without time proves nothing about other hosts.
+    assert found['bound_here_s'] >= found['bound_s'] >= 0.0
     assert found['promised'] == (found['earliest_s'] <= 10)
     plan['deadline'] = 5
     found = tenant.call('POST', '/v1/plans', plan)['deadline']
