@@ -96,7 +96,7 @@ class TreeSettings:
         may borrow, but has no guarantee until that time is over.
     :ivar link_packet_s: so does every leaf of a link on which it takes longer:
         the host's packets would wait for it there. 0: none does.
-    :ivar turn_s: longest turn among coflows that share a priority, as a time
+    :ivar turn_s: turn of the first coflow of the host's order, as a time
         at the speed of the link.
     :ivar frame_bytes: longest frame of the uplink; None never cuts.
     :ivar overhead_bytes: see :class:`HtbClass`, as the next one.

@@ -2,8 +2,8 @@
 
 """Which flows of a coflow sent and then fell silent, and what waits. Pure.
 
-A flow that ends before its hinted size would keep its share of MADD, and with
-``ceil = rate`` nobody else could use it. It gets no rate of its own until it
+A flow that ends before its hinted size would keep its share of MADD, which
+others may not borrow at its receiver. It gets no rate of its own until it
 sends again: its class is still there, with the least rate, and its next bytes
 or a queue in its class tell.
 """

@@ -51,8 +51,10 @@ def is_exceeded(size_bytes: float, sent_bytes: float, rules: Rules) -> bool:
 
 
 def is_overrun(size_bytes: float, sent_bytes: float, rules: Rules) -> bool:
-    """Whether so much more was sent that the size was wrong."""
-    return sent_bytes > (2 - rules.done_fraction) * size_bytes
+    """Whether so much more was sent that the size was wrong; never without a
+    size, as of a coflow whose VMs have all come to one host.
+    """
+    return 0 < (2 - rules.done_fraction) * size_bytes < sent_bytes
 
 
 def has_ended(size_bytes: float, left_bytes: float, silent_s: float | None,

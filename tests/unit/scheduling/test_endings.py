@@ -56,3 +56,10 @@ def test_times_follow_how_long_is_quiet():
     rules = endings.Rules(quiet_s=4.0)
     assert (rules.pause_s, rules.settle_s) == (6.0, 12.0)
     assert endings.begins_anew(4.0, 0.5, 12.0, rules)
+
+
+def test_without_a_size_nothing_is_overrun():
+    rules = endings.Rules()
+    assert not endings.is_overrun(0.0, 5.0, rules)
+    assert not endings.is_overrun(100.0, 110.0, rules)
+    assert endings.is_overrun(100.0, 110.1, rules)
