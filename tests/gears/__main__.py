@@ -17,6 +17,7 @@ from xml.etree import ElementTree
 
 from tests.gears import changes
 from tests.gears import tiers
+from tests.gears import yardstick
 
 _PRINTING = threading.Lock()
 _N_SLOWEST = 10
@@ -99,19 +100,21 @@ def _slowest(report: pathlib.Path) -> list[tuple[float, str]]:
     return sorted(found, reverse=True)[:_N_SLOWEST]
 
 
-def run(names: list[str], is_full: bool,
-        variables: dict[str, str]) -> list[Result]:
+def run(names: list[str], is_full: bool, variables: dict[str, str],
+        slowness: float = 1.0) -> list[Result]:
     """Run tiers beside each other, then what has to be alone.
 
     :param is_full: whether what the default gear leaves out runs, too.
     :param variables: the environment.
+    :param slowness: of this machine, multiplies the budgets.
     """
     results, waiting, alone = [], [], []
     with futures.ThreadPoolExecutor(tiers.BESIDE) as pool:
         for name in names:
             tier = tiers.TIERS[name]
             own = variables | (dict(tier.environment) if is_full else {})
-            result = Result(name, None if is_full else tier.budget_cpu_s)
+            result = Result(name, None if is_full or tier.budget_cpu_s is None
+                            else tier.budget_cpu_s * slowness)
             results.append(result)
             waiting += [pool.submit(_run, result, command, own)
                         for command in tier.commands]
@@ -127,7 +130,7 @@ def run(names: list[str], is_full: bool,
     return results
 
 
-def _tell(results: list[Result], wall_s: float) -> None:
+def _tell(results: list[Result], wall_s: float, slowness: float) -> None:
     for one in results:
         if one.tests:
             print(f'=== slowest of {one.tier}: seconds and test')
@@ -139,7 +142,8 @@ def _tell(results: list[Result], wall_s: float) -> None:
                   else f' of {one.budget_cpu_s:.0f}')
         print(f'{one.tier:<12}{one.cpu_s:6.0f}{budget:<8} CPU s')
     print(f'{"all":<12}{sum(one.cpu_s for one in results):6.0f}{"":<8} CPU s'
-          f'{wall_s:7.0f} s of wall time')
+          f'{wall_s:7.0f} s of wall time, {slowness:.2f} x as slow as the '
+          'reference')
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -184,9 +188,10 @@ def main(argv: list[str] | None = None) -> int:
     except ValueError as error:
         parser.error(str(error))
     variables = environment(is_full)
+    slowness = yardstick.slowness()
     begin_s = time.monotonic()
-    results = run(names, is_full, variables)
-    _tell(results, time.monotonic() - begin_s)
+    results = run(names, is_full, variables, slowness)
+    _tell(results, time.monotonic() - begin_s, slowness)
     for one in results:
         for command in one.failed:
             print(f'FAILED: {command}', file=sys.stderr)

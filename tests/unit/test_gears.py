@@ -13,6 +13,7 @@ from tests.gears import __main__ as command
 from tests.gears import changes
 from tests.gears import parts
 from tests.gears import tiers
+from tests.gears import yardstick
 
 pytest_plugins = ['pytester']
 TEST = '''
@@ -34,6 +35,7 @@ def tier(monkeypatch, tmp_path):
     """Makes a tier of commands, which main() runs by its name."""
     (tmp_path / 'kept').mkdir()
     monkeypatch.setattr(tempfile, 'tempdir', str(tmp_path / 'kept'))
+    monkeypatch.setattr(yardstick, 'slowness', lambda: 2.0)
 
     def make(*commands, **changes):
         monkeypatch.setitem(tiers.TIERS, 'made', tiers.Tier(
@@ -89,6 +91,18 @@ def test_cpu_time_beyond_the_budget_fails_the_run(tier, budget_cpu_s, code,
     tier(('python', '-c', 'sum(range(10 ** 6))'), budget_cpu_s=budget_cpu_s)
     assert command.main(['made']) == code
     assert ('its budget is 0' in capfd.readouterr().err) == bool(code)
+
+
+def test_a_slow_machine_has_larger_budgets(tier, capfd):
+    tier(('true',), budget_cpu_s=30.0)
+    assert command.main(['made']) == 0
+    found = capfd.readouterr().out
+    assert ' of 60 ' in found and '2.00 x as slow as' in found
+
+
+def test_slowness_is_measured():
+    # Of whatever machine this is.
+    assert 0.1 < yardstick.slowness() < 10
 
 
 def test_the_full_gear_has_no_budget(tier):
