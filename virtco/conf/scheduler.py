@@ -34,10 +34,11 @@ Upper limit of a coflow's class at the edge; a run-time setting like
 leave idle is lent in the coflows' order. With ``rate`` nobody sends more than
 was allocated, so that every error of a hint is paid for in time.
 """),
-    cfg.FloatOpt('theta_s', default=0, min=0, help="""
-A coflow without progress for so many seconds goes to the front; 0 turns it
-off. Only the order is affected: even the last coflow keeps
-``min_rate_fraction``.
+    cfg.FloatOpt('theta_s', default=30, min=0, help="""
+A coflow that has something to send and made no progress for so many seconds
+goes to the front for a tenth of them; 0 turns it off. Progress is what it
+would send alone in that tenth; ``min_rate_fraction``, which even the last
+coflow keeps, is less.
 """),
     cfg.FloatOpt('fifo_plus_share', default=0.03, min=0, max=1, help="""
 Share of each port that ``order = fifo+`` leaves to those behind.

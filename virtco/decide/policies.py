@@ -35,6 +35,8 @@ class Policies:
         a periodic one is late.
     :ivar snapshot: what all this is by.
     :ivar promises: by which deadlines are kept; None: there are no classes.
+    :ivar waits: since when busy coflows wait for progress; empty where theta
+        is off.
     """
 
     of_host: Mapping[str, host_policy.HostPolicy]
@@ -45,6 +47,8 @@ class Policies:
     told: host_policies.HostPolicies
     snapshot: known.Snapshot
     promises: deadlines.Plan | None = None
+    waits: starvation.Waits = dataclasses.field(
+        default_factory=lambda: starvation.NOBODY)
 
     def limits(self) -> dict[str, edge_policy.Unmanaged]:
         """Of unmanaged traffic, for the changed hosts that have any."""
@@ -66,7 +70,9 @@ def compute(snapshot: known.Snapshot, before: Policies | None = None,
     coflows = () if options.is_fair else snapshot.coflows
     promised = None if options.is_fair else promises.renew(
         snapshot, before.promises if before is not None else None)
-    schedule, next_check_s = _order(snapshot, coflows, late_s, promised)
+    schedule, waits, next_check_s = _order(
+        snapshot, coflows, late_s, promised,
+        before.waits if before is not None else starvation.NOBODY)
     ranks = {coflow_id: rank for rank, coflow_id in enumerate(
         sorted(c.live.coflow_id for c in snapshot.coflows) if options.is_fair
         else [c.coflow_id for c in schedule.coflows])}
@@ -92,12 +98,13 @@ def compute(snapshot: known.Snapshot, before: Policies | None = None,
     is_kept = before is not None and before.told.layouts is laid
     return Policies(told.of_host, told.changed,
                     {} if is_kept else laid.new_minors, schedule,
-                    next_check_s, told, snapshot, promised)
+                    next_check_s, told, snapshot, promised, waits)
 
 
 def _order(snapshot: known.Snapshot, coflows: Sequence[known.Coflow],
-           late_s: Mapping[str, float], promised: deadlines.Plan | None
-           ) -> tuple[live.Schedule, float]:
+           late_s: Mapping[str, float], promised: deadlines.Plan | None,
+           waits: starvation.Waits
+           ) -> tuple[live.Schedule, starvation.Waits, float]:
     """Busy coflows first, with those that a promise holds a rate for; the
     idle ones get what those leave, and last come those that rest between two
     iterations: their classes are there so that the next beginning is counted
@@ -105,6 +112,7 @@ def _order(snapshot: known.Snapshot, coflows: Sequence[known.Coflow],
 
     Bandwidth reserved for a coflow that does not send yet, or pauses, would
     be lost at the receivers' links, and under ``ceil = rate`` everywhere.
+    Only the busy ones starve.
     """
     options, now_s = snapshot.options, snapshot.now_s
     ports: Sequence[live.Port] = live.Ports(
@@ -113,24 +121,33 @@ def _order(snapshot: known.Snapshot, coflows: Sequence[known.Coflow],
     late = {coflow_id: each_s for coflow_id, each_s in late_s.items()
             if each_s <= now_s}
     floors = promised.floors() if promised is not None else {}
+    waits_s = options.theta_s < math.inf
     tiers: tuple[list[live.LiveCoflow], ...] = ([], [], [])
     for coflow in coflows:
         tiers[2 if coflow.is_resting else
               0 if coflow.is_busy(now_s, options.quiet_s)
               or coflow.live.coflow_id in floors else 1].append(
                   coflow.live)
+    if waits_s:
+        tiers[0][:] = [starvation.waiting(coflow, waits, now_s,
+                                          options.theta_s)
+                       for coflow in tiers[0]]
     found: list[live.CoflowSchedule] = []
     for tier in filter(None, tiers):
         made = scheduling.schedule(
             tier, ports, policy=options.order, now_s=now_s,
-            theta_s=options.theta_s, fifo_plus_share=options.fifo_plus_share,
+            theta_s=options.theta_s if tier is tiers[0] else math.inf,
+            fifo_plus_share=options.fifo_plus_share,
             late=late, floors=floors, size_factor=snapshot.size_factor,
             first_rank=len(found))
         ports = made.left
         found += made.coflows
-    return (live.Schedule(now_s, tuple(found), ports),
-            min([starvation.next_check_s([*tiers[0], *tiers[1]], now_s,
-                                         options.theta_s),
+    if waits_s:
+        waits = starvation.renew(tiers[0], {
+            one.coflow_id: one.remaining_cct_s
+            for one in found[:len(tiers[0])]}, waits, now_s, options.theta_s)
+    return (live.Schedule(now_s, tuple(found), ports), waits,
+            min([starvation.next_check_s(waits, now_s, options.theta_s),
                  promised.next_s if promised is not None else math.inf,
                  *(each_s for each_s in late_s.values() if each_s > now_s)]))
 

@@ -3,10 +3,80 @@
 """No coflow waits longer than theta without progress (VirtCO Alg. 1)."""
 
 from collections.abc import Iterable
+from collections.abc import Mapping
+import dataclasses
 import math
+import types
+from typing import NamedTuple
 
 from virtco import exception
 from virtco.model import live
+
+#: Of theta: what a coflow sends in that time, alone on its ports, is progress;
+#: the least rate of a class is none. As long a coflow that starves goes first.
+QUANTUM = 0.1
+
+
+class Wait(NamedTuple):
+    """:ivar since_s: when a coflow last made progress …
+    :ivar sent_bytes: … and what it had sent until then.
+    """
+
+    since_s: float
+    sent_bytes: float
+
+
+Waits = Mapping[str, Wait]
+NOBODY: Waits = types.MappingProxyType({})
+
+
+def waiting(coflow: live.LiveCoflow, waits: Waits, now_s: float,
+            theta_s: float) -> live.LiveCoflow:
+    """The coflow, served last when it last made progress.
+
+    The same object where that does not decide whether it starves.
+    """
+    since_s = _wait(coflow, waits).since_s
+    starves = now_s >= since_s + theta_s
+    if starves == is_starving(coflow, now_s, theta_s):
+        return coflow
+    return dataclasses.replace(coflow, served_s=since_s, arrival_s=min(
+        since_s, coflow.arrival_s))
+
+
+def renew(coflows: Iterable[live.LiveCoflow], alone_s: Mapping[str, float],
+          waits: Waits, now_s: float, theta_s: float) -> Waits:
+    """Since when each coflow waits, after a schedule was made.
+
+    :param coflows: those that have something to send now.
+    :param alone_s: that the rest takes each of them alone, by id.
+    :param waits: as they were before.
+    """
+    found = {}
+    for coflow in coflows:
+        wait = _wait(coflow, waits)
+        waited_s = now_s - wait.since_s
+        is_over = waited_s >= (1 + QUANTUM) * theta_s
+        if is_over or coflow.sent_bytes < wait.sent_bytes or (
+                waited_s >= QUANTUM * theta_s and _served_s(
+                    coflow, wait, alone_s[coflow.coflow_id])
+                >= QUANTUM * theta_s):
+            wait = Wait(now_s, coflow.sent_bytes)
+        found[coflow.coflow_id] = wait
+    return found
+
+
+def _wait(coflow: live.LiveCoflow, waits: Waits) -> Wait:
+    return waits.get(coflow.coflow_id) or Wait(
+        max(coflow.served_s, coflow.arrival_s), coflow.sent_bytes)
+
+
+def _served_s(coflow: live.LiveCoflow, wait: Wait, alone_s: float) -> float:
+    """How long it would have taken alone to send what it sent since."""
+    left_bytes = sum(flow.remaining_bytes for flow in coflow.flows)
+    if left_bytes <= 0:
+        return math.inf
+    return (coflow.sent_bytes - wait.sent_bytes) / left_bytes * alone_s
 
 
 def check_theta(theta_s: float) -> float:
@@ -23,23 +93,17 @@ def check_theta(theta_s: float) -> float:
 def is_starving(coflow: live.LiveCoflow, now_s: float, theta_s: float
                 ) -> bool:
     """Whether the coflow has gone theta_s without progress."""
-    return now_s >= _limit_s(coflow, theta_s)
+    # The sum of next_check_s: a check that is due finds who starves.
+    return now_s >= max(coflow.served_s, coflow.arrival_s) + theta_s
 
 
-def next_check_s(coflows: Iterable[live.LiveCoflow], now_s: float,
-                 theta_s: float) -> float:
+def next_check_s(waits: Waits, now_s: float, theta_s: float) -> float:
     """When to schedule again at the latest so that theta holds.
 
     The earliest time after ``now_s`` at which a coflow that makes no progress
-    from its ``served_s`` on starves; inf when there is none.
+    starves, or has been first for so long that others have their turn again;
+    inf when there is none.
     """
-    return min((limit_s for coflow in coflows
-                if (limit_s := _limit_s(coflow, theta_s)) > now_s),
-               default=math.inf)
-
-
-def _limit_s(coflow: live.LiveCoflow, theta_s: float) -> float:
-    """When it starves. One sum for both questions: a check that is due at
-    this very time must find the coflow starving in spite of rounding.
-    """
-    return max(coflow.served_s, coflow.arrival_s) + theta_s
+    return min((at_s for wait in waits.values() for at_s in (
+        wait.since_s + theta_s, wait.since_s + (1 + QUANTUM) * theta_s)
+        if at_s > now_s), default=math.inf)

@@ -81,11 +81,33 @@ def test_under_fair_nothing_has_a_class():
 
 
 def test_the_next_check_is_when_somebody_has_waited_for_theta():
-    waiting = coflow('a', {PAIR: 1e9})
+    waiting = coflow('a', {PAIR: 1e9}, is_queued=True)
     waiting = dataclasses.replace(waiting, live=dataclasses.replace(
         waiting.live, arrival_s=90.0, served_s=95.0))
     assert policies.compute(at(waiting, theta_s=20)).next_check_s == 115
     assert policies.compute(at(waiting)).next_check_s == np.inf
+    idle = dataclasses.replace(waiting, is_queued=False)
+    assert policies.compute(at(idle, theta_s=20)).next_check_s == np.inf
+
+
+def since(one, arrival_s, sent_bytes=0.0):
+    return dataclasses.replace(one, live=dataclasses.replace(
+        one.live, arrival_s=arrival_s, served_s=one.moved_s,
+        sent_bytes=sent_bytes))
+
+
+def test_who_gets_a_trickle_goes_first_for_a_tenth_of_theta():
+    """Short ones come all the time; the long one keeps its least rate."""
+    found, first = None, []
+    for now_s in map(float, range(100, 160)):
+        found = policies.compute(dataclasses.replace(at(
+            since(coflow('long', {PAIR: 2e12}, moved_s=now_s), 100.0,
+                  (now_s - 100) * 1e6),
+            since(coflow(f'short{now_s}', {PAIR: 1e9}, moved_s=now_s), now_s),
+            theta_s=20), now_s=now_s), found)
+        if found.schedule.coflows[0].coflow_id == 'long':
+            first.append(now_s)
+    assert first == [120, 121, 122, 142, 143, 144]
 
 
 def test_a_class_keeps_its_minor_while_others_come_and_go():

@@ -45,8 +45,10 @@ class Cloud:
             made = scheduling.schedule(
                 known, PORTS, policy=self.policy, now_s=self.now_s,
                 theta_s=self.theta_s)
-            self.pass_time(made, min(until_s, starvation.next_check_s(
-                known, self.now_s, self.theta_s)) - self.now_s)
+            self.pass_time(made, min(until_s, starvation.next_check_s({
+                one.coflow_id: starvation.Wait(
+                    max(one.served_s, one.arrival_s), 0.0)
+                for one in known}, self.now_s, self.theta_s)) - self.now_s)
 
     def pass_time(self, made, dt_s):
         rates = {item.coflow_id: {
@@ -114,19 +116,72 @@ def test_it_starves_theta_after_arrival_or_progress(arrival_s, served_s):
 
 
 def test_the_next_check_is_the_first_that_is_not_yet_due():
-    items = [waiting(0.0, served_s) for served_s in (1.0, 2.0, 3.0)]
-    assert starvation.next_check_s(items, 0.0, 5.0) == 6.0
-    assert starvation.next_check_s(items, 6.0, 5.0) == 7.0
-    assert starvation.next_check_s(items, 8.0, 5.0) == math.inf
-    assert starvation.next_check_s([], 0.0, 5.0) == math.inf
+    waits = {str(since_s): starvation.Wait(since_s, 0.0)
+             for since_s in (1.0, 3.0)}
+    # When one starves, and when it was first for a tenth of theta.
+    for now_s, due_s in ((0.0, 6.0), (6.0, 6.5), (6.5, 8.0), (8.0, 8.5),
+                         (8.5, math.inf)):
+        assert starvation.next_check_s(waits, now_s, 5.0) == due_s
+    assert starvation.next_check_s({}, 0.0, 5.0) == math.inf
 
 
 @hypothesis.given(st.floats(0, 1e9), st.floats(1e-3, 1e4))
 def test_a_check_that_is_due_finds_the_starving(served_s, theta_s):
     """In spite of rounding: no check comes again and again in vain."""
     item = waiting(0.0, served_s)
-    due_s = starvation.next_check_s([item], served_s, theta_s)
+    due_s = starvation.next_check_s(
+        {'c': starvation.Wait(served_s, 0.0)}, served_s, theta_s)
     assert starvation.is_starving(item, due_s, theta_s)
+
+
+def served(sent_bytes, served_s=0.0, left_bytes=800.0, arrival_s=0.0):
+    """400 bytes have crossed the slowest port after half of alone_s."""
+    return live.LiveCoflow('c', (live.LiveFlow('a', 'b', left_bytes / 2),
+                                 live.LiveFlow('a', 'c', left_bytes / 2)),
+                           arrival_s=arrival_s, served_s=served_s,
+                           sent_bytes=sent_bytes)
+
+
+@pytest.mark.parametrize('sent_bytes, now_s, since_s', [
+    # Theta is 10 s: a second's worth is progress, and that is 100 bytes.
+    (99.0, 5.0, 0.0), (100.0, 5.0, 5.0), (1000.0, 5.0, 5.0),
+    # No sooner than in a second, whatever is counted.
+    (1000.0, 0.9, 0.0), (100.0, 1.0, 1.0),
+    # It was first for a second after it starved, served or not.
+    (99.0, 10.9, 0.0), (99.0, 11.0, 11.0),
+    # Its next iteration counts from nothing.
+    (-1.0, 5.0, 5.0)])
+def test_a_trickle_is_no_progress(sent_bytes, now_s, since_s):
+    before = {'c': starvation.Wait(0.0, 7.0), 'gone': starvation.Wait(0, 0)}
+    found = starvation.renew([served(7.0 + sent_bytes)], {'c': 8.0}, before,
+                             now_s, 10.0)
+    assert found == {'c': starvation.Wait(
+        since_s, 7.0 if since_s == 0.0 else 7.0 + sent_bytes)}
+
+
+def test_who_is_new_waits_since_it_was_served():
+    for item, since_s in ((served(5.0, 3.0), 3.0),
+                          (served(5.0, 0.0, arrival_s=4.0), 4.0)):
+        assert starvation.renew([item], {'c': 8.0}, {}, 5.0, 10.0) == {
+            'c': starvation.Wait(since_s, 5.0)}
+
+
+def test_who_has_nothing_left_does_not_wait():
+    item = served(5.0, left_bytes=0.0)
+    assert starvation.renew([item], {'c': 0.0}, {}, 5.0, 10.0) == {
+        'c': starvation.Wait(5.0, 5.0)}
+
+
+@pytest.mark.parametrize('served_s, since_s, starves', [
+    (9.9, 0.0, True), (0.0, 9.9, False), (9.9, 0.1, False)])
+def test_it_starves_by_its_progress_not_by_its_last_byte(served_s, since_s,
+                                                         starves):
+    item = served(5.0, served_s, arrival_s=0.0)
+    found = starvation.waiting(item, {'c': starvation.Wait(since_s, 0.0)},
+                               10.0, 10.0)
+    assert starvation.is_starving(found, 10.0, 10.0) == starves
+    assert (found is item) == (starvation.is_starving(item, 10.0, 10.0)
+                               == starves)
 
 
 def test_theta_is_checked():

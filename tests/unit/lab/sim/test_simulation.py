@@ -10,9 +10,7 @@ import pytest
 from tests import examples
 from virtco import exception
 from virtco.lab.sim import simulation
-from virtco.model import live
 from virtco.scheduling import fabric
-from virtco.scheduling import starvation
 
 POLICIES = simulation.policy_names()
 
@@ -243,11 +241,3 @@ def test_dead_port_is_an_error():
 def test_bad_configuration(change):
     with pytest.raises(exception.Invalid):
         simulation.Simulation(np.ones(2), simulation.Config(**change))
-
-
-def test_next_check():
-    waiting = [live.LiveCoflow('a', (), served_s=1.0),
-               live.LiveCoflow('b', (), served_s=4.0)]
-    assert starvation.next_check_s(waiting, 5.0, 10.0) == 11.0
-    assert starvation.next_check_s(waiting, 12.0, 10.0) == 14.0
-    assert starvation.next_check_s(waiting, 15.0, 10.0) == math.inf
