@@ -67,7 +67,8 @@ def _part_of(minor: int) -> Part | None:
         return Part.HOST
     if minors.is_port(minor) or minors.is_limited_port(minor):
         return Part.UNMANAGED
-    return Part.CONTROL if minors.controlled_by(minor) else None
+    return (Part.CONTROL if minors.controlled_by(minor)
+            or minors.is_port_control(minor) else None)
 
 
 class Name(NamedTuple):

@@ -45,6 +45,8 @@ def rows(policy: edge_policy.EdgePolicy | None,
         names.update((minors.of_limited(slot, port.ifindex),
                       f'      from {port.dev}') for port in here)
     names[minors.CONTROL] = '  control packets'
+    names.update((minors.of_port_control(port.ifindex),
+                  f'    from {port.dev}') for port in here)
     classes = policy.classes if policy is not None else ()
     names.update((minors.of_control(coflow.minor),
                   f'    of {coflow.name or coflow.coflow_id}')

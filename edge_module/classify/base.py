@@ -68,9 +68,9 @@ class Table:
 
     A packet of a port without a matching entry goes to the port's own class.
     One of a TCP flow that carries no data (SYN, FIN, RST, acknowledgement)
-    goes to the class of its coflow's control packets: it never waits behind
-    data. Unmanaged packets are moved to a class of ``limits`` by the Ethernet
-    address they go to.
+    goes to the class of control packets of its coflow or port: it never waits
+    behind data. Other unmanaged packets are moved to a class of ``limits`` by
+    the Ethernet address they go to.
 
     :ivar hooks: (device, ifindex) of each port.
     :ivar control: for classes of data those of their control packets.
@@ -136,7 +136,10 @@ def build_table(flows: Iterable[edge_policy.FlowEntry],
                 entries.setdefault(
                     Key(port.dev, flow.src_ip, flow.dst_ip,
                         flow.dst_port or 0), minor)
-    return Table(frozenset(hooks), entries, used(control, entries))
+    return Table(frozenset(hooks), entries, used(control, entries) | (
+        {} if control is None else {
+            minors.of_port(ifindex): minors.of_port_control(ifindex)
+            for _, ifindex in hooks}))
 
 
 def used(control: Mapping[int, int] | None, entries: Mapping[Key, int]

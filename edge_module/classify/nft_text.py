@@ -289,4 +289,6 @@ def port_chain(hook: Hook, dev: str, ifindex: int) -> str:
         f'add rule {chain} meta priority set {own} jump classify\n',
         *(f'add rule {chain} meta priority {own} update @{name} '
           f'{{ {ip} daddr }}\n' for name, (_, ip) in kinds),
+        *(f'add rule {chain} meta priority {own} jump {name}\n'
+          for name in CONTROL),
         f'add rule {chain} meta priority {own} goto unmanaged\n'))

@@ -119,8 +119,14 @@ def wanted_flows(table: base.Table, places: Mapping[str, 'ovsdb.Place']
 
     :raises virtco.exception.Invalid: for a class that no queue can name.
     """
-    wanted = {Flow(*places[dev]): Classes(minors.of_port(ifindex))
-              for dev, ifindex in table.hooks}
+    wanted: dict[Flow, Classes] = {}
+    for dev, ifindex in table.hooks:
+        minor = minors.of_port(ifindex)
+        control = table.control.get(minor, 0)
+        wanted[Flow(*places[dev])] = Classes(minor, control)
+        if control:
+            wanted.update((Flow(*places[dev], kind, control=control),
+                           Classes(control)) for kind in ('tcp', 'tcp6'))
     for key, minor in table.entries.items():
         place, control = places[key.dev], table.control.get(minor, 0)
         if minor > _MOST_MINOR:
@@ -268,14 +274,14 @@ class OpenflowClassifier(base.Classifier):
                 continue
             dev = devs.get((flow.bridge, flow.ofport),
                            f'({flow.bridge} {flow.ofport})')
+            if classes.control:
+                control[classes.minor] = classes.control
             if not flow.kind:
                 hooks.add((dev, _ifindex(dev)))
                 continue
             key = base.Key(dev, flow.src_ip, flow.dst_ip, flow.dst_port)
             before = counted.get(key, base.Counted(0, 0))
             entries[key] = classes.minor
-            if classes.control:
-                control[classes.minor] = classes.control
             counted[key] = base.Counted(
                 before.sent_bytes + seen.sent_bytes,
                 before.sent_packets + seen.sent_packets)

@@ -69,7 +69,7 @@ _NFT = re.compile('|'.join((
     r'\}',
     rf'add rule {_TABLE} dev_\d{{1,10}}_{_DEV} '
     r'(?:goto classify|meta priority set 1:7[0-9a-f]{3} jump classify|'
-    r'meta priority 1:7[0-9a-f]{3} goto unmanaged|'
+    r'meta priority 1:7[0-9a-f]{3} (?:goto unmanaged|jump control[46])|'
     r'meta priority 1:7[0-9a-f]{3} update @peers[46]_\d{1,10} '
     r'\{ ip6? daddr \})',
     rf'delete chain {_TABLE} dev_\d{{1,10}}_{_DEV}')))

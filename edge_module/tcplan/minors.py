@@ -15,7 +15,7 @@ LINK = edge_policy.ROOT_MINOR
 HOST = edge_policy.DEFAULT_MINOR
 # Parent of the classes of VM ports, for their unmanaged traffic.
 UNMANAGED = 3
-# Parent of the classes for the coflows' control packets.
+# Parent of the classes for control packets: those of coflows and of ports.
 CONTROL = 4
 # Parent of all that is not a coflow's data.
 SHARED = 5
@@ -28,6 +28,7 @@ _CONTROL_BIT = 0x8000
 # Coflows with a class of their own for control packets, and classes that all
 # others share: the kernel looks at every class when one is made.
 _OWN_CONTROL, _SHARED_CONTROL = 1024, 15
+_FIRST_PORT_CONTROL = 0x9000
 # Of unmanaged traffic by destination host: 64 classes with a child per port.
 # The last child's number is none of the kernel's own.
 _FIRST_LIMIT, _LIMIT_BITS, _LIMIT_PORTS = 0xf000, 6, 62
@@ -43,6 +44,17 @@ def of_port(ifindex: int) -> int:
 
 def is_port(minor: int) -> bool:
     return FIRST_PORT <= minor < FIRST_PORT + N_PORTS
+
+
+def of_port_control(ifindex: int) -> int:
+    """Class of the control packets that a VM's port sends unmanaged, and of
+    those that acknowledge what a coflow sent to it.
+    """
+    return _FIRST_PORT_CONTROL + ifindex % N_PORTS
+
+
+def is_port_control(minor: int) -> bool:
+    return _FIRST_PORT_CONTROL <= minor < _FIRST_PORT_CONTROL + N_PORTS
 
 
 def of_control(coflow_minor: int) -> int:
@@ -61,7 +73,7 @@ def controlled_by(minor: int) -> int | None:
 
     That of a class that coflows share is no coflow's.
     """
-    if _CONTROL_BIT <= minor < _FIRST_LIMIT:
+    if _CONTROL_BIT <= minor < _FIRST_PORT_CONTROL:
         return minor ^ _CONTROL_BIT
     return None
 

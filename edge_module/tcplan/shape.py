@@ -36,7 +36,7 @@ def base_tree(link_bps: float, default_rate_bps: float,
     """What stands without any policy and port.
 
     The host has a leaf of its own, the default class. What VMs send unmanaged
-    and the coflows' control packets share the rest of ``default_rate_bps``;
+    and control packets share the rest of ``default_rate_bps``;
     their leaves come with ports and coflows.
     """
     link = model.whole_bps(link_bps)
@@ -131,12 +131,12 @@ def _limit_classes(unmanaged: edge_policy.Unmanaged, base: model.Tree,
                         settings.whole_rate_bps, ceil_bps, settings)))
 
 
-def _control_class(coflow_minor: int, base: model.Tree,
+def _control_class(minor: int, base: model.Tree,
                    settings: model.TreeSettings) -> model.HtbClass:
-    """Control packets of a coflow: before all else, and never many."""
+    """Control packets of a coflow or port: before all else, never many."""
     parent = base[minors.CONTROL]
     return dataclasses.replace(
-        parent, minor=minors.of_control(coflow_minor), parent=minors.CONTROL,
+        parent, minor=minor, parent=minors.CONTROL,
         rate_bps=model.IDLE_RATE_BPS, quantum_bytes=CONTROL_QUANTUM_BYTES,
         limit_bytes=max(CONTROL_LEAF_BYTES, model.leaf_limit_bytes(
             parent.rate_bps, dataclasses.replace(
@@ -182,6 +182,9 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
     ports = tuple(ports)
     for minor in sorted({minors.of_port(ifindex) for ifindex in ports}):
         tree[minor] = _port_class(minor, base)
+    for minor in sorted({minors.of_port_control(ifindex)
+                         for ifindex in ports}):
+        tree[minor] = _control_class(minor, base, settings)
     if policy.unmanaged is not None and not fair:
         for item in _limit_classes(policy.unmanaged, base, settings,
                                    sorted(set(ports))):
@@ -201,7 +204,8 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
             known = coflow, (
                 *(_on_wire(item, settings) for item in _coflow_classes(
                     coflow, link_bps, scale, settings)),
-                _control_class(coflow.minor, base, settings))
+                _control_class(minors.of_control(coflow.minor), base,
+                               settings))
         made.classes[coflow.minor] = known
         tree.update((item.minor, item) for item in known[1])
     return tree

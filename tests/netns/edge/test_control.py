@@ -68,6 +68,34 @@ def test_a_direction_is_full_while_the_other_waits(make_bed, edge_of,
     assert control.sent_packets > 100 and control.drops == 0
 
 
+@gear.full(
+    'unit/edge/test_tcplan.py::test_control_packets_of_ports_have_places, '
+    'netns/edge/test_control.py::test_only_packets_without_data_are_moved')
+@real_time
+def test_a_coflow_arrives_where_others_fill_the_way_back(make_bed, edge_of):
+    """Its acknowledgements are nothing that the policy of their host names.
+
+    What is left there for unmanaged traffic would take all but a few.
+    """
+    bed, one, two = _two_edges(make_bed, edge_of)
+    a, b, sink = bed.add_vm('h1'), bed.add_vm('h2'), bed.add_vm('h1')
+    full, noise = bed.add_vm('h2'), bed.add_vm('h2')
+    for edge in (one, two):
+        edge.set_ports()
+    one.set_policy(_policy('h1', a, b, 30e6))
+    two.set_policy(policies.PolicyBuilder('h2', LINK_BPS).coflow(
+        'C2', 38e6, [(full, sink, 1)]).build())
+    back = [beds.Flow(full, sink, 5002).start(),
+            beds.Flow(noise, sink, 5003).start()]
+    beds.wait_for(lambda: two.stats()[0x11].backlog_bytes > 30_000, 10,
+                  'a full link')
+    ahead = beds.Flow(a, b, 5001).start()
+    rate_bps = _rate_bps(ahead, 0.5, 2)
+    for flow in (ahead, *back):
+        flow.close()
+    assert rate_bps > 0.9 * 30e6 * GOODPUT
+
+
 def _opened_s(flow, src, dst):
     started_s = time.monotonic()
     flow(src, dst, 5003).close_now()
@@ -119,12 +147,20 @@ def test_only_packets_without_data_are_moved(pair):
         frames.ipv6(a.ip6, b.ip6, frames.FRAGMENT,
                     frames.fragment6(none(), 8)),
     ]}
-    for version, minor in ((4, 0x11), (6, 0x13)):
-        place = minors.of_control(minor - 1)
+    other = bed.add_vm('h1')
+    edge.set_ports()
+    port = int(beds.run('cat', f'/sys/class/net/{other.dev}/ifindex',
+                        netns=bed.ns('h1')))
+    for vm, version, minor, place in (
+            (a, 4, 0x11, minors.of_control(0x10)),
+            (a, 6, 0x13, minors.of_control(0x12)),
+            # Of a VM that is in no coflow.
+            (other, 4, minors.of_port(port), minors.of_port_control(port)),
+            (other, 6, minors.of_port(port), minors.of_port_control(port))):
         for packets, expected in ((control, place), (data, minor)):
             for packet in packets[version]:
                 before = edge.stats()
-                frames.send(a, packet, 20)
+                frames.send(vm, packet, 20)
                 beds.wait_for(
                     lambda: edge.stats()[expected].sent_packets
                     >= before[expected].sent_packets + 20, 5,

@@ -163,7 +163,7 @@ def test_enforcement_that_begins_under_load_lets_it_through(pair):
     edge.call('reconcile', time.monotonic())
     assert beds.in_netns(edge.netns, uplink.snapshot).tree == desired
     # The flow began without any limit and first finds its new rate.
-    beds.wait_for(lambda: _rate_bps(flow, 0.2, 1.0) > 0.94 * LINK_BPS * GOODPUT,
+    beds.wait_for(lambda: _rate_bps(flow, 0.2, 1) > 0.94 * LINK_BPS * GOODPUT,
                   15, 'the rate of the link')
     flow.close()
 

@@ -74,8 +74,10 @@ def test_a_policy_without_ports_leaves_the_classification():
     assert found.classifier.table == found.desired_table()
     assert found.desired_table().entries == {
         classify.Key('tap1', '10.0.0.1', '10.0.0.2'): 0x11}
-    assert found.desired_table().control == {0x11: 0x8010}
-    assert minors.of_port(5) in found.uplink.tree
+    assert found.desired_table().control == {
+        0x11: 0x8010, minors.of_port(5): minors.of_port_control(5)}
+    assert {minors.of_port(5), minors.of_port_control(5)} <= set(
+        found.uplink.tree)
     assert minors.of_port(0) not in found.uplink.tree
     assert found.steps[0] == 'root' and found.steps[-1] == 'classify'
 

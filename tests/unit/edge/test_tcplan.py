@@ -374,6 +374,26 @@ def test_control_packets_of_many_coflows_share_few_classes():
     assert {minors.controlled_by(place) for place in shared}.isdisjoint(every)
 
 
+def test_control_packets_of_ports_have_places():
+    ports = [4, 5, 4 + minors.N_PORTS, 5000]
+    tree = shape.build_tree(policy([coflow(0x10, 50e6, (1, 1))]), LINK_BPS,
+                            ports=ports)
+    places = [minors.of_port_control(port) for port in ports]
+    assert places[0] == places[2] and len(set(places)) == 3
+    its = tree[minors.of_control(0x10)]
+    for place in places:
+        assert tree[place] == dataclasses.replace(its, minor=place)
+        assert minors.is_port_control(place)
+        assert minors.controlled_by(place) is None
+    every = {minors.of_port_control(port) for port in range(2 * 4096)}
+    assert len(every) == 4096 and every.isdisjoint(
+        minors.of_control(minor) for minor in range(
+            edge_policy.FIRST_MINOR, edge_policy.LAST_MINOR + 1))
+    assert not any(map(minors.is_port_control, (
+        min(every) - 1, max(every) + 1)))
+    assert max(every) < minors.of_limit(0)
+
+
 def test_class_under_another_parent_leaves_first():
     old = shape.build_tree(policy([coflow(0x10, 50e6, (1, 1))]), LINK_BPS)
     moved = dict(old)
