@@ -22,6 +22,7 @@ from typing import TypeVar
 import numpy as np
 from oslo_config import cfg
 
+from benchmarks import hint_ideal
 from virtco.conf import scheduler
 from virtco.decide import loop
 from virtco.know import snapshot
@@ -56,6 +57,8 @@ SHAPES = {6: Shape(16, 5, 3), 18: Shape(36, 8, 6)}
 #: What the busiest link sends in a run takes so long.
 BUSY_S = 15.0
 NONE, LIAR, FOREIGN_TCP = 'none', 'liar', 'foreign-tcp'
+#: Of the fluid only: see :mod:`benchmarks.hint_ideal`.
+IDEAL = 'ideal'
 #: What the liar claims of his coflow, the largest but one.
 LIE = 0.3
 _SIGMA, _MOST_SIGMAS = 1.0, 1.5
@@ -73,6 +76,7 @@ def _all(claim: Claim) -> Callable[[np.random.Generator, int], list[Claim]]:
 #: Quality of hints -> claims of coflows.
 QUALITIES: dict[str, Callable[[np.random.Generator, int], list[Claim]]] = {
     NONE: _all(Claim(late_s=misled.NEVER_S)),
+    IDEAL: _all(Claim()),
     'exact': _all(Claim()),
     'unknown': _all(Claim(is_sized=False)),
     'half': _all(Claim(0.5)),
@@ -252,6 +256,9 @@ def options(cell: Cell) -> snapshot.Options:
 def fluid_s(cell: Cell) -> list[float]:
     """CCT of each coflow in the fluid."""
     case = cell.case()
+    if cell.quality == IDEAL:
+        return hint_ideal.ccts_s(case.coflows, case.hosts, LINK_BPS,
+                                 cell.receiver == 'order')
     claimed = case.claims(cell.quality, cell.seed)
     return list(misled.expect(
         case.coflows, claimed, case.hosts, [

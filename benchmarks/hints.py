@@ -7,7 +7,8 @@ fluid in four minutes. *None* is plain TCP at the same hosts. Each row is of
 one quality, load of the busiest link and number of hosts; each ratio is of
 the mean CCTs of one seed, and the columns are over the seeds. The liar's own
 coflow and those beside it have rows of their own, and so have the coflows of
-which nobody ever tells and those with exact hints beside them.
+which nobody ever tells and those with exact hints beside them. *Ideal* is what
+the order alone may gain, with everything known at once.
 
 ``--packets`` runs them with real TCP on 20 Mbit/s (root; 30 to 60 s each; a
 machine that does nothing else). ``--part 2/3 --resume FILE`` runs each third
@@ -42,7 +43,7 @@ from virtco.lab.emulation import display
 
 LOADS, USUAL_LOAD = (0.5, 0.7, 0.9), 0.7
 #: Qualities at every load and size; the others at 6 hosts and USUAL_LOAD.
-EVERYWHERE = (hint_cases.NONE, 'exact', 'unknown', 'half')
+EVERYWHERE = (hint_cases.NONE, hint_cases.IDEAL, 'exact', 'unknown', 'half')
 #: Number of hosts -> seeds.
 SEEDS, SHORT_SEEDS = {6: 10, 18: 3}, {6: 5, 18: 2}
 _FEW = 6
@@ -91,6 +92,8 @@ def cells(args: argparse.Namespace) -> list[Cell]:
         for quality in args.qualities or (
             hint_cases.QUALITIES if (n_hosts, load) == (_FEW, USUAL_LOAD)
             else EVERYWHERE)]
+    found = [cell for cell in found
+             if not (args.packets and cell.quality == hint_cases.IDEAL)]
     # Every row needs these two.
     needed = [dataclasses.replace(cell, quality=quality) for cell in found
               for quality in (hint_cases.NONE, 'exact')]
