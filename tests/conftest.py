@@ -26,12 +26,16 @@ _RERUNS = {'netns': 5, 'kernel': 1, 'discovery': 1}
 # machine may keep it busy for a minute.
 _RERUN_DELAY_S = 2
 # Tests marked full run in the default gear, too, where one of these files of
-# the product changed, or the test itself.
+# the product changed, or the test itself. Of directories within each other,
+# the innermost counts.
 _FULL_WHERE_CHANGED = {
     'netns': ('edge_module/', 'virtco/table/', 'virtco/measure/',
               'virtco/lab/emulation/', 'examples/tutorial/'),
     'functional': ('virtco/db/', 'virtco/leadership/'),
+    'functional/nova': ('nova_filters/', 'virtco/follow/',
+                        'virtco/lab/emulation/nova_'),
     'faults': ('virtco/db/', 'virtco/leadership/'),
+    'unit/lab': ('virtco/lab/',),
 }
 _PART = pytest.StashKey[frozenset[pathlib.Path]]()
 
@@ -56,8 +60,10 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     if config.option.part:
         config.stash[_PART] = frozenset(parts.files_of(
-            config.option.part, [config.invocation_params.dir / arg
-                                 for arg in config.args]))
+            config.option.part,
+            [config.invocation_params.dir / arg for arg in config.args],
+            [config.invocation_params.dir / arg
+             for arg in config.option.ignore or ()]))
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -105,7 +111,9 @@ def _leave_to_the_full_gear(here, config, items):
                 f'{item.nodeid}: full needs a reason, and still: what the '
                 'default gear catches its faults with')
         path = item.path.relative_to(here)
-        causes = (*_FULL_WHERE_CHANGED.get(path.parts[0], ()),
+        causes = (*next((_FULL_WHERE_CHANGED[folder.as_posix()]
+                         for folder in path.parents
+                         if folder.as_posix() in _FULL_WHERE_CHANGED), ()),
                   f'tests/{path.as_posix()}')
         if not any(name.startswith(causes) for name in changed):
             left.append(item)
