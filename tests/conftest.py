@@ -2,6 +2,7 @@
 
 """What all tests share."""
 
+import gc
 import os
 import pathlib
 
@@ -70,6 +71,12 @@ def pytest_ignore_collect(collection_path, config):
     if _PART in config.stash and collection_path.is_file():
         return collection_path not in config.stash[_PART] or None
     return None
+
+
+def pytest_collection_finish():
+    # What was imported and collected lives on: no collection need look at it.
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(config, items):
