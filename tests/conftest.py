@@ -10,11 +10,12 @@ import hypothesis
 import pytest
 
 from tests import databases as real_databases
+from tests import examples
 from tests.gears import parts
 
 # Machines are noisy: an example that took long is no failure.
 hypothesis.settings.register_profile(
-    'virtco', deadline=None,
+    'virtco', deadline=None, max_examples=examples.USUAL,
     # CI judges a change by the same examples each time; other runs explore.
     derandomize=bool(os.environ.get('CI')))
 hypothesis.settings.load_profile('virtco')
