@@ -47,8 +47,8 @@ TIERS = {
     'functional': Tier(
         _parts(_NOVA, 2)
         + _parts('functional', 3, f'--ignore=tests/{_NOVA}'),
-        budget_cpu_s=1200, is_default=True),
-    'faults': Tier(_parts('faults', 3), budget_cpu_s=450, is_default=True,
+        budget_cpu_s=600, is_default=True),
+    'faults': Tier(_parts('faults', 3), budget_cpu_s=250, is_default=True,
                    environment=(('VIRTCO_FAULTS', 'full'),), part=3),
     'style': Tier((('mypy',), ('flake8',), ('tools/check_shell',),
                    ('tools/check_commits',)),
@@ -59,7 +59,7 @@ TIERS = {
     'netns': Tier(_parts('netns', 2, '-m', 'not real_time'),
                   ((*PYTEST, '-m', 'real_time', 'tests/netns'),),
                   budget_cpu_s=450, is_default=True),
-    'unit': Tier(_parts('unit', 6), budget_cpu_s=1000, is_default=True),
+    'unit': Tier(_parts('unit', 6), budget_cpu_s=600, is_default=True),
     'docs': Tier(alone=(('sphinx-build', '-q', '-W', '-b', 'html',
                          'doc/source', 'doc/build/html'),)),
     'kernel': Tier(alone=(('tools/kernel_vm', *PYTEST, 'tests/kernel'),),
