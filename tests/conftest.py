@@ -2,6 +2,7 @@
 
 """What all tests share."""
 
+import gc
 import os
 import pathlib
 
@@ -9,11 +10,12 @@ import hypothesis
 import pytest
 
 from tests import databases as real_databases
+from tests import examples
 from tests.gears import parts
 
 # Machines are noisy: an example that took long is no failure.
 hypothesis.settings.register_profile(
-    'virtco', deadline=None,
+    'virtco', deadline=None, max_examples=examples.USUAL,
     # CI judges a change by the same examples each time; other runs explore.
     derandomize=bool(os.environ.get('CI')))
 hypothesis.settings.load_profile('virtco')
@@ -26,12 +28,16 @@ _RERUNS = {'netns': 5, 'kernel': 1, 'discovery': 1}
 # machine may keep it busy for a minute.
 _RERUN_DELAY_S = 2
 # Tests marked full run in the default gear, too, where one of these files of
-# the product changed, or the test itself.
+# the product changed, or the test itself. Of directories within each other,
+# the innermost counts.
 _FULL_WHERE_CHANGED = {
     'netns': ('edge_module/', 'virtco/table/', 'virtco/measure/',
               'virtco/lab/emulation/', 'examples/tutorial/'),
     'functional': ('virtco/db/', 'virtco/leadership/'),
+    'functional/nova': ('nova_filters/', 'virtco/follow/',
+                        'virtco/lab/emulation/nova_'),
     'faults': ('virtco/db/', 'virtco/leadership/'),
+    'unit/lab': ('virtco/lab/',),
 }
 _PART = pytest.StashKey[frozenset[pathlib.Path]]()
 
@@ -56,14 +62,22 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     if config.option.part:
         config.stash[_PART] = frozenset(parts.files_of(
-            config.option.part, [config.invocation_params.dir / arg
-                                 for arg in config.args]))
+            config.option.part,
+            [config.invocation_params.dir / arg for arg in config.args],
+            [config.invocation_params.dir / arg
+             for arg in config.option.ignore or ()]))
 
 
 def pytest_ignore_collect(collection_path, config):
     if _PART in config.stash and collection_path.is_file():
         return collection_path not in config.stash[_PART] or None
     return None
+
+
+def pytest_collection_finish():
+    # What was imported and collected lives on: no collection need look at it.
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(config, items):
@@ -105,7 +119,9 @@ def _leave_to_the_full_gear(here, config, items):
                 f'{item.nodeid}: full needs a reason, and still: what the '
                 'default gear catches its faults with')
         path = item.path.relative_to(here)
-        causes = (*_FULL_WHERE_CHANGED.get(path.parts[0], ()),
+        causes = (*next((_FULL_WHERE_CHANGED[folder.as_posix()]
+                         for folder in path.parents
+                         if folder.as_posix() in _FULL_WHERE_CHANGED), ()),
                   f'tests/{path.as_posix()}')
         if not any(name.startswith(causes) for name in changed):
             left.append(item)

@@ -45,7 +45,10 @@ class Result:
 def environment(is_full: bool) -> dict[str, str]:
     """Make the variables by which tests know their gear."""
     found = dict(os.environ, OS_NOVA_DISABLE_EVENTLET_PATCHING='1',
-                 PYTHONUNBUFFERED='1')
+                 # Commands beside each other need no threads of their own.
+                 OPENBLAS_NUM_THREADS='1', PYTHONUNBUFFERED='1')
+    # Dozens of processes would compile the same modules.
+    found.pop('PYTHONDONTWRITEBYTECODE', None)
     if is_full:
         return found | {'VIRTCO_TEST_GEAR': 'full'}
     return found | {'VIRTCO_TEST_CHANGED': os.pathsep.join(

@@ -44,8 +44,8 @@ def tier(monkeypatch, tmp_path):
 
 
 def test_the_default_gear_is_what_ci_runs():
-    assert tiers.default() == ['functional', 'mutants', 'faults', 'unit',
-                               'netns', 'style']
+    assert tiers.default() == ['functional', 'faults', 'style', 'mutants',
+                               'netns', 'unit']
     assert all(tiers.TIERS[name].budget_cpu_s for name in tiers.default())
 
 
@@ -174,6 +174,29 @@ def test_each_file_is_in_one_part(sizes, n_parts):
         assert sum(sizes[int(file.stem[5:])] for file in part) <= most_bytes
 
 
+def test_files_that_have_commands_of_their_own_are_in_no_part(tmp_path):
+    for name in ('own/test_a.py', 'owner/test_b.py', 'test_c.py'):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text('#')
+    found = [parts.files_of(f'{part}/2', [tmp_path], [tmp_path / 'own'])
+             for part in (1, 2)]
+    assert found == [[tmp_path / 'owner/test_b.py'], [tmp_path / 'test_c.py']]
+
+
+@pytest.mark.parametrize('folder, changed, passed', [
+    ('unit/lab/sim', 'virtco/lab/cases.py', 2),
+    ('unit/laboratory', 'virtco/lab/cases.py', 1),
+    ('functional', 'virtco/db/session.py', 2),
+    ('functional/nova', 'virtco/db/session.py', 1),
+    ('functional/nova', 'nova_filters/request.py', 2)])
+def test_the_innermost_folder_says_what_a_test_is_about(
+        pytester, monkeypatch, folder, changed, passed):
+    monkeypatch.setenv('VIRTCO_TEST_GEAR', 'default')
+    monkeypatch.setenv('VIRTCO_TEST_CHANGED', changed)
+    result = _run(pytester, TEST, folder=folder)
+    assert result.parseoutcomes().get('passed') == passed
+
+
 @pytest.mark.parametrize('part', ['0/2', '3/2', '1', 'a/2', '1/-1'])
 def test_a_part_that_is_none(part, tmp_path):
     with pytest.raises(ValueError, match='expected K/N, K from 1 to N'):
@@ -198,12 +221,12 @@ def test_a_test_marked_full_says_what_is_left(pytester, monkeypatch):
     result.stderr.fnmatch_lines(['*test_in_full: full needs a reason*'])
 
 
-def _run(pytester, text, *args):
-    """Run a test of the tier faults under the conftest of all tests."""
+def _run(pytester, text, *args, folder='faults'):
+    """Run a test of a tier under the conftest of all tests."""
     conftest = tiers.__file__.replace('gears/tiers.py', 'conftest.py')
     with open(conftest) as source:
         pytester.makefile('.py', **{'tests/conftest': source.read()})
-    pytester.makefile('.py', **{'tests/faults/test_a': text})
+    pytester.makefile('.py', **{f'tests/{folder}/test_a': text})
     return pytester.runpytest_inprocess('-p', 'no:cacheprovider', *args)
 
 

@@ -7,6 +7,7 @@ from tests.functional.nova import controllers
 import json
 
 from oslo_config import cfg
+import pytest
 
 from tests import patience
 from virtco.conf import nova as nova_conf
@@ -33,6 +34,11 @@ class ReunionTest(controllers.RealControllerTest):
                          (self.api.get_migrations(),
                           self.nova.get_server(server.uuid).host))
 
+    @pytest.mark.full(
+        reason='a cloud of its own',
+        still='unit/follow/test_nova for the migration, '
+              'controller/test_following_advice for its order, '
+              'test_controller of this folder for its notification')
     def test_a_group_that_was_split_is_moved_together(self):
         """The leader looks by itself, and Nova migrates for it."""
         # One slot is left on each host: the group is split.
@@ -87,6 +93,10 @@ class ComparisonTest(nova_cloud.Cloud):
 
     hypervisors = {'h0': 3, 'h1': 3, 'h2': 3}
 
+    @pytest.mark.full(
+        reason='a cloud of its own',
+        still='unit/follow/test_comparison and test_auditor; test_restart '
+              'reads the same lists of the same Nova')
     def test_lost_notifications_are_repaired(self):
         api = self.serve_api()
         controller = self.useFixture(controllers.ControllerProcess(

@@ -150,6 +150,7 @@ class RequiredWishTest(base.ScriptedTest):
             self.wait_status(server.uuid, 'ERROR')
 
     def check_without_an_answer_it_boots(self):
-        for mode in ('error', 'garbage', 'refusal', 'close'):
+        # Unit tests of the client have every fault.
+        for mode in ('error', 'close'):
             self.controller.mode = mode
             self.create(1, mode, hints=self.wish)

@@ -7,6 +7,7 @@ from tests.functional.nova import controllers
 import json
 
 import fixtures
+import pytest
 import requests
 
 from tests import patience
@@ -14,7 +15,7 @@ from virtco.lab.emulation import nova_client
 
 
 class GroupsTest(controllers.RealControllerTest):
-    hypervisors = {f'h{number}': 4 for number in range(6)}
+    hypervisors = {f'h{number}': 2 for number in range(7)}
 
     def test_groups(self):
         """Each group finds the former ones; at last the cloud is full."""
@@ -26,17 +27,16 @@ class GroupsTest(controllers.RealControllerTest):
 
     def check_anti_affinity_is_planned(self):
         group = self.nova.create_server_group('g', 'anti-affinity')
-        servers = self.create(4, 'apart', {
-            'pattern': 'ring', 'n': 4, 'size': '4GB'}, server_group=group)
+        servers = self.create(3, 'apart', {
+            'pattern': 'ring', 'n': 3, 'size': '3GB'}, server_group=group)
         self.check_planned(servers)
-        self.assertEqual(4, len({server.host for server in servers}))
+        self.assertEqual(3, len({server.host for server in servers}))
 
     def check_a_group_grows_and_moves(self):
-        tm = {'n': 3, 'flows': [[0, 1, '5GB'], [1, 2, '1GB']]}
+        tm = {'n': 2, 'flows': [[0, 1, '5GB']]}
         servers = [
             *self.create(1, 'grow', tm, hints={'virtco:index': '0'}),
-            *self.create(1, 'grow', hints={'virtco:index': '1'}),
-            *self.create(1, 'grow', hints={'virtco:index': '2'})]
+            *self.create(1, 'grow', hints={'virtco:index': '1'})]
         self.check_planned(servers)
         # All traffic fits into one host, so nothing crosses the network,
         # and the coflow is done as soon as the servers run.
@@ -44,11 +44,11 @@ class GroupsTest(controllers.RealControllerTest):
         self.controller.wait_for(
             lambda: self.controller.coflows()['grow']['state'] == 'done',
             'grow is done')
-        self.nova.live_migrate(servers[2].uuid)
+        self.nova.live_migrate(servers[1].uuid)
         waiting = patience.Patience('the move of a server')
         while True:
-            moved = self.nova.get_server(servers[2].uuid)
-            if moved.status == 'ACTIVE' and moved.host != servers[2].host:
+            moved = self.nova.get_server(servers[1].uuid)
+            if moved.status == 'ACTIVE' and moved.host != servers[1].host:
                 break
             waiting.pause(0.3)
         self.check_planned([moved])
@@ -63,8 +63,8 @@ class GroupsTest(controllers.RealControllerTest):
             return request is None or not request.rows
         with fixtures.MonkeyPatch(
                 'nova_filters.planclient.PlanClient.may_ask', may_ask):
-            servers = self.create(6, 'late', {
-                'pattern': 'all-to-all', 'n': 6, 'size': '6GB'})
+            servers = self.create(3, 'late', {
+                'pattern': 'all-to-all', 'n': 3, 'size': '6GB'})
         self.controller.wait_for(
             lambda: all(requests.get(
                 f'{self.controller.url}/v1/placements/{server.uuid}',
@@ -76,8 +76,8 @@ class GroupsTest(controllers.RealControllerTest):
             'late is active')
 
     def check_life_of_groups(self):
-        servers = self.create(8, 'big', {
-            'pattern': 'shuffle', 'senders': 5, 'receivers': 3,
+        servers = self.create(3, 'big', {
+            'pattern': 'shuffle', 'senders': 2, 'receivers': 1,
             'size': '19GB'})
         self.check_planned(servers)
         self.controller.wait_for(
@@ -111,6 +111,10 @@ class GroupsTest(controllers.RealControllerTest):
 class RackTest(controllers.RealControllerTest):
     hypervisors = {f'h{number}': 3 for number in range(4)}
 
+    @pytest.mark.full(
+        reason='a cloud of its own',
+        still='RequiredWishTest for Nova, controller/test_topology for the '
+              'answers of a rack that is full or lost a VM')
     def test_one_rack_is_required(self):
         """Refused with its reason, met in one rack, replaced in that rack."""
         racks = {'left': ['h0', 'h1'], 'right': ['h2', 'h3']}

@@ -8,6 +8,7 @@ import json
 import pathlib
 import sqlite3
 
+import pytest
 import requests
 
 from tests.functional.nova import controllers
@@ -116,6 +117,11 @@ class LifecycleTest(nova_cloud.Cloud):
         self.assertEqual('active', self.controller.coflows()['a']['state'])
         return src, dst
 
+    @pytest.mark.full(
+        reason='a dozen operations of Nova',
+        still='unit/follow/test_transitions and test_room, and '
+              'controller/test_notifications, with the notifications that '
+              'these operations end with')
     def test_lifecycle(self):
         self.check_resize_and_revert()
         self.check_shelve_and_unshelve()

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 import requests
@@ -88,6 +89,8 @@ def test_a_tenant_and_a_signal(controller, tmp_path):
     assert 'nova.scheduler' in log.read_text()
 
 
+@pytest.mark.full(reason='a Nova of its own',
+                  still='test_a_tenant_and_a_signal, and the next')
 def test_it_ends_with_its_parent(tmp_path):
     """And runs without virtco when there is no controller."""
     read, write = os.pipe()
@@ -102,6 +105,17 @@ def test_it_ends_with_its_parent(tmp_path):
         os.close(write)
         code, error = stack.ended()
     assert code == 0, error
+
+
+def test_the_end_of_its_parent_is_heard(monkeypatch):
+    read, write = os.pipe()
+    with open(read) as stdin:
+        monkeypatch.setattr(sys, 'stdin', stdin)
+        stopping = threading.Event()
+        nova_stack._stop_with_parent(stopping)
+        assert not stopping.is_set()
+        os.close(write)
+        patience.wait_for(stopping.is_set)
 
 
 def test_a_bad_configuration_says_so(tmp_path, capsys):

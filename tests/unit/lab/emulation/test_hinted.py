@@ -81,8 +81,8 @@ def _options(tmp_path, **changes):
 
 @pytest.mark.parametrize('name', [pytest.param(name, marks=pytest.mark.full(
     reason='several seconds of simulation each',
-    still='liars and unknown-sizes, by the same code'))
-    if name in ('wrong-hints', 'late-hints') else name
+    still='liars, by the same code'))
+    if name != 'liars' else name
     for name in hinted.FIGURES])
 def test_ratios_are_those_of_the_simulator(name, bed, tmp_path):
     found = hinted.FIGURES[name](_options(tmp_path, seeds=(0,)), _Display())
