@@ -112,7 +112,7 @@ def _order(snapshot: known.Snapshot, coflows: Sequence[known.Coflow],
 
     Bandwidth reserved for a coflow that does not send yet, or pauses, would
     be lost at the receivers' links, and under ``ceil = rate`` everywhere.
-    Only the busy ones starve.
+    Only those starve that have something waiting.
     """
     options, now_s = snapshot.options, snapshot.now_s
     ports: Sequence[live.Port] = live.Ports(
@@ -121,17 +121,21 @@ def _order(snapshot: known.Snapshot, coflows: Sequence[known.Coflow],
     late = {coflow_id: each_s for coflow_id, each_s in late_s.items()
             if each_s <= now_s}
     floors = promised.floors() if promised is not None else {}
-    waits_s = options.theta_s < math.inf
+    queued = {coflow.live.coflow_id for coflow in coflows
+              if coflow.is_queued}
     tiers: tuple[list[live.LiveCoflow], ...] = ([], [], [])
     for coflow in coflows:
         tiers[2 if coflow.is_resting else
               0 if coflow.is_busy(now_s, options.quiet_s)
               or coflow.live.coflow_id in floors else 1].append(
                   coflow.live)
-    if waits_s:
-        tiers[0][:] = [starvation.waiting(coflow, waits, now_s,
-                                          options.theta_s)
-                       for coflow in tiers[0]]
+    if options.theta_s < math.inf:
+        waits = {coflow.coflow_id: starvation.begun(coflow, waits)
+                 if coflow.coflow_id in queued
+                 else starvation.Wait(now_s, coflow.sent_bytes)
+                 for coflow in tiers[0]}
+        tiers[0][:] = [starvation.waiting(
+            coflow, waits, now_s, options.theta_s) for coflow in tiers[0]]
     found: list[live.CoflowSchedule] = []
     for tier in filter(None, tiers):
         made = scheduling.schedule(
@@ -142,10 +146,11 @@ def _order(snapshot: known.Snapshot, coflows: Sequence[known.Coflow],
             first_rank=len(found))
         ports = made.left
         found += made.coflows
-    if waits_s:
-        waits = starvation.renew(tiers[0], {
-            one.coflow_id: one.remaining_cct_s
-            for one in found[:len(tiers[0])]}, waits, now_s, options.theta_s)
+    if options.theta_s < math.inf:
+        waits = starvation.renew(
+            [coflow for coflow in tiers[0] if coflow.coflow_id in queued],
+            {one.coflow_id: one.remaining_cct_s
+             for one in found[:len(tiers[0])]}, waits, now_s, options.theta_s)
     return (live.Schedule(now_s, tuple(found), ports), waits,
             min([starvation.next_check_s(waits, now_s, options.theta_s),
                  promised.next_s if promised is not None else math.inf,

@@ -30,13 +30,19 @@ Waits = Mapping[str, Wait]
 NOBODY: Waits = types.MappingProxyType({})
 
 
+def begun(coflow: live.LiveCoflow, waits: Waits) -> Wait:
+    """Since when it waits; a new one since it was served or came."""
+    return waits.get(coflow.coflow_id) or Wait(
+        max(coflow.served_s, coflow.arrival_s), coflow.sent_bytes)
+
+
 def waiting(coflow: live.LiveCoflow, waits: Waits, now_s: float,
             theta_s: float) -> live.LiveCoflow:
     """The coflow, served last when it last made progress.
 
     The same object where that does not decide whether it starves.
     """
-    since_s = _wait(coflow, waits).since_s
+    since_s = begun(coflow, waits).since_s
     starves = now_s >= since_s + theta_s
     if starves == is_starving(coflow, now_s, theta_s):
         return coflow
@@ -54,7 +60,7 @@ def renew(coflows: Iterable[live.LiveCoflow], alone_s: Mapping[str, float],
     """
     found = {}
     for coflow in coflows:
-        wait = _wait(coflow, waits)
+        wait = begun(coflow, waits)
         waited_s = now_s - wait.since_s
         is_over = waited_s >= (1 + QUANTUM) * theta_s
         if is_over or coflow.sent_bytes < wait.sent_bytes or (
@@ -64,11 +70,6 @@ def renew(coflows: Iterable[live.LiveCoflow], alone_s: Mapping[str, float],
             wait = Wait(now_s, coflow.sent_bytes)
         found[coflow.coflow_id] = wait
     return found
-
-
-def _wait(coflow: live.LiveCoflow, waits: Waits) -> Wait:
-    return waits.get(coflow.coflow_id) or Wait(
-        max(coflow.served_s, coflow.arrival_s), coflow.sent_bytes)
 
 
 def _served_s(coflow: live.LiveCoflow, wait: Wait, alone_s: float) -> float:

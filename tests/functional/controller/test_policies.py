@@ -140,11 +140,12 @@ def test_the_shorter_coflow_goes_first_and_the_next_follows(tenant):
 
 def test_a_starving_coflow_is_lifted_when_theta_is_over(make):
     """Though nothing happens then, and the next computation is far away."""
-    tenant = make({'scheduler': {'theta_s': 2, 'interval_s': 60}}).tenant()
+    tenant = make({'scheduler': {'theta_s': 5, 'interval_s': 60}}).tenant()
     sender, found = two_over_one_pair(tenant)
     big = found['big']['coflow_id']
     sender.count(found['small']['coflow_id'], 1e4)
-    sender.backlogs[big] = 30000  # It wants to send, and cannot.
+    sender.count(big, 1e4)
+    sender.backlogs[big] = 30000  # It wants to send, and hardly can.
     sender.report()
     tenant.call('PATCH', f'/v1/coflows/{big}', {'weight': 2})
     assert classes(sender)['small']['prio'] == 0

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 import numpy as np
+import pytest
 
 from virtco.decide import policies
 from virtco.know import snapshot
@@ -101,13 +102,26 @@ def test_who_gets_a_trickle_goes_first_for_a_tenth_of_theta():
     found, first = None, []
     for now_s in map(float, range(100, 160)):
         found = policies.compute(dataclasses.replace(at(
-            since(coflow('long', {PAIR: 2e12}, moved_s=now_s), 100.0,
-                  (now_s - 100) * 1e6),
+            since(coflow('long', {PAIR: 2e12}, moved_s=now_s,
+                         is_queued=True), 100.0, (now_s - 100) * 1e6),
             since(coflow(f'short{now_s}', {PAIR: 1e9}, moved_s=now_s), now_s),
             theta_s=20), now_s=now_s), found)
         if found.schedule.coflows[0].coflow_id == 'long':
             first.append(now_s)
     assert first == [120, 121, 122, 142, 143, 144]
+
+
+@pytest.mark.parametrize('is_queued, first', [(True, 'long'),
+                                              (False, 'short')])
+def test_who_has_nothing_waiting_does_not_starve(is_queued, first):
+    """Though it sent something just now, or was promised a deadline."""
+    long = since(coflow('long', {PAIR: 2e12}, moved_s=99.0,
+                        is_queued=is_queued), 10.0)
+    found = policies.compute(at(
+        dataclasses.replace(long, live=dataclasses.replace(
+            long.live, served_s=20.0)),
+        since(coflow('short', {PAIR: 1e9}, moved_s=100.0), 99.0), theta_s=30))
+    assert found.schedule.coflows[0].coflow_id == first
 
 
 def test_a_class_keeps_its_minor_while_others_come_and_go():
