@@ -380,8 +380,10 @@ class _Reader(ast.NodeVisitor):
 def _files(*names, suffix=''):
     for name in names:
         path = ROOT / name
+        if not path.is_dir():
+            yield path
         yield from sorted(one for one in path.rglob(f'*{suffix}')
-                          if one.is_file()) if path.is_dir() else [path]
+                          if one.is_file() and one.suffix != '.pyc')
 
 
 @pytest.fixture(scope='module')

@@ -105,9 +105,11 @@ def test_short_frames_and_super_packets_count_as_on_the_wire(runner):
 
 def test_what_would_wait_too_long_is_dropped(runner):
     runner.set(CLASS, 1.2e6, limit_bytes=30_000)  # 200 ms
+    begin_s = time.monotonic()
     verdicts = [runner.send()[0] for _ in range(60)]
     passed = verdicts.index(DROP)
-    assert 20 <= passed <= 22
+    # One more leaves every 10 ms that the machine takes.
+    assert 20 <= passed <= 22 + (time.monotonic() - begin_s) / 0.01
     bytes_, packets, drops = runner.counted(CLASS)
     assert packets == verdicts.count(PASS) and drops == verdicts.count(DROP)
     assert bytes_ == 1476 * packets

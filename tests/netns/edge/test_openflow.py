@@ -91,9 +91,14 @@ def test_flows_name_the_queue_of_their_class(site):
             r'priority=65532,reg15=0,in_port=\S+ '
             rf'actions=set_queue:{_port_queue(bed, a)},',
             r'priority=65534,tcp,reg15=0x8010,in_port=\S+ '
-            r'actions=set_queue:32783,'):
+            r'actions=set_queue:32783,',
+            # What it sends without data and in no coflow.
+            *(rf'priority=65534,{kind},reg15={_port_queue(bed, a) + 0x2001:#x}'
+              r',in_port=\S+ '
+              rf'actions=set_queue:{_port_queue(bed, a) + 0x2000},'
+              for kind in ('tcp', 'tcp6'))):
         assert re.search(text, listing), (text, listing)
-    assert _ours(switch) == 6
+    assert _ours(switch) == 8
     assert not edge.once('--check').returncode
 
 
@@ -174,9 +179,9 @@ def test_flows_that_are_right_keep_their_counters(site):
     edge.start()
     controller.set_policy(_policy(a, b, 2, port=5003))
     controller.wait_report(lambda r: r['applied_generation'] == 2, 20)
-    assert _ours(switch) == 6 and counted() > 100_000
+    assert _ours(switch) == 8 and counted() > 100_000
     controller.set_policy(_policy(a, b, 3))
-    beds.wait_for(lambda: _ours(switch) == 3, 10, 'fewer flows')
+    beds.wait_for(lambda: _ours(switch) == 5, 10, 'fewer flows')
     assert counted() > 100_000
 
 
@@ -186,14 +191,14 @@ def test_restart_of_vswitchd_and_a_new_port_bring_the_flows_back(site):
     switch.stop_vswitchd()
     switch.start_vswitchd()
     switch.vsctl('add-br', 'another')  # returns when vswitchd is ready
-    beds.wait_for(lambda: _ours(switch) == 3, 10, 'flows after the restart')
+    beds.wait_for(lambda: _ours(switch) == 5, 10, 'flows after the restart')
     # The same device under another number.
     switch.vsctl('del-port', 'ovsbr', a.dev)
     beds.wait_for(lambda: _ours(switch) == 0, 10, 'no flows')
     switch.plug(a)
     switch.vsctl('set', 'interface', a.dev, 'ofport_request=77')
     beds.wait_for(lambda: switch.ofctl(
-        'dump-flows', OURS, option='--no-names').count('in_port=77') == 3,
+        'dump-flows', OURS, option='--no-names').count('in_port=77') == 5,
         10, 'flows of the new number')
 
 
