@@ -9,6 +9,7 @@ import contextlib
 import os
 import pathlib
 import pwd
+import random
 import shutil
 import signal
 import socket
@@ -28,6 +29,8 @@ START_S = 60.0
 _STOP_S = 20.0
 _POLL_S = 0.05
 _TAIL_LINES = 20
+# Below the least port that a kernel gives to clients, unless it was told to.
+_SERVER_PORTS = (15000, 32000)
 
 
 class ServiceFailed(exception.VirtcoException):
@@ -221,13 +224,18 @@ class SqlService(Service):
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ports of 127.0.0.1 on which nothing listens now."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket())
-                   for _ in range(count)]
-        for one in sockets:
-            one.bind((ADDRESS, 0))
-        return [int(one.getsockname()[1]) for one in sockets]
+    """Different ports of 127.0.0.1 on which nothing listens now.
+
+    They are none that the kernel gives to clients: a server may take seconds
+    until it listens.
+    """
+    found: set[int] = set()
+    while len(found) < count:
+        port = random.SystemRandom().randrange(*_SERVER_PORTS)
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.bind((ADDRESS, port))
+            found.add(port)
+    return sorted(found)
 
 
 def exchange(port: int, question: bytes, n_bytes: int = 1) -> bytes:
