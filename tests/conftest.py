@@ -12,6 +12,7 @@ import pytest
 from tests import databases as real_databases
 from tests import examples
 from tests.gears import parts
+from tests.gears import stolen
 
 # Machines are noisy: an example that took long is no failure.
 hypothesis.settings.register_profile(
@@ -23,10 +24,11 @@ hypothesis.settings.load_profile('virtco')
 # How often a test of a tier may be tried again if it is marked real_time: its
 # rates and delays suffer when the machine stands still. What is broken is
 # broken each time. No other test is tried again.
-_RERUNS = {'netns': 5, 'kernel': 1, 'discovery': 1}
+_RERUNS = {'netns': 3, 'kernel': 1, 'discovery': 1}
 # Seconds before it is, twice as many each time: neighbours of a virtual
 # machine may keep it busy for a minute.
 _RERUN_DELAY_S = 2
+_TIMES = pytest.StashKey[list[int]]()
 # Tests marked full run in the default gear, too, where one of these files of
 # the product changed, or the test itself. Of directories within each other,
 # the innermost counts.
@@ -135,6 +137,27 @@ def _leave_to_the_full_gear(here, config, items):
             print(f'{item.nodeid}: {mark.kwargs["reason"]}; still: '
                   f'{mark.kwargs["still"]}')
         items.clear()
+
+
+def pytest_runtest_call(item):
+    item.stash[_TIMES] = stolen.times()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Skip what the last try could not measure: the machine was not there."""
+    report = (yield).get_result()
+    tries = next((mark.kwargs['reruns'] + 1
+                  for mark in item.iter_markers('flaky')), None)
+    if (call.when != 'call' or not report.failed or tries is None
+            or getattr(item, 'execution_count', tries) < tries):
+        return
+    part = stolen.share(item.stash[_TIMES], stolen.times())
+    if part > stolen.MOST:
+        report.outcome = 'skipped'
+        report.longrepr = (str(item.path), item.location[1] or 0, (
+            f'the hypervisor took {part:.0%} of the processors in the last '
+            f'of {tries} tries: {call.excinfo.exconly()[:300]}'))
 
 
 def pytest_terminal_summary(terminalreporter):

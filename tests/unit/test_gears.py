@@ -12,6 +12,7 @@ import pytest
 from tests.gears import __main__ as command
 from tests.gears import changes
 from tests.gears import parts
+from tests.gears import stolen
 from tests.gears import tiers
 from tests.gears import yardstick
 
@@ -98,6 +99,14 @@ def test_a_slow_machine_has_larger_budgets(tier, capfd):
     assert command.main(['made']) == 0
     found = capfd.readouterr().out
     assert ' of 60 ' in found and '2.00 x as slow as' in found
+
+
+def test_what_is_stolen():
+    before, after = stolen.times(), stolen.times()
+    assert all(late >= early for early, late in zip(before, after))
+    assert stolen.share([10] * 8, [20] * 8) == 1 / 8
+    assert stolen.share([1] * 8, [1] * 8) == 0
+    assert stolen.share([0] * 8, [9, 0, 0, 0, 0, 0, 0, 1]) == 0.1
 
 
 def test_slowness_is_measured():
