@@ -35,8 +35,8 @@ class Policies:
         a periodic one is late.
     :ivar snapshot: what all this is by.
     :ivar promises: by which deadlines are kept; None: there are no classes.
-    :ivar waits: since when busy coflows wait for progress; empty where theta
-        is off.
+    :ivar waits: since when coflows with a queue wait for progress; empty
+        where theta is off.
     """
 
     of_host: Mapping[str, host_policy.HostPolicy]

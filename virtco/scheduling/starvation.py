@@ -46,8 +46,7 @@ def waiting(coflow: live.LiveCoflow, waits: Waits, now_s: float,
     starves = now_s >= since_s + theta_s
     if starves == is_starving(coflow, now_s, theta_s):
         return coflow
-    return dataclasses.replace(coflow, served_s=since_s, arrival_s=min(
-        since_s, coflow.arrival_s))
+    return dataclasses.replace(coflow, served_s=since_s)
 
 
 def renew(coflows: Iterable[live.LiveCoflow], alone_s: Mapping[str, float],
