@@ -12,7 +12,7 @@ import setuptools
 
 # Where setup.cfg finds the command that compiles kernels.
 sys.path.insert(0, str(pathlib.Path(__file__).parent / 'tools'))
-import build_kernels  # noqa: E402
+import build_kernels
 
 #: A program for Linux, with the compilers that may make it, newest last.
 BPF = pathlib.Path('edge_module/shaper/edt.c')

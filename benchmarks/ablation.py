@@ -29,10 +29,10 @@ from benchmarks import placement
 from benchmarks import reference
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
-from virtco.solver.exact import lp_rounding
-from virtco.solver.exact import smallgroup
 from virtco.solver import planner
 from virtco.solver import search
+from virtco.solver.exact import lp_rounding
+from virtco.solver.exact import smallgroup
 from virtco.solver.stages import annealing
 from virtco.solver.stages import carvings
 from virtco.solver.stages import proofs

@@ -27,8 +27,8 @@ import sys
 import tempfile
 import time
 
-from virtco.lab.emulation import racks as racks_module
 from virtco import units
+from virtco.lab.emulation import racks as racks_module
 
 _LIMIT_S = 300.0
 _MODES = ('plain', 'unaware', 'topology', 'inferred')

@@ -16,9 +16,9 @@ import json
 import os
 import statistics
 
+from virtco import units
 from virtco.lab.emulation import casts
 from virtco.lab.emulation import racks as racks_module
-from virtco import units
 
 _SCHEMES = ('Cornet', 'virtco, topology')
 

@@ -22,8 +22,8 @@ import random
 
 from virtco.lab.emulation import hosts_only
 from virtco.measure import racks
-from virtco.topology.formats import plain
 from virtco.topology import tree
+from virtco.topology.formats import plain
 
 
 def hidden(shape: tuple[int, int, int], link_bps: float, rack_over: float,

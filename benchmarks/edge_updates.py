@@ -28,14 +28,14 @@ import time
 
 from oslo_config import cfg
 
-from edge_module.classify import base as classify
-from edge_module.classify import nft
 from edge_module import conf as edge_conf
 from edge_module import enforcer
-from edge_module.privileged import kernel
-from edge_module.qdisc import htb
 from edge_module import report
 from edge_module import state
+from edge_module.classify import base as classify
+from edge_module.classify import nft
+from edge_module.privileged import kernel
+from edge_module.qdisc import htb
 from edge_module.tcplan import model
 from virtco.know import reports
 from virtco.table import edge_policy

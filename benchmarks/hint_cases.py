@@ -23,6 +23,7 @@ import numpy as np
 from oslo_config import cfg
 
 from benchmarks import hint_ideal
+from virtco import units
 from virtco.conf import scheduler
 from virtco.decide import loop
 from virtco.know import snapshot
@@ -34,7 +35,6 @@ from virtco.model import coflow as coflow_model
 from virtco.model import snapshot as planning
 from virtco.solver import budget
 from virtco.solver import planner
-from virtco import units
 
 #: Of a link, on the wire and as payload.
 RATE_BPS = 20e6

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from virtco import units
 from virtco.lab.emulation import misled
 from virtco.lab.sim import borrowing
-from virtco import units
 
 _ENDED_BITS = 1.0
 

@@ -199,7 +199,7 @@ def _option(text: str) -> tuple[str, str]:
         hint_cases.options(Cell('exact', 0.0, 0, 0, 'rate',
                                 options=((name, value),)))
     except (cfg.Error, ValueError) as error:
-        raise argparse.ArgumentTypeError(str(error))
+        raise argparse.ArgumentTypeError(str(error)) from error
     return name, value
 
 

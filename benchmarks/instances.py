@@ -39,7 +39,8 @@ import json
 import math
 import pathlib
 import random
-from typing import Any, NamedTuple
+from typing import Any
+from typing import NamedTuple
 
 GBIT = 1.25e8
 GB = 1e9

@@ -41,9 +41,9 @@ from virtco.lab.sim import replay
 from virtco.lab.sim import simulation
 from virtco.lab.sim import traces
 from virtco.model import snapshot
+from virtco.solver import budget as budgets
 from virtco.solver.bounds import anchored
 from virtco.solver.bounds import lowerbounds
-from virtco.solver import budget as budgets
 from virtco.solver.exact import smallgroup
 from virtco.solver.model import instance as instances
 from virtco.solver.moves import localsearch

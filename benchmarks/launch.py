@@ -40,8 +40,8 @@ import sqlalchemy as sa
 import waitress
 
 from benchmarks import growth
-from virtco.api import deploy
 from virtco import app
+from virtco.api import deploy
 from virtco.ask import deadline as deadlines
 from virtco.cmd import controller as controller_cmd
 from virtco.db import codec

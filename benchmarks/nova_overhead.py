@@ -12,25 +12,27 @@ import os
 
 os.environ.setdefault('OS_NOVA_DISABLE_EVENTLET_PATCHING', '1')
 
-from virtco.lab.emulation import nova_cloud  # noqa: E402 before all of Nova
+# Before all of Nova.
+from virtco.lab.emulation import nova_cloud
 
-import argparse  # noqa: E402
-import json  # noqa: E402
-import logging  # noqa: E402
-import pathlib  # noqa: E402
-import socket  # noqa: E402
-import statistics  # noqa: E402
-import subprocess  # noqa: E402
-import sys  # noqa: E402
-import tempfile  # noqa: E402
-import time  # noqa: E402
-from typing import Any  # noqa: E402
-import unittest  # noqa: E402
+# isort: split
+import argparse
+import json
+import logging
+import pathlib
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+import unittest
 
-import requests  # noqa: E402
+import requests
 
-from nova_filters import coflow_weigher  # noqa: E402
-from virtco.lab.emulation import nova_client  # noqa: E402
+from nova_filters import coflow_weigher
+from virtco.lab.emulation import nova_client
 
 START_S = 60.0
 

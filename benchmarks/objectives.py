@@ -29,11 +29,11 @@ from benchmarks import instances
 from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco.model import snapshot
-from virtco.solver.bounds import lowerbounds
 from virtco.solver import budget as budgets
+from virtco.solver import planner as planners
+from virtco.solver.bounds import lowerbounds
 from virtco.solver.model import instance as solver_instances
 from virtco.solver.model import objectives
-from virtco.solver import planner as planners
 
 ONLINE = snapshot.Objective.ONLINE
 ISOLATED = snapshot.Objective.ISOLATED

@@ -33,12 +33,12 @@ import scipy.stats
 
 from virtco.lab.emulation import scenario
 from virtco.lab.sim import cloud
-from virtco.lab.sim.figures import document
-from virtco.lab.sim.figures import record
-from virtco.lab.sim.figures import virtco as figures
 from virtco.lab.sim import groups
 from virtco.lab.sim import schemes
 from virtco.lab.sim import workloads
+from virtco.lab.sim.figures import document
+from virtco.lab.sim.figures import record
+from virtco.lab.sim.figures import virtco as figures
 from virtco.model import cluster
 
 OURS = 'virtco'

@@ -16,8 +16,8 @@ import numpy as np
 from virtco.lab.emulation import hosts_only
 from virtco.lab.emulation import switches
 from virtco.measure import preflight
-from virtco.topology.formats import plain
 from virtco.topology import tree
+from virtco.topology.formats import plain
 
 LINK_BPS = 40e6
 N_LEAVES, PER_LEAF = 4, 4

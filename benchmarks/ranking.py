@@ -25,10 +25,10 @@ import numpy as np
 from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
+from virtco.solver import planner
 from virtco.solver.model import instance as instances
 from virtco.solver.model import objectives
 from virtco.solver.moves import ranking
-from virtco.solver import planner
 
 ONLINE = snapshot.Objective.ONLINE
 #: Trials that are evaluated the plain way, for the difference.

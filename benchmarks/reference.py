@@ -16,10 +16,10 @@ import operator
 import pathlib
 from typing import Any
 
+from virtco import units
 from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
-from virtco import units
 
 Instance = dict[str, Any]
 

@@ -17,12 +17,12 @@ import time
 
 import numpy as np
 
+from virtco import scheduling
+from virtco import units
 from virtco.lab.sim import event_kernels
 from virtco.lab.sim import simulation
 from virtco.model import live
-from virtco import scheduling
 from virtco.scheduling import fabric as fabric_model
-from virtco import units
 
 RATE_BPS = 1e9
 

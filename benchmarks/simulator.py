@@ -15,10 +15,10 @@ import sys
 import time
 
 from virtco import exception
+from virtco import units
 from virtco.lab.sim import replay
 from virtco.lab.sim import simulation
 from virtco.lab.sim import traces
-from virtco import units
 
 
 def measure(path: pathlib.Path, policy: str, rate_bps: float

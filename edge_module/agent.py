@@ -16,14 +16,14 @@ from edge_module import enforcer as edge_enforcer
 from edge_module import epochs
 from edge_module import keeper as edge_keeper
 from edge_module import kernel_events
-from edge_module.ports import base as ports_base
-from edge_module.probe import service as probe_service
 from edge_module import pull
 from edge_module import report
 from edge_module import services
 from edge_module import state
 from edge_module import stream
 from edge_module import supervise
+from edge_module.ports import base as ports_base
+from edge_module.probe import service as probe_service
 from virtco import exception
 from virtco.know import reports
 from virtco.table import edge_policy

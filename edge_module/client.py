@@ -21,7 +21,6 @@ from edge_module import conf as edge_conf
 from virtco import exception
 from virtco.know import reports
 
-
 # A million flows take less than 200 bytes each.
 MOST_BYTES = 256 * 1024 * 1024
 _JSON = {'Content-Type': 'application/json', 'Accept': 'application/json'}

@@ -14,11 +14,11 @@ from edge_module import conf as edge_conf
 from edge_module import enforcer as edge_enforcer
 from edge_module import factory
 from edge_module import kernel_events
+from edge_module import show
+from edge_module import state
 from edge_module.ports import base as ports_base
 from edge_module.privileged import choice
 from edge_module.privileged import kernel
-from edge_module import show
-from edge_module import state
 from virtco import configuration
 from virtco import exception
 from virtco import systemd

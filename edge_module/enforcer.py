@@ -15,9 +15,9 @@ import threading
 
 from oslo_log import log as logging
 
-from edge_module.classify import base as classify
 from edge_module import drift
 from edge_module import kernel_events
+from edge_module.classify import base as classify
 from edge_module.qdisc import agreement
 from edge_module.qdisc import receiver as edge_receiver
 from edge_module.qdisc import tree as edge_tree

@@ -8,10 +8,10 @@ from typing import Any
 from oslo_config import cfg
 import tenacity
 
+from edge_module import enforcer as edge_enforcer
 from edge_module.classify import base as classify
 from edge_module.classify import nft
 from edge_module.classify import openflow
-from edge_module import enforcer as edge_enforcer
 from edge_module.ports import base as ports_base
 from edge_module.ports import static
 from edge_module.privileged import protocol

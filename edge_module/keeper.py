@@ -12,10 +12,10 @@ import time
 
 from oslo_log import log as logging
 
-from edge_module.classify import base as classify
 from edge_module import enforcer as edge_enforcer
 from edge_module import kernel_events
 from edge_module import supervise
+from edge_module.classify import base as classify
 from virtco import exception
 from virtco.table import edge_policy
 

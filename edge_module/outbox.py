@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
+from virtco import exception
 from virtco.distribute import deltas
 from virtco.distribute import frames
-from virtco import exception
 from virtco.know import reports
 
 _MOST_MEASUREMENTS = 64

@@ -13,10 +13,10 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from edge_module import enforcer as edge_enforcer
-from edge_module.qdisc import link_speed
 from edge_module import readings
 from edge_module import state
 from edge_module import stream
+from edge_module.qdisc import link_speed
 from virtco import exception
 from virtco.know import reports
 

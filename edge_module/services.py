@@ -5,10 +5,10 @@
 from oslo_config import cfg
 from oslo_log import log as logging
 
-from edge_module.probe import service as probe_service
 from edge_module import pull
 from edge_module import report
 from edge_module import stream
+from edge_module.probe import service as probe_service
 from virtco import systemd
 
 LOG = logging.getLogger(__name__)

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 import dataclasses
 
-from edge_module.classify import base as classify
 from edge_module import enforcer as edge_enforcer
+from edge_module.classify import base as classify
 from edge_module.shaper import base as shapers
 from edge_module.tcplan import minors
-from virtco.table import edge_policy
 from virtco import units
+from virtco.table import edge_policy
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -23,8 +23,8 @@ from edge_module import epochs
 from edge_module import outage
 from edge_module import outbox
 from edge_module import talk
-from virtco.distribute import frames
 from virtco import exception
+from virtco.distribute import frames
 from virtco.know import reports
 
 LOG = logging.getLogger(__name__)

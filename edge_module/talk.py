@@ -14,8 +14,8 @@ from oslo_config import cfg
 
 from edge_module import client as edge_client
 from edge_module import conf as edge_conf
-from virtco.distribute import frames
 from virtco import exception
+from virtco.distribute import frames
 
 #: Host, port and whether by TLS.
 Address = tuple[str, int, bool]

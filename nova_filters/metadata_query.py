@@ -23,12 +23,12 @@ read; scheduler hints still are.
 from typing import Any
 
 from nova import context as nova_context
+from nova import exception as nova_exception
+from nova import objects
 from nova.db.api import api as api_db
 from nova.db.api import models as api_models
 from nova.db.main import api as main_db
 from nova.db.main import models as main_models
-from nova import exception as nova_exception
-from nova import objects
 import sqlalchemy as sa
 
 from virtco import hints

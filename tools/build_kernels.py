@@ -11,8 +11,8 @@ import runpy
 import subprocess
 
 import setuptools
-from setuptools.command import build_ext
 from setuptools import errors
+from setuptools.command import build_ext
 
 try:
     from Cython import Build as cython_build

@@ -13,8 +13,12 @@ from typing import Any
 import msgspec
 from oslo_config import cfg
 
-from virtco.ask import room as ask_room
 from virtco import clock as clocks
+from virtco import exception
+from virtco import metrics
+from virtco import periodic
+from virtco import startup
+from virtco.ask import room as ask_room
 from virtco.db import leader
 from virtco.db import migration
 from virtco.db import models
@@ -25,7 +29,6 @@ from virtco.decide import stored
 from virtco.distribute import feed as feeds
 from virtco.distribute import room as distribute_room
 from virtco.distribute import source as sources
-from virtco import exception
 from virtco.follow import feedback
 from virtco.follow import inventory
 from virtco.follow import nova
@@ -33,9 +36,6 @@ from virtco.follow import room as follow_room
 from virtco.know import room as know_room
 from virtco.leadership import elector as electors
 from virtco.leadership import lock as locks
-from virtco import metrics
-from virtco import periodic
-from virtco import startup
 
 #: A process that does not lead reads the model again so often.
 FOLLOW_S = 1.0

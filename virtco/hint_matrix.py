@@ -17,8 +17,8 @@ from typing import NoReturn
 
 from virtco import exception
 from virtco import hint_patterns
-from virtco.model import coflow as coflow_model
 from virtco import units
+from virtco.model import coflow as coflow_model
 
 TM = 'virtco:tm'
 MAX_ITERATIONS = 10 ** 9

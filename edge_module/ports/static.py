@@ -38,7 +38,8 @@ class StaticPorts(base.PortSource):
             return ()
         except (OSError, ValueError) as error:
             raise exception.Invalid(field='ports_file', value=self.path,
-                                    limit=f'readable JSON ({error})')
+                                    limit=f'readable JSON ({error})'
+                                    ) from error
         rows = document.get('ports') if isinstance(document, dict) else None
         if not isinstance(rows, list):
             raise exception.Invalid(field='ports_file', value=self.path,

@@ -14,9 +14,9 @@ from typing import Any
 
 from edge_module.probe import netdev
 from edge_module.probe import protocol
+from virtco import units
 from virtco.measure import crosstraffic
 from virtco.measure import latency
-from virtco import units
 
 LOG = logging.getLogger(__name__)
 

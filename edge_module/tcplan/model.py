@@ -13,8 +13,8 @@ import dataclasses
 import math
 
 from edge_module.tcplan import minors
-from virtco.table import edge_policy
 from virtco import units
+from virtco.table import edge_policy
 
 # Of what unmanaged VMs send; coflows beyond the seventh and the host come
 # before them.

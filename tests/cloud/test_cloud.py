@@ -12,8 +12,8 @@ import time
 import pytest
 
 from tests import book
-from tests.cloud import clients
 from tests import patience
+from tests.cloud import clients
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason='makes namespaces')
 _MATRIX = '[[0, "20MB"], [0, 0]]'

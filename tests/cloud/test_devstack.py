@@ -8,9 +8,9 @@ import subprocess
 
 import pytest
 
+from tests import patience
 from tests.cloud import clients
 from tests.functional.devstack import node
-from tests import patience
 from virtco.lab.cloud import configs
 from virtco.lab.cloud import layout as layouts
 from virtco.lab.emulation import namespaces

@@ -10,13 +10,13 @@ import threading
 
 import pytest
 
+from tests import patience
 from tests.faults import history
 from tests.faults import nova as fake_nova
 from tests.faults import test_kills
 from tests.functional.controller import harness
 from tests.functional.controller import processes
 from tests.functional.controller import test_notifications as notifications
-from tests import patience
 from virtco.lab import services
 
 FULL = os.environ.get('VIRTCO_FAULTS') == 'full'

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from tests.functional.controller import harness
 from tests import patience
+from tests.functional.controller import harness
 
 WIRE = 1.0456
 # libfaketime also sets the clocks that count a thread's work.

@@ -15,10 +15,10 @@ import pytest
 import requests
 import sqlalchemy as sa
 
+from tests import patience
 from tests.faults import wire
 from tests.functional.controller import harness
 from tests.functional.controller import processes
-from tests import patience
 from virtco.lab import services
 
 FULL = os.environ.get('VIRTCO_FAULTS') == 'full'

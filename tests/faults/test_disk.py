@@ -12,8 +12,8 @@ import pytest
 import requests
 
 from tests import databases as real_databases
-from tests.functional.controller import harness
 from tests import patience
+from tests.functional.controller import harness
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason='mounts a tmpfs')
 

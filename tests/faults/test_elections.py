@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from tests.functional.controller import processes
 from tests import patience
+from tests.functional.controller import processes
 from virtco.lab import services
 
 IS_FULL = os.environ.get('VIRTCO_FAULTS') == 'full'

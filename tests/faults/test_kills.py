@@ -12,10 +12,10 @@ import threading
 import pytest
 
 from tests import databases as real_databases
+from tests import patience
 from tests.faults import history
 from tests.faults import nova as fake_nova
 from tests.functional.controller import harness
-from tests import patience
 from virtco.lab.services import service
 
 FULL = os.environ.get('VIRTCO_FAULTS') == 'full'

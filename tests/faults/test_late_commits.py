@@ -13,8 +13,8 @@ import requests
 import sqlalchemy as sa
 
 from tests import databases as real_databases
-from tests.functional.controller import harness
 from tests import patience
+from tests.functional.controller import harness
 
 DEADLINE_S = 1.5
 N_AT_ONCE = 4

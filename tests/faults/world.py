@@ -19,8 +19,8 @@ import sqlalchemy as sa
 
 from tests.faults import history
 from virtco import app
-from virtco.ask import request as requests
 from virtco import clock as clocks
+from virtco.ask import request as requests
 from virtco.cmd import controller as controller_cmd
 from virtco.db import leader
 from virtco.db import models

@@ -50,7 +50,7 @@ TIERS = {
         budget_cpu_s=800, is_default=True),
     'faults': Tier(_parts('faults', 3), budget_cpu_s=250, is_default=True,
                    environment=(('VIRTCO_FAULTS', 'full'),), part=3),
-    'style': Tier((('mypy',), ('flake8',), ('tools/check_shell',),
+    'style': Tier((('mypy',), ('ruff', 'check'), ('tools/check_shell',),
                    ('tools/check_commits',)),
                   budget_cpu_s=200, is_default=True),
     'mutants': Tier((('tools/mutate', '--lines', '40', '--budget-s', '90',

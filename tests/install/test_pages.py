@@ -11,8 +11,8 @@ import tempfile
 import pytest
 
 from tests import book
-from tests.install import machine as machines
 from tests import patience
+from tests.install import machine as machines
 
 _PAGES = ('install/controller', 'install/edge')
 _DEVICES = {'eth0': '192.0.2.5', 'eth1': '10.0.0.11'}

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from edge_module.classify import nft
 from edge_module import enforcer as edge_enforcer
+from edge_module.classify import nft
 from edge_module.privileged import kernel
 from edge_module.shaper import edt
 from edge_module.tcplan import model

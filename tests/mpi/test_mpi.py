@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tests.mpi import conftest
+from virtco import units
 from virtco.advise import orders
 from virtco.lab.emulation import mpi
 from virtco.osc import launchers
-from virtco import units
 
 N = conftest.N_HOSTS
 RATE_BPS = conftest.RATE_BPS

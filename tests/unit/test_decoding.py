@@ -4,7 +4,8 @@
 
 import ast
 import pathlib
-from typing import Annotated, Literal
+from typing import Annotated
+from typing import Literal
 
 import msgspec
 import pytest

@@ -11,6 +11,7 @@ from oslo_config import cfg
 import pytest
 
 from tests.unit import stored
+from virtco import exception
 from virtco.cmd import arguments
 from virtco.cmd import controller
 from virtco.cmd import entry
@@ -19,9 +20,7 @@ from virtco.cmd import status
 from virtco.db import migration
 from virtco.db import models
 from virtco.db import session as db_session
-from virtco import exception
 from virtco.model import states
-
 
 # Arguments.
 

@@ -14,8 +14,8 @@ import functools
 import numpy as np
 from numpy import typing as npt
 
-from virtco.advise import mappings
 from virtco import exception
+from virtco.advise import mappings
 from virtco.measure import constant
 from virtco.measure import history
 from virtco.measure import pipes

@@ -19,9 +19,9 @@ import numpy as np
 from numpy import typing as npt
 import scipy
 
-from virtco.advise import kernels
 from virtco import exception
 from virtco import units
+from virtco.advise import kernels
 
 Matrix = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]

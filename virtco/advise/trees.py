@@ -21,9 +21,9 @@ import math
 import numpy as np
 from numpy import typing as npt
 
-from virtco.advise import kernels
 from virtco import exception
 from virtco import units
+from virtco.advise import kernels
 
 Matrix = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]

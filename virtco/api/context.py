@@ -9,9 +9,9 @@ from oslo_config import cfg
 from oslo_context import context as oslo_context
 from oslo_policy import policy as oslo_policy
 
+from virtco import exception
 from virtco.api import policies
 from virtco.api.policies import service as service_rules
-from virtco import exception
 
 
 class Authorizer:

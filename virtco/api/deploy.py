@@ -11,16 +11,16 @@ import falcon
 from oslo_config import cfg
 from oslo_middleware import http_proxy_to_wsgi
 
+from virtco import app
+from virtco import metrics
 from virtco.api import errors
-from virtco.api.handlers import operations
 from virtco.api import media
 from virtco.api import nesting
 from virtco.api import pace
 from virtco.api import request_ids
 from virtco.api import routes
 from virtco.api import versions
-from virtco import app
-from virtco import metrics
+from virtco.api.handlers import operations
 
 Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from virtco.ask import answer
 from virtco import startup
+from virtco.ask import answer
 
 Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 

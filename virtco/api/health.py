@@ -7,9 +7,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from virtco import app
+from virtco import exception
 from virtco.db import groups as db_groups
 from virtco.db import models
-from virtco import exception
 from virtco.model import states
 
 

@@ -15,13 +15,13 @@ from typing import Any
 import msgspec
 
 from virtco.api import routes
+from virtco.api import versions
 from virtco.api.schemas import advice
 from virtco.api.schemas import coflow
 from virtco.api.schemas import host
 from virtco.api.schemas import measure
 from virtco.api.schemas import placement
 from virtco.api.schemas import topology
-from virtco.api import versions
 from virtco.ask import answer
 from virtco.ask import request
 from virtco.decide import asked

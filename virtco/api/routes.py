@@ -7,7 +7,10 @@ from typing import Any
 import falcon
 from oslo_config import cfg
 
+from virtco import app
 from virtco.api import context
+from virtco.api import health
+from virtco.api import versions
 from virtco.api.handlers import advice
 from virtco.api.handlers import coflows
 from virtco.api.handlers import hosts
@@ -17,10 +20,6 @@ from virtco.api.handlers import placements
 from virtco.api.handlers import profiles
 from virtco.api.handlers import projects
 from virtco.api.handlers import topology
-from virtco.api import health
-from virtco.api import versions
-from virtco import app
-
 
 #: Of each path; doc/source/api is made from it.
 RESOURCES: dict[str, type] = {

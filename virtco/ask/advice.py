@@ -15,12 +15,12 @@ from oslo_config import cfg
 import sqlalchemy as sa
 from sqlalchemy import orm
 
+from virtco import exception
 from virtco.ask import problem as problem_builder
 from virtco.db import codec
 from virtco.db import groups as db_groups
 from virtco.db import models
 from virtco.db import session as db_session
-from virtco import exception
 from virtco.know import live_state
 from virtco.know import settings
 from virtco.model import states

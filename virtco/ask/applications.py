@@ -12,10 +12,10 @@ import json
 
 from sqlalchemy import orm
 
-from virtco.db import profiles as db_profiles
 from virtco import exception
 from virtco import hint_matrix
 from virtco import hints
+from virtco.db import profiles as db_profiles
 from virtco.model import coflow as coflow_model
 from virtco.profiles import learning
 from virtco.scheduling import pilots

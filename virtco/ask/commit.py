@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import orm
 
+from virtco import exception
 from virtco.ask import membership
 from virtco.ask import problem as problem_builder
 from virtco.ask import request as requests
@@ -17,7 +18,6 @@ from virtco.db import bookings
 from virtco.db import codec
 from virtco.db import groups as db_groups
 from virtco.db import models
-from virtco import exception
 from virtco.model import snapshot
 from virtco.model import states
 

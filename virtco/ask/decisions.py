@@ -14,9 +14,9 @@ import zlib
 
 import msgspec
 
+from virtco import exception
 from virtco.db import models
 from virtco.db import session as db_session
-from virtco import exception
 from virtco.model import snapshot
 
 MOST_WAITING = 20

@@ -11,12 +11,12 @@ from collections.abc import Callable
 import dataclasses
 import threading
 
+from virtco import exception
+from virtco import hints
 from virtco.ask import answer as answers
 from virtco.ask import request as requests
 from virtco.db import records
 from virtco.db import session as db_session
-from virtco import exception
-from virtco import hints
 
 #: Of an event.
 NEUTRAL = 'neutral'

@@ -12,6 +12,10 @@ import uuid
 from oslo_config import cfg
 from sqlalchemy import orm
 
+from virtco import exception
+from virtco import hint_matrix
+from virtco import hints
+from virtco import units
 from virtco.ask import applications
 from virtco.ask import promises
 from virtco.ask import request as requests
@@ -21,13 +25,9 @@ from virtco.db import groups as db_groups
 from virtco.db import members as db_members
 from virtco.db import models
 from virtco.db import records
-from virtco import exception
-from virtco import hint_matrix
-from virtco import hints
 from virtco.model import booking
 from virtco.model import coflow as coflow_model
 from virtco.model import states
-from virtco import units
 
 LOG = logging.getLogger(__name__)
 

@@ -14,6 +14,9 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 import tenacity
 
+from virtco import exception
+from virtco import hints
+from virtco import metrics
 from virtco.ask import answer as answers
 from virtco.ask import commit
 from virtco.ask import deadline as deadlines
@@ -27,12 +30,9 @@ from virtco.db import groups as db_groups
 from virtco.db import members as db_members
 from virtco.db import records
 from virtco.db import session as db_session
-from virtco import exception
-from virtco import hints
 from virtco.know import live_state
 from virtco.know import pairs as known_pairs
 from virtco.know import settings
-from virtco import metrics
 from virtco.model import snapshot
 
 LOG = logging.getLogger(__name__)

@@ -9,6 +9,9 @@ import zlib
 
 from oslo_config import cfg
 
+from virtco import exception
+from virtco import hints
+from virtco import metrics
 from virtco.ask import answer as answers
 from virtco.ask import deadline as deadlines
 from virtco.ask import membership
@@ -17,12 +20,9 @@ from virtco.ask import request as requests
 from virtco.ask import window
 from virtco.ask import wishes
 from virtco.db import models
-from virtco import exception
-from virtco import hints
 from virtco.know import live_state
 from virtco.know import pairs as known_pairs
 from virtco.know import settings
-from virtco import metrics
 from virtco.model import snapshot
 from virtco.model import states
 from virtco.solver import planner

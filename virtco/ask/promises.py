@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from virtco import hints
+from virtco import units
 from virtco.ask import answer as answers
 from virtco.ask import problem as problem_builder
-from virtco import hints
 from virtco.know import live_state
 from virtco.model import coflow as coflow_model
 from virtco.model import live
 from virtco.model import snapshot
 from virtco.scheduling import deadlines
-from virtco import units
 
 #: More than the hint says is reserved: for packets that are sent twice, and
 #: for the time until rates are in force.

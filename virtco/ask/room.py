@@ -16,6 +16,11 @@ from typing import TYPE_CHECKING
 import msgspec
 from oslo_config import cfg
 
+from virtco import exception
+from virtco import hints
+from virtco import metrics
+from virtco import periodic
+from virtco import startup
 from virtco.ask import answer as answers
 from virtco.ask import deadline as deadlines
 from virtco.ask import decisions
@@ -28,15 +33,10 @@ from virtco.db import groups as db_groups
 from virtco.db import models
 from virtco.db import records
 from virtco.db import session as db_session
-from virtco import exception
-from virtco import hints
 from virtco.know import live_state
 from virtco.know import pairs as known_pairs
 from virtco.know import settings
-from virtco import metrics
 from virtco.model import booking
-from virtco import periodic
-from virtco import startup
 
 if TYPE_CHECKING:
     from virtco.ask import advice

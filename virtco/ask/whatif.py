@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 from oslo_config import cfg
 
+from virtco import exception
+from virtco import hint_matrix
+from virtco import hints
 from virtco.ask import membership
 from virtco.ask import problem as problem_builder
 from virtco.ask import promises
 from virtco.ask import wishes
 from virtco.db import codec
-from virtco import exception
-from virtco import hint_matrix
-from virtco import hints
 from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco.model import snapshot

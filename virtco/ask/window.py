@@ -14,13 +14,13 @@ import threading
 
 from oslo_config import cfg
 
-from virtco.ask import deadline as deadlines
 from virtco import exception
-from virtco.know import settings
 from virtco import metrics
+from virtco import units
+from virtco.ask import deadline as deadlines
+from virtco.know import settings
 from virtco.model import snapshot
 from virtco.solver import together
-from virtco import units
 
 LOG = logging.getLogger(__name__)
 

@@ -17,11 +17,11 @@ import sys
 
 from rich import console
 
+from virtco import exception
+from virtco import units
 from virtco.cast import receiving
 from virtco.cast import sending
 from virtco.cast import tracker as trackers
-from virtco import exception
-from virtco import units
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
         action.add_argument('--name',
                             help='of this VM, default: its host name')
         action.add_argument('--cluster', help='the rack or host of this VM')
-        action.add_argument('--address', default='0.0.0.0',  # noqa: S104
+        action.add_argument('--address', default='0.0.0.0',
                             help='where to listen, default: everywhere')
         action.add_argument('--rate', type=_rate, default=0,
                             help='cap of what this VM sends, as in 1Gbit/s')

@@ -14,8 +14,8 @@ from keystoneauth1 import exceptions as ks_exceptions
 from keystoneauth1 import loading
 from keystoneauth1 import session as ks_session
 
-from virtco.client import v1
 from virtco import exception
+from virtco.client import v1
 
 #: The coflow is announced anew with what is left, and expires when nobody
 #: does so any more.

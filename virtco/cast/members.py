@@ -9,9 +9,9 @@ from typing import Any
 from rich import console
 from rich import progress
 
+from virtco import exception
 from virtco.cast import peers
 from virtco.cast import swarm
-from virtco import exception
 
 
 class GivesUp(exception.VirtcoException):

@@ -16,11 +16,11 @@ from rich import console
 import tenacity
 import urllib3
 
+from virtco import exception
+from virtco import units
 from virtco.cast import members
 from virtco.cast import swarm
 from virtco.cast import tracker as trackers
-from virtco import exception
-from virtco import units
 
 #: For so long the tracker may be away before a receiver gives up.
 TRACKER_S = 60.0

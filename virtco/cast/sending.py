@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from rich import console
 
+from virtco import exception
 from virtco.cast import demand
 from virtco.cast import members
 from virtco.cast import peers
 from virtco.cast import swarm
 from virtco.cast import torrents
 from virtco.cast import tracker as trackers
-from virtco import exception
 
 if TYPE_CHECKING:
     from virtco.cast import groups
@@ -55,7 +55,7 @@ def send(args: argparse.Namespace, out: console.Console) -> int:
             limit=f'free on this VM ({error.strerror})') from error
     own = swarm.Transfer(torrent, path.resolve().parent, is_source=True,
                          address=args.address, rate_bps=args.rate)
-    host = (args.address if args.address != '0.0.0.0'  # noqa: S104
+    host = (args.address if args.address != '0.0.0.0'
             else _own_address())
     out.print(f'On each other VM: virtco-cast receive http://{host}:'
               f'{server.server_port}/{key} DIRECTORY', soft_wrap=True,

@@ -78,7 +78,7 @@ class Transfer:
     """
 
     def __init__(self, torrent: bytes, directory: pathlib.Path, *,
-                 is_source: bool, address: str = '0.0.0.0',  # noqa: S104
+                 is_source: bool, address: str = '0.0.0.0',
                  rate_bps: float = 0, others: Mapping[str, Any] | None = None):
         self._infos = torrents.infos(torrent)
         files = self._infos[peers.WITHIN].files()
@@ -92,7 +92,7 @@ class Transfer:
         self._session = libtorrent.session(settings)
         # Caps hold for private addresses, too, which libtorrent leaves out.
         capped = libtorrent.ip_filter()
-        capped.add_rule('0.0.0.0', '255.255.255.255',  # noqa: S104
+        capped.add_rule('0.0.0.0', '255.255.255.255',
                         1 << libtorrent.session.global_peer_class_id)
         self._session.set_peer_class_filter(capped)
         self._directory = directory
@@ -162,7 +162,7 @@ class Transfer:
         if links != self._links:
             self._links = links
             block = libtorrent.ip_filter()
-            block.add_rule('0.0.0.0', '255.255.255.255', 1)  # noqa: S104
+            block.add_rule('0.0.0.0', '255.255.255.255', 1)
             for host in {one.host for level in links for one in level}:
                 block.add_rule(host, host, 0)
             self._session.set_ip_filter(block)

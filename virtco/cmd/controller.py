@@ -22,13 +22,13 @@ from oslo_log import log
 from oslo_policy import opts as policy_opts
 import waitress
 
+from virtco import configuration
+from virtco import exception
+from virtco import startup
 from virtco.api import front
 from virtco.api import listeners
 from virtco.cmd import entry
 from virtco.conf import opts
-from virtco import configuration
-from virtco import exception
-from virtco import startup
 
 if TYPE_CHECKING:
     from virtco import app
@@ -145,7 +145,7 @@ class Loader:
         self._startup = startup.Startup()
         self.front = front.Front(self._startup)
         self.exit_code = 0
-        self._rooms: 'app.App | apart.Apart | None' = None
+        self._rooms: app.App | apart.Apart | None = None
         self._bus: Any | None = None
         self._thread = threading.Thread(target=self._run, name='loader',
                                         daemon=True)
@@ -185,9 +185,9 @@ class Loader:
             self._load_distributor()
             return
         with self._startup.step('loading the API'):
+            from virtco import app
             from virtco.api import deploy
             from virtco.api import health
-            from virtco import app
             from virtco.follow import listener
         with self._startup.step('reading the database'):
             rooms = app.App(self._conf, self._startup, parts=app.Parts(

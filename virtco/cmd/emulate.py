@@ -14,10 +14,11 @@ import typing
 
 import rich.console
 
+from virtco import exception
+from virtco import units
 from virtco.cmd import arguments as types
 from virtco.cmd import present
 from virtco.cmd import testcases
-from virtco import exception
 from virtco.lab.emulation import broadcast
 from virtco.lab.emulation import capability
 from virtco.lab.emulation import demo
@@ -29,7 +30,6 @@ from virtco.lab.emulation import testbed
 from virtco.lab.emulation import training
 from virtco.lab.sim.figures import document
 from virtco.lab.sim.figures import record
-from virtco import units
 
 _MIN_HOSTS = 3  # Fig. 1 spreads three VMs
 _MAX_HOSTS = 64

@@ -8,12 +8,12 @@ import time
 
 from oslo_config import cfg
 
-from virtco.cmd import controller as controller_cmd
 from virtco import configuration
+from virtco import exception
+from virtco.cmd import controller as controller_cmd
 from virtco.db import leader
 from virtco.db import migration
 from virtco.db import session as db_session
-from virtco import exception
 from virtco.follow import nova
 from virtco.follow import rebuild
 from virtco.follow import transitions

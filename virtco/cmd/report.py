@@ -7,8 +7,8 @@ import pathlib
 import sys
 import tempfile
 
-from virtco.cmd import arguments
 from virtco import exception
+from virtco.cmd import arguments
 from virtco.lab import printed
 from virtco.lab.sim.figures import record
 

@@ -15,16 +15,16 @@ from typing import Any
 from rich import console as rich_console
 from rich import progress as rich_progress
 
+from virtco import exception
 from virtco.cmd import arguments
 from virtco.cmd import present
-from virtco import exception
 from virtco.lab.sim import figures
+from virtco.lab.sim import training_files
+from virtco.lab.sim import workloads
 from virtco.lab.sim.figures import document
 from virtco.lab.sim.figures import plots
 from virtco.lab.sim.figures import record
 from virtco.lab.sim.figures import samples
-from virtco.lab.sim import training_files
-from virtco.lab.sim import workloads
 
 _ERRORS = rich_console.Console(stderr=True)
 _SEEDS = tuple(range(8))

@@ -14,10 +14,11 @@ from typing import NoReturn
 from rich import console as rich_console
 from rich import progress as rich_progress
 
+from virtco import exception
+from virtco import units
 from virtco.cmd import arguments
 from virtco.cmd import present
 from virtco.cmd import reproduce
-from virtco import exception
 from virtco.lab.sim import cloud
 from virtco.lab.sim import deployed
 from virtco.lab.sim import errata
@@ -29,7 +30,6 @@ from virtco.lab.sim import simulation
 from virtco.lab.sim import traces
 from virtco.lab.sim import unknown
 from virtco.lab.sim import workloads
-from virtco import units
 
 _ERRORS = rich_console.Console(stderr=True)
 

@@ -7,11 +7,11 @@ import sys
 from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
-from virtco.cmd import controller as controller_cmd
 from virtco import configuration
+from virtco import exception
+from virtco.cmd import controller as controller_cmd
 from virtco.db import migration
 from virtco.db import session as db_session
-from virtco import exception
 
 
 class Checks(upgradecheck.UpgradeCommands):

@@ -8,18 +8,18 @@ import time
 
 import rich.console
 
+from virtco import exception
+from virtco import units
 from virtco.cmd import arguments
 from virtco.cmd import present
-from virtco import exception
 from virtco.lab.emulation import cases
 from virtco.lab.emulation import display
 from virtco.lab.emulation import hinted
 from virtco.lab.emulation import reproduce
+from virtco.lab.sim import workloads
 from virtco.lab.sim.figures import document
 from virtco.lab.sim.figures import plots
 from virtco.lab.sim.figures import record
-from virtco.lab.sim import workloads
-from virtco import units
 
 ALL = 'all'
 RATE_BPS = 20e6

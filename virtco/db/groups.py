@@ -13,8 +13,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from virtco.db import models
 from virtco import exception
+from virtco.db import models
 from virtco.model import states
 
 _ONLY_ROW = 1

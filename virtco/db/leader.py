@@ -12,8 +12,8 @@ import dataclasses
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from virtco.db import models
 from virtco import exception
+from virtco.db import models
 
 _ROW = models.Leader.id == 1
 #: Each change of the leader is one; a typing error must not exhaust them.

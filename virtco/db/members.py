@@ -12,8 +12,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from virtco.db import models
 from virtco import exception
+from virtco.db import models
 from virtco.model import states
 
 _TABLES = models.Base.metadata.tables

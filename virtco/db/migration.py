@@ -10,9 +10,9 @@ from alembic import migration
 from alembic import script
 from alembic import util
 
+from virtco import exception
 from virtco.db import bounds
 from virtco.db import session as db_session
-from virtco import exception
 
 
 def _config() -> alembic_config.Config:

@@ -7,9 +7,9 @@ Times are seconds since the epoch, sizes bytes, rates bits per second.
 """
 
 import sqlalchemy as sa
+from sqlalchemy import orm
 from sqlalchemy.dialects import mysql
 from sqlalchemy.ext import hybrid
-from sqlalchemy import orm
 
 from virtco.model import states
 

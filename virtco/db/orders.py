@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from virtco.db import models
 from virtco import exception
+from virtco.db import models
 
 #: Of each kind, beside those that are not over.
 MOST_KEPT = 50

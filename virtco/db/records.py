@@ -10,7 +10,6 @@ from sqlalchemy import orm
 
 from virtco.db import models
 
-
 #: Values of an IN; of more, all rows are read.
 MOST_IN = 500
 

@@ -19,8 +19,8 @@ from sqlalchemy import exc as sa_exc
 from sqlalchemy import orm
 import tenacity
 
-from virtco.db import bounds
 from virtco import exception
+from virtco.db import bounds
 
 T = TypeVar('T')
 #: What to install for the modules that SQLAlchemy's URLs ask for.

@@ -5,7 +5,9 @@
 from collections.abc import Collection
 from collections.abc import Iterator
 import dataclasses
-from typing import Annotated, Any, Literal
+from typing import Annotated
+from typing import Any
+from typing import Literal
 
 import msgspec
 

@@ -21,8 +21,8 @@ from typing import Any
 
 from oslo_config import cfg
 
-from virtco.decide import probes
 from virtco import exception
+from virtco.decide import probes
 from virtco.know import findings
 from virtco.know import live_state
 from virtco.know import reports

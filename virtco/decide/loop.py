@@ -11,6 +11,7 @@ import time
 
 from oslo_config import cfg
 
+from virtco import metrics
 from virtco.decide import lateness
 from virtco.decide import policies
 from virtco.decide import publisher
@@ -18,7 +19,6 @@ from virtco.decide import shadow
 from virtco.know import room
 from virtco.know import snapshot
 from virtco.know import summary
-from virtco import metrics
 from virtco.model import states
 
 LOG = logging.getLogger(__name__)

@@ -24,16 +24,16 @@ import msgspec
 from oslo_config import cfg
 from sqlalchemy import orm
 
+from virtco import exception
+from virtco import metrics
+from virtco import periodic
 from virtco.db import models
 from virtco.db import orders as db_orders
 from virtco.db import session as db_session
 from virtco.decide import asked
 from virtco.decide import checks
 from virtco.decide import probes
-from virtco import exception
 from virtco.know import live_state
-from virtco import metrics
-from virtco import periodic
 
 LOG = logging.getLogger(__name__)
 

@@ -11,11 +11,11 @@ import types
 
 import numpy as np
 
+from virtco import scheduling
 from virtco.decide import promises
 from virtco.decide import senders
 from virtco.know import snapshot as known
 from virtco.model import live
-from virtco import scheduling
 from virtco.scheduling import deadlines
 from virtco.scheduling import starvation
 from virtco.table import coflow_table

@@ -15,14 +15,14 @@ import uuid
 
 from oslo_config import cfg
 
-from virtco.decide import asked
 from virtco import exception
+from virtco import metrics
+from virtco.decide import asked
 from virtco.know import rates
 from virtco.know import reports
 from virtco.measure import budget
 from virtco.measure import schedule
 from virtco.measure import together
-from virtco import metrics
 from virtco.model import cluster
 
 POLL_S = 1.0

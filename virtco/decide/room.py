@@ -8,6 +8,7 @@ import time
 
 from oslo_config import cfg
 
+from virtco import metrics
 from virtco.decide import checks
 from virtco.decide import loop
 from virtco.decide import orders
@@ -17,7 +18,6 @@ from virtco.decide import stored
 from virtco.decide import waiting
 from virtco.know import reports
 from virtco.know import room
-from virtco import metrics
 from virtco.model import live
 from virtco.table import edge_policy
 

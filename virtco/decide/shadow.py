@@ -4,8 +4,8 @@
 
 import logging
 
-from virtco.know import summary
 from virtco import metrics
+from virtco.know import summary
 
 LOG = logging.getLogger(__name__)
 #: A difference below this part is none.

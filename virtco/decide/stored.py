@@ -8,9 +8,9 @@ import logging
 import threading
 import time
 
+from virtco import exception
 from virtco.db import leader
 from virtco.db import session as db_session
-from virtco import exception
 from virtco.table import edge_policy
 
 LOG = logging.getLogger(__name__)

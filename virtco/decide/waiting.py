@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import dataclasses
 import math
 
+from virtco import units
 from virtco.know import snapshot as known
 from virtco.model import live
-from virtco import units
 
 Port = tuple[str, str]
 

@@ -6,13 +6,13 @@ from typing import Any
 
 from oslo_config import cfg
 
+from virtco import exception
+from virtco import metrics
 from virtco.db import leader
 from virtco.db import session as db_session
 from virtco.distribute import feed as feeds
 from virtco.distribute import room
 from virtco.distribute import server
-from virtco import exception
-from virtco import metrics
 
 
 class Apart:

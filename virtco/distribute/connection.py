@@ -8,10 +8,10 @@ import typing
 from typing import Any
 from typing import Protocol
 
+from virtco import exception
 from virtco.distribute import frames
 from virtco.distribute import messages
 from virtco.distribute import session
-from virtco import exception
 
 #: As edge modules pack it; any other spelling is decoded like all else.
 _HEARTBEAT = frames.pack('heartbeat')

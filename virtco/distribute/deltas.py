@@ -16,8 +16,8 @@ import msgspec
 
 from virtco import exception
 from virtco import fields
-from virtco.know import reports
 from virtco import units
+from virtco.know import reports
 
 #: Of these a delta tells the rows.
 LISTS = ('coflows', 'pairs')

@@ -18,11 +18,11 @@ import urllib.parse
 import msgspec
 from oslo_config import cfg
 
+from virtco import exception
 from virtco.db import leader
 from virtco.db import session as db_session
 from virtco.distribute import frames
 from virtco.distribute import peers
-from virtco import exception
 from virtco.know import reports
 from virtco.leadership import lock
 

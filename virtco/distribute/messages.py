@@ -7,9 +7,9 @@ from typing import Annotated
 import msgspec
 
 from virtco import decoding
-from virtco.distribute import deltas
 from virtco import exception
 from virtco import fields
+from virtco.distribute import deltas
 from virtco.know import reports
 
 _Version = Annotated[int, msgspec.Meta(ge=1, le=1000)]

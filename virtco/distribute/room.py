@@ -8,6 +8,8 @@ from typing import Any
 
 from oslo_config import cfg
 
+from virtco import exception
+from virtco import metrics
 from virtco.decide import room as decide_room
 from virtco.distribute import codec
 from virtco.distribute import feed as feeds
@@ -15,10 +17,8 @@ from virtco.distribute import frames
 from virtco.distribute import peers
 from virtco.distribute import server
 from virtco.distribute import source
-from virtco import exception
 from virtco.know import reports
 from virtco.know import room as know_room
-from virtco import metrics
 
 LOG = logging.getLogger(__name__)
 

@@ -20,13 +20,13 @@ from typing import Protocol
 
 from oslo_config import cfg
 
+from virtco import metrics
 from virtco.distribute import connection
 from virtco.distribute import frames
 from virtco.distribute import intake
 from virtco.distribute import messages
 from virtco.distribute import session
 from virtco.know import reports
-from virtco import metrics
 
 try:
     import uvloop
@@ -215,7 +215,7 @@ class Distributor:
             await self._loop.connect_accepted_socket(
                 lambda: made, sock, ssl=self._tls,
                 ssl_handshake_timeout=self.hello_s if self._tls else None)
-        except (OSError, asyncio.TimeoutError) as error:
+        except OSError as error:
             self._counts.refused_connections.labels('handshake').inc()
             self._log('No connection from %s: %s', address, error)
             sock.close()

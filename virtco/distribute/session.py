@@ -9,10 +9,10 @@ protocol raises, and the connection is closed.
 from collections.abc import Callable
 import dataclasses
 
+from virtco import exception
 from virtco.distribute import deltas
 from virtco.distribute import frames
 from virtco.distribute import messages
-from virtco import exception
 from virtco.know import reports
 
 

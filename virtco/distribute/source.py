@@ -16,12 +16,12 @@ from typing import Any
 
 import msgspec
 
+from virtco import exception
+from virtco import metrics
 from virtco.distribute import frames
 from virtco.distribute import intake
 from virtco.distribute import peers
-from virtco import exception
 from virtco.know import reports
-from virtco import metrics
 
 LOG = logging.getLogger(__name__)
 

@@ -11,13 +11,13 @@ from typing import Protocol
 
 from oslo_config import cfg
 
+from virtco import exception
+from virtco import metrics
 from virtco.db import groups as db_groups
 from virtco.db import session as db_session
-from virtco import exception
 from virtco.follow import comparison
 from virtco.follow import notifications
 from virtco.follow import nova
-from virtco import metrics
 
 LOG = logging.getLogger(__name__)
 

@@ -14,11 +14,11 @@ from typing import Protocol
 
 import sqlalchemy as sa
 
+from virtco import exception
 from virtco.db import groups as db_groups
 from virtco.db import models
 from virtco.db import records
 from virtco.db import session as db_session
-from virtco import exception
 from virtco.model import states
 
 LOG = logging.getLogger(__name__)

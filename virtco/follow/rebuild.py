@@ -19,14 +19,14 @@ from oslo_config import cfg
 import sqlalchemy as sa
 from sqlalchemy import orm
 
+from virtco import exception
+from virtco import hints
 from virtco.ask import membership
 from virtco.db import groups as db_groups
 from virtco.db import models
 from virtco.db import records
 from virtco.db import session as db_session
-from virtco import exception
 from virtco.follow import comparison
-from virtco import hints
 from virtco.model import states
 
 #: Groups of one transaction.

@@ -13,13 +13,13 @@ from typing import Any
 from oslo_config import cfg
 from sqlalchemy import orm
 
-from virtco.db import session as db_session
 from virtco import exception
+from virtco import metrics
+from virtco import periodic
+from virtco.db import session as db_session
 from virtco.follow import auditor
 from virtco.follow import notifications
 from virtco.follow import transitions
-from virtco import metrics
-from virtco import periodic
 
 LOG = logging.getLogger(__name__)
 

@@ -9,12 +9,12 @@ one a file is, its first line tells.
 
 import itertools
 
+from virtco import units
 from virtco.hintkit import aicb_csv
 from virtco.hintkit import aicb_simai
 from virtco.hintkit import inputs
 from virtco.hintkit import made
 from virtco.hintkit import parallel
-from virtco import units
 
 
 def read(path: str) -> parallel.Workload:

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 
+from virtco import units
 from virtco.hintkit import inputs
 from virtco.hintkit import made
-from virtco import units
 
 MAX_RANKS = 65_536
 #: An all-to-all has as many flows as pairs of ranks.

@@ -13,6 +13,7 @@ from cliff import command
 from virtco import exception
 from virtco import hint_matrix
 from virtco import hint_patterns
+from virtco import hints
 from virtco.hintkit import aicb
 from virtco.hintkit import collectives
 from virtco.hintkit import figures
@@ -22,7 +23,6 @@ from virtco.hintkit import mpi
 from virtco.hintkit import screen
 from virtco.hintkit import spark
 from virtco.hintkit import whatif
-from virtco import hints
 from virtco.model import coflow as coflow_model
 
 MAX_VMS = 100_000

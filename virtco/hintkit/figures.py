@@ -7,8 +7,8 @@ import dataclasses
 
 from virtco import hint_matrix
 from virtco import hints
-from virtco.model import coflow as coflow_model
 from virtco import units
+from virtco.model import coflow as coflow_model
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ import shlex
 import textwrap
 
 from virtco import hint_matrix
-from virtco.hintkit import figures
 from virtco import hints
-from virtco.model import coflow as coflow_model
 from virtco import units
+from virtco.hintkit import figures
+from virtco.model import coflow as coflow_model
 
 WIDTH = 80
 #: Largest matrix that is shown as numbers, and as one character a VM.

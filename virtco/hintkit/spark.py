@@ -14,9 +14,9 @@ import dataclasses
 import json
 from typing import Any
 
+from virtco import units
 from virtco.hintkit import inputs
 from virtco.hintkit import made
-from virtco import units
 
 TASK_END = 'SparkListenerTaskEnd'
 STAGES = ('SparkListenerStageSubmitted', 'SparkListenerStageCompleted')

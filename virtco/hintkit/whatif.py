@@ -7,9 +7,9 @@ from typing import Any
 from typing import Protocol
 
 from virtco import exception
+from virtco import units
 from virtco.hintkit import figures
 from virtco.hintkit import screen
-from virtco import units
 
 #: A host's share of this demand is a slot; Nova alone knows what is free.
 SLOT = {'vcpus': 1, 'memory_mb': 1, 'disk_gb': 1}

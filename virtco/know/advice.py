@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from oslo_config import cfg
 
+from virtco import exception
+from virtco import hint_matrix
 from virtco.advise import estimates
 from virtco.advise import mappings
 from virtco.advise import nccl
@@ -21,8 +23,6 @@ from virtco.ask import membership
 from virtco.db import codec
 from virtco.db import groups as db_groups
 from virtco.db import session as db_session
-from virtco import exception
-from virtco import hint_matrix
 from virtco.know import live_state
 from virtco.know import pairs
 from virtco.know import rules

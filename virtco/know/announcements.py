@@ -16,13 +16,13 @@ from typing import Any
 from oslo_config import cfg
 from sqlalchemy import orm
 
+from virtco import exception
+from virtco import hint_matrix
 from virtco.ask import membership
 from virtco.db import groups as db_groups
 from virtco.db import models
 from virtco.db import records
 from virtco.db import session as db_session
-from virtco import exception
-from virtco import hint_matrix
 from virtco.model import coflow as coflow_model
 
 

@@ -8,10 +8,10 @@ import hashlib
 import hmac
 from typing import Any
 
+from virtco import exception
 from virtco.db import groups as db_groups
 from virtco.db import models
 from virtco.db import session as db_session
-from virtco import exception
 from virtco.know import live_state
 from virtco.topology import tree
 

@@ -12,15 +12,15 @@ import uuid
 from oslo_config import cfg
 from sqlalchemy import orm
 
+from virtco import exception
+from virtco import hint_encoding
+from virtco import hint_matrix
 from virtco.ask import membership
 from virtco.db import codec
 from virtco.db import groups as db_groups
 from virtco.db import models
 from virtco.db import records
 from virtco.db import session as db_session
-from virtco import exception
-from virtco import hint_encoding
-from virtco import hint_matrix
 from virtco.know import live_state
 from virtco.know import summary
 from virtco.model import live

@@ -15,12 +15,12 @@ from typing import Any
 import msgspec
 from sqlalchemy import orm
 
+from virtco import metrics
 from virtco.db import models
 from virtco.db import orders
 from virtco.db import session as db_session
 from virtco.know import live_state
 from virtco.measure import preflight
-from virtco import metrics
 
 LOG = logging.getLogger(__name__)
 

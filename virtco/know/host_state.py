@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from virtco import units
 from virtco.know import byte_counters
 from virtco.know import pair_counters
 from virtco.know import peer_counters
@@ -20,7 +21,6 @@ from virtco.know import towards
 from virtco.know import uplinks
 from virtco.table import coflow_table
 from virtco.table import edge_policy
-from virtco import units
 
 if TYPE_CHECKING:
     from virtco.db import models

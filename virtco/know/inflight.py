@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from virtco import units
 from virtco.db import codec
 from virtco.know import byte_counters
 from virtco.know import route as routes
@@ -25,7 +26,6 @@ from virtco.model import states
 from virtco.scheduling import endings
 from virtco.scheduling.periodic import measured
 from virtco.table import coflow_table
-from virtco import units
 
 if TYPE_CHECKING:
     from virtco.db import models

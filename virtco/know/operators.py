@@ -8,10 +8,10 @@ from typing import Any
 
 from sqlalchemy import orm
 
+from virtco import exception
 from virtco.db import models
 from virtco.db import operators
 from virtco.db import session as db_session
-from virtco import exception
 from virtco.know import live_state
 
 

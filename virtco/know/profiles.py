@@ -8,14 +8,14 @@ from typing import Any
 from oslo_config import cfg
 from sqlalchemy import orm
 
+from virtco import exception
+from virtco import units
 from virtco.db import profiles as db_profiles
 from virtco.db import session as db_session
-from virtco import exception
 from virtco.know import live_state
 from virtco.profiles import learning
 from virtco.profiles import pairs
 from virtco.profiles import prediction
-from virtco import units
 
 #: Rows that are too old are looked for once in so many writes.
 PURGE_EVERY = 100

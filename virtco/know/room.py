@@ -15,11 +15,13 @@ from oslo_config import cfg
 import sqlalchemy as sa
 from sqlalchemy import orm
 
+from virtco import exception
+from virtco import metrics
+from virtco import periodic
 from virtco.db import groups as db_groups
 from virtco.db import models
 from virtco.db import records
 from virtco.db import session as db_session
-from virtco import exception
 from virtco.know import advice
 from virtco.know import announcements
 from virtco.know import clusters
@@ -38,8 +40,6 @@ from virtco.know import snapshot
 from virtco.know import topology
 from virtco.know import uplinks
 from virtco.measure import history
-from virtco import metrics
-from virtco import periodic
 from virtco.scheduling import endings
 from virtco.topology import tree
 

@@ -10,12 +10,12 @@ import time
 from oslo_config import cfg
 from sqlalchemy import orm
 
+from virtco import exception
 from virtco.conf import placement as placement_conf
 from virtco.conf import scheduler as scheduler_conf
 from virtco.db import operators
 from virtco.db import records
 from virtco.db import session as db_session
-from virtco import exception
 
 FAIR = 'fair'
 CHOICES = {

@@ -7,10 +7,10 @@ import json
 import math
 from typing import Any
 
+from virtco import units
 from virtco.know import byte_counters
 from virtco.know import host_state
 from virtco.know import inflight
-from virtco import units
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

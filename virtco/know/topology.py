@@ -9,12 +9,12 @@ import time
 
 from sqlalchemy import orm
 
+from virtco import exception
 from virtco.db import session as db_session
 from virtco.db import topology as db_topology
-from virtco import exception
 from virtco.topology import comparison
-from virtco.topology.formats import plain
 from virtco.topology import tree
+from virtco.topology.formats import plain
 
 
 class Topology:

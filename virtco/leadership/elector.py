@@ -16,9 +16,9 @@ import time
 
 from sqlalchemy import orm
 
+from virtco import exception
 from virtco.db import leader
 from virtco.db import session as db_session
-from virtco import exception
 from virtco.leadership import lock as locks
 
 LOG = logging.getLogger(__name__)

@@ -18,8 +18,8 @@ import uuid
 from oslo_config import cfg
 import sqlalchemy as sa
 
-from virtco.db import session as db_session
 from virtco import exception
+from virtco.db import session as db_session
 
 LOG = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 
-from virtco.measure import rounds
 from virtco import units
+from virtco.measure import rounds
 
 #: Receivers count in windows of this length.
 WINDOW_S = 0.002

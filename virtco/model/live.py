@@ -9,7 +9,9 @@ import dataclasses
 import functools
 import itertools
 import math
-from typing import Any, overload, TypeVar
+from typing import Any
+from typing import overload
+from typing import TypeVar
 
 import numpy as np
 

@@ -13,9 +13,9 @@ import rich.console
 import rich.table
 
 from virtco import exception
+from virtco import units
 from virtco.osc import base
 from virtco.osc import launchers
-from virtco import units
 
 MATRICES = ('constant', 'rpca', 'median', 'raw')
 FORMATS = ('table', 'json', 'rankfile', 'nccl', 'torchrun')

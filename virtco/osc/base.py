@@ -9,8 +9,8 @@ have the client at ``client_manager.coflow``.
 import abc
 from typing import Any
 
-from osc_lib.command import command
 from osc_lib import exceptions as osc_exceptions
+from osc_lib.command import command
 
 from virtco.client import v1
 from virtco.osc import columns

@@ -6,13 +6,13 @@ import json
 import pathlib
 from typing import Any
 
-from osc_lib.command import command
 from osc_lib import exceptions as osc_exceptions
+from osc_lib.command import command
 
+from virtco import units
 from virtco.osc import base
 from virtco.osc import columns
 from virtco.osc import nova_facts
-from virtco import units
 
 STATES = ['registered', 'planned', 'active', 'done', 'retired', 'ignored']
 

@@ -5,8 +5,8 @@
 import time
 from typing import Any
 
-from virtco.client import v1
 from virtco import exception
+from virtco.client import v1
 from virtco.osc import base
 from virtco.osc import findings
 

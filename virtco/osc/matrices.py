@@ -7,8 +7,8 @@ import json
 import time
 from typing import Any
 
-from osc_lib.command import command
 from osc_lib import exceptions as osc_exceptions
+from osc_lib.command import command
 
 from virtco.client import v1
 from virtco.osc import base

@@ -19,8 +19,8 @@ from virtco.measure import bottleneck
 from virtco.measure import calibration
 from virtco.measure import crosstraffic
 from virtco.osc import base
-from virtco.topology.formats import plain
 from virtco.topology import tree
+from virtco.topology.formats import plain
 
 _POLL_S = 0.5
 #: Every two of them measure together.

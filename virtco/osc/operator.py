@@ -4,14 +4,14 @@
 
 from typing import Any
 
-from osc_lib.command import command
 from osc_lib import exceptions as osc_exceptions
+from osc_lib.command import command
 
-from virtco.client import v1
 from virtco import exception
+from virtco import units
+from virtco.client import v1
 from virtco.osc import base
 from virtco.osc import columns
-from virtco import units
 
 
 class ListHosts(base.Lister):

@@ -7,8 +7,8 @@ from typing import Any
 
 from osc_lib import exceptions as osc_exceptions
 
-from virtco.cmd import entry
 from virtco import exception
+from virtco.cmd import entry
 
 
 def save(module: str, drawn: Any, path: str) -> None:

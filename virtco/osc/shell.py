@@ -14,9 +14,9 @@ from keystoneauth1 import loading
 from keystoneauth1 import noauth
 from keystoneauth1 import session as ks_session
 
+from virtco import version
 from virtco.client import v1
 from virtco.cmd import entry
-from virtco import version
 
 
 class ClientManager:

@@ -5,16 +5,16 @@
 import time
 from typing import Any
 
-from osc_lib.command import command
 from osc_lib import exceptions as osc_exceptions
+from osc_lib.command import command
 from rich import console
 from rich import live
 
-from virtco.client import v1
 from virtco import exception
+from virtco import screenshot
+from virtco.client import v1
 from virtco.osc import base
 from virtco.osc import overview
-from virtco import screenshot
 
 #: Hosts whose classes are asked for, one call each.
 MOST_HOSTS = 64

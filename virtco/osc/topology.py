@@ -8,8 +8,8 @@ import pathlib
 import sys
 from typing import Any
 
-from osc_lib.command import command
 from osc_lib import exceptions as osc_exceptions
+from osc_lib.command import command
 
 from virtco import exception
 from virtco.osc import base
@@ -19,13 +19,13 @@ from virtco.osc import plots
 from virtco.topology import comparison
 from virtco.topology import drawing
 from virtco.topology import formats
-from virtco.topology.formats import document
-from virtco.topology.formats import plain
-from virtco.topology.formats import result
 from virtco.topology import laws
 from virtco.topology import naming
 from virtco.topology import nova
 from virtco.topology import tree
+from virtco.topology.formats import document
+from virtco.topology.formats import plain
+from virtco.topology.formats import result
 
 #: Changes and hosts beyond these are counted, not listed.
 MAX_LISTED = 200

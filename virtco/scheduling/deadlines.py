@@ -22,8 +22,8 @@ import math
 
 import numpy as np
 
-from virtco.model import live
 from virtco import units
+from virtco.model import live
 
 #: Fraction of a coflow, or of an interval, that rounding may take.
 ROUNDING = 1e-9

@@ -14,6 +14,7 @@ in a module of its own an allocation took 10 to 20 % longer.
 import cython
 
 from virtco.scheduling import policies
+
 if cython.compiled:
     from cython.cimports.virtco.scheduling.rater_kernel import clear
     from cython.cimports.virtco.scheduling.rater_kernel import Rater

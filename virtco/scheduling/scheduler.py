@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from virtco import exception
+from virtco import units
 from virtco.model import live
 from virtco.scheduling import attained
 from virtco.scheduling import fabric as fabric_model
@@ -21,7 +22,6 @@ from virtco.scheduling import policies
 from virtco.scheduling import rate_kernel
 from virtco.scheduling import rater_kernel
 from virtco.scheduling import starvation
-from virtco import units
 
 #: Reports and policies come about this often. A flow that is almost at its
 #: end needs no more of what MADD leaves than it sends until the next ones; the

@@ -15,11 +15,11 @@ import math
 from typing import TypeVar
 
 from virtco import exception
+from virtco import units
 from virtco.model import cluster
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver import planner
-from virtco import units
 
 _Link = TypeVar('_Link', cluster.Host, cluster.Subtree)
 

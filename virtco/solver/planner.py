@@ -18,14 +18,14 @@ import numpy as np
 from virtco import exception
 from virtco.model import snapshot
 from virtco.solver import baselines
-from virtco.solver.bounds import lowerbounds
 from virtco.solver import budget as budgets
+from virtco.solver import search
+from virtco.solver.bounds import lowerbounds
 from virtco.solver.exact import lp_rounding
 from virtco.solver.judging import portfolio
 from virtco.solver.model import instance as instances
 from virtco.solver.model import objectives
 from virtco.solver.moves import ranking
-from virtco.solver import search
 from virtco.solver.stages import state as states
 from virtco.solver.starts import feasible
 

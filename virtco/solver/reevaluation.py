@@ -12,10 +12,10 @@ from collections.abc import Collection
 import dataclasses
 import math
 
+from virtco import units
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver import planner
-from virtco import units
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 import textwrap
 
+from virtco import units
 from virtco.topology import hostlist
 from virtco.topology import tree
-from virtco import units
 
 WIDTH = 80
 #: A list of hosts takes at most this many lines.

@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
 
+from virtco.topology import laws
+from virtco.topology import tree
 from virtco.topology.formats import plain
 from virtco.topology.formats import result
 from virtco.topology.formats import switches
-from virtco.topology import laws
-from virtco.topology import tree
 
 PREFIX = 'virtco:'
 UPLINK = '_uplink'

@@ -7,8 +7,8 @@ import signal
 import socket
 import sqlite3
 
-from tests.functional.controller import harness
 from tests import patience
+from tests.functional.controller import harness
 from virtco.distribute import frames
 
 MATRIX = '[[0, 0, 1e9, 1e9], [0, 0, 1e9, 1e9], [0, 0, 0, 0], [0, 0, 0, 0]]'

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from tests.functional.controller import harness
 from tests import patience
+from tests.functional.controller import harness
 from virtco import exception
 from virtco.osc import shell
 

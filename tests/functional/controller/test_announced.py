@@ -9,8 +9,8 @@ import json
 import pytest
 
 from tests.functional.controller import harness
-from virtco.client import v1
 from virtco import exception
+from virtco.client import v1
 from virtco.osc import shell
 
 HINT = '[[0, 10000000], [0, 0]]'

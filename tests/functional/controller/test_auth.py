@@ -7,8 +7,8 @@ from keystonemiddleware import fixture as middleware_fixture
 import pytest
 
 from tests.functional.controller import harness
-from virtco.api import deploy
 from virtco import app
+from virtco.api import deploy
 from virtco.cmd import controller as controller_cmd
 
 PROJECT = 'p1'

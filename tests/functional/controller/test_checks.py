@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from tests.functional.controller import harness
 from tests import patience
+from tests.functional.controller import harness
 from virtco.decide import probes
 from virtco.osc import shell
 from virtco.topology import hostlist

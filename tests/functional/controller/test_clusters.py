@@ -7,11 +7,11 @@ import functools
 import pytest
 
 from tests.functional.controller import harness
+from virtco import exception
 from virtco.cast import demand
 from virtco.cast import groups
 from virtco.cast import peers as cast_peers
 from virtco.client import v1
-from virtco import exception
 
 HOSTS = ('h0', 'h1', 'h2', 'h3')
 _TM = '{"pattern": "ring", "n": 8, "flow_size": 1000}'

@@ -12,9 +12,9 @@ import threading
 import pytest
 import requests
 
+from tests import patience
 from tests.functional.controller import harness
 from tests.functional.controller import test_policies as policies
-from tests import patience
 
 BOUND_S = 8
 

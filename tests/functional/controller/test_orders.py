@@ -8,9 +8,9 @@ import threading
 
 import pytest
 
+from tests import patience
 from tests.functional.controller import processes
 from tests.functional.controller import test_checks
-from tests import patience
 
 LINK_BPS = 1e8
 LEAVES = {'leaf0': ('h0', 'h1'), 'leaf1': ('h2', 'h3')}

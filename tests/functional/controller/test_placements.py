@@ -7,8 +7,8 @@ import itertools
 
 import pytest
 
-from tests.functional.controller import harness
 from tests import patience
+from tests.functional.controller import harness
 
 RING = '{"pattern": "ring", "n": %d, "flow_size": "10MB"}'
 

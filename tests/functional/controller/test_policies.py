@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from tests.functional.controller import harness
 from tests import patience
+from tests.functional.controller import harness
 
 PAIR = '[[0, "%s"], [0, 0]]'
 APART = {'h0': 1, 'h1': 1}

@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from tests import forks
-from tests.functional.controller import processes
 from tests import patience
+from tests.functional.controller import processes
 
 Edge = processes.Edge
 leader_of, wait_leader = processes.leader_of, processes.wait_leader

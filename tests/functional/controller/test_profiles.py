@@ -7,8 +7,8 @@ import json
 import pytest
 
 from tests.functional.controller import harness
-from virtco.client import v1
 from virtco import exception
+from virtco.client import v1
 from virtco.osc import shell
 
 APART = {'h0': 1, 'h1': 1}

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from tests.functional.controller import harness
-from virtco.client import v1
 from virtco import exception
+from virtco.client import v1
 from virtco.osc import shell
 
 RACKS = '''

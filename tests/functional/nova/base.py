@@ -2,8 +2,6 @@
 
 """What the tests of this folder share."""
 
-from virtco.lab.emulation import nova_cloud
-
 from collections.abc import Iterator
 import contextlib
 import time
@@ -16,6 +14,7 @@ from nova_filters import coflow_weigher
 from tests import patience
 from tests.unit.nova_filters import scripted_controller
 from virtco.lab.emulation import nova_client
+from virtco.lab.emulation import nova_cloud
 
 TM = '{"pattern": "all-to-all", "n": %d, "size": "1GB"}'
 

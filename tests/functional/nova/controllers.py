@@ -2,8 +2,6 @@
 
 """What tests with a real virtco-controller process share."""
 
-from virtco.lab.emulation import nova_cloud
-
 import json
 import pathlib
 import signal
@@ -16,7 +14,7 @@ import requests
 from tests import forks
 from tests import patience
 from virtco.lab.emulation import nova_client
-
+from virtco.lab.emulation import nova_cloud
 
 # Of one read of an answer.
 DEADLINE_S = 600

@@ -2,16 +2,15 @@
 
 """The controller asks Nova itself: what runs where, and to move it."""
 
-from tests.functional.nova import controllers
-
 import json
 
 from oslo_config import cfg
 import pytest
 
 from tests import patience
-from virtco.conf import nova as nova_conf
+from tests.functional.nova import controllers
 from virtco import exception
+from virtco.conf import nova as nova_conf
 from virtco.follow import nova as follow_nova
 from virtco.lab.emulation import nova_client
 from virtco.lab.emulation import nova_cloud

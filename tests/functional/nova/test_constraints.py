@@ -2,9 +2,9 @@
 
 """What binds Nova beside the plan."""
 
-from tests.functional.nova import base
-
 from nova.scheduler import utils
+
+from tests.functional.nova import base
 
 
 class ConstraintTest(base.ScriptedTest):

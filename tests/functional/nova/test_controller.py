@@ -2,8 +2,6 @@
 
 """Real Nova and a real virtco-controller process: what is planned."""
 
-from tests.functional.nova import controllers
-
 import json
 
 import fixtures
@@ -11,6 +9,7 @@ import pytest
 import requests
 
 from tests import patience
+from tests.functional.nova import controllers
 from virtco.lab.emulation import nova_client
 
 

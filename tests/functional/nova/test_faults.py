@@ -2,8 +2,6 @@
 
 """Nova never suffers, whatever the controller or the tenant does."""
 
-from tests.functional.nova import base
-
 import socket
 import sys
 
@@ -11,6 +9,7 @@ import fixtures
 from nova import objects
 import pytest
 
+from tests.functional.nova import base
 from tests.unit.nova_filters import scripted_controller
 from virtco.lab.emulation import nova_client
 

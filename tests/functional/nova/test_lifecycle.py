@@ -2,8 +2,6 @@
 
 """Whatever Nova does to a server, its row, its class and its policy follow."""
 
-from virtco.lab.emulation import nova_cloud
-
 import json
 import pathlib
 import sqlite3
@@ -13,6 +11,7 @@ import requests
 
 from tests.functional.nova import controllers
 from virtco.lab.emulation import nova_client
+from virtco.lab.emulation import nova_cloud
 
 OTHER_IMAGE = 'a2459075-d96c-40d5-893e-577ff92e721c'
 TM = {'n': 2, 'flows': [[0, 1, '5GB']]}

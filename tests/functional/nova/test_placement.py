@@ -3,7 +3,6 @@
 """Planned hosts are honoured exactly in all that Nova allows."""
 
 from tests.functional.nova import base
-
 from virtco import hint_matrix
 from virtco import hints
 from virtco.lab.emulation import nova_client

@@ -2,14 +2,13 @@
 
 """The controller ends, or loses what it knows, and Nova goes on."""
 
-from tests.functional.nova import controllers
-
 import sys
 
 import pytest
 import requests
 
 from tests import forks
+from tests.functional.nova import controllers
 
 
 class RestartTest(controllers.RealControllerTest):

@@ -14,16 +14,16 @@ import sqlalchemy as sa
 
 from tests import databases as real_databases
 from tests import forks
+from tests import patience
 from tests.functional.controller import harness
 from tests.functional.controller import test_placements as placements
-from tests import patience
 from tests.unit.db import test_db
+from virtco import exception
 from virtco.db import bounds
 from virtco.db import leader
 from virtco.db import migration
 from virtco.db import models
 from virtco.db import session as db_session
-from virtco import exception
 
 KINDS = tuple(real_databases.SERVERS)
 

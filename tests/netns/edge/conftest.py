@@ -9,13 +9,13 @@ import time
 
 import pytest
 
+from edge_module import enforcer
 from edge_module.classify import base as classify
 from edge_module.classify import nft
-from edge_module import enforcer
 from edge_module.privileged import kernel
 from edge_module.qdisc import htb
-from tests.netns.edge import bed as beds
 from tests import run_name
+from tests.netns.edge import bed as beds
 
 LINK_BPS = 40e6
 

@@ -8,9 +8,9 @@ import signal
 import tempfile
 import typing
 
+from tests import patience
 from tests.netns.edge import bed as beds
 from tests.netns.edge import forked
-from tests import patience
 
 
 class Done(typing.NamedTuple):

@@ -10,13 +10,13 @@ import os
 import pwd
 import signal
 
+from tests import patience
 from tests.netns.edge import bed as beds
 from tests.netns.edge import controller as controllers
 from tests.netns.edge import datagrams
 from tests.netns.edge import policies
 from tests.netns.edge import proc
 from tests.netns.edge import process
-from tests import patience
 
 LINK_BPS = 40e6
 _PACED_BPS = 1e6
@@ -85,7 +85,8 @@ class Site:
                 and report['health'] == 'ok' for report
                 in self.controller.reports[seen:]), 60, 'enforcement')
         except AssertionError as error:
-            raise AssertionError(f'{error}: {self.edge.log()[-2000:]}')
+            raise AssertionError(
+                f'{error}: {self.edge.log()[-2000:]}') from error
 
     def kill(self, helper):
         """The agent with its helper, or the helper alone."""

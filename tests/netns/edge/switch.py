@@ -6,8 +6,8 @@ import pathlib
 import shutil
 import subprocess
 
-from tests.netns.edge import bed as beds
 from tests import patience
+from tests.netns.edge import bed as beds
 
 SCHEMA = '/usr/share/openvswitch/vswitch.ovsschema'
 

@@ -16,13 +16,13 @@ import pytest
 
 from edge_module.privileged import kernel
 from edge_module.qdisc import htb
+from tests import patience
+from tests.netns import gear
 from tests.netns.edge import bed as beds
 from tests.netns.edge import controller as controllers
 from tests.netns.edge import policies
 from tests.netns.edge import proc
 from tests.netns.edge import process
-from tests.netns import gear
-from tests import patience
 
 LINK_BPS = 40e6
 

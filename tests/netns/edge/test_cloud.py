@@ -8,10 +8,10 @@ import time
 
 import pytest
 
+from tests.netns import gear
 from tests.netns.edge import bed as beds
 from tests.netns.edge import cloud as clouds
 from tests.netns.edge import floods
-from tests.netns import gear
 
 LINK_BPS = 40e6
 GOODPUT = 1448 / 1538

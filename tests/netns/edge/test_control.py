@@ -9,10 +9,10 @@ import pytest
 
 from edge_module.tcplan import minors
 from edge_module.tcplan import shape
+from tests.netns import gear
 from tests.netns.edge import bed as beds
 from tests.netns.edge import frames
 from tests.netns.edge import policies
-from tests.netns import gear
 
 LINK_BPS = 40e6
 GOODPUT = 1448 / 1514

@@ -11,9 +11,9 @@ import tempfile
 
 import pytest
 
+from tests import run_name
 from tests.netns.edge import bed as beds
 from tests.netns.edge import escapes
-from tests import run_name
 
 pytestmark = pytest.mark.netns
 

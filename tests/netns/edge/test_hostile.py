@@ -10,10 +10,10 @@ import pytest
 
 from edge_module.tcplan import minors
 from edge_module.tcplan import model
+from tests.netns import gear
 from tests.netns.edge import bed as beds
 from tests.netns.edge import floods
 from tests.netns.edge import policies
-from tests.netns import gear
 
 LINK_BPS = 100e6
 COFLOW_BPS = 60e6

@@ -8,9 +8,9 @@ import time
 import pytest
 
 from edge_module.tcplan import model
+from tests.netns import gear
 from tests.netns.edge import bed as beds
 from tests.netns.edge import policies
-from tests.netns import gear
 
 LINK_BPS = 40e6
 GOODPUT = 1448 / 1514

@@ -9,11 +9,11 @@ import time
 import pytest
 
 from edge_module.tcplan import minors
+from tests.netns import gear
 from tests.netns.edge import bed as beds
 from tests.netns.edge import floods
 from tests.netns.edge import frames
 from tests.netns.edge import policies
-from tests.netns import gear
 
 LINK_BPS, COFLOW_BPS = 40e6, 30e6
 UNMANAGED_BPS = 0.95 * LINK_BPS - COFLOW_BPS

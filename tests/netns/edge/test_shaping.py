@@ -8,9 +8,9 @@ import pytest
 
 from edge_module.tcplan import minors
 from edge_module.tcplan import steps
+from tests.netns import gear
 from tests.netns.edge import bed as beds
 from tests.netns.edge import policies
-from tests.netns import gear
 
 LINK_BPS = 40e6
 # Payload per byte on the wire: 1448 of 1514.

@@ -11,10 +11,10 @@ import pytest
 from edge_module.privileged import kernel
 from edge_module.qdisc import htb
 from edge_module.qdisc import receiver
+from tests.netns import gear
 from tests.netns.edge import bed as beds
 from tests.netns.edge import faults
 from tests.netns.edge import policies
-from tests.netns import gear
 from virtco import exception
 
 LINK_BPS = 40e6

@@ -6,9 +6,9 @@ import pytest
 
 pytest.importorskip('libtorrent')
 
-from tests.netns import gear  # noqa: E402
-from virtco.lab.emulation import casts  # noqa: E402
-from virtco.lab.emulation import racks as racks_module  # noqa: E402
+from tests.netns import gear
+from virtco.lab.emulation import casts
+from virtco.lab.emulation import racks as racks_module
 
 _SIZE_BYTES = 1_000_000
 

@@ -12,10 +12,11 @@ import sys
 import psutil
 import pytest
 
-from tests.netns import gear
 from tests import patience
 from tests import run_name
+from tests.netns import gear
 from virtco import exception
+from virtco import units
 from virtco.lab.emulation import calibration
 from virtco.lab.emulation import capability
 from virtco.lab.emulation import namespaces
@@ -25,7 +26,6 @@ from virtco.lab.emulation import shaping
 from virtco.lab.emulation import traffic
 from virtco.lab.emulation import transfers
 from virtco.model import coflow as coflow_model
-from virtco import units
 
 RATE_BPS = 40e6
 PAYLOAD_SHARE = 1448 / 1514

@@ -13,9 +13,9 @@ import pytest
 from edge_module.probe import conf as probe_conf
 from edge_module.probe import protocol
 from edge_module.probe import service
+from tests import patience
 from tests.netns import gear
 from tests.netns.probe import harness
-from tests import patience
 
 real_time = pytest.mark.real_time(reason='times the packets of trains')
 

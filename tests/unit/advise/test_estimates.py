@@ -7,8 +7,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from virtco.advise import estimates
 from virtco import exception
+from virtco.advise import estimates
 from virtco.measure import constant
 from virtco.measure import history
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
-from virtco.advise import kernels
-from virtco.advise import mappings
 from virtco import compiled
 from virtco import exception
+from virtco.advise import kernels
+from virtco.advise import mappings
 
 
 def made(n, seed, n_machines=None, density=0.4):

@@ -11,7 +11,6 @@ from virtco.advise import mappings
 from virtco.advise import nccl
 from virtco.hintkit import collectives
 
-
 _SIZES = hypothesis.given(st.integers(2, 200))
 
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+from virtco import compiled
+from virtco import exception
 from virtco.advise import kernels
 from virtco.advise import orders
 from virtco.advise import trees
-from virtco import compiled
-from virtco import exception
 
 #: Of the RPCA paper's Fig. 1 (a), as far as the text names it; the others
 #: are slower.

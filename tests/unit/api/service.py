@@ -8,10 +8,10 @@ from oslo_policy import opts as policy_opts
 
 from tests.unit import made
 from tests.unit import stored
+from virtco import app
 from virtco.api import errors
 from virtco.api import media
 from virtco.api import routes
-from virtco import app
 from virtco.db import models
 
 NOW_S = 1000.0

@@ -7,12 +7,12 @@ from falcon import testing
 from oslo_config import cfg
 import pytest
 
+from virtco import exception
+from virtco import metrics
 from virtco.api import deploy
 from virtco.api import errors
 from virtco.api import pace
 from virtco.conf import opts
-from virtco import exception
-from virtco import metrics
 
 
 class Process:

@@ -8,11 +8,11 @@ import uuid
 import falcon
 import pytest
 
-from tests.unit.api import service
 from tests.unit import made
 from tests.unit import stored
-from virtco.api import health
+from tests.unit.api import service
 from virtco import app
+from virtco.api import health
 from virtco.db import models
 from virtco.measure import history
 from virtco.model import states

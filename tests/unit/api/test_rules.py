@@ -4,9 +4,9 @@
 
 import pytest
 
-from tests.unit.api import service
 from tests.unit import made
 from tests.unit import stored
+from tests.unit.api import service
 from virtco.api import routes
 
 #: Roles, project and name of each who calls.

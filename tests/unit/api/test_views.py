@@ -12,17 +12,17 @@ from oslo_config import cfg
 from oslo_policy import opts as policy_opts
 import pytest
 
-from tests.unit.edge import test_tcplan
 from tests.unit import made
+from tests.unit.edge import test_tcplan
+from virtco import exception
 from virtco.api import context
+from virtco.api import media
+from virtco.api import views
 from virtco.api.handlers import coflows
 from virtco.api.handlers import hosts
 from virtco.api.handlers import measure
-from virtco.api import media
-from virtco.api import views
 from virtco.conf import opts
 from virtco.decide import waiting
-from virtco import exception
 from virtco.know import host_state
 from virtco.measure import history
 

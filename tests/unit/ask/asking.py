@@ -9,6 +9,7 @@ import json
 import msgspec
 
 from tests.unit import stored
+from virtco import metrics
 from virtco.ask import deadline as deadlines
 from virtco.ask import decisions
 from virtco.ask import membership
@@ -18,7 +19,6 @@ from virtco.db import bookings
 from virtco.db import session as db_session
 from virtco.know import live_state
 from virtco.know import settings
-from virtco import metrics
 
 #: Rows and columns differ, and so do all sizes.
 MATRIX = [[0, 100e9, 20e9], [0, 0, 3e9], [0, 0, 0]]

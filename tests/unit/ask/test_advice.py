@@ -9,10 +9,10 @@ import pytest
 
 from tests.unit.db import conftest as db_fixtures
 from tests.unit.follow import test_rebuild
+from virtco import exception
 from virtco.ask import advice
 from virtco.cmd import controller
 from virtco.db import groups as db_groups
-from virtco import exception
 from virtco.follow import rebuild
 from virtco.know import live_state
 from virtco.know import settings

@@ -4,13 +4,13 @@
 
 import pytest
 
-from tests.unit.ask import asking
 from tests.unit import stored
+from tests.unit.ask import asking
+from virtco import exception
+from virtco import hints
 from virtco.ask import applications
 from virtco.db import models
 from virtco.db import profiles as db_profiles
-from virtco import exception
-from virtco import hints
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ import math
 import pytest
 import sqlalchemy as sa
 
-from tests.unit.ask import asking
 from tests.unit import stored
+from tests.unit.ask import asking
+from virtco import exception
+from virtco import hints as hint_reader
 from virtco.ask import commit
 from virtco.db import groups as db_groups
 from virtco.db import models
-from virtco import exception
-from virtco import hints as hint_reader
 from virtco.model import snapshot
 from virtco.model import states
 

@@ -4,8 +4,8 @@
 
 import pytest
 
-from virtco.ask import deadline as deadlines
 from virtco import exception
+from virtco.ask import deadline as deadlines
 
 
 class Clock:

@@ -4,13 +4,13 @@
 
 import pytest
 
+from virtco import exception
 from virtco.ask import answer as answers
 from virtco.ask import journal
 from virtco.ask import request as requests
 from virtco.db import migration
 from virtco.db import records
 from virtco.db import session as db_session
-from virtco import exception
 
 
 @pytest.fixture

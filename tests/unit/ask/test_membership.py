@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from tests.unit.ask import asking
 from tests.unit import stored
-from virtco.ask import membership
-from virtco.db import models
+from tests.unit.ask import asking
 from virtco import exception
 from virtco import hints as hint_reader
+from virtco.ask import membership
+from virtco.db import models
 from virtco.model import states
 
 State = states.MemberState

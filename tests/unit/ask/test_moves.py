@@ -4,8 +4,8 @@
 
 import pytest
 
-from tests.unit.ask import asking
 from tests.unit import stored
+from tests.unit.ask import asking
 from virtco.ask import advice
 from virtco.db import models
 from virtco.model import states

@@ -7,10 +7,10 @@ import pytest
 import sqlalchemy as sa
 
 from tests.unit.ask import asking
+from virtco import exception
 from virtco.ask import deadline as deadlines
 from virtco.ask import membership
 from virtco.db import models
-from virtco import exception
 from virtco.model import cluster
 from virtco.model import states
 

@@ -8,10 +8,10 @@ import pytest
 import sqlalchemy as sa
 
 from tests.unit.ask import asking
+from virtco import hints
 from virtco.ask import explanation
 from virtco.ask import promises
 from virtco.db import models
-from virtco import hints
 from virtco.know import live_state
 from virtco.know import rules
 from virtco.know import uplinks

@@ -9,14 +9,14 @@ import msgspec
 import pytest
 import sqlalchemy as sa
 
-from tests.unit.ask import asking
 from tests.unit import stored
+from tests.unit.ask import asking
+from virtco import exception
+from virtco import startup
 from virtco.ask import deadline as deadlines
 from virtco.ask import room as ask_room
 from virtco.db import models
-from virtco import exception
 from virtco.model import states
-from virtco import startup
 
 State = states.MemberState
 

@@ -6,6 +6,10 @@ import json
 
 import pytest
 
+from virtco import decoding
+from virtco import exception
+from virtco import hint_matrix
+from virtco import metrics
 from virtco.ask import deadline as deadlines
 from virtco.ask import decisions
 from virtco.ask import placements
@@ -16,12 +20,8 @@ from virtco.db import members
 from virtco.db import migration
 from virtco.db import records
 from virtco.db import session as db_session
-from virtco import decoding
-from virtco import exception
-from virtco import hint_matrix
 from virtco.know import live_state
 from virtco.know import settings
-from virtco import metrics
 
 RING = '{"pattern": "ring", "n": 4, "flow_size": "10MB"}'
 PLACEMENT = decoding.Decoder(requests.Placement)

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 import msgspec
 import pytest
 
+from virtco import exception
 from virtco.ask import answer as answers
 from virtco.ask import offers
 from virtco.ask import problem
 from virtco.ask import request as requests
 from virtco.ask import siblings
 from virtco.db import members
-from virtco import exception
 
 NONE = {'vcpus': 0, 'memory_mb': 0, 'disk_gb': 0}
 

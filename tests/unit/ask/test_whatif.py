@@ -4,13 +4,13 @@
 
 import pytest
 
-from tests.unit.ask import asking
 from tests.unit import stored
+from tests.unit.ask import asking
+from virtco import exception
+from virtco import hints
 from virtco.ask import answer as answers
 from virtco.ask import promises
 from virtco.ask import whatif
-from virtco import exception
-from virtco import hints
 from virtco.model import cluster
 from virtco.model import snapshot
 

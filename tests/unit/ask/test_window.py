@@ -9,11 +9,11 @@ from oslo_config import cfg
 import pytest
 
 from tests import patience
+from virtco import exception
+from virtco import metrics
 from virtco.ask import deadline as deadlines
 from virtco.ask import window
 from virtco.conf import placement
-from virtco import exception
-from virtco import metrics
 from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco.model import snapshot

@@ -9,9 +9,9 @@ import hypothesis
 from hypothesis import strategies as st
 import pytest
 
-from virtco.ask import wishes
 from virtco import exception
 from virtco import hints
+from virtco.ask import wishes
 from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco.model import snapshot

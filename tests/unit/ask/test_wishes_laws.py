@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 import pytest
 
 from tests.unit.ask import test_wishes
-from virtco.ask import wishes
 from virtco import exception
 from virtco import hints
+from virtco.ask import wishes
 from virtco.model import cluster
 from virtco.model import snapshot
 

@@ -14,9 +14,9 @@ import pytest
 from benchmarks import hint_cases
 from benchmarks import hint_packets
 from benchmarks import hints
+from virtco import units
 from virtco.lab.emulation import misled
 from virtco.lab.emulation import untold
-from virtco import units
 
 SEED, N_HOSTS = 0, 6
 Claim = misled.Claim

@@ -9,6 +9,7 @@ import types
 import pytest
 from rich import console
 
+from virtco import exception
 from virtco.cast import command
 from virtco.cast import members
 from virtco.cast import peers
@@ -17,7 +18,6 @@ from virtco.cast import sending
 from virtco.cast import swarm
 from virtco.cast import torrents
 from virtco.cast import tracker as trackers
-from virtco import exception
 
 KEY = 'k' * 16
 URL = f'http://10.0.0.1:80/{KEY}'

@@ -5,8 +5,8 @@
 import pytest
 
 from tests import patience
-from virtco.cast import groups
 from virtco import exception
+from virtco.cast import groups
 
 
 def member(number, cluster, **values):

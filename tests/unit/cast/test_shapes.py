@@ -4,12 +4,12 @@
 
 import pytest
 
+from virtco import exception
 from virtco.cast import demand
 from virtco.cast import members
 from virtco.cast import peers
 from virtco.cast import swarm
 from virtco.cast import torrents
-from virtco import exception
 
 MIB = 1024 * 1024
 

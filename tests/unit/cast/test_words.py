@@ -8,12 +8,12 @@ import pytest
 from rich import console
 import urllib3
 
+from virtco import exception
 from virtco.cast import command
 from virtco.cast import receiving
 from virtco.cast import sending
 from virtco.cast import torrents
 from virtco.cast import tracker as trackers
-from virtco import exception
 
 KEY = 'k' * 16
 

@@ -10,13 +10,13 @@ from alembic import migration as alembic_migration
 import pytest
 import sqlalchemy as sa
 
+from virtco import exception
 from virtco.db import bookings
 from virtco.db import groups
 from virtco.db import migration
 from virtco.db import models
 from virtco.db import records
 from virtco.db import session as db_session
-from virtco import exception
 from virtco.model import states
 
 

@@ -5,6 +5,7 @@
 import pytest
 
 from tests.unit.db import test_db as made
+from virtco import exception
 from virtco.db import bookings
 from virtco.db import groups
 from virtco.db import models
@@ -12,7 +13,6 @@ from virtco.db import operators
 from virtco.db import profiles
 from virtco.db import records
 from virtco.db import topology
-from virtco import exception
 from virtco.model import states
 from virtco.profiles import learning
 from virtco.profiles import pairs

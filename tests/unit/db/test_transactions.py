@@ -11,13 +11,13 @@ import pytest
 import sqlalchemy as sa
 
 from tests.unit.db import test_db as made
+from virtco import exception
 from virtco.db import bounds
 from virtco.db import leader
 from virtco.db import members
 from virtco.db import models
 from virtco.db import orders
 from virtco.db import session as db_session
-from virtco import exception
 from virtco.model import states
 
 RUNNING = states.MemberState.RUNNING

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from tests.unit import made
-from virtco.decide import asked
 from virtco import exception
+from virtco.decide import asked
 
 
 def request(*pairs, **values):

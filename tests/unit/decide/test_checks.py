@@ -8,8 +8,8 @@ import pytest
 
 from tests import patience
 from tests.unit import made
-from virtco.decide import checks
 from virtco import exception
+from virtco.decide import checks
 from virtco.measure import discovery
 from virtco.measure import preflight
 from virtco.measure import together

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from virtco import app
+from virtco import exception
 from virtco.cmd import controller as controller_cmd
 from virtco.db import groups as db_groups
 from virtco.db import migration
 from virtco.db import models
 from virtco.decide import loop
-from virtco import exception
 from virtco.know import reports
 from virtco.know import snapshot
 from virtco.model import states

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 import pytest
 
+from virtco import exception
+from virtco import metrics
 from virtco.db import migration
 from virtco.db import session as db_session
 from virtco.decide import asked
 from virtco.decide import checks
 from virtco.decide import orders
-from virtco import exception
-from virtco import metrics
 
 PROBE = asked.Request(pairs=[('a', 'b')])
 

@@ -7,9 +7,9 @@ import types
 import pytest
 
 from tests.unit import made as plain
+from virtco import exception
 from virtco.decide import asked
 from virtco.decide import probes
-from virtco import exception
 from virtco.know import rates
 from virtco.measure import together
 

@@ -5,14 +5,14 @@
 import prometheus_client
 import pytest
 
-from tests.unit.decide import test_publisher
 from tests.unit import made as test_made
 from tests.unit import stored
+from tests.unit.decide import test_publisher
+from virtco import metrics
 from virtco.decide import loop
 from virtco.decide import publisher
 from virtco.decide import room
 from virtco.know import summary
-from virtco import metrics
 from virtco.model import states
 
 

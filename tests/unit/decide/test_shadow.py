@@ -4,10 +4,10 @@
 
 import pytest
 
+from virtco import metrics
 from virtco.decide import shadow
 from virtco.know import byte_counters
 from virtco.know import summary
-from virtco import metrics
 
 OUTCOMES = 'alike', 'faster', 'slower'
 

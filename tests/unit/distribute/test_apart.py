@@ -7,9 +7,9 @@ import types
 import pytest
 
 from tests.unit import stored
+from virtco import exception
 from virtco.db import models
 from virtco.distribute import apart
-from virtco import exception
 
 
 class Part:

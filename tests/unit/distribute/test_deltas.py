@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from tests.unit import made
+from virtco import exception
 from virtco.distribute import deltas
 from virtco.distribute import messages
-from virtco import exception
 from virtco.know import reports
 
 NUMBERS = st.integers(0, 5)

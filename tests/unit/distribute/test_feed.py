@@ -10,6 +10,7 @@ import pytest
 
 from tests import patience
 from tests.unit import made
+from virtco import metrics
 from virtco.conf import opts
 from virtco.db import leader
 from virtco.db import migration
@@ -18,7 +19,6 @@ from virtco.db import session as db_session
 from virtco.distribute import feed as feeds
 from virtco.distribute import peers
 from virtco.distribute import source as sources
-from virtco import metrics
 
 REPORT = made.report()
 TRAIN = made.measurement('h1', 'h2', 1e9)

@@ -7,13 +7,13 @@ import types
 from oslo_config import cfg
 import pytest
 
-from tests.unit.edge import test_tcplan
 from tests.unit import made
+from tests.unit.edge import test_tcplan
+from virtco import exception
+from virtco import metrics
 from virtco.conf import opts
 from virtco.distribute import codec
 from virtco.distribute import room
-from virtco import exception
-from virtco import metrics
 
 POLICY = test_tcplan.policy([test_tcplan.coflow(0x10, 1e6)])
 TRAIN = made.measurement('h1', 'h2', 1e9)

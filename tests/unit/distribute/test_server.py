@@ -11,11 +11,11 @@ import pytest
 
 from tests import patience
 from tests.unit import made
+from virtco import metrics
 from virtco.conf import opts
 from virtco.distribute import codec
 from virtco.distribute import frames
 from virtco.distribute import server
-from virtco import metrics
 from virtco.table import edge_policy
 
 LARGE = edge_policy.EdgePolicy(

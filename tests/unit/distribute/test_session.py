@@ -10,9 +10,9 @@ import pytest
 
 from tests.unit import made
 from virtco import decoding
+from virtco import exception
 from virtco.distribute import messages
 from virtco.distribute import session
-from virtco import exception
 from virtco.know import reports
 
 PLAIN = made.PLAIN | {'applied_generation': 3}

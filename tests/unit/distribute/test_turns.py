@@ -10,14 +10,14 @@ import pytest
 
 from tests import patience
 from tests.unit import made
+from virtco import exception
+from virtco import metrics
 from virtco.conf import opts
 from virtco.distribute import feed as feeds
 from virtco.distribute import frames
 from virtco.distribute import intake
 from virtco.distribute import peers
 from virtco.distribute import source as sources
-from virtco import exception
-from virtco import metrics
 
 REPORT = made.report()
 OTHER = made.report(applied_generation=9)

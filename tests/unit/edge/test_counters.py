@@ -7,8 +7,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge_module.classify import base as classify
 from edge_module import counters
+from edge_module.classify import base as classify
 from edge_module.qdisc import wire
 from edge_module.tcplan import minors
 from tests.unit.edge import test_tcplan

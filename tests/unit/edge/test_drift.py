@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 import pytest
 
-from edge_module.classify import base
 from edge_module import drift
+from edge_module.classify import base
 from edge_module.tcplan import shape
 from tests.unit.edge import test_tcplan
 

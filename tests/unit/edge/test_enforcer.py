@@ -9,9 +9,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 import pytest
 
-from edge_module.classify import base as classify
 from edge_module import enforcer as edge_enforcer
 from edge_module import kernel_events
+from edge_module.classify import base as classify
 from edge_module.qdisc import agreement
 from edge_module.qdisc import wire
 from edge_module.tcplan import minors

@@ -7,8 +7,8 @@ import pytest
 
 from edge_module import outbox as outboxes
 from tests.unit import made
-from virtco.distribute import frames
 from virtco import exception
+from virtco.distribute import frames
 from virtco.know import reports
 
 REPORT = made.report(link={'egress_bps': 8e6, 'ingress_bps': 8e6},

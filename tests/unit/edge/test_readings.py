@@ -8,13 +8,13 @@ import types
 from oslo_config import cfg
 import pytest
 
-from edge_module.classify import base
 from edge_module import conf as edge_conf
-from edge_module.qdisc import link_speed
-from edge_module.qdisc import wire
 from edge_module import readings
 from edge_module import report
 from edge_module import state
+from edge_module.classify import base
+from edge_module.qdisc import link_speed
+from edge_module.qdisc import wire
 from edge_module.tcplan import minors
 from tests.unit.edge import test_enforcer
 from virtco import exception

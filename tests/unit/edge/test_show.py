@@ -6,12 +6,12 @@ import types
 
 import pytest
 
-from edge_module.classify import base as classify
 from edge_module import cmd
 from edge_module import drift
+from edge_module import show
+from edge_module.classify import base as classify
 from edge_module.qdisc import wire
 from edge_module.shaper import base
-from edge_module import show
 from edge_module.tcplan import minors
 from edge_module.tcplan import shape
 from tests.unit.edge import test_tcplan

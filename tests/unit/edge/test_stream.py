@@ -12,8 +12,8 @@ from edge_module import conf as edge_conf
 from edge_module import stream
 from tests import patience
 from tests.unit import made
-from virtco.distribute import frames
 from virtco import exception
+from virtco.distribute import frames
 
 WELCOME = {'version': 2, 'epoch': 4, 'heartbeat_s': 9.0, 'spread_s': 2.5,
            'most_bytes': 10_000}

@@ -8,8 +8,8 @@ import types
 import pytest
 
 from edge_module import talk
-from virtco.distribute import frames
 from virtco import exception
+from virtco.distribute import frames
 
 CONF = types.SimpleNamespace(edge=types.SimpleNamespace(
     controller_url='http://controller:8080/v1'))

@@ -9,14 +9,14 @@ import prometheus_client
 import pytest
 
 from tests import patience
+from virtco import exception
+from virtco import metrics
 from virtco.db import migration
 from virtco.db import models
 from virtco.db import session as db_session
-from virtco import exception
 from virtco.follow import auditor
 from virtco.follow import comparison
 from virtco.follow import notifications
-from virtco import metrics
 
 
 class FakeNova:

@@ -4,11 +4,11 @@
 
 import pytest
 
-from tests.unit.follow import test_nova
 from tests.unit import stored
+from tests.unit.follow import test_nova
+from virtco import exception
 from virtco.db import models
 from virtco.db import records
-from virtco import exception
 from virtco.follow import comparison
 from virtco.follow import feedback
 from virtco.follow import inventory

@@ -6,11 +6,11 @@ import pytest
 
 from tests.unit.db import conftest as db_fixtures
 from tests.unit.db import test_db
+from virtco import exception
+from virtco import hints
 from virtco.db import models
 from virtco.db import records
-from virtco import exception
 from virtco.follow import feedback
-from virtco import hints
 from virtco.model import states
 
 database, migrated = db_fixtures.database, db_fixtures.migrated

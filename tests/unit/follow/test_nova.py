@@ -10,8 +10,8 @@ import urllib.parse
 from oslo_config import cfg
 import pytest
 
-from virtco.conf import nova as nova_conf
 from virtco import exception
+from virtco.conf import nova as nova_conf
 from virtco.follow import comparison
 from virtco.follow import nova
 

@@ -4,8 +4,8 @@
 
 import pytest
 
-from tests.unit.follow import test_rebuild as cloud
 from tests.unit import stored
+from tests.unit.follow import test_rebuild as cloud
 from virtco.db import groups as db_groups
 from virtco.db import models
 from virtco.follow import rebuild

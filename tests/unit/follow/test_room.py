@@ -6,14 +6,14 @@ import prometheus_client
 import pytest
 
 from tests.unit import stored
+from virtco import exception
+from virtco import metrics
 from virtco.db import groups as db_groups
 from virtco.db import models
-from virtco import exception
 from virtco.follow import auditor
 from virtco.follow import listener
 from virtco.follow import notifications
 from virtco.follow import room
-from virtco import metrics
 from virtco.model import states
 
 STATE = states.MemberState

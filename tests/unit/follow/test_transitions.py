@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from oslo_config import cfg
 import pytest
 
+from virtco import exception
 from virtco.conf import opts
 from virtco.db import groups
 from virtco.db import migration
 from virtco.db import models
 from virtco.db import session as db_session
-from virtco import exception
 from virtco.follow import notifications
 from virtco.follow import transitions
 from virtco.model import states

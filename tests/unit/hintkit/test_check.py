@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 import pytest
 
 from tests.unit.hintkit import running
-from virtco.conf import limits as limits_conf
 from virtco import exception
 from virtco import hints
+from virtco.conf import limits as limits_conf
 from virtco.osc import shell
 
 ROOT = pathlib.Path(__file__).parents[3]

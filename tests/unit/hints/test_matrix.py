@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
-from virtco.db import codec
 from virtco import hint_matrix
+from virtco.db import codec
 from virtco.know import inflight
 from virtco.model import coflow
 

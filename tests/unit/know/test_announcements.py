@@ -7,9 +7,9 @@ import json
 import pytest
 
 from tests.unit import stored
+from virtco import exception
 from virtco.db import groups as db_groups
 from virtco.db import models
-from virtco import exception
 from virtco.know import announcements
 from virtco.model import states
 

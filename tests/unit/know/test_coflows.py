@@ -7,10 +7,10 @@ import json
 import numpy as np
 import pytest
 
-from tests.unit.know import test_live_state as known
 from tests.unit import stored
-from virtco.db import models
+from tests.unit.know import test_live_state as known
 from virtco import exception
+from virtco.db import models
 from virtco.know import coflows
 from virtco.know import live_state
 from virtco.model import live

@@ -6,10 +6,10 @@ import prometheus_client
 import pytest
 
 from tests.unit import stored
+from virtco import metrics
 from virtco.know import findings
 from virtco.know import live_state
 from virtco.measure import preflight
-from virtco import metrics
 from virtco.topology import tree
 
 KIND = preflight.Kind

@@ -4,10 +4,10 @@
 
 import pytest
 
-from tests.unit.know import test_live_state as known
 from tests.unit import stored
-from virtco.db import models
+from tests.unit.know import test_live_state as known
 from virtco import exception
+from virtco.db import models
 from virtco.know import live_state
 from virtco.know import operators
 from virtco.know import projects

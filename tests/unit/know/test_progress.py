@@ -4,8 +4,8 @@
 
 import pytest
 
-from tests.unit.know import test_live_state as known
 from tests.unit import made
+from tests.unit.know import test_live_state as known
 from virtco.know import live_state
 from virtco.know import rules
 from virtco.know import snapshot

@@ -4,15 +4,15 @@
 
 import pytest
 
-from tests.unit.know import test_live_state as known
 from tests.unit import made
 from tests.unit import stored
-from virtco.db import models
+from tests.unit.know import test_live_state as known
 from virtco import exception
+from virtco import metrics
+from virtco.db import models
 from virtco.know import room
 from virtco.know import snapshot
 from virtco.measure import preflight
-from virtco import metrics
 from virtco.scheduling import policing
 from virtco.topology import tree
 

@@ -16,7 +16,6 @@ from virtco.table import coflow_table
 from virtco.table import edge_policy
 from virtco.table import unmanaged
 
-
 A, B = '02:00:00:00:00:0a', '02:00:00:00:00:0b'
 C, D = '02:00:00:00:00:0c', '02:00:00:00:00:0d'
 

@@ -5,8 +5,8 @@
 import pytest
 
 from tests.unit import stored
-from virtco.db import models
 from virtco import exception
+from virtco.db import models
 from virtco.know import operators
 from virtco.know import settings
 

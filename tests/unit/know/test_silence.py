@@ -5,8 +5,8 @@
 import numpy as np
 import pytest
 
-from tests.unit.know import test_live_state as known
 from tests.unit import made
+from tests.unit.know import test_live_state as known
 from virtco.decide import policies
 from virtco.know import byte_counters
 from virtco.know import live_state

@@ -8,10 +8,10 @@ import pytest
 import sqlalchemy as sa
 
 from tests import patience
+from virtco import exception
 from virtco.db import leader
 from virtco.db import migration
 from virtco.db import session as db_session
-from virtco import exception
 from virtco.leadership import elector
 
 LEASE_S = 3.0

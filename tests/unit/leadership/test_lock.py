@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from tests import patience
-from virtco.cmd import controller
 from virtco import exception
+from virtco.cmd import controller
 from virtco.leadership import lock as locks
 
 LEASE_S = 3.0

@@ -7,11 +7,11 @@ import pytest
 
 from tests.unit.measure import test_racks
 from virtco import exception
+from virtco import scheduling
 from virtco.measure import discovery
 from virtco.measure import racks
 from virtco.model import live
 from virtco.model import uplinks
-from virtco import scheduling
 
 
 class Network:

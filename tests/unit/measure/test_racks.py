@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from virtco import exception
+from virtco import scheduling
 from virtco.measure import racks
 from virtco.measure import rounds
 from virtco.model import cluster
 from virtco.model import live
 from virtco.model import uplinks
-from virtco import scheduling
 
 GBIT = 1e9
 

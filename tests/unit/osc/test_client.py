@@ -10,10 +10,10 @@ from keystoneauth1 import session as ks_session
 import pytest
 import requests
 
-from tests.unit.api import service
 from tests.unit import made
-from virtco.client import v1
+from tests.unit.api import service
 from virtco import exception
+from virtco.client import v1
 from virtco.osc import plugin
 
 URL = 'http://controller.test'

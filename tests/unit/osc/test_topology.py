@@ -13,9 +13,9 @@ from virtco import exception
 from virtco.osc import matrices
 from virtco.osc import topology
 from virtco.topology import formats
+from virtco.topology import tree
 from virtco.topology.formats import document
 from virtco.topology.formats import plain
-from virtco.topology import tree
 
 TWO = plain.dump(made.two_racks())
 #: The same tree without its top; it has a rack less than the front end.

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from virtco import exception
+from virtco import scheduling
 from virtco.model import cluster
 from virtco.model import live
 from virtco.model import uplinks
-from virtco import scheduling
 from virtco.scheduling import policies
 from virtco.scheduling import scheduler
 

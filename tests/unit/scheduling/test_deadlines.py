@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tests import examples
+from virtco import scheduling
 from virtco.model import live
 from virtco.model import uplinks
-from virtco import scheduling
 from virtco.scheduling import deadlines
 from virtco.scheduling import scheduler
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from tests import examples
-from virtco.model import live
 from virtco import scheduling
+from virtco.model import live
 from virtco.scheduling.periodic import measured
 
 LINK_BPS = 8e6  # a megabyte per second

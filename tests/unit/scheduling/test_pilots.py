@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
-from virtco.model import live
 from virtco import scheduling
+from virtco.model import live
 from virtco.scheduling import pilots
 
 MB = 1e6

@@ -11,8 +11,8 @@ import pytest
 
 from tests import examples
 from virtco import exception
-from virtco.model import live
 from virtco import scheduling
+from virtco.model import live
 from virtco.scheduling import fabric
 from virtco.scheduling import policies
 from virtco.scheduling import scheduler

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 import pytest
 
 from virtco import exception
-from virtco.model import live
 from virtco import scheduling
+from virtco.model import live
 from virtco.scheduling import policies
 from virtco.scheduling import starvation
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from tests import examples
+from virtco import scheduling
 from virtco.lab.sim import simulation
 from virtco.model import cluster
 from virtco.model import live
 from virtco.model import uplinks
-from virtco import scheduling
 from virtco.scheduling import fabric as fabric_model
 from virtco.scheduling import policies
 

@@ -16,13 +16,13 @@ from tests.unit.solver import oracles
 from tests.unit.solver import problems
 from virtco import exception
 from virtco.model import snapshot
-from virtco.solver.bounds import lowerbounds
 from virtco.solver import budget as budgets
+from virtco.solver import planner
+from virtco.solver.bounds import lowerbounds
 from virtco.solver.exact import lp_rounding
 from virtco.solver.exact import relaxation
 from virtco.solver.exact import smallgroup
 from virtco.solver.model import instance as instances
-from virtco.solver import planner
 
 SETTINGS = hypothesis.settings(
     max_examples=examples.count(50), deadline=None,

@@ -19,13 +19,13 @@ from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
+from virtco.solver import planner
 from virtco.solver.judging import judge
 from virtco.solver.judging import judge_kernel
 from virtco.solver.judging import portfolio
 from virtco.solver.model import instance as instances
 from virtco.solver.model import objectives
 from virtco.solver.model import uplinks
-from virtco.solver import planner
 from virtco.solver.starts import feasible
 
 ONLINE = snapshot.Objective.ONLINE

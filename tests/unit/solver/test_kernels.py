@@ -13,9 +13,9 @@ from benchmarks import instances as generator
 from benchmarks import reference
 from virtco import compiled
 from virtco.model import snapshot
+from virtco.solver import budget as budgets
 from virtco.solver.bounds import anchored
 from virtco.solver.bounds import lowerbounds
-from virtco.solver import budget as budgets
 from virtco.solver.exact import enumeration
 from virtco.solver.exact import smallgroup
 from virtco.solver.exact import subsets

@@ -12,8 +12,8 @@ from tests.unit.solver import problems
 from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
-from virtco.solver.bounds import lowerbounds
 from virtco.solver import budget as budgets
+from virtco.solver.bounds import lowerbounds
 from virtco.solver.exact import smallgroup
 from virtco.solver.model import instance as instances
 

@@ -20,14 +20,14 @@ from virtco import exception
 from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
-from virtco.solver.bounds import lowerbounds
 from virtco.solver import budget as budgets
+from virtco.solver import planner
+from virtco.solver.bounds import lowerbounds
 from virtco.solver.model import instance as instances
 from virtco.solver.model import objectives
 from virtco.solver.partition import columns
 from virtco.solver.partition import pricing
 from virtco.solver.partition import setpartition
-from virtco.solver import planner
 
 SETTINGS = hypothesis.settings(
     max_examples=examples.count(80), deadline=None,

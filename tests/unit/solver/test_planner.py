@@ -21,9 +21,9 @@ from virtco.model import coflow
 from virtco.model import matrix
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
+from virtco.solver import planner
 from virtco.solver.judging import foresight
 from virtco.solver.model import instance as instances
-from virtco.solver import planner
 from virtco.solver.stages import annealing
 from virtco.solver.stages import state as states
 from virtco.solver.starts import feasible

@@ -14,10 +14,10 @@ from tests.unit.solver import problems
 from virtco import exception
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
+from virtco.solver import planner
 from virtco.solver.judging import foresight
 from virtco.solver.judging import portfolio
 from virtco.solver.model import instance as instances
-from virtco.solver import planner
 from virtco.solver.starts import candidates
 
 FEW = hypothesis.settings(

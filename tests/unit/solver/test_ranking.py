@@ -20,13 +20,13 @@ from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
+from virtco.solver import planner
 from virtco.solver.model import instance as instances
 from virtco.solver.model import loads
 from virtco.solver.model import loads_kernel
 from virtco.solver.model import objectives
 from virtco.solver.moves import rank_kernel
 from virtco.solver.moves import ranking
-from virtco.solver import planner
 from virtco.solver.starts import feasible
 
 RATES = st.sampled_from((8e8, 4e8, 1e9, 2e8, 0.0))

@@ -13,9 +13,9 @@ from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
+from virtco.solver import search
 from virtco.solver.model import instance as instances
 from virtco.solver.model import objectives
-from virtco.solver import search
 from virtco.solver.stages import annealing
 from virtco.solver.stages import bounding
 from virtco.solver.stages import carvings

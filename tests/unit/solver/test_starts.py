@@ -16,8 +16,8 @@ from virtco import exception
 from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
-from virtco.solver.bounds import lowerbounds
 from virtco.solver import budget as budgets
+from virtco.solver.bounds import lowerbounds
 from virtco.solver.model import instance as instances
 from virtco.solver.model import traffic
 from virtco.solver.starts import candidates

@@ -16,10 +16,10 @@ from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
+from virtco.solver import targets
 from virtco.solver.model import instance as instances
 from virtco.solver.moves import localsearch
 from virtco.solver.starts import candidates
-from virtco.solver import targets
 
 SETTINGS = hypothesis.settings(
     max_examples=40, deadline=None,

@@ -16,10 +16,10 @@ from virtco import exception
 from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
+from virtco.solver import planner
 from virtco.solver.model import instance as instances
 from virtco.solver.model import objectives
 from virtco.solver.model import uplinks
-from virtco.solver import planner
 
 ISOLATED = snapshot.Objective.ISOLATED
 INF = float('inf')

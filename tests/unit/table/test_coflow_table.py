@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from tests.unit.table import objects
-from virtco.model import live
 from virtco import scheduling
+from virtco.model import live
 from virtco.table import coflow_table
 from virtco.table import edge_policy
 from virtco.table import host_policies

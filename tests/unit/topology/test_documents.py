@@ -8,13 +8,13 @@ import pytest
 
 from virtco import exception
 from virtco.topology import formats
+from virtco.topology import laws
+from virtco.topology import tree
 from virtco.topology.formats import document
 from virtco.topology.formats import plain
 from virtco.topology.formats import slurm_conf
 from virtco.topology.formats import table
 from virtco.topology.formats import topograph
-from virtco.topology import laws
-from virtco.topology import tree
 
 PLANE = tree.Plane('p', (tree.Level('rack', tree.Uplink(None, None, 4.0)),), (
     tree.Node('core', (), (

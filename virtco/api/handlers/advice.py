@@ -7,14 +7,14 @@ from typing import Any
 
 import falcon
 
+from virtco import app
+from virtco import exception
 from virtco.api import context
-from virtco.api.handlers import coflows
 from virtco.api import media
+from virtco.api.handlers import coflows
 from virtco.api.policies import advice as rules
 from virtco.api.policies import operator as operator_rules
 from virtco.api.schemas import advice as schema
-from virtco import app
-from virtco import exception
 from virtco.know import advice
 from virtco.know import clusters
 

@@ -6,16 +6,15 @@ from typing import Any
 
 import falcon
 
+from virtco import app
+from virtco import exception
 from virtco.api import context
 from virtco.api import media
+from virtco.api import views
 from virtco.api.policies import coflow as rules
 from virtco.api.policies import operator as operator_rules
 from virtco.api.schemas import coflow as schema
-from virtco.api import views
-from virtco import app
-from virtco import exception
 from virtco.model import states
-
 
 HINT_EVENTS = ('hint_ignored', 'index_taken', 'matrix_differs', 'rows_left',
                'app_learned', 'app_unknown', 'wish_refused')

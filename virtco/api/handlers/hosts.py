@@ -10,17 +10,17 @@ import threading
 import falcon
 from oslo_config import cfg
 
-from virtco.api import context
-from virtco.api import media
-from virtco.api.policies import operator as operator_rules
-from virtco.api.policies import service as service_rules
-from virtco.api.schemas import host as schema
-from virtco.api import views
 from virtco import app
-from virtco.decide import asked
 from virtco import decoding
 from virtco import exception
 from virtco import fields
+from virtco.api import context
+from virtco.api import media
+from virtco.api import views
+from virtco.api.policies import operator as operator_rules
+from virtco.api.policies import service as service_rules
+from virtco.api.schemas import host as schema
+from virtco.decide import asked
 from virtco.know import reports
 
 _WAIT = re.compile(r'(?:^|[,;\s])wait=([0-9]{1,6}(?:\.[0-9]{1,6})?)')

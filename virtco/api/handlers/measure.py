@@ -9,13 +9,13 @@ from typing import Any
 import falcon
 import numpy as np
 
+from virtco import app
+from virtco import exception
 from virtco.api import context
 from virtco.api import media
 from virtco.api.policies import operator as rules
 from virtco.api.schemas import measure as schema
-from virtco import app
 from virtco.decide import checks
-from virtco import exception
 from virtco.measure import constant
 from virtco.measure import history
 from virtco.measure import performers

@@ -6,12 +6,12 @@ from typing import Any
 
 import falcon
 
+from virtco import app
 from virtco.api import context
 from virtco.api import media
 from virtco.api.policies import operator as operator_rules
 from virtco.api.policies import service as service_rules
 from virtco.api.schemas import coflow as schema
-from virtco import app
 
 
 class Settings:

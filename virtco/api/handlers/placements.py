@@ -7,6 +7,8 @@ from typing import Any
 import falcon
 import msgspec
 
+from virtco import app
+from virtco import decoding
 from virtco.api import context
 from virtco.api import media
 from virtco.api.policies import coflow as coflow_rules
@@ -14,10 +16,8 @@ from virtco.api.policies import operator as operator_rules
 from virtco.api.policies import service as service_rules
 from virtco.api.schemas import common
 from virtco.api.schemas import placement as schema
-from virtco import app
 from virtco.ask import answer as answers
 from virtco.ask import request as requests
-from virtco import decoding
 
 _PLACEMENT: decoding.Decoder[requests.Placement] = decoding.Decoder(
     requests.Placement)

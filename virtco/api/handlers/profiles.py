@@ -4,11 +4,11 @@
 
 import falcon
 
+from virtco import app
+from virtco import exception
 from virtco.api import context
 from virtco.api.handlers import coflows
 from virtco.api.policies import profile as rules
-from virtco import app
-from virtco import exception
 
 MOST_VMS = 100_000
 

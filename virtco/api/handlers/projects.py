@@ -4,12 +4,12 @@
 
 import falcon
 
+from virtco import app
 from virtco.api import context
 from virtco.api import media
 from virtco.api.policies import coflow as rules
 from virtco.api.schemas import coflow as schema
 from virtco.api.schemas import common
-from virtco import app
 
 
 class Projects:

@@ -7,15 +7,15 @@ from typing import Any
 
 import falcon
 
+from virtco import app
+from virtco import exception
 from virtco.api import context
 from virtco.api import media
 from virtco.api.policies import operator as rules
 from virtco.api.schemas import topology as schema
-from virtco import app
-from virtco import exception
 from virtco.topology import capacity
-from virtco.topology.formats import plain
 from virtco.topology import tree
+from virtco.topology.formats import plain
 
 #: Of groups, where the question names none.
 SIZES = (2, 4, 8, 16, 32)

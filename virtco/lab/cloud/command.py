@@ -16,11 +16,11 @@ from rich import console
 from rich import status as rich_status
 
 from virtco import exception
+from virtco import units
 from virtco.lab.cloud import accounts
 from virtco.lab.cloud import keeper
 from virtco.lab.cloud import layout as layouts
 from virtco.lab.emulation import namespaces
-from virtco import units
 
 _PROGRESS = pathlib.Path('/run/virtco-cloud.progress')
 _DOWN_S = 120.0

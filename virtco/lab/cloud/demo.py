@@ -16,12 +16,12 @@ from rich import table
 
 from virtco import exception
 from virtco import hint_matrix
+from virtco import units
 from virtco.lab.cloud import accounts
 from virtco.lab.cloud import layout as layouts
 from virtco.lab.emulation import namespaces
 from virtco.lab.emulation import traffic
 from virtco.lab.emulation import transfers
-from virtco import units
 
 _PORT = 5001
 _WAIT_S = 180.0

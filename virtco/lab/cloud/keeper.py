@@ -20,6 +20,7 @@ import time
 from pyroute2 import netns
 
 from virtco import exception
+from virtco.lab import services
 from virtco.lab.cloud import accounts
 from virtco.lab.cloud import configs
 from virtco.lab.cloud import daemons
@@ -28,7 +29,6 @@ from virtco.lab.cloud import tls
 from virtco.lab.emulation import fabric as fabrics
 from virtco.lab.emulation import janitor
 from virtco.lab.emulation import namespaces
-from virtco.lab import services
 from virtco.lab.services import service
 
 CONTROLLERS = 2

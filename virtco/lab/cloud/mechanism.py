@@ -6,8 +6,8 @@ The namespaces' bridges are one Ethernet, so there is nothing to do but to say
 that the port is ready.
 """
 
-from neutron_lib.api.definitions import portbindings
 from neutron_lib import constants
+from neutron_lib.api.definitions import portbindings
 from neutron_lib.plugins.ml2 import api
 
 

@@ -21,6 +21,7 @@ import time
 
 import numpy as np
 
+from virtco import units
 from virtco.advise import orders
 from virtco.advise import trees
 from virtco.lab.emulation import display as displays
@@ -31,7 +32,6 @@ from virtco.lab.sim import clouds
 from virtco.lab.sim.figures import outcome
 from virtco.lab.sim.figures import rpca_dynamics
 from virtco.measure import rounds
-from virtco import units
 
 Matrix = clouds.Matrix
 

@@ -5,13 +5,13 @@
 import pathlib
 import tempfile
 
+from virtco import units
 from virtco.lab.emulation import fabric
 from virtco.lab.emulation import janitor
 from virtco.lab.emulation import namespaces
 from virtco.lab.emulation import scenario
 from virtco.lab.emulation import traffic
 from virtco.lab.emulation import transfers
-from virtco import units
 
 #: Rates to choose from. More than the largest shows nothing new.
 RATES_BPS = (10e6, 15e6, 20e6, 30e6, 40e6, 50e6)

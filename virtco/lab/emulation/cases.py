@@ -16,9 +16,9 @@ import numpy as np
 
 from virtco import exception
 from virtco.lab.emulation import scenario
-from virtco.lab.sim.figures import virtco as paper
 from virtco.lab.sim import groups
 from virtco.lab.sim import workloads
+from virtco.lab.sim.figures import virtco as paper
 from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 

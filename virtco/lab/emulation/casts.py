@@ -15,11 +15,11 @@ import tempfile
 import time
 from typing import Any
 
+from virtco import exception
 from virtco.cast import peers
 from virtco.cast import swarm
 from virtco.cast import torrents
 from virtco.cast import tracker
-from virtco import exception
 from virtco.lab.emulation import namespaces
 from virtco.lab.emulation import racks as racks_module
 
@@ -116,9 +116,9 @@ def _start(racks: racks_module.Racks, names: Sequence[str],
         # Threads that libtorrent starts stay in the namespace.
         made = namespaces.call(
             racks.namespace(name), lambda: swarm.Transfer(
-                torrent, directory,  # noqa: B023
-                is_source=name == names[0],  # noqa: B023
-                address=racks.address[name], others=scheme.others))  # noqa: B023,E501
+                torrent, directory,
+                is_source=name == names[0],
+                address=racks.address[name], others=scheme.others))
         stack.callback(made.end)
         transfers[name] = made
     while not all(one.ready for one in transfers.values()):

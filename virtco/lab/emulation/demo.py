@@ -8,6 +8,7 @@ import statistics
 
 import rich.console
 
+from virtco import units
 from virtco.lab.emulation import calibration
 from virtco.lab.emulation import display as display_module
 from virtco.lab.emulation import report
@@ -16,7 +17,6 @@ from virtco.lab.emulation import runner
 from virtco.lab.emulation import scenario
 from virtco.lab.emulation import table
 from virtco.lab.emulation import testbed as testbed_module
-from virtco import units
 
 ONLY = ('fig1', 'mix')
 _BUSY_FRACTION = 0.95

@@ -9,8 +9,8 @@ import typing
 import rich.console
 import rich.progress
 
-from virtco.lab.emulation import runner
 from virtco import units
+from virtco.lab.emulation import runner
 
 # Without a terminal: a line per so many seconds of one step.
 _LINE_S = 5.0

@@ -18,15 +18,15 @@ import math
 import pathlib
 import statistics
 
+from virtco import units
 from virtco.lab.emulation import cases
-from virtco.lab.emulation.display import Display
 from virtco.lab.emulation import measure
 from virtco.lab.emulation import misled
 from virtco.lab.emulation import reproduce
 from virtco.lab.emulation import untold
+from virtco.lab.emulation.display import Display
 from virtco.lab.sim import controlled
 from virtco.lab.sim.figures import outcome
-from virtco import units
 
 #: Overrun that the controller forgives, its default.
 _TOLERANCE = 0.5

@@ -22,13 +22,13 @@ import types
 import typing
 
 from virtco.lab.emulation import cases
-from virtco.lab.emulation.display import Display
 from virtco.lab.emulation import prediction
 from virtco.lab.emulation import results
 from virtco.lab.emulation import runner
 from virtco.lab.emulation import scenario
 from virtco.lab.emulation import services
 from virtco.lab.emulation import testbed as testbed_module
+from virtco.lab.emulation.display import Display
 from virtco.lab.sim import cloud
 from virtco.lab.sim import groups
 from virtco.lab.sim import schemes

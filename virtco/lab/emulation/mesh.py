@@ -18,12 +18,12 @@ import time
 import numpy as np
 from numpy import typing as npt
 
+from virtco import units
 from virtco.advise import trees
 from virtco.lab.emulation import fabric as fabric_module
 from virtco.lab.emulation import janitor
 from virtco.lab.emulation import namespaces
 from virtco.lab.emulation import shaping
-from virtco import units
 
 Matrix = npt.NDArray[np.float64]
 

@@ -19,6 +19,7 @@ import re
 import numpy as np
 
 from virtco import hints
+from virtco import units
 from virtco.know import snapshot
 from virtco.lab.emulation import cases
 from virtco.lab.emulation import scenario
@@ -26,7 +27,6 @@ from virtco.lab.emulation import traffic
 from virtco.lab.sim import controlled
 from virtco.model import coflow as coflow_model
 from virtco.scheduling import pilots
-from virtco import units
 
 N_COFLOWS = 6
 GAP_S = 1.0

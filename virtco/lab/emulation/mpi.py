@@ -19,10 +19,11 @@ import subprocess
 
 import numpy as np
 
+from virtco import exception
+from virtco import units
 from virtco.advise import mappings
 from virtco.advise import orders
 from virtco.advise import trees
-from virtco import exception
 from virtco.lab.emulation import broadcast
 from virtco.lab.emulation import display as displays
 from virtco.lab.emulation import fabric
@@ -32,7 +33,6 @@ from virtco.lab.emulation import scenario
 from virtco.lab.sim import clouds
 from virtco.lab.sim.figures import outcome
 from virtco.osc import launchers
-from virtco import units
 
 Matrix = clouds.Matrix
 

@@ -10,8 +10,10 @@ glance, neutron, cinder and the virtualisation driver are Nova's fakes.
 This module has to be imported before anything else of Nova.
 """
 
+# Before anything else of Nova.
 from nova.tests.functional import integrated_helpers
 
+# isort: split
 from collections.abc import Iterator
 import contextlib
 import logging

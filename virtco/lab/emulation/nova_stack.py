@@ -40,9 +40,11 @@ import unittest
 
 os.environ.setdefault('OS_NOVA_DISABLE_EVENTLET_PATCHING', '1')
 
-from virtco.lab.emulation import nova_cloud  # noqa: E402 needs the variable
+# Before all of Nova.
+from virtco.lab.emulation import nova_cloud
 
-from nova.tests import fixtures as nova_fixtures  # noqa: E402
+# isort: split
+from nova.tests import fixtures as nova_fixtures
 
 PATIENCE = {'timeout_ms': 10_000, 'request_budget_ms': 30_000}
 

@@ -11,12 +11,12 @@ from collections.abc import Callable
 import dataclasses
 import statistics
 
+from virtco import units
 from virtco.cast import clusters
 from virtco.lab.emulation import casts
 from virtco.lab.emulation import display as displays
 from virtco.lab.emulation import racks as racks_module
 from virtco.lab.sim.figures import outcome
-from virtco import units
 
 #: Seconds that one copy takes on a VM's link.
 _COPY_S = 4.0

@@ -16,8 +16,8 @@ import uuid
 
 import tenacity
 
-from virtco.client import v1
 from virtco import exception
+from virtco.client import v1
 from virtco.lab.emulation import nova_client
 
 _PROJECT = '6f70656e737461636b20342065766572'

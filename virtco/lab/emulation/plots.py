@@ -12,8 +12,8 @@ import matplotlib
 from matplotlib import figure
 import numpy as np
 
-from virtco.lab.emulation import results as results_module
 from virtco import units
+from virtco.lab.emulation import results as results_module
 
 matplotlib.use('Agg')
 

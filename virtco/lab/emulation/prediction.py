@@ -9,6 +9,8 @@ import itertools
 
 import numpy as np
 
+from virtco import scheduling
+from virtco import units
 from virtco.lab.emulation import scenario
 from virtco.lab.emulation import tcp_sharing
 from virtco.lab.sim import simulation
@@ -16,11 +18,9 @@ from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco.model import live
 from virtco.model import snapshot
-from virtco import scheduling
 from virtco.scheduling import fabric as fabric_model
 from virtco.solver import budget
 from virtco.solver import planner
-from virtco import units
 
 #: What the controller leaves to traffic that is no coflow.
 DEFAULT_SHARE = 0.02

@@ -10,11 +10,11 @@ import typing
 import jinja2
 import rich.console
 
+from virtco import screenshot
+from virtco import units
 from virtco.lab.emulation import plots
 from virtco.lab.emulation import results as results_module
 from virtco.lab.emulation import table
-from virtco import screenshot
-from virtco import units
 
 _PICTURE_COLUMNS = 80
 

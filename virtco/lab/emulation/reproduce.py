@@ -20,14 +20,14 @@ from typing import Protocol
 
 import numpy as np
 
+from virtco import units
 from virtco.lab.emulation import cases
-from virtco.lab.emulation.display import Display
 from virtco.lab.emulation import measure
-from virtco.lab.sim.figures import outcome
-from virtco.lab.sim.figures import virtco as paper
+from virtco.lab.emulation.display import Display
 from virtco.lab.sim import schemes
 from virtco.lab.sim import workloads
-from virtco import units
+from virtco.lab.sim.figures import outcome
+from virtco.lab.sim.figures import virtco as paper
 
 #: What measured average CCTs may differ from the simulator's: the mean of a
 #: scheme's runs, and any of them.

@@ -10,6 +10,7 @@ import time
 import psutil
 
 from virtco import hints
+from virtco import units
 from virtco.lab.emulation import fabric
 from virtco.lab.emulation import nova_client
 from virtco.lab.emulation import patience
@@ -20,7 +21,6 @@ from virtco.lab.emulation import starvation
 from virtco.lab.emulation import testbed as testbed_module
 from virtco.lab.emulation import traffic
 from virtco.lab.emulation import transfers
-from virtco import units
 
 _DEFAULT_PORT = 5001
 Servers = dict[str, list[nova_client.Server]]

@@ -7,9 +7,9 @@ import math
 
 import numpy as np
 
+from virtco import units
 from virtco.lab.sim import workloads
 from virtco.model import coflow as coflow_model
-from virtco import units
 
 PAPER_SLOTS = 12  # VirtCO section 5.1
 VM_SLOTS = 1

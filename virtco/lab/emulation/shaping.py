@@ -13,8 +13,8 @@ So the core lets small packets pass first, within the link's rate.
 
 import subprocess
 
-from virtco.lab.emulation import namespaces
 from virtco import units
+from virtco.lab.emulation import namespaces
 
 #: Of each direction: room for the windows of all flows of a host.
 QUEUE_BYTES = 4 * 1024 * 1024

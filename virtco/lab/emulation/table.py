@@ -7,9 +7,9 @@ import rich.console
 import rich.table
 import rich.text
 
+from virtco import units
 from virtco.lab.emulation import results as results_module
 from virtco.lab.emulation import scenario
-from virtco import units
 
 # Narrower than this, the predictions are left out.
 _FULL_WIDTH = 80

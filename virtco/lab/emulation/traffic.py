@@ -25,8 +25,8 @@ import sys
 import time
 import typing
 
-from virtco.lab.emulation import namespaces
 from virtco import units
+from virtco.lab.emulation import namespaces
 
 _CHUNK_BYTES = 512 * 1024
 # Bytes a sender may hand to the kernel beyond what is in flight.

@@ -20,23 +20,23 @@ import time
 
 import numpy as np
 
+from edge_module import enforcer as edge_enforcer
 from edge_module.classify import base as classify
 from edge_module.classify import nft
-from edge_module import enforcer as edge_enforcer
 from edge_module.privileged import kernel
 from edge_module.qdisc import htb
 from edge_module.tcplan import model
+from virtco import units
 from virtco.lab.emulation import display as displays
 from virtco.lab.emulation import fabric as fabric_module
 from virtco.lab.emulation import janitor
 from virtco.lab.emulation import namespaces
-from virtco.lab.sim.figures import outcome
 from virtco.lab.sim import training
+from virtco.lab.sim.figures import outcome
 from virtco.scheduling import fabric as fabric_model
 from virtco.scheduling.periodic import bounds
 from virtco.scheduling.periodic import jobs as jobs_model
 from virtco.table import edge_policy
-from virtco import units
 
 RATE_BPS = 20e6
 #: What the sender's hypervisor uses of its cable, and what of that is payload.

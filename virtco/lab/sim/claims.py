@@ -13,10 +13,10 @@ import math
 
 import numpy as np
 
-from virtco.model import live
 from virtco import scheduling
-from virtco.scheduling import policing
 from virtco import units
+from virtco.model import live
+from virtco.scheduling import policing
 
 #: Longest time between two looks at the counters, seconds.
 REPORT_S = 1.0

@@ -14,6 +14,7 @@ import math
 import numpy as np
 
 from virtco import exception
+from virtco import units
 from virtco.lab.sim import groups as group_model
 from virtco.lab.sim import schemes
 from virtco.lab.sim import simulation
@@ -23,7 +24,6 @@ from virtco.model import snapshot
 from virtco.scheduling import fabric as fabric_model
 from virtco.solver import budget
 from virtco.solver import together
-from virtco import units
 
 #: Seconds of a counter of work (:mod:`virtco.solver.budget`), so that a plan
 #: does not depend on the machine. For each group; those that are placed in

@@ -27,6 +27,7 @@ from typing import Literal
 
 import numpy as np
 
+from virtco import units
 from virtco.db import codec
 from virtco.db import models
 from virtco.decide import policies
@@ -40,7 +41,6 @@ from virtco.lab.sim import borrowing
 from virtco.model import coflow as coflow_model
 from virtco.model import states
 from virtco.scheduling import endings
-from virtco import units
 
 #: A flow with less than this left has ended.
 _ENDED_BYTES = 1.0

@@ -15,12 +15,12 @@ import math
 import numpy as np
 import scipy.optimize
 
+from virtco import units
 from virtco.lab.sim import workloads
 from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
 from virtco.solver import planner
-from virtco import units
 
 _UNBOUNDED = 3  # status of scipy's linprog
 _NEAR = 1e-6

@@ -14,6 +14,7 @@ from typing import Any
 import cython
 
 from virtco.scheduling import policies
+
 if cython.compiled:
     from cython.cimports.virtco.lab.sim.run_kernels import move
     from cython.cimports.virtco.lab.sim.run_kernels import Run

@@ -11,10 +11,10 @@ from typing import Any
 
 from virtco import exception
 from virtco import hints
+from virtco import units
 from virtco.lab.sim import workloads
 from virtco.model import cluster
 from virtco.model import coflow as coflow_model
-from virtco import units
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -78,7 +78,8 @@ def read(path: pathlib.Path
         document = json.loads(path.read_text(encoding='utf-8'))
     except (OSError, ValueError) as error:
         raise exception.Invalid(field='groups', value=str(path),
-                                limit=f'a readable JSON file ({error})')
+                                limit=f'a readable JSON file ({error})'
+                                ) from error
     if not isinstance(document, dict):
         raise exception.Invalid(field='groups', value=str(path),
                                 limit='an object with hosts and groups')
@@ -148,4 +149,5 @@ def _rate(field: str, value: Any) -> float:
     try:
         return units.parse_rate_bps(str(value))
     except ValueError as error:
-        raise exception.Invalid(field=field, value=value, limit=str(error))
+        raise exception.Invalid(field=field, value=value,
+                                limit=str(error)) from error

@@ -11,6 +11,7 @@ import cython
 import numpy as np
 
 from virtco.scheduling import policies
+
 if cython.compiled:
     from cython.cimports.virtco.scheduling.rater_kernel import end_in_row
     from cython.cimports.virtco.scheduling.rater_kernel import enter_port

@@ -10,6 +10,7 @@ import math
 import numpy as np
 
 from virtco import exception
+from virtco import units
 from virtco.lab.sim import engine
 from virtco.lab.sim import event_kernels
 from virtco.lab.sim import run_kernels
@@ -19,7 +20,6 @@ from virtco.scheduling import order_kernel
 from virtco.scheduling import policies
 from virtco.scheduling import rater_kernel
 from virtco.scheduling import starvation
-from virtco import units
 
 #: Aalo-style scheduling without knowledge of sizes, for comparison only.
 DARK = policies.Policy(policies.BY_QUEUE, False, policies.SHARE_IN_ORDER,

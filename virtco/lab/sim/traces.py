@@ -16,8 +16,8 @@ import pathlib
 import numpy as np
 
 from virtco import exception
-from virtco.scheduling import fabric as fabric_model
 from virtco import units
+from virtco.scheduling import fabric as fabric_model
 
 BYTES_PER_MB = 1e6
 MS_PER_S = 1e3
@@ -74,7 +74,8 @@ def read(path: pathlib.Path) -> Trace:
         lines = path.read_text(encoding='utf-8').splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise exception.Invalid(field='trace', value=str(path),
-                                limit=f'a readable text file ({error})')
+                                limit=f'a readable text file ({error})'
+                                ) from error
     rows = [(number, line.split()) for number, line in enumerate(lines, 1)
             if line.strip()]
     if not rows:
@@ -128,7 +129,8 @@ def _coflow(number: int, words: Iterator[str], n_ports: int) -> TraceCoflow:
                              _number(number, size, 'megabytes')
                              * BYTES_PER_MB))
     except StopIteration:
-        raise _invalid(number, 'its end', 'as many words as it announces')
+        raise _invalid(number, 'its end', 'as many words as it announces'
+                       ) from None
     rest = list(words)
     if rest:
         raise _invalid(number, rest[0], 'the end of the line')

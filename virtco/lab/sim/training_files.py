@@ -10,11 +10,11 @@ import math
 import pathlib
 
 from virtco import exception
+from virtco import units
 from virtco.hintkit import aicb
 from virtco.hintkit import made
 from virtco.hintkit import parallel
 from virtco.lab.sim import training_jobs
-from virtco import units
 
 #: Hosts of a job where a file tells no number of ranks.
 HOSTS = (2, 4, 8, 16)

@@ -16,6 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from virtco import exception
+from virtco import units
 from virtco.hintkit import collectives
 from virtco.hintkit import made
 from virtco.lab.sim import training
@@ -28,7 +29,6 @@ from virtco.solver import budget
 from virtco.solver import planner
 from virtco.topology import resolution
 from virtco.topology import tree
-from virtco import units
 
 GPUS_PER_HOST = 8
 #: Operations per second of a GPU: an A100 in bf16, at 45 % of its peak.

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from virtco import exception
+from virtco import units
 from virtco.lab.sim import deployed
 from virtco.lab.sim import replay
 from virtco.lab.sim import run_kernels
@@ -24,7 +25,6 @@ from virtco.scheduling import fabric as fabric_model
 from virtco.scheduling import pilots
 from virtco.scheduling import policies
 from virtco.scheduling import rater_kernel
-from virtco import units
 
 
 def run(trace: traces.Trace, rate_bps: float, policy: str,

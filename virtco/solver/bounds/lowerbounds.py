@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from virtco import compiled
-from virtco.solver.bounds import anchored
 from virtco.solver import budget as budgets
+from virtco.solver.bounds import anchored
 from virtco.solver.model import instance as instances
 from virtco.solver.model import reduction
 from virtco.solver.model import traffic

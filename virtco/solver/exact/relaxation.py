@@ -26,8 +26,8 @@ import dataclasses
 import numpy as np
 import scipy
 
-from virtco.solver.bounds import lowerbounds
 from virtco.solver import budget as budgets
+from virtco.solver.bounds import lowerbounds
 from virtco.solver.model import classes
 from virtco.solver.model import instance as instances
 from virtco.solver.model import traffic

@@ -23,13 +23,13 @@ import functools
 import numpy as np
 
 from virtco import exception
+from virtco import units
 from virtco.model import snapshot
 from virtco.solver.model import constraints
 from virtco.solver.model import loads
 from virtco.solver.model import reduction
 from virtco.solver.model import uplinks as trees
 from virtco.solver.model import validation
-from virtco import units
 
 #: Stands for 1/0 where arithmetic must stay finite: a port of no bandwidth
 #: costs this many times what the slowest real port costs.

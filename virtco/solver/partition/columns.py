@@ -17,8 +17,8 @@ import types
 import numpy as np
 
 from virtco import compiled
-from virtco.solver.bounds import lowerbounds
 from virtco.solver import budget as budgets
+from virtco.solver.bounds import lowerbounds
 from virtco.solver.model import classes
 from virtco.solver.model import instance as instances
 from virtco.solver.model import traffic

@@ -34,8 +34,8 @@ import math
 
 import numpy as np
 
-from virtco.solver.bounds import lowerbounds
 from virtco.solver import budget as budgets
+from virtco.solver.bounds import lowerbounds
 from virtco.solver.model import instance as instances
 from virtco.solver.partition import columns
 from virtco.solver.partition import master

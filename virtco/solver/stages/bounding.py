@@ -4,8 +4,8 @@
 
 import numpy as np
 
-from virtco.solver.bounds import lowerbounds
 from virtco.solver import budget as budgets
+from virtco.solver.bounds import lowerbounds
 from virtco.solver.exact import smallgroup
 from virtco.solver.stages import state as states
 

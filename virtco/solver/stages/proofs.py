@@ -5,9 +5,9 @@
 import numpy as np
 
 from virtco.solver import budget as budgets
+from virtco.solver import targets
 from virtco.solver.partition import setpartition
 from virtco.solver.stages import state as states
-from virtco.solver import targets
 
 #: Nodes times hosts beyond which it is not tried.
 MAX_CELLS = 1e6

@@ -16,9 +16,9 @@ import random
 import numpy as np
 
 from virtco import compiled
+from virtco.solver import budget as budgets
 from virtco.solver.bounds import anchored
 from virtco.solver.bounds import lowerbounds
-from virtco.solver import budget as budgets
 from virtco.solver.model import instance as instances
 from virtco.solver.model import reduction
 from virtco.solver.model import traffic

@@ -12,8 +12,8 @@ import dataclasses
 
 import numpy as np
 
-from virtco.solver.bounds import lowerbounds
 from virtco.solver import budget as budgets
+from virtco.solver.bounds import lowerbounds
 from virtco.solver.model import instance as instances
 from virtco.solver.model import loads as running_loads
 from virtco.solver.model import objectives

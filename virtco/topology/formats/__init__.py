@@ -5,6 +5,8 @@
 import dataclasses
 
 from virtco import exception
+from virtco.topology import laws
+from virtco.topology import tree
 from virtco.topology.formats import document
 from virtco.topology.formats import plain
 from virtco.topology.formats import result
@@ -13,8 +15,6 @@ from virtco.topology.formats import slurm_yaml
 from virtco.topology.formats import table
 from virtco.topology.formats import topograph
 from virtco.topology.formats import topograph_model
-from virtco.topology import laws
-from virtco.topology import tree
 
 YAML = 'yaml'
 SLURM_YAML = 'slurm-yaml'

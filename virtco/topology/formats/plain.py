@@ -21,11 +21,11 @@ As YAML for people, as JSON on the wire and in the database::
 import math
 from typing import Any
 
-from virtco.topology.formats import document
+from virtco import units
 from virtco.topology import hostlist
 from virtco.topology import laws
 from virtco.topology import tree
-from virtco import units
+from virtco.topology.formats import document
 
 NODE_KEYS = ('name', 'hosts', 'nodes', 'uplink', 'oversubscription')
 LEVEL_KEYS = ('name', 'uplink', 'oversubscription')

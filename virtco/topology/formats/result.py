@@ -5,9 +5,9 @@
 from collections.abc import Callable
 import dataclasses
 
-from virtco.topology.formats import document
 from virtco.topology import laws
 from virtco.topology import tree
+from virtco.topology.formats import document
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

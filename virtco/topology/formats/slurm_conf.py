@@ -8,14 +8,14 @@ as ``LinkSpeed=100Gbit``. BlockName lines become leaves.
 
 import re
 
+from virtco import units
+from virtco.topology import hostlist
+from virtco.topology import laws
+from virtco.topology import tree
 from virtco.topology.formats import document
 from virtco.topology.formats import plain
 from virtco.topology.formats import result
 from virtco.topology.formats import switches
-from virtco.topology import hostlist
-from virtco.topology import laws
-from virtco.topology import tree
-from virtco import units
 
 _PAIR = re.compile(r'\s*([A-Za-z]+)=(\S+)\s*', re.ASCII)
 _KEYS = {'switchname': 'SwitchName', 'switches': 'Switches',

@@ -8,12 +8,12 @@ without anything above them; a flat one says nothing and is left out.
 
 from typing import Any
 
-from virtco.topology.formats import document
-from virtco.topology.formats import result
-from virtco.topology.formats import switches
 from virtco.topology import hostlist
 from virtco.topology import laws
 from virtco.topology import tree
+from virtco.topology.formats import document
+from virtco.topology.formats import result
+from virtco.topology.formats import switches
 
 KEYS = ('topology', 'cluster_default', 'tree', 'block', 'flat')
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 
-from virtco.topology.formats import document
 from virtco.topology import hostlist
 from virtco.topology import laws
 from virtco.topology import tree
+from virtco.topology.formats import document
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ last. A switch whose name stands below several others is one below each.
 from collections.abc import Sequence
 import csv
 
+from virtco.topology import laws
+from virtco.topology import tree
 from virtco.topology.formats import document
 from virtco.topology.formats import result
 from virtco.topology.formats import switches
-from virtco.topology import laws
-from virtco.topology import tree
 
 HOSTS = ('host', 'hostname', 'ip', 'node', 'server')
 

@@ -10,11 +10,11 @@ plane of its own.
 import json
 from typing import Any
 
+from virtco.topology import laws
+from virtco.topology import tree
 from virtco.topology.formats import document
 from virtco.topology.formats import result
 from virtco.topology.formats import switches
-from virtco.topology import laws
-from virtco.topology import tree
 
 ACCELERATOR = 'accelerator'
 DOMAIN = 'accelerator.topograph.run/domain'

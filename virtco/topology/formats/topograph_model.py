@@ -5,11 +5,11 @@
 from collections.abc import Iterator
 from typing import Any
 
+from virtco.topology import laws
+from virtco.topology import tree
 from virtco.topology.formats import document
 from virtco.topology.formats import result
 from virtco.topology.formats import switches
-from virtco.topology import laws
-from virtco.topology import tree
 
 _KEYS = ('switches:', 'blocks:')
 

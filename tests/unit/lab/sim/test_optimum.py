@@ -7,11 +7,11 @@ import dataclasses
 import pytest
 
 from virtco.lab.sim import cloud
-from virtco.lab.sim.figures import virtco
 from virtco.lab.sim import groups
 from virtco.lab.sim import optimum
 from virtco.lab.sim import schemes
 from virtco.lab.sim import workloads
+from virtco.lab.sim.figures import virtco
 from virtco.model import coflow as coflow_model
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from virtco.cmd import sim as command
 from virtco import exception
+from virtco.cmd import sim as command
 from virtco.lab.sim import figures
 from virtco.lab.sim.figures import document
 from virtco.lab.sim.figures import outcome

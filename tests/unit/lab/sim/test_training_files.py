@@ -12,9 +12,9 @@ import pytest
 
 from tests import figures
 from virtco import exception
-from virtco.lab.sim.figures import samples
 from virtco.lab.sim import training_files
 from virtco.lab.sim import training_jobs
+from virtco.lab.sim.figures import samples
 
 HEADER = ('comm_type,comm_group,comm_group_size,msg_size,stage,dst,src,'
           'additional,_elapsed_time,algbw,busbw,count\n')

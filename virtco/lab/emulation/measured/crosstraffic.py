@@ -17,15 +17,15 @@ import time
 
 import numpy as np
 
+from virtco import units
 from virtco.lab.emulation import display as displays
+from virtco.lab.emulation import switches
 from virtco.lab.emulation.measured import background
 from virtco.lab.emulation.measured import bed as beds
-from virtco.lab.emulation import switches
 from virtco.lab.sim.figures import outcome
 from virtco.measure import calibration
 from virtco.measure import crosstraffic
 from virtco.topology import tree
-from virtco import units
 
 #: Windows of 10 ms that are put together.
 TOGETHER = (1, 10, 100)

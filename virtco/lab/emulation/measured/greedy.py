@@ -14,12 +14,13 @@ import itertools
 import pathlib
 import tempfile
 
+from virtco import units
 from virtco.lab.emulation import display as displays
 from virtco.lab.emulation import fabric
-from virtco.lab.emulation.measured import bed as beds
 from virtco.lab.emulation import shaping
 from virtco.lab.emulation import traffic
 from virtco.lab.emulation import transfers
+from virtco.lab.emulation.measured import bed as beds
 from virtco.lab.sim.figures import outcome
 from virtco.measure import calibration
 from virtco.measure import rounds
@@ -27,7 +28,6 @@ from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco.model import snapshot
 from virtco.solver import planner
-from virtco import units
 
 MACHINES = tuple(f'm{n}' for n in range(5))
 #: Rates of the paths that are not 1.

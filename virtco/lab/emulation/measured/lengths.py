@@ -13,13 +13,13 @@ import statistics
 import numpy as np
 import scipy.stats
 
+from virtco import units
 from virtco.lab.emulation import display as displays
-from virtco.lab.emulation.measured import bed as beds
 from virtco.lab.emulation import switches
+from virtco.lab.emulation.measured import bed as beds
 from virtco.lab.sim.figures import outcome
 from virtco.measure import calibration
 from virtco.topology import tree
-from virtco import units
 
 N_HOSTS = 8
 #: Rate of a rack's and of a pod's link, of the fastest host's.

@@ -9,12 +9,12 @@ round by round; a good estimate is near TCP's and the same in each round.
 
 import statistics
 
+from virtco import units
 from virtco.lab.emulation import display as displays
 from virtco.lab.emulation.measured import bed as beds
 from virtco.lab.sim.figures import outcome
 from virtco.measure import calibration
 from virtco.measure import rounds
-from virtco import units
 
 N_HOSTS = 5
 ROUNDS = 3

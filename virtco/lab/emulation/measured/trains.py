@@ -13,12 +13,12 @@ import statistics
 import time
 
 from virtco import exception
+from virtco import units
 from virtco.lab.emulation import display as displays
 from virtco.lab.emulation.measured import bed as beds
 from virtco.lab.sim.figures import outcome
 from virtco.measure import calibration
 from virtco.measure import rounds
-from virtco import units
 
 BURST_LENGTHS = (50, 200, 500, 2000)
 BURSTS = (5, 10)

@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
+from virtco import units
 from virtco.lab.sim import broadcasts
 from virtco.lab.sim.figures import orchestra
 from virtco.lab.sim.figures import outcome
 from virtco.lab.sim.figures import samples
-from virtco import units
 
 BLOCK_BYTES = 4e6
 #: The paper's 15.4 s for 1 GB and 100 receivers are within 33 % of its bound.

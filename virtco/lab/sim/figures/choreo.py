@@ -17,14 +17,14 @@ import itertools
 
 import numpy as np
 
+from virtco import units
 from virtco.lab.sim import cloud
-from virtco.lab.sim.figures import outcome
-from virtco.lab.sim.figures import samples
 from virtco.lab.sim import groups
 from virtco.lab.sim import schemes
+from virtco.lab.sim.figures import outcome
+from virtco.lab.sim.figures import samples
 from virtco.model import cluster
 from virtco.model import coflow as coflow_model
-from virtco import units
 
 N_MACHINES = 10
 CORES = 4.0

@@ -4,11 +4,11 @@
 
 import numpy as np
 
+from virtco import units
+from virtco.lab.sim import simulation
 from virtco.lab.sim.figures import outcome
 from virtco.lab.sim.figures import samples
-from virtco.lab.sim import simulation
 from virtco.scheduling import fabric as fabric_model
-from virtco import units
 
 LINK_BPS = 1e9
 GB = 1e9

@@ -17,9 +17,9 @@ import scipy
 
 import virtco
 from virtco import exception
+from virtco import version
 from virtco.lab.sim.figures import outcome
 from virtco.lab.sim.figures import samples
-from virtco import version
 
 #: Root of the source tree, where this runs from one.
 ROOT = pathlib.Path(virtco.__file__).parents[1]

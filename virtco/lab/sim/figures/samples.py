@@ -14,8 +14,8 @@ import pathlib
 import time
 from typing import Any
 
-from virtco.lab.sim.figures import outcome
 from virtco.lab.sim import training_jobs
+from virtco.lab.sim.figures import outcome
 
 #: What one job gives: a number, or several, for each series.
 Found = Mapping[str, float | Sequence[float]]

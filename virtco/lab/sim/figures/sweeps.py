@@ -4,11 +4,11 @@
 
 import functools
 
+from virtco.lab.sim import groups
+from virtco.lab.sim import workloads
 from virtco.lab.sim.figures import outcome
 from virtco.lab.sim.figures import samples
 from virtco.lab.sim.figures import virtco
-from virtco.lab.sim import groups
-from virtco.lab.sim import workloads
 
 #: What is swept, the figure's title and what to know of it.
 ABOUT = {

@@ -8,12 +8,12 @@ import pathlib
 import numpy as np
 
 from virtco.lab.sim import deployed
-from virtco.lab.sim.figures import outcome
-from virtco.lab.sim.figures import samples
 from virtco.lab.sim import replay
 from virtco.lab.sim import traces
 from virtco.lab.sim import unknown
 from virtco.lab.sim import workloads
+from virtco.lab.sim.figures import outcome
+from virtco.lab.sim.figures import samples
 
 RATE_BPS = 1e9
 POLICIES = ('mrtf', 'mrtf+swap', 'sebf', 'fifo', 'fifo+', 'priority',

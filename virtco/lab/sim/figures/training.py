@@ -9,10 +9,10 @@ import pathlib
 
 import numpy as np
 
-from virtco.lab.sim.figures import outcome
-from virtco.lab.sim.figures import samples
 from virtco.lab.sim import training
 from virtco.lab.sim import training_jobs
+from virtco.lab.sim.figures import outcome
+from virtco.lab.sim.figures import samples
 from virtco.scheduling import fabric as fabric_model
 from virtco.scheduling.periodic import bounds
 from virtco.topology import formats

@@ -9,15 +9,15 @@ import time
 
 import numpy as np
 
+from virtco import units
 from virtco.lab.sim import cloud
-from virtco.lab.sim.figures import outcome
-from virtco.lab.sim.figures import samples
 from virtco.lab.sim import groups
 from virtco.lab.sim import optimum
 from virtco.lab.sim import schemes
 from virtco.lab.sim import workloads
+from virtco.lab.sim.figures import outcome
+from virtco.lab.sim.figures import samples
 from virtco.model import cluster
-from virtco import units
 
 N_HOSTS = 18
 SLOTS = 12
