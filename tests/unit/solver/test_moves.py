@@ -120,7 +120,8 @@ def test_the_books_agree_with_the_placement(problem, objective, power, moves,
         powers = ((times_s[k] / state.scale[k]) ** (2 ** power)).sum() + (
             run.floor[k] / state.scale[k]) ** (2 ** power)
         assert state.power_sum[k] == pytest.approx(
-            powers, rel=1e-4, abs=1e-5 * state.power_top[k])
+            # What was added and taken again leaves its rounding.
+            powers, rel=1e-4, abs=1e-12 + 1e-5 * state.power_top[k])
     assert state.priced_s[0] == pytest.approx(
         load[-1] @ run.price_s, rel=1e-6, abs=1e-9)
 
