@@ -2,8 +2,9 @@
 
 """``tools/nightly``: run long checks one by one, as many as time allows.
 
-Verdicts are kept in .cache/nightly, so that the next call goes on with the
-check whose verdict is oldest. A check that a call could not end has none.
+The newest verdict of each check is kept in nightly.json beside the page
+of the documentation that shows it. Commit both: whoever calls next goes on with
+the check whose verdict is oldest. A check that a call could not end has none.
 """
 
 import argparse
@@ -20,7 +21,8 @@ import time
 
 from tests.gears import changes
 
-HOME = changes.ROOT / '.cache' / 'nightly'
+#: Logs of the checks, and the mutants that were judged.
+LOGS = changes.ROOT / '.cache' / 'nightly'
 PAGE = changes.ROOT / 'doc' / 'source' / 'contributor' / 'nightly.rst'
 #: Last lines of a check's output that its verdict keeps, and their length.
 _MOST_WORDS = 160
@@ -94,7 +96,7 @@ def checks() -> list[Check]:
             ('disk', 3), ('clock', 3), ('upgrade', 3))),
         Check('500 mutants', (
             'tools/mutate', '--sample', '500', '--least', '95', '--record',
-            str(HOME / 'mutants.jsonl')), 55),
+            str(LOGS / 'mutants.jsonl')), 55),
         Check('figures of the simulator', _SIMULATED, 55),
         Check('evaluation in short form', ('tools/artifact', '--check'), 40),
     ]
@@ -102,22 +104,29 @@ def checks() -> list[Check]:
 
 def load() -> dict[str, Verdict]:
     """Read the last verdict of each check by name."""
-    found = {}
-    for path in HOME.glob('*.json'):
-        one = Verdict(**json.loads(path.read_text(encoding='utf-8')))
-        found[one.name] = one
-    return found
-
-
-def _path(name: str, suffix: str) -> pathlib.Path:
-    return HOME / (''.join(c if c.isalnum() else '-' for c in name) + suffix)
+    path = PAGE.with_suffix('.json')
+    rows = json.loads(path.read_text(encoding='utf-8')) if (
+        path.exists()) else []
+    return {row['name']: Verdict(**row) for row in rows}
 
 
 def save(verdict: Verdict) -> None:
-    HOME.mkdir(parents=True, exist_ok=True)
-    _path(verdict.name, '.json').write_text(
-        json.dumps(dataclasses.asdict(verdict), indent=1) + '\n',
-        encoding='utf-8')
+    """Write a verdict, and the page with all of them."""
+    known = load() | {verdict.name: verdict}
+    PAGE.with_suffix('.json').write_text(json.dumps(
+        [dataclasses.asdict(known[name]) for name in sorted(known)],
+        indent=1) + '\n', encoding='utf-8')
+    PAGE.write_text(page(known), encoding='utf-8')
+
+
+def checked_commit() -> str:
+    """Name the last commit that changed more than verdicts."""
+    rest = ('--', '.', f':!{PAGE.with_suffix("").relative_to(changes.ROOT)}.*')
+    commit, edits = (subprocess.run(
+        ['git', *command, *rest], cwd=changes.ROOT, capture_output=True,
+        text=True).stdout.strip() for command in (
+            ('log', '-1', '--format=%h'), ('status', '--porcelain')))
+    return commit + '-dirty' * bool(edits)
 
 
 def choose(known: dict[str, Verdict], wanted: Sequence[str], commit: str
@@ -135,7 +144,8 @@ def choose(known: dict[str, Verdict], wanted: Sequence[str], commit: str
 
 def run(check: Check, commit: str, limit_s: float) -> Verdict | None:
     """Run a check; None where it did not end within the limit."""
-    log = _path(check.name, '.log')
+    log = LOGS / (''.join(c if c.isalnum() else '-' for c in check.name)
+                  + '.log')
     log.parent.mkdir(parents=True, exist_ok=True)
     begin_s = time.monotonic()
     with log.open('w', encoding='utf-8') as out:
@@ -164,8 +174,8 @@ def page(known: dict[str, Verdict]) -> str:
     lines = ['======================', 'Verdicts of the nights',
              '======================', '',
              '``tools/nightly`` runs these checks one by one for as long as '
-             'it is told,', 'and goes on where it stopped; ``tools/nightly '
-             '--page`` writes this page.', '',
+             'it is told,', 'goes on where it stopped, and writes this page.',
+             '',
              '.. list-table::', '   :header-rows: 1', '   :widths: 25 8 15 8 '
              '8 36', '', '   * - Check', '     - Verdict', '     - When (UTC)',
              '     - Commit', '     - Minutes', '     - Last line']
@@ -195,8 +205,6 @@ def make_parser() -> argparse.ArgumentParser:
         'one that does not (default 60)'))
     parser.add_argument('--list', action='store_true', help=(
         'print checks and their last verdicts'))
-    parser.add_argument('--page', action='store_true', help=(
-        f'write {PAGE.relative_to(changes.ROOT)} and run nothing'))
     return parser
 
 
@@ -206,9 +214,6 @@ def main(argv: list[str] | None = None) -> int:
     known = load()
     if unknown := set(args.check) - {one.name for one in checks()}:
         parser.error(f'{sorted(unknown)[0]}: expected a check of --list')
-    if args.page:
-        PAGE.write_text(page(known), encoding='utf-8')
-        return 0
     if args.list:
         for check in checks():
             one = known.get(check.name)
@@ -216,9 +221,7 @@ def main(argv: list[str] | None = None) -> int:
                   f'{"good" if one.is_good else "BAD ":<5}{one.at}  '
                   f'{one.commit}  {one.words}')
         return 0
-    commit = subprocess.run(
-        ['git', 'describe', '--always', '--dirty'], cwd=changes.ROOT,
-        capture_output=True, text=True).stdout.strip()
+    commit = checked_commit()
     end_s = time.monotonic() + 60 * args.minutes
     are_good = True
     for check in choose(known, args.check, commit):

@@ -16,7 +16,9 @@ NEW = dataclasses.replace(OLD, name='new', at='2026-02-02T03:04+00:00')
 @pytest.fixture
 def made(monkeypatch, tmp_path):
     """Three checks: one that is good, one that is bad, one that hangs."""
-    monkeypatch.setattr(nightly, 'HOME', tmp_path)
+    monkeypatch.setattr(nightly, 'LOGS', tmp_path)
+    monkeypatch.setattr(nightly, 'PAGE', tmp_path / 'nightly.rst')
+    monkeypatch.setattr(nightly, 'checked_commit', lambda: 'abc')
     monkeypatch.setattr(nightly, 'checks', lambda: [
         nightly.Check('old', ('echo', '== it works =='), 0),
         nightly.Check('new', ('false',), 0),
@@ -41,6 +43,7 @@ def test_the_next_call_goes_on(capsys):
     known = nightly.load()
     assert {name: one.is_good for name, one in known.items()} == {
         'old': True, 'new': False}
+    assert '**bad**' in nightly.PAGE.read_text()
     commit = known['old'].commit
     assert [one.name for one in nightly.choose(known, (), commit)] == [
         'hangs']
