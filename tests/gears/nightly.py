@@ -2,9 +2,9 @@
 
 """``tools/nightly``: run long checks one by one, as many as time allows.
 
-The newest verdict of each check is kept in nightly.json beside the page
-of the documentation that shows it. Commit both: whoever calls next goes on with
-the check whose verdict is oldest. A check that a call could not end has none.
+The newest verdict of each check is kept in nightly.json beside the page of the
+documentation that shows it. Commit both: whoever calls next goes on with the
+check whose verdict is oldest. A check that a call could not end has none.
 """
 
 import argparse
@@ -13,7 +13,6 @@ import dataclasses
 import datetime
 import json
 import os
-import pathlib
 import signal
 import subprocess
 import sys
