@@ -36,9 +36,8 @@ from virtco.model import snapshot as planning
 from virtco.solver import budget
 from virtco.solver import planner
 
-#: Of a link, on the wire and as payload.
+#: Of a link, on the wire, where nothing else is said.
 RATE_BPS = 20e6
-LINK_BPS = scenario.goodput_bps(RATE_BPS)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -103,6 +102,7 @@ class Cell:
     :ivar ceil: of ``[scheduler]``: whether classes borrow.
     :ivar receiver: 'tcp' or 'order'; on packets it is what it is.
     :ivar options: name and value of the product's others of ``[scheduler]``.
+    :ivar rate_bps: of every link, on the wire.
     """
 
     quality: str
@@ -113,9 +113,10 @@ class Cell:
     receiver: str = 'tcp'
     on_packets: bool = False
     options: tuple[tuple[str, str], ...] = ()
+    rate_bps: float = RATE_BPS
 
     def case(self) -> 'Case':
-        return make(self.seed, self.hosts, self.load)
+        return make(self.seed, self.hosts, self.load, self.rate_bps)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -154,13 +155,14 @@ class Case:
 
 
 @functools.lru_cache
-def make(seed: int, n_hosts: int, load: float) -> Case:
-    """Draw a case.
+def make(seed: int, n_hosts: int, load: float, rate_bps: float = RATE_BPS
+         ) -> Case:
+    """Draw a case; at any rate the same one, with more bytes.
 
     :param load: of the busiest link, from the first arrival on until one
         mean gap after the last.
     """
-    coflows, hosts, gaps = _drawn(seed, n_hosts)
+    coflows, hosts, gaps = _drawn(seed, n_hosts, rate_bps)
     starts_s = np.cumsum(gaps) * BUSY_S / load / len(coflows)
     return Case(tuple(
         misled.Coflow(coflow, float(start_s - starts_s[0]))
@@ -169,7 +171,7 @@ def make(seed: int, n_hosts: int, load: float) -> Case:
 
 
 @functools.lru_cache
-def _drawn(seed: int, n_hosts: int
+def _drawn(seed: int, n_hosts: int, rate_bps: float
            ) -> tuple[tuple[coflow_model.Coflow, ...], Hosts, np.ndarray]:
     """Coflows, hosts and gaps whose mean is one."""
     rng = np.random.default_rng([seed, n_hosts, 26])
@@ -189,7 +191,8 @@ def _drawn(seed: int, n_hosts: int
                for i, (n_vms, flows) in enumerate(rows)]
     hosts = _place(coflows, n_hosts, seed)
     most = max(_link_bytes(coflows, hosts).values())
-    factor = BUSY_S * units.bps_to_bytes_per_s(LINK_BPS) / most
+    factor = BUSY_S * units.bps_to_bytes_per_s(
+        scenario.goodput_bps(rate_bps)) / most
     return (tuple(coflow_model.Coflow.from_flows(f'c{i}', n_vms, [
         (src, dst, max(1, round(size * factor))) for src, dst, size in flows],
         _PORT) for i, (n_vms, flows) in enumerate(rows)), hosts,
@@ -204,7 +207,7 @@ def _place(coflows: Sequence[coflow_model.Coflow], n_hosts: int, seed: int
     for coflow in coflows:
         plan = planner.plan(planning.PlacementProblem(
             # A slot per host: no two VMs of a coflow meet.
-            groups.equal_hosts(n_hosts, 1.0, LINK_BPS),
+            groups.equal_hosts(n_hosts, 1.0, scenario.goodput_bps(RATE_BPS)),
             groups.of_slots(coflow.name, (coflow,)).vms, (coflow,),
             active=tuple(active)), seed=seed, budget_s=_PLAN_S,
             clock=budget.Counter())
@@ -257,12 +260,13 @@ def fluid_s(cell: Cell) -> list[float]:
     """CCT of each coflow in the fluid."""
     case = cell.case()
     if cell.quality == IDEAL:
-        return hint_ideal.ccts_s(case.coflows, case.hosts, LINK_BPS,
-                                 cell.receiver == 'order')
+        return hint_ideal.ccts_s(
+            case.coflows, case.hosts, scenario.goodput_bps(cell.rate_bps),
+            cell.receiver == 'order')
     claimed = case.claims(cell.quality, cell.seed)
     return list(misled.expect(
         case.coflows, claimed, case.hosts, [
             0.0 if claim.late_s is None else one.start_s + claim.late_s
             for one, claim in zip(case.coflows, claimed)],
-        cases.Scale(cell.hosts, RATE_BPS), options(cell),
+        cases.Scale(cell.hosts, cell.rate_bps), options(cell),
         'order' if cell.receiver == 'order' else 'tcp'))

@@ -29,12 +29,12 @@ def run(todo: Sequence[hint_cases.Cell], logs: pathlib.Path,
     A run that the machine disturbed is made again, by the rule of
     :mod:`virtco.lab.emulation.measure`.
 
-    :param todo: cells of the same hosts and options are together.
+    :param todo: cells of the same hosts, options and rate are together.
     """
-    for (n_hosts, options), some in itertools.groupby(
-            todo, lambda cell: (cell.hosts, cell.options)):
+    for (n_hosts, options, rate_bps), some in itertools.groupby(
+            todo, lambda cell: (cell.hosts, cell.options, cell.rate_bps)):
         of_size = list(some)
-        scale = cases.Scale(n_hosts, hint_cases.RATE_BPS)
+        scale = cases.Scale(n_hosts, rate_bps)
         with untold.Bed(cases.hosts(scale, 0, False), scale,
                         logs / str(n_hosts), shown,
                         # Every VM of every coflow might be on one host.

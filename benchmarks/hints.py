@@ -10,10 +10,10 @@ coflow and those beside it have rows of their own, and so have the coflows of
 which nobody ever tells and those with exact hints beside them. *Ideal* is what
 the order alone may gain, with everything known at once.
 
-``--packets`` runs them with real TCP on 20 Mbit/s (root; 30 to 60 s each; a
-machine that does nothing else). ``--part 2/3 --resume FILE`` runs each third
-seed from the second on and keeps the runs in FILE, where a later call finds
-them. ``--json`` writes the rows.
+``--packets`` runs them with real TCP on 20 Mbit/s or ``--rate`` (root; 30 to
+60 s each; a machine that does nothing else). ``--part 2/3 --resume FILE`` runs
+each third seed from the second on and keeps the runs in FILE, where a later
+call finds them. ``--json`` writes the rows.
 """
 
 import argparse
@@ -38,6 +38,7 @@ from scipy import stats
 
 from benchmarks import hint_cases
 from benchmarks import hint_packets
+from virtco import units
 from virtco.conf import scheduler
 from virtco.lab.emulation import display
 
@@ -47,7 +48,7 @@ EVERYWHERE = (hint_cases.NONE, hint_cases.IDEAL, 'exact', 'unknown', 'half')
 #: Number of hosts -> seeds.
 SEEDS, SHORT_SEEDS = {6: 10, 18: 3}, {6: 5, 18: 2}
 _FEW = 6
-_WIDTH = 110
+_WIDTH = 120
 _CONFIDENCE = 0.95
 
 
@@ -62,6 +63,7 @@ class Row:
     quality: str
     load: float
     hosts: int
+    rate_bps: float
     on_packets: bool
     ceil: str
     receiver: str
@@ -84,7 +86,7 @@ def cells(args: argparse.Namespace) -> list[Cell]:
     found = [
         Cell(quality, load, n_hosts, seed, args.ceil,
              'product' if args.packets else args.receiver, args.packets,
-             args.options)
+             args.options, args.rate)
         for n_hosts in args.hosts for seed in range(
             args.seeds or (SHORT_SEEDS if args.short else SEEDS)[n_hosts])
         if seed % n_parts == part - 1
@@ -161,7 +163,8 @@ def _row(cell: Cell, label: str, ratios: Sequence[tuple[float, float]]
     if n_seeds > 1:
         ci95 = (stats.t.ppf((1 + _CONFIDENCE) / 2, n_seeds - 1)
                 * statistics.stdev(over_none) / n_seeds ** 0.5)
-    return Row(label, cell.load, cell.hosts, cell.on_packets, cell.ceil,
+    return Row(label, cell.load, cell.hosts, cell.rate_bps, cell.on_packets,
+               cell.ceil,
                cell.receiver, ','.join(map('='.join, cell.options)),
                statistics.fmean(over_none), float(ci95), max(over_none),
                float(np.quantile(over_none, 0.95)),
@@ -170,8 +173,8 @@ def _row(cell: Cell, label: str, ratios: Sequence[tuple[float, float]]
 
 def show(found: Sequence[Row]) -> table.Table:
     made = table.Table(
-        'quality', 'load', 'hosts', 'packets', 'ceil', 'receiver', 'mean',
-        '± 95 %', 'worst', 'p95', 'over exact', 'seeds', box=None,
+        'quality', 'load', 'hosts', 'rate', 'packets', 'ceil', 'receiver',
+        'mean', '± 95 %', 'worst', 'p95', 'over exact', 'seeds', box=None,
         title='Mean CCT over that of plain TCP at the same hosts')
     order = list(hint_cases.QUALITIES)
     for row in sorted(found, key=lambda row: (
@@ -179,6 +182,7 @@ def show(found: Sequence[Row]) -> table.Table:
             order.index(row.quality.split(':')[0]), row.quality)):
         made.add_row(
             row.quality, f'{row.load:g}', str(row.hosts),
+            units.format_rate(row.rate_bps),
             'yes' if row.on_packets else '', row.ceil, row.receiver,
             *(f'{ratio:.3f}' for ratio in (
                 row.mean_over_none, row.ci95, row.worst_over_none,
@@ -213,6 +217,8 @@ def _parse() -> argparse.Namespace:
     parser.add_argument('--hosts', default=tuple(hint_cases.SHAPES),
                         metavar='6,18',
                         type=lambda text: tuple(map(int, text.split(','))))
+    parser.add_argument('--rate', type=units.parse_rate_bps, metavar='RATE',
+                        default=hint_cases.RATE_BPS, help='of the links')
     parser.add_argument('--seeds', type=int)
     parser.add_argument('--part', type=_part, default=(1, 1), metavar='K/N')
     parser.add_argument('--ceil', choices=[

@@ -16,6 +16,7 @@ from benchmarks import hint_packets
 from benchmarks import hints
 from virtco import units
 from virtco.lab.emulation import misled
+from virtco.lab.emulation import scenario
 from virtco.lab.emulation import untold
 
 SEED, N_HOSTS = 0, 6
@@ -31,8 +32,9 @@ def _cell(quality='exact', seed=SEED, **changes):
         quality, 0.7, N_HOSTS, seed, 'link', 'order'), **changes)
 
 
-def test_the_busiest_link_carries_the_load():
-    case = _case()
+@pytest.mark.parametrize('rate_bps', [20e6, 200e6])
+def test_the_busiest_link_carries_the_load(rate_bps):
+    case = _cell(rate_bps=rate_bps).case()
     carried = {}
     for one in case.coflows:
         at = case.hosts[one.coflow.name]
@@ -42,10 +44,10 @@ def test_the_busiest_link_carries_the_load():
             for end in ((at[flow.src], 'out'), (at[flow.dst], 'in')):
                 carried[end] = carried.get(end, 0) + flow.size_bytes
     busy_s = (max(carried.values())
-              / units.bps_to_bytes_per_s(hint_cases.LINK_BPS))
+              / units.bps_to_bytes_per_s(scenario.goodput_bps(rate_bps)))
     assert busy_s == pytest.approx(hint_cases.BUSY_S, rel=1e-3)
     # In units of the mean gap.
-    gaps = hint_cases._drawn(SEED, N_HOSTS)[2][1:].sum()
+    gaps = hint_cases._drawn(SEED, N_HOSTS, rate_bps)[2][1:].sum()
     assert case.coflows[-1].start_s / gaps * len(case.coflows) == (
         pytest.approx(busy_s / 0.7, rel=1e-3))
 
@@ -164,7 +166,8 @@ def _args(**changes):
     return argparse.Namespace(**{
         'hosts': (6, 18), 'loads': (0.5, 0.7), 'qualities': None, 'seeds': 2,
         'short': False, 'part': (1, 1), 'ceil': 'link', 'receiver': 'tcp',
-        'packets': False, 'options': (), **changes})
+        'packets': False, 'options': (), 'rate': hint_cases.RATE_BPS,
+        **changes})
 
 
 def test_all_qualities_are_run_at_one_load():
