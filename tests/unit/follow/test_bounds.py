@@ -119,8 +119,9 @@ def test_who_is_away_is_told_of_when_it_answers_again(caplog):
     caplog.set_level('INFO')
     _database, tenant, found = told(2)
     tenant.error = exception.NovaUnavailable(why='away')
-    assert found.turn() == 0 and found.turn() == 0
-    assert len([text for text in caplog.messages if 'away' in text]) == 1
+    for _ in range(2):
+        assert found.turn() == 0
+        assert len([text for text in caplog.messages if 'away' in text]) == 1
     tenant.error = None
     assert found.turn() == 2
     assert 'Tenants are told on their servers again.' in caplog.messages
@@ -167,3 +168,25 @@ def test_all_servers_of_all_pages(api):
     api.answers['/servers/detail'] = (200, {'servers': [],
                                             'servers_links': [{}]})
     assert list(found.all_servers()) == list(found.servers('p')) == []
+
+
+@pytest.mark.parametrize(('pages', 'n_asked'), [
+    ([{'hypervisors': [hypervisor(1), hypervisor(2)],
+       'hypervisors_links': [{}]}, {'hypervisors': [hypervisor(3)]}], 2),
+    ([{'hypervisors': [hypervisor(1)], 'hypervisors_links': [{}]},
+      {'hypervisors': [], 'hypervisors_links': [{}]}], 2),
+    ([{'hypervisors': []}], 1)])
+def test_hypervisors_of_all_pages(api, pages, n_asked):
+    """Only a link tells that there are more."""
+    def page(handler, query):
+        assert (query.get('marker'), int(query['limit'])) == (
+            (None, f'u{len(pages[0]["hypervisors"])}')[len(told)], 500)
+        told.append(query)
+        return 200, pages[len(told) - 1]
+
+    told = []
+    api.page = page
+    found = nova.Nova(test_nova.conf_of(api)).hypervisors()
+    assert found == {one['id']: one['service']['host'] for answer in pages
+                     for one in answer['hypervisors']}
+    assert len(told) == n_asked

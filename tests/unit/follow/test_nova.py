@@ -21,7 +21,9 @@ SERVERS = [{'id': f'u{i}', 'status': 'ACTIVE',
 
 
 class Handler(server.BaseHTTPRequestHandler):
-    """Two servers a page, whatever is asked for; ``answers`` come first."""
+    """Two servers a page, whatever is asked for, unless the server has a
+    ``page`` of its own; ``answers`` come first.
+    """
 
     def log_message(self, *_args):
         """Quiet."""
@@ -34,8 +36,9 @@ class Handler(server.BaseHTTPRequestHandler):
     def do_GET(self):
         url = urllib.parse.urlsplit(self.path)
         self.server.asked.append(url.path)
-        status, body = self.server.answers.get(url.path) or self.page(
-            dict(urllib.parse.parse_qsl(url.query)))
+        make = self.server.page or type(self).page
+        status, body = self.server.answers.get(url.path) or make(
+            self, dict(urllib.parse.parse_qsl(url.query)))
         content = body if isinstance(body, bytes) else json.dumps(
             body).encode()
         self.send_response(status)
@@ -57,6 +60,7 @@ class Handler(server.BaseHTTPRequestHandler):
 def api():
     with server.ThreadingHTTPServer(('127.0.0.1', 0), Handler) as found:
         found.answers, found.asked, found.posted = {}, [], []
+        found.page = None
         threading.Thread(target=found.serve_forever, args=(0.02,),
                          daemon=True).start()
         yield found
@@ -99,6 +103,13 @@ def test_what_is_read_of_a_server(api, ask):
         'OS-EXT-STS:task_state': 'spawning', 'fault': {'message': 'full'}}}
     assert ask.server('u') == comparison.Server('u', 'ERROR', None, True,
                                                 'full')
+    api.answers['/servers/u'][1]['server'] |= {
+        'OS-EXT-SRV-ATTR:host': 'h', 'OS-EXT-STS:task_state': None,
+        'fault': None}
+    assert ask.server('u') == comparison.Server('u', 'ERROR', 'h', False, '')
+    # A server of another release may lack them.
+    api.answers['/servers/u'] = 200, {'server': {'id': 'u', 'status': 'X'}}
+    assert ask.server('u') == comparison.Server('u', 'X', None, False, '')
 
 
 def test_only_novas_own_word_makes_a_server_absent(api, ask):

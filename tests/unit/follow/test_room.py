@@ -219,6 +219,12 @@ def test_a_database_that_is_away_stops_no_report(bench):
     assert bench.changed == []
 
 
+def test_each_turn_drops_what_is_over(bench):
+    bench.now_s = 2001.0
+    bench.follow._turn()
+    assert bench.member(row=1).host is None and bench.changed == [['p-a']]
+
+
 def test_what_ended_long_ago_is_purged_now_and_then(bench):
     def retire(at_s):
         with bench.database.writer() as session:
