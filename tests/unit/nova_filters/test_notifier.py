@@ -10,6 +10,7 @@ import pytest
 
 from nova_filters import conf as virtco_conf
 from nova_filters import connection
+from nova_filters import notifier
 from nova_filters import sender
 from tests import patience
 from tests.unit.nova_filters import scripted_controller
@@ -44,16 +45,16 @@ def received(controller, n_messages, last=None):
 
 def test_versioned_instance_notifications_arrive_in_order(controller):
     conf = make_conf(controller.url)
-    notifier = oslo_messaging.Notifier(
+    bus = oslo_messaging.Notifier(
         oslo_messaging.get_notification_transport(conf, url='fake://'),
         'nova-compute:h1', driver='virtco_http',
         topics=['versioned_notifications'])
-    notifier.info({}, 'instance.create.start', PAYLOAD)
-    notifier.info({}, 'compute.instance.create.end', {'legacy': 1})
-    notifier.info({}, 'service.update', PAYLOAD)
-    notifier.error({}, 'compute_task.build_instances.error', PAYLOAD)
+    bus.info({}, 'instance.create.start', PAYLOAD)
+    bus.info({}, 'compute.instance.create.end', {'legacy': 1})
+    bus.info({}, 'service.update', PAYLOAD)
+    bus.error({}, 'compute_task.build_instances.error', PAYLOAD)
     for _ in range(50):
-        notifier.info({}, 'instance.create.end', PAYLOAD)
+        bus.info({}, 'instance.create.end', PAYLOAD)
     assert received(controller, 52) == (
         ['instance.create.start', 'compute_task.build_instances.error']
         + ['instance.create.end'] * 50)
@@ -128,3 +129,103 @@ def test_what_became_of_a_message(error, is_over):
     # Too old: it is over without a call.
     assert found._deliver(('PUT', '/x', {}, 0.0))
     assert len(link.sent) == (0 if error else 1)
+
+
+def test_a_driver_makes_one_sender_of_its_options():
+    conf = make_conf('http://127.0.0.1:1')
+    conf.set_override('notification_queue_size', 7, 'virtco')
+    conf.set_override('notification_timeout_s', 2.5, 'virtco')
+    driver = notifier.HTTPDriver(conf, [], None)
+    found = driver._get_sender()
+    assert driver._get_sender() is found
+    assert (found._queue_size, found._timeout_s) == (7, 2.5)
+
+
+@pytest.mark.parametrize(('message', 'is_wanted'), [
+    ({'event_type': 'instance.create.end', 'payload': PAYLOAD}, True),
+    ({'event_type': 'compute_task.x', 'payload': PAYLOAD}, True),
+    ({'event_type': 'service.update', 'payload': PAYLOAD}, False),
+    ({'event_type': 'instance.create.end', 'payload': {}}, False),
+    ({'event_type': 'instance.create.end',
+      'payload': 'nova_object.name'}, False),
+    ({'payload': PAYLOAD}, False), ({'event_type': 'instance.x'}, False)])
+def test_versioned_notifications_of_instances_are_wanted(message, is_wanted):
+    assert notifier.HTTPDriver._wanted(message) is is_wanted
+
+
+def test_a_notification_that_cannot_be_sent_is_no_end(caplog):
+    driver = notifier.HTTPDriver(make_conf('http://127.0.0.1:1'), [], None)
+    driver._get_sender = lambda: 1 / 0
+    driver.notify({}, {'event_type': 'instance.x', 'payload': PAYLOAD},
+                  'info', None)
+    assert 'instance.x is dropped' in caplog.text
+
+
+class Answers(Link):
+    """Answers as it is told, one by one; then it takes what comes."""
+
+    def __init__(self, *errors):
+        super().__init__()
+        self.errors = list(errors)
+
+    def send(self, *message):
+        self.error = self.errors.pop(0) if self.errors else None
+        super().send(*message)
+
+
+class Pauses:
+    """Stands where a sender waits, and notes for how long."""
+
+    def __init__(self, condition):
+        self._condition, self.found = condition, []
+
+    def __enter__(self):
+        return self._condition.__enter__()
+
+    def __exit__(self, *error):
+        return self._condition.__exit__(*error)
+
+    def notify(self):
+        self._condition.notify()
+
+    def wait_for(self, check, timeout_s=None):
+        if timeout_s is None:
+            return self._condition.wait_for(check)
+        self.found.append(timeout_s)
+        return self._condition.wait_for(check, 0.0)
+
+
+def test_pauses_double_until_it_is_there(caplog):
+    away = connection.Unanswered(url='u', why='w')
+    link = Answers(*[away] * 8, None, away)
+    found = sender.Sender(link, queue_size=9, timeout_s=3.0)
+    found._changed = pauses = Pauses(found._changed)
+    for number in range(3):
+        found.put('PUT', f'/{number}', {})
+    patience.wait_for(lambda: len(link.sent) == 3, 'all messages')
+    assert [path for _method, path, *_ in link.sent] == ['/0', '/1', '/2']
+    assert pauses.found == pytest.approx(
+        [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0, 0.2])
+    # Each outage is told once.
+    assert caplog.text.count('wait for the virtco controller') == 2
+    assert found._thread.daemon
+    found.stop()
+    patience.wait_for(lambda: not found._thread.is_alive(), 'its end')
+
+
+def test_a_message_that_was_lost_meanwhile_takes_no_other_along():
+    """The first is dropped for the last while it is sent."""
+    link = Link()
+    found = sender.Sender(link, queue_size=1, timeout_s=3.0)
+    send = link.send
+
+    def slow(*message):
+        if message[1] == '/0':
+            found.put('PUT', '/1', {})
+        send(*message)
+
+    link.send = slow
+    found.put('PUT', '/0', {})
+    patience.wait_for(lambda: len(link.sent) == 2, 'both')
+    assert [path for _method, path, *_ in link.sent] == ['/0', '/1']
+    found.stop()

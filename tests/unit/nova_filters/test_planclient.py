@@ -2,6 +2,7 @@
 
 """What the client promises Nova, against a real socket."""
 
+import json
 import socket
 import threading
 import time
@@ -62,6 +63,18 @@ def test_the_same_options_share_one_client(controller):
     client = make_client(controller.url)
     assert make_client(controller.url) is client
     assert make_client(controller.url, timeout_ms=301) is not client
+
+
+def test_a_client_has_its_options(controller):
+    client = make_client(controller.url, timeout_ms=1500,
+                         request_budget_ms=2500, breaker_reset_s=7.0)
+    assert (client._timeout_s, client._budget_s,
+            client._breaker._reset_s) == (1.5, 2.5, 7.0)
+    # News of the past may take longer, for nobody waits for them.
+    assert (client._late._queue_size, client._late._timeout_s) == (
+        1000, 15.0)
+    assert (planclient.MAX_CALLS, planclient.MAX_REQUESTS,
+            planclient.LATE_S) == (64, 256, 60.0)
 
 
 def only_warning(caplog):
@@ -320,3 +333,106 @@ def test_an_open_breaker_has_one_trial_after_its_pause():
     breaker.undecided()
     assert breaker.allow()
     assert breaker.succeeded() and breaker.allow() and breaker.allow()
+
+
+class Told:
+    """A controller that says what the test wants, and takes its time.
+
+    :ivar asked: what each call waited for, with its body.
+    """
+
+    url = 'http://told'
+
+    def __init__(self, answer=b''):
+        self.answer, self.asked = answer, []
+
+    def send(self, method, path, body, timeout_s):
+        self.asked.append((path, body, timeout_s))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def told_client(answer, timeout_s=1.0, budget_s=9.0):
+    return planclient.PlanClient(
+        Told(answer), timeout_s=timeout_s, budget_s=budget_s,
+        breaker=planclient.Breaker(60.0))
+
+
+UNANSWERED = connection.Unanswered(url='u', why='w')
+
+
+def test_only_a_call_with_its_full_time_opens_the_breaker():
+    spent = told_client(UNANSWERED, timeout_s=5.0, budget_s=2.0)
+    assert place(spent, 'u', {}, 'r') is None
+    # It had but two seconds, and the controller five to answer.
+    assert spent.may_ask('s')
+    assert spent._link.asked[0][2] <= 2.0
+    whole = told_client(UNANSWERED)
+    assert place(whole, 'u', {}, 'r') is None
+    assert not whole.may_ask('s') and whole._link.asked[0][2] == 1.0
+
+
+def test_what_a_pass_has_taken_before_is_part_of_the_budget():
+    client = told_client(UNANSWERED)
+    now_s = time.monotonic()
+    body = {'hints': {}, 'metadata': {}, 'hosts': []}
+    assert client.place('u', body, 'r', now_s - 9.5) is None
+    assert client._link.asked == [] and client.may_ask('s')
+    assert client.place('u', body, 'r', now_s - 3.0) is None
+    assert len(client._link.asked) == 1
+    assert 3.0 <= client._request('r').spent_s < 4.0
+
+
+def test_an_error_is_said_once_and_opens_nothing(caplog):
+    client = told_client(connection.Refused(url='u', why='no'))
+    for _ in range(3):
+        assert place(client, 'u', {}, 'r') is None
+    assert len(client._link.asked) == 3 and client.may_ask('r')
+    assert len(caplog.messages) == 1 and 'no' in caplog.messages[0]
+
+
+@pytest.mark.parametrize(('answer', 'is_one'), [
+    (b'{"status": "planned", "hosts": [{"host": "a"}]}', True),
+    (b'{"status": "neutral", "hosts": [], "why": "w", "rows": {}}', True),
+    (b'{"status": "ignored", "hosts": []}', True),
+    (b'{"status": "other", "hosts": []}', False),
+    (b'{"status": "planned", "hosts": [], "why": 5}', False),
+    (b'{"status": "planned", "hosts": {}}', False),
+    (b'{"status": "planned", "hosts": [{"host": "a"}, {"host": 5}]}', False),
+    (b'{"status": "planned", "hosts": [{}]}', False),
+    (b'{"status": "planned", "hosts": [], "rows": []}', False),
+    (b'{"hosts": []}', False), (b'[]', False), (b'', False)])
+def test_what_is_an_answer(answer, is_one):
+    client = told_client(answer)
+    if is_one:
+        assert client._checked(answer)['hosts'] is not None
+    else:
+        with pytest.raises(connection.Refused, match='not an answer'):
+            client._checked(answer)
+
+
+def test_a_place_of_a_call_is_given_back():
+    for answer in (UNANSWERED, b'{"status": "planned", "hosts": []}'):
+        client = told_client(answer)
+        client._breaker = planclient.Breaker(0.0)
+        for _ in range(planclient.MAX_CALLS + 1):
+            place(client, 'u', {}, 'r')
+        patience.wait_for(lambda: client._calls._value  # noqa: B023
+                          == planclient.MAX_CALLS, 'the last call')
+        assert len(client._link.asked) == planclient.MAX_CALLS + 1
+
+
+def test_the_first_body_and_the_last_rows_count():
+    rows = {'1': 'h1', '2': 'h2'}
+    client = told_client(json.dumps({
+        'status': 'planned', 'hosts': [{'host': 'h0'}],
+        'rows': rows}).encode())
+    place(client, 'u-0', {'k': 1}, 'r')
+    client._link.answer = b'{"status": "planned", "hosts": []}'
+    place(client, 'u-1', {'k': 2}, 'r')
+    request = client._request('r')
+    assert (request.body['k'], request.rows) == (1, rows)
+    assert request.uuids == ['u-0', 'u-1']
+    assert [request.index(uuid) for uuid in ('u-1', 'u-0', 'u-2')] == [
+        1, 0, 2]
