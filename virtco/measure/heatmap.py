@@ -20,7 +20,7 @@ def save(found: Mapping[str, Any], path: str) -> None:
     values = factor * np.array([
         [np.nan if value is None else value for value in row]
         for row in found['values']], dtype=float).reshape(
-            len(found['hosts']), -1)
+            (len(found['hosts']),) * 2)
     size = min(16.0, 4 + 0.18 * len(values))
     drawn = mpl_figure.Figure(figsize=(size + 1, size),
                               layout='constrained')

@@ -163,7 +163,7 @@ def test_a_nova_that_does_not_tell_hints_is_named(api):
 def test_all_servers_of_all_pages(api):
     found = nova.Nova(test_nova.conf_of(api))
     assert [one['id'] for one in found.all_servers()] == [
-        f'u{i}' for i in range(5)]
+        f'u{i}' for i in range(7)]
     assert api.asked.count('/servers/detail') == 3
     api.answers['/servers/detail'] = (200, {'servers': [],
                                             'servers_links': [{}]})

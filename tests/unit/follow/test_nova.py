@@ -17,11 +17,11 @@ from virtco.follow import nova
 
 SERVERS = [{'id': f'u{i}', 'status': 'ACTIVE',
             'OS-EXT-SRV-ATTR:host': f'h{i}', 'OS-EXT-STS:task_state': None}
-           for i in range(5)]
+           for i in range(7)]
 
 
 class Handler(server.BaseHTTPRequestHandler):
-    """Two servers a page, whatever is asked for, unless the server has a
+    """Three servers a page, whatever is asked for, unless the server has a
     ``page`` of its own; ``answers`` come first.
     """
 
@@ -50,8 +50,8 @@ class Handler(server.BaseHTTPRequestHandler):
         assert query['all_tenants'] == '1', query
         ids = [found['id'] for found in SERVERS]
         start = ids.index(query['marker']) + 1 if 'marker' in query else 0
-        body = {'servers': SERVERS[start:start + 2]}
-        if start + 2 < len(SERVERS):
+        body = {'servers': SERVERS[start:start + 3]}
+        if start + 3 < len(SERVERS):
             body['servers_links'] = [{'rel': 'next', 'href': 'x'}]
         return 200, body
 
@@ -93,7 +93,7 @@ def ask(api):
 
 def test_all_pages_are_read_although_nova_shortens_them(api, ask):
     assert [s.uuid for s in ask.servers('p')] == [
-        'u0', 'u1', 'u2', 'u3', 'u4']
+        f'u{i}' for i in range(7)]
     assert len(api.asked) == 3
 
 

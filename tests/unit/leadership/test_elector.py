@@ -168,6 +168,9 @@ def test_one_that_cannot_lead_is_deposed(site):
     one._on_lead = fail
     start(one)
     assert site.deposed == ['a'] and not one.is_current()
+    # It writes nothing, though the database still names it.
+    with pytest.raises(exception.Deposed), site.database.writer() as session:
+        one.check(session)
 
 
 def test_what_keeps_it_from_leading_keeps_it_from_starting(site):
@@ -230,9 +233,23 @@ def test_a_deposed_one_does_nothing_at_its_end(site):
     assert not site.seen().name
 
 
+def test_six_turns_make_a_lease(site):
+    one, waited_s = site.make('a'), []
+
+    class Turns:
+        def wait(self, for_s):
+            waited_s.append(for_s)
+            return len(waited_s) == 3
+
+    one._stop = Turns()
+    one._run()
+    assert waited_s == [LEASE_S / 6] * 3 and site.led == [('a', 1)]
+
+
 def test_it_beats_and_ends_by_its_own_thread(site):
     one = site.make('a')
     one._lease_s, one._clock = 0.06, time.monotonic
+    one.lock.works = False
     one.start()
     try:
         assert site.led == [('a', 1)]

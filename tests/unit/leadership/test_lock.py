@@ -260,6 +260,39 @@ def test_its_thread_renews_it_until_it_is_closed(monkeypatch):
     assert service.told[-2:] == ['release', 'stop']
 
 
+def test_a_start_waits_for_a_lease_at_most(monkeypatch):
+    found, _clock = served(monkeypatch, 'mysql://h/db', Database())
+    waited_s = []
+
+    class Tried(threading.Event):
+        def wait(self, timeout_s):
+            waited_s.append(timeout_s)
+            return super().wait(timeout_s)
+
+    found._has_tried = Tried()
+    found.start()
+    assert waited_s == [LEASE_S] and found.is_held()
+    found.close()
+
+
+class Turns:
+    """Ends a thread after some turns, and notes how long it waited."""
+
+    def __init__(self):
+        self.waited_s = []
+
+    def wait(self, for_s):
+        self.waited_s.append(for_s)
+        return len(self.waited_s) == 3
+
+
+def test_six_turns_make_a_lease(monkeypatch):
+    found, _clock = served(monkeypatch, 'mysql://h/db', Database())
+    found._stop = Turns()
+    found._run()
+    assert found._stop.waited_s == [LEASE_S / 6] * 3
+
+
 def test_a_service_of_redis_is_tried_once_a_turn():
     coordinator = make('redis://127.0.0.1:1')._make()
     client = coordinator._make_client(

@@ -12,6 +12,7 @@ from virtco.measure import discovery
 from virtco.measure import racks
 from virtco.model import live
 from virtco.model import uplinks
+from virtco.topology import tree
 
 
 class Network:
@@ -46,33 +47,6 @@ def discover(network):
     loaded = [(load, network.read(load.pairs))
               for load in discovery.loads(found)]
     return found, discovery.plane(found, network.hosts, readings, loaded)
-
-
-@pytest.mark.parametrize('seed, sizes, noise', [
-    (0, [[4, 4, 4], [4, 4, 4], [4, 4]], 0.03),
-    (1, [[4, 8, 6], [7, 5], [6, 6, 5]], 0.05),
-    (2, [[8] * 2, [8] * 3, [6, 8]], 0.05),
-    (3, [[6] * 4] * 3, 0.1)])
-def test_three_levels_and_their_rates_are_found(seed, sizes, noise):
-    rng = np.random.default_rng(seed)
-    tree, hosts, by_rack, by_pod = test_racks.made(rng, sizes, 4, 2)
-    found, plane = discover(Network(tree, hosts, rng, noise))
-    for level, truth in ((0, by_rack), (1, by_pod)):
-        label = {host: i for i, branch in enumerate(
-            one for one in found if one.level == level)
-            for host in branch.hosts}
-        assert racks.agreement([label[host] for host in hosts],
-                               truth) >= 0.95
-    assert plane.level_names() == ('rack', 'pod')
-    true_bps = {frozenset(hosts): bps for hosts, bps in _rates(tree)}
-    seen = 0
-    for node in plane.walk():
-        below = frozenset(node.all_hosts())
-        if below in true_bps:
-            seen += 1
-            for rate_bps in (node.uplink.up_bps, node.uplink.down_bps):
-                assert rate_bps == pytest.approx(true_bps[below], rel=0.1)
-    assert seen >= 0.9 * len(tree.subtrees)
 
 
 def _rates(tree):
@@ -205,3 +179,116 @@ def test_so_few_hosts_have_more_repetitions():
     assert len(few) >= discovery.LEAST_REPEATS == len(many)
     assert sum(map(len, few)) >= discovery.LEAST_ROUNDS
     assert discovery.mixed_rounds([f'h{i}' for i in range(4)]) == few
+
+
+HOSTS = tuple(f'h{i}' for i in range(4))
+BRANCHES = (
+    discovery.Branch('pod1', 1, HOSTS, None),
+    discovery.Branch('rack1', 0, HOSTS[:2], 'pod1'),
+    discovery.Branch('rack2', 0, HOSTS[2:], 'pod1'))
+#: Out of and into each host.
+LINKS = {host: (10.0 + i, 20.0 + i) for i, host in enumerate(HOSTS)}
+
+
+def test_what_comes_from_below_goes_by_the_way():
+    uplinks = {'rack1': tree.Uplink(3.0, 5.0), 'rack2': tree.Uplink()}
+
+    def below(number, is_up):
+        return list(discovery._below(BRANCHES[number], BRANCHES, LINKS,
+                                     uplinks, is_up))
+
+    assert below(1, True) == [10, 11] and below(1, False) == [20, 21]
+    assert below(0, True) == [3, 12 + 13] and below(0, False) == [5, 22 + 23]
+
+
+def test_the_links_of_hosts_are_the_best_of_their_readings():
+    readings = np.full((2, 3, 3), np.nan)
+    readings[0] = [[np.nan, 1, 2], [3, np.nan, 4], [5, 6, np.nan]]
+    readings[1, 0, 1] = 7.0
+    assert discovery._links('abc', readings) == {
+        'a': (np.quantile([1, 2, 7], 0.95), np.quantile([3, 5], 0.95)),
+        'b': (np.quantile([3, 4], 0.95), np.quantile([1, 6, 7], 0.95)),
+        'c': (np.quantile([5, 6], 0.95), np.quantile([2, 4], 0.95))}
+    nothing = discovery._links('a', np.full((1, 1, 1), np.nan))
+    assert np.isnan(nothing['a']).all()
+
+
+def load(branch, is_up, peers, *pairs):
+    return discovery.Load(branch, is_up, peers, pairs)
+
+
+def test_an_uplink_has_the_rate_of_its_better_loads():
+    pairs = ('h0', 'h2'), ('h1', 'h3')
+    back = tuple(pair[::-1] for pair in pairs)
+    found = discovery._uplinks(BRANCHES, LINKS, [
+        (load('rack1', True, 'near', *pairs), dict(zip(pairs, (4.0, 5.0)))),
+        (load('rack1', True, 'any', *pairs), dict(zip(pairs, (4.0, 6.0)))),
+        # A pair is missing.
+        (load('rack1', True, 'any', *pairs), {pairs[0]: 99.0}),
+        (load('rack1', False, 'near', *back), dict(zip(back, (1.0, 2.0)))),
+        (load('pod1', True, 'near', *pairs), dict(zip(pairs, (4.0, 5.0))))])
+    assert found == {'rack1': tree.Uplink(10.0, 3.0),
+                     'rack2': tree.Uplink(), 'pod1': tree.Uplink(9.0)}
+    # Out of h0 and h1 come 21, and 18.9 would be what they can send.
+    for sums, up_bps in ((18.8, 18.8), (18.95, None)):
+        found = discovery._uplinks(BRANCHES, LINKS, [(
+            load('rack1', True, 'near', *pairs),
+            dict(zip(pairs, (sums, 0.0))))])
+        assert found['rack1'].up_bps == up_bps
+
+
+@pytest.mark.parametrize(('turn', 'n_chosen', 'pairs'), [
+    (0, 3, 'ax by'), (1, 3, 'az bx'), (2, 3, 'ay bz'), (0, 2, 'ax by'),
+    (1, 0, 'ax by')])
+def test_chosen_peers_take_turns(turn, n_chosen, pairs):
+    found = discovery._paired('ab', 'xyz', turn, n_chosen)
+    assert ' '.join(map(''.join, found)) == pairs
+    # Of more members than peers each has its turn.
+    assert discovery._paired('abc', 'xy', 1, 2) == (('c', 'y'), ('a', 'x'))
+    assert discovery._paired('abc', 'wxyz', 1, 2) == (
+        ('a', 'x'), ('b', 'w'), ('c', 'y'))
+
+
+def test_peers_come_from_all_leaves_in_turn():
+    leaf_of = dict(a='l2', b='l1', c='l1', d='l2', e='l1')
+    assert ''.join(discovery._spread('edcba', leaf_of)) == 'bacde'
+    assert discovery._paired('abc', 'x', 1, 1) == (('b', 'x'),)
+
+
+def test_names_of_the_levels_that_are_kept():
+    """The pods limit nothing; what is above them does."""
+    found = (discovery.Branch('core1', 2, HOSTS, None), *(
+        discovery.dataclasses.replace(one, parent=one.parent or 'core1')
+        for one in BRANCHES))
+    rates = {'core1': tree.Uplink(1.0, None), 'pod1': tree.Uplink(),
+             'rack1': tree.Uplink(), 'rack2': tree.Uplink()}
+    assert [(one.name, one.parent)
+            for one in discovery._limiting(found, rates)] == [
+        ('core1', None), ('rack1', 'core1'), ('rack2', 'core1')]
+
+
+@pytest.mark.parametrize('seed, sizes, noise', [
+    (0, [[4, 4, 4], [4, 4, 4], [4, 4]], 0.03),
+    (1, [[4, 8, 6], [7, 5], [6, 6, 5]], 0.05),
+    (2, [[8] * 2, [8] * 3, [6, 8]], 0.05),
+    (3, [[6] * 4] * 3, 0.1)])
+def test_three_levels_and_their_rates_are_found(seed, sizes, noise):
+    rng = np.random.default_rng(seed)
+    tree, hosts, by_rack, by_pod = test_racks.made(rng, sizes, 4, 2)
+    found, plane = discover(Network(tree, hosts, rng, noise))
+    for level, truth in ((0, by_rack), (1, by_pod)):
+        label = {host: i for i, branch in enumerate(
+            one for one in found if one.level == level)
+            for host in branch.hosts}
+        assert racks.agreement([label[host] for host in hosts],
+                               truth) >= 0.95
+    assert plane.level_names() == ('rack', 'pod')
+    true_bps = {frozenset(hosts): bps for hosts, bps in _rates(tree)}
+    seen = 0
+    for node in plane.walk():
+        below = frozenset(node.all_hosts())
+        if below in true_bps:
+            seen += 1
+            for rate_bps in (node.uplink.up_bps, node.uplink.down_bps):
+                assert rate_bps == pytest.approx(true_bps[below], rel=0.1)
+    assert seen >= 0.9 * len(tree.subtrees)

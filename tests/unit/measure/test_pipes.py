@@ -76,11 +76,82 @@ def test_an_uplink_that_explains_a_pair():
     assert pipes.choose(found, set(HOSTS), 110.0, 600.0, up).rates_bps == {}
 
 
-def test_too_many_hosts_are_not_planned_by_pairs():
+@pytest.mark.parametrize(('n_hosts', 'is_planned'), [
+    (200, True), (201, False)])
+def test_too_many_hosts_are_not_planned_by_pairs(n_hosts, is_planned):
     found = _known(slow={('a', 'b')})
-    hosts = set(HOSTS) | {f'x{i}' for i in range(pipes.MOST_HOSTS)}
+    hosts = set(HOSTS) | {f'x{i}' for i in range(n_hosts - len(HOSTS))}
     chosen = pipes.choose(found, hosts, 110.0, 600.0)
-    assert chosen.rates_bps == {} and 'left out' in chosen.text
+    assert bool(chosen.rates_bps) == is_planned
+    assert ('left out' in chosen.text) == (not is_planned)
+    missing = n_hosts * (n_hosts - 1) - 12
+    assert f'0 were measured more than 600 s ago and {missing} never' in (
+        chosen.text)
+
+
+def made_known(*rows, now_s=110.0):
+    """What is known of pairs: (src, dst, rates, confidence, age)."""
+    kept = history.History()
+    slow = {}
+    for src, dst, rate_bps, expected_bps, age_s in rows:
+        kept.add(history.Reading(src, dst, rate_bps, now_s - age_s))
+        slow[src, dst] = pipes.Slow(rate_bps, expected_bps, 0.5,
+                                    now_s - age_s)
+    table = kept.table()
+    return pipes.Known(table, newest_s=table.times_s[-1], slow=slow)
+
+
+@pytest.mark.parametrize(('age_s', 'is_used'), [(60.0, True), (60.5, False)])
+def test_a_pair_counts_until_it_is_so_old(age_s, is_used):
+    found = made_known(('a', 'b', 4e8, 1e9, age_s), ('b', 'a', 4e8, 1e9, 1))
+    chosen = pipes.choose(found, {'a', 'b'}, 110.0, 60.0)
+    assert (('a', 'b') in chosen.rates_bps) == is_used
+    assert ('1 were measured more than 60 s ago and 0 never' in chosen.text
+            ) == (not is_used)
+
+
+@pytest.mark.parametrize(('uplink_bps', 'is_used'), [
+    (4.45e8, True), (4.44e8, False), (9e8, True), (1e8, False)])
+def test_a_pair_is_a_tenth_slower_than_its_uplinks(uplink_bps, is_used):
+    found = made_known(('a', 'b', 4e8, 1e9, 1))
+    chosen = pipes.choose(found, {'a', 'b'}, 110.0, 60.0,
+                          {('a', 'b'): uplink_bps})
+    assert (('a', 'b') in chosen.rates_bps) == is_used
+
+
+def test_the_three_slowest_are_shown():
+    rows = [('a', to, bps * 1e6, 1e9, 10.0) for to, bps in (
+        ('b', 400), ('c', 100), ('d', 300), ('e', 200))]
+    found = made_known(*rows)
+    chosen = pipes.choose(found, set('abcde'), 110.0, 60.0)
+    assert len(chosen.rates_bps) == 4
+    sure = 0.5 * hostrates.confidence(10.0)
+    assert ', '.join(
+        f'a to {to} {bps} of 1000 Mbit/s, 10 s old, confidence {sure:.2f}'
+        for to, bps in (('c', 100), ('e', 200), ('d', 300))
+    ) + ', …)' in chosen.text
+    # A pair of a host that nobody asked for is not shown.
+    few = pipes.choose(found, set('abc'), 110.0, 60.0)
+    assert few.rates_bps.keys() == {('a', 'b'), ('a', 'c')}
+    assert '…' not in few.text and 'a to c 100' in few.text
+
+
+@pytest.mark.parametrize(('n', 'rate', 'is_slow'), [
+    (1, 0.5, False), (2, 0.5, True), (2, 0.8, True), (2, 0.91, False)])
+def test_two_readings_and_a_tenth_make_a_pipe(n, rate, is_slow):
+    kept = history.History()
+    for at in range(n):
+        kept.add(history.Reading('a', 'b', rate * LINK, 100.0 + at))
+    host = hostrates.HostRate(LINK, 2 * LINK, 0.0)
+    found = pipes.known(kept.table(), {'a': host, 'b': host})
+    assert found.slow == ({('a', 'b'): pipes.Slow(
+        rate * LINK, LINK, 1 - 0.5 ** n, 99.0 + n)} if is_slow else {})
+    assert found.count.tolist() == [n]
+    # Nothing explains a pair of hosts of which nothing is known.
+    assert pipes.known(kept.table(), {'a': host}).slow == {}
+    back = hostrates.HostRate(2 * LINK, LINK, 0.0)
+    assert pipes.known(kept.table(), {'a': back, 'b': back}
+                       ).slow.keys() == found.slow.keys()
 
 
 def test_a_pair_that_became_fast_is_no_pipe_any_more():

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import collections
+import dataclasses
 
 import numpy as np
 import pytest
@@ -134,3 +135,120 @@ def test_a_leaf_of_two_loads_its_uplink():
     few = {'a': 'l1', 'b': 'l1', 'c': 'l2'}
     assert preflight.loaded_leaves(
         preflight.plan(sorted(few), few), few) == set()
+
+
+def found_by(planned, readings, nominal=None, leaf_of=None, uplinks=None):
+    return {(one.kind, one.subject): (one.rate_bps, one.expected_bps,
+                                      len(one.evidence))
+            for one in preflight.judge(planned, readings, nominal or {},
+                                       leaf_of, uplinks)}
+
+
+def lone(*rates):
+    """Pairs that measure alone: (src, dst, rate); rounds and readings."""
+    planned = [preflight.Round(((src, dst),)) for src, dst, _rate in rates]
+    return planned, [preflight.Reading((src, dst), i, rate)
+                     for i, (src, dst, rate) in enumerate(rates)]
+
+
+@pytest.mark.parametrize(('rate', 'is_poor'), [(74.9, True), (75.0, False)])
+def test_a_host_is_poor_below_three_quarters_of_its_link(rate, is_poor):
+    planned, readings = lone(('a', 'b', rate), ('b', 'a', 150.0))
+    # Out of a and into b go 100, out of b and into a 200.
+    nominal = {'a': (100.0, 200.0), 'b': (200.0, 100.0)}
+    found = found_by(planned, readings, nominal)
+    assert found == ({('host-egress', 'a'): (rate, 100.0, 1),
+                      ('host-ingress', 'b'): (rate, 100.0, 1)}
+                     if is_poor else {})
+
+
+def test_the_second_best_reading_of_a_host_counts():
+    planned, readings = lone(
+        ('a', 'b', 100.0), ('a', 'c', 30.0), ('a', 'd', 20.0),
+        ('b', 'c', 100.0), ('b', 'd', 90.0))
+    found = found_by(planned, readings)
+    assert found['host-egress', 'a'] == (30.0, (30.0 + 90.0) / 2, 3)
+    assert ('host-egress', 'b') not in found
+
+
+@pytest.mark.parametrize(('nominal', 'expected'), [
+    (100.0, 60.0), (50.0, 50.0)])
+def test_uplinks_that_nobody_knows_may_slow_all(nominal, expected):
+    """Two pairs at a time: the median of all is 60."""
+    planned = [preflight.Round((('a', 'b'), ('c', 'd')))]
+    readings = [preflight.Reading(('a', 'b'), 0, 30.0),
+                preflight.Reading(('c', 'd'), 0, 90.0)]
+    found = found_by(planned, readings, {'a': (nominal, 1e9)})
+    assert found['host-egress', 'a'] == (30.0, expected, 1)
+    # Where leaves are known, pairs share no uplink.
+    found = found_by(planned, readings, {'a': (nominal, 1e9)},
+                     dict.fromkeys('abcd', 'leaf'))
+    assert found['host-egress', 'a'] == (30.0, nominal, 1)
+
+
+LEAVES = {f'{leaf}{i}': leaf for leaf in 'xyz' for i in range(2)}
+
+
+def loaded(sums, poor=()):
+    """Each leaf sends to both others, and gets as much from them.
+
+    :param sums: by leaf what both of its hosts get together, out and in.
+    """
+    planned, readings = [], []
+    for leaf, others in zip('xyz', ('yz', 'zx', 'xy')):
+        pairs = tuple((f'{leaf}{i}', f'{other}0')
+                      for i, other in enumerate(others))
+        for way, rate in zip((pairs, tuple(p[::-1] for p in pairs)),
+                             sums[leaf]):
+            readings += [preflight.Reading(pair, len(planned), rate / 2)
+                         for pair in way]
+            planned.append(preflight.Round(way, True))
+    return planned, readings
+
+
+def test_a_leaf_is_compared_with_the_others_or_with_its_rate():
+    planned, readings = loaded({'x': (40.0, 100.0), 'y': (100.0, 100.0),
+                                'z': (100.0, 60.0)})
+    assert found_by(planned, readings, leaf_of=LEAVES) == {
+        ('leaf-uplink', 'x'): (40.0, 100.0, 2),
+        ('leaf-downlink', 'z'): (60.0, 100.0, 2)}
+    # They do what the topology says.
+    uplinks = {'x': (40.0, 100.0), 'z': (100.0, 60.0)}
+    assert found_by(planned, readings, leaf_of=LEAVES,
+                    uplinks=uplinks) == {}
+    # Hosts' own links limit what all get.
+    uplinks = dict.fromkeys('xyz', (500.0, 500.0))
+    assert found_by(planned, readings, leaf_of=LEAVES,
+                    uplinks=uplinks).keys() == {
+        ('leaf-uplink', 'x'), ('leaf-downlink', 'z')}
+
+
+def test_a_single_leaf_is_compared_with_its_rate():
+    planned, readings = loaded({'x': (70.0, 80.0), 'y': (1.0, 1.0),
+                                'z': (1.0, 1.0)})
+    assert found_by(planned[:2], readings[:4], leaf_of=LEAVES,
+                    uplinks={'x': (100.0, 100.0)}) == {
+        ('leaf-uplink', 'x'): (70.0, 100.0, 2)}
+
+
+def test_what_a_slow_host_lacks_is_not_the_uplinks_fault():
+    planned, readings = loaded(dict.fromkeys('xyz', (100.0, 100.0)))
+    readings = [dataclasses.replace(
+        one, rate_bps=5.0 if one.pair[0] == 'x0' else one.rate_bps)
+        for one in readings]
+    alone, of_alone = lone(*[(src, dst, 5.0 if src == 'x0' else 50.0)
+                             for src in LEAVES for dst in LEAVES
+                             if src != dst])
+    planned_all = [*alone, *planned]
+    readings = of_alone + [dataclasses.replace(
+        one, number=one.number + len(alone)) for one in readings]
+    found = found_by(planned_all, readings, leaf_of=LEAVES)
+    assert found.keys() == {('host-egress', 'x0')}
+
+
+def test_the_bounds_are_those_of_the_documents():
+    assert (preflight.POOR, preflight.LONE_ROUNDS, preflight.LOADED_ROUNDS,
+            preflight.LEAST_LEAF) == (0.75, 4, 3, 2)
+    planned = preflight.plan(HOSTS, LEAF_OF)
+    assert [one.loaded for one in planned] == [False] * 8 + [True] * 12
+    assert len(preflight.plan(HOSTS)) == 8

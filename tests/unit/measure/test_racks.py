@@ -62,21 +62,6 @@ def readings(rng, tree, hosts, n_repeats, noise):
     return found * rng.normal(1, noise, found.shape).clip(0.5)
 
 
-@pytest.mark.parametrize('seed, sizes, noise', [
-    (0, [[6, 6, 6], [6, 6, 6]], 0.03),
-    (1, [[4, 8, 6], [7, 5], [6, 6, 5]], 0.05),
-    (2, [[8] * 2, [8] * 3], 0.05), (3, [[6] * 4] * 3, 0.1),
-    (4, [[3, 5], [4, 4, 4], [9, 2]], 0.05),
-])
-def test_three_levels_are_found_again(seed, sizes, noise):
-    rng = np.random.default_rng(seed)
-    tree, hosts, by_rack, by_pod = made(rng, sizes, 4, 2)
-    found = racks.infer(readings(rng, tree, hosts, 3, noise))
-    assert len(found.levels) == 2
-    assert racks.agreement(found.levels[0], by_rack) >= 0.95
-    assert racks.agreement(found.levels[1], by_pod) >= 0.95
-
-
 def test_racks_without_pods_are_one_level():
     rng = np.random.default_rng(5)
     tree, hosts, by_rack, _pods = made(rng, [[6] * 5], 4, 0.1)
@@ -98,6 +83,10 @@ def test_readings_are_checked():
     with pytest.raises(exception.Invalid, match='some pair'):
         racks.infer(np.full((1, 4, 4), np.nan))
     assert racks.infer(np.ones((1, 2, 2))).levels == ()
+    # Three hosts are enough for a rack of two.
+    three = np.array([[[0.0, 9.0, 2.0], [9.0, 0.0, 4.0], [2.0, 4.0, 0.0]]])
+    (level,) = racks.infer(three).levels
+    assert racks.agreement(level, [0, 0, 1]) == 1
 
 
 def test_agreement_is_one_for_the_same_and_small_for_chance():
@@ -220,3 +209,18 @@ def test_so_many_levels_at_most():
         racks.infer(np.zeros((2, 3, 4)))
     with pytest.raises(exception.Invalid, match='per repetition'):
         racks.infer(np.zeros((0, 3, 3)))
+
+
+@pytest.mark.parametrize('seed, sizes, noise', [
+    (0, [[6, 6, 6], [6, 6, 6]], 0.03),
+    (1, [[4, 8, 6], [7, 5], [6, 6, 5]], 0.05),
+    (2, [[8] * 2, [8] * 3], 0.05), (3, [[6] * 4] * 3, 0.1),
+    (4, [[3, 5], [4, 4, 4], [9, 2]], 0.05),
+])
+def test_three_levels_are_found_again(seed, sizes, noise):
+    rng = np.random.default_rng(seed)
+    tree, hosts, by_rack, by_pod = made(rng, sizes, 4, 2)
+    found = racks.infer(readings(rng, tree, hosts, 3, noise))
+    assert len(found.levels) == 2
+    assert racks.agreement(found.levels[0], by_rack) >= 0.95
+    assert racks.agreement(found.levels[1], by_pod) >= 0.95

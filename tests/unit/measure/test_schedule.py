@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import collections
+import math
 import random
 import statistics
 
@@ -70,47 +71,6 @@ class Run:
             self.look()
 
 
-@pytest.mark.parametrize('failing, n_hosts', [
-    (0.0, 64), (0.01, 64),
-    pytest.param(0.0, 196, marks=IN_FULL), pytest.param(
-        0.01, 196, marks=IN_FULL)])
-def test_all_pairs_of_196_hosts_in_ten_minutes(failing, n_hosts):
-    """By arithmetic 2 (n - 1) looks, as each host is in all of them."""
-    run = Run(_schedule(), _hosts(n_hosts), failing=failing)
-    run.until(lambda: len(run.measured) == n_hosts * (n_hosts - 1),
-              600 * n_hosts / 196)
-    assert set(run.measured.values()) == {1}
-    if not failing:
-        assert run.now_s <= 1.05 * 2 * (n_hosts - 1)
-    # On average of the hosts.
-    sent = run.schedule.budget.spent_bytes(run.now_s) / n_hosts
-    if not failing:
-        assert sent == (n_hosts - 1) * TRAIN_BYTES
-    # Of what a link of 1 Gbit/s carries in ten minutes, in per cent.
-    assert 100 * sent / (GBIT / 8 * 600) < 0.85
-
-
-def test_o_of_n_trains_keep_many_hosts_fresh():
-    run = Run(_schedule(), _hosts(1000))
-    run.until(lambda: run.schedule.state().n_fresh == 1000, 120)
-    per_host = run.n_trains / 1000
-    assert 8 <= per_host <= 9
-    assert max(run.n_at_once) == 128
-    run.now_s = 1750.0
-    assert run.look() == ()
-    # Half an hour later all of them once more, and not more than that.
-    run.until(lambda: run.now_s >= 1950, 1950)
-    assert run.schedule.state().n_fresh == 1000
-    assert 1.9 * per_host <= run.n_trains / 1000 <= 2.2 * per_host
-    partners = collections.defaultdict(set)
-    for src, dst in run.measured:
-        partners[src].add(dst)
-    assert max(len(peers) for peers in partners.values()) <= 64
-    # Peers are from all over the cloud, not of the same rack.
-    apart = [abs(int(src[1:]) - int(dst[1:])) for src, dst in run.measured]
-    assert statistics.median(apart) > 100
-
-
 RACKS = cluster.Tree(
     tuple(cluster.Subtree(f'r{i}', 2 * GBIT, 2 * GBIT) for i in range(4)),
     {f'h{i:05}': f'r{i // 8}' for i in range(32)})
@@ -163,32 +123,6 @@ def test_what_is_stale_is_measured_before_what_is_less_so():
         found.ended(pair, 11.0, TRAIN_BYTES)
 
 
-@pytest.mark.parametrize('limit', ['link', 'cloud'])
-def test_the_budget_of_an_hour_is_kept_in_any_hour(limit):
-    hosts = _hosts(6)
-    budgets = {'link': {'link_share': 20 * TRAIN_BYTES / (GBIT / 8 * 3600)},
-               'cloud': {'bytes_per_hour': 30 * TRAIN_BYTES,
-                         'link_share': 1.0}}[limit]
-    run = Run(_schedule(freshness_s=10.0, **budgets), hosts)
-    begun = []
-    held = 0
-    while run.now_s < 3 * 3600:
-        begun += [(run.now_s, pair) for pair in run.look()]
-        run.now_s += 9.0
-        held = max(held, run.schedule.state().n_held)
-    assert held
-    for from_s in range(0, 2 * 3600, 97):
-        within = [pair for at_s, pair in begun
-                  if from_s <= at_s < from_s + 3600]
-        sent = collections.Counter(src for src, _ in within)
-        if limit == 'link':
-            assert max(sent.values(), default=0) <= 20
-        else:
-            assert len(within) <= 30
-    # It is used, too.
-    assert len(begun) >= {'link': 100, 'cloud': 60}[limit]
-
-
 def test_what_a_train_really_sent_counts():
     found = _schedule()
     (pair,) = found.next(dict.fromkeys('ab', GBIT), 0.0)
@@ -221,28 +155,6 @@ def test_every_host_gets_its_readings_whatever_their_number(n, most, seed):
     for host in run.hosts if n > 1 else ():
         assert sum(src == host for src, _ in run.measured) >= wanted
         assert sum(dst == host for _, dst in run.measured) >= wanted
-
-
-@pytest.mark.parametrize('slow_s', [0.7, 1.9, 2.3, 3.1])
-def test_no_pair_is_left_out_when_trains_never_end_together(slow_s):
-    """Two trains at a time among four hosts: who is free alone waits."""
-    found = _schedule(freshness_s=1.0, awaited_s=1.0, link_share=1)
-    hosts, running, last_s = _hosts(4), [], {}
-    pairs = {(a, b) for a in hosts for b in hosts if a != b}
-    longest_s = 0.0
-    for step in range(3000):
-        now_s = step / 10
-        for end_s, pair in [one for one in running if one[0] <= now_s]:
-            running.remove((end_s, pair))
-            found.ended(pair, end_s, 1000)
-            found.measured(pair, end_s)
-            longest_s = max(longest_s, end_s - last_s.get(pair, 0.0))
-            last_s[pair] = end_s
-        running += [(now_s + (slow_s if 'h00001' in pair else 1.1), pair)
-                    for pair in found.next(hosts, now_s)]
-    assert last_s.keys() == pairs
-    longest_s = max(longest_s, *(300 - at_s for at_s in last_s.values()))
-    assert longest_s < 60
 
 
 @pytest.mark.parametrize(('awaited', 'freshness_s'), [
@@ -322,3 +234,156 @@ def test_a_host_waits_for_a_pair_that_waits_twice_as_long(owed_s, waits):
 def test_nothing_is_begun_among_one_host():
     for n_hosts in (0, 1):
         assert list(_schedule().next(_hosts(n_hosts), 1.0)) == []
+
+
+@pytest.mark.parametrize(('sent', 'received', 'lacks'), [
+    ((), (), (True, False)), ((5.0,), (), (False, True)),
+    ((), (5.0,), (True, False)), ((5.0, 6.0), (4.0, 7.0), (False, True)),
+    # A reading each, or the newest of them, tells who is further behind.
+    ((5.0,), (6.0,), (True, False)), ((6.0,), (5.0,), (False, True)),
+    ((900.0, 901.0), (), (False,)), ((900.0,), (), (False, True)),
+    ((901.0, 902.0), (903.0, 904.0), ()),
+    ((900.0, 905.0), (899.5, 906.0), (False,))])
+def test_the_direction_that_is_further_behind_comes_first(sent, received,
+                                                          lacks):
+    """Two readings per direction, fresh for a hundred seconds."""
+    found = _schedule(freshness_s=100.0, all_pairs_hosts=1, readings=2)
+    hosts = _hosts(4)
+    own, *peers = hosts
+    for times_s, pair_of in ((sent, lambda peer: (own, peer)),
+                             (received, lambda peer: (peer, own))):
+        for at_s, peer in zip(times_s, peers):
+            found.measured(pair_of(peer), at_s)
+    look = schedule._Look(found, hosts, 999.5, frozenset())
+    assert look._lacks(own) == lacks
+    assert look._last_s(own) == min(
+        max(times_s, default=-math.inf) for times_s in (sent, received))
+
+
+def test_old_readings_are_forgotten():
+    found = _schedule(freshness_s=10.0)
+    found.measured(('a', 'b'), 5.0)
+    found.measured(('a', 'c'), 6.0)
+    found.measured(('a', 'd'), 5.0 + 32 * 10.0)
+    assert found.readings('a', True) == {'b': 5.0, 'c': 6.0, 'd': 325.0}
+    found.measured(('a', 'e'), 326.0)
+    assert found.readings('a', True).keys() == {'c', 'd', 'e'}
+    assert found.readings('b', False) == {'a': 5.0}
+
+
+def test_what_failed_is_forgotten_when_it_may_be_tried_again():
+    found = _schedule(retry_s=30.0)
+    found.failed(('x', 'y'), 5.0)
+    found.next({}, 34.9)
+    assert found._failed == {('x', 'y'): 5.0}
+    found.next({}, 35.0)
+    assert found._failed == {}
+
+
+def test_a_look_has_turns_by_the_number_of_hosts():
+    def looks(n, **changes):
+        look = schedule._Look(_schedule(**changes), _hosts(n), 0.0,
+                              frozenset())
+        return (look.all_pairs, look._wanted, look._looks, look._n_turns,
+                look._stride)
+
+    assert looks(256) == (True, 255, 255, 255, 1)
+    assert looks(257) == (False, 8, 16, 32, 8)
+    assert looks(6, all_pairs_hosts=2, readings=9) == (False, 5, 16, 5, 1)
+    assert looks(1)[1] == 0 and looks(0)[4] == 1
+    assert (schedule.PEERS, schedule.LOOKS) == (32, 16)
+
+
+def test_the_rules_that_are_not_given():
+    found = schedule.Rules(1.0, 2.0, 3.0, 4)
+    assert (found.all_pairs_hosts, found.readings, found.most_trains) == (
+        256, 8, 128)
+
+
+@pytest.mark.parametrize('failing, n_hosts', [
+    (0.0, 64), (0.01, 64),
+    pytest.param(0.0, 196, marks=IN_FULL), pytest.param(
+        0.01, 196, marks=IN_FULL)])
+def test_all_pairs_of_196_hosts_in_ten_minutes(failing, n_hosts):
+    """By arithmetic 2 (n - 1) looks, as each host is in all of them."""
+    run = Run(_schedule(), _hosts(n_hosts), failing=failing)
+    run.until(lambda: len(run.measured) == n_hosts * (n_hosts - 1),
+              600 * n_hosts / 196)
+    assert set(run.measured.values()) == {1}
+    if not failing:
+        assert run.now_s <= 1.05 * 2 * (n_hosts - 1)
+    # On average of the hosts.
+    sent = run.schedule.budget.spent_bytes(run.now_s) / n_hosts
+    if not failing:
+        assert sent == (n_hosts - 1) * TRAIN_BYTES
+    # Of what a link of 1 Gbit/s carries in ten minutes, in per cent.
+    assert 100 * sent / (GBIT / 8 * 600) < 0.85
+
+
+def test_o_of_n_trains_keep_many_hosts_fresh():
+    run = Run(_schedule(), _hosts(1000))
+    run.until(lambda: run.schedule.state().n_fresh == 1000, 120)
+    per_host = run.n_trains / 1000
+    assert 8 <= per_host <= 9
+    assert max(run.n_at_once) == 128
+    run.now_s = 1750.0
+    assert run.look() == ()
+    # Half an hour later all of them once more, and not more than that.
+    run.until(lambda: run.now_s >= 1950, 1950)
+    assert run.schedule.state().n_fresh == 1000
+    assert 1.9 * per_host <= run.n_trains / 1000 <= 2.2 * per_host
+    partners = collections.defaultdict(set)
+    for src, dst in run.measured:
+        partners[src].add(dst)
+    assert max(len(peers) for peers in partners.values()) <= 64
+    # Peers are from all over the cloud, not of the same rack.
+    apart = [abs(int(src[1:]) - int(dst[1:])) for src, dst in run.measured]
+    assert statistics.median(apart) > 100
+
+
+@pytest.mark.parametrize('limit', ['link', 'cloud'])
+def test_the_budget_of_an_hour_is_kept_in_any_hour(limit):
+    hosts = _hosts(6)
+    budgets = {'link': {'link_share': 20 * TRAIN_BYTES / (GBIT / 8 * 3600)},
+               'cloud': {'bytes_per_hour': 30 * TRAIN_BYTES,
+                         'link_share': 1.0}}[limit]
+    run = Run(_schedule(freshness_s=10.0, **budgets), hosts)
+    begun = []
+    held = 0
+    while run.now_s < 3 * 3600:
+        begun += [(run.now_s, pair) for pair in run.look()]
+        run.now_s += 9.0
+        held = max(held, run.schedule.state().n_held)
+    assert held
+    for from_s in range(0, 2 * 3600, 97):
+        within = [pair for at_s, pair in begun
+                  if from_s <= at_s < from_s + 3600]
+        sent = collections.Counter(src for src, _ in within)
+        if limit == 'link':
+            assert max(sent.values(), default=0) <= 20
+        else:
+            assert len(within) <= 30
+    # It is used, too.
+    assert len(begun) >= {'link': 100, 'cloud': 60}[limit]
+
+
+@pytest.mark.parametrize('slow_s', [0.7, 1.9, 2.3, 3.1])
+def test_no_pair_is_left_out_when_trains_never_end_together(slow_s):
+    """Two trains at a time among four hosts: who is free alone waits."""
+    found = _schedule(freshness_s=1.0, awaited_s=1.0, link_share=1)
+    hosts, running, last_s = _hosts(4), [], {}
+    pairs = {(a, b) for a in hosts for b in hosts if a != b}
+    longest_s = 0.0
+    for step in range(3000):
+        now_s = step / 10
+        for end_s, pair in [one for one in running if one[0] <= now_s]:
+            running.remove((end_s, pair))
+            found.ended(pair, end_s, 1000)
+            found.measured(pair, end_s)
+            longest_s = max(longest_s, end_s - last_s.get(pair, 0.0))
+            last_s[pair] = end_s
+        running += [(now_s + (slow_s if 'h00001' in pair else 1.1), pair)
+                    for pair in found.next(hosts, now_s)]
+    assert last_s.keys() == pairs
+    longest_s = max(longest_s, *(300 - at_s for at_s in last_s.values()))
+    assert longest_s < 60

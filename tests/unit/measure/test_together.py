@@ -52,3 +52,18 @@ def test_a_transfer_is_bounded_in_bytes_and_time():
     assert transfer.size_bytes(8e6) == 500_000  # by the time
     assert transfer.size_bytes(8e7) == 1_000_000
     assert transfer.size_bytes(8e10) == 200_000_000  # to fill the link
+    assert transfer.size_bytes(0.0) == 1
+    assert (together.CHECK, together.DISCOVER) == (
+        together.Transfer(3 * 1024 * 1024, 0.025, 0.3),
+        together.Transfer(16 * 1024 * 1024, 0.05, 0.5))
+
+
+@pytest.mark.parametrize(('n_windows', 'longest', 'n_counted'), [
+    (7, 8, 0), (8, 9, 6), (10, 11, 7), (10, 70, 7), (10, 71, 0)])
+def test_six_windows_and_a_tenth_of_the_time_say_something(
+        n_windows, longest, n_counted):
+    """The last window ends early, a quarter of the others is left out."""
+    counted = [0] + [1] * n_windows
+    counted[-1 - n_counted:-1] = [1000] * n_counted
+    found = together.rates_bps({'a': counted, 'b': [1] * longest}, 0.5)
+    assert found == ({'a': 16000.0, 'b': 16.0} if n_counted else {})
