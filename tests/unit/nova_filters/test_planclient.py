@@ -368,6 +368,10 @@ def test_only_a_call_with_its_full_time_opens_the_breaker():
     # It had but two seconds, and the controller five to answer.
     assert spent.may_ask('s')
     assert spent._link.asked[0][2] <= 2.0
+    # As a trial it tells nothing, and leaves that to the next one.
+    spent._breaker = planclient.Breaker(0.0)
+    spent._breaker.failed()
+    assert place(spent, 'u', {}, 't') is None and spent.may_ask('s')
     whole = told_client(UNANSWERED)
     assert place(whole, 'u', {}, 'r') is None
     assert not whole.may_ask('s') and whole._link.asked[0][2] == 1.0
