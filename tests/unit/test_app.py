@@ -218,13 +218,15 @@ def test_a_process_alone_leads_until_it_stops(tmp_path):
         assert not own.feed.is_alive() and own.decide.loop.leads()
         assert own.know.fence == own.elector.check == own.follow.fence
         assert own._source.published in own.decide.on_publish
+        assert own._source.trains_ordered in own.decide.prober.on_ordered
+        assert not own.ask._writer.is_alive()
+        assert own.distribute._server is None
     finally:
         own.stop()
     for part in (own._storer, own._checker, own._watch, own.know,
                  own.follow):
         assert not part.is_alive()
-    again = make(tmp_path, app.Parts(schedules=False, distributes=False,
-                                     plans=False))
+    again = make(tmp_path, app.Parts(schedules=False, distributes=False))
     try:
         again.start(auto_sync=False)
         assert again.elector is None and not again.leads()
@@ -232,9 +234,12 @@ def test_a_process_alone_leads_until_it_stops(tmp_path):
         assert not again._storer.is_alive() and again.keeps()
         assert not again.decide.loop.leads()
         assert again.know.peer is again.feed
+        assert again.ask._writer.is_alive() and again._source is None
     finally:
         again.stop()
-    assert not again._follower.is_alive() and not again.feed.is_alive()
+    for one in (again._follower, again.feed, again.ask._writer,
+                again._watch):
+        assert not one.is_alive()
 
 
 def test_only_an_embedded_database_is_upgraded(tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 """Which code of a kernel runs."""
 
 import importlib
+import importlib.machinery
 import pathlib
 import shutil
 import subprocess
@@ -95,3 +96,88 @@ def test_plain_leaves_the_loaded_modules_alone(name):
     assert importlib.import_module(name) is loaded
     package = sys.modules[name.rpartition('.')[0]]
     assert getattr(package, name.rpartition('.')[2]) is loaded
+
+
+@pytest.fixture
+def states(monkeypatch):
+    """What is said of each kernel; those that are not named are compiled."""
+    found = {}
+    monkeypatch.setattr(compiled, 'state',
+                        lambda name: found.get(name, 'compiled'))
+    compiled.check.cache_clear()
+    yield found
+    compiled.check.cache_clear()
+
+
+FIRST, SECOND = compiled.KERNELS[:2]
+
+
+def test_what_is_not_compiled_is_told_once(states, caplog):
+    compiled.check()
+    assert caplog.messages == []
+    compiled.check.cache_clear()
+    states[SECOND] = 'plain'
+    compiled.check()
+    compiled.check()
+    (message,) = caplog.messages
+    assert message.endswith(f'not compiled: {SECOND}')
+    compiled.check.cache_clear()
+    states[FIRST] = 'stale'
+    with pytest.raises(ImportError, match=f'present one: {FIRST}; run'):
+        compiled.check()
+
+
+@pytest.mark.parametrize(('state', 'code'), [
+    ('compiled', 0), ('plain', 1), ('stale', 1)])
+def test_the_list_fails_unless_all_are_compiled(states, capsys, state, code):
+    states[SECOND] = state
+    assert compiled.main() == code
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == [f'{FIRST} compiled', f'{SECOND} {state}']
+    assert len(lines) == len(compiled.KERNELS)
+
+
+@pytest.fixture
+def written(monkeypatch, tmp_path):
+    """A kernel of which the test writes the source, and what it includes."""
+    monkeypatch.setattr(compiled, 'source',
+                        lambda name: tmp_path / f'{name}.py')
+    for name in compiled.KERNELS:
+        (tmp_path / f'{name}.py').write_text('')
+    (tmp_path / f'{FIRST}.py').write_text(
+        f'from cython.cimports.{SECOND} import x\n')
+    return tmp_path
+
+
+def test_what_a_kernel_is_compiled_from(written):
+    third = compiled.KERNELS[2]
+    assert compiled.partners(FIRST) == [SECOND]
+    assert compiled.together([SECOND]) == {FIRST, SECOND}
+    assert compiled.together([third]) == {third}
+    before = compiled.digest(FIRST), compiled.digest(SECOND)
+    assert compiled.sources(FIRST) == [written / f'{FIRST}.py']
+    for name in (FIRST, SECOND):
+        (written / f'{name}.pxd').write_text('cdef int x\n')
+    assert compiled.sources(FIRST) == [
+        written / f'{FIRST}.py', written / f'{SECOND}.pxd',
+        written / f'{FIRST}.pxd']
+    assert compiled.sources(SECOND) == [written / f'{SECOND}.py',
+                                        written / f'{SECOND}.pxd']
+    assert compiled.digest(FIRST) != before[0]
+    assert compiled.digest(SECOND) != before[1]
+
+
+def test_a_compiled_kernel_holds_the_digest_of_its_source(written):
+    suffix = importlib.machinery.EXTENSION_SUFFIXES[0]
+    assert compiled.state(FIRST) == 'plain'
+    binary = written / f'{FIRST}{suffix}'
+    binary.write_bytes(b'x' + bytes.fromhex(compiled.digest(FIRST)) + b'y')
+    assert compiled.state(FIRST) == 'compiled'
+    (written / f'{FIRST}.py').write_text('pass\n')
+    assert compiled.state(FIRST) == 'stale'
+
+
+def test_arrays_are_seen_as_buffers():
+    import numpy as np
+    found = compiled.views(a=np.zeros(2), b=3)
+    assert isinstance(found['a'], memoryview) and found['b'] == 3

@@ -3,6 +3,7 @@
 """The log's lines."""
 
 import logging
+import sys
 
 from oslo_config import cfg
 from oslo_log import log
@@ -46,3 +47,75 @@ def test_an_error_that_the_line_leaves_out_is_appended(logged):
     except OSError:
         logging.getLogger('virtco.x').error('It stops.')
     assert 'It stops.: OSError: disk on fire' in logged()
+
+
+OPTIONS = [('group', [cfg.IntOpt('number', min=1), cfg.StrOpt('word')])]
+
+
+def read(tmp_path, content):
+    conf = cfg.ConfigOpts()
+    for group, options in OPTIONS:
+        conf.register_opts(options, group=group)
+    path = tmp_path / 'file.conf'
+    path.write_bytes(content)
+    configuration.read(conf, ['--config-file', str(path)], OPTIONS)
+    return conf
+
+
+def test_every_value_is_looked_at(tmp_path):
+    conf = read(tmp_path, b'[group]\nnumber = 7\n')
+    assert conf.group.number == 7
+    with pytest.raises(exception.ConfigInvalid) as caught:
+        read(tmp_path, b'[group]\nnumber = 0\n')
+    told = str(caught.value)
+    assert told.startswith('[group] number: Should be greater than or ')
+    assert told.endswith(f', in {tmp_path}/file.conf')
+    assert '\n' not in told
+
+
+@pytest.mark.parametrize(('content', 'told'), [
+    (b'[group]\nword = \xff\n', 'a configuration file is not in UTF-8: '),
+    (b'[group\n', 'file.conf')])
+def test_a_file_that_cannot_be_read_is_told(tmp_path, content, told):
+    with pytest.raises(exception.ConfigInvalid, match=told) as caught:
+        read(tmp_path, content)
+    assert '\n' not in str(caught.value)
+
+
+def test_a_log_that_cannot_be_is_told(tmp_path):
+    conf = cfg.ConfigOpts()
+    log.register_options(conf)
+    conf(['--log-config-append', str(tmp_path / 'nowhere')],
+         project='virtco')
+    with pytest.raises(exception.ConfigInvalid, match='^the log: '):
+        configuration.set_up_log(conf, 'virtco')
+
+
+def test_an_error_with_a_traceback_is_told_whole(logged):
+    try:
+        raise OSError('disk on fire')
+    except OSError as error:
+        logging.getLogger('virtco.x').exception('It stops: %s', error)
+    assert 'It stops: disk on fire' in logged()
+    assert 'Traceback' in logged()
+
+
+def test_why_a_program_cannot_start_is_said_once(logged, capsys):
+    configuration.cannot_start('virtco-x', 'two\n  lines ')
+    line = 'virtco-x cannot start: two lines\n'
+    assert capsys.readouterr().err == line
+    # The log is on no console, so it stands there as well.
+    assert logged().endswith(line)
+
+
+@pytest.mark.parametrize('stream', ['stdout', 'stderr'])
+def test_a_log_on_the_console_says_it_no_second_time(monkeypatch, capsys,
+                                                    stream):
+    handler = logging.StreamHandler(getattr(sys, stream))
+    monkeypatch.setattr(logging.root, 'handlers', [handler])
+    configuration.cannot_start('virtco-x', 'why')
+    both = capsys.readouterr()
+    assert (both.out + both.err).count('cannot start') == 1
+    monkeypatch.setattr(logging.root, 'handlers', [])
+    configuration.cannot_start('virtco-x', 'why')
+    assert capsys.readouterr().err.count('cannot start') == 1

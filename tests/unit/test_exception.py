@@ -48,3 +48,35 @@ def test_no_repr_of_a_pool(call, closed_port, silent_port):
 
 def test_what_has_no_such_cause():
     assert exception.reason(ValueError('x' * 500)) == 'x' * 200
+
+
+def caused(error, cause=None, context=None):
+    error.__cause__, error.__context__ = cause, context
+    return error
+
+
+class PoolTimeoutError(Exception):
+    """As libraries call their own."""
+
+
+REFUSED = OSError(111, 'Connection refused')
+
+
+@pytest.mark.parametrize(('error', 'told'), [
+    (REFUSED, 'connection refused'), (OSError('odd'), 'odd'),
+    (OSError(5, ''), "[Errno 5] "), (TimeoutError(), 'timed out'),
+    (PoolTimeoutError(), 'timed out'),
+    (caused(ValueError('x'), REFUSED), 'connection refused'),
+    (caused(ValueError('x'), None, REFUSED), 'connection refused'),
+    # What it was raised from tells more than what was under way.
+    (caused(ValueError('x'), KeyError('y'), REFUSED), 'x'),
+    (ValueError('x' * 201), 'x' * 200)])
+def test_why_a_call_failed(error, told):
+    assert exception.reason(error) == told
+
+
+def test_an_error_has_words_of_its_own_or_of_its_kind():
+    found = exception.NotFound(what='Group', id='g')
+    assert str(found) == 'Group g was not found.'
+    assert found.kwargs == {'what': 'Group', 'id': 'g'}
+    assert str(exception.NotFound('gone')) == 'gone'

@@ -118,3 +118,14 @@ def test_panels(panel):
 def test_panels_do_not_lie_on_each_other():
     places = {(p['gridPos']['x'], p['gridPos']['y']) for p in panels()}
     assert len(places) == len({p['id'] for p in panels()}) == len(panels())
+
+
+def test_the_longest_times_that_histograms_tell_apart():
+    """What takes longer counts in the bucket without an end."""
+    found = metrics.Metrics()
+    for histogram, longest in (
+            (found.placement_seconds, 5), (found.plan_seconds, 10),
+            (found.phase_seconds, 3)):
+        assert histogram._kwargs['buckets'][-1] == longest
+        assert histogram._kwargs['buckets'] == tuple(
+            sorted(histogram._kwargs['buckets']))
