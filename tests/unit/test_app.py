@@ -196,12 +196,13 @@ def test_times_that_the_documents_name():
     assert app.Parts() == app.Parts(True, True, True)
 
 
-def make(tmp_path, parts=app.Parts()):
+def make(tmp_path, parts=app.Parts(), **groups):
     conf = stored.conf(
         database={'connection': f'sqlite:///{tmp_path}/db.sqlite'},
         controller={'state_dir': str(tmp_path)},
         leadership={'host': '127.0.0.1', 'port': 0},
-        api={'auth_strategy': 'noauth'})
+        distributor={'host': '127.0.0.1', 'port': 0},
+        api={'auth_strategy': 'noauth'}, **groups)
     return app.App(conf, parts=parts)
 
 
@@ -215,6 +216,7 @@ def test_a_process_alone_leads_until_it_stops(tmp_path):
         assert own._watch.is_alive() and not own._follower.is_alive()
         # Without credentials of Nova nobody is told, and nothing moved.
         assert not own._feedback.is_alive() and not own._adviser.is_alive()
+        assert own._teller is None
         assert not own.feed.is_alive() and own.decide.loop.leads()
         assert own.know.fence == own.elector.check == own.follow.fence
         assert own._source.published in own.decide.on_publish
@@ -226,7 +228,7 @@ def test_a_process_alone_leads_until_it_stops(tmp_path):
     for part in (own._storer, own._checker, own._watch, own.know,
                  own.follow):
         assert not part.is_alive()
-    again = make(tmp_path, app.Parts(schedules=False, distributes=False))
+    again = make(tmp_path, app.Parts(schedules=False))
     try:
         again.start(auto_sync=False)
         assert again.elector is None and not again.leads()
@@ -235,11 +237,41 @@ def test_a_process_alone_leads_until_it_stops(tmp_path):
         assert not again.decide.loop.leads()
         assert again.know.peer is again.feed
         assert again.ask._writer.is_alive() and again._source is None
+        server = again.distribute._server
+        assert server.is_alive()
     finally:
         again.stop()
     for one in (again._follower, again.feed, again.ask._writer,
-                again._watch):
+                again._watch, server):
         assert not one.is_alive()
+
+
+def test_with_credentials_of_nova_tenants_are_told_and_moves_looked_for(
+        tmp_path):
+    nowhere = 'http://127.0.0.1:1'
+    own = make(
+        tmp_path, app.Parts(distributes=False, plans=False),
+        reevaluation={'interval_s': 3600.0}, nova={
+            'auth_type': 'none', 'endpoint_override': nowhere,
+            'placement_endpoint_override': nowhere,
+            'feedback_interval_s': 3600.0})
+    stops = []
+    # It may be waiting for the leader before, and the lead does not.
+    own._follower.stop = lambda wait=True: stops.append(wait)
+    own.start(auto_sync=True)
+    threads = (own._feedback, own._adviser, own._source._thread,
+               own._storer, own.know._estimator, own.know._finder)
+    try:
+        assert own._teller is not None
+        assert all(one.is_alive() for one in threads)
+        assert (own._feedback._interval_s, own._adviser._interval_s,
+                own._storer._interval_s, own._checker._interval_s,
+                own._follower._interval_s, own._watch._interval_s) == (
+            3600.0, 3600.0, 0.5, 5.0, 1.0, 5.0)
+    finally:
+        own.stop()
+    assert not any(one.is_alive() for one in threads)
+    assert stops == [False, True]
 
 
 def test_only_an_embedded_database_is_upgraded(tmp_path, monkeypatch):
