@@ -80,7 +80,7 @@ def _count_star(many: str, one: str
             raise ValueError(f'a pattern with one of the {one}')
         if many not in counts:
             _need(counts, 'n')
-        peers = counts.get(many, counts.get('n', 0) - 1)
+        peers = counts[many] if many in counts else counts['n'] - 1
         if peers < 1 or counts.get('n', peers + 1) != peers + 1:
             raise ValueError(f'n = {many} + 1, at least 2')
         return (1, peers, peers + 1) if one == 'senders' else (

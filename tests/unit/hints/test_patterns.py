@@ -86,6 +86,23 @@ def test_skew_follows_zipf():
         (2, 1): 100})
 
 
+def test_which_patterns_may_be_skewed():
+    counts = {'n', 'senders', 'receivers', 'size', 'flow_size'}
+    assert {name for name, shape in SHAPES.items()
+            if shape.keys - counts == {'skew'}} == {
+                'shuffle', 'gather', 'all-to-all'}
+    assert all(counts <= shape.keys for shape in SHAPES.values())
+
+
+@pytest.mark.parametrize(('name', 'told'), [
+    ('broadcast', 'a pattern that says n'),
+    ('gather', 'a pattern that says n'), ('ring', 'a pattern that says n'),
+    ('shuffle', 'a pattern that says senders')])
+def test_what_a_pattern_has_to_say(name, told):
+    with pytest.raises(ValueError, match=f'^{told}$'):
+        SHAPES[name].count({})
+
+
 def test_rings():
     assert flows('ring', {'n': 3}, 9.0) == {(0, 1): 3, (1, 2): 3, (2, 0): 3}
     assert flows('ring', {'n': 3}, 9.0, False) == {
