@@ -79,8 +79,8 @@ class Edge(asyncio.Protocol):
         self._transport = transport
         self._reader = frames.Reader(1 << 28)
         transport.write(frames.pack(
-            'hello', versions=[frames.OLDEST, frames.NEWEST],
-            host=self._host, epoch=self._epoch, generation=self._generation))
+            'hello', version=frames.VERSION, host=self._host,
+            epoch=self._epoch, generation=self._generation))
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None

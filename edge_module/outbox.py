@@ -35,14 +35,12 @@ class Outbox:
         self._seen: reports.Report | None = None
         self._was_moving = False
         self._beat_s = 0.0
-        self._version = frames.OLDEST
         self._ack: dict[str, Any] | None = None
         self._measurements: list[dict[str, Any]] = []
         self._most_bytes = frames.MOST_BYTES
 
     def restart(self, welcome: dict[str, Any]) -> None:
         with self._lock:
-            self._version = int(welcome['version'])
             self.heartbeat_s = max(0.1, float(welcome['heartbeat_s']))
             self._most_bytes = int(welcome['most_bytes'])
             self._told = None
@@ -89,7 +87,8 @@ class Outbox:
         found = []
         with self._lock:
             if self._ack is not None:
-                found.append(self._answer(self._ack))
+                found.append(frames.pack(
+                    'nack' if 'error' in self._ack else 'ack', **self._ack))
                 self._ack = None
             found += [frames.pack('measurement', measurement=one)
                       for one in self._measurements]
@@ -108,14 +107,6 @@ class Outbox:
                     field='report', value=f'{len(frame)} bytes',
                     limit=f'at most {self._most_bytes} bytes')
         return found
-
-    def _answer(self, ack: dict[str, Any]) -> bytes:
-        """A controller of before knows no nack; the report names the error.
-        """
-        if 'error' in ack and self._version >= frames.NACK_SINCE:
-            return frames.pack('nack', **ack)
-        return frames.pack('ack', epoch=ack['epoch'],
-                           generation=ack['generation'])
 
     def _news(self, is_due: bool, now_s: float) -> bytes | None:
         """What the controller does not know of the report."""

@@ -24,7 +24,6 @@ from edge_module import outage
 from edge_module import outbox
 from edge_module import talk
 from virtco import exception
-from virtco.distribute import frames
 from virtco.know import reports
 
 LOG = logging.getLogger(__name__)
@@ -43,16 +42,13 @@ class Link:
     :param generation: of the policy that is here, 0 without one.
     :param heard: which schedulers were heard of.
     :param stop: ends :meth:`run`.
-    :param newest: version of the protocol that is spoken.
     :ivar outage: of the controller, whichever way it is asked.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, generation: Callable[[], int],
                  stop: threading.Event,
-                 heard: epochs.Epochs | None = None,
-                 newest: int = frames.NEWEST):
+                 heard: epochs.Epochs | None = None):
         self._conf = conf
-        self._newest = newest
         self._epochs = heard or epochs.Epochs()
         self._generation = generation
         self._stop = stop
@@ -114,7 +110,7 @@ class Link:
         """
         ends = talk.Talk(sock, self._conf.edge.http_timeout_s)
         welcome = ends.greet(self._conf.edge.host, self._epochs.newest,
-                             self._generation(), self._newest)
+                             self._generation())
         self._outbox.restart(welcome)
         self._heard_s = time.monotonic()
         self._set_up(True)

@@ -26,8 +26,7 @@ def find(conf: cfg.ConfigOpts, rest: edge_client.EdgeClient
     """As the controller says, in any order; it may say none."""
     try:
         found = rest.get_distributor()
-        oldest, newest = found['versions']
-        if oldest > frames.NEWEST or newest < frames.OLDEST:
+        if found['version'] != frames.VERSION:
             return []
         host = found['host'] or urllib.parse.urlsplit(
             conf.edge.controller_url).hostname
@@ -82,15 +81,15 @@ class Talk:
         self._reader = frames.Reader(edge_client.MOST_BYTES)
         self._early: list[dict[str, Any]] = []
 
-    def greet(self, host: str, epoch: int, generation: int,
-              newest: int = frames.NEWEST) -> dict[str, Any]:
+    def greet(self, host: str, epoch: int, generation: int
+              ) -> dict[str, Any]:
         """What the distributor says to a hello.
 
         :raises OSError: when it does not welcome us.
         """
         self._sock.sendall(frames.pack(
-            'hello', versions=[frames.OLDEST, newest], host=host,
-            epoch=epoch, generation=generation))
+            'hello', version=frames.VERSION, host=host, epoch=epoch,
+            generation=generation))
         deadline_s = time.monotonic() + self._timeout_s
         while (left_s := deadline_s - time.monotonic()) > 0:
             messages = self.read(None, left_s)

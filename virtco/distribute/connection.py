@@ -159,9 +159,8 @@ class Connection(asyncio.Protocol):
 
     def welcome(self, heartbeat_s: float, spread_s: float) -> None:
         self.write(frames.pack(
-            'welcome', version=self.session.version, epoch=self._hub.epoch,
-            heartbeat_s=heartbeat_s, spread_s=spread_s,
-            most_bytes=self._hub.most_bytes))
+            'welcome', epoch=self._hub.epoch, heartbeat_s=heartbeat_s,
+            spread_s=spread_s, most_bytes=self._hub.most_bytes))
 
     def refuse(self, why: str) -> None:
         """Say why, and close."""

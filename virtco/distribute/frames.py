@@ -13,10 +13,8 @@ import msgspec
 
 from virtco import exception
 
-#: Versions of the protocol that this code speaks: this one and the one before.
-OLDEST, NEWEST = 1, 2
-#: Since which an edge says by a message of its own that it refuses a policy.
-NACK_SINCE = 2
+#: Of the protocol; whoever speaks another one is refused by its number.
+VERSION = 2
 HEADER_BYTES = 4
 #: What an edge may send at once, unless the controller says otherwise.
 MOST_BYTES = 4 * 1024 * 1024

@@ -12,24 +12,20 @@ from virtco import fields
 from virtco.distribute import deltas
 from virtco.know import reports
 
-_Version = Annotated[int, msgspec.Meta(ge=1, le=1000)]
-
 
 class Hello(msgspec.Struct, frozen=True, tag='hello'):
-    """:ivar versions: of the protocol, the oldest and the newest.
+    """:ivar version: of the protocol.
     :ivar generation: of the policy that the edge has, 0 without one.
     """
 
-    versions: tuple[_Version, _Version]
+    version: Annotated[int, msgspec.Meta(ge=1, le=1000)]
     host: fields.Host
     epoch: fields.Generation = 0
     generation: fields.Generation = 0
 
 
 class Ack(msgspec.Struct, frozen=True, tag='ack'):
-    """The edge has taken the policy over; of version 1 it may also have
-    refused it, and says in its report why.
-    """
+    """The edge has taken the policy over."""
 
     generation: fields.Generation
     epoch: fields.Generation = 0

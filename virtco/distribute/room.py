@@ -71,7 +71,7 @@ class Distribute:
         ``host`` is null for the one under which they know this API.
         """
         options = self._conf.distributor
-        found = {'versions': [frames.OLDEST, frames.NEWEST]}
+        found = {'version': frames.VERSION}
         if options.endpoints:
             return found | {'endpoints': options.endpoints, 'host': None,
                             'port': options.port,

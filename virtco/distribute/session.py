@@ -39,7 +39,6 @@ class Session:
 
     def __init__(self, may_speak_for: Callable[[str], bool], epoch: int = 0):
         self.host: str | None = None
-        self.version = 0
         self.sent = 0
         self.acked = 0
         self._epoch = epoch
@@ -68,10 +67,6 @@ class Session:
                 self.acked = message.generation
                 return message
             case messages.Nack():
-                if self.version < frames.NACK_SINCE:
-                    raise exception.Invalid(
-                        field='type', value='nack', limit='a message of '
-                        f'version {self.version}, which was agreed on')
                 return message
             case messages.Measured():
                 if message.measurement.src != self.host:
@@ -87,12 +82,11 @@ class Session:
         return Report(self._report, self._report is not None)
 
     def _greet(self, hello: messages.Hello) -> None:
-        oldest, newest = hello.versions
-        self.version = min(newest, frames.NEWEST)
-        if self.version < max(oldest, frames.OLDEST):
+        if hello.version != frames.VERSION:
             raise exception.Invalid(
-                field='versions', value=list(hello.versions),
-                limit=f'from {frames.OLDEST} to {frames.NEWEST}')
+                field='version', value=hello.version,
+                limit=f'{frames.VERSION}, the one that this controller '
+                'speaks')
         if not self._may_speak_for(hello.host):
             raise exception.Forbidden(
                 what=f'to speak for {hello.host} with this certificate')

@@ -26,7 +26,7 @@ class Edge:
         self._sock = socket.create_connection(('127.0.0.1', port), 60)
         self._sock.settimeout(patience_s)
         self._reader = frames.Reader(1 << 28)
-        self.say('hello', versions=[1, 1], host=host, epoch=epoch,
+        self.say('hello', version=2, host=host, epoch=epoch,
                  generation=generation)
 
     def say(self, kind, **fields):

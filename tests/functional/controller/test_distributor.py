@@ -7,7 +7,6 @@ module does not do.
 """
 
 import contextlib
-import os
 import signal
 import socket
 import subprocess
@@ -42,7 +41,7 @@ class Edge:
     """The threads of an agent that talk to the controller, without a kernel.
     """
 
-    def __init__(self, url, host, newest=frames.NEWEST, **options):
+    def __init__(self, url, host, **options):
         conf = cfg.ConfigOpts()
         edge_conf.register_opts(conf)
         conf([], project='virtco')
@@ -53,8 +52,7 @@ class Edge:
         self.host = host
         self.generation = 0
         self.stop = threading.Event()
-        self.link = stream.Link(conf, lambda: self.generation, self.stop,
-                                newest=newest)
+        self.link = stream.Link(conf, lambda: self.generation, self.stop)
         self.client = self.link.client()
         self._thread = threading.Thread(target=self.link.run, daemon=True)
         self._thread.start()
@@ -107,30 +105,15 @@ def counted(controller, name):
     return controller.metrics().get(name, 0.0)
 
 
-def older(home):
-    """How a controller is started that speaks the version before only."""
-    (home / 'sitecustomize.py').write_text(
-        'from virtco.distribute import frames\n'
-        'frames.NEWEST = frames.NEWEST - 1\n')
-    return ['env', f'PYTHONPATH={home}:{os.environ.get("PYTHONPATH", "")}']
-
-
-@pytest.mark.parametrize('sender_newest, is_older', [
-    (frames.NEWEST, False), (frames.NEWEST - 1, False),
-    (frames.NEWEST, True)], ids=['same', 'older edge', 'older controller'])
-def test_a_coflow_over_the_connection(make, connect, tmp_path, sender_newest,
-                                      is_older):
-    """Either side may be one version older; the other edge never is."""
-    controller = make(wrapper=older(tmp_path) if is_older else ())
-    spoken = [frames.OLDEST, frames.NEWEST - is_older]
-    assert controller.call('GET', '/v1/distributor')['versions'] == spoken
+def test_a_coflow_over_the_connection(make, connect):
+    controller = make()
+    assert controller.call('GET', '/v1/distributor')['version'] == (
+        frames.VERSION)
     tenant = controller.tenant()
     hosts = tenant.launch(2, matrix=PAIR, hosts={'h0': 1, 'h1': 1})
     edges = {}
     for row, host in enumerate(hosts):
-        edges[host] = edge = connect(
-            controller.url, tenant.host(host),
-            newest=frames.NEWEST if row else sender_newest)
+        edges[host] = edge = connect(controller.url, tenant.host(host))
         harness.wait_for(lambda edge=edge: is_up(edge), 'the connection')
         edge.ports = [{'vm': tenant.instance(row), 'dev': f'tap{row}',
                        'mac': '02:00:00:00:00:01', 'ips': [f'10.1.0.{row}']}]
@@ -151,8 +134,7 @@ def test_a_coflow_over_the_connection(make, connect, tmp_path, sender_newest,
     harness.wait_for(lambda: shown(controller, sender.host)[
         'applied_generation'] == sender.generation, 'the applied generation')
     assert counted(controller, 'virtco_edge_connections') == 2
-    assert counted(controller, 'virtco_policies_refused_total') == (
-        sender_newest == frames.NEWEST and not is_older)
+    assert counted(controller, 'virtco_policies_refused_total') == 1
     assert not any(
         name.startswith('virtco_edge_connections_refused_total') and value
         for name, value in controller.metrics().items())
@@ -222,7 +204,7 @@ class Bare:
         self._reader = frames.Reader(1 << 28)
         self._messages = []
         if fields:
-            self.say('hello', **({'versions': [1, 1], 'generation': 0}
+            self.say('hello', **({'version': 2, 'generation': 0}
                                  | fields))
 
     def say(self, kind, **fields):
@@ -263,7 +245,7 @@ def test_an_edge_speaks_for_its_own_host_only(shared, port):
     (frames.pack('heartbeat'), 'one hello, before all else'),
     (frames.frame(b'[' * 70_000), 'nested'),
     (frames.frame(b'{"type": "hello", "host": NaN}'), 'NaN'),
-    (frames.pack('hello', versions=[9, 9], host='h'), 'from 1 to 2')])
+    (frames.pack('hello', version=9, host='h'), 'version: 9')])
 def test_what_breaks_the_protocol_ends_it(port, data, why):
     bare = Bare(port)
     bare.sock.sendall(data)

@@ -90,7 +90,7 @@ class Edge:
         self.connection.data_received(frames.pack(kind, **values))
 
     def hello(self, host='h1', **values):
-        self.say('hello', **{'versions': [1, 2], 'host': host,
+        self.say('hello', **{'version': 2, 'host': host,
                              'generation': 3} | values)
         return self
 
@@ -133,7 +133,7 @@ def test_a_hello_opens(run):
     edge.connection.welcome(30.0, 5.0)
     (found,) = edge.transport.written
     assert found == {
-        'type': 'welcome', 'version': 2, 'epoch': 4, 'heartbeat_s': 30.0,
+        'type': 'welcome', 'epoch': 4, 'heartbeat_s': 30.0,
         'spread_s': 5.0, 'most_bytes': 10_000}
 
 
@@ -215,7 +215,7 @@ def test_a_heartbeat_that_says_nothing_asks_for_the_report(edge):
 
 
 def test_what_is_no_message_closes(edge):
-    edge.say('hello', versions=[1, 1], host='h1')
+    edge.say('hello', version=2, host='h1')
     ((kind, why),) = edge.hub.told[1:]
     assert kind == 'refused' and 'one hello' in why
     assert edge.heard() == ['refused'] and edge.transport.end == 'closed'

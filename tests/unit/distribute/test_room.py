@@ -164,7 +164,7 @@ def test_without_a_distributor_nothing_happens(one):
 def test_where_to_connect_to(one, conf, host, told):
     conf.set_override('host', host, 'distributor')
     one._server = Server([])
-    assert one.document() == {'versions': [1, 2], 'host': told, 'port': 1234,
+    assert one.document() == {'version': 2, 'host': told, 'port': 1234,
                               'tls': False}
 
 
@@ -172,7 +172,7 @@ def test_distributors_apart_are_named(one, conf):
     conf.set_override('endpoints', ['a:1', 'b'], 'distributor')
     conf.set_override('endpoints_tls', True, 'distributor')
     conf.set_override('port', 77, 'distributor')
-    assert one.document() == {'versions': [1, 2], 'endpoints': ['a:1', 'b'],
+    assert one.document() == {'version': 2, 'endpoints': ['a:1', 'b'],
                               'host': None, 'port': 77, 'tls': True}
 
 

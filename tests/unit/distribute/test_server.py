@@ -79,7 +79,7 @@ def connect(site, host='h1', generation=0, received_bytes=None):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, received_bytes)
     sock.settimeout(60)
     sock.connect(('127.0.0.1', site.server.port))
-    sock.sendall(frames.pack('hello', versions=[1, 1], host=host,
+    sock.sendall(frames.pack('hello', version=2, host=host,
                              generation=generation))
     return sock
 
@@ -99,7 +99,7 @@ def test_it_sends_what_the_edge_does_not_have(start):
     with connect(site, generation=0) as sock:
         found = messages(sock)
         assert next(found) == {
-            'type': 'welcome', 'version': 1, 'epoch': 0, 'heartbeat_s': 30.0,
+            'type': 'welcome', 'epoch': 0, 'heartbeat_s': 30.0,
             'spread_s': 5.0, 'most_bytes': frames.MOST_BYTES}
         message = next_of(found, 'policy')
         assert edge_policy.EdgePolicy.from_dict(message['policy']) == LARGE

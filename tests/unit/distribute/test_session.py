@@ -31,24 +31,25 @@ def _new(may=lambda host: True, epoch=0):
 @pytest.fixture
 def one():
     found = _new()
-    _say(found, 'hello', versions=[1, 1], host='h1', generation=3)
+    _say(found, 'hello', version=2, host='h1', generation=3)
     return found
 
 
 def test_a_hello_opens():
     one = _new()
-    assert _say(one, 'hello', versions=[1, 7], host='h1', generation=3,
-                epoch=0) == messages.Hello((1, 7), 'h1', 0, 3)
-    assert (one.host, one.version, one.sent) == ('h1', 2, 3)
+    assert _say(one, 'hello', version=2, host='h1', generation=3,
+                epoch=0) == messages.Hello(2, 'h1', 0, 3)
+    assert (one.host, one.sent) == ('h1', 3)
 
 
 @pytest.mark.parametrize('fields, error', [
-    ({'versions': [3, 4]}, 'versions.*from 1 to 2'),
-    ({'versions': [1]}, 'versions'),
-    ({'versions': [1, 1], 'epoch': 1}, 'epoch: 1.*that of this controller'),
-    ({'versions': [1, 1], 'generation': -1}, 'generation: -1'),
-    ({'versions': [1, 1], 'host': '../h1'}, 'host'),
-    ({'versions': [1, 1], 'host': 'x' * 256}, 'host')])
+    ({'version': 3}, 'version: 3.*: 2, the one that this controller'),
+    ({'version': 1}, 'version: 1'), ({'version': 0}, 'version: 0'),
+    ({'versions': [2, 2]}, 'version: .*required'),
+    ({'version': 2, 'epoch': 1}, 'epoch: 1.*that of this controller'),
+    ({'version': 2, 'generation': -1}, 'generation: -1'),
+    ({'version': 2, 'host': '../h1'}, 'host'),
+    ({'version': 2, 'host': 'x' * 256}, 'host')])
 def test_a_hello_that_is_refused(fields, error):
     one = _new()
     with pytest.raises(exception.Invalid, match=error):
@@ -56,24 +57,15 @@ def test_a_hello_that_is_refused(fields, error):
     assert one.host is None
 
 
-@pytest.mark.parametrize('theirs, agreed', [
-    ([1, 1], 1), ([1, 2], 2), ([2, 3], 2)])
-def test_either_side_may_be_one_version_older(theirs, agreed):
-    one = _new()
-    _say(one, 'hello', versions=theirs, host='h1')
-    assert one.version == agreed
-    nack = {'generation': 4, 'error': 'no'}
-    if agreed == 2:
-        assert _say(one, 'nack', **nack) == messages.Nack(4, 'no')
-        assert one.acked == 0
-    else:
-        with pytest.raises(exception.Invalid, match='type: nack'):
-            _say(one, 'nack', **nack)
+def test_a_policy_that_is_refused_is_not_acknowledged(one):
+    assert _say(one, 'nack', generation=4, error='no') == (
+        messages.Nack(4, 'no'))
+    assert one.acked == 3
 
 
 def test_nobody_speaks_for_another_host(one):
     with pytest.raises(exception.Forbidden, match='h2'):
-        _say(_new(lambda host: host == 'h1'), 'hello', versions=[1, 1],
+        _say(_new(lambda host: host == 'h1'), 'hello', version=2,
              host='h2')
     with pytest.raises(exception.Forbidden, match='h2'):
         _say(one, 'measurement', measurement={
@@ -96,7 +88,7 @@ def test_a_hello_comes_first(kind, fields):
 
 def test_one_hello_is_enough(one):
     with pytest.raises(exception.Invalid, match='type: hello'):
-        _say(one, 'hello', versions=[1, 1], host='h1')
+        _say(one, 'hello', version=2, host='h1')
 
 
 def test_reports_are_whole_then_deltas(one):

@@ -25,7 +25,7 @@ def clock(monkeypatch):
 @pytest.fixture
 def outbox(clock):
     found = outboxes.Outbox()
-    found.restart({'version': 2, 'heartbeat_s': 10, 'most_bytes': 2000})
+    found.restart({'heartbeat_s': 10, 'most_bytes': 2000})
     yield found
     found.wake_end.close()
     found._wake.close()
@@ -84,7 +84,7 @@ def test_the_rest_waits_for_the_heartbeat(outbox, clock):
 
 @pytest.mark.parametrize('happens', [
     lambda outbox: outbox.resend(),
-    lambda outbox: outbox.restart({'version': 1, 'heartbeat_s': 10,
+    lambda outbox: outbox.restart({'heartbeat_s': 10,
                                    'most_bytes': 2000})])
 def test_a_report_is_whole_again(outbox, happens):
     outbox.put_report(REPORT)
@@ -103,15 +103,10 @@ def test_the_newest_of_what_waits_is_said(outbox):
     assert report['report']['applied_generation'] == 3
 
 
-@pytest.mark.parametrize('version, kind', [(1, 'ack'), (2, 'nack')])
-def test_a_controller_of_before_hears_of_a_refusal_by_the_report(
-        outbox, version, kind):
-    outbox.restart({'version': version, 'heartbeat_s': 10,
-                    'most_bytes': 2000})
+def test_a_refusal_names_its_reason(outbox):
     outbox.put_ack(4, 3, 'x' * 5000)
-    (answer,) = said(outbox)
-    assert (answer['type'], answer['generation']) == (kind, 3)
-    assert len(answer.get('error', '')) == (1000 if version == 2 else 0)
+    assert said(outbox) == [{'type': 'nack', 'epoch': 4, 'generation': 3,
+                             'error': 'x' * 1000}]
     outbox.put_ack(4, 5)
     assert said(outbox) == [{'type': 'ack', 'epoch': 4, 'generation': 5}]
 

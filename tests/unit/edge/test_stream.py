@@ -15,7 +15,7 @@ from tests.unit import made
 from virtco import exception
 from virtco.distribute import frames
 
-WELCOME = {'version': 2, 'epoch': 4, 'heartbeat_s': 9.0, 'spread_s': 2.5,
+WELCOME = {'epoch': 4, 'heartbeat_s': 9.0, 'spread_s': 2.5,
            'most_bytes': 10_000}
 
 
@@ -128,8 +128,8 @@ def test_a_conversation(link):
     link._epochs.hear(4)
     talking = Talking(link)
     (hello,) = talking.hear()
-    assert hello == {'type': 'hello', 'versions': [1, 2], 'host': 'h1',
-                     'epoch': 4, 'generation': 6}
+    assert hello == {'type': 'hello', 'version': 2, 'host': 'h1', 'epoch': 4,
+                     'generation': 6}
     talking.say('welcome', **WELCOME)
     patience.wait_for(lambda: link.heard_s() is not None, 'the connection')
     talking.say('policy', generation=5, policy={'n': 5}, epoch=4)

@@ -27,7 +27,7 @@ class Rest:
 
 def find(**values):
     return sorted(talk.find(CONF, Rest(
-        {'versions': [1, 2], 'host': None, 'port': 9999, 'tls': False}
+        {'version': 2, 'host': None, 'port': 9999, 'tls': False}
         | values)))
 
 
@@ -37,19 +37,16 @@ def find(**values):
     ({'endpoints': ['a:1', 'b', '[fd00::1]:2'], 'tls': True},
      [('a', 1, True), ('b', 9999, True), ('fd00::1', 2, True)]),
     ({'endpoints': []}, [('controller', 9999, False)]),
-    ({'versions': [frames.NEWEST, 99]}, [('controller', 9999, False)]),
-    ({'versions': [0, frames.OLDEST]}, [('controller', 9999, False)]),
     # Those that speak another language are none.
-    ({'versions': [frames.NEWEST + 1, 99]}, []),
-    ({'versions': [0, frames.OLDEST - 1]}, [])])
+    ({'version': frames.VERSION + 1}, []),
+    ({'version': frames.VERSION - 1}, [])])
 def test_where_distributors_are(values, found):
     assert find(**values) == found
 
 
 def test_a_controller_without_one():
     assert talk.find(CONF, Rest(exception.NotFound(what='x', id='y'))) == []
-    for wrong in ({'versions': 7}, {'versions': [1]}, {'port': None},
-                  {'versions': ['a', 'b']}):
+    for wrong in ({'port': None}, {'port': 'x'}, {'endpoints': 7}):
         with pytest.raises(exception.ControllerUnavailable,
                            match='no address of its distributor'):
             find(**wrong)
@@ -76,8 +73,8 @@ def test_a_greeting(ends):
                   + frames.pack('alive'))
     assert one.greet('h1', 3, 7)['epoch'] == 4
     assert said(there) == {
-        'type': 'hello', 'versions': [frames.OLDEST, frames.NEWEST],
-        'host': 'h1', 'epoch': 3, 'generation': 7}
+        'type': 'hello', 'version': frames.VERSION, 'host': 'h1',
+        'epoch': 3, 'generation': 7}
     # What came with the welcome is read next, and once.
     assert [message['type'] for message in one.read(None, 0)] == [
         'probe', 'alive']
@@ -88,8 +85,8 @@ def test_one_that_does_not_welcome(ends):
     one, there, _wake, _waker = ends
     there.sendall(frames.pack('refused', why='too many'))
     with pytest.raises(ConnectionRefusedError, match='too many'):
-        one.greet('h1', 3, 7, newest=1)
-    assert said(there)['versions'] == [frames.OLDEST, 1]
+        one.greet('h1', 3, 7)
+    assert said(there)['version'] == frames.VERSION
 
 
 def test_one_that_says_nothing(ends):
