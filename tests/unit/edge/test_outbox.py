@@ -116,3 +116,63 @@ def test_a_report_above_the_limit_is_not_sent(outbox):
         REPORT, error='x' * 2000))
     with pytest.raises(exception.Invalid, match='at most 2000 bytes'):
         said(outbox)
+
+
+def test_an_outbox_says_when_it_wakes(outbox, clock):
+    """At the next heartbeat, and at least once a second."""
+    assert outboxes.Outbox().heartbeat_s == 1.0
+    assert outbox.heartbeat_s == 10 and outbox.pause_s() == 1.0
+    clock[0] += 9.5
+    assert outbox.pause_s() == 0.5
+    clock[0] += 5
+    assert outbox.pause_s() == 0.0
+    outbox.restart({'version': 2, 'heartbeat_s': 0, 'most_bytes': 9})
+    assert outbox.heartbeat_s == 0.1
+
+
+@pytest.mark.parametrize('say', [
+    lambda outbox: outbox.put_ack(1, 2),
+    lambda outbox: outbox.put_report(REPORT),
+    lambda outbox: outbox.put_measurement({})])
+def test_what_is_to_be_said_wakes_who_sends(outbox, say):
+    with pytest.raises(BlockingIOError):
+        outbox.wake_end.recv(9)
+    say(outbox)
+    assert outbox.wake_end.recv(9) == b'.'
+    # Nobody waits for one who sleeps on.
+    while True:
+        try:
+            outbox._wake.send(b'.' * 4096)
+        except BlockingIOError:
+            break
+    say(outbox)
+
+
+def test_the_latest_measurements_are_said_once(outbox):
+    for number in range(70):
+        outbox.put_measurement({'number': number})
+    assert [one['measurement']['number'] for one in said(outbox)] == list(
+        range(6, 70))
+    assert said(outbox) == []
+    outbox.put_ack(0, 1)
+    outbox.put_measurement({'number': 1})
+    assert [one['type'] for one in said(outbox)] == ['ack', 'measurement']
+
+
+@pytest.mark.parametrize('more', [0, 1])
+def test_a_frame_may_be_as_long_as_the_limit(outbox, more):
+    outbox.put_report(REPORT)
+    (frame,) = outbox.take(0.0)
+    outbox.restart({'version': 2, 'heartbeat_s': 10, 'most_bytes': len(
+        frame) - frames.HEADER_BYTES - more})
+    if more:
+        with pytest.raises(exception.Invalid):
+            outbox.take(0.0)
+    else:
+        assert outbox.take(0.0) == [frame]
+
+
+def test_a_new_connection_hears_of_no_old_answer(outbox):
+    outbox.put_ack(0, 1)
+    outbox.restart({'version': 2, 'heartbeat_s': 10, 'most_bytes': 2000})
+    assert said(outbox) == []

@@ -499,3 +499,190 @@ def test_what_is_held_and_fits_takes_from_nobody():
     assert held.pop(0x10).rate_bps > 1e6
     assert held == new
     assert holding.hold(new, old, [], model.TreeSettings()) == new
+
+
+def parts(tree):
+    return {minor: (item.parent, item.rate_bps, item.ceil_bps, item.prio)
+            for minor, item in tree.items()}
+
+
+def test_what_stands_without_a_policy():
+    """A quarter of the default is the host's, half is of control packets."""
+    tree = shape.base_tree(100e6, 8e6, model.TreeSettings(
+        overhead_bytes=24, frame_min_bytes=84))
+    assert parts(tree) == {
+        minors.LINK: (minors.ROOT, 100e6, 100e6, 0),
+        minors.HOST: (minors.LINK, 2e6, 100e6, 6),
+        minors.SHARED: (minors.LINK, 6e6, 100e6, 0),
+        minors.UNMANAGED: (minors.SHARED, 2e6, 100e6, 0),
+        # Six per cent of the link, or what is guaranteed if that is more.
+        minors.CONTROL: (minors.SHARED, 4e6, 6e6, 0)}
+    assert {item.overhead_bytes for item in tree.values()} == {24}
+    assert {item.frame_min_bytes for item in tree.values()} == {84}
+    host = tree[minors.HOST]
+    assert (host.burst_bytes, host.limit_bytes, host.quantum_bytes) == (
+        65536, 131072, 65536)
+    wide = shape.base_tree(100e6, 40e6, model.TreeSettings())
+    assert wide[minors.CONTROL].ceil_bps == 20e6
+    # No default is more than the link, and none is nothing.
+    assert parts(shape.base_tree(1e6, 9e9, model.TreeSettings())) == parts(
+        shape.base_tree(1e6, 1e6, model.TreeSettings()))
+    least = shape.base_tree(1e6, 0.0, model.TreeSettings())
+    assert {least[minor].rate_bps for minor in least
+            if minor != minors.LINK} == {model.IDLE_RATE_BPS}
+
+
+def test_what_stands_at_a_receiver():
+    settings = model.TreeSettings(overhead_bytes=24)
+    tree = shape.receiver_tree(100e6, 8e6, 0x10, settings)
+    assert parts(tree) == {
+        minors.LINK: (minors.ROOT, 100e6, 100e6, 0),
+        minors.HOST: (minors.LINK, 8e6, 100e6, 7),
+        0x10: (minors.LINK, 92e6, 100e6, 0)}
+    assert {item.overhead_bytes for item in tree.values()} == {24}
+    assert tree[0x10].limit_bytes == tree[minors.HOST].limit_bytes == 524288
+    assert tree[minors.HOST].quantum_bytes == 65536
+
+
+def test_control_packets_have_short_leaves():
+    tree = shape.build_tree(policy([coflow(0x10, 1e6)], 8e6), LINK_BPS,
+                            ports=[4])
+    for minor in (minors.of_control(0x10), minors.of_port_control(4)):
+        item = tree[minor]
+        assert (item.rate_bps, item.ceil_bps, item.prio, item.quantum_bytes,
+                item.packet_bytes, item.parent) == (
+            8, 6e6, 0, 256, model.WHOLE_BYTES, minors.CONTROL)
+        # 25 ms at their guarantee, to the next power of two.
+        assert item.limit_bytes == 16384
+    slow = shape.build_tree(policy([coflow(0x10, 1e4)], 1e5), LINK_BPS)
+    assert slow[minors.of_control(0x10)].limit_bytes == 4096
+    port = tree[minors.of_port(4)]
+    assert (port.rate_bps, port.prio, port.burst_bytes, port.parent) == (
+        8, 7, 0, minors.UNMANAGED)
+
+
+def test_a_limited_destination_has_a_leaf_of_its_rate():
+    wanted = dataclasses.replace(policy([]), unmanaged=unmanaged(
+        {1: 4e6, 2: 90e6}))
+    settings = model.TreeSettings(frame_bytes=1564)
+    tree = shape.build_tree(wanted, LINK_BPS, settings, ports=[4])
+    default = tree[minors.HOST]
+    slow, fast = (tree[minors.of_limited(slot, 4)] for slot in (1, 2))
+    # At 4 Mbit/s a super-packet takes too long; no leaf exceeds the port's.
+    assert (slow.packet_bytes, fast.packet_bytes) == (1564, min(
+        default.packet_bytes, model.WHOLE_BYTES))
+    assert slow.limit_bytes == model.leaf_limit_bytes(4e6, settings)
+    assert fast.limit_bytes == default.limit_bytes
+    assert slow.rate_bps == model.IDLE_RATE_BPS == tree[
+        minors.of_limit(1)].rate_bps
+
+
+def test_settings_in_bytes_and_times():
+    settings = model.TreeSettings()
+    assert (settings.leaf_s, settings.min_leaf_bytes, settings.max_leaf_bytes,
+            settings.min_quantum_bytes, settings.max_quantum_bytes,
+            settings.turn_s, settings.max_turn_bytes, settings.floor_bps,
+            settings.super_packet_s, settings.owed_s, settings.link_packet_s,
+            ) == (0.025, 131072, 67108864, 65536, 1048576, 0.1, 67108864,
+                  8000, 0.1, 0.5, 0.0)
+    assert (settings.overhead_bytes, settings.frame_min_bytes) == (0, 0)
+    assert (settings.whole_ceil_bps, settings.whole_rate_bps) == (
+        5242880, 1048576)
+    assert (model.SUPER_PACKET_BYTES, model.WHOLE_BYTES) == (65536, 1048576)
+    # 64 KB take 4 ms at 131,072 kbit/s.
+    slow = model.TreeSettings(link_packet_s=0.004)
+    assert slow.on_link(131072e3) is slow
+    assert slow.on_link(131071e3).super_packet_s == 1e-9
+    assert settings.on_link(1.0) is settings
+
+
+@pytest.mark.parametrize(('rate_bps', 'whole'), [
+    (0.0, 8), (7.9, 8), (15.9, 8), (16.0, 16), (1e9 + 7, 1e9)])
+def test_whole_bytes_per_second(rate_bps, whole):
+    assert model.whole_bps(rate_bps) == whole
+
+
+@pytest.mark.parametrize(('ceil_bps', 'limit_bytes'), [
+    (41943040, 131072), (41943041, 262144), (83886080, 262144),
+    (83886090, 524288), (1e15, 67108864)])
+def test_a_leaf_grows_by_powers_of_two(ceil_bps, limit_bytes):
+    """131,072 bytes are 25 ms at 41.9 Mbit/s."""
+    assert model.leaf_limit_bytes(ceil_bps, model.TreeSettings()
+                                  ) == limit_bytes
+
+
+def test_what_competes_for_the_link():
+    def item(minor, parent, rate_bps):
+        return model.HtbClass(minor, parent, rate_bps, 10 ** 9, 0, 1, None)
+
+    tree = {one.minor: one for one in (
+        item(minors.LINK, 0, 10 ** 9), item(minors.HOST, minors.LINK, 80),
+        item(minors.SHARED, minors.LINK, 160), item(0x10, minors.LINK, 800),
+        item(0x11, 0x10, 400), item(0x12, 0x10, 480),
+        item(0x20, minors.LINK, 1600), item(0x21, 0x20, 8))}
+    assert model.children_bps(tree) == {
+        0: 10 ** 9, minors.LINK: 80 + 160 + 800 + 1600, 0x10: 880, 0x20: 8}
+    # Of a class and its children the larger counts.
+    assert model.guaranteed_bps(tree) == 80 + 160 + 880 + 1600
+    assert model.kept_bps(tree) == 240
+    assert model.kept_bps({0x10: tree[0x10]}) == 0
+    assert [model.is_data(minor) for minor in (
+        edge_policy.FIRST_MINOR - 1, edge_policy.FIRST_MINOR,
+        edge_policy.LAST_MINOR, edge_policy.LAST_MINOR + 1)] == [
+            False, True, True, False]
+
+
+def test_which_minor_is_of_what():
+    assert (minors.of_port(0), minors.of_port(4095), minors.of_port(4097)
+            ) == (0x7000, 0x7fff, 0x7001)
+    assert [minors.is_port(minor) for minor in (
+        0x6fff, 0x7000, 0x7fff, 0x8000)] == [False, True, True, False]
+    assert minors.of_port_control(4097) == 0x9001
+    assert [minors.is_port_control(minor) for minor in (
+        0x8fff, 0x9000, 0x9fff, 0xa000)] == [False, True, True, False]
+    assert [minors.controlled_by(minor) for minor in (
+        0x7fff, 0x8000, 0x8010, 0x8fff, 0x9000)] == [
+            None, 0, 0x10, 0xfff, None]
+    assert (minors.ROOT, minors.LINK, minors.HOST, minors.UNMANAGED,
+            minors.CONTROL, minors.SHARED) == (0, 1, 2, 3, 4, 5)
+    first = edge_policy.FIRST_MINOR
+    assert minors.of_control(first + 1023) == 0x8000 | first + 1023
+    assert minors.of_control(first + 1024) == (
+        0x8000 | 1 + (first + 1024) % 15)
+    assert (minors.of_limit(0), minors.of_limit(3)) == (0xf000, 0xf0c0)
+    assert (minors.of_limited(3, 0), minors.of_limited(3, 61),
+            minors.of_limited(3, 62)) == (0xf0c1, 0xf0fe, 0xf0c1)
+    assert [minors.limit_of(minor) for minor in (
+        0xefff, 0xf000, 0xf03f, 0xf040, 0xf0fe)] == [None, 0, 0, 1, 3]
+    assert [minors.is_limited_port(minor) for minor in (
+        0x9001, 0xf000, 0xf001, 0xf040, 0xf07f)] == [
+            False, False, True, False, True]
+    assert [minors.has_turns(minor) for minor in (
+        0x7001, 0xf001, 0xf000, 0x10)] == [True, True, False, False]
+
+
+@pytest.mark.parametrize(('current', 'desired', 'fits'), [
+    ({}, {0x10: 100}, True), ({0x10: 100}, {0x20: 100}, False),
+    ({0x10: 100}, {0x10: 100, 0x20: 50}, True),
+    ({0x10: 100}, {0x10: 40, 0x20: 60}, False),
+    ({0x10: 0}, {0x20: 100}, True)])
+def test_what_is_missing_may_fit_beside_what_stands(current, desired, fits):
+    def tree(rates):
+        return {minor: model.HtbClass(minor, minors.LINK, rate, 10 ** 9, 0, 1,
+                                      1) for minor, rate in rates.items()}
+
+    assert steps._all_fit(tree(current), tree(desired)) is fits
+
+
+def test_weights_of_receivers_make_their_turns():
+    settings = model.TreeSettings()
+    tree = shape.build_tree(policy([coflow(0x10, 60e6, (4, 1, 3))]),
+                            LINK_BPS, settings)
+    # A turn of 1.25 MB in parts of an eighth.
+    least = -(-1_250_000 // 8)
+    assert [tree[minor].quantum_bytes for minor in (0x11, 0x12, 0x13)] == [
+        4 * least, least, 3 * least]
+    late = shape.build_tree(policy([coflow(0x10, 60e6, (40, 1), prio=7)]),
+                            LINK_BPS, settings)
+    assert [late[minor].quantum_bytes for minor in (0x11, 0x12)] == [
+        settings.max_quantum_bytes, settings.min_quantum_bytes]

@@ -4,6 +4,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+import pytest
 
 from edge_module.tcplan import minors
 from edge_module.tcplan import model
@@ -78,3 +79,46 @@ def test_the_tree_has_them():
     assert tree[OTHER].quantum_bytes == model.TreeSettings().min_quantum_bytes
     assert tree[PORT].quantum_bytes == 0.75 * tree[OTHER].quantum_bytes
     assert minors.of_port(9) not in tree
+
+
+@pytest.mark.parametrize(('packets', 'drops', 'turn'), [
+    (150, 49, None), (150, 50, None), (149, 51, 0.75), (300, 100, None),
+    (300, 101, 0.75)])
+def test_more_than_a_quarter_of_two_hundred_packets_is_a_flood(packets, drops,
+                                                               turn):
+    port = turns.PortTurns()
+    changed = port.update({PORT: _sent(1514, packets, drops)}, 0.0)
+    assert changed is (turn is not None)
+    assert port.turns == ({PORT: turn} if turn else {})
+
+
+def test_a_flood_is_over_ten_seconds_later():
+    port = turns.PortTurns()
+    port.update({PORT: _sent(1514, 200, 200)}, 5.0)
+    assert port._floods_until_s == {PORT: 15.0}
+    port.update({PORT: _sent(1514, 400, 200)}, 14.9)
+    assert port.turns == {PORT: turns.FLOOD_TURN} == {PORT: 0.75}
+    port.update({PORT: _sent(1514, 600, 200)}, 15.0)
+    assert port.turns == {} == port._floods_until_s
+
+
+@pytest.mark.parametrize(('frame_bytes', 'overhead', 'least', 'turn'), [
+    (1514, 24, 84, None), (100, 24, 84, 13 / 16), (60, 24, 84, 11 / 16),
+    (60, 24, 200, 5 / 16), (60, 0, 0, None), (0, 0, 0, 1 / 16),
+    (2, 24, 1000, 1 / 16)])
+def test_a_turn_is_that_of_the_bytes_on_the_wire(frame_bytes, overhead, least,
+                                                 turn):
+    port = turns.PortTurns(overhead, least)
+    port.update({PORT: _sent(frame_bytes, 1000)}, 0.0)
+    assert port.turns == ({PORT: turn} if turn else {})
+
+
+def test_few_packets_leave_a_turn_as_it_is():
+    port = _turns()
+    port.update({PORT: _sent(60, 1000)}, 0.0)
+    assert not port.update({PORT: _sent(60, 1199)}, 1.0)
+    assert port.turns == {PORT: 11 / 16}
+    # They are counted with those that follow.
+    assert port._before[PORT].sent_packets == 1000
+    port.update({PORT: _sent(60, 1200)}, 2.0)
+    assert port._before[PORT].sent_packets == 1200

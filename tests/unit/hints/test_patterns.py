@@ -240,6 +240,8 @@ def test_a_size(value, size):
 def test_what_is_no_size(value):
     with pytest.raises(exception.HintInvalid):
         hint_matrix.size_bytes(value)
+    with pytest.raises(exception.HintInvalid, match='bytes[?] write 5GB'):
+        hint_matrix.size_bytes('5Gb')
 
 
 @pytest.mark.parametrize(('value', 'text'), [
