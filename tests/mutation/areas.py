@@ -19,7 +19,6 @@ _ELSEWHERE = {
     'virtco/lab/cloud': ('lab/cloud',),
     'virtco/model': ('scheduling', 'solver', 'topology', 'hints', 'ask'),
     'virtco/cmd': ('lab/sim', 'lab/emulation', 'osc'),
-    'virtco/conf': ('ask',),
     'virtco/client': ('osc',),
 }
 

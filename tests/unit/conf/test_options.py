@@ -2,15 +2,17 @@
 
 """Options: documented, bounded, in the samples, never registered twice."""
 
+import io
 import pathlib
 
 from oslo_config import cfg
+from oslo_config import generator
 import pytest
 
 from virtco.conf import nova
 from virtco.conf import opts
 
-ETC = pathlib.Path(__file__).parents[2] / 'etc' / 'virtco'
+ETC = pathlib.Path(__file__).parents[3] / 'etc' / 'virtco'
 LIBRARIES = {opt.dest for opt in nova.auth_opts()}
 OWN = [(group, opt) for group, options in opts.list_opts()
        for opt in options if group != 'database'
@@ -40,12 +42,51 @@ def test_registering_is_on_the_given_object_only():
     assert not hasattr(second, 'api')
 
 
-def test_the_sample_has_every_option():
-    text = (ETC / 'virtco.conf.sample').read_text()
+def paragraphs(text):
+    """What a sample says of each option, by group and name."""
+    found = {}
+    for section in text.split('\n[')[1:]:
+        group, _, rest = section.partition(']\n')
+        for part in rest.split('\n\n'):
+            *_, last = part.strip().splitlines() or ['']
+            found[group, last.strip('#').partition(' =')[0]] = part.strip()
+    return found
+
+
+def test_the_sample_is_what_the_options_say():
+    """Defaults, bounds and choices: whoever changes one makes it anew with
+    ``tools/genconfig``, and reads in the diff what operators will see.
+    """
+    conf = cfg.ConfigOpts()
+    generator.register_cli_opts(conf)
+    conf(['--namespace', 'virtco', '--wrap-width', '79'])
+    text = io.StringIO()
+    generator.generate(conf, text)
+    made = paragraphs('\n' + text.getvalue())
+    shown = paragraphs((ETC / 'virtco.conf.sample').read_text())
+    own = [(group, opt.dest) for group, opt in OWN]
+    assert {key: made[key] for key in own} == {key: shown.get(key)
+                                               for key in own}
+
+
+def test_of_a_library_all_options_are_shown():
+    shown = paragraphs((ETC / 'virtco.conf.sample').read_text())
     for group, options in opts.list_opts():
-        section = text.split(f'\n[{group}]\n')[1].split('\n[')[0]
         for opt in options:
-            assert f'\n#{opt.dest} =' in section, (group, opt.name)
+            assert (group, opt.dest) in shown
+
+
+def test_nova_is_asked_within_bounds_of_its_own():
+    conf = cfg.ConfigOpts()
+    opts.register_opts(conf)
+    conf([])
+    assert conf.nova.timeout == 30
+    assert conf.nova.service_type == 'compute'
+    assert conf.nova.valid_interfaces == ['internal', 'public']
+    assert 'interface' not in conf.nova
+    # Passwords stay out of the log.
+    assert {opt.dest for _, opt in OWN if opt.secret} == {
+        'backend_url', 'transport_url', 'transport_urls'}
 
 
 @pytest.mark.parametrize('text', [
