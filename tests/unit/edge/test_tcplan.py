@@ -686,3 +686,22 @@ def test_weights_of_receivers_make_their_turns():
                             LINK_BPS, settings)
     assert [late[minor].quantum_bytes for minor in (0x11, 0x12)] == [
         settings.max_quantum_bytes, settings.min_quantum_bytes]
+
+
+def test_leaves_are_lowered_first_and_the_link_last():
+    old = shape.build_tree(policy([coflow(0x10, 60e6, (2, 1))]), LINK_BPS)
+    new = shape.build_tree(policy([coflow(0x10, 6e6, (2, 1))],
+                                  egress_bps=LINK_BPS / 2), LINK_BPS)
+    lowered = [item.minor for item in steps.plan_update(old, new).lower]
+    assert lowered[-1] == minors.LINK
+    assert lowered.index(0x10) > max(map(lowered.index, (0x11, 0x12)))
+    raised = [item.minor for item in steps.plan_update(new, old).raise_]
+    assert raised[0] == minors.LINK
+    assert raised.index(0x10) < min(map(raised.index, (0x11, 0x12)))
+
+
+def test_a_policy_that_decays_has_whole_turns_for_all():
+    tree = shape.build_tree(policy([coflow(0x10, 1e6, prio=3),
+                                    coflow(0x20, 1e6, prio=7)]), LINK_BPS,
+                            fair=True)
+    assert tree[0x11].quantum_bytes == tree[0x21].quantum_bytes == 1_250_000

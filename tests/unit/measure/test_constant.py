@@ -193,3 +193,59 @@ def test_a_change_is_one_in_any_unit(scale):
     (0.5, constant.Trust.DYNAMIC), (0.501, constant.Trust.UNUSABLE)])
 def test_trust_ends_where_the_paper_says(noise, told):
     assert constant.trust(noise) is told
+
+
+def test_each_third_snapshot_is_predicted_by_the_others():
+    nan = np.nan
+    found = constant.held_out_errors([[100.0, 1.0, nan], [110.0, nan, nan],
+                                      [130.0, nan, nan]])
+    # Of the second pair the only reading is predicted by nothing.
+    assert found[E.MEDIAN] == pytest.approx(
+        (20 / 120 + 5 / 115 + 0.2 + 0.2) / 4)
+    assert found[E.UPPER_QUARTILE] == pytest.approx(
+        (25 / 125 + 12.5 / 122.5 + 0.2 + 0.2) / 4)
+    assert found.keys() == set(E)
+    assert constant.held_out_errors([[nan]] * 3) == dict.fromkeys(E, 0.0)
+
+
+@pytest.mark.parametrize(('errors', 'chosen'), [
+    ({}, E.MEDIAN), ((1.02, 1.0, 1.0, 1.0), E.MEDIAN),
+    ((1.03, 1.02, 1.0, 1.1), E.UPPER_QUARTILE),
+    ((1.03, 1.03, 1.1, 1.0), E.RPCA), ((0.0, 0.0, 0.0, 0.0), E.MEDIAN),
+    ((1.0, 0.5, 0.4, 0.3), E.RPCA)])
+def test_the_simpler_of_those_that_are_close_is_chosen(errors, chosen):
+    """Within two per cent of the best."""
+    assert constant.choose(dict(zip(E, errors))) is chosen
+
+
+def test_noise_counts_readings_that_are_a_tenth_off():
+    nan = np.nan
+    found = constant.fit([[100.0, 8.0, nan], [110.0, 9.0, nan],
+                          [100.0, 9.0, nan], [89.9, nan, nan]], E.MEDIAN)
+    assert found.rates[:2].tolist() == [100.0, 9.0]
+    assert found.pair_noise.tolist() == [0.25, 1 / 3, 0.0]
+    assert found.noise == 2 / 7
+    assert constant.fit([[nan]], E.MEDIAN).noise == 0.0
+
+
+def test_what_counts_as_a_change_or_a_disturbance():
+    assert (constant.SNAPSHOTS, constant.MOST_ERROR, constant.LEAST_GAIN,
+            constant.CHANGED_READINGS) == (10, 0.2, 0.02, 3)
+
+
+@pytest.mark.parametrize(('after', 'is_changed'), [
+    ((131.0, 131.0, 131.0), True), ((130.0, 130.0, 130.0), False),
+    ((69.0, 69.0, 69.0), True), ((71.0, 71.0, 71.0), False),
+    # They agree with their own median within a tenth.
+    ((200.0, 219.0, 181.0), True), ((200.0, 221.0, 199.0), False),
+    ((200.0, 200.0, np.nan), False)])
+def test_a_change_is_three_readings_that_agree(after, is_changed):
+    readings = np.array([100.0, 100.0, 100.0, *after])[:, None]
+    found = constant.since_change(readings, 0.3)
+    assert np.isnan(found[:3, 0]).all() == is_changed
+    np.testing.assert_array_equal(found[3:], readings[3:])
+
+
+def test_a_reading_that_is_missing_hides_no_change():
+    readings = np.array([100.0, 100.0, 200.0, np.nan, 200.0, 200.0])[:, None]
+    assert np.isnan(constant.since_change(readings, 0.3)[:2, 0]).all()
