@@ -94,7 +94,10 @@ def compute(snapshot: known.Snapshot, before: Policies | None = None,
             options.min_rate_fraction, options.policy_ttl_s),
         options.rate_tolerance_fraction, told,
         functools.partial(senders.limit, snapshot)
-        if options.limits_senders else None)
+        if options.limits_senders else None,
+        # A rate by a size that is not believed is a guess: nobody makes room.
+        {c.live.coflow_id for c in coflows
+         if c.live.served is None and c.is_queued})
     is_kept = before is not None and before.told.layouts is laid
     return Policies(told.of_host, told.changed,
                     {} if is_kept else laid.new_minors, schedule,

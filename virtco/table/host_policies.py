@@ -7,6 +7,7 @@ from what they were told get a policy of their own.
 """
 
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
@@ -44,12 +45,13 @@ class Numbers:
     prios: np.ndarray
     class_bps: np.ndarray
     child_bps: np.ndarray
+    child_ceil_bps: np.ndarray
     left_bytes: np.ndarray
 
     @classmethod
     def of(cls, laid: layouts.Layouts, schedule: live.Schedule,
            remaining: Mapping[str, np.ndarray], ranks: Mapping[str, int],
-           options: Options) -> 'Numbers':
+           options: Options, kept: Collection[str]) -> 'Numbers':
         rates = {c.coflow_id: c.flow_rates.rate_bps
                  for c in schedule.coflows} if len(laid.coflow_of) else {}
         none = np.zeros(0)
@@ -60,11 +62,14 @@ class Numbers:
             options.min_rate_fraction)
         rank = np.array([ranks[one.coflow_id] for one in laid.coflows],
                         np.int64)
+        is_kept = np.array([one.coflow_id in kept for one in laid.coflows],
+                           np.bool_)
         return cls(_places(laid, rank[laid.coflow_of]),
                    np.bincount(laid.class_of, child_bps,
                                len(laid.n_children)),
-                   child_bps, layouts.joined(
-                       map(remaining.__getitem__, ids))[at])
+                   child_bps, laid.ceil_bps(child_bps, rank, is_kept)
+                   if options.work_conserving else child_bps,
+                   layouts.joined(map(remaining.__getitem__, ids))[at])
 
     def far(self, told: 'Numbers', laid: layouts.Layouts, tolerance: float,
             borrows: bool) -> np.ndarray:
@@ -82,6 +87,10 @@ class Numbers:
         class_far[laid.class_of[~(
             np.abs(self.child_bps - told.child_bps)
             <= tolerance * self.class_bps[laid.class_of])]] = True
+        if borrows:
+            class_far[laid.class_of[~(
+                np.abs(self.child_ceil_bps - told.child_ceil_bps)
+                <= tolerance * egress_bps[laid.class_of])]] = True
         found: np.ndarray = np.bincount(
             laid.host_of[class_far], minlength=len(laid.of_link)) > 0
         return found
@@ -124,8 +133,8 @@ class HostPolicies:
 def update(laid: layouts.Layouts, schedule: live.Schedule,
            remaining: Mapping[str, np.ndarray], ranks: Mapping[str, int],
            options: Options = Options(), tolerance: float = 0.0,
-           before: HostPolicies | None = None, limit: Limit | None = None
-           ) -> HostPolicies:
+           before: HostPolicies | None = None, limit: Limit | None = None,
+           kept: Collection[str] = ()) -> HostPolicies:
     """A policy per link.
 
     A host keeps the policy it has, the same object, while the new one would
@@ -135,16 +144,18 @@ def update(laid: layouts.Layouts, schedule: live.Schedule,
         any, flows are only counted: all stay in the default class.
     :param remaining: per coflow, bytes left of each of its pairs.
     :param ranks: of the coflows, 0 is served first.
+    :param kept: coflows whose rates later ones leave free where they arrive.
     :param limit: makes limits of unmanaged traffic, by host, of layouts and
         its children's rates.
     """
-    new = Numbers.of(laid, schedule, remaining, ranks, options)
+    new = Numbers.of(laid, schedule, remaining, ranks, options, kept)
     told = _laid_anew(laid, options, before)
     limits = limit(laid, new.child_bps) if limit is not None else {}
     policies = dict(told.of_host)
     numbers = Numbers(told.numbers.prios.copy(),
                       told.numbers.class_bps.copy(),
-                      told.numbers.child_bps.copy(), new.left_bytes)
+                      told.numbers.child_bps.copy(),
+                      told.numbers.child_ceil_bps.copy(), new.left_bytes)
     is_other = told.is_other.copy()
     far = new.far(told.numbers, laid, tolerance, options.work_conserving)
     if limits is not told.limits and (limits or told.limits):
@@ -160,6 +171,7 @@ def update(laid: layouts.Layouts, schedule: live.Schedule,
         made = host_policy.HostPolicy(
             layout, link, options.ttl_s, ranks, new.prios[classes].copy(),
             new.class_bps[classes].copy(), new.child_bps[children].copy(),
+            new.child_ceil_bps[children].copy(),
             new.left_bytes[children].copy(), options.work_conserving,
             limits.get(link.host))
         old = policies.get(link.host)
@@ -171,6 +183,7 @@ def update(laid: layouts.Layouts, schedule: live.Schedule,
         numbers.prios[classes] = made.prios
         numbers.class_bps[classes] = made.class_bps
         numbers.child_bps[children] = made.child_bps
+        numbers.child_ceil_bps[children] = made.child_ceil_bps
         is_other[i] = bool(layout.rivals)
     return HostPolicies(laid, options, policies, tuple(changed), numbers,
                         is_other, limits)
@@ -199,7 +212,8 @@ def _laid_anew(laid: layouts.Layouts, options: Options,
         laid, options, policies, (), Numbers(
             joined('prios', laid.n_classes.tolist()),
             joined('class_bps', laid.n_classes.tolist()),
-            joined('child_bps', n_children), np.zeros(0)),
+            joined('child_bps', n_children),
+            joined('child_ceil_bps', n_children), np.zeros(0)),
         np.array([old is None or old.link is not link
                   or bool(old.layout.rivals)
                   or old.borrows != options.work_conserving

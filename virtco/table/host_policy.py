@@ -31,6 +31,7 @@ class HostPolicy:
     :ivar prios: of each class, shape (n_classes,).
     :ivar class_bps: rate of each class, shape (n_classes,).
     :ivar child_bps: rate of each child, shape (n_children,).
+    :ivar child_ceil_bps: most that each child may borrow to, (n_children,).
     :ivar left_bytes: of each child, shape (n_children,).
     :ivar borrows: whether classes may use the whole link.
     :ivar unmanaged: limits of what belongs to no coflow, if any are kept.
@@ -43,13 +44,16 @@ class HostPolicy:
     prios: np.ndarray
     class_bps: np.ndarray
     child_bps: np.ndarray
+    child_ceil_bps: np.ndarray
     left_bytes: np.ndarray
     borrows: bool = False
     unmanaged: edge_policy.Unmanaged | None = None
 
-    def ceil_bps(self, rate_bps: np.ndarray) -> np.ndarray:
-        return (np.full(len(rate_bps), self.link.egress_bps) if self.borrows
-                else rate_bps)
+    @property
+    def class_ceil_bps(self) -> np.ndarray:
+        """Most that each class may borrow to, shape (n_classes,)."""
+        return (np.full(len(self.class_bps), self.link.egress_bps)
+                if self.borrows else self.class_bps)
 
     def winners(self) -> list[str]:
         """Of each group of rivals the one to which their pairs belong."""
@@ -60,8 +64,8 @@ class HostPolicy:
         """Whether the new policy says the same, up to small changes of rates.
 
         A small child may move by much of itself and matter to no one, so its
-        class is the measure. Whether a class may borrow is no matter of a few
-        per cent.
+        class is the measure, and the link for ceilings. Whether a class may
+        borrow is no matter of a few per cent.
         """
         if (self.ttl_s != new.ttl_s
                 or not self.layout.says_same(new.layout)
@@ -74,19 +78,17 @@ class HostPolicy:
         scale = new.class_bps[self.layout.class_of]
         return (_near(self.class_bps, new.class_bps, tolerance)
                 and _near(self.child_bps, new.child_bps, tolerance, scale)
-                and self._is_ceil_close(new, tolerance, scale))
+                and self._is_ceil_close(new, tolerance))
 
-    def _is_ceil_close(self, new: 'HostPolicy', tolerance: float,
-                       scale: np.ndarray) -> bool:
+    def _is_ceil_close(self, new: 'HostPolicy', tolerance: float) -> bool:
         if not (self.borrows or new.borrows):
             return True
-        before, after = (self.ceil_bps(self.class_bps),
-                         new.ceil_bps(new.class_bps))
+        before, after = self.class_ceil_bps, new.class_ceil_bps
         return (_near(before, after, tolerance)
                 and np.array_equal(before > self.class_bps,
                                    after > new.class_bps)
-                and _near(self.ceil_bps(self.child_bps),
-                          new.ceil_bps(new.child_bps), tolerance, scale))
+                and _near(self.child_ceil_bps, new.child_ceil_bps, tolerance,
+                          new.link.egress_bps))
 
     def policy(self, generation: int = 0) -> edge_policy.EdgePolicy:
         """The document."""
@@ -116,14 +118,14 @@ class HostPolicy:
         children = tuple(map(
             edge_policy.Destination, layout.peers, layout.child_minors,
             weights.tolist(), self.child_bps.tolist(),
-            self.ceil_bps(self.child_bps).tolist()))
+            self.child_ceil_bps.tolist()))
         ends = np.cumsum(layout.n_children).tolist()
         return [edge_policy.CoflowClass(
             coflow.coflow_id, coflow.name, minor, rate_bps, ceil_bps, prio,
             children[start:end])
             for coflow, minor, rate_bps, ceil_bps, prio, start, end in zip(
                 layout.classes, layout.class_minors, self.class_bps.tolist(),
-                self.ceil_bps(self.class_bps).tolist(), self.prios.tolist(),
+                self.class_ceil_bps.tolist(), self.prios.tolist(),
                 [0, *ends], ends)]
 
 
@@ -138,7 +140,7 @@ def _speeds(link: coflow_table.Link) -> np.ndarray:
 
 
 def _near(old: np.ndarray, new: np.ndarray, tolerance: float,
-          scale: np.ndarray | None = None) -> bool:
+          scale: np.ndarray | float | None = None) -> bool:
     if scale is None:
         scale = np.maximum(old, new)
     return bool((np.abs(old - new) <= tolerance * scale).all())

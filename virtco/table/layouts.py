@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import dataclasses
 import functools
 import itertools
+import math
 
 import numpy as np
 
@@ -115,6 +116,13 @@ class Layouts:
         return np.array([link.egress_bps for link in self.links], np.float64)
 
     @functools.cached_property
+    def arrival_bps(self) -> np.ndarray:
+        """Rate of each peer's link; inf where it is not known."""
+        ingress_bps = {link.host: link.ingress_bps for link in self.links}
+        return np.array([ingress_bps.get(peer, math.inf)
+                         for peer in self.peers], np.float64)
+
+    @functools.cached_property
     def limit_bps(self) -> np.ndarray:
         """What all classes of a host may have together."""
         return self.egress_bps - np.array(
@@ -146,6 +154,39 @@ class Layouts:
         factor = self.limit_bps / np.maximum(
             np.maximum(total_bps, self.limit_bps), np.finfo(np.float64).tiny)
         found: np.ndarray = rate_bps * factor[host_of_child]
+        return found
+
+
+    def ceil_bps(self, child_bps: np.ndarray, rank: np.ndarray,
+                 is_kept: np.ndarray) -> np.ndarray:
+        """Most that each child may borrow to.
+
+        It is what the kept coflows of lower rank leave of the receiver's link,
+        at least the child's rate: whoever borrows at one sender fills no
+        downlink that an earlier coflow needs. Several that borrow to one
+        receiver may together take more.
+
+        :param child_bps: rate of each child.
+        :param rank: place of each coflow, 0 is served first.
+        :param is_kept: whether each coflow's rate is left free.
+        """
+        coflow = self.coflow_of[self.class_of]
+        order = np.lexsort((rank[coflow], self.peer_of))
+        at, place = self.peer_of[order], rank[coflow][order]
+        # What comes before the first child of the same peer and coflow, less
+        # what comes before the peer's first.
+        before_bps = np.concatenate([np.zeros(1), np.cumsum(
+            (child_bps * is_kept[coflow])[order])])[:-1]
+        is_first = np.diff(at, prepend=-1) != 0
+        starts = np.maximum.accumulate(np.where(
+            is_first | (np.diff(place, prepend=-1) != 0),
+            np.arange(len(at)), 0))
+        ahead_bps = np.empty(len(at))
+        ahead_bps[order] = before_bps[starts] - before_bps[
+            is_first][np.cumsum(is_first) - 1]
+        found: np.ndarray = np.minimum(
+            self.egress_bps[self.host_of[self.class_of]], np.maximum(
+                child_bps, self.arrival_bps[self.peer_of] - ahead_bps))
         return found
 
 

@@ -63,6 +63,29 @@ def test_the_shorter_one_has_the_link():
     assert documents(found).keys() == set(NAMES)
 
 
+@pytest.mark.parametrize('values, makes_room', [
+    ({}, False), ({'is_queued': True}, True),
+    ({'is_queued': True, 'is_believed': False}, False)])
+def test_a_receiver_keeps_room_for_what_waits_by_a_size_that_is_believed(
+        values, makes_room):
+    is_believed = values.pop('is_believed', True)
+    first = coflow('first', {('h0', 'h2'): 1e7}, moved_s=100.0, **values)
+    if not is_believed:
+        first = dataclasses.replace(first, live=dataclasses.replace(
+            first.live, served=first.live.flows))
+    second = coflow('second', {('h1', 'h2'): 3e9}, moved_s=100.0,
+                    is_queued=True)
+    found = policies.compute(at(first, second, work_conserving=True))
+    assert [c.coflow_id for c in found.schedule.coflows] == [
+        'first', 'second']
+    first_bps = rates(found)['first']
+    (one,) = documents(found)['h1'].classes
+    assert one.ceil_bps == LINK_BPS
+    assert one.destinations[0].ceil_bps == pytest.approx(
+        min(LINK_BPS, max(one.rate_bps, INGRESS_BPS - first_bps * makes_room)))
+    assert first_bps > 0.5 * INGRESS_BPS
+
+
 def test_those_that_pause_get_what_the_busy_leave():
     found = policies.compute(at(
         coflow('paused', {PAIR: 1e3}, moved_s=10.0),

@@ -22,7 +22,7 @@ def a_policy(host='h0', rate_bps=1e8):
     return host_policy.HostPolicy(
         layout.Layout.of(host, ()),
         coflow_table.Link(host, rate_bps, 1e8, 1e6), 60.0, {}, none, none,
-        none, none)
+        none, none, none)
 
 
 def test_only_what_changed_gets_a_new_generation():

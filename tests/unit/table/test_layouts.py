@@ -348,6 +348,75 @@ def test_the_tolerance_is_of_the_larger_rate():
         assert told.changed == (() if is_close else ('h0',))
 
 
+@st.composite
+def _arrivals(draw):
+    """Coflows of several senders and receivers, a rate for each of their
+    pairs, ranks, and whose rates are kept.
+    """
+    pairs = [(src, dst) for src in table.HOSTS for dst in table.HOSTS
+             if src != dst]
+    cases = [a(*draw(st.lists(st.sampled_from(pairs), min_size=1, max_size=4,
+                              unique=True)), name=name)
+             for name in 'abcd'[:draw(st.integers(1, 4))]]
+    laid = lay_out(*cases, links=LINKS[:draw(st.integers(2, 3))])
+    ids = [one.coflow_id for one in laid.coflows]
+    ranks = draw(st.permutations(range(len(ids))))
+    kept = draw(st.lists(st.booleans(), min_size=len(ids),
+                         max_size=len(ids)))
+    child_bps = draw(st.lists(st.floats(1e5, 1.5e9), min_size=len(
+        laid.class_of), max_size=len(laid.class_of)))
+    return laid, np.array(child_bps), np.array(ranks), np.array(kept)
+
+
+@given(_arrivals())
+def test_ceilings_are_what_kept_coflows_before_leave_of_the_receiver(drawn):
+    laid, child_bps, ranks, kept = drawn
+    arrival_bps = {link.host: link.ingress_bps for link in laid.links}
+    found = laid.ceil_bps(child_bps, ranks, kept)
+    of = laid.coflow_of[laid.class_of]
+    for i, rate_bps in enumerate(child_bps):
+        peer = laid.peers[laid.peer_of[i]]
+        ahead_bps = sum(
+            other_bps for j, other_bps in enumerate(child_bps)
+            if laid.peers[laid.peer_of[j]] == peer and kept[of[j]]
+            and ranks[of[j]] < ranks[of[i]])
+        assert found[i] == pytest.approx(min(
+            laid.egress_bps[laid.host_of[laid.class_of[i]]],
+            max(rate_bps, arrival_bps.get(peer, np.inf) - ahead_bps)))
+
+
+def test_a_ceiling_is_news_by_its_part_of_the_link():
+    # Both arrive at h2: what a is promised there b may not borrow.
+    laid = lay_out(a(('h0', 'h2')), a(('h1', 'h2'), name='b'), links=(
+        *LINKS[:2], dataclasses.replace(LINKS[2], ingress_bps=1e8)))
+    left = {'a': [5.0], 'b': [5.0]}
+    options = host_policies.Options(True)
+
+    def update(a_bps, before=None, kept=('a',), tolerance=0.05):
+        return made(laid, {'a': [a_bps], 'b': [1e7]}, left, before,
+                    options=options, tolerance=tolerance, kept=kept)
+
+    def ceil_bps(found, host):
+        (one,) = found.of_host[host].policy().classes
+        return one.ceil_bps, one.destinations[0].ceil_bps
+
+    first = update(4e7)
+    assert ceil_bps(first, 'h0') == (1e8, 1e8)
+    assert ceil_bps(first, 'h1') == (3e8, 6e7)
+    # The twentieth part of the link of h1 is 15 Mbit/s.
+    assert update(5.4e7, first).changed == ('h0',)
+    second = update(5.6e7, first)
+    assert second.changed == ('h0', 'h1')
+    assert ceil_bps(second, 'h1') == pytest.approx((3e8, 4.4e7))
+    third = update(5.6e7, second, kept=())
+    assert third.changed == ('h1',) and ceil_bps(third, 'h1')[1] == 1e8
+    for found in (first, second):
+        assert found.of_host['h1'].is_close(first.of_host['h1'], 0.06)
+    assert not second.of_host['h1'].is_close(first.of_host['h1'], 0.05)
+    lent = made(laid, {'a': [4e7], 'b': [1e7]}, left, kept=('a',))
+    assert ceil_bps(lent, 'h1') == (1e7, 1e7)
+
+
 def test_a_shared_pair_is_the_first_ones():
     laid = lay_out(a(('h0', 'h1')), a(('h0', 'h1'), name='b'))
     rates, left = {'a': [1e7], 'b': [1e7]}, {'a': [1.0], 'b': [1.0]}
@@ -377,6 +446,6 @@ def test_defaults():
     empty = layout.Layout.of('h0', ())
     none = np.zeros(0)
     assert not host_policy.HostPolicy(empty, LINKS[0], 60.0, {}, none, none,
-                                      none, none).borrows
+                                      none, none, none).borrows
     assert empty.minors is None and not empty.protects
     assert unmanaged.nothing_limited(5.0) == edge_policy.Unmanaged(5.0)

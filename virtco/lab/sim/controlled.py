@@ -182,7 +182,7 @@ class _Controller:
             for of, peer, rate_bps, ceil_bps in zip(
                     made.layout.class_of.tolist(), made.layout.peers,
                     made.child_bps.tolist(),
-                    made.ceil_bps(made.child_bps).tolist()):
+                    made.child_ceil_bps.tolist()):
                 found[int(ids[of]), host, peer] = _Class(
                     rate_bps, ceil_bps, made.ranks[ids[of]])
         return found

@@ -7,7 +7,7 @@ import pytest
 from virtco.know import snapshot
 from virtco.lab.sim import controlled
 from virtco.model import coflow as coflow_model
-from virtco.table import host_policy
+from virtco.table import layouts
 
 # A second for a megabyte.
 HOSTS = dict.fromkeys(('h0', 'h1', 'h2'), 8e6)
@@ -149,8 +149,8 @@ def test_who_is_told_late_borrows_last_until_then(receiver):
 
 def test_borrowers_beyond_a_ceil_do_not_exist(monkeypatch):
     """The ceil is what the policy says."""
-    monkeypatch.setattr(host_policy.HostPolicy, 'ceil_bps',
-                        lambda self, rate_bps: rate_bps)
+    monkeypatch.setattr(layouts.Layouts, 'ceil_bps',
+                        lambda self, child_bps, rank, is_kept: child_bps)
     ccts_s = [controlled.simulate([_sent(_coflow('c', 5 * MB))], HOSTS,
                                   options, receiver=receiver)
               for options in (snapshot.Options(beta=0.0), BORROWING)
