@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The first version's database with coflows that send, and its edges.
+"""A database of the initial schema with coflows that send, and its edges.
 
-``tests/fixtures/first_version.sql`` was written by the first version: of four
-VMs on two hosts that have half of their bytes to send, a group with one VM of
-four, and one that ended. Its edges spoke REST only, like those here.
+``tests/fixtures/initial.sql`` has the rows: four VMs on two hosts that have
+half of their bytes to send, a group with one VM of four, and one that ended.
 """
 
+import contextlib
 import pathlib
 import sqlite3
 import sys
@@ -21,36 +21,38 @@ from tests.functional.controller import harness
 from virtco.db import migration
 from virtco.db import session as db_session
 
-DUMP = pathlib.Path(__file__).parents[1] / 'fixtures' / 'first_version.sql'
+ROWS = pathlib.Path(__file__).parents[1] / 'fixtures' / 'initial.sql'
 WRITTEN_AT_S = 1795358031.2
 TIMES = {'created_at', 'retired_at', 'expires_at', 'updated_at', 'arrival',
-         'ended_at', 'first_seen', 'last_report'}
+         'ended_at', 'first_seen', 'last_report', 'placed_at', 'event_at'}
 #: Of the policy that h0 had.
 GENERATION, MINOR = 2, 17
 TENANT = 7
 
 
-def _restore(connection):
-    """The dump in a database of any kind, as if it was written just now."""
-    with sqlite3.connect(':memory:') as source:
-        source.executescript(DUMP.read_text())
-        source.row_factory = sqlite3.Row
-        target = db_session.Database(connection, 5)
-        migration.upgrade(target, '001')
-        later_s = time.time() - WRITTEN_AT_S
-        metadata = sa.MetaData()
-        metadata.reflect(target.engine)
-        with target.engine.begin() as session:
-            for table in metadata.sorted_tables:
-                rows = [{name: row[name] + later_s
-                         if name in TIMES and row[name] else row[name]
-                         for name in row.keys()} for row in source.execute(
-                             f'SELECT * FROM {table.name}')]
-                if rows and table.name != 'alembic_version':
-                    session.execute(table.delete())
-                    session.execute(table.insert(), rows)
-        target.dispose()
-    source.close()
+def _restore(connection, home):
+    """The rows in a database of any kind, as if written just now."""
+    source = db_session.Database(f'sqlite:///{home}/rows.sqlite')
+    target = db_session.Database(connection, 5)
+    for database in source, target:
+        migration.upgrade(database, 'initial')
+    with contextlib.closing(sqlite3.connect(
+            source.engine.url.database)) as rows:
+        rows.executescript('DELETE FROM cluster; DELETE FROM leader;'
+                           + ROWS.read_text())
+    later_s = time.time() - WRITTEN_AT_S
+    metadata = sa.MetaData()
+    metadata.reflect(source.engine)
+    with source.engine.begin() as reading, target.engine.begin() as writing:
+        for table in metadata.sorted_tables:
+            if table.name != 'alembic_version':
+                writing.execute(table.delete())
+                for row in reading.execute(table.select()).mappings().all():
+                    writing.execute(table.insert(), {
+                        name: value + later_s if name in TIMES and value
+                        else value for name, value in row.items()})
+    source.dispose()
+    target.dispose()
 
 
 @pytest.mark.parametrize('kind', real_databases.of(
@@ -58,7 +60,7 @@ def _restore(connection):
     "server's migrations are in tests/functional/services"))
 def test_coflows_go_on(kind, databases, tmp_path):
     connection = databases.make(kind, tmp_path)
-    _restore(connection)
+    _restore(connection, tmp_path)
     controller = harness.ControllerProcess(
         tmp_path, {'database': {'connection': connection}})
     controller.config.write_text(f'[database]\nconnection = {connection}\n')

@@ -197,7 +197,7 @@ class Adviser:
             fence(session)
             session.execute(sa.delete(models.Advice))
             session.add_all([models.Advice(
-                instance_uuid=move['instance_uuid'], advised_at=move['at'],
+                instance_uuid=move['instance_uuid'],
                 document=json.dumps(move)) for move in moves])
 
         self._database.retried(save)

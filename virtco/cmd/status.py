@@ -22,6 +22,7 @@ class Checks(upgradecheck.UpgradeCommands):
     def _database(self) -> upgradecheck.Result:
         try:
             database = db_session.Database.from_conf(self._conf)
+            migration.check(database)
             found = migration.current(database)
         except exception.VirtcoException as error:
             return upgradecheck.Result(upgradecheck.Code.FAILURE, str(error))

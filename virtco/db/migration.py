@@ -9,6 +9,7 @@ from alembic import config as alembic_config
 from alembic import migration
 from alembic import script
 from alembic import util
+import sqlalchemy as sa
 
 from virtco import exception
 from virtco.db import bounds
@@ -22,9 +23,13 @@ def _config() -> alembic_config.Config:
     return config
 
 
+def _scripts() -> script.ScriptDirectory:
+    return script.ScriptDirectory.from_config(_config())
+
+
 def head() -> str:
     """The revision this code needs."""
-    found = script.ScriptDirectory.from_config(_config()).get_current_head()
+    found = _scripts().get_current_head()
     assert found is not None
     return found
 
@@ -32,20 +37,50 @@ def head() -> str:
 def current(database: db_session.Database) -> str | None:
     """The revision the database has, None for an empty one."""
     with db_session.translated(), database.engine.connect() as connection:
-        return migration.MigrationContext.configure(
-            connection).get_current_revision()
+        return _revision(connection)
+
+
+def _revision(connection: sa.Connection) -> str | None:
+    return migration.MigrationContext.configure(
+        connection).get_current_revision()
+
+
+def check(database: db_session.Database) -> None:
+    """Test that this code can use the database, or could after an upgrade.
+
+    :raises virtco.exception.DatabaseUnavailable:
+    :raises virtco.exception.Invalid: when another version made its tables.
+    """
+    with db_session.translated(), database.engine.connect() as connection:
+        _check_revision(connection)
+
+
+def _check_revision(connection: sa.Connection) -> None:
+    found = _revision(connection)
+    known = [one.revision for one in _scripts().walk_revisions()]
+    if found is not None and found not in known:
+        raise exception.Invalid(
+            field='schema of the database', value=f'revision {found}',
+            limit=f'one that this version knows ({", ".join(known)}): run '
+                  'the version that made it, or begin with an empty database, '
+                  'into which virtco-manage rebuild reads the hints from Nova')
 
 
 def upgrade(database: db_session.Database, revision: str = 'head') -> None:
-    """:raises virtco.exception.DatabaseUnavailable:
-    :raises virtco.exception.Invalid: for a revision that is unknown.
+    """Bring the schema up to a revision, and check the result.
+
+    :raises virtco.exception.DatabaseUnavailable:
+    :raises virtco.exception.Invalid: for a revision that is unknown, and as
+        :func:`check` does.
     """
     config = _config()
     with db_session.translated(), database.engine.begin() as connection:
         config.attributes['connection'] = connection
         try:
             with bounds.time_to_migrate(connection):
+                _check_revision(connection)
                 command.upgrade(config, revision)
         except util.CommandError as error:
             raise exception.Invalid(field='revision', value=revision,
                                     limit=str(error)) from error
+    check(database)

@@ -36,7 +36,7 @@ class Cluster(Base):
     generation: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)
     #: From which ids are made that tell nothing to those who do not have it.
     secret: orm.Mapped[str] = orm.mapped_column(
-        sa.String(64), default='', server_default='')
+        sa.String(64), default='')
 
 
 class Group(Base):
@@ -67,7 +67,7 @@ class Group(Base):
     method: orm.Mapped[str] = orm.mapped_column(sa.String(255), default='')
     why: orm.Mapped[str] = orm.mapped_column(sa.Text, default='')
     app: orm.Mapped[str] = orm.mapped_column(
-        sa.String(255), default='', server_default='')
+        sa.String(255), default='')
 
 
 class Member(Base):
@@ -147,16 +147,16 @@ class Coflow(Base):
     size_bytes: orm.Mapped[float] = orm.mapped_column(sa.Double)
     dst_port: orm.Mapped[int | None] = orm.mapped_column(sa.Integer)
     iterations: orm.Mapped[int] = orm.mapped_column(
-        sa.Integer, default=1, server_default='1')
+        sa.Integer, default=1)
     iteration: orm.Mapped[int] = orm.mapped_column(
-        sa.Integer, default=0, server_default='0')
+        sa.Integer, default=0)
     period_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     compute_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     served_by: orm.Mapped[str | None] = orm.mapped_column(sa.String(16))
     rank_hint: orm.Mapped[bool] = orm.mapped_column(
-        sa.Boolean, default=False, server_default=sa.false())
+        sa.Boolean, default=False)
     is_estimated: orm.Mapped[bool] = orm.mapped_column(
-        sa.Boolean, default=False, server_default=sa.false())
+        sa.Boolean, default=False)
     tm: orm.Mapped[str] = orm.mapped_column(LongText)
     progress: orm.Mapped[str] = orm.mapped_column(LongText, default='[]')
     sent_bytes: orm.Mapped[float] = orm.mapped_column(
@@ -172,7 +172,7 @@ class Coflow(Base):
     expires_at: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     deadline_at: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     is_promised: orm.Mapped[bool] = orm.mapped_column(
-        sa.Boolean, default=False, server_default=sa.false())
+        sa.Boolean, default=False)
     first_byte_at: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     last_byte_at: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     measured_cct_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
@@ -340,7 +340,7 @@ class Project(Base):
         sa.Integer, default=0)
     weight: orm.Mapped[float] = orm.mapped_column(sa.Double, default=1.0)
     debt_bytes: orm.Mapped[float] = orm.mapped_column(
-        sa.Double, default=0.0, server_default='0')
+        sa.Double, default=0.0)
 
 
 class Setting(Base):
@@ -360,7 +360,6 @@ class Advice(Base):
 
     instance_uuid: orm.Mapped[str] = orm.mapped_column(
         sa.String(36), primary_key=True)
-    advised_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
     document: orm.Mapped[str] = orm.mapped_column(LongText)
 
 

@@ -32,6 +32,7 @@ for module, names in (
         (test_db, (
             'the_migrations_make_what_the_models_say',
             'upgrading_twice_changes_nothing',
+            'a_schema_of_another_version_is_refused',
             'the_generation_stands_or_it_is_a_conflict',
             'a_name_is_unique_among_the_living',
             'retiring_ends_coflows_and_frees_rows',
@@ -62,6 +63,9 @@ def migrated(request, databases, tmp_path_factory):
         request.param, tmp_path_factory.mktemp(request.param)), 5)
     yield found
     found.dispose()
+
+
+of_another_version = test_db.of_another_version
 
 
 @pytest.fixture

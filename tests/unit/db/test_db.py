@@ -45,7 +45,8 @@ def coflow(group_id, **values):
 def test_the_migrations_make_what_the_models_say(database):
     with database.engine.connect() as connection:
         context = alembic_migration.MigrationContext.configure(
-            connection, opts={'compare_type': True})
+            connection, opts={'compare_type': True,
+                              'compare_server_default': True})
         assert autogenerate.compare_metadata(
             context, models.Base.metadata) == []
     assert migration.current(database) == migration.head()
@@ -302,47 +303,22 @@ def test_what_may_send_once_more_is_live(database, state, iteration,
         assert found.sent_bytes == (3.0 if is_live else 0.0)
 
 
-def test_what_began_before_there_were_iterations_is_the_first(tmp_path):
-    found = db_session.Database(f'sqlite:///{tmp_path}/old.sqlite', 0.3)
-    migration.upgrade(found, '002')
-    states = ('registered', 'planned', 'active', 'done', 'retired')
-    with found.engine.begin() as connection:
-        for state in states:
-            connection.execute(sa.text(
-                'INSERT INTO coflows (id, project_id, name, position, state,'
-                ' n_vms, n_flows, size_bytes, tm, progress, sent_bytes,'
-                ' priority_class, weight, why, created_at) VALUES (:state,'
-                " 'p', 'c', 0, :state, 2, 1, 5, '[[0,1,5]]', '[]', 0, 0, 1,"
-                " '', 1)"), {'state': state})
-    migration.upgrade(found)
-    with found.reader() as session:
-        rows = {c.id: (c.iteration, c.iterations)
-                for c in session.scalars(sa.select(models.Coflow))}
-    assert [rows[state] for state in states] == [
-        (0, 1), (0, 1), (1, 1), (1, 1), (1, 1)]
-    found.dispose()
-
-
-def test_what_was_planned_is_kept(tmp_path):
-    """Of VMs that run, nobody knows any more where they were planned."""
-    found = db_session.Database(f'sqlite:///{tmp_path}/old.sqlite', 0.3)
-    migration.upgrade(found, '004')
-    with found.engine.begin() as connection:
+@pytest.fixture
+def of_another_version(database):
+    with database.engine.begin() as connection:
         connection.execute(sa.text(
-            'INSERT INTO groups (id, project_id, name, live_key, n_vms,'
-            " created_at, method, why) VALUES ('g', 'p', 'a', '', 4, 1, '',"
-            " '')"))
-        for i, state in enumerate(('vacant', 'planned', 'reserved',
-                                   'running')):
-            connection.execute(sa.text(
-                'INSERT INTO members (group_id, row_index, display_name,'
-                ' reservation_id, state, host, vcpus, memory_mb, disk_gb)'
-                " VALUES ('g', :i, '', '', :state, :host, 0, 0, 0)"),
-                {'i': i, 'state': state, 'host': f'h{i}' if i else None})
-    migration.upgrade(found)
-    with found.reader() as session:
-        assert [(m.planned_host, m.host, m.event_at)
-                for m in groups.members(session, 'g')] == [
-            (None, None, None), ('h1', 'h1', None), ('h2', 'h2', None),
-            (None, 'h3', None)]
-    found.dispose()
+            "UPDATE alembic_version SET version_num = '019'"))
+    yield database
+    with database.engine.begin() as connection:
+        connection.execute(sa.text(
+            "UPDATE alembic_version SET version_num = 'initial'"))
+
+
+def test_a_schema_of_another_version_is_refused(of_another_version):
+    for refused in (migration.upgrade, migration.check):
+        with pytest.raises(exception.Invalid) as error:
+            refused(of_another_version)
+        assert str(error.value).startswith(
+            'schema of the database: revision 019 is not acceptable: one '
+            'that this version knows (initial): ')
+    assert migration.current(of_another_version) == '019'
