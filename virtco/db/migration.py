@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from virtco import exception
 from virtco.db import bounds
+from virtco.db import collation
 from virtco.db import session as db_session
 
 
@@ -49,10 +50,12 @@ def check(database: db_session.Database) -> None:
     """Test that this code can use the database, or could after an upgrade.
 
     :raises virtco.exception.DatabaseUnavailable:
-    :raises virtco.exception.Invalid: when another version made its tables.
+    :raises virtco.exception.Invalid: when another version made its tables,
+        or when it compares names otherwise than as bytes.
     """
     with db_session.translated(), database.engine.connect() as connection:
         _check_revision(connection)
+        collation.check(connection)
 
 
 def _check_revision(connection: sa.Connection) -> None:

@@ -19,6 +19,16 @@ LongBytes = sa.LargeBinary().with_variant(mysql.MEDIUMBLOB(), 'mysql',
                                           'mariadb')
 
 
+def short_text(length: int) -> sa.String:
+    """Type of a column for names, ids and words, compared as bytes.
+
+    MariaDB has a collation per table instead, see
+    :mod:`virtco.db.collation`.
+    """
+    return sa.String(length).with_variant(
+        sa.String(length, collation='C'), 'postgresql')
+
+
 class Base(orm.DeclarativeBase):
     pass
 
@@ -36,7 +46,7 @@ class Cluster(Base):
     generation: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)
     #: From which ids are made that tell nothing to those who do not have it.
     secret: orm.Mapped[str] = orm.mapped_column(
-        sa.String(64), default='')
+        short_text(64), default='')
 
 
 class Group(Base):
@@ -51,23 +61,23 @@ class Group(Base):
         sa.UniqueConstraint('project_id', 'name', 'live_key',
                             name='uniq_groups_project_name'),)
 
-    id: orm.Mapped[str] = orm.mapped_column(sa.String(36), primary_key=True)
-    project_id: orm.Mapped[str] = orm.mapped_column(sa.String(255))
-    name: orm.Mapped[str] = orm.mapped_column(sa.String(255))
-    live_key: orm.Mapped[str] = orm.mapped_column(sa.String(36), default='')
+    id: orm.Mapped[str] = orm.mapped_column(short_text(36), primary_key=True)
+    project_id: orm.Mapped[str] = orm.mapped_column(short_text(255))
+    name: orm.Mapped[str] = orm.mapped_column(short_text(255))
+    live_key: orm.Mapped[str] = orm.mapped_column(short_text(36), default='')
     n_vms: orm.Mapped[int] = orm.mapped_column(sa.Integer)
     created_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
     retired_at: orm.Mapped[float | None] = orm.mapped_column(
         sa.Double, index=True)
-    bottleneck: orm.Mapped[str | None] = orm.mapped_column(sa.String(520))
+    bottleneck: orm.Mapped[str | None] = orm.mapped_column(short_text(520))
     cct_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     lower_bound_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     gap: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     objective_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
-    method: orm.Mapped[str] = orm.mapped_column(sa.String(255), default='')
+    method: orm.Mapped[str] = orm.mapped_column(short_text(255), default='')
     why: orm.Mapped[str] = orm.mapped_column(sa.Text, default='')
     app: orm.Mapped[str] = orm.mapped_column(
-        sa.String(255), default='')
+        short_text(255), default='')
 
 
 class Member(Base):
@@ -88,15 +98,15 @@ class Member(Base):
     row_index: orm.Mapped[int] = orm.mapped_column(
         sa.Integer, primary_key=True, autoincrement=False)
     instance_uuid: orm.Mapped[str | None] = orm.mapped_column(
-        sa.String(36), unique=True)
+        short_text(36), unique=True)
     display_name: orm.Mapped[str] = orm.mapped_column(
-        sa.String(255), default='')
+        short_text(255), default='')
     reservation_id: orm.Mapped[str] = orm.mapped_column(
-        sa.String(255), default='')
-    state: orm.Mapped[str] = orm.mapped_column(sa.String(16))
+        short_text(255), default='')
+    state: orm.Mapped[str] = orm.mapped_column(short_text(16))
     host: orm.Mapped[str | None] = orm.mapped_column(
-        sa.String(255), index=True)
-    planned_host: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
+        short_text(255), index=True)
+    planned_host: orm.Mapped[str | None] = orm.mapped_column(short_text(255))
     event_at: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     expires_at: orm.Mapped[float | None] = orm.mapped_column(
         sa.Double, index=True)
@@ -134,14 +144,14 @@ class Coflow(Base):
 
     __tablename__ = 'coflows'
 
-    id: orm.Mapped[str] = orm.mapped_column(sa.String(36), primary_key=True)
+    id: orm.Mapped[str] = orm.mapped_column(short_text(36), primary_key=True)
     group_id: orm.Mapped[str | None] = orm.mapped_column(
         sa.ForeignKey('groups.id', ondelete='CASCADE'), index=True)
     project_id: orm.Mapped[str] = orm.mapped_column(
-        sa.String(255), index=True)
-    name: orm.Mapped[str] = orm.mapped_column(sa.String(255))
+        short_text(255), index=True)
+    name: orm.Mapped[str] = orm.mapped_column(short_text(255))
     position: orm.Mapped[int] = orm.mapped_column(sa.Integer, default=0)
-    state: orm.Mapped[str] = orm.mapped_column(sa.String(16), index=True)
+    state: orm.Mapped[str] = orm.mapped_column(short_text(16), index=True)
     n_vms: orm.Mapped[int] = orm.mapped_column(sa.Integer)
     n_flows: orm.Mapped[int] = orm.mapped_column(sa.Integer)
     size_bytes: orm.Mapped[float] = orm.mapped_column(sa.Double)
@@ -152,7 +162,7 @@ class Coflow(Base):
         sa.Integer, default=0)
     period_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     compute_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
-    served_by: orm.Mapped[str | None] = orm.mapped_column(sa.String(16))
+    served_by: orm.Mapped[str | None] = orm.mapped_column(short_text(16))
     rank_hint: orm.Mapped[bool] = orm.mapped_column(
         sa.Boolean, default=False)
     is_estimated: orm.Mapped[bool] = orm.mapped_column(
@@ -208,13 +218,13 @@ class ProfileHour(Base):
     __tablename__ = 'profile_hours'
 
     group_id: orm.Mapped[str] = orm.mapped_column(
-        sa.String(36), primary_key=True)
+        short_text(36), primary_key=True)
     hour: orm.Mapped[int] = orm.mapped_column(
         sa.Integer, primary_key=True, autoincrement=False, index=True)
     project_id: orm.Mapped[str] = orm.mapped_column(
-        sa.String(255), index=True)
-    group_name: orm.Mapped[str] = orm.mapped_column(sa.String(255))
-    app: orm.Mapped[str] = orm.mapped_column(sa.String(255), default='')
+        short_text(255), index=True)
+    group_name: orm.Mapped[str] = orm.mapped_column(short_text(255))
+    app: orm.Mapped[str] = orm.mapped_column(short_text(255), default='')
     n_vms: orm.Mapped[int] = orm.mapped_column(sa.Integer)
     pairs: orm.Mapped[str] = orm.mapped_column(LongText)
 
@@ -225,11 +235,11 @@ class Placement(Base):
     __tablename__ = 'placements'
 
     instance_uuid: orm.Mapped[str] = orm.mapped_column(
-        sa.String(36), primary_key=True)
-    project_id: orm.Mapped[str] = orm.mapped_column(sa.String(255))
+        short_text(36), primary_key=True)
+    project_id: orm.Mapped[str] = orm.mapped_column(short_text(255))
     group_id: orm.Mapped[str | None] = orm.mapped_column(
-        sa.String(36), index=True)
-    fingerprint: orm.Mapped[str] = orm.mapped_column(sa.String(64))
+        short_text(36), index=True)
+    fingerprint: orm.Mapped[str] = orm.mapped_column(short_text(64))
     answer: orm.Mapped[str] = orm.mapped_column(LongText)
     updated_at: orm.Mapped[float] = orm.mapped_column(sa.Double, index=True)
 
@@ -243,7 +253,7 @@ class Decision(Base):
     __tablename__ = 'decisions'
 
     group_id: orm.Mapped[str] = orm.mapped_column(
-        sa.String(36), primary_key=True)
+        short_text(36), primary_key=True)
     document: orm.Mapped[bytes] = orm.mapped_column(LongBytes)
 
 
@@ -258,7 +268,7 @@ class Host(Base):
     __tablename__ = 'hosts'
 
     host: orm.Mapped[str] = orm.mapped_column(
-        sa.String(255), primary_key=True)
+        short_text(255), primary_key=True)
     first_seen: orm.Mapped[float] = orm.mapped_column(sa.Double)
     last_report: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     report: orm.Mapped[str] = orm.mapped_column(LongText, default='{}')
@@ -273,16 +283,16 @@ class Rate(Base):
     __tablename__ = 'rates'
 
     src: orm.Mapped[str] = orm.mapped_column(
-        sa.String(255), primary_key=True)
+        short_text(255), primary_key=True)
     dst: orm.Mapped[str] = orm.mapped_column(
-        sa.String(255), primary_key=True)
+        short_text(255), primary_key=True)
     rate_bps: orm.Mapped[float] = orm.mapped_column(sa.Double)
     lower_bound: orm.Mapped[bool] = orm.mapped_column(sa.Boolean)
     loss: orm.Mapped[float] = orm.mapped_column(sa.Double)
     rtt_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     rtt_median_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     rtt_p99_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
-    method: orm.Mapped[str] = orm.mapped_column(sa.String(64))
+    method: orm.Mapped[str] = orm.mapped_column(short_text(64))
     measured_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
 
 
@@ -296,9 +306,9 @@ class Reading(Base):
     __tablename__ = 'readings'
 
     src: orm.Mapped[str] = orm.mapped_column(
-        sa.String(255), primary_key=True)
+        short_text(255), primary_key=True)
     dst: orm.Mapped[str] = orm.mapped_column(
-        sa.String(255), primary_key=True)
+        short_text(255), primary_key=True)
     slot: orm.Mapped[int] = orm.mapped_column(
         sa.Integer, primary_key=True, autoincrement=False)
     rate_bps: orm.Mapped[float] = orm.mapped_column(sa.Double)
@@ -315,14 +325,14 @@ class Event(Base):
     id: orm.Mapped[int] = orm.mapped_column(
         sa.Integer, primary_key=True, autoincrement=True)
     project_id: orm.Mapped[str] = orm.mapped_column(
-        sa.String(255), index=True)
+        short_text(255), index=True)
     group_name: orm.Mapped[str] = orm.mapped_column(
-        sa.String(255), default='')
+        short_text(255), default='')
     group_id: orm.Mapped[str | None] = orm.mapped_column(
-        sa.String(36), index=True)
+        short_text(36), index=True)
     instance_uuid: orm.Mapped[str] = orm.mapped_column(
-        sa.String(36), default='')
-    kind: orm.Mapped[str] = orm.mapped_column(sa.String(32))
+        short_text(36), default='')
+    kind: orm.Mapped[str] = orm.mapped_column(short_text(32))
     detail: orm.Mapped[str] = orm.mapped_column(sa.Text)
     created_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
 
@@ -335,7 +345,7 @@ class Project(Base):
     __tablename__ = 'projects'
 
     project_id: orm.Mapped[str] = orm.mapped_column(
-        sa.String(255), primary_key=True)
+        short_text(255), primary_key=True)
     priority_class: orm.Mapped[int] = orm.mapped_column(
         sa.Integer, default=0)
     weight: orm.Mapped[float] = orm.mapped_column(sa.Double, default=1.0)
@@ -349,7 +359,7 @@ class Setting(Base):
     __tablename__ = 'settings'
 
     name: orm.Mapped[str] = orm.mapped_column(
-        sa.String(64), primary_key=True)
+        short_text(64), primary_key=True)
     value: orm.Mapped[str] = orm.mapped_column(sa.Text)
 
 
@@ -359,7 +369,7 @@ class Advice(Base):
     __tablename__ = 'advice'
 
     instance_uuid: orm.Mapped[str] = orm.mapped_column(
-        sa.String(36), primary_key=True)
+        short_text(36), primary_key=True)
     document: orm.Mapped[str] = orm.mapped_column(LongText)
 
 
@@ -369,7 +379,7 @@ class Drain(Base):
     __tablename__ = 'drains'
 
     host: orm.Mapped[str] = orm.mapped_column(
-        sa.String(255), primary_key=True)
+        short_text(255), primary_key=True)
     reason: orm.Mapped[str] = orm.mapped_column(sa.Text)
     drained_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
 
@@ -382,8 +392,8 @@ class Change(Base):
     id: orm.Mapped[int] = orm.mapped_column(
         sa.Integer, primary_key=True, autoincrement=True)
     changed_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
-    who: orm.Mapped[str] = orm.mapped_column(sa.String(255))
-    what: orm.Mapped[str] = orm.mapped_column(sa.String(320))
+    who: orm.Mapped[str] = orm.mapped_column(short_text(255))
+    what: orm.Mapped[str] = orm.mapped_column(short_text(320))
     before: orm.Mapped[str] = orm.mapped_column(sa.Text)
     after: orm.Mapped[str] = orm.mapped_column(sa.Text)
 
@@ -400,9 +410,9 @@ class Order(Base):
 
     __tablename__ = 'orders'
 
-    id: orm.Mapped[str] = orm.mapped_column(sa.String(36), primary_key=True)
-    kind: orm.Mapped[str] = orm.mapped_column(sa.String(16))
-    state: orm.Mapped[str] = orm.mapped_column(sa.String(16), index=True)
+    id: orm.Mapped[str] = orm.mapped_column(short_text(36), primary_key=True)
+    kind: orm.Mapped[str] = orm.mapped_column(short_text(16))
+    state: orm.Mapped[str] = orm.mapped_column(short_text(16), index=True)
     ordered_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
     expires_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
     document: orm.Mapped[str] = orm.mapped_column(LongText)
@@ -418,9 +428,9 @@ class Finding(Base):
     __tablename__ = 'findings'
 
     subject: orm.Mapped[str] = orm.mapped_column(
-        sa.String(255), primary_key=True)
+        short_text(255), primary_key=True)
     kind: orm.Mapped[str] = orm.mapped_column(
-        sa.String(32), primary_key=True)
+        short_text(32), primary_key=True)
     found_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
     document: orm.Mapped[str] = orm.mapped_column(LongText)
 
@@ -435,7 +445,7 @@ class TopologyPlane(Base):
     __tablename__ = 'topology_planes'
 
     name: orm.Mapped[str] = orm.mapped_column(
-        sa.String(255), primary_key=True)
+        short_text(255), primary_key=True)
     document: orm.Mapped[str] = orm.mapped_column(LongText)
     generation: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)
     changed_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
@@ -456,8 +466,8 @@ class Leader(Base):
         sa.Integer, primary_key=True, autoincrement=False)
     epoch: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)
     beat: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)
-    name: orm.Mapped[str] = orm.mapped_column(sa.String(255))
-    address: orm.Mapped[str] = orm.mapped_column(sa.String(320))
+    name: orm.Mapped[str] = orm.mapped_column(short_text(255))
+    address: orm.Mapped[str] = orm.mapped_column(short_text(320))
 
 
 class Policy(Base):
@@ -466,7 +476,7 @@ class Policy(Base):
     __tablename__ = 'policies'
 
     host: orm.Mapped[str] = orm.mapped_column(
-        sa.String(255), primary_key=True)
+        short_text(255), primary_key=True)
     epoch: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)
     generation: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)
     document: orm.Mapped[str] = orm.mapped_column(LongText)

@@ -60,7 +60,7 @@ class Database:
             # found out by the first statement, not by a loop of retries.
             engine_options.setdefault('pool_timeout', max(1, timeout_s))
             self.engine = engines.create_engine(
-                connection, max_retries=0, thread_checkin=False,
+                url, max_retries=0, thread_checkin=False,
                 **engine_options)
             bounds.put_on(self.engine, PATIENCE_S)
         self._readers = orm.sessionmaker(self.engine, expire_on_commit=False)
@@ -150,7 +150,9 @@ def _url(connection: str) -> sa.URL:
     try:
         url = sa.make_url(connection)
         url.get_dialect().import_dbapi()
-        return url
+        # Of MySQL's, utf8 has no room for every character.
+        return (url.update_query_dict({'charset': 'utf8mb4'})
+                if url.get_backend_name() in ('mysql', 'mariadb') else url)
     except ModuleNotFoundError as error:
         limit = ('a driver that is installed, pip install '
                  + DRIVERS.get(error.name or '', error.name or ''))

@@ -6,6 +6,7 @@ The same tests as on SQLite, which run in their own files.
 """
 
 import contextlib
+import subprocess
 import sys
 import time
 
@@ -33,6 +34,8 @@ for module, names in (
             'the_migrations_make_what_the_models_say',
             'upgrading_twice_changes_nothing',
             'a_schema_of_another_version_is_refused',
+            'names_are_bytes',
+            'every_name_has_a_binary_collation',
             'the_generation_stands_or_it_is_a_conflict',
             'a_name_is_unique_among_the_living',
             'retiring_ends_coflows_and_frees_rows',
@@ -121,6 +124,77 @@ def test_a_migration_may_be_slow(kind, databases, tmp_path, monkeypatch):
     migration.upgrade(database)
     assert sum(made) > 3
     assert migration.current(database) == migration.head()
+    database.dispose()
+
+
+def test_a_database_of_latin_letters_has_room_for_all_names(databases,
+                                                            tmp_path):
+    """The tables bring a collation, whatever the server or a URL says."""
+    connection = databases.make('mariadb', tmp_path) + '?charset=utf8'
+    database = db_session.Database(connection, 5)
+    with database.engine.begin() as statements:
+        statements.exec_driver_sql(
+            f'ALTER DATABASE {database.engine.url.database} '
+            'CHARACTER SET latin1')
+    migration.upgrade(database)
+    test_db.test_names_are_bytes(database)
+    test_db.test_every_name_has_a_binary_collation(database)
+    database.dispose()
+
+
+def test_a_collation_of_another_hand_is_told_and_can_be_mended(databases,
+                                                               tmp_path):
+    database = db_session.Database(
+        databases.make_current('mariadb', tmp_path), 5)
+    name = database.engine.url.database
+    with database.writer() as session:
+        session.add_all([test_db.group('sort'), test_db.group('SORT'),
+                         test_db.group('\U0001f600')])
+    with database.engine.begin() as statements:
+        secret = statements.scalar(sa.select(models.Cluster.secret))
+        statements.exec_driver_sql(
+            'ALTER TABLE settings CONVERT TO CHARACTER SET utf8mb4 '
+            'COLLATE utf8mb4_general_ci')
+    with pytest.raises(exception.Invalid) as error:
+        migration.upgrade(database)
+    assert str(error.value).startswith(
+        'collation of table settings: utf8mb4_general_ci is not acceptable: '
+        'utf8mb4_nopad_bin: save the rows with mariadb-dump')
+    server = databases.server('mariadb')
+    rows = server.run('mariadb-dump', '--no-defaults', '--user=root',
+                      f'--socket={server.home / "socket"}',
+                      '--no-create-info', '--replace', name)
+    with database.engine.begin() as statements:
+        statements.exec_driver_sql(f'DROP DATABASE {name}')
+        statements.exec_driver_sql(f'CREATE DATABASE {name}')
+    database.dispose()
+    migration.upgrade(database)
+    subprocess.run(
+        ['mariadb', '--no-defaults', '--user=root', '--protocol=tcp',
+         f'--host={database.engine.url.host}',
+         f'--port={database.engine.url.port}', name],
+        input=rows, text=True, check=True)
+    migration.check(database)
+    with database.reader() as session:
+        assert {one.name for one in session.scalars(
+            sa.select(models.Group))} == {'sort', 'SORT', '\U0001f600'}
+        assert session.scalar(sa.select(models.Cluster.secret)) == secret
+    database.dispose()
+
+
+def test_a_database_with_another_encoding_is_refused(databases, tmp_path):
+    connection = databases.make('postgresql', tmp_path)
+    server = sa.create_engine(connection, isolation_level='AUTOCOMMIT')
+    with server.connect() as statements:
+        statements.exec_driver_sql(
+            "CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' "
+            "LC_CTYPE 'C' TEMPLATE template0")
+    server.dispose()
+    database = db_session.Database(
+        connection.rpartition('/')[0] + '/latin', 5)
+    with pytest.raises(exception.Invalid, match='encoding of the database: '
+                       'LATIN1 is not acceptable: UTF8'):
+        migration.check(database)
     database.dispose()
 
 

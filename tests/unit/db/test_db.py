@@ -322,3 +322,47 @@ def test_a_schema_of_another_version_is_refused(of_another_version):
             'schema of the database: revision 019 is not acceptable: one '
             'that this version knows (initial): ')
     assert migration.current(of_another_version) == '019'
+
+
+#: That a comparison by a language takes for one another.
+NAMES = ('sort', 'SORT', 'Sort', 's\xf6rt', 'so\u0308rt', 'sort ', 'ss',
+         '\xdf', '\U0001f600', '\U0001f601', '\u6392\u5e8f')
+
+
+def test_names_are_bytes(database):
+    with database.writer() as session:
+        for i, name in enumerate(NAMES):
+            session.add(group(name, id=str(i), why=name, n_vms=i + 1))
+            session.add(group('a', project_id=name, id=f'of {i}'))
+            records.save_settings(session, {name: name})
+            records.add_event(session, keep=9, project_id=name,
+                              group_name=name, kind='k', detail=name,
+                              created_at=1.0)
+    with database.reader() as session:
+        for i, name in enumerate(NAMES):
+            found = groups.find(session, 'p', name)
+            assert (found.id, found.name, found.why) == (str(i), name, name)
+            assert [one.id for one in groups.living(session, None, name)] == [
+                str(i)]
+            assert groups.usage(session, name)[0] == 1
+            assert [one.detail for one in records.list_events(
+                session, project_id=name)] == [name]
+        assert groups.find(session, 'p', 's\xf6Rt') is None
+        assert set(records.settings(session)) >= set(NAMES)
+        assert list(session.scalars(
+            sa.select(models.Group.name).where(models.Group.project_id == 'p')
+            .order_by(models.Group.name))) == sorted(NAMES, key=str.encode)
+    with pytest.raises(exception.Conflict), database.writer() as session:
+        session.add(group('\U0001f600', id='again'))
+
+
+def test_every_name_has_a_binary_collation(database):
+    for table in sa.inspect(database.engine).get_table_names():
+        for column in sa.inspect(database.engine).get_columns(table):
+            kind = column['type']
+            if table == 'alembic_version' or not isinstance(kind, sa.String):
+                continue
+            if database.engine.dialect.name != 'postgresql':
+                assert kind.collation in (None, 'utf8mb4_nopad_bin')
+            elif not isinstance(kind, sa.Text):
+                assert kind.collation == 'C'

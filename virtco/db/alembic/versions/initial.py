@@ -7,6 +7,7 @@ import secrets
 from alembic import op
 import sqlalchemy as sa
 
+from virtco.db import collation
 from virtco.db import models
 
 revision = 'initial'
@@ -21,58 +22,63 @@ def upgrade() -> None:
     _operators()
 
 
+def _table(name: str, *columns: sa.schema.SchemaItem) -> sa.Table:
+    return op.create_table(name, *columns,
+                           **collation.of_tables(op.get_bind().dialect))
+
+
 def _one_row() -> None:
-    cluster = op.create_table(
+    cluster = _table(
         'cluster',
         sa.Column('id', sa.Integer, primary_key=True, autoincrement=False),
         sa.Column('generation', sa.BigInteger, nullable=False),
-        sa.Column('secret', sa.String(64), nullable=False))
+        sa.Column('secret', models.short_text(64), nullable=False))
     op.bulk_insert(cluster, [{'id': 1, 'generation': 1,
                               'secret': secrets.token_hex(32)}])
-    leader = op.create_table(
+    leader = _table(
         'leader',
         sa.Column('id', sa.Integer, primary_key=True, autoincrement=False),
         sa.Column('epoch', sa.BigInteger, nullable=False),
         sa.Column('beat', sa.BigInteger, nullable=False),
-        sa.Column('name', sa.String(255), nullable=False),
-        sa.Column('address', sa.String(320), nullable=False))
+        sa.Column('name', models.short_text(255), nullable=False),
+        sa.Column('address', models.short_text(320), nullable=False))
     op.bulk_insert(leader, [{'id': 1, 'epoch': 0, 'beat': 0, 'name': '',
                              'address': ''}])
 
 
 def _groups() -> None:
-    op.create_table(
+    _table(
         'groups',
-        sa.Column('id', sa.String(36), primary_key=True),
-        sa.Column('project_id', sa.String(255), nullable=False),
-        sa.Column('name', sa.String(255), nullable=False),
-        sa.Column('live_key', sa.String(36), nullable=False),
+        sa.Column('id', models.short_text(36), primary_key=True),
+        sa.Column('project_id', models.short_text(255), nullable=False),
+        sa.Column('name', models.short_text(255), nullable=False),
+        sa.Column('live_key', models.short_text(36), nullable=False),
         sa.Column('n_vms', sa.Integer, nullable=False),
         sa.Column('created_at', sa.Double, nullable=False),
         sa.Column('retired_at', sa.Double, index=True),
-        sa.Column('bottleneck', sa.String(520)),
+        sa.Column('bottleneck', models.short_text(520)),
         sa.Column('cct_s', sa.Double),
         sa.Column('lower_bound_s', sa.Double),
         sa.Column('gap', sa.Double),
         sa.Column('objective_s', sa.Double),
-        sa.Column('method', sa.String(255), nullable=False),
+        sa.Column('method', models.short_text(255), nullable=False),
         sa.Column('why', sa.Text, nullable=False),
-        sa.Column('app', sa.String(255), nullable=False),
+        sa.Column('app', models.short_text(255), nullable=False),
         sa.UniqueConstraint('project_id', 'name', 'live_key',
                             name='uniq_groups_project_name'))
-    op.create_table(
+    _table(
         'members',
-        sa.Column('group_id', sa.String(36),
+        sa.Column('group_id', models.short_text(36),
                   sa.ForeignKey('groups.id', ondelete='CASCADE'),
                   primary_key=True),
         sa.Column('row_index', sa.Integer, primary_key=True,
                   autoincrement=False),
-        sa.Column('instance_uuid', sa.String(36), unique=True),
-        sa.Column('display_name', sa.String(255), nullable=False),
-        sa.Column('reservation_id', sa.String(255), nullable=False),
-        sa.Column('state', sa.String(16), nullable=False),
-        sa.Column('host', sa.String(255), index=True),
-        sa.Column('planned_host', sa.String(255)),
+        sa.Column('instance_uuid', models.short_text(36), unique=True),
+        sa.Column('display_name', models.short_text(255), nullable=False),
+        sa.Column('reservation_id', models.short_text(255), nullable=False),
+        sa.Column('state', models.short_text(16), nullable=False),
+        sa.Column('host', models.short_text(255), index=True),
+        sa.Column('planned_host', models.short_text(255)),
         sa.Column('event_at', sa.Double),
         sa.Column('expires_at', sa.Double, index=True),
         sa.Column('vcpus', sa.Double, nullable=False),
@@ -82,53 +88,53 @@ def _groups() -> None:
         sa.Column('room_vcpus', sa.Double),
         sa.Column('room_memory_mb', sa.Double),
         sa.Column('room_disk_gb', sa.Double))
-    op.create_table(
+    _table(
         'placements',
-        sa.Column('instance_uuid', sa.String(36), primary_key=True),
-        sa.Column('project_id', sa.String(255), nullable=False),
-        sa.Column('group_id', sa.String(36), index=True),
-        sa.Column('fingerprint', sa.String(64), nullable=False),
+        sa.Column('instance_uuid', models.short_text(36), primary_key=True),
+        sa.Column('project_id', models.short_text(255), nullable=False),
+        sa.Column('group_id', models.short_text(36), index=True),
+        sa.Column('fingerprint', models.short_text(64), nullable=False),
         sa.Column('answer', models.LongText, nullable=False),
         sa.Column('updated_at', sa.Double, index=True, nullable=False))
-    op.create_table(
+    _table(
         'decisions',
-        sa.Column('group_id', sa.String(36), primary_key=True),
+        sa.Column('group_id', models.short_text(36), primary_key=True),
         sa.Column('document', models.LongBytes, nullable=False))
-    op.create_table(
+    _table(
         'profile_hours',
-        sa.Column('group_id', sa.String(36), primary_key=True),
+        sa.Column('group_id', models.short_text(36), primary_key=True),
         sa.Column('hour', sa.Integer, primary_key=True, autoincrement=False,
                   index=True),
-        sa.Column('project_id', sa.String(255), index=True,
+        sa.Column('project_id', models.short_text(255), index=True,
                   nullable=False),
-        sa.Column('group_name', sa.String(255), nullable=False),
-        sa.Column('app', sa.String(255), nullable=False),
+        sa.Column('group_name', models.short_text(255), nullable=False),
+        sa.Column('app', models.short_text(255), nullable=False),
         sa.Column('n_vms', sa.Integer, nullable=False),
         sa.Column('pairs', models.LongText, nullable=False))
-    op.create_table(
+    _table(
         'events',
         sa.Column('id', sa.Integer, primary_key=True, autoincrement=True),
-        sa.Column('project_id', sa.String(255), index=True,
+        sa.Column('project_id', models.short_text(255), index=True,
                   nullable=False),
-        sa.Column('group_name', sa.String(255), nullable=False),
-        sa.Column('group_id', sa.String(36), index=True),
-        sa.Column('instance_uuid', sa.String(36), nullable=False),
-        sa.Column('kind', sa.String(32), nullable=False),
+        sa.Column('group_name', models.short_text(255), nullable=False),
+        sa.Column('group_id', models.short_text(36), index=True),
+        sa.Column('instance_uuid', models.short_text(36), nullable=False),
+        sa.Column('kind', models.short_text(32), nullable=False),
         sa.Column('detail', sa.Text, nullable=False),
         sa.Column('created_at', sa.Double, nullable=False))
 
 
 def _coflows() -> None:
-    op.create_table(
+    _table(
         'coflows',
-        sa.Column('id', sa.String(36), primary_key=True),
-        sa.Column('group_id', sa.String(36),
+        sa.Column('id', models.short_text(36), primary_key=True),
+        sa.Column('group_id', models.short_text(36),
                   sa.ForeignKey('groups.id', ondelete='CASCADE'), index=True),
-        sa.Column('project_id', sa.String(255), index=True,
+        sa.Column('project_id', models.short_text(255), index=True,
                   nullable=False),
-        sa.Column('name', sa.String(255), nullable=False),
+        sa.Column('name', models.short_text(255), nullable=False),
         sa.Column('position', sa.Integer, nullable=False),
-        sa.Column('state', sa.String(16), index=True, nullable=False),
+        sa.Column('state', models.short_text(16), index=True, nullable=False),
         sa.Column('n_vms', sa.Integer, nullable=False),
         sa.Column('n_flows', sa.Integer, nullable=False),
         sa.Column('size_bytes', sa.Double, nullable=False),
@@ -137,7 +143,7 @@ def _coflows() -> None:
         sa.Column('iteration', sa.Integer, nullable=False),
         sa.Column('period_s', sa.Double),
         sa.Column('compute_s', sa.Double),
-        sa.Column('served_by', sa.String(16)),
+        sa.Column('served_by', models.short_text(16)),
         sa.Column('rank_hint', sa.Boolean, nullable=False),
         sa.Column('is_estimated', sa.Boolean, nullable=False),
         sa.Column('tm', models.LongText, nullable=False),
@@ -160,88 +166,88 @@ def _coflows() -> None:
 
 
 def _hosts() -> None:
-    op.create_table(
+    _table(
         'hosts',
-        sa.Column('host', sa.String(255), primary_key=True),
+        sa.Column('host', models.short_text(255), primary_key=True),
         sa.Column('first_seen', sa.Double, nullable=False),
         sa.Column('last_report', sa.Double),
         sa.Column('report', models.LongText, nullable=False),
         sa.Column('generation_lease', sa.BigInteger, nullable=False),
         sa.Column('minors', models.LongText, nullable=False))
-    op.create_table(
+    _table(
         'rates',
-        sa.Column('src', sa.String(255), primary_key=True),
-        sa.Column('dst', sa.String(255), primary_key=True),
+        sa.Column('src', models.short_text(255), primary_key=True),
+        sa.Column('dst', models.short_text(255), primary_key=True),
         sa.Column('rate_bps', sa.Double, nullable=False),
         sa.Column('lower_bound', sa.Boolean, nullable=False),
         sa.Column('loss', sa.Double, nullable=False),
         sa.Column('rtt_s', sa.Double),
         sa.Column('rtt_median_s', sa.Double),
         sa.Column('rtt_p99_s', sa.Double),
-        sa.Column('method', sa.String(64), nullable=False),
+        sa.Column('method', models.short_text(64), nullable=False),
         sa.Column('measured_at', sa.Double, nullable=False))
-    op.create_table(
+    _table(
         'readings',
-        sa.Column('src', sa.String(255), primary_key=True),
-        sa.Column('dst', sa.String(255), primary_key=True),
+        sa.Column('src', models.short_text(255), primary_key=True),
+        sa.Column('dst', models.short_text(255), primary_key=True),
         sa.Column('slot', sa.Integer, primary_key=True, autoincrement=False),
         sa.Column('rate_bps', sa.Double, nullable=False),
         sa.Column('lower_bound', sa.Boolean, nullable=False),
         sa.Column('rtt_s', sa.Double),
         sa.Column('measured_at', sa.Double, index=True, nullable=False))
-    op.create_table(
+    _table(
         'advice',
-        sa.Column('instance_uuid', sa.String(36), primary_key=True),
+        sa.Column('instance_uuid', models.short_text(36), primary_key=True),
         sa.Column('document', models.LongText, nullable=False))
-    op.create_table(
+    _table(
         'orders',
-        sa.Column('id', sa.String(36), primary_key=True),
-        sa.Column('kind', sa.String(16), nullable=False),
-        sa.Column('state', sa.String(16), index=True, nullable=False),
+        sa.Column('id', models.short_text(36), primary_key=True),
+        sa.Column('kind', models.short_text(16), nullable=False),
+        sa.Column('state', models.short_text(16), index=True, nullable=False),
         sa.Column('ordered_at', sa.Double, nullable=False),
         sa.Column('expires_at', sa.Double, nullable=False),
         sa.Column('document', models.LongText, nullable=False))
-    op.create_table(
+    _table(
         'findings',
-        sa.Column('subject', sa.String(255), primary_key=True),
-        sa.Column('kind', sa.String(32), primary_key=True),
+        sa.Column('subject', models.short_text(255), primary_key=True),
+        sa.Column('kind', models.short_text(32), primary_key=True),
         sa.Column('found_at', sa.Double, nullable=False),
         sa.Column('document', models.LongText, nullable=False))
-    op.create_table(
+    _table(
         'topology_planes',
-        sa.Column('name', sa.String(255), primary_key=True),
+        sa.Column('name', models.short_text(255), primary_key=True),
         sa.Column('document', models.LongText, nullable=False),
         sa.Column('generation', sa.BigInteger, nullable=False),
         sa.Column('changed_at', sa.Double, nullable=False))
-    op.create_table(
+    _table(
         'policies',
-        sa.Column('host', sa.String(255), primary_key=True),
+        sa.Column('host', models.short_text(255), primary_key=True),
         sa.Column('epoch', sa.BigInteger, nullable=False),
         sa.Column('generation', sa.BigInteger, nullable=False),
         sa.Column('document', models.LongText, nullable=False))
 
 
 def _operators() -> None:
-    op.create_table(
+    _table(
         'drains',
-        sa.Column('host', sa.String(255), primary_key=True),
+        sa.Column('host', models.short_text(255), primary_key=True),
         sa.Column('reason', sa.Text, nullable=False),
         sa.Column('drained_at', sa.Double, nullable=False))
-    op.create_table(
+    _table(
         'changes',
         sa.Column('id', sa.Integer, primary_key=True, autoincrement=True),
         sa.Column('changed_at', sa.Double, nullable=False),
-        sa.Column('who', sa.String(255), nullable=False),
-        sa.Column('what', sa.String(320), nullable=False),
+        sa.Column('who', models.short_text(255), nullable=False),
+        sa.Column('what', models.short_text(320), nullable=False),
         sa.Column('before', sa.Text, nullable=False),
         sa.Column('after', sa.Text, nullable=False))
-    op.create_table(
+    _table(
         'projects',
-        sa.Column('project_id', sa.String(255), primary_key=True),
+        sa.Column('project_id', models.short_text(255), primary_key=True),
         sa.Column('priority_class', sa.Integer, nullable=False),
         sa.Column('weight', sa.Double, nullable=False),
         sa.Column('debt_bytes', sa.Double, nullable=False))
-    op.create_table(
+    _table(
         'settings',
-        sa.Column('name', sa.String(64), primary_key=True),
+        sa.Column('name', models.short_text(64), primary_key=True),
         sa.Column('value', sa.Text, nullable=False))
