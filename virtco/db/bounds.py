@@ -50,9 +50,12 @@ def time_to_migrate(connection: sa.Connection) -> Iterator[None]:
             f"'{MIGRATING_S}s'")
     elif dialect in ('mysql', 'mariadb'):
         connection.exec_driver_sql(_silent_in_mariadb(MIGRATING_S))
-    yield
-    if dialect in ('mysql', 'mariadb'):
-        connection.exec_driver_sql(_silent_in_mariadb(SILENT_S))
+    try:
+        yield
+    finally:
+        # The pool keeps the connection after a refused migration, too.
+        if dialect in ('mysql', 'mariadb'):
+            connection.exec_driver_sql(_silent_in_mariadb(SILENT_S))
 
 
 def _silent_in_mariadb(silent_s: int) -> str:

@@ -319,6 +319,10 @@ def test_a_migration_may_be_silent_for_longer(name, before, after):
     with bounds.time_to_migrate(server):
         assert server.seen == before
     assert server.seen == before + after
+    server.seen.clear()
+    with pytest.raises(ValueError), bounds.time_to_migrate(server):
+        raise ValueError
+    assert server.seen == before + after
 
 
 def _conf(connection, **values):
