@@ -705,3 +705,32 @@ def test_a_policy_that_decays_has_whole_turns_for_all():
                                     coflow(0x20, 1e6, prio=7)]), LINK_BPS,
                             fair=True)
     assert tree[0x11].quantum_bytes == tree[0x21].quantum_bytes == 1_250_000
+
+
+def test_leaves_that_are_held_share_what_room_there_is():
+    """98 Mbit/s are left for data, and one of them is given almost all."""
+    settings = model.TreeSettings()
+    old = shape.build_tree(policy([coflow(0x10, 50e6, ()),
+                                   coflow(0x20, 40e6, ())]), LINK_BPS)
+    new = shape.build_tree(policy([coflow(0x10, 97.9e6, ())]), LINK_BPS)
+    held = holding.hold(new, old, [0x10, 0x20], settings)
+    assert held[0x20].rate_bps == model.whole_bps(
+        (98e6 - new[0x10].rate_bps) / 2) == 50_000
+    assert held[0x10].rate_bps == new[0x10].rate_bps
+    assert held[0x10].ceil_bps == new[0x10].ceil_bps
+    # A leaf that may borrow less borrows as much as a super-packet asks for.
+    slow = shape.build_tree(policy([coflow(0x10, 1e6, (1,), 2e6)]), LINK_BPS)
+    held = holding.hold(slow, old, [0x10], settings)
+    assert held[0x10].ceil_bps == model.whole_bps(settings.whole_ceil_bps)
+
+
+def test_a_parent_that_left_stays_idle_while_its_child_is_held():
+    settings = model.TreeSettings()
+    old = shape.build_tree(policy([coflow(0x10, 40e6, (1, 1))]), LINK_BPS)
+    new = shape.build_tree(policy([]), LINK_BPS)
+    held = holding.hold(new, old, [0x11], settings)
+    assert held.keys() == new.keys() | {0x10, 0x11}
+    # It guarantees what its child keeps.
+    assert held[0x10].rate_bps == held[0x11].rate_bps == model.whole_bps(
+        settings.whole_rate_bps)
+    assert held[0x11].ceil_bps == old[0x11].ceil_bps
