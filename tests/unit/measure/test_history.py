@@ -67,3 +67,35 @@ def test_many_pairs_and_what_is_missing():
     assert np.isnan(matrix[places['x'], places['h3']])
     # Older ones are out of the table, and the newest stay in its last row.
     assert np.isnan(kept.table(1.5).times_s[-1]).sum() == 149
+
+
+def test_a_pair_has_its_own_place_of_the_next_reading():
+    kept = history.History(3)
+    assert [kept.add(_reading(at_s)) for at_s in (1.0, 2.0, 3.0, 4.0)] == [
+        0, 1, 2, 0]
+    assert kept.add(_reading(1.0, src='c')) == 0
+    # What is as old as the known one replaces nothing.
+    assert kept.add(_reading(4.0), 0) is None
+    assert kept.add(_reading(4.5), 2) == 2 and kept.add(_reading(5.0)) == 0
+    assert history.History().depth == 10
+    assert history.History().newest_s() == 0.0
+    assert history.History().table().matrix(np.zeros(0)).shape == (0, 0)
+
+
+def test_rows_of_a_table_are_aligned_by_the_newest():
+    kept = history.History(3)
+    for at_s in (1.0, 2.0):
+        kept.add(_reading(at_s, at_s * 1e6, rtt_s=at_s / 10))
+    kept.add(_reading(9.0, 9e6, src='c'))
+    table = kept.table(2.0)
+    nan = np.nan
+    np.testing.assert_array_equal(table.times_s, [[nan, nan], [nan, nan],
+                                                  [2.0, 9.0]])
+    np.testing.assert_array_equal(table.rates_bps[-1], [2e6, 9e6])
+    np.testing.assert_array_equal(table.rtts_s[-1], [0.2, nan])
+    assert np.isnan(table.rates_bps[:-1]).all()
+    assert table.hosts == ('a', 'b', 'c')
+    np.testing.assert_array_equal(table.ends, [[0, 1], [2, 1]])
+    # A copy: what comes later changes nothing.
+    kept.add(_reading(10.0, 1.0))
+    np.testing.assert_array_equal(table.rates_bps[-1], [2e6, 9e6])

@@ -64,7 +64,8 @@ def test_what_is_old_or_missing_falls_back_and_says_so():
     assert late.text == (
         'pair rates: of 12 pairs 4 were measured more than 600 s ago and 8 '
         'never: hosts\' rates there')
-    assert pipes.choose(found, {'a', 'x'}, 110.0, 600.0).text == ''
+    for now_s in (110.0, 2000.0):
+        assert pipes.choose(found, {'a', 'x'}, now_s, 600.0).text == ''
     assert pipes.choose(pipes.NOTHING, set(HOSTS), 110.0, 600.0).text == ''
     # All of them known, and none slow: nothing to say.
     assert pipes.choose(_known(), set(HOSTS), 110.0, 600.0).text == ''
