@@ -10,9 +10,10 @@ GROUP = 'distributor'
 
 OPTS = [
     cfg.BoolOpt('enabled', default=True, help="""
-Listen for connections of edge modules. Without it, and with
-``[api] auth_strategy = keystone`` as long as ``client_ca_file`` is not set,
-edge modules poll the REST API, which serves a few dozen of them at once.
+Listen for connections of edge modules, which hear of policies and report by
+nothing else. With ``[api] auth_strategy = keystone`` and no ``client_ca_file``
+each is known by its Keystone user, see the policy rule ``virtco:edge:host``,
+and connects to the process whose REST API it asked.
 """),
     cfg.HostAddressOpt('host', help="""
 Address the edge modules connect to; unset: that of ``[api] host``.

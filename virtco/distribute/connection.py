@@ -12,6 +12,7 @@ from virtco import exception
 from virtco.distribute import frames
 from virtco.distribute import messages
 from virtco.distribute import session
+from virtco.distribute import tickets
 
 #: As edge modules pack it; any other spelling is decoded like all else.
 _HEARTBEAT = frames.pack('heartbeat')
@@ -24,6 +25,7 @@ class Hub(Protocol):
     clock: Any
     hello_s: float
     most_bytes: int
+    tickets: tickets.Tickets | None
 
     @property
     def epoch(self) -> int:
@@ -135,14 +137,16 @@ class Connection(asyncio.Protocol):
             self._hello_timer.cancel()
             self._hello_timer = None
 
-    def _may_speak_for(self, host: str) -> bool:
+    def _may_speak_for(self, hello: messages.Hello) -> bool:
         """Where certificates are asked for, one must name the host."""
+        if self._hub.tickets is not None:
+            return self._hub.tickets.is_of(hello.host, hello.ticket)
         assert self._transport is not None
         tls: ssl.SSLObject | None = self._transport.get_extra_info(
             'ssl_object')
         if tls is None or tls.context.verify_mode != ssl.CERT_REQUIRED:
             return True
-        return host in names_of(tls.getpeercert() or {})
+        return hello.host in names_of(tls.getpeercert() or {})
 
     # What it is told.
 

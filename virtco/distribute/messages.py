@@ -16,12 +16,14 @@ from virtco.know import reports
 class Hello(msgspec.Struct, frozen=True, tag='hello'):
     """:ivar version: of the protocol.
     :ivar generation: of the policy that the edge has, 0 without one.
+    :ivar ticket: of this host, where the controller gave one.
     """
 
     version: Annotated[int, msgspec.Meta(ge=1, le=1000)]
     host: fields.Host
     epoch: fields.Generation = 0
     generation: fields.Generation = 0
+    ticket: fields.Text = ''
 
 
 class Ack(msgspec.Struct, frozen=True, tag='ack'):

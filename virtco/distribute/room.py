@@ -17,6 +17,7 @@ from virtco.distribute import frames
 from virtco.distribute import peers
 from virtco.distribute import server
 from virtco.distribute import source
+from virtco.distribute import tickets
 from virtco.know import reports
 from virtco.know import room as know_room
 
@@ -38,11 +39,13 @@ class Distribute:
         self._decide = decide
         self._feed = feed
         self._counts = counts
+        self._tickets = tickets.Tickets()
         self._epoch: int | None = None
         self._server: server.Distributor | None = None
 
     def start(self) -> None:
-        self._server = open_server(self._conf, self._doors(), self._counts)
+        self._server = open_server(self._conf, self._doors(), self._counts,
+                                   self._tickets)
         if self._server is not None:
             self._server.start()
             self._decide.on_publish.append(self._server.published)
@@ -64,6 +67,12 @@ class Distribute:
 
     def is_alive(self) -> bool:
         return self._server is None or self._server.is_alive()
+
+    def ticket_of(self, host: str) -> str | None:
+        """By which it may connect; None where none is asked for."""
+        if self._server is None or self._server.tickets is None:
+            return None
+        return self._server.tickets.of(host)
 
     def document(self) -> dict[str, Any] | None:
         """Where edge modules connect to; None when they do not.
@@ -144,19 +153,23 @@ class Distribute:
 
 
 def open_server(conf: cfg.ConfigOpts, doors: server.Doors,
-                counts: metrics.Metrics) -> server.Distributor | None:
-    """Without it edge modules poll, so a port that is taken is no end.
+                counts: metrics.Metrics,
+                own_tickets: tickets.Tickets | None = None
+                ) -> server.Distributor | None:
+    """Nova is answered also where a port is taken.
 
+    :param own_tickets: those that the REST API of this process hands out.
     :raises virtco.exception.ConfigInvalid: for files that are no good.
     """
     options = conf.distributor
     if not options.enabled:
         return None
-    if (conf.api.auth_strategy != 'noauth'
-            and not (options.cert_file and options.client_ca_file)):
-        LOG.warning('Edge modules poll, each as a user called like its '
-                    'host: without [distributor] cert_file and '
-                    'client_ca_file nobody could tell connections apart.')
+    if (conf.api.auth_strategy == 'noauth'
+            or options.cert_file and options.client_ca_file):
+        own_tickets = None
+    elif own_tickets is None:
+        LOG.warning('Without [distributor] cert_file and client_ca_file '
+                    'nobody could tell connections apart.')
         return None
     try:
         tls = server.tls_context(options)
@@ -165,10 +178,10 @@ def open_server(conf: cfg.ConfigOpts, doors: server.Doors,
             why='[distributor] cert_file, key_file or client_ca_file: '
             f'{error}') from error
     try:
-        found = server.Distributor(conf, doors, counts, tls)
+        found = server.Distributor(conf, doors, counts, tls, own_tickets)
     except OSError as error:
-        LOG.error('Edge modules poll, for the distributor cannot listen '
-                  'on port %d: %s', options.port, error)
+        LOG.error('No edge module can connect, for the distributor cannot '
+                  'listen on port %d: %s', options.port, error)
         return None
     LOG.info('Edge modules may connect to port %d.', found.port)
     return found

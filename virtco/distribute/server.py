@@ -26,6 +26,7 @@ from virtco.distribute import frames
 from virtco.distribute import intake
 from virtco.distribute import messages
 from virtco.distribute import session
+from virtco.distribute import tickets
 from virtco.know import reports
 
 try:
@@ -83,12 +84,15 @@ class Doors:
 class Distributor:
     """
     :param tls: None for plain connections.
+    :param tickets: by which edge modules are told apart; None where
+        certificates do that, or nobody does.
     :raises OSError: for an address that cannot be listened on.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, doors: Doors,
                  counts: metrics.Metrics,
-                 tls: ssl.SSLContext | None = None):
+                 tls: ssl.SSLContext | None = None,
+                 tickets: tickets.Tickets | None = None):
         options = conf.distributor
         self._options = options
         self.hello_s: float = options.hello_timeout_s
@@ -96,6 +100,7 @@ class Distributor:
         self.heartbeat_s = min(options.heartbeat_s,
                                conf.scheduler.policy_ttl_s / 2)
         self.clock = time.monotonic
+        self.tickets = tickets
         self._doors = doors
         self._counts = counts
         self._ordered = asyncio.Event()

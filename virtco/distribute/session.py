@@ -32,12 +32,14 @@ Event = (messages.Hello | messages.Ack | messages.Nack | messages.Measured
 
 class Session:
     """
-    :param may_speak_for: whether the certificate is that of this host.
+    :param may_speak_for: whether a hello is of its host, by the certificate
+        or by the ticket.
     :ivar host: None until it said hello.
     :ivar sent: generation of the newest policy that it has or was sent.
     """
 
-    def __init__(self, may_speak_for: Callable[[str], bool], epoch: int = 0):
+    def __init__(self, may_speak_for: Callable[[messages.Hello], bool],
+                 epoch: int = 0):
         self.host: str | None = None
         self.sent = 0
         self.acked = 0
@@ -87,9 +89,10 @@ class Session:
                 field='version', value=hello.version,
                 limit=f'{frames.VERSION}, the one that this controller '
                 'speaks')
-        if not self._may_speak_for(hello.host):
+        if not self._may_speak_for(hello):
             raise exception.Forbidden(
-                what=f'to speak for {hello.host} with this certificate')
+                what=f'to speak for {hello.host} with this certificate or '
+                'ticket')
         if hello.epoch > self._epoch:
             raise exception.Invalid(
                 field='epoch', value=hello.epoch,

@@ -24,7 +24,7 @@ def application(tmp_path_factory):
         '[keystone_authtoken]\nwww_authenticate_uri = http://127.0.0.1:1\n'
         'auth_type = none\n[placement]\ndeadline_s = 50\n'
         '[limits]\nrequests_per_s = 0.01\nrequests_at_once = 60\n'
-        'max_registered_per_project = 2\n')
+        'max_registered_per_project = 2\n[distributor]\nport = 0\n')
     conf = controller_cmd.make_conf(['--config-file', str(config)])
     controller = app.App.of(conf)
     controller.start(auto_sync=True)
@@ -201,7 +201,18 @@ def test_an_edge_module_speaks_for_its_own_host_only(client):
         assert spoken_for_h1(client, 'service', user, measurement) == status
     # An account of services with the role admin is nobody's host either.
     assert spoken_for_h1(client, 'admin', 'virtco', measurement) == (403,) * 4
-    assert client('GET', '/v1/distributor', 'service', user='virtco') != 403
+
+
+def test_a_ticket_is_for_its_own_host_only(application, send):
+    where = '/v1/distributor?host=h1'
+    found = send('GET', where, 'service', user='h1')
+    assert found.status_code == 200
+    connected = application.controller.distribute
+    assert found.json['ticket'] == connected.ticket_of('h1')
+    assert send('GET', where, 'service', user='h2').status_code == 403
+    assert send('GET', where, 'member', user='h1').status_code == 403
+    anybody = send('GET', '/v1/distributor', 'service', user='h2')
+    assert 'ticket' not in anybody.json
 
 
 def spoken_for_h1(client, role, user, measurement):

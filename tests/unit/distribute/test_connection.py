@@ -4,6 +4,7 @@
 
 import asyncio
 import ssl
+import types
 
 import pytest
 
@@ -61,6 +62,7 @@ class Hub:
     hello_s = 60.0
     most_bytes = 10_000
     epoch = 4
+    tickets = None
 
     def __init__(self):
         self.now_s = 5.0
@@ -245,6 +247,19 @@ def test_a_certificate_names_its_host(run, tls, host, is_open):
     assert (edge.connection.host == host) is is_open
     assert [one[0] for one in edge.hub.told] == [
         'opened' if is_open else 'refused']
+
+
+@pytest.mark.parametrize('ticket, is_open', [
+    ('h2', True), ('h1', False), ('', False)])
+def test_a_ticket_names_its_host(run, ticket, is_open):
+    def work():
+        edge = Edge(None)
+        edge.hub.tickets = types.SimpleNamespace(
+            is_of=lambda host, ticket: host == ticket)
+        return edge.hello('h2', ticket=ticket)
+
+    edge = run(work)
+    assert (edge.connection.host == 'h2') is is_open
 
 
 def test_the_names_of_a_certificate():

@@ -14,6 +14,7 @@ from virtco import metrics
 from virtco.conf import opts
 from virtco.distribute import codec
 from virtco.distribute import room
+from virtco.distribute import tickets
 
 POLICY = test_tcplan.policy([test_tcplan.coflow(0x10, 1e6)])
 TRAIN = made.measurement('h1', 'h2', 1e9)
@@ -176,8 +177,9 @@ def test_distributors_apart_are_named(one, conf):
                               'host': None, 'port': 77, 'tls': True}
 
 
-def opened(one):
-    return room.open_server(one._conf, one._doors(), metrics.Metrics())
+def opened(one, *args):
+    return room.open_server(one._conf, one._doors(), metrics.Metrics(),
+                            *args)
 
 
 def test_a_distributor_opens(one):
@@ -194,10 +196,26 @@ def test_a_distributor_opens(one):
     assert not one.is_alive()
 
 
+@pytest.mark.parametrize('auth', ['keystone', 'noauth'])
+def test_tickets_are_asked_for_where_tokens_are(one, conf, auth):
+    assert one.ticket_of('h1') is None
+    conf.set_override('auth_strategy', auth, 'api')
+    one.start()
+    ticket = one.ticket_of('h1')
+    one.stop()
+    assert (ticket is None) == (auth == 'noauth')
+    if ticket:
+        assert one._tickets.is_of('h1', ticket)
+        assert not one._tickets.is_of('h2', ticket)
+        assert not one._tickets.is_of('h1', '\xe9')
+        assert not tickets.Tickets().is_of('h1', ticket)
+
+
 @pytest.mark.parametrize('auth, files, opens', [
     ('keystone', (), False), ('keystone', ('cert_file',), False),
     ('keystone', ('client_ca_file',), False), ('noauth', (), True)])
-def test_who_cannot_be_told_apart_polls(one, conf, auth, files, opens):
+def test_who_cannot_be_told_apart_is_not_served(one, conf, auth, files,
+                                                opens):
     conf.set_override('auth_strategy', auth, 'api')
     for name in files:
         conf.set_override(name, '/proc/nowhere', 'distributor')

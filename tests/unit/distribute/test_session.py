@@ -24,7 +24,7 @@ def _say(one, kind, **fields):
         msgspec.json.encode({'type': kind, **fields})))
 
 
-def _new(may=lambda host: True, epoch=0):
+def _new(may=lambda hello: True, epoch=0):
     return session.Session(may, epoch)
 
 
@@ -65,7 +65,7 @@ def test_a_policy_that_is_refused_is_not_acknowledged(one):
 
 def test_nobody_speaks_for_another_host(one):
     with pytest.raises(exception.Forbidden, match='h2'):
-        _say(_new(lambda host: host == 'h1'), 'hello', version=2,
+        _say(_new(lambda hello: hello.host == 'h1'), 'hello', version=2,
              host='h2')
     with pytest.raises(exception.Forbidden, match='h2'):
         _say(one, 'measurement', measurement={

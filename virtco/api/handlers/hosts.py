@@ -198,6 +198,11 @@ class Distributor:
         found = self._distribute.document()
         if found is None:
             raise exception.NotFound(what='Service', id='distributor')
+        host = request.get_param('host')
+        if host is not None and (
+                ticket := self._distribute.ticket_of(_checked(host))):
+            self._authorizer.require_host(request, host)
+            found |= {'ticket': ticket}
         response.media = found
 
 

@@ -21,12 +21,11 @@ RULES = [
         [{'method': 'GET', 'path': '/v1/distributor'}]),
     policy.DocumentedRuleDefault(
         HOST, 'role:service and user_name:%(host)s',
-        'Read the policy of a host, report and measure for it by the REST '
-        'API: with a user per hypervisor, called as [edge] host is. Edge '
-        'modules with a certificate and a connection to the distributor do '
-        'not need it. "rule:virtco:edge" lets every service user speak for '
-        'every host.',
-        [{'method': 'GET', 'path': '/v1/hosts/{host}/policy'},
+        'Speak for a host: with a user per hypervisor, called as [edge] host '
+        'is. Edge modules with a certificate do not need it. '
+        '"rule:virtco:edge" lets every service user speak for every host.',
+        [{'method': 'GET', 'path': '/v1/distributor'},
+         {'method': 'GET', 'path': '/v1/hosts/{host}/policy'},
          {'method': 'PUT', 'path': '/v1/hosts/{host}/report'},
          {'method': 'GET', 'path': '/v1/hosts/{host}/probes'},
          {'method': 'POST', 'path': '/v1/measurements'}]),
