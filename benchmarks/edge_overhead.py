@@ -277,8 +277,7 @@ def _agent(site: _Site, controller: controllers.Controller,
         shutil.chown(path / 'state', _USER)
         edge = process.EdgeProcess(
             site.bed, 'h1', directory, LINK_BPS, report_interval_s=1,
-            pairs_interval_s=5, poll_wait_s=30, grace_s=5, user=_USER,
-            **options)
+            pairs_interval_s=5, grace_s=5, user=_USER, **options)
         seen = len(controller.reports)
         edge.start()
         try:

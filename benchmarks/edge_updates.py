@@ -165,12 +165,12 @@ class Reports:
         self._reporter = report.Reporter(
             conf, made, state.StateDir(state_dir), self._stop,
             lambda: {'applied_generation': 0},
-            lambda error: sys.exit(str(error)), lambda: self)
+            lambda error: sys.exit(str(error)), self._deliver)
         self._last_s = time.monotonic()
         self._thread = threading.Thread(target=self._reporter.report)
         self._thread.start()
 
-    def put_report(self, made: reports.Report) -> None:
+    def _deliver(self, made: reports.Report) -> None:
         now_s = time.monotonic()
         self.longest_s = max(self.longest_s, now_s - self._last_s)
         self._last_s = now_s

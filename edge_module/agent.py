@@ -56,10 +56,10 @@ class Agent:
             epochs.Epochs(files))
         self.policies = pull.PolicySource(conf, enforcer, files, self._stop,
                                           self._apply, self.keeper.refuse,
-                                          self._link.client)
+                                          self._link)
         self.reporter = report.Reporter(conf, enforcer, files, self._stop,
                                         self._about, self.keeper.failed,
-                                        self._link.client)
+                                        self._link.say_report)
         self._watcher = ports_base.PortWatcher(port_source,
                                                self.keeper.set_ports)
         self._crew = supervise.Crew(
@@ -67,8 +67,7 @@ class Agent:
             for name, work in (('policy', self.policies.pull),
                                ('report', self.reporter.report),
                                ('ports', self._watcher.follow),
-                               ('stream', self._link.run))
-            if name != 'stream' or conf.edge.use_stream)
+                               ('stream', self._link.run)))
 
     def run(self) -> bool:
         """Enforce until told to stop.
@@ -82,7 +81,7 @@ class Agent:
         except exception.VirtcoException as error:
             self.keeper.failed(error)
         self.keeper.make_true()
-        self.probe = services.start_probe(self.conf, self._link.client())
+        self.probe = services.start_probe(self.conf, self._link)
         services.serve_metrics(self.conf, self.reporter, self.policies)
         self._crew.start()
         LOG.info('Enforcing on %s of %s with %s for %s',

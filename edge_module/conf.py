@@ -20,7 +20,9 @@ Name of this hypervisor as Nova knows it: the ``host`` of its nova-compute.
 """),
     cfg.URIOpt('controller_url', default='http://127.0.0.1:8791',
                schemes=['http', 'https'], help="""
-Base URL of the virtco controller.
+Base URL of the virtco controller, which says where its distributors are. Over
+a connection to one of them policies come and reports go, by TLS with the
+certificates of ``[controller_auth]`` where it asks for that.
 
 Related options:
 
@@ -173,18 +175,9 @@ Shortest time between two readings of the counters of VM pairs, in seconds. A
 reading costs about 30 microseconds of CPU per pair; the time is longer when
 it would take more than a hundredth of a core.
 """),
-    cfg.FloatOpt('poll_wait_s', default=30, min=0, max=600, help="""
-How long the controller may hold a request for the next policy, in seconds.
-"""),
-    cfg.BoolOpt('use_stream', default=True, help="""
-Hold one connection to the controller's distributor, over which policies come
-and reports go, when the controller has one. Otherwise, and as long as none can
-be made, the module polls ``controller_url``. TLS uses the certificates of
-``[controller_auth]``.
-"""),
     cfg.FloatOpt('http_timeout_s', default=5, min=0.1, max=120, help="""
-How long to wait for an answer of the controller, in seconds, beyond what it
-was asked to wait.
+How long to wait for a connection to the controller, and for an answer of its,
+in seconds.
 """),
     cfg.FloatOpt('audit_interval_s', default=30, min=0.1, max=86400, help="""
 Time between two comparisons of the kernel with the policy, in seconds. What

@@ -18,34 +18,31 @@ from virtco.table import edge_policy
 
 LOG = logging.getLogger(__name__)
 
-_FIRST_BACKOFF_S = 0.2
-_LAST_BACKOFF_S = 10.0
+_LOOK_S = 1.0
 
 Apply = Callable[[edge_policy.EdgePolicy, bool], None]
 
 
 class PolicySource:
-    """Asks for the policy of this host, and hands it over.
+    """Waits for the policy of this host, and hands it over.
 
     :param apply: takes a policy, and whether it decayed to fair sharing.
     :param refuse: takes the reason why a document is not applied.
-    :ivar controller_up: None until the first answer or failure.
     """
 
     def __init__(self, conf: cfg.ConfigOpts,
                  enforcer: edge_enforcer.Enforcer, files: state.StateDir,
                  stop: threading.Event, apply: Apply,
                  refuse: Callable[[str], None],
-                 connect: Callable[[], stream.Client]):
+                 link: stream.Link):
         self.conf = conf
         self.enforcer = enforcer
-        self.controller_up: bool | None = None
         self._files = files
         self._stop = stop
         self._apply = apply
         self._refuse = refuse
-        self._connect = connect
-        self._renewed_s = time.monotonic()
+        self._link = link
+        self._saved_s = time.monotonic()
         self._saved: tuple[Any, ...] | None = None
         self._epoch = 0
 
@@ -55,53 +52,41 @@ class PolicySource:
         if saved is None:
             return
         policy, age_s = saved
-        self._renewed_s = time.monotonic() - age_s
+        self._saved_s = time.monotonic() - age_s
         self._apply(policy, age_s > policy.ttl_s)
 
     def decay(self, now_s: float) -> None:
-        """Let coflows share equally when no controller renews the policy."""
+        """Let coflows share equally while no controller renews the policy."""
         policy = self.enforcer.policy
-        if (policy is not None and not self.enforcer.fair
-                and now_s - self._renewed_s > policy.ttl_s):
+        if policy is None:
+            return
+        is_old = now_s - self._renewed_s() > policy.ttl_s
+        if is_old and not self.enforcer.fair:
             LOG.warning('No controller for %.0f s: coflows share the link '
                         'equally from now on', policy.ttl_s)
             self._apply(policy, True)
+        elif self.enforcer.fair and not is_old:
+            LOG.info('The controller is back: order and rates again')
+            self._apply(policy, False)
+
+    @property
+    def controller_up(self) -> bool:
+        return self._link.is_up
+
+    def _renewed_s(self) -> float:
+        """Whatever the controller says renews the policy."""
+        return max(self._saved_s, self._link.heard_s)
 
     def pull(self) -> None:
-        """Ask until told to stop."""
-        client = self._connect()
-        self._epoch = client.epoch()
-        etag: str | None = None
-        backoff_s = _FIRST_BACKOFF_S
+        """Take policies until told to stop."""
+        self._epoch = self._link.epoch
+        have: int | None = None
         while not self._stop.is_set():
-            try:
-                answer = client.get_policy(etag, self._poll_wait_s())
-            except exception.ControllerUnavailable:
-                self.controller_up = False
-                self._stop.wait(backoff_s)
-                backoff_s = min(_LAST_BACKOFF_S, backoff_s * 2)
-                continue
-            except exception.NotFound:
-                self._stop.wait(_FIRST_BACKOFF_S)  # until the first report
-                continue
-            self.controller_up = True
-            backoff_s = _FIRST_BACKOFF_S
-            self._renewed_s = client.heard_s()
-            if answer is not None:
-                etag = answer[0]
-                why_not = self._take(answer[1], client.epoch())
-                client.policy_taken(answer[1], why_not)
-            elif self.enforcer.fair and self.enforcer.policy is not None:
-                LOG.info('The controller is back: order and rates again')
-                self._apply(self.enforcer.policy, False)
-
-    def _poll_wait_s(self) -> float:
-        """Short enough to renew a policy in its time to live."""
-        policy = self.enforcer.policy
-        if policy is not None and self.enforcer.fair:
-            return 0.0  # it is renewed by any answer
-        wait_s: float = self.conf.edge.poll_wait_s
-        return wait_s if policy is None else min(wait_s, policy.ttl_s / 3)
+            found = self._link.wait_policy(have, _LOOK_S)
+            if found is not None:
+                have, document = found
+                self._link.say_taken(have, self._take(
+                    document, self._link.epoch))
 
     def _take(self, document: Any, epoch: int) -> str | None:
         """Apply a document; a malformed or older one is refused whole.
@@ -134,8 +119,9 @@ class PolicySource:
 
     def save(self) -> None:
         policy = self.enforcer.policy
-        latest = policy, self._renewed_s, self.enforcer.fair
+        renewed_s = self._renewed_s()
+        latest = policy, renewed_s, self.enforcer.fair
         if policy is not None and latest != self._saved:
             self._saved = latest
             self._files.save_policy(policy, self.enforcer.fair,
-                                    time.monotonic() - self._renewed_s)
+                                    time.monotonic() - renewed_s)

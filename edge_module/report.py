@@ -10,27 +10,24 @@ from typing import Any
 import uuid
 
 from oslo_config import cfg
-from oslo_log import log as logging
 
 from edge_module import enforcer as edge_enforcer
 from edge_module import readings
 from edge_module import state
-from edge_module import stream
 from edge_module.qdisc import link_speed
 from virtco import exception
 from virtco.know import reports
-
-LOG = logging.getLogger(__name__)
 
 _BOOT_ID = pathlib.Path('/proc/sys/kernel/random/boot_id')
 
 
 class Reporter:
-    """Makes and delivers reports.
+    """Makes reports.
 
     :param about: the other fields of a report: what is applied, and how it
         is.
     :param failed: takes an error of reading the kernel.
+    :param deliver: takes a report to the controller.
     """
 
     def __init__(self, conf: cfg.ConfigOpts,
@@ -38,7 +35,7 @@ class Reporter:
                  stop: threading.Event,
                  about: Callable[[], dict[str, Any]],
                  failed: Callable[[Exception], None],
-                 connect: Callable[[], stream.Client]):
+                 deliver: Callable[[reports.Report], None]):
         self.conf = conf
         self.enforcer = enforcer
         self.last_report: reports.Report | None = None
@@ -47,7 +44,7 @@ class Reporter:
         self._stop = stop
         self._about = about
         self._failed = failed
-        self._connect = connect
+        self._deliver = deliver
         saved = files.load('counters') or {}
         # Counters go on where they stood, but for those of another boot.
         if saved.get('boot_id') != self.boot_id:
@@ -64,16 +61,12 @@ class Reporter:
 
     def report(self) -> None:
         """Report until told to stop."""
-        client = self._connect()
         while not self._stop.is_set():
             started_s = time.monotonic()
             self._now.clear()
             try:
                 self.last_report = self.make(started_s)
-                client.put_report(self.last_report)
-            except (exception.ControllerUnavailable,
-                    exception.NotFound) as error:
-                LOG.debug('Report not delivered: %s', error)
+                self._deliver(self.last_report)
             except exception.VirtcoException as error:
                 self._failed(error)
             left_s = (started_s + self.conf.edge.report_interval_s

@@ -14,14 +14,13 @@ from virtco import systemd
 LOG = logging.getLogger(__name__)
 
 
-def start_probe(conf: cfg.ConfigOpts, client: stream.Client
+def start_probe(conf: cfg.ConfigOpts, link: stream.Link
                 ) -> probe_service.ProbeService | None:
     """Measure paths by packet trains; None where that is not wanted."""
     if not conf.probe.enabled:
         return None
     try:
-        probe = probe_service.ProbeService(conf, client,
-                                           conf.edge.host)
+        probe = probe_service.ProbeService(conf, link, conf.edge.host)
         probe.start()
     except OSError as error:
         LOG.error('No packet trains, plans use the link speed: %s', error)

@@ -8,6 +8,7 @@ import socket
 import ssl
 import time
 from typing import Any
+from typing import NamedTuple
 import urllib.parse
 
 from oslo_config import cfg
@@ -17,28 +18,42 @@ from edge_module import conf as edge_conf
 from virtco import exception
 from virtco.distribute import frames
 
-#: Host, port and whether by TLS.
-Address = tuple[str, int, bool]
+# A million flows take less than 200 bytes each.
+_MOST_BYTES = 256 * 1024 * 1024
+
+
+class Address(NamedTuple):
+    """:ivar ticket: to be shown there; empty where none is asked for."""
+
+    host: str
+    port: int
+    is_tls: bool
+    ticket: str = ''
 
 
 def find(conf: cfg.ConfigOpts, rest: edge_client.EdgeClient
          ) -> list[Address]:
-    """As the controller says, in any order; it may say none."""
+    """As the controller says, in any order.
+
+    :raises virtco.exception.ControllerUnavailable: when it has none that
+        speaks this version of the protocol.
+    """
+    found = rest.get_distributor(conf.edge.host)
     try:
-        found = rest.get_distributor()
         if found['version'] != frames.VERSION:
-            return []
+            raise exception.ControllerUnavailable(
+                url=conf.edge.controller_url, why='its distributor speaks '
+                f'version {found["version"]} of the protocol, and not '
+                f'{frames.VERSION}')
         host = found['host'] or urllib.parse.urlsplit(
             conf.edge.controller_url).hostname
-        is_tls = bool(found['tls'])
+        rest_of = bool(found['tls']), str(found.get('ticket', ''))
         ends = [urllib.parse.urlsplit(f'//{text}')
                 for text in found.get('endpoints', ())]
         random.shuffle(ends)
-        return ([(str(end.hostname), int(end.port or found['port']),
-                  is_tls) for end in ends]
-                or [(str(host), int(found['port']), is_tls)])
-    except exception.NotFound:
-        return []
+        return ([Address(str(end.hostname), int(end.port or found['port']),
+                         *rest_of) for end in ends]
+                or [Address(str(host), int(found['port']), *rest_of)])
     except (KeyError, TypeError, ValueError) as error:
         raise exception.ControllerUnavailable(
             url=conf.edge.controller_url,
@@ -47,14 +62,13 @@ def find(conf: cfg.ConfigOpts, rest: edge_client.EdgeClient
 
 def connect(conf: cfg.ConfigOpts, address: Address) -> socket.socket:
     """:raises OSError: when there is nobody, or nobody to trust."""
-    host, port, is_tls = address
     sock = socket.create_connection(
-        (host, port), timeout=conf.edge.http_timeout_s)
+        (address.host, address.port), timeout=conf.edge.http_timeout_s)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    if not is_tls:
+    if not address.is_tls:
         return sock
     try:
-        return _tls(conf).wrap_socket(sock, server_hostname=host)
+        return _tls(conf).wrap_socket(sock, server_hostname=address.host)
     except BaseException:
         sock.close()
         raise
@@ -78,18 +92,18 @@ class Talk:
     def __init__(self, sock: socket.socket, timeout_s: float):
         self._sock = sock
         self._timeout_s = timeout_s
-        self._reader = frames.Reader(edge_client.MOST_BYTES)
+        self._reader = frames.Reader(_MOST_BYTES)
         self._early: list[dict[str, Any]] = []
 
-    def greet(self, host: str, epoch: int, generation: int
-              ) -> dict[str, Any]:
+    def greet(self, host: str, epoch: int, generation: int,
+              ticket: str = '') -> dict[str, Any]:
         """What the distributor says to a hello.
 
         :raises OSError: when it does not welcome us.
         """
         self._sock.sendall(frames.pack(
             'hello', version=frames.VERSION, host=host, epoch=epoch,
-            generation=generation))
+            generation=generation, ticket=ticket))
         deadline_s = time.monotonic() + self._timeout_s
         while (left_s := deadline_s - time.monotonic()) > 0:
             messages = self.read(None, left_s)

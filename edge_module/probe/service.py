@@ -26,13 +26,13 @@ _BACKOFF_S = (0.5, 5.0)
 _ANYWHERE = '192.0.2.1'
 
 
-class Client(Protocol):
+class Link(Protocol):
     """What the service needs of the edge's connection to the controller."""
 
-    def get_probe(self, wait_s: float) -> dict[str, Any] | None:
+    def wait_train(self, wait_s: float) -> dict[str, Any] | None:
         """The next train to send, None when there is none in time."""
 
-    def post_measurement(self, measurement: dict[str, Any]) -> None:
+    def say_measurement(self, measurement: dict[str, Any]) -> None:
         """Report what a train said."""
 
 
@@ -41,17 +41,17 @@ class ProbeService:
 
     :param conf: with ``[probe]`` registered, and ``[edge] uplink_dev`` if
         there is such an option.
-    :param client: used by a thread of its own.
+    :param link: used by a thread of its own.
     :param host: name of this hypervisor.
     :ivar address: where trains are received.
     :ivar port: the port, also when a free one was asked for.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts, client: Client, host: str):
+    def __init__(self, conf: cfg.ConfigOpts, link: Link, host: str):
         options = conf.probe
         edge = getattr(conf, 'edge', None)
         uplink_dev = getattr(edge, 'uplink_dev', None)
-        self._client = client
+        self._link = link
         self._host = host
         self._settings = sender.Settings(
             timeout_s=options.timeout_s, max_sending_s=options.max_sending_s,
@@ -80,7 +80,7 @@ class ProbeService:
                  self.port)
 
     def stop(self) -> None:
-        """Stop; a long poll that is under way may outlive the call."""
+        """Stop; who waits for a train may outlive the call."""
         self._stop.set()
         self._responder.stop()
         self._worker.join(0.2)
@@ -90,7 +90,7 @@ class ProbeService:
         while not self._stop.is_set():
             begin_s = time.monotonic()
             try:
-                probe = self._client.get_probe(_WAIT_S)
+                probe = self._link.wait_train(_WAIT_S)
                 if probe is not None:
                     self._measure(probe)
                 backoff_s = _BACKOFF_S[0]
@@ -117,7 +117,7 @@ class ProbeService:
             LOG.info('No packet train to %s: %s', probe.get('peer'), error)
             return
         LOG.debug('Packet train to %s: %s', probe['peer'], measurement)
-        self._client.post_measurement(measurement)
+        self._link.say_measurement(measurement)
 
     def measure(self, probe: dict[str, Any]) -> dict[str, Any]:
         """Send one train.

@@ -53,30 +53,24 @@ class Edge:
         self.generation = 0
         self.stop = threading.Event()
         self.link = stream.Link(conf, lambda: self.generation, self.stop)
-        self.client = self.link.client()
         self._thread = threading.Thread(target=self.link.run, daemon=True)
         self._thread.start()
 
     def policy(self, check=lambda policy: True):
         """The next policy that passes, acknowledged."""
-        etag = stream.etag_of(self.generation) if self.generation else None
-
         def look():
-            nonlocal etag
-            with contextlib.suppress(Exception):
-                found = self.client.get_policy(etag, 1.0)
-                if found is not None:
-                    etag = found[0]
-                    self.generation = found[1]['generation']
-                    self.client.policy_taken(found[1])
-                    return found[1] if check(found[1]) else None
-            return None
+            found = self.link.wait_policy(self.generation, 1.0)
+            if found is None:
+                return None
+            self.generation, policy = found
+            self.link.say_taken(self.generation)
+            return policy if check(policy) else None
 
         return harness.wait_for(look, 'the policy')
 
     def report(self, *args, **kwargs):
-        self.client.put_report(report(*args, generation=self.generation,
-                                      **kwargs))
+        self.link.say_report(report(*args, generation=self.generation,
+                                    **kwargs))
 
     def close(self):
         self.stop.set()
@@ -98,7 +92,7 @@ def shown(controller, host):
 
 
 def is_up(edge):
-    return edge.link.is_used()
+    return edge.link.is_up
 
 
 def counted(controller, name):
@@ -122,7 +116,7 @@ def test_a_coflow_over_the_connection(make, connect):
     policy = sender.policy(lambda found: found['flows'])
     (one,) = policy['classes']
     # The coflow goes on where its edge module refuses what it is told.
-    sender.client.policy_taken(policy, 'it is no good')
+    sender.link.say_taken(sender.generation, 'it is no good')
     for sent_bytes in (4e6, 11e6):
         sender.report(sender.ports, {one['coflow_id']: sent_bytes})
         harness.wait_for(lambda sent_bytes=sent_bytes: tenant.coflow()[
@@ -148,7 +142,7 @@ def test_it_comes_back_after_a_kill(make, connect):
     edge.report()
     before = edge.policy()['generation']
     first.stop(signal.SIGKILL)
-    harness.wait_for(lambda: not edge.link._is_up, 'the end')
+    harness.wait_for(lambda: not edge.link.is_up, 'the end')
     second = make({'api': {'port': int(url.rpartition(':')[2])},
                    'distributor': {'port': port}})
     after = edge.policy(lambda found: found['generation'] > before)
@@ -165,35 +159,30 @@ def test_a_controller_that_stands_still_renews_nothing(make, connect):
     harness.wait_for(lambda: is_up(edge), 'the connection')
     edge.report()
     edge.policy()
-    first_s = edge.client.heard_s()
-    harness.wait_for(lambda: edge.client.heard_s() > first_s + 1,
+    first_s = edge.link.heard_s
+    harness.wait_for(lambda: edge.link.heard_s > first_s + 1,
                      'heartbeats')
     controller.process.send_signal(signal.SIGSTOP)
     try:
-        harness.wait_for(lambda: edge.link.heard_s() is None, 'its end')
+        harness.wait_for(lambda: not edge.link.is_up, 'its end')
     finally:
         controller.process.send_signal(signal.SIGCONT)
     harness.wait_for(lambda: is_up(edge), 'the connection')
 
 
-def test_without_a_distributor_it_polls(make, connect):
-    controller = make({'distributor': {'enabled': 'false'}})
-    controller.call('GET', '/v1/distributor', status=404)
-    edge = connect(controller.url, 'h1')
-    harness.wait_for(lambda: edge.link._polls, 'the end of hope')
-    edge.report()
-    assert edge.policy()['host'] == 'h1'
-    assert not is_up(edge)
+def refusals(edge):
+    return edge.link._outage._began_s is not None
 
 
 def test_a_taken_port_is_no_end(make, connect):
+    """Of the controller: Nova is answered."""
     with socket.create_server(('127.0.0.1', 0)) as taken:
         controller = make({'distributor': {'port': taken.getsockname()[1]}})
-    assert 'Edge modules poll' in controller.log_text()
+    assert 'No edge module can connect' in controller.log_text()
+    controller.call('GET', '/v1/distributor', status=404)
     edge = connect(controller.url, 'h1')
-    harness.wait_for(lambda: edge.link._polls, 'the end of hope')
-    edge.report()
-    assert edge.policy()['host'] == 'h1'
+    harness.wait_for(lambda: refusals(edge), 'the end of hope')
+    assert not is_up(edge)
 
 
 class Bare:
@@ -335,7 +324,7 @@ def test_certificates_say_for_whom_an_edge_speaks(make, connect, tmp_path):
     harness.wait_for(lambda: is_up(good), 'the connection')
     good.report()
     assert good.policy()['host'] == 'h1'
-    harness.wait_for(lambda: bad.link._polls, 'a refusal')
+    harness.wait_for(lambda: refusals(bad), 'a refusal')
     assert not is_up(bad)
     assert 'h1 with this certificate' in controller.log_text()
     # Nobody's certificate is seen here.

@@ -59,7 +59,7 @@ class Cloud:
             self.edges.append(process.EdgeProcess(
                 bed, host, home, link_bps, link_margin=0.02,
                 controller_url=f'http://{_ADDRESS}:{_PORT}',
-                report_interval_s=report_interval_s, poll_wait_s=30).start())
+                report_interval_s=report_interval_s).start())
 
     def call(self, method, path, body=None):
         def call():

@@ -2,16 +2,38 @@
 
 """The controller's side of the edge protocol, for tests of the agent.
 
-Real HTTP on loopback of a namespace; it serves one policy and keeps the
+A real distributor on loopback of a namespace; it has one policy and keeps the
 reports.
 """
 
+import dataclasses
 import http.server
 import json
 import threading
-import time
+
+import msgspec
+from oslo_config import cfg
 
 from tests.netns.edge import bed as beds
+from virtco import metrics
+from virtco.conf import opts
+from virtco.distribute import codec
+from virtco.distribute import frames
+from virtco.distribute import server as servers
+
+#: Of the numbers by which the distributor knows policies apart, which are not
+#: those that a test writes into its documents.
+_FIRST = 1_000_000
+
+
+@dataclasses.dataclass
+class _Policy:
+    generation: int
+    document: object
+
+    def frame(self):
+        return codec.edge_frame(0, self.generation,
+                                json.dumps(self.document).encode())
 
 
 class Controller:
@@ -20,43 +42,51 @@ class Controller:
     def __init__(self, netns, port=8791):
         self.netns = netns
         self.address = ('127.0.0.1', port)
-        self.changed = threading.Condition()
         self.policy = None
-        self.generation = 0
         self.reports = []
         self.server = None
+        self._rest = None
+        self.conf = cfg.ConfigOpts()
+        opts.register_opts(self.conf)
+        self.conf([], project='virtco')
+        for group, name, value in (
+                ('api', 'host', '127.0.0.1'),
+                ('distributor', 'port', port + 1),
+                ('distributor', 'heartbeat_s', 0.5),
+                ('distributor', 'max_spread_s', 0.1)):
+            self.conf.set_override(name, value, group)
         self.start()
 
     def start(self):
-        self.stopped = threading.Event()
-        self.server = beds.in_netns(self.netns, self._listen)
-        threading.Thread(target=self.server.serve_forever, args=(0.05,),
+        beds.in_netns(self.netns, self._listen)
+        self.server.start()
+        threading.Thread(target=self._rest.serve_forever, args=(0.05,),
                          daemon=True).start()
 
     def _listen(self):
-        controller = self
+        self.server = servers.Distributor(self.conf, servers.Doors(
+            epoch=lambda: 0, policy=lambda host: self.policy,
+            came=lambda host, generation: None, left=lambda host: None,
+            n_hosts=lambda: 1, report=self._take,
+            heard=lambda hosts: None, measured=lambda found: None,
+            trains=lambda hosts: {}), metrics.Metrics())
+        self._rest = _Server(self.address, _Handler)
 
-        class Handler(_Handler):
-            owner = controller
-
-        server = _Server(self.address, Handler)
-        server.daemon_threads = True
-        return server
+    def _take(self, host, report):
+        self.reports.append(json.loads(msgspec.json.encode(report)))
 
     def stop(self):
         if self.server is not None:
-            self.server.shutdown()
-            self.server.server_close()
+            self._rest.shutdown()
+            self._rest.server_close()
+            self.server.stop()
             self.server = None
-            self.stopped.set()
-            with self.changed:
-                self.changed.notify_all()
 
     def set_policy(self, document):
-        with self.changed:
-            self.policy = document
-            self.generation += 1
-            self.changed.notify_all()
+        self.policy = _Policy(
+            self.policy.generation + 1 if self.policy else _FIRST, document)
+        if self.server is not None:
+            self.server.published_all()
 
     def wait_report(self, condition, limit_s=10):
         return beds.wait_for(
@@ -66,55 +96,21 @@ class Controller:
 
 
 class _Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
     def handle_error(self, request, client_address):
         """Agents that are killed hang up in the middle."""
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = 'HTTP/1.1'
-    owner: Controller
-
     def log_message(self, *args):
         """Stay quiet."""
 
     def do_GET(self):
-        owner = self.owner
-        if self.path.endswith('/probes'):
-            owner.stopped.wait(10)
-            self._answer(204, b'')
-            return
-        if self.path == '/v1/distributor':
-            self._answer(404, b'')
-            return
-        known = self.headers.get('If-None-Match')
-        wait_s = float(self.headers['Prefer'].partition('=')[2])
-        deadline = time.monotonic() + wait_s
-        with owner.changed:
-            while owner.server is not None and (
-                    owner.policy is None
-                    or known == f'"{owner.generation}"'):
-                if not owner.changed.wait(deadline - time.monotonic()):
-                    break
-            etag, policy = f'"{owner.generation}"', owner.policy
-        if owner.server is None:
-            self.close_connection = True
-            return
-        if policy is None or etag == known:
-            self._answer(304 if known else 404, b'')
-        else:
-            self._answer(200, json.dumps(policy).encode(), etag)
-
-    def do_PUT(self):
-        length = int(self.headers['Content-Length'])
-        report = json.loads(self.rfile.read(length))
-        self.owner.reports.append(report)
-        self._answer(204, b'')
-
-    def _answer(self, code, body, etag=None):
-        self.send_response(code)
-        if etag is not None:
-            self.send_header('ETag', etag)
-        if code != 204:
-            self.send_header('Content-Length', str(len(body)))
+        body = json.dumps({
+            'version': frames.VERSION, 'host': None, 'tls': False,
+            'port': self.server.server_address[1] + 1}).encode()
+        self.send_response(200)
+        self.send_header('Content-Length', str(len(body)))
         self.end_headers()
         self.wfile.write(body)

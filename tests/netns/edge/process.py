@@ -35,7 +35,7 @@ class EdgeProcess:
             'state_dir': self.directory / 'state',
             'controller_url': 'http://127.0.0.1:8791',
             'report_interval_s': 0.1, 'pairs_interval_s': 0.2,
-            'poll_wait_s': 1, 'grace_s': 0.5, 'http_timeout_s': 2,
+            'grace_s': 0.5, 'http_timeout_s': 2,
             **options}
         self.config.write_text('[edge]\n' + ''.join(
             f'{key} = {value}\n' for key, value in options.items()))

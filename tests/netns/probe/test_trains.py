@@ -189,13 +189,13 @@ class _Controller:
         self.measured = threading.Event()
         self.measurement = None
 
-    def get_probe(self, wait_s):
+    def wait_train(self, wait_s):
         if self._probes:
             return self._probes.pop()
         self.measured.wait(0.1)
         return None
 
-    def post_measurement(self, measurement):
+    def say_measurement(self, measurement):
         self.measurement = measurement
         self.measured.set()
 

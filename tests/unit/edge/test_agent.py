@@ -76,13 +76,11 @@ def test_stop_ends_it_and_wakes_it(agent):
     assert agent._is_ending and agent._watch.woken == 1
 
 
-@pytest.mark.parametrize('use_stream', [True, False])
-def test_its_threads(conf, use_stream):
-    conf.set_override('use_stream', use_stream, 'edge')
+def test_its_threads(conf):
     found = edge_agent.Agent(conf, test_enforcer.make(),
                              static.StaticPorts(''), test_keeper.Watch())
     assert [one.name for one in found._crew._threads] == [
-        'policy', 'report', 'ports'] + ['stream'] * use_stream
+        'policy', 'report', 'ports', 'stream']
 
 
 def parts(conf, **options):

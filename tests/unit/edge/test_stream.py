@@ -2,6 +2,7 @@
 
 """What is heard of a distributor, and what its silence means."""
 
+import math
 import socket
 import threading
 
@@ -38,20 +39,20 @@ def policy(generation, **fields):
 
 
 def test_the_newest_policy_is_waited_for(link):
+    assert not link.is_up and link.heard_s == -math.inf
     link._set_up(True)
-    assert link.wait_policy(None, 0) is None
+    assert link.is_up and link.wait_policy(None, 0) is None
     link._hear(policy(3))
     link._hear(policy(5))
-    assert link.wait_policy(None, 0) == ('"5"', {'n': 5})
-    assert link.wait_policy('"5"', 0.01) is None
-    assert link.wait_policy('"3"', 0) == ('"5"', {'n': 5})
+    assert link.wait_policy(None, 60) == (5, {'n': 5})
+    assert link.wait_policy(5, 0.01) is None
+    assert link.wait_policy(3, 0) == (5, {'n': 5})
     with pytest.raises(exception.PolicyInvalid):
         link._hear(policy(7, epoch=2))
         link._hear(policy(8, epoch=1))
-    assert link.wait_policy(None, 0) == ('"7"', {'n': 7})
+    assert link.wait_policy(None, 0) == (7, {'n': 7}) and link.epoch == 2
     link._set_up(False)
-    with pytest.raises(exception.ControllerUnavailable, match='broke'):
-        link.wait_policy(None, 60)
+    assert link.wait_policy(None, 0) is None and not link.is_up
 
 
 def test_a_train_is_for_one_taker(link):
@@ -62,21 +63,7 @@ def test_a_train_is_for_one_taker(link):
     assert link.wait_train(0) is None
     link._hear({'type': 'probe', 'train': {'a': 2}})
     link._set_up(False)
-    assert link.wait_train(60) is None
-
-
-def test_the_rest_api_is_used_while_there_is_no_connection(link):
-    with pytest.raises(exception.ControllerUnavailable,
-                       match='no connection'):
-        link.is_used()
-    link._set_polls(True)
-    assert link.is_used() is False
-    link._set_up(True)
-    assert link.is_used() is True and link.heard_s() == 0.0
-    link._set_up(False)
-    assert link.heard_s() is None
-    with pytest.raises(exception.ControllerUnavailable):
-        link.is_used()
+    assert link.wait_train(0) is None
 
 
 def test_a_refusal_ends_it(link):
@@ -104,7 +91,7 @@ class Talking:
         self._found = []
         self._reader = frames.Reader()
         self._thread = threading.Thread(
-            target=lambda: self._found.append(link._converse(theirs)))
+            target=lambda: self._found.append(link._converse(theirs, 'mine')))
         self._thread.start()
 
     def say(self, kind, **fields):
@@ -129,33 +116,30 @@ def test_a_conversation(link):
     talking = Talking(link)
     (hello,) = talking.hear()
     assert hello == {'type': 'hello', 'version': 2, 'host': 'h1', 'epoch': 4,
-                     'generation': 6}
+                     'generation': 6, 'ticket': 'mine'}
     talking.say('welcome', **WELCOME)
-    patience.wait_for(lambda: link.heard_s() is not None, 'the connection')
+    patience.wait_for(lambda: link.is_up, 'the connection')
     talking.say('policy', generation=5, policy={'n': 5}, epoch=4)
-    client = link.client()
-    assert client.get_policy(None, 60) == ('"5"', {'n': 5})
-    assert client.epoch() == 4 and client.heard_s() == link.heard_s()
-    client.policy_taken({'generation': 5}, 'too odd')
+    assert link.wait_policy(None, 60) == (5, {'n': 5}) and link.epoch == 4
+    link.say_taken(5, 'too odd')
     assert talking.hear() == [{'type': 'nack', 'epoch': 4, 'generation': 5,
                                'error': 'too odd'}]
-    client.put_report(made.report(applied_generation=3))
+    link.say_report(made.report(applied_generation=3))
     (report,) = talking.hear()
     assert report['report']['applied_generation'] == 3
-    client.post_measurement({'a': 1})
+    link.say_measurement({'a': 1})
     assert talking.hear() == [{'type': 'measurement', 'measurement': {
         'a': 1}}]
     talking.say('resend')
     talking.say('probe', train={'b': 2})
-    assert client.get_probe(60) == {'b': 2}
+    assert link.wait_train(60) == {'b': 2}
     (report,) = talking.hear()
     assert report['type'] == 'report'
     link._outbox._beat_s = 0.0
     link._outbox._rouse()
     assert talking.hear() == [{'type': 'heartbeat'}]
-    heard_s = link.heard_s()
+    heard_s = link.heard_s
     talking.say('alive')
-    patience.wait_for(lambda: link.heard_s() > heard_s, 'the answer')
-    client.policy_taken('no document')
+    patience.wait_for(lambda: link.heard_s > heard_s, 'the answer')
     assert talking.end() == [2.5]
-    assert link.heard_s() is None and link.outage._began_s is not None
+    assert not link.is_up and link._outage._began_s is not None

@@ -12,16 +12,15 @@ from virtco import exception
 from virtco.distribute import frames
 
 CONF = types.SimpleNamespace(edge=types.SimpleNamespace(
-    controller_url='http://controller:8080/v1'))
+    controller_url='http://controller:8080/v1', host='h1'))
 
 
 class Rest:
     def __init__(self, found):
         self._found = found
 
-    def get_distributor(self):
-        if isinstance(self._found, Exception):
-            raise self._found
+    def get_distributor(self, host):
+        assert host == 'h1'
         return self._found
 
 
@@ -37,15 +36,16 @@ def find(**values):
     ({'endpoints': ['a:1', 'b', '[fd00::1]:2'], 'tls': True},
      [('a', 1, True), ('b', 9999, True), ('fd00::1', 2, True)]),
     ({'endpoints': []}, [('controller', 9999, False)]),
-    # Those that speak another language are none.
-    ({'version': frames.VERSION + 1}, []),
-    ({'version': frames.VERSION - 1}, [])])
+    ({'ticket': 'mine'}, [('controller', 9999, False, 'mine')])])
 def test_where_distributors_are(values, found):
-    assert find(**values) == found
+    assert find(**values) == [talk.Address(*one) for one in found]
 
 
-def test_a_controller_without_one():
-    assert talk.find(CONF, Rest(exception.NotFound(what='x', id='y'))) == []
+def test_what_is_no_address():
+    for version in (frames.VERSION + 1, frames.VERSION - 1):
+        with pytest.raises(exception.ControllerUnavailable,
+                           match=f'speaks version {version} of the protocol'):
+            find(version=version)
     for wrong in ({'port': None}, {'port': 'x'}, {'endpoints': 7}):
         with pytest.raises(exception.ControllerUnavailable,
                            match='no address of its distributor'):
@@ -74,7 +74,7 @@ def test_a_greeting(ends):
     assert one.greet('h1', 3, 7)['epoch'] == 4
     assert said(there) == {
         'type': 'hello', 'version': frames.VERSION, 'host': 'h1',
-        'epoch': 3, 'generation': 7}
+        'epoch': 3, 'generation': 7, 'ticket': ''}
     # What came with the welcome is read next, and once.
     assert [message['type'] for message in one.read(None, 0)] == [
         'probe', 'alive']
