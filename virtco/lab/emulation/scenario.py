@@ -46,7 +46,7 @@ class Scheme:
     planner: str
     order: str
     objective: str = 'online'
-    ceil: str | None = 'rate'
+    ceil: str | None = None
 
     def settings(self) -> dict[str, str]:
         """The body of ``PATCH /v1/settings``."""
