@@ -209,3 +209,28 @@ def test_a_server_with_such_metadata_is_read_again(queries):
     for _ in range(2):
         assert request._may_have_metadata(make_spec())
     assert queries.uuids == ['i-1', 'i-1']
+
+
+def test_what_a_request_does_not_say():
+    flavor = Object(vcpus=1, memory_mb=64, root_gb=3, ephemeral_gb=None,
+                    swap=None)
+    body = request.build(make_spec(flavor=flavor), [], {}, {}, None)
+    assert body['flavor'] == {'vcpus': 1, 'memory_mb': 64, 'disk_gb': 3}
+    assert (body['launch_index'], body['display_name'],
+            body['reservation_id'], body['server_group']) == (
+                0, None, None, None)
+    bare = Object(launch_index=None)
+    assert request.build(make_spec(), [], {}, {}, bare)['launch_index'] == 0
+    nobody = make_spec()
+    del nobody.user_id
+    assert request.build(nobody, [], {}, {}, None)['user_id'] is None
+    host = make_host(cpu_allocation_ratio=None, ram_allocation_ratio=None,
+                     disk_allocation_ratio=2.0)
+    assert request.build(make_spec(), [host], {}, {}, None)['hosts'][0][
+        'free'] == {'vcpus': 5, 'memory_mb': 100, 'disk_gb': 190}
+
+
+def test_a_request_without_an_id_is_that_of_its_server():
+    for context in (Object(), Object(request_id=None)):
+        assert request.request_id(make_spec(_context=context)) == 'i-1'
+    assert request.request_id(make_spec()) == 'req-1'
