@@ -200,7 +200,8 @@ def make(tmp_path, parts=app.Parts(), **groups):
     conf = stored.conf(
         database={'connection': f'sqlite:///{tmp_path}/db.sqlite'},
         controller={'state_dir': str(tmp_path)},
-        leadership={'host': '127.0.0.1', 'port': 0},
+        # Long: a busy machine takes the lead from nobody.
+        leadership={'host': '127.0.0.1', 'port': 0, 'lease_s': 60.0},
         distributor={'host': '127.0.0.1', 'port': 0},
         api={'auth_strategy': 'noauth'}, **groups)
     return app.App(conf, parts=parts)
