@@ -63,7 +63,7 @@ class Database:
                 url, max_retries=0, thread_checkin=False,
                 **engine_options)
             bounds.put_on(self.engine, PATIENCE_S)
-        self._readers = orm.sessionmaker(self.engine, expire_on_commit=False)
+        self._readers = orm.sessionmaker(self.engine)
         self._writing = self.engine.execution_options(virtco_writes=True)
         self._writers = orm.sessionmaker(self._writing,
                                          expire_on_commit=False)

@@ -3,7 +3,9 @@
 """Queries whose answers differ by one condition."""
 
 import pytest
+import sqlalchemy as sa
 
+from tests.unit import stored
 from tests.unit.db import test_db as made
 from virtco import exception
 from virtco.db import bookings
@@ -285,6 +287,10 @@ def test_launches_of_an_application(session):
         ('p', 'y', 1, 99), ('q', 'x', 1, 99)]
     assert [groups.get(session, name).app for name in (
         'p-mine', 'p-other', 'q-their')] == ['', 'y', 'x']
+    # One that ended within its first hour.
+    _add(session, _hour('short', 500, app='z', n_vms=7))
+    (launch,) = profiles.launches(session, 'p', 'z')
+    assert launch.n_vms == 7
 
 
 def test_groups_by_id_or_name(session):
@@ -394,3 +400,27 @@ def test_the_newest_of_very_many_coflows(session):
         'created_at': float(i)} for i in range(5001)])
     found = records.list_coflows(session)
     assert (len(found), found[0].id, found[-1].id) == (5000, '1', '5000')
+
+
+def test_a_promise_that_is_kept_or_late_is_none(session):
+    """Only what is still to come, of what still may send."""
+    session.add(stored.group())
+    session.flush()
+    for name, values in {
+            'now': {'deadline_at': 50.0}, 'soon': {'deadline_at': 50.1},
+            'wish': {'deadline_at': 90.0, 'is_promised': False},
+            'over': {'deadline_at': 90.0,
+                     'state': states.CoflowState.RETIRED},
+            'never': {'deadline_at': None}}.items():
+        session.add(stored.coflow('p-a', **{
+            'id': name, 'is_promised': True, **values}))
+    session.flush()
+    assert groups.promised(session, 50.0) == {'soon'}
+
+
+def test_all_processes_have_one_secret():
+    database = stored.database()
+    with database.writer() as session:
+        assert groups.secret(session) == 's'
+        session.execute(sa.delete(models.Cluster))
+        assert (groups.secret(session), groups.generation(session)) == ('', 0)

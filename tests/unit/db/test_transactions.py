@@ -5,6 +5,7 @@
 import os
 import socket
 import sqlite3
+import sys
 import types
 
 import pytest
@@ -343,9 +344,12 @@ def test_where_the_database_is():
 
 @pytest.mark.parametrize(('connection', 'words'), [
     ('no url with a secret', 'dialect'),
-    ('oracle://u:secret@h/n', 'pip install'),
+    ('oracle://u:secret@h/n', 'pip install cx_Oracle'),
+    ('mysql://u:secret@h/n', 'pip install mysqlclient'),
     ('nothing://u:secret@h/n', 'dialect')])
-def test_a_connection_that_is_none(connection, words):
+def test_a_connection_that_is_none(connection, words, monkeypatch):
+    for name in ('cx_Oracle', 'MySQLdb'):
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(exception.Invalid, match=words) as error:
         db_session.Database(connection)
     assert 'u:secret' not in str(error.value)
@@ -411,3 +415,35 @@ def test_the_tries_of_a_conflict_are_counted(database):
         with pytest.raises(exception.Conflict):
             database.retried(work, *attempts)
         assert len(tried) == expected
+
+
+@pytest.mark.parametrize(('timeout_s', 'options', 'wait_s'), [
+    (0.4, {}, 1), (3.0, {}, 3.0), (0.4, {'pool_timeout': 7}, 7)])
+def test_connections_to_a_server(timeout_s, options, wait_s):
+    """None is made before the first statement; no server listens there."""
+    found = db_session.Database('postgresql+psycopg2://u@127.0.0.1:1/n',
+                                timeout_s, **options)
+    assert not found.is_sqlite
+    assert found.engine.pool._timeout == wait_s
+    with socket.socket() as sock:
+        connection = _Connection(sock)
+        *_, connected = found.engine.pool.dispatch.connect
+        connected(connection, None)
+    assert connection.seen[0] == (
+        f"SET lock_timeout = '{db_session.PATIENCE_S:.0f}s'")
+    with pytest.raises(exception.DatabaseUnavailable), found.reader() as one:
+        one.execute(sa.text('SELECT 1'))
+
+
+def test_who_writes_says_so_as_it_begins(database):
+    """Who began as a reader could not wait for its turn."""
+    begun = []
+    sa.event.listen(
+        database.engine, 'before_cursor_execute',
+        lambda _connection, _cursor, statement, *_more: begun.append(
+            statement))
+    for begin in (database.reader, database.writer, database.statements):
+        with begin() as found:
+            found.execute(sa.text('SELECT 1'))
+    assert begun == ['BEGIN', 'SELECT 1', 'BEGIN IMMEDIATE', 'SELECT 1',
+                     'BEGIN IMMEDIATE', 'SELECT 1']
