@@ -264,6 +264,15 @@ def test_vms_that_run_for_long_hold_nothing(ask):
             session, {'h1': (2.0, 3.0, 4.0)}) == {'h1': (2, 3, 4)}
 
 
+def test_a_vm_that_came_lately_holds_what_nova_may_not_show(ask):
+    """Before a minute is over, whatever else its host has."""
+    add(ask)
+    stored.add(ask.database, stored.group('b'), *(stored.member(
+        'p-b', row, f'h{row}', placed_at=asking.NOW_S - age_s)
+        for row, age_s in enumerate((59.5, 60.5))))
+    assert look(ask, 0, matrix=None).held == {'h0': (1, 2, 3)}
+
+
 def test_when_a_reservation_ends():
     ask = asking.Asking(placement={'reservation_ttl_s': 50})
     assert ask.reader.expiry_s() == asking.NOW_S + 50

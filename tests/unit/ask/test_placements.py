@@ -229,6 +229,56 @@ def test_nothing_is_committed_after_the_deadline(ask, values):
     assert kinds(ask) == []
 
 
+class Claimed(deadlines.Deadline):
+    """Knows what was written when it was claimed.
+
+    :param database: whose statements it sees.
+    """
+
+    def __init__(self, database):
+        super().__init__(60)
+        self.written, self.claimed = [], None
+        sa.event.listen(database.engine, 'before_cursor_execute', self._see)
+
+    def _see(self, _connection, _cursor, statement, *_more):
+        if not statement.startswith('SELECT'):
+            self.written.append(statement.split()[0])
+
+    def claim(self):
+        super().claim()
+        self.claimed = list(self.written)
+
+
+@pytest.mark.parametrize('values', [
+    {}, {'hints': {'virtco:index': '99'}},
+    {'hints': WITHIN, 'hosts': {'h0': (1, 512, 3)}}])
+def test_nothing_but_the_commit_is_left_once_a_deadline_is_claimed(
+        ask, values):
+    """Writing takes time, too, and so counts before."""
+    racks(ask, ('h0', 'r0'))
+    deadline = Claimed(ask.database)
+    ask.place(0, deadline=deadline, **values)
+    assert deadline.claimed == deadline.written
+    assert 'INSERT' in deadline.written
+
+
+def test_one_that_joins_writes_before_it_claims(ask):
+    ask.place(0)
+    deadline = Claimed(ask.database)
+    ask.another().place(1, num_instances=2, matrix=[[0, 1], [0, 0]],
+                        deadline=deadline)
+    assert deadline.claimed == deadline.written != []
+    assert kinds(ask) == ['matrix_differs']
+
+
+@pytest.mark.parametrize('wanted_s', ['1000000', '1'])
+def test_what_became_of_a_deadline_is_written_down(ask, wanted_s):
+    answer = ask.place(0, hints={'virtco:deadline': wanted_s})
+    (event,) = ask.rows(models.Event)
+    assert event['kind'] == 'deadline' and event['detail'] in answer.why
+    assert answer.deadline.why in event['detail']
+
+
 def test_one_that_joins_without_memory_joins_in_time(ask):
     ask.place(0)
     late = deadlines.Deadline(60)

@@ -49,7 +49,7 @@ class Asker:
 
     def ask(self, *named_problems, limit_s=60.0):
         """Ask at the same time; what each gets."""
-        def answer(name, problem):
+        def answer(name, problem, limit_s=limit_s):
             deadline = deadlines.Deadline(limit_s)
             try:
                 return self.window.plan(('p', name), problem, deadline)
@@ -84,6 +84,8 @@ def test_groups_that_ask_together_share_the_room():
     assert large.plan.hosts == ('a', 'a')
     assert sorted(small.plan.hosts) == ['b', 'c']
     assert asker.outcomes() == {'together': 2}
+    assert asker.metrics.registry.get_sample_value(
+        'virtco_plans_total', {'relaxation': small.plan.relaxed}) == 2
     assert asker.held_s == [0.1]
 
 
@@ -192,5 +194,7 @@ def test_who_has_least_time_says_what_planning_may_take(monkeypatch):
     for limit_s in (200.0, 20.0):
         asker.ask(('one', group(GB, 4)), ('other', group(GB, 4)),
                   limit_s=limit_s)
+    asker.ask(('one', group(GB, 4), 200.0), ('other', group(GB, 4), 20.0))
     assert given[0] == 16.0
-    assert 8.0 < given[1] <= 0.9 * (20.0 - 4.0)
+    assert all(8.0 < budget_s <= 0.9 * (20.0 - 4.0)
+               for budget_s in given[1:]) and len(given) == 3

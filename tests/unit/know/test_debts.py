@@ -60,8 +60,8 @@ def test_debts_are_saved_until_the_database_has_them(found):
     found.forgive('p')
     assert found.take_unsaved() == {'p': 0.0}
     again = debts.Debts()
-    again.load({'p': 7.0, 'q': 0.0})
-    assert again.all() == {'p': 7.0}
+    again.load({'p': 7.0, 'q': 0.0, 'r': 0.5})
+    assert again.all() == {'p': 7.0, 'r': 0.5}
 
 
 def test_what_is_forgiven_is_not_charged_again(found):

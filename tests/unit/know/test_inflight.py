@@ -123,7 +123,7 @@ def test_the_scheduler_sees_what_is_left():
             seen.claimed_bytes, seen.compute_s) == (5.0, 5.0, 0.0, 7e6, 0.0)
     assert left(found) == [4e6, 2e6, 1e6]
     assert seen.whole.remaining_bytes.tolist() == [4e6, 2e6, 1e6]
-    assert live(found) is seen and seen.sending is None
+    assert live(found) is seen and seen.sending is seen.served is None
     send(found, 'h0', 3e6, 8.0, 9.0)
     assert left(found) == [2e6, 1e6, 1e6]
     assert (live(found).served_s, live(found).sent_bytes) == (9.0, 3e6)
@@ -156,6 +156,29 @@ def test_where_all_was_sent_the_queues_are_left():
     send(once, 'h0', 6e6, 1.0, 2.0)
     send(once, 'h1', 1e6 - 7001, 1.0, 2.0)
     assert left(once) == [2e4, 1e4, 7001]
+
+
+@pytest.mark.parametrize(('times', 'more'), [
+    (1.5, 0.5), (1.99, 0.01), (2.5, 1.5), (7.0, 1.0)])
+def test_who_sends_beyond_its_hint_is_expected_to_double_it(times, more):
+    """Twice, then four times, …: a guess that shrinks while it sends."""
+    found = tracked()
+    send(found, 'h0', times * 6e6, 1.0, 2.0)
+    send(found, 'h1', times * 1e6, 1.0, 2.0)
+    assert left(found) == pytest.approx(
+        [more * 4e6, more * 2e6, more * 1e6])
+    # What it sent, of which its hint named a part, is what it is served by.
+    assert live(found).served.remaining_bytes.sum() == pytest.approx(
+        times * 7e6)
+
+
+def test_whose_project_owes_is_served_by_what_it_sent():
+    found = tracked()
+    send(found, 'h0', 3e6, 1.0, 2.0)
+    assert live(found).served is None
+    found.touch()
+    assert found.live((), RULES, in_debt=True
+                      ).served.remaining_bytes.tolist() == [2e6, 1e6, 0]
 
 
 def test_what_is_shown_is_made_once():
@@ -367,8 +390,9 @@ def test_an_estimated_coflow_rests_with_what_it_is():
 def test_the_end_of_what_was_not_sent_is_not_measured():
     def end(found, now_s=10.0):
         send(found, 'h0', 6e6, 1.0, 2.0)
-        found.is_dirty = False
+        found.is_dirty, before = False, live(found)
         found.end(now_s)
+        assert live(found) is not before
         assert (found.state, found.ended_s, found.is_dirty) == (
             STATE.DONE, now_s, True)
         return found.progress.span is not None

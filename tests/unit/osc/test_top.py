@@ -78,7 +78,9 @@ def test_the_first_look_tells_of_an_outage_by_its_error():
         run(Client(outages=[1]))
 
 
-@pytest.mark.parametrize('argv', [('--interval', '0.1'), ('--rows', '0')])
+@pytest.mark.parametrize('argv', [
+    ('--interval', '0.49'), ('--rows', '0'),
+    ('--rows', '0', '--interval', '0.5')])
 def test_options_that_are_refused(argv):
     with pytest.raises(osc_exceptions.CommandError, match=argv[0]):
         run(Client(), *argv)
