@@ -277,27 +277,10 @@ class Host(Base):
     minors: orm.Mapped[str] = orm.mapped_column(LongText, default='{}')
 
 
-class Rate(Base):
-    """The newest measurement from one host to another."""
-
-    __tablename__ = 'rates'
-
-    src: orm.Mapped[str] = orm.mapped_column(
-        short_text(255), primary_key=True)
-    dst: orm.Mapped[str] = orm.mapped_column(
-        short_text(255), primary_key=True)
-    rate_bps: orm.Mapped[float] = orm.mapped_column(sa.Double)
-    lower_bound: orm.Mapped[bool] = orm.mapped_column(sa.Boolean)
-    loss: orm.Mapped[float] = orm.mapped_column(sa.Double)
-    rtt_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
-    rtt_median_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
-    rtt_p99_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
-    method: orm.Mapped[str] = orm.mapped_column(short_text(64))
-    measured_at: orm.Mapped[float] = orm.mapped_column(sa.Double)
-
-
 class Reading(Base):
     """One of the last measurements from one host to another.
+
+    The newest one is the pair's rate.
 
     :ivar slot: its place among a fixed number of them; the next measurement
         takes the place of the oldest one.
@@ -313,7 +296,11 @@ class Reading(Base):
         sa.Integer, primary_key=True, autoincrement=False)
     rate_bps: orm.Mapped[float] = orm.mapped_column(sa.Double)
     lower_bound: orm.Mapped[bool] = orm.mapped_column(sa.Boolean)
+    loss: orm.Mapped[float] = orm.mapped_column(sa.Double)
     rtt_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    rtt_median_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    rtt_p99_s: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    method: orm.Mapped[str] = orm.mapped_column(short_text(64))
     measured_at: orm.Mapped[float] = orm.mapped_column(sa.Double, index=True)
 
 

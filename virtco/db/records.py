@@ -85,19 +85,12 @@ def _update_many(session: orm.Session, table: Any, key: str,
          for row in rows])
 
 
-def list_rates(session: orm.Session) -> list[models.Rate]:
-    return list(session.scalars(sa.select(models.Rate)))
-
-
-def save_rate(session: orm.Session, **values: Any) -> None:
-    session.merge(models.Rate(**values))
-
-
 def list_readings(session: orm.Session,
                   after_s: float = 0.0) -> list[models.Reading]:
-    """Those that were measured later."""
+    """Those that were measured later, the newest last."""
     return list(session.scalars(sa.select(models.Reading).where(
-        models.Reading.measured_at > after_s)))
+        models.Reading.measured_at > after_s).order_by(
+            models.Reading.measured_at)))
 
 
 def save_reading(session: orm.Session, **values: Any) -> None:

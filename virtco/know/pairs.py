@@ -47,7 +47,8 @@ class Pairs:
             for row in stored:
                 if self._history.add(history.Reading(
                         row.src, row.dst, row.rate_bps, row.measured_at,
-                        row.lower_bound, row.rtt_s), row.slot) is not None:
+                        row.lower_bound, row.rtt_median_s or row.rtt_s),
+                        row.slot) is not None:
                     self._version += 1
 
     def add(self, reading: history.Reading) -> int:

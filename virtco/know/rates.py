@@ -46,12 +46,15 @@ class Rates:
         self._version = 0
         self._estimate = Estimate(-1, 0.0, {})
 
-    def load(self, stored: 'Iterable[models.Rate]') -> None:
+    def load(self, stored: 'Iterable[models.Reading]') -> None:
+        """:param stored: the newest last."""
         with self._lock:
             for row in stored:
-                self._put(reports.Measurement(probe_id='', **{
-                    name: getattr(row, name) for name in _STORED}),
-                    row.measured_at)
+                known = self._pairs.get((row.src, row.dst))
+                if known is None or row.measured_at > known.measured_s:
+                    self._put(reports.Measurement(probe_id='', **{
+                        name: getattr(row, name) for name in _STORED}),
+                        row.measured_at)
 
     def add(self, measurement: reports.Measurement,
             measured_s: float) -> None:

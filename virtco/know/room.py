@@ -49,6 +49,8 @@ MOST_GROUPS = 500
 #: measurements are deleted so often.
 PAIRS_S = 1.0
 FORGET_S = 600.0
+#: A reading is written at most so long after it was measured.
+LATE_S = 30.0
 LOG = logging.getLogger(__name__)
 
 #: Placements know so soon after it what a check found.
@@ -161,9 +163,7 @@ class Know:
         self.findings.refresh()
         with self.database.reader() as session:
             hosts = records.list_hosts(session)
-            self.rates.load(records.list_rates(session))
-            self.pairs.load(records.list_readings(
-                session, self.pairs.newest_s()))
+            self._load_readings(session)
             self.live.load_debts({
                 project.project_id: project.debt_bytes
                 for project in records.list_projects(session)})
@@ -301,15 +301,10 @@ class Know:
 
         def save(session: orm.Session) -> None:
             self.fence(session)
-            records.save_rate(session, measured_at=now_s, **{
+            records.save_reading(session, slot=slot, measured_at=now_s, **{
                 name: getattr(measurement, name)
                 for name in reports.Measurement.__struct_fields__
                 if name not in ('probe_id', 'sent_bytes', 'windows_bytes')})
-            records.save_reading(
-                session, src=measurement.src, dst=measurement.dst, slot=slot,
-                rate_bps=measurement.rate_bps,
-                lower_bound=measurement.lower_bound, rtt_s=rtt_s,
-                measured_at=now_s)
 
         self.database.retried(save)
         self.changed(False)
@@ -318,7 +313,14 @@ class Know:
         if self.findings.refresh() and self.peer is not None:
             # Those of hosts are in the rates, which are read less often.
             with self.database.reader() as session:
-                self.rates.load(records.list_rates(session))
+                self._load_readings(session)
+
+    def _load_readings(self, session: orm.Session) -> None:
+        # Others may be there already that were measured later.
+        found = records.list_readings(
+            session, self.pairs.newest_s() - LATE_S)
+        self.rates.load(found)
+        self.pairs.load(found)
 
     def _estimate_pairs(self) -> None:
         began_s = time.thread_time()

@@ -71,22 +71,20 @@ def test_no_lease_becomes_lower(session, n_more):
     assert len(found) == 3 + n_more
 
 
-def test_rates_and_readings(session):
+def _reading(**values):
+    return {'src': 'a', 'dst': 'b', 'slot': 0, 'lower_bound': False,
+            'loss': 0.0, 'method': 'train'} | values
+
+
+def test_readings(session):
     for slot, at in (0, 1.0), (1, 2.0), (2, 3.0), (0, 4.0):
-        records.save_reading(
-            session, src='a', dst='b', slot=slot, rate_bps=at,
-            lower_bound=False, measured_at=at)
+        records.save_reading(session, **_reading(
+            slot=slot, rate_bps=at, measured_at=at))
         session.flush()
-    for rate_bps in 1.0, 2.0:
-        records.save_rate(session, src='a', dst='b', rate_bps=rate_bps,
-                          lower_bound=False, loss=0.0, method='train',
-                          measured_at=rate_bps)
-        session.flush()
-    assert [one.rate_bps for one in records.list_rates(session)] == [2.0]
 
     def times(*args):
-        return sorted(one.measured_at
-                      for one in records.list_readings(session, *args))
+        return [one.measured_at
+                for one in records.list_readings(session, *args)]
 
     assert times() == [2.0, 3.0, 4.0] and times(2.0) == [3.0, 4.0]
     # Neither what is as old nor the last place goes.
@@ -98,8 +96,7 @@ def test_rates_and_readings(session):
 
 
 def test_readings_of_before_1970_are_none(session):
-    records.save_reading(session, src='a', dst='b', slot=0, rate_bps=1.0,
-                         lower_bound=True, measured_at=0.5)
+    records.save_reading(session, **_reading(rate_bps=1.0, measured_at=0.5))
     session.flush()
     assert len(records.list_readings(session)) == 1
 

@@ -11,7 +11,7 @@ KEYS = {
     'cluster': ['id'], 'groups': ['id'], 'coflows': ['id'],
     'members': ['group_id', 'row_index'],
     'profile_hours': ['group_id', 'hour'], 'placements': ['instance_uuid'],
-    'decisions': ['group_id'], 'hosts': ['host'], 'rates': ['src', 'dst'],
+    'decisions': ['group_id'], 'hosts': ['host'],
     'readings': ['src', 'dst', 'slot'], 'events': ['id'],
     'projects': ['project_id'], 'settings': ['name'],
     'advice': ['instance_uuid'], 'drains': ['host'], 'changes': ['id'],

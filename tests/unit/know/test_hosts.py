@@ -350,7 +350,8 @@ def test_stored_readings_have_their_places():
     pairs.refresh(12.0)
 
     class Row:
-        src, dst, rate_bps, lower_bound, rtt_s = 'a', 'b', 9e8, False, None
+        src, dst, rate_bps, lower_bound = 'a', 'b', 9e8, False
+        rtt_s = rtt_median_s = None
 
         def __init__(self, slot, measured_at):
             self.slot, self.measured_at = slot, measured_at

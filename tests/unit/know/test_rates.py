@@ -44,11 +44,14 @@ def test_no_reading_that_counts_is_left_out(measured, asked_at):
                                               is_bound)
         if at_s == asked_at:
             known.estimate(at_s)
+    # What is known stays where an older one comes in.
     loaded.load(types.SimpleNamespace(
         src=p.src, dst=p.dst, rate_bps=p.rate_bps, lower_bound=p.lower_bound,
         loss=0.0, rtt_s=None, rtt_median_s=None, rtt_p99_s=None, method='',
         measured_at=p.measured_s)
-        for p in newest.values())
+        for p in (*newest.values(), *(
+            dataclasses.replace(p, measured_s=-1.0, rate_bps=1.0)
+            for p in newest.values())))
     for some in (known, loaded):
         found = some.estimate(len(measured))
         expected = made.host_rates(newest.values(), found.at_s)

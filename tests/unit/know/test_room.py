@@ -183,12 +183,11 @@ def test_a_measurement_is_kept_and_survives_a_restart(bench, follower):
         bench.know.measured(made.measurement(
             'a', 'b', rate_bps, sent_bytes=5, **rtts))
     assert bench.changes == [False] * 4
-    (rate,) = bench.rows(models.Rate)
-    assert (rate.rate_bps, rate.measured_at, rate.rtt_s) == (
-        7e8, 1004.0, None)
-    assert {row.slot: (row.rate_bps, row.rtt_s)
+    assert {row.slot: (row.rate_bps, row.measured_at, row.rtt_s,
+                       row.rtt_median_s)
             for row in bench.rows(models.Reading)} == {
-        0: (7e8, None), 1: (5e8, 0.2), 2: (6e8, 0.3)}
+        0: (7e8, 1004.0, None, None), 1: (5e8, 1002.0, 0.1, 0.2),
+        2: (6e8, 1003.0, 0.3, None)}
     assert [rtt_s for _, _, rtt_s in made.readings(
         bench.know.pairs, 'a', 'b')] == [
         0.2, 0.3, None]
@@ -216,7 +215,7 @@ def test_who_does_not_lead_any_more_writes_nothing(bench):
     bench.know.report('h1', known.report(20, coflow_id='c-p-a'))
     with pytest.raises(RuntimeError):
         bench.know.flush()
-    assert bench.rows(models.Host) == bench.rows(models.Rate) == []
+    assert bench.rows(models.Host) == bench.rows(models.Reading) == []
     assert bench.leases.told == []
     # Another time it succeeds.
     bench.know.fence = lambda session: None

@@ -175,9 +175,10 @@ def _hosts() -> None:
         sa.Column('generation_lease', sa.BigInteger, nullable=False),
         sa.Column('minors', models.LongText, nullable=False))
     _table(
-        'rates',
+        'readings',
         sa.Column('src', models.short_text(255), primary_key=True),
         sa.Column('dst', models.short_text(255), primary_key=True),
+        sa.Column('slot', sa.Integer, primary_key=True, autoincrement=False),
         sa.Column('rate_bps', sa.Double, nullable=False),
         sa.Column('lower_bound', sa.Boolean, nullable=False),
         sa.Column('loss', sa.Double, nullable=False),
@@ -185,15 +186,6 @@ def _hosts() -> None:
         sa.Column('rtt_median_s', sa.Double),
         sa.Column('rtt_p99_s', sa.Double),
         sa.Column('method', models.short_text(64), nullable=False),
-        sa.Column('measured_at', sa.Double, nullable=False))
-    _table(
-        'readings',
-        sa.Column('src', models.short_text(255), primary_key=True),
-        sa.Column('dst', models.short_text(255), primary_key=True),
-        sa.Column('slot', sa.Integer, primary_key=True, autoincrement=False),
-        sa.Column('rate_bps', sa.Double, nullable=False),
-        sa.Column('lower_bound', sa.Boolean, nullable=False),
-        sa.Column('rtt_s', sa.Double),
         sa.Column('measured_at', sa.Double, index=True, nullable=False))
     _table(
         'advice',
