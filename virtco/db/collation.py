@@ -49,8 +49,8 @@ def check(connection: sa.Connection) -> None:
             raise exception.Invalid(
                 field=f'collation of table {table}', value=found,
                 limit=f'{wanted}: save the rows with mariadb-dump '
-                      '--no-create-info --replace, drop the tables, run '
-                      'virtco-manage db sync and load the rows')
+                      '--no-create-info --complete-insert --replace, drop the '
+                      'tables, run virtco-manage db sync and load the rows')
 
 
 _COLLATIONS = sa.text(

@@ -163,7 +163,8 @@ def test_a_collation_of_another_hand_is_told_and_can_be_mended(databases,
     server = databases.server('mariadb')
     rows = server.run('mariadb-dump', '--no-defaults', '--user=root',
                       f'--socket={server.home / "socket"}',
-                      '--no-create-info', '--replace', name)
+                      '--no-create-info', '--complete-insert', '--replace',
+                      name)
     with database.engine.begin() as statements:
         statements.exec_driver_sql(f'DROP DATABASE {name}')
         statements.exec_driver_sql(f'CREATE DATABASE {name}')

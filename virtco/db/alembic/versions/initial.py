@@ -3,6 +3,7 @@
 """All tables, as the first release has them."""
 
 import secrets
+from typing import Any
 
 from alembic import op
 import sqlalchemy as sa
@@ -27,21 +28,26 @@ def _table(name: str, *columns: sa.schema.SchemaItem) -> sa.Table:
                            **collation.of_tables(op.get_bind().dialect))
 
 
+def _some(kind: Any, *names: str,
+          nullable: bool = False) -> list[sa.Column[Any]]:
+    """Columns of a type that no index and no key has."""
+    return [sa.Column(name, kind, nullable=nullable) for name in names]
+
+
 def _one_row() -> None:
     cluster = _table(
         'cluster',
         sa.Column('id', sa.Integer, primary_key=True, autoincrement=False),
-        sa.Column('generation', sa.BigInteger, nullable=False),
-        sa.Column('secret', models.short_text(64), nullable=False))
+        *_some(sa.BigInteger, 'generation'),
+        *_some(models.short_text(64), 'secret'))
     op.bulk_insert(cluster, [{'id': 1, 'generation': 1,
                               'secret': secrets.token_hex(32)}])
     leader = _table(
         'leader',
         sa.Column('id', sa.Integer, primary_key=True, autoincrement=False),
-        sa.Column('epoch', sa.BigInteger, nullable=False),
-        sa.Column('beat', sa.BigInteger, nullable=False),
-        sa.Column('name', models.short_text(255), nullable=False),
-        sa.Column('address', models.short_text(320), nullable=False))
+        *_some(sa.BigInteger, 'epoch', 'beat'),
+        *_some(models.short_text(255), 'name'),
+        *_some(models.short_text(320), 'address'))
     op.bulk_insert(leader, [{'id': 1, 'epoch': 0, 'beat': 0, 'name': '',
                              'address': ''}])
 
@@ -50,20 +56,15 @@ def _groups() -> None:
     _table(
         'groups',
         sa.Column('id', models.short_text(36), primary_key=True),
-        sa.Column('project_id', models.short_text(255), nullable=False),
-        sa.Column('name', models.short_text(255), nullable=False),
-        sa.Column('live_key', models.short_text(36), nullable=False),
-        sa.Column('n_vms', sa.Integer, nullable=False),
-        sa.Column('created_at', sa.Double, nullable=False),
+        *_some(models.short_text(255), 'project_id', 'name', 'method', 'app'),
+        *_some(models.short_text(36), 'live_key'),
+        *_some(sa.Integer, 'n_vms'),
+        *_some(sa.Double, 'created_at'),
         sa.Column('retired_at', sa.Double, index=True),
-        sa.Column('bottleneck', models.short_text(520)),
-        sa.Column('cct_s', sa.Double),
-        sa.Column('lower_bound_s', sa.Double),
-        sa.Column('gap', sa.Double),
-        sa.Column('objective_s', sa.Double),
-        sa.Column('method', models.short_text(255), nullable=False),
-        sa.Column('why', sa.Text, nullable=False),
-        sa.Column('app', models.short_text(255), nullable=False),
+        *_some(models.short_text(520), 'bottleneck', nullable=True),
+        *_some(sa.Double, 'cct_s', 'lower_bound_s', 'gap', 'objective_s',
+               nullable=True),
+        *_some(sa.Text, 'why'),
         sa.UniqueConstraint('project_id', 'name', 'live_key',
                             name='uniq_groups_project_name'))
     _table(
@@ -74,32 +75,27 @@ def _groups() -> None:
         sa.Column('row_index', sa.Integer, primary_key=True,
                   autoincrement=False),
         sa.Column('instance_uuid', models.short_text(36), unique=True),
-        sa.Column('display_name', models.short_text(255), nullable=False),
-        sa.Column('reservation_id', models.short_text(255), nullable=False),
-        sa.Column('state', models.short_text(16), nullable=False),
+        *_some(models.short_text(255), 'display_name', 'reservation_id'),
+        *_some(models.short_text(16), 'state'),
         sa.Column('host', models.short_text(255), index=True),
-        sa.Column('planned_host', models.short_text(255)),
-        sa.Column('event_at', sa.Double),
+        *_some(models.short_text(255), 'planned_host', nullable=True),
+        *_some(sa.Double, 'event_at', 'room_vcpus', 'room_memory_mb',
+               'room_disk_gb', nullable=True),
         sa.Column('expires_at', sa.Double, index=True),
-        sa.Column('vcpus', sa.Double, nullable=False),
-        sa.Column('memory_mb', sa.Double, nullable=False),
-        sa.Column('disk_gb', sa.Double, nullable=False),
-        sa.Column('placed_at', sa.Double, index=True),
-        sa.Column('room_vcpus', sa.Double),
-        sa.Column('room_memory_mb', sa.Double),
-        sa.Column('room_disk_gb', sa.Double))
+        *_some(sa.Double, 'vcpus', 'memory_mb', 'disk_gb'),
+        sa.Column('placed_at', sa.Double, index=True))
     _table(
         'placements',
         sa.Column('instance_uuid', models.short_text(36), primary_key=True),
-        sa.Column('project_id', models.short_text(255), nullable=False),
+        *_some(models.short_text(255), 'project_id'),
         sa.Column('group_id', models.short_text(36), index=True),
-        sa.Column('fingerprint', models.short_text(64), nullable=False),
-        sa.Column('answer', models.LongText, nullable=False),
+        *_some(models.short_text(64), 'fingerprint'),
+        *_some(models.LongText, 'answer'),
         sa.Column('updated_at', sa.Double, index=True, nullable=False))
     _table(
         'decisions',
         sa.Column('group_id', models.short_text(36), primary_key=True),
-        sa.Column('document', models.LongBytes, nullable=False))
+        *_some(models.LongBytes, 'document'))
     _table(
         'profile_hours',
         sa.Column('group_id', models.short_text(36), primary_key=True),
@@ -107,21 +103,20 @@ def _groups() -> None:
                   index=True),
         sa.Column('project_id', models.short_text(255), index=True,
                   nullable=False),
-        sa.Column('group_name', models.short_text(255), nullable=False),
-        sa.Column('app', models.short_text(255), nullable=False),
-        sa.Column('n_vms', sa.Integer, nullable=False),
-        sa.Column('pairs', models.LongText, nullable=False))
+        *_some(models.short_text(255), 'group_name', 'app'),
+        *_some(sa.Integer, 'n_vms'),
+        *_some(models.LongText, 'pairs'))
     _table(
         'events',
         sa.Column('id', sa.Integer, primary_key=True, autoincrement=True),
         sa.Column('project_id', models.short_text(255), index=True,
                   nullable=False),
-        sa.Column('group_name', models.short_text(255), nullable=False),
+        *_some(models.short_text(255), 'group_name'),
         sa.Column('group_id', models.short_text(36), index=True),
-        sa.Column('instance_uuid', models.short_text(36), nullable=False),
-        sa.Column('kind', models.short_text(32), nullable=False),
-        sa.Column('detail', sa.Text, nullable=False),
-        sa.Column('created_at', sa.Double, nullable=False))
+        *_some(models.short_text(36), 'instance_uuid'),
+        *_some(models.short_text(32), 'kind'),
+        *_some(sa.Text, 'detail'),
+        *_some(sa.Double, 'created_at'))
 
 
 def _coflows() -> None:
@@ -132,114 +127,89 @@ def _coflows() -> None:
                   sa.ForeignKey('groups.id', ondelete='CASCADE'), index=True),
         sa.Column('project_id', models.short_text(255), index=True,
                   nullable=False),
-        sa.Column('name', models.short_text(255), nullable=False),
-        sa.Column('position', sa.Integer, nullable=False),
+        *_some(models.short_text(255), 'name'),
+        *_some(sa.Integer, 'position', 'n_vms', 'n_flows', 'iterations',
+               'iteration', 'priority_class'),
         sa.Column('state', models.short_text(16), index=True, nullable=False),
-        sa.Column('n_vms', sa.Integer, nullable=False),
-        sa.Column('n_flows', sa.Integer, nullable=False),
-        sa.Column('size_bytes', sa.Double, nullable=False),
-        sa.Column('dst_port', sa.Integer),
-        sa.Column('iterations', sa.Integer, nullable=False),
-        sa.Column('iteration', sa.Integer, nullable=False),
-        sa.Column('period_s', sa.Double),
-        sa.Column('compute_s', sa.Double),
-        sa.Column('served_by', models.short_text(16)),
-        sa.Column('rank_hint', sa.Boolean, nullable=False),
-        sa.Column('is_estimated', sa.Boolean, nullable=False),
-        sa.Column('tm', models.LongText, nullable=False),
-        sa.Column('progress', models.LongText, nullable=False),
-        sa.Column('sent_bytes', sa.Double, nullable=False),
-        sa.Column('priority_class', sa.Integer, nullable=False),
-        sa.Column('weight', sa.Double, nullable=False),
-        sa.Column('cct_s', sa.Double),
-        sa.Column('why', sa.Text, nullable=False),
-        sa.Column('created_at', sa.Double, nullable=False),
-        sa.Column('arrival', sa.Double),
-        sa.Column('ended_at', sa.Double),
-        sa.Column('expires_at', sa.Double),
-        sa.Column('deadline_at', sa.Double),
-        sa.Column('is_promised', sa.Boolean, nullable=False),
-        sa.Column('first_byte_at', sa.Double),
-        sa.Column('last_byte_at', sa.Double),
-        sa.Column('measured_cct_s', sa.Double),
-        sa.Column('measured_cct_error_s', sa.Double))
+        *_some(sa.Double, 'size_bytes', 'sent_bytes', 'weight', 'created_at'),
+        *_some(sa.Integer, 'dst_port', nullable=True),
+        *_some(sa.Double, 'period_s', 'compute_s', 'cct_s', 'arrival',
+               'ended_at', 'expires_at', 'deadline_at', 'first_byte_at',
+               'last_byte_at', 'measured_cct_s', 'measured_cct_error_s',
+               nullable=True),
+        *_some(models.short_text(16), 'served_by', nullable=True),
+        *_some(sa.Boolean, 'rank_hint', 'is_estimated', 'is_promised'),
+        *_some(models.LongText, 'tm', 'progress'),
+        *_some(sa.Text, 'why'))
 
 
 def _hosts() -> None:
     _table(
         'hosts',
         sa.Column('host', models.short_text(255), primary_key=True),
-        sa.Column('first_seen', sa.Double, nullable=False),
-        sa.Column('last_report', sa.Double),
-        sa.Column('report', models.LongText, nullable=False),
-        sa.Column('generation_lease', sa.BigInteger, nullable=False),
-        sa.Column('minors', models.LongText, nullable=False))
+        *_some(sa.Double, 'first_seen'),
+        *_some(sa.Double, 'last_report', nullable=True),
+        *_some(models.LongText, 'report', 'minors'),
+        *_some(sa.BigInteger, 'generation_lease'))
     _table(
         'readings',
         sa.Column('src', models.short_text(255), primary_key=True),
         sa.Column('dst', models.short_text(255), primary_key=True),
         sa.Column('slot', sa.Integer, primary_key=True, autoincrement=False),
-        sa.Column('rate_bps', sa.Double, nullable=False),
-        sa.Column('lower_bound', sa.Boolean, nullable=False),
-        sa.Column('loss', sa.Double, nullable=False),
-        sa.Column('rtt_s', sa.Double),
-        sa.Column('rtt_median_s', sa.Double),
-        sa.Column('rtt_p99_s', sa.Double),
-        sa.Column('method', models.short_text(64), nullable=False),
+        *_some(sa.Double, 'rate_bps', 'loss'),
+        *_some(sa.Boolean, 'lower_bound'),
+        *_some(sa.Double, 'rtt_s', 'rtt_median_s', 'rtt_p99_s', nullable=True),
+        *_some(models.short_text(64), 'method'),
         sa.Column('measured_at', sa.Double, index=True, nullable=False))
     _table(
         'advice',
         sa.Column('instance_uuid', models.short_text(36), primary_key=True),
-        sa.Column('document', models.LongText, nullable=False))
+        *_some(models.LongText, 'document'))
     _table(
         'orders',
         sa.Column('id', models.short_text(36), primary_key=True),
-        sa.Column('kind', models.short_text(16), nullable=False),
+        *_some(models.short_text(16), 'kind'),
         sa.Column('state', models.short_text(16), index=True, nullable=False),
-        sa.Column('ordered_at', sa.Double, nullable=False),
-        sa.Column('expires_at', sa.Double, nullable=False),
-        sa.Column('document', models.LongText, nullable=False))
+        *_some(sa.Double, 'ordered_at', 'expires_at'),
+        *_some(models.LongText, 'document'))
     _table(
         'findings',
         sa.Column('subject', models.short_text(255), primary_key=True),
         sa.Column('kind', models.short_text(32), primary_key=True),
-        sa.Column('found_at', sa.Double, nullable=False),
-        sa.Column('document', models.LongText, nullable=False))
+        *_some(sa.Double, 'found_at'),
+        *_some(models.LongText, 'document'))
     _table(
         'topology_planes',
         sa.Column('name', models.short_text(255), primary_key=True),
-        sa.Column('document', models.LongText, nullable=False),
-        sa.Column('generation', sa.BigInteger, nullable=False),
-        sa.Column('changed_at', sa.Double, nullable=False))
+        *_some(models.LongText, 'document'),
+        *_some(sa.BigInteger, 'generation'),
+        *_some(sa.Double, 'changed_at'))
     _table(
         'policies',
         sa.Column('host', models.short_text(255), primary_key=True),
-        sa.Column('epoch', sa.BigInteger, nullable=False),
-        sa.Column('generation', sa.BigInteger, nullable=False),
-        sa.Column('document', models.LongText, nullable=False))
+        *_some(sa.BigInteger, 'epoch', 'generation'),
+        *_some(models.LongText, 'document'))
 
 
 def _operators() -> None:
     _table(
         'drains',
         sa.Column('host', models.short_text(255), primary_key=True),
-        sa.Column('reason', sa.Text, nullable=False),
-        sa.Column('drained_at', sa.Double, nullable=False))
+        *_some(sa.Text, 'reason'),
+        *_some(sa.Double, 'drained_at'))
     _table(
         'changes',
         sa.Column('id', sa.Integer, primary_key=True, autoincrement=True),
-        sa.Column('changed_at', sa.Double, nullable=False),
-        sa.Column('who', models.short_text(255), nullable=False),
-        sa.Column('what', models.short_text(320), nullable=False),
-        sa.Column('before', sa.Text, nullable=False),
-        sa.Column('after', sa.Text, nullable=False))
+        *_some(sa.Double, 'changed_at'),
+        *_some(models.short_text(255), 'who'),
+        *_some(models.short_text(320), 'what'),
+        *_some(sa.Text, 'before', 'after'))
     _table(
         'projects',
         sa.Column('project_id', models.short_text(255), primary_key=True),
-        sa.Column('priority_class', sa.Integer, nullable=False),
-        sa.Column('weight', sa.Double, nullable=False),
-        sa.Column('debt_bytes', sa.Double, nullable=False))
+        *_some(sa.Integer, 'priority_class'),
+        *_some(sa.Double, 'weight', 'debt_bytes'))
     _table(
         'settings',
         sa.Column('name', models.short_text(64), primary_key=True),
-        sa.Column('value', sa.Text, nullable=False))
+        *_some(sa.Text, 'value'))
