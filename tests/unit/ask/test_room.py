@@ -16,6 +16,7 @@ from virtco import startup
 from virtco.ask import deadline as deadlines
 from virtco.ask import room as ask_room
 from virtco.db import models
+from virtco.model import snapshot
 from virtco.model import states
 
 State = states.MemberState
@@ -105,7 +106,9 @@ def test_libraries_are_loaded_once_it_is_used(make, monkeypatch):
     loaded = []
     done = threading.Semaphore(0)
     monkeypatch.setattr('virtco.solver.planner.load_libraries',
-                        lambda: (loaded.append(1), done.release()))
+                        lambda: (loaded.append(
+                            threading.current_thread().daemon),
+                            done.release()))
     unused = make(is_loaded=False)
     unused.room.use()  # There is no planner yet.
     unused.room.load_planner(False)
@@ -113,12 +116,13 @@ def test_libraries_are_loaded_once_it_is_used(make, monkeypatch):
     unused.room.use('anything')
     assert done.acquire(timeout=10)
     unused.room.use()
-    assert loaded == [1]
+    # None keeps a process that ends.
+    assert loaded == [True]
     used = make(is_loaded=False)
     used.room.load_planner(True)
     used.room.use()
     used.ask()
-    assert loaded == [1, 1]
+    assert loaded == [True, False]
 
 
 def test_those_who_act_are_told_of_a_plan(make):
@@ -330,6 +334,20 @@ def test_what_would_be(make):
     assert {vm['host'] for vm in found['vms']} == {'h0', 'h1'}
     assert (found['delays'], found['n_hosts']) == ([], 2)
     assert stored.count(one.database, models.Group) == 0
+
+
+def test_who_would_be_delayed_has_a_name(make):
+    one = make()
+    stored.add(one.database, stored.group('b'), stored.coflow(
+        'p-b', name='shuffle'))
+    one.state.loads = lambda _only: tuple(snapshot.ActiveCoflow(
+        name, (('h0', size),), (('h1', size),), (('h0', 'h1', size),))
+        for name, size in (('c-p-b', 9e9), ('gone', 8e9)))
+    found = one.room.what_if({'groups': [RING], 'hosts': hosts(
+        h0=(1, 1, 1), h1=(1, 1, 1))})
+    assert {late['coflow_id']: (late['name'], late['project_id'])
+            for late in found['delays']} == {
+        'c-p-b': ('shuffle', 'p'), 'gone': (None, None)}
 
 
 def test_what_would_be_on_the_hosts_that_are_known(make):
