@@ -262,3 +262,30 @@ def test_it_beats_and_ends_by_its_own_thread(site):
     finally:
         one.stop()
     assert site.deposed == ['a']
+
+
+def test_its_thread_ends_with_it(site):
+    one = site.make('a')
+    one._lease_s, one._clock = 6.0, time.monotonic
+    one.start()
+    assert one._thread.is_alive() and one._thread.daemon
+    one.stop()
+    assert not one._thread.is_alive() and not site.seen().name
+    # One that never began has no thread to wait for.
+    site.make('b').stop()
+
+
+def test_who_leads_is_said_when_it_changes(site, caplog):
+    caplog.set_level('INFO')
+    one = site.make('a')
+    Lock.holder = 'other'
+    one.turn()
+    assert caplog.messages == ['Epoch 0: nobody leads.']
+    one.turn()
+    with site.database.writer() as session:
+        leader.take_over(session, leader.current(session), 'x', 'x:1')
+    one.turn()
+    with site.database.writer() as session:
+        leader.beat(session, 1)
+    one.turn()
+    assert caplog.messages[1:] == ['Epoch 1: x leads.']
