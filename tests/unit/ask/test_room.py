@@ -341,8 +341,9 @@ def test_who_would_be_delayed_has_a_name(make):
     stored.add(one.database, stored.group('b'), stored.coflow(
         'p-b', name='shuffle'))
     one.state.loads = lambda _only: tuple(snapshot.ActiveCoflow(
-        name, (('h0', size),), (('h1', size),), (('h0', 'h1', size),))
-        for name, size in (('c-p-b', 9e9), ('gone', 8e9)))
+        name, (('h0', size), ('h1', size)), (('h0', size), ('h1', size)),
+        (('h0', 'h1', size), ('h1', 'h0', size)))
+        for name, size in (('c-p-b', 90e9), ('gone', 80e9)))
     found = one.room.what_if({'groups': [RING], 'hosts': hosts(
         h0=(1, 1, 1), h1=(1, 1, 1))})
     assert {late['coflow_id']: (late['name'], late['project_id'])
