@@ -185,8 +185,7 @@ def measure(n_hosts: int, n_coflows: int, n_vms: int) -> dict[str, Any]:
         generation = itertools.count(1_000_000)
         found['policy_ms'] = median_ms(
             lambda: cloud.rooms.decide.policy_of(host),
-            lambda: cloud.rooms.decide.wait_for_policy(
-                host, next(generation), 0.0, bool))
+            lambda: cloud.rooms.decide.overtake(host, next(generation)))
         cloud.rooms.database.dispose()
     return found
 

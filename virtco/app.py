@@ -183,10 +183,6 @@ class App:
         self.ask.stop()
         self.database.dispose()
 
-    def wake_waiting(self) -> None:
-        """Answer all who wait, and let none wait."""
-        self.decide.wake_waiting()
-
     def leads(self) -> bool:
         return self.elector is not None and self.elector.is_current()
 

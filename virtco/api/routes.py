@@ -71,13 +71,10 @@ RESOURCES: dict[str, type] = {
 def add(app: 'falcon.App[Any, Any]', conf: cfg.ConfigOpts,
         rooms: app.App) -> None:
     both = rooms, context.Authorizer(conf)
-    waiting = hosts.Waiting(conf)
     for path, resource in RESOURCES.items():
         given: tuple[Any, ...] = both
         if resource is versions.Versions:
             given = (path == '/',)
         elif resource in (operations.Health, operations.Metrics):
             given = (health.Document(rooms),)
-        elif resource in (hosts.Policy, hosts.Probes):
-            given = (*both, waiting)
         app.add_route(path, resource(*given))

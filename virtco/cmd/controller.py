@@ -218,10 +218,6 @@ class Loader:
         self.front.hand_over(deploy.monitoring(found))
         self._startup.ready()
 
-    def wake_waiting(self) -> None:
-        if self._rooms is not None:
-            self._rooms.wake_waiting()
-
     def stop(self) -> None:
         self._startup.stopping()
         if self._bus is not None:
@@ -301,7 +297,6 @@ def _stop_on_signal(loader: Loader) -> None:
     def stop(_number: int, _frame: Any) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
-        loader.wake_waiting()
         raise SystemExit(0)
 
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -50,17 +50,6 @@ waiting for an answer: one that sent half a request, or none.
 """),
     cfg.IntOpt('threads', default=64, min=4, max=4096, help="""
 Threads that serve requests.
-
-Each hypervisor holds up to two of them while it waits for its policy and its
-next measurement. When three quarters of the threads are waiting, further
-waits are answered at once and the edge modules poll instead.
-
-Related options:
-
-* ``[api] max_wait_s``
-"""),
-    cfg.IntOpt('max_wait_s', default=60, min=1, max=600, help="""
-Longest time, in seconds, that a request with ``Prefer: wait=`` is held.
 """),
     cfg.IntOpt('max_body_bytes', default=4 * 1024 * 1024, min=1024, help="""
 Largest request body, in bytes; a longer one is answered with 413.

@@ -25,7 +25,6 @@ from virtco.measure import schedule
 from virtco.measure import together
 from virtco.model import cluster
 
-POLL_S = 1.0
 RETRY_S = 30.0
 STALE_REPORT_S = 30.0
 #: Hosts that are about to be used are measured again so much earlier.
@@ -90,44 +89,24 @@ class Prober:
         self._measurable = measurable
         self._counts = counts or metrics.Metrics()
         self._clock = clock
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
         #: By sender, and by receiver.
         self._trains: dict[str, _Train] = {}
         self._expected: dict[str, _Train] = {}
         self._schedule: schedule.Schedule | None = None
         self._desk = asked.Desk()
         self._next_look_s = 0.0
-        self._closed = False
         #: A check has the network for itself: nothing is begun meanwhile.
         self._held = False
         self.on_measured: list[Callable[[reports.Measurement], None]] = []
         #: Are called when trains were ordered out of turn.
         self.on_ordered: list[Callable[[], None]] = []
 
-    def close(self) -> None:
-        """Let nobody wait any more."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-
-    def next_train(self, host: str, timeout_s: float,
-                   is_gone: Callable[[], bool] = lambda: False
-                   ) -> dict[str, Any] | None:
-        """What ``host`` is to do: to send a train, or to expect one.
-
-        :returns: None when there is nothing in time.
-        """
-        deadline = time.monotonic() + timeout_s
-        with self._changed:
-            while True:
-                self._look()
-                order = self._order(host)
-                if order is not None:
-                    return order
-                left = deadline - time.monotonic()
-                if left <= 0 or self._closed or is_gone():
-                    return None
-                self._changed.wait(min(left, POLL_S))
+    def next_train(self, host: str) -> dict[str, Any] | None:
+        """What ``host`` is to do: to send a train, or to expect one."""
+        with self._lock:
+            self._look()
+            return self._order(host)
 
     def _order(self, host: str) -> dict[str, Any] | None:
         train = self._trains.get(host)
@@ -149,12 +128,12 @@ class Prober:
 
     def hold(self, held: bool) -> None:
         """Begin no trains of the schedule, or go on with them."""
-        with self._changed:
+        with self._lock:
             self._held = held
 
     def is_idle(self) -> bool:
         """Whether no train is under way."""
-        with self._changed:
+        with self._lock:
             self._look()
             return not self._trains
 
@@ -171,7 +150,7 @@ class Prober:
         a coflow that should not be disturbed.
         """
         begun = {}
-        with self._changed:
+        with self._lock:
             now_s = self._clock()
             plan = self._plan(now_s)
             found = self._measurable(now_s, STALE_REPORT_S,
@@ -185,7 +164,6 @@ class Prober:
                     'size_bytes', plan.rules.train_bytes), now_s)
                 self._trains[src] = self._expected[dst] = train
                 begun[src, dst] = train.probe_id
-            self._changed.notify_all()
         for tell in self.on_ordered:
             tell()
         return begun
@@ -197,7 +175,7 @@ class Prober:
 
         :raises virtco.exception.Invalid: naming the limit that does not.
         """
-        with self._changed:
+        with self._lock:
             now_s = self._clock()
             budget = self._plan(now_s).budget
             links_bps = self._measurable(now_s, STALE_REPORT_S,
@@ -236,7 +214,7 @@ class Prober:
 
     def called(self) -> set[str]:
         """Hosts for which there is something to do that they do not know."""
-        with self._changed:
+        with self._lock:
             self._look()
             return {host for host, train in self._trains.items()
                     if not train.fetched} | {
@@ -253,7 +231,7 @@ class Prober:
         for tell in self.on_measured:
             tell(measurement)
         pair = measurement.src, measurement.dst
-        with self._changed:
+        with self._lock:
             now_s = self._clock()
             plan = self._plan(now_s)
             train = self._trains.get(pair[0])
@@ -277,12 +255,12 @@ class Prober:
 
         :raises virtco.exception.Invalid: for a pair of one host.
         """
-        with self._changed:
+        with self._lock:
             self._desk.add(request, name, self._clock())
 
     def forget(self, name: str) -> None:
         """Nobody asks for the answer any more."""
-        with self._changed:
+        with self._lock:
             self._desk.forget(name)
 
     def answer(self, name: str) -> dict[str, Any]:
@@ -290,7 +268,7 @@ class Prober:
 
         :raises virtco.exception.NotFound: for a request that is not known.
         """
-        with self._changed:
+        with self._lock:
             self._look()
             return self._desk.get(name).to_dict()
 
@@ -337,7 +315,6 @@ class Prober:
             self._trains[src] = self._expected[dst] = _Train(
                 str(uuid.uuid4()), (src, dst), found.targets[dst],
                 now_s + self._conf.timeout_s)
-        self._changed.notify_all()
         self._count(plan, now_s)
 
     def _begin_asked(self, plan: schedule.Schedule, found: Measurable,
@@ -364,7 +341,7 @@ class Prober:
 
     def state(self) -> dict[str, Any]:
         """``GET /v1/probes``: what probing does and what it costs."""
-        with self._changed:
+        with self._lock:
             now_s = self._clock()
             plan = self._plan(now_s)
             state = plan.state()

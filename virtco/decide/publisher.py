@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Numbers the policy documents and hands them to those who wait for them."""
+"""Numbers the policy documents, and tells who has a new one."""
 
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Mapping
 import threading
-import time
 
 from virtco.table import edge_policy
 from virtco.table import host_policy
 
 LEASE = 1000
-POLL_S = 1.0
 
 
 class _Numbered:
@@ -39,32 +37,25 @@ class Publisher:
     """
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
         self._numbered: dict[str, _Numbered] = {}
         self._leases: dict[str, int] = {}
         self._next: dict[str, int] = {}
         self._first = 1
-        self._closed = False
         self._unstored: dict[str, None] = {}
         #: Are called with the hosts that have a new policy.
         self.on_publish: list[Callable[[Collection[str]], None]] = []
-
-    def close(self) -> None:
-        """Let nobody wait any more."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
 
     def lead(self, epoch: int) -> None:
         """Number above what a leader before gave hosts of which it could not
         write down anything.
         """
-        with self._changed:
+        with self._lock:
             self._first = (epoch - 1) * LEASE + 1
             self._raise({})
 
     def load_leases(self, leases: Mapping[str, int]) -> None:
-        with self._changed:
+        with self._lock:
             self._leases.update(leases)
             self._raise(leases)
 
@@ -77,13 +68,13 @@ class Publisher:
 
     def leases_to_renew(self) -> dict[str, int]:
         """Hosts whose lease is used up to a half, and their next lease."""
-        with self._changed:
+        with self._lock:
             return {host: number + LEASE
                     for host, number in self._next.items()
                     if self._leases.get(host, 0) - number < LEASE // 2}
 
     def renewed(self, leases: Mapping[str, int]) -> None:
-        with self._changed:
+        with self._lock:
             self._leases.update(leases)
 
     def publish(self, policies: Mapping[str, host_policy.HostPolicy]) -> int:
@@ -93,10 +84,9 @@ class Publisher:
                    if host not in numbered
                    or numbered[host].unnumbered is not policy]
         if changed:
-            with self._changed:
+            with self._lock:
                 for host in changed:
                     self._put(host, policies[host])
-                self._changed.notify_all()
             self._tell(changed)
         return len(changed)
 
@@ -114,7 +104,7 @@ class Publisher:
         """Number above what an edge says it has; only a lost database, or an
         edge of another controller, makes this necessary.
         """
-        with self._changed:
+        with self._lock:
             one = self._numbered.get(host)
             if one is None:
                 # Its first policy is to be another than the one it has.
@@ -123,18 +113,17 @@ class Publisher:
             elif generation > one.generation:
                 self._next[host] = generation + 1
                 self._put(host, one.unnumbered)
-                self._changed.notify_all()
                 self._tell([host])
 
     def get(self, host: str) -> edge_policy.EdgePolicy | None:
-        with self._changed:
+        with self._lock:
             one = self._numbered.get(host)
         return one.policy() if one is not None else None
 
     def take_unstored(self, most: int) -> list[edge_policy.EdgePolicy]:
         """Policies that changed since they were last taken; as many at most.
         """
-        with self._changed:
+        with self._lock:
             hosts = list(self._unstored)[:most]
             numbered = [self._numbered[host] for host in hosts]
             for host in hosts:
@@ -143,34 +132,10 @@ class Publisher:
 
     def not_stored(self, hosts: Collection[str]) -> None:
         """The database did not take them; again with the next."""
-        with self._changed:
+        with self._lock:
             self._unstored.update(dict.fromkeys(hosts))
 
     def generations(self) -> dict[str, int]:
-        with self._changed:
+        with self._lock:
             return {host: one.generation
                     for host, one in self._numbered.items()}
-
-    def wait(self, host: str, generation: int | None, timeout_s: float,
-             is_gone: Callable[[], bool] = lambda: False
-             ) -> edge_policy.EdgePolicy | None:
-        """The host's policy as soon as it is another than ``generation``.
-
-        :param is_gone: whether the one who waits has left.
-        :returns: the newest policy, None when the host has none in time.
-        """
-        one = self._wait(host, generation, timeout_s, is_gone)
-        return one.policy() if one is not None else None
-
-    def _wait(self, host: str, generation: int | None, timeout_s: float,
-              is_gone: Callable[[], bool]) -> _Numbered | None:
-        deadline = time.monotonic() + timeout_s
-        with self._changed:
-            while True:
-                one = self._numbered.get(host)
-                if one is not None and one.generation != generation:
-                    return one
-                left = deadline - time.monotonic()
-                if left <= 0 or self._closed or is_gone():
-                    return one
-                self._changed.wait(min(left, POLL_S))

@@ -21,8 +21,6 @@ from virtco.know import room
 from virtco.model import live
 from virtco.table import edge_policy
 
-FIRST_POLICY_S = 2.0
-
 
 class Decide:
     def __init__(self, conf: cfg.ConfigOpts, know: room.Know,
@@ -59,11 +57,6 @@ class Decide:
         self.loop.leads = leads
         self.orders.lead()
         self.loop.notify(True)
-
-    def wake_waiting(self) -> None:
-        """Answer all who wait, and let none wait."""
-        self._publisher.close()
-        self.prober.close()
 
     def stop(self) -> None:
         self.orders.stop()
@@ -115,16 +108,3 @@ class Decide:
         if self.elsewhere is not None:
             return self.elsewhere.get(host)
         return self._publisher.get(host)
-
-    def wait_for_policy(self, host: str, generation: int | None,
-                        wait_s: float, is_gone: Callable[[], bool]
-                        ) -> edge_policy.EdgePolicy | None:
-        """See :meth:`virtco.decide.publisher.Publisher.wait`."""
-        if self.elsewhere is not None:
-            return self.elsewhere.wait(host, generation, wait_s, is_gone)
-        if generation is not None:
-            self._publisher.overtake(host, generation)
-        if self._publisher.get(host) is None and self._live.is_known(host):
-            # Its first report came in just now.
-            wait_s = max(wait_s, FIRST_POLICY_S)
-        return self._publisher.wait(host, generation, wait_s, is_gone)

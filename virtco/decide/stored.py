@@ -54,14 +54,3 @@ class Stored:
                 for one in leader.policies(session, changed)}
         self._policies = {host: policy for host, policy in
                           (self._policies | found).items() if host in now}
-
-    def wait(self, host: str, generation: int | None, timeout_s: float,
-             is_gone: Callable[[], bool]) -> edge_policy.EdgePolicy | None:
-        """See :meth:`virtco.decide.publisher.Publisher.wait`."""
-        deadline_s = self._clock() + timeout_s
-        while True:
-            found = self.get(host)
-            if (found is not None and found.generation != generation
-                    or self._clock() >= deadline_s or is_gone()):
-                return found
-            time.sleep(FRESH_S)

@@ -44,9 +44,6 @@ class Apart:
         self._feed.stop()
         self._database.dispose()
 
-    def wake_waiting(self) -> None:
-        """Nobody waits here."""
-
     def _doors(self) -> server.Doors:
         feed = self._feed
         return server.Doors(

@@ -149,7 +149,7 @@ class Distribute:
             return {}
         prober = self._decide.prober
         return {host: train for host in prober.called() & set(hosts)
-                if (train := prober.next_train(host, 0.0)) is not None}
+                if (train := prober.next_train(host)) is not None}
 
 
 def open_server(conf: cfg.ConfigOpts, doors: server.Doors,

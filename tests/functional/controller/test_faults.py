@@ -2,12 +2,10 @@
 
 """Killed, locked out, full and damaged: what survives, and how fast."""
 
-import concurrent.futures
 import contextlib
 import resource
 import signal
 import sqlite3
-import threading
 
 import pytest
 import requests
@@ -219,66 +217,6 @@ def test_a_taken_port_is_one_line_and_exit_code_1(make, shared):
     controller = make({'api': {'port': port}}, wait=False, name='second')
     assert controller.wait_end() == 1
     assert 'cannot start' in controller.log_text()
-
-
-def test_sigterm_ends_it_at_once_although_edges_wait(make):
-    controller = make({'api': {'threads': 4}})
-    tenant = controller.tenant()
-    edge = harness.Edge(tenant, 'h0')
-    edge.report()
-    generation = edge.policy()['generation']
-    answers = []
-
-    def wait(wait_s):
-        return requests.get(
-            f'{controller.url}/v1/hosts/{edge.name}/policy',
-            headers={'If-None-Match': f'"{generation}"',
-                     'Prefer': f'wait={wait_s}'}, timeout=harness.DEADLINE_S)
-
-    def sit():
-        while 'Retry-After' in (answer := wait(50)).headers:
-            pass
-        answers.append(answer.status_code)
-
-    threads = [threading.Thread(target=sit) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    # There are three seats: who is sent away knows that all are taken.
-    harness.wait_for(lambda: 'Retry-After' in wait(1).headers,
-                     'three waiting edges')
-    watch = patience.Stopwatch()
-    assert controller.stop() == 0
-    assert watch.seconds() < 10
-    for thread in threads:
-        thread.join()
-    assert answers == [304] * 3
-
-
-def test_more_waiting_edges_than_seats_are_answered(make):
-    controller = make({'api': {'threads': 4}})
-    tenant = controller.tenant()
-    edges = [harness.Edge(tenant, f'h{i}') for i in range(6)]
-    for edge in edges:
-        edge.report()
-    generations = {e: e.policy()['generation'] for e in edges}
-
-    def wait(edge):
-        return requests.get(
-            f'{controller.url}/v1/hosts/{edge.name}/policy',
-            headers={'If-None-Match': f'"{generations[edge]}"',
-                     'Prefer': 'wait=3'}, timeout=harness.DEADLINE_S)
-
-    with concurrent.futures.ThreadPoolExecutor(6) as pool:
-        futures = [pool.submit(wait, edge) for edge in edges]
-        # There are three seats; who gets none is answered at once.
-        harness.wait_for(lambda: sum(map(concurrent.futures.Future.done,
-                                         futures)) == 3, 'three answers')
-        watch = patience.Stopwatch()
-        assert tenant.call('GET', '/health')['status'] == 'ok'
-        assert watch.seconds() < 2
-        found = [future.result() for future in futures]
-    assert {r.status_code for r in found} == {304}
-    assert sum('Retry-After' in r.headers for r in found) == 3
 
 
 def test_what_is_answered_late_is_not_committed(make):

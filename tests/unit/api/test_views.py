@@ -184,32 +184,6 @@ def test_a_policy_file_that_is_named_must_be_there(conf, tmp_path):
     context.Authorizer(conf)
 
 
-@pytest.mark.parametrize('prefer, wait_s', [
-    (None, 0.0), ('wait=7', 7.0), ('x, wait=2.5', 2.5), ('await=7', 0.0),
-    ('wait=9999', 30.0), ('wait=0', 0.0)])
-def test_who_may_wait(conf, prefer, wait_s):
-    conf.set_override('max_wait_s', 30.0, 'api')
-    conf.set_override('threads', 4, 'api')
-    seats, answer = hosts.Waiting(conf), falcon.Response()
-    with seats.seat(request({'Prefer': prefer} if prefer else None),
-                    answer) as found:
-        assert found == wait_s and answer.get_header('Retry-After') is None
-
-
-def test_one_too_many_comes_back(conf):
-    conf.set_override('threads', 4, 'api')
-    conf.set_override('max_wait_s', 30.0, 'api')
-    seats, asked = hosts.Waiting(conf), request({'Prefer': 'wait=5'})
-    for _ in range(2):
-        with (seats.seat(asked, falcon.Response()) as first,
-              seats.seat(asked, falcon.Response()) as second,
-              seats.seat(asked, falcon.Response()) as third):
-            answer = falcon.Response()
-            with seats.seat(asked, answer) as fourth:
-                assert (first, second, third, fourth) == (5, 5, 5, 0)
-            assert answer.get_header('Retry-After') == '1'
-
-
 def test_parameters_of_a_query_are_numbers_in_bounds():
     schema = {'type': 'number', 'minimum': 2}
     assert media.number(request(query='a=2.5'), 'a', schema) == 2.5

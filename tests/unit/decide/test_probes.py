@@ -47,7 +47,7 @@ def made():
 
 def fetch(made):
     """What is to be sent; what is to be expected is told to the receivers."""
-    found = {host: made.prober.next_train(host, 0)
+    found = {host: made.prober.next_train(host)
              for host in made.prober.called()}
     expected = {host: order for host, order in found.items()
                 if order.get('role') == 'receive'}
@@ -142,12 +142,6 @@ def test_a_host_that_went_is_left_out(made):
 def test_nothing_when_it_is_off(made):
     made.conf.probe.enabled = False
     assert fetch(made) == {}
-
-
-def test_who_waits_is_told_when_it_closes(made):
-    made.conf.probe.enabled = False
-    made.prober.close()
-    assert made.prober.next_train('a', 60) is None
 
 
 def test_each_train_has_a_key_of_its_own(made):
@@ -251,7 +245,7 @@ def test_the_connections_of_a_round_begin_at_a_common_time(made):
     assert list(begun) == pairs and told == [True]
     starts = {}
     for host in 'abcd':
-        order = made.prober.next_train(host, 0)
+        order = made.prober.next_train(host)
         starts[host] = made.clock.now + order['start_in_s']
         made.clock.now += 0.2
         if order.get('role') != 'receive':
@@ -274,7 +268,7 @@ def test_the_connections_of_a_round_begin_at_a_common_time(made):
 def test_a_train_of_a_check_is_repeated_if_need_be(made):
     made.prober.hold(True)
     assert made.prober.order([('a', 'b')]).keys() == {('a', 'b')}
-    train = made.prober.next_train('a', 0)
+    train = made.prober.next_train('a')
     assert not {'kind', 'repeats', 'start_in_s'} & train.keys()
     assert made.prober.state()['last_hour_bytes'] == 10 * 200 * 1472
 
@@ -383,18 +377,13 @@ def test_hosts_that_are_busy_or_gone_get_no_order(made):
 def test_an_order_is_handed_out_once_to_either_side(made):
     made.prober.hold(True)
     made.prober.order([('a', 'b')])
-    assert made.prober.next_train('c', 0) is None
-    assert made.prober.next_train('a', 0)['peer'] == 'b'
+    assert made.prober.next_train('c') is None
+    assert made.prober.next_train('a')['peer'] == 'b'
     assert made.prober.called() == {'b'}
-    assert made.prober.next_train('b', 0)['role'] == 'receive'
+    assert made.prober.next_train('b')['role'] == 'receive'
     assert made.prober.called() == set()
-    assert made.prober.next_train('a', 0) is None
-    assert made.prober.next_train('b', 0) is None
-
-
-def test_one_that_left_is_not_waited_for(made):
-    made.conf.probe.enabled = False
-    assert made.prober.next_train('a', 60, lambda: True) is None
+    assert made.prober.next_train('a') is None
+    assert made.prober.next_train('b') is None
 
 
 def test_which_measurements_are_kept(made):

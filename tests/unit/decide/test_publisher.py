@@ -2,19 +2,13 @@
 
 """Generations: only for what changed, and never twice the same."""
 
-import threading
-import time
-
 import numpy as np
 import pytest
 
-from tests import patience
 from virtco.decide import publisher
 from virtco.table import coflow_table
 from virtco.table import host_policy
 from virtco.table import layout
-
-DEADLINE_S = 10
 
 
 def a_policy(host='h0', rate_bps=1e8):
@@ -103,43 +97,3 @@ def test_who_listens_hears_of_the_hosts_that_changed():
     found.publish({'h0': kept})
     found.overtake('h0', 7)
     assert heard == [['h0', 'h1'], ['h1'], ['h0']]
-
-
-def test_who_waits_is_woken_by_news_for_its_host_only():
-    found = publisher.Publisher()
-    found.publish({'h0': a_policy(), 'h1': a_policy('h1')})
-    woken = []
-    thread = threading.Thread(target=lambda: woken.append(
-        found.wait('h0', 1, DEADLINE_S)))
-    thread.start()
-    found.publish({'h1': a_policy('h1', 5e7)})
-    thread.join(0.05)
-    assert thread.is_alive()
-    found.publish({'h0': a_policy(rate_bps=5e7)})
-    thread.join(DEADLINE_S)
-    assert [p.generation for p in woken] == [2]
-
-
-def test_waiting_ends_in_time_when_nothing_happens():
-    found = publisher.Publisher()
-    started = time.monotonic()
-    assert found.wait('h0', None, 0.05) is None
-    found.publish({'h0': a_policy()})
-    assert found.wait('h0', 1, 0.05).generation == 1
-    assert found.wait('h0', 1, 60, is_gone=lambda: True).generation == 1
-    found.close()
-    assert found.wait('h0', 1, 60).generation == 1
-    assert time.monotonic() - started < DEADLINE_S
-
-
-def test_news_wake_at_once_who_waits(monkeypatch):
-    """Nobody has to look again, however seldom that is."""
-    monkeypatch.setattr(publisher, 'POLL_S', 60.0)
-    found, told = publisher.Publisher(), []
-    waiter = threading.Thread(target=lambda: told.append(
-        found.wait('h0', None, 60.0)), daemon=True)
-    waiter.start()
-    patience.wait_for(lambda: found._changed._waiters, 'one who waits')
-    found.publish({'h0': a_policy()})
-    waiter.join(DEADLINE_S)
-    assert [policy.generation for policy in told] == [1]

@@ -25,9 +25,6 @@ class Elsewhere:
     def get(self, host):
         return test_publisher.a_policy(host).policy(7)
 
-    def wait(self, *args):
-        return args
-
 
 class Live:
     def __init__(self, *known):
@@ -56,34 +53,12 @@ def test_policies_of_this_leader_or_of_the_one_elsewhere():
     assert door.generations() == {'h0': 1}
     assert door.policy_of('h0').generation == 1
     door.overtake('h0', 4)
-    assert door.wait_for_policy('h0', 4, 0, lambda: False).generation == 5
-    # An edge that is ahead is numbered above.
-    assert door.wait_for_policy('h0', 9, 0, lambda: False).generation == 10
-    assert door.wait_for_policy('h0', None, 0, lambda: False
-                                ).generation == 10
+    assert door.policy_of('h0').generation == 5
+    door.overtake('h0', 4)
+    assert door.policy_of('h0').generation == 5
     door.elsewhere = Elsewhere()
     assert door.generations() == {'h1': 7}
     assert door.policy_of('h0').generation == 7
-    assert door.wait_for_policy('h0', 3, 2, None) == ('h0', 3, 2, None)
-
-
-def test_a_host_that_is_known_waits_for_its_first_policy():
-    """Its first report came in just now; others go at once."""
-    asked = []
-
-    def is_gone():
-        asked.append(True)
-        return True
-
-    assert make().wait_for_policy('h0', None, 0, is_gone) is None
-    assert asked == []
-    assert make('h0').wait_for_policy('h0', None, 0, is_gone) is None
-    assert asked == [True]
-    door = make('h0')
-    door._publisher.publish({'h0': test_publisher.a_policy()})
-    assert door.wait_for_policy('h0', 1, 0, is_gone).generation == 1
-    assert asked == [True]
-    assert room.FIRST_POLICY_S == 2.0
 
 
 class Part:
@@ -110,9 +85,6 @@ def test_what_begins_and_ends_with_the_room():
     assert door.elsewhere is None and door.loop.leads is leads
     # What is computed from here on is published at once.
     assert told == [('orders', 'lead'), ('loop', 'notify', True)]
-    told.clear()
-    door.wake_waiting()
-    assert sorted(told) == [('_publisher', 'close'), ('prober', 'close')]
     told.clear()
     door.stop()
     assert sorted(told) == [(name, 'stop')

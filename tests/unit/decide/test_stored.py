@@ -71,13 +71,3 @@ def test_what_was_read_stays_while_the_database_is_away(database):
         session.execute(sa.text('DROP TABLE policies'))
     clock.now += 1
     assert known(found) == {'a': 1}
-
-
-def test_waiting(database):
-    clock = Clock()
-    found = stored.Stored(database, clock)
-    write(database, a=7)
-    assert found.wait('a', 6, 60, lambda: False).generation == 7
-    assert found.wait('a', 7, 60, lambda: True).generation == 7
-    assert found.wait('b', None, 0, lambda: False) is None
-    assert found.wait('a', 7, 0, lambda: False).generation == 7

@@ -2,13 +2,9 @@
 
 """``/v1/hosts``, ``/v1/measurements`` and ``/v1/rates``."""
 
-from collections.abc import Iterator
-import contextlib
 import re
-import threading
 
 import falcon
-from oslo_config import cfg
 
 from virtco import app
 from virtco import decoding
@@ -23,42 +19,11 @@ from virtco.api.schemas import host as schema
 from virtco.decide import asked
 from virtco.know import reports
 
-_WAIT = re.compile(r'(?:^|[,;\s])wait=([0-9]{1,6}(?:\.[0-9]{1,6})?)')
 _HOST = re.compile(fields.HOST_PATTERN)
 _REPORT: decoding.Decoder[reports.Report] = decoding.Decoder(reports.Report)
 _MEASUREMENT: decoding.Decoder[reports.Measurement] = decoding.Decoder(
     reports.Measurement)
 _PROBE: decoding.Decoder[asked.Request] = decoding.Decoder(asked.Request)
-
-
-class Waiting:
-    """Bounds how many requests wait at the same time.
-
-    One too many does not wait: it is answered with what there is, and told
-    to come back in a second.
-    """
-
-    def __init__(self, conf: cfg.ConfigOpts):
-        self._max_wait_s = conf.api.max_wait_s
-        self._seats = threading.BoundedSemaphore(
-            max(1, conf.api.threads * 3 // 4))
-
-    @contextlib.contextmanager
-    def seat(self, request: falcon.Request,
-             response: falcon.Response) -> Iterator[float]:
-        """Seconds this request may wait, by its ``Prefer`` header."""
-        found = _WAIT.search(request.get_header('Prefer') or '')
-        wait_s = min(self._max_wait_s, float(found.group(1))) if found else 0
-        if wait_s == 0:
-            yield 0.0
-        elif not self._seats.acquire(blocking=False):
-            response.set_header('Retry-After', '1')
-            yield 0.0
-        else:
-            try:
-                yield wait_s
-            finally:
-                self._seats.release()
 
 
 def _checked(host: str) -> str:
@@ -67,12 +32,6 @@ def _checked(host: str) -> str:
                                 limit='a host name of at most 255 letters, '
                                       'digits or . _ : @ -')
     return host
-
-
-def _is_gone(request: falcon.Request) -> bool:
-    """Whether the client hung up (waitress knows)."""
-    check = request.env.get('waitress.client_disconnected')
-    return bool(check and check())
 
 
 class Hosts:
@@ -123,36 +82,17 @@ class Drain:
 
 
 class Policy:
-    def __init__(self, rooms: app.App, authorizer: context.Authorizer,
-                 waiting: Waiting):
-        self._rooms = rooms
+    def __init__(self, rooms: app.App, authorizer: context.Authorizer):
         self._decide = rooms.decide
         self._authorizer = authorizer
-        self._waiting = waiting
 
     def on_get(self, request: falcon.Request, response: falcon.Response,
                host: str) -> None:
         self._authorizer.require_host(request, host)
-        generation = _generation(request)
-        with self._waiting.seat(request, response) as wait_s:
-            policy = self._decide.wait_for_policy(
-                _checked(host), generation, wait_s,
-                lambda: _is_gone(request))
+        policy = self._decide.policy_of(_checked(host))
         if policy is None:
             raise exception.NotFound(what='Policy of host', id=host)
-        response.set_header('ETag', f'"{policy.generation}"')
-        response.set_header('Cache-Control', 'no-cache')
-        response.set_header('Virtco-Epoch', str(self._rooms.epoch()))
-        if policy.generation == generation:
-            response.status = falcon.HTTP_304
-        else:
-            response.media = policy.to_dict()
-
-
-def _generation(request: falcon.Request) -> int | None:
-    text = (request.get_header('If-None-Match') or '').strip()
-    found = re.fullmatch(r'(?:W/)?"?([0-9]{1,18})"?', text)
-    return int(found.group(1)) if found else None
+        response.media = policy.to_dict()
 
 
 class Report:
@@ -169,18 +109,14 @@ class Report:
 
 
 class Probes:
-    def __init__(self, rooms: app.App, authorizer: context.Authorizer,
-                 waiting: Waiting):
+    def __init__(self, rooms: app.App, authorizer: context.Authorizer):
         self._prober = rooms.decide.prober
         self._authorizer = authorizer
-        self._waiting = waiting
 
     def on_get(self, request: falcon.Request, response: falcon.Response,
                host: str) -> None:
         self._authorizer.require_host(request, host)
-        with self._waiting.seat(request, response) as wait_s:
-            train = self._prober.next_train(
-                _checked(host), wait_s, lambda: _is_gone(request))
+        train = self._prober.next_train(_checked(host))
         if train is None:
             response.status = falcon.HTTP_204
         else:
