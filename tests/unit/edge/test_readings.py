@@ -38,7 +38,7 @@ def clock(monkeypatch):
         return now.s
 
     monkeypatch.setattr(readings, 'time', types.SimpleNamespace(
-        thread_time=thread_time, process_time=lambda: 4.0))
+        thread_time=thread_time, process_time=lambda: 4.0004))
     return now
 
 
@@ -237,3 +237,10 @@ def test_reports_go_on(conf, enforcer, tmp_path):
     assert len(found.client.taken) == 2
     assert found.last_report == found.client.taken[-1]
     assert found.failures == [error]
+
+
+def test_a_reporter_is_woken(conf, enforcer, tmp_path):
+    found = reporter(conf, enforcer, state.StateDir(str(tmp_path)))
+    assert not found._now.is_set()
+    found.wake()
+    assert found._now.is_set()
