@@ -3,7 +3,9 @@
 """A launch with a deadline is told yes, and it holds, or no and why."""
 
 import json
+import types
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
 
@@ -15,6 +17,9 @@ from virtco.db import models
 from virtco.know import live_state
 from virtco.know import rules
 from virtco.know import uplinks
+from virtco.model import cluster
+from virtco.model import live
+from virtco.model import uplinks as model_uplinks
 
 #: Two VMs on two hosts of one slot: eight gigabits each way.
 MATRIX = [[0, 1e9], [1e9, 0]]
@@ -201,3 +206,13 @@ def test_a_host_of_which_nothing_is_known(ask):
     found = judged.judge(hints.Deadline(after_s=1e4), decision.problem,
                          decision.plan, 2)
     assert 'nothing is known of host h0' in found.promise.why
+
+
+def test_a_question_may_give_a_host_less_than_it_has():
+    """Each way by itself, and of no other host."""
+    found = promises._rates(
+        types.SimpleNamespace(hosts=(
+            cluster.Host('a', (1.0,), 3.0, 5.0),)),
+        live.Ports(('a', 'b'), np.array([4.0, 7.0]), np.array([2.0, 9.0]),
+                   model_uplinks.NONE))
+    assert [rates.tolist() for rates in found] == [[3.0, 7.0], [2.0, 9.0]]
