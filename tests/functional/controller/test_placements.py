@@ -27,6 +27,17 @@ def test_a_batch_gets_the_plan_of_its_first(tenant):
         assert answer['hosts'][0]['host'] == answer['host']
 
 
+def test_groups_are_told_apart_by_each_byte_of_their_names(tenant):
+    """No database takes one for another, or has no room for one."""
+    names = ('sort', 'SORT', 's\xf6rt', 'so\u0308rt', '\U0001f600')
+    room = {f'h{i}': 20 for i in range(4)}
+    for n, name in enumerate(names):
+        answers = [tenant.place(4 * n + i, name, num_instances=4, hosts=room)
+                   for i in range(4)]
+        assert [a['row'] for a in answers] == [0, 1, 2, 3]
+    assert [coflow['name'] for coflow in tenant.coflows()] == list(names)
+
+
 def test_the_same_question_gets_the_same_answer(tenant):
     first = tenant.place(0, num_instances=4)
     assert tenant.place(0, num_instances=4) == first

@@ -48,6 +48,7 @@ for module, names in (
             'what_may_send_once_more_is_live')),
         (placements, (
             'a_batch_gets_the_plan_of_its_first',
+            'groups_are_told_apart_by_each_byte_of_their_names',
             'the_same_question_gets_the_same_answer',
             'a_group_of_separate_requests',
             'explicit_rows_and_a_taken_one',
