@@ -87,21 +87,36 @@ def compute(snapshot: known.Snapshot, before: Policies | None = None,
         laid, schedule,
         {c.live.coflow_id: c.live.flows.remaining_bytes for c in coflows
          if isinstance(c.live.flows, live.Flows)}, ranks,
-        # Who borrows at one sender may fill the downlink of a promised coflow,
-        # which TCP shares whatever the guarantees: nothing is lent meanwhile.
         host_policies.Options(
-            options.work_conserving and not (promised and promised.floors()),
+            options.work_conserving,
             options.min_rate_fraction, options.policy_ttl_s),
         options.rate_tolerance_fraction, told,
         functools.partial(senders.limit, snapshot)
         if options.limits_senders else None,
         # A rate by a size that is not believed is a guess: nobody makes room.
         {c.live.coflow_id for c in coflows
-         if c.live.served is None and c.is_queued})
+         if c.live.served is None and c.is_queued},
+        _held(laid, snapshot, promised))
     is_kept = before is not None and before.told.layouts is laid
     return Policies(told.of_host, told.changed,
                     {} if is_kept else laid.new_minors, schedule,
                     next_check_s, told, snapshot, promised, waits)
+
+
+def _held(laid: layouts.Layouts, snapshot: known.Snapshot,
+          promised: deadlines.Plan | None) -> np.ndarray | bool:
+    """Whether each child borrows nothing.
+
+    Several that borrow at their senders may together fill a downlink or an
+    uplink of a coflow with a promise, which TCP shares whatever the
+    guarantees.
+    """
+    floors = promised.floors() if promised is not None else {}
+    if not floors:
+        return False
+    return laid.meeting(
+        np.array([one.coflow_id in floors for one in laid.coflows], np.bool_),
+        snapshot.hosts.number_of, snapshot.uplinks)
 
 
 def _order(snapshot: known.Snapshot, coflows: Sequence[known.Coflow],

@@ -51,7 +51,8 @@ class Numbers:
     @classmethod
     def of(cls, laid: layouts.Layouts, schedule: live.Schedule,
            remaining: Mapping[str, np.ndarray], ranks: Mapping[str, int],
-           options: Options, kept: Collection[str]) -> 'Numbers':
+           options: Options, kept: Collection[str],
+           is_held: np.ndarray | bool) -> 'Numbers':
         rates = {c.coflow_id: c.flow_rates.rate_bps
                  for c in schedule.coflows} if len(laid.coflow_of) else {}
         none = np.zeros(0)
@@ -67,7 +68,8 @@ class Numbers:
         return cls(_places(laid, rank[laid.coflow_of]),
                    np.bincount(laid.class_of, child_bps,
                                len(laid.n_children)),
-                   child_bps, laid.ceil_bps(child_bps, rank, is_kept)
+                   child_bps, laid.ceil_bps(
+                       child_bps, rank, is_kept, is_held)
                    if options.work_conserving else child_bps,
                    layouts.joined(map(remaining.__getitem__, ids))[at])
 
@@ -134,7 +136,8 @@ def update(laid: layouts.Layouts, schedule: live.Schedule,
            remaining: Mapping[str, np.ndarray], ranks: Mapping[str, int],
            options: Options = Options(), tolerance: float = 0.0,
            before: HostPolicies | None = None, limit: Limit | None = None,
-           kept: Collection[str] = ()) -> HostPolicies:
+           kept: Collection[str] = (), is_held: np.ndarray | bool = False
+           ) -> HostPolicies:
     """A policy per link.
 
     A host keeps the policy it has, the same object, while the new one would
@@ -145,10 +148,12 @@ def update(laid: layouts.Layouts, schedule: live.Schedule,
     :param remaining: per coflow, bytes left of each of its pairs.
     :param ranks: of the coflows, 0 is served first.
     :param kept: coflows whose rates later ones leave free where they arrive.
+    :param is_held: whether each child borrows nothing.
     :param limit: makes limits of unmanaged traffic, by host, of layouts and
         its children's rates.
     """
-    new = Numbers.of(laid, schedule, remaining, ranks, options, kept)
+    new = Numbers.of(laid, schedule, remaining, ranks, options, kept,
+                     is_held)
     told = _laid_anew(laid, options, before)
     limits = limit(laid, new.child_bps) if limit is not None else {}
     policies = dict(told.of_host)

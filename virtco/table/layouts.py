@@ -17,6 +17,7 @@ import math
 
 import numpy as np
 
+from virtco.model import uplinks as uplinks_model
 from virtco.table import coflow_table
 from virtco.table import edge_policy
 from virtco.table import layout
@@ -157,8 +158,27 @@ class Layouts:
         return found
 
 
+    def meeting(self, is_one: np.ndarray, number_of: Mapping[str, int],
+                uplinks: uplinks_model.Uplinks) -> np.ndarray:
+        """Whether each child shares a receiver or an uplink with one of these.
+
+        :param is_one: of each coflow.
+        :param number_of: each host's number in ``uplinks``.
+        """
+        is_child = is_one[self.coflow_of][self.class_of]
+        found = np.isin(self.peer_of, self.peer_of[is_child])
+        src, dst = (np.array([number_of[host] for host in hosts], np.int64)
+                    for hosts in ((link.host for link in self.links),
+                                  self.peers))
+        start, passed = uplinks.passed(
+            src[self.host_of[self.class_of]], dst[self.peer_of])
+        child = np.repeat(np.arange(len(found)), np.diff(start))
+        found[child[np.isin(passed, passed[is_child[child]])]] = True
+        return found
+
     def ceil_bps(self, child_bps: np.ndarray, rank: np.ndarray,
-                 is_kept: np.ndarray) -> np.ndarray:
+                 is_kept: np.ndarray, is_held: np.ndarray | bool = False
+                 ) -> np.ndarray:
         """Most that each child may borrow to.
 
         It is what the kept coflows of lower rank leave of the receiver's link,
@@ -169,6 +189,7 @@ class Layouts:
         :param child_bps: rate of each child.
         :param rank: place of each coflow, 0 is served first.
         :param is_kept: whether each coflow's rate is left free.
+        :param is_held: whether each child borrows nothing.
         """
         coflow = self.coflow_of[self.class_of]
         order = np.lexsort((rank[coflow], self.peer_of))
@@ -184,9 +205,11 @@ class Layouts:
         ahead_bps = np.empty(len(at))
         ahead_bps[order] = before_bps[starts] - before_bps[
             is_first][np.cumsum(is_first) - 1]
+        free_bps = np.where(is_held, 0.0,
+                            self.arrival_bps[self.peer_of] - ahead_bps)
         found: np.ndarray = np.minimum(
-            self.egress_bps[self.host_of[self.class_of]], np.maximum(
-                child_bps, self.arrival_bps[self.peer_of] - ahead_bps))
+            self.egress_bps[self.host_of[self.class_of]],
+            np.maximum(child_bps, free_bps))
         return found
 
 

@@ -5,11 +5,13 @@
 import dataclasses
 import math
 
+import numpy as np
 import pytest
 
 from tests.unit.decide import test_policies
 from virtco.decide import policies
 from virtco.decide import promises
+from virtco.model import uplinks
 
 PAIR = test_policies.PAIR
 #: Bits per second of a port, for coflows.
@@ -51,6 +53,34 @@ def test_what_was_not_promised_may_be_served_as_if():
     # A promise takes it back.
     _, found = rates(wish, due('firm', 2e9, 20.5))
     assert set(found.promises.floors()) == {'firm'}
+
+
+def test_nobody_borrows_where_a_promised_coflow_passes():
+    """Its receiver, and the uplink of its rack."""
+    def child(found, host):
+        (one,) = found.of_host[host].policy().classes
+        return one.destinations[0]
+
+    others = [test_policies.coflow(name, {pair: 3e9}, moved_s=100.0)
+              for name, pair in (('same receiver', ('h2', 'h1')),
+                                 ('another', ('h3', 'h2')))]
+    firm = due('firm', 1e9, 20.5)
+    for promised, are_held in (((), (False, False)),
+                               ((firm,), (True, False))):
+        _, found = rates(*promised, *others, work_conserving=True)
+        for host, is_held in zip(('h2', 'h3'), are_held):
+            told = child(found, host)
+            assert told.ceil_bps == pytest.approx(
+                told.rate_bps if is_held else test_policies.LINK_BPS)
+            assert told.rate_bps < 0.99 * test_policies.LINK_BPS
+    _, found = rates(firm, *others, work_conserving=False)
+    assert child(found, 'h3').ceil_bps == child(found, 'h3').rate_bps
+    # h0 and h3 are in one rack, the others in another one.
+    above = uplinks.Uplinks(np.array([[0], [1], [1], [0]]),
+                            np.full(4, 1.5e9))
+    found = policies.compute(dataclasses.replace(test_policies.at(
+        firm, *others, work_conserving=True), uplinks=above))
+    assert child(found, 'h3').ceil_bps == child(found, 'h3').rate_bps
 
 
 def test_few_wishes_are_looked_at():
