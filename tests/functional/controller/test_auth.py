@@ -2,6 +2,8 @@
 
 """With keystone: a tenant reads its own, an operator everything."""
 
+import socket
+
 import falcon.testing
 from keystonemiddleware import fixture as middleware_fixture
 import pytest
@@ -10,6 +12,7 @@ from tests.functional.controller import harness
 from virtco import app
 from virtco.api import deploy
 from virtco.cmd import controller as controller_cmd
+from virtco.distribute import frames
 
 PROJECT = 'p1'
 
@@ -213,6 +216,14 @@ def test_a_ticket_is_for_its_own_host_only(application, send):
     assert send('GET', where, 'member', user='h1').status_code == 403
     anybody = send('GET', '/v1/distributor', 'service', user='h2')
     assert 'ticket' not in anybody.json
+    for host, kind in (('h1', 'welcome'), ('h2', 'refused')):
+        with socket.create_connection(('127.0.0.1', found.json['port']),
+                                      timeout=harness.DEADLINE_S) as sock:
+            sock.sendall(frames.pack(
+                'hello', version=frames.VERSION, host=host,
+                ticket=found.json['ticket']))
+            (payload,) = frames.Reader().feed(sock.recv(1 << 16))
+            assert frames.unpack(payload)['type'] == kind
 
 
 def spoken_for_h1(client, role, user, measurement):
