@@ -12,6 +12,7 @@ import pytest
 
 from tests.unit.table import test_coflow_table as table
 from virtco.model import live
+from virtco.model import uplinks
 from virtco.table import coflow_table
 from virtco.table import edge_policy
 from virtco.table import host_policies
@@ -383,6 +384,30 @@ def test_ceilings_are_what_kept_coflows_before_leave_of_the_receiver(drawn):
         assert found[i] == pytest.approx(min(
             laid.egress_bps[laid.host_of[laid.class_of[i]]],
             max(rate_bps, arrival_bps.get(peer, np.inf) - ahead_bps)))
+
+
+@given(_arrivals(), st.lists(st.integers(-1, 1), min_size=3, max_size=3))
+def test_children_meet_at_a_receiver_or_on_an_uplink(drawn, racks):
+    """Each rack has an uplink up, 0 and 1, and one down, 2 and 3."""
+    laid, _, _, is_one = drawn
+    number_of = {host: i for i, host in enumerate(table.HOSTS)}
+    above = uplinks.Uplinks(np.array([[rack] for rack in racks]), np.ones(4))
+    found = laid.meeting(is_one, number_of, above)
+    of = laid.coflow_of[laid.class_of]
+    ways = []
+    for i, host in enumerate(laid.host_of[laid.class_of].tolist()):
+        peer = laid.peers[laid.peer_of[i]]
+        up, down = (racks[number_of[one]]
+                    for one in (laid.links[host].host, peer))
+        ways.append({peer} | ({rack for rack in (
+            up, down + 2 if down >= 0 else -1) if rack >= 0}
+            if up != down else set()))
+    for i, way in enumerate(ways):
+        assert found[i] == any(way & other for j, other in enumerate(ways)
+                               if is_one[of[j]])
+    some = laid.ceil_bps(np.full(len(of), 1e6), np.zeros(len(is_one)),
+                         np.zeros(len(is_one), bool), found)
+    assert ((some == 1e6) == found).all()
 
 
 def test_a_ceiling_is_news_by_its_part_of_the_link():
