@@ -347,7 +347,10 @@ class Counters:
             for coflow_id, found in sums.items())
 
     def pairs(self) -> tuple[reports.PairCounter, ...]:
-        """The ``pairs`` of a report, one per entry of the classification."""
+        """The ``pairs`` of a report, one per entry of the classification.
+
+        A classifier that sees no port, at the uplink's egress, tells none.
+        """
         shown = []
         for name, total in self.totals.items():
             if name.kind is Kind.PAIR:
@@ -355,7 +358,7 @@ class Counters:
                 packets = self.totals.get(
                     name._replace(kind=Kind.PAIR_PACKETS), Total())
                 shown.append(reports.PairCounter(
-                    dev=dev, src_ip=name.subject, dst_ip=name.target,
+                    dev=dev or None, src_ip=name.subject, dst_ip=name.target,
                     dst_port=int(port) or None, sent_bytes=total.value,
                     sent_packets=packets.value))
         return tuple(shown)

@@ -6,6 +6,7 @@ import json
 
 from hypothesis import given
 from hypothesis import strategies as st
+import msgspec
 
 from edge_module import counters
 from edge_module.classify import base as classify
@@ -130,10 +131,18 @@ def test_pairs_tell_port_and_device():
         classify.Key('tap1', '10.0.0.1', '10.0.0.2', 80):
             classify.Counted(5, 1),
         classify.Key('tap1', '10.0.0.1', '10.0.0.2'):
-            classify.Counted(7, 2)})
+            classify.Counted(7, 2),
+        # Seen at the uplink's egress.
+        classify.Key('', '10.0.0.3', '10.0.0.2'):
+            classify.Counted(9, 3)})
     assert seen.pairs() == (
         reports.PairCounter('10.0.0.1', '10.0.0.2', 5, 'tap1', 80, 1),
-        reports.PairCounter('10.0.0.1', '10.0.0.2', 7, 'tap1', None, 2))
+        reports.PairCounter('10.0.0.1', '10.0.0.2', 7, 'tap1', None, 2),
+        reports.PairCounter('10.0.0.3', '10.0.0.2', 9, None, None, 3))
+    # Controllers read what edges write.
+    for one in seen.pairs():
+        assert msgspec.json.decode(msgspec.json.encode(one),
+                                   type=reports.PairCounter) == one
     seen.add_pairs({})
     assert not seen.pairs()
 
