@@ -49,7 +49,7 @@ Time of silence, in seconds, after which a connection is closed that is not
 waiting for an answer: one that sent half a request, or none.
 """),
     cfg.IntOpt('threads', default=64, min=4, max=4096, help="""
-Threads that serve requests.
+Threads that serve requests; each holds one request at a time.
 """),
     cfg.IntOpt('max_body_bytes', default=4 * 1024 * 1024, min=1024, help="""
 Largest request body, in bytes; a longer one is answered with 413.

@@ -409,7 +409,7 @@ class _Controller:
         self.measurements = []
         self.idle = threading.Event()
 
-    def get_probe(self, wait_s):
+    def wait_train(self, wait_s):
         self.asked += 1
         if self._answers:
             answer = self._answers.pop(0)
@@ -419,7 +419,7 @@ class _Controller:
         self.idle.set()
         return None
 
-    def post_measurement(self, measurement):
+    def say_measurement(self, measurement):
         self.measurements.append(measurement)
 
 
