@@ -117,10 +117,12 @@ def test_a_conversation(link):
     (hello,) = talking.hear()
     assert hello == {'type': 'hello', 'version': 2, 'host': 'h1', 'epoch': 4,
                      'generation': 6, 'ticket': 'mine'}
+    link._outage.begin('It was away before.')
     talking.say('welcome', **WELCOME)
     patience.wait_for(lambda: link.is_up, 'the connection')
     talking.say('policy', generation=5, policy={'n': 5}, epoch=4)
     assert link.wait_policy(None, 60) == (5, {'n': 5}) and link.epoch == 4
+    assert link._outage._began_s is None
     link.say_taken(5, 'too odd')
     assert talking.hear() == [{'type': 'nack', 'epoch': 4, 'generation': 5,
                                'error': 'too odd'}]
