@@ -181,10 +181,12 @@ class Layouts:
                  ) -> np.ndarray:
         """Most that each child may borrow to.
 
-        It is what the kept coflows of lower rank leave of the receiver's link,
-        at least the child's rate: whoever borrows at one sender fills no
-        downlink that an earlier coflow needs. Several that borrow to one
-        receiver may together take more.
+        It is what kept coflows of lower rank leave of the receiver's link, at
+        least the child's rate: whoever borrows at one sender fills no downlink
+        that an earlier coflow needs. Children of kept coflows that come after
+        others share what is left beyond each one's rate evenly; together they
+        borrow no more than is there. The rates of the rest are guesses, and
+        each of them may borrow all of it.
 
         :param child_bps: rate of each child.
         :param rank: place of each coflow, 0 is served first.
@@ -205,11 +207,14 @@ class Layouts:
         ahead_bps = np.empty(len(at))
         ahead_bps[order] = before_bps[starts] - before_bps[
             is_first][np.cumsum(is_first) - 1]
-        free_bps = np.where(is_held, 0.0,
-                            self.arrival_bps[self.peer_of] - ahead_bps)
+        is_after = (ahead_bps > 0) & is_kept[coflow]
+        n_after = np.bincount(self.peer_of, is_after, len(self.peers))
+        beyond_bps = np.where(is_held, 0.0, np.maximum(
+            0.0, self.arrival_bps[self.peer_of] - ahead_bps - child_bps))
         found: np.ndarray = np.minimum(
             self.egress_bps[self.host_of[self.class_of]],
-            np.maximum(child_bps, free_bps))
+            child_bps + beyond_bps / np.where(
+                is_after, n_after[self.peer_of], 1.0))
         return found
 
 

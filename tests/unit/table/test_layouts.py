@@ -375,15 +375,22 @@ def test_ceilings_are_what_kept_coflows_before_leave_of_the_receiver(drawn):
     arrival_bps = {link.host: link.ingress_bps for link in laid.links}
     found = laid.ceil_bps(child_bps, ranks, kept)
     of = laid.coflow_of[laid.class_of]
+    peers = [laid.peers[i] for i in laid.peer_of]
+
+    def ahead(i):
+        return sum(child_bps[j] for j, peer in enumerate(peers)
+                   if peer == peers[i] and kept[of[j]]
+                   and ranks[of[j]] < ranks[of[i]])
+
+    after = [bool(kept[of[i]] and ahead(i)) for i in range(len(of))]
     for i, rate_bps in enumerate(child_bps):
-        peer = laid.peers[laid.peer_of[i]]
-        ahead_bps = sum(
-            other_bps for j, other_bps in enumerate(child_bps)
-            if laid.peers[laid.peer_of[j]] == peer and kept[of[j]]
-            and ranks[of[j]] < ranks[of[i]])
+        sharing = sum(after[j] for j, peer in enumerate(peers)
+                      if peer == peers[i]) if after[i] else 1
+        beyond_bps = max(0.0, arrival_bps.get(peers[i], np.inf) - ahead(i)
+                         - rate_bps)
         assert found[i] == pytest.approx(min(
             laid.egress_bps[laid.host_of[laid.class_of[i]]],
-            max(rate_bps, arrival_bps.get(peer, np.inf) - ahead_bps)))
+            rate_bps + beyond_bps / sharing))
 
 
 @given(_arrivals(), st.lists(st.integers(-1, 1), min_size=3, max_size=3))
