@@ -32,8 +32,8 @@ time and is remembered over restarts; this is its value until then.
 Upper limit of a coflow's class at the edge; a run-time setting like
 ``order``. With ``link`` the allocated rate is a guarantee, and what others
 leave idle is lent in the coflows' order, within what earlier coflows leave of
-the receiver's link. With ``rate`` nobody sends more than was allocated, so that
-every error of a hint is paid for in time.
+the receiver's link. With ``rate`` nobody sends more than was allocated, so
+that every error of a hint is paid for in time.
 """),
     cfg.FloatOpt('theta_s', default=30, min=0, help="""
 A coflow that has something to send and made no progress for so many seconds
