@@ -181,12 +181,12 @@ class Layouts:
                  ) -> np.ndarray:
         """Most that each child may borrow to.
 
-        It is what kept coflows of lower rank leave of the receiver's link, at
-        least the child's rate: whoever borrows at one sender fills no downlink
-        that an earlier coflow needs. Children of kept coflows that come after
-        others share what is left beyond each one's rate evenly; together they
-        borrow no more than is there. The rates of the rest are guesses, and
-        each of them may borrow all of it.
+        It is what earlier kept coflows leave of the receiver's link, at least
+        the child's rate: who borrows at one sender fills no downlink that an
+        earlier coflow needs. Children of kept coflows that come after others
+        have equal parts of what is left beyond their rates, so that together
+        they borrow no more than one of them could alone. The rates of the
+        rest are guesses, and each of them may borrow all that is left.
 
         :param child_bps: rate of each child.
         :param rank: place of each coflow, 0 is served first.
