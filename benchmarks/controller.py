@@ -31,9 +31,9 @@ from virtco.cmd import controller as controller_cmd
 from virtco.db import codec
 from virtco.db import migration
 from virtco.db import models
-from virtco.know import reports
 from virtco.model import coflow as coflow_model
 from virtco.model import states
+from virtco.wire import reports
 
 RUNS = 7
 N_FEW = 40

@@ -54,7 +54,7 @@ from virtco.distribute import connection
 from virtco.distribute import messages
 from virtco.distribute import server
 from virtco.distribute import session
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
 
 ROUNDS = 5
 TLS_RESYNC_RATE = 300

@@ -61,7 +61,7 @@ from tests.netns.edge import controller as controllers
 from tests.netns.edge import policies
 from tests.netns.edge import proc
 from tests.netns.edge import process
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
 
 VMS = 18
 RATE_BPS = 45e6

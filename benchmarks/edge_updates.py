@@ -37,8 +37,8 @@ from edge_module.classify import nft
 from edge_module.privileged import kernel
 from edge_module.qdisc import htb
 from edge_module.tcplan import model
-from virtco.know import reports
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
+from virtco.wire import reports
 
 _CLONE_NEWNET = 0x40000000
 _LINK_BPS = 10e9

@@ -47,9 +47,9 @@ from virtco.cmd import controller as controller_cmd
 from virtco.db import codec
 from virtco.db import migration
 from virtco.db import models
-from virtco.know import reports
 from virtco.model import coflow as coflow_model
 from virtco.model import states
+from virtco.wire import reports
 
 N_VMS = 12
 LINK_BPS = 1e10

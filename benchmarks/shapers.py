@@ -19,7 +19,7 @@ from edge_module.tcplan import minors
 from edge_module.tcplan import model
 from edge_module.tcplan import shape
 from tests.netns.edge import bed as beds
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
 
 _REPEAT, _TRIES = 200_000, 7
 _FIRST = 0x10

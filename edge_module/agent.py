@@ -25,8 +25,8 @@ from edge_module import supervise
 from edge_module.ports import base as ports_base
 from edge_module.probe import service as probe_service
 from virtco import exception
-from virtco.know import reports
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
+from virtco.wire import reports
 
 LOG = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from edge_module.privileged import kernel
 from virtco import configuration
 from virtco import exception
 from virtco import systemd
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
 
 _SHOW_S = 1.0
 # They have a line for every message; ``debug`` is about this module.

@@ -18,8 +18,8 @@ from typing import NamedTuple
 from edge_module.classify import base as classify
 from edge_module.qdisc import wire
 from edge_module.tcplan import minors
-from virtco.know import reports
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
+from virtco.wire import reports
 
 
 class Kind(enum.StrEnum):

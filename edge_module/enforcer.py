@@ -28,7 +28,7 @@ from edge_module.tcplan import model
 from edge_module.tcplan import shape
 from edge_module.tcplan import turns
 from virtco import exception
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
 
 LOG = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from edge_module import kernel_events
 from edge_module import supervise
 from edge_module.classify import base as classify
 from virtco import exception
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
 
 LOG = logging.getLogger(__name__)
 

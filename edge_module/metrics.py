@@ -12,7 +12,7 @@ from prometheus_client import start_http_server
 
 from edge_module import pull
 from edge_module import report
-from virtco.know import reports
+from virtco.wire import reports
 
 
 class EdgeCollector(registry.Collector):

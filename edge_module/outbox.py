@@ -13,7 +13,7 @@ import msgspec
 from virtco import exception
 from virtco.distribute import deltas
 from virtco.distribute import frames
-from virtco.know import reports
+from virtco.wire import reports
 
 _MOST_MEASUREMENTS = 64
 _LONGEST_ERROR = 1000

@@ -14,7 +14,7 @@ from edge_module import enforcer as edge_enforcer
 from edge_module import state
 from edge_module import stream
 from virtco import exception
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
 
 LOG = logging.getLogger(__name__)
 

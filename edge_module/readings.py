@@ -9,8 +9,8 @@ from typing import Any
 
 from edge_module import counters
 from edge_module import enforcer as edge_enforcer
-from virtco.know import reports
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
+from virtco.wire import reports
 
 _PAIRS_COST = 100
 #: Profiles are of hours; so often their bytes are read.

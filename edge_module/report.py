@@ -16,7 +16,7 @@ from edge_module import readings
 from edge_module import state
 from edge_module.qdisc import link_speed
 from virtco import exception
-from virtco.know import reports
+from virtco.wire import reports
 
 _BOOT_ID = pathlib.Path('/proc/sys/kernel/random/boot_id')
 

@@ -11,7 +11,7 @@ from edge_module.classify import base as classify
 from edge_module.shaper import base as shapers
 from edge_module.tcplan import minors
 from virtco import units
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 from oslo_log import log as logging
 
 from virtco import exception
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
 
 LOG = logging.getLogger(__name__)
 

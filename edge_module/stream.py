@@ -24,7 +24,7 @@ from edge_module import outage
 from edge_module import outbox
 from edge_module import talk
 from virtco import exception
-from virtco.know import reports
+from virtco.wire import reports
 
 LOG = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import ipaddress
 import re
 
 from edge_module.tcplan import minors
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
 
 _DEV = re.compile(r'^[A-Za-z0-9][A-Za-z0-9_.-]{0,14}$')
 

@@ -21,7 +21,7 @@ from edge_module.classify import nft_listing
 from edge_module.classify import nft_text
 from edge_module.privileged import protocol
 from virtco import exception
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

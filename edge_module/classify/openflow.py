@@ -28,7 +28,7 @@ from edge_module.classify import base
 from edge_module.privileged import protocol
 from edge_module.tcplan import minors
 from virtco import exception
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
 
 if TYPE_CHECKING:
     from edge_module.ports import ovsdb

@@ -40,7 +40,7 @@ import struct
 import time
 from typing import Any
 
-from virtco.measure import crosstraffic
+from virtco.wire import reports
 
 VERSION = 2
 COOKIE_BYTES = 8
@@ -180,7 +180,7 @@ class Bulk:
 
     lasts_s: float
     size_bytes: int = MAX_BULK_BYTES
-    window_s: float = crosstraffic.WINDOW_S
+    window_s: float = reports.WINDOW_S
 
     def __post_init__(self) -> None:
         if type(self.lasts_s) is not float or not (
@@ -202,7 +202,7 @@ class Bulk:
         """Read the fields of a message or an order."""
         return cls(body.get('lasts_s'),  # type: ignore[arg-type]
                    body.get('size_bytes', MAX_BULK_BYTES),
-                   body.get('window_s', crosstraffic.WINDOW_S))
+                   body.get('window_s', reports.WINDOW_S))
 
 
 def start_of(order: dict[str, Any]) -> float | None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from edge_module.probe import netdev
 from edge_module.probe import protocol
-from virtco.measure import trains
+from edge_module.probe import trains
 
 LOG = logging.getLogger(__name__)
 

@@ -12,11 +12,11 @@ import socket
 import time
 from typing import Any
 
+from edge_module.probe import latency
 from edge_module.probe import netdev
 from edge_module.probe import protocol
 from virtco import units
-from virtco.measure import crosstraffic
-from virtco.measure import latency
+from virtco.wire import reports
 
 LOG = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class Measurement:
     :ivar rtt: round trips between the two processes before the train.
     :ivar lower_bound: the path is at least that fast.
     :ivar sent_bytes: payload of all packets, also of a longer second train.
-    :ivar agrees: see :class:`virtco.measure.trains.TrainRate`; always True
+    :ivar agrees: see :class:`edge_module.probe.trains.TrainRate`; always True
         in the result of :func:`measure` unless it is a lower bound.
     """
 
@@ -187,7 +187,18 @@ def _read_flow(answer: dict[str, Any], overhead: float) -> Flow:
     if (not isinstance(windows, list)
             or not all(type(one) is int and one >= 0 for one in windows)):
         raise protocol.ProbeError('no valid flow')
-    return Flow(crosstraffic.steady_bps(windows), tuple(windows), overhead)
+    return Flow(_steady_bps(windows), tuple(windows), overhead)
+
+
+def _steady_bps(windows_bytes: list[int]) -> float:
+    """Rate of a connection without its first quarter: slow start, and what a
+    token bucket lets through; and without its last window, which ends early.
+    """
+    steady = windows_bytes[len(windows_bytes) // 4:-1]
+    if not steady:
+        return 0.0
+    return units.bytes_per_s_to_bps(
+        sum(steady) / (len(steady) * reports.WINDOW_S))
 
 
 def _connect(address: str, port: int, deadline_s: float, key: protocol.Key

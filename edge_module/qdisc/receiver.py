@@ -19,7 +19,7 @@ from edge_module.qdisc import htb
 from edge_module.qdisc import redirect
 from edge_module.tcplan import model
 from edge_module.tcplan import shape
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
 
 LOG = logging.getLogger(__name__)
 

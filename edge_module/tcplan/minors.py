@@ -7,7 +7,7 @@ Pure. The controller gives out those of coflows and their destinations
 from them and from the ports, so that a restart finds every class where it was.
 """
 
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
 
 ROOT = 0
 LINK = edge_policy.ROOT_MINOR

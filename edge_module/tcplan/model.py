@@ -14,7 +14,7 @@ import math
 
 from edge_module.tcplan import minors
 from virtco import units
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
 
 # Of what unmanaged VMs send; coflows beyond the seventh and the host come
 # before them.

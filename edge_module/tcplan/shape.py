@@ -11,7 +11,7 @@ import types
 from edge_module.tcplan import minors
 from edge_module.tcplan import model
 from virtco import units
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
 
 # The kernel looks at a class's priority only when its queue begins: all
 # coflows have the same one, and turns keep their order.

@@ -25,8 +25,8 @@ from virtco.cmd import controller as controller_cmd
 from virtco.db import leader
 from virtco.db import models
 from virtco.decide import policies
-from virtco.know import reports
 from virtco.model import booking
+from virtco.wire import reports
 
 SLOTS = 3
 HOSTS = ('h0', 'h1', 'h2', 'h3')

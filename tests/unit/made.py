@@ -5,8 +5,8 @@
 import msgspec
 import numpy as np
 
-from virtco.know import reports
 from virtco.measure import hostrates
+from virtco.wire import reports
 
 PLAIN = {'epoch': 'e', 'applied_generation': 0,
          'link': {'egress_bps': 1e9, 'ingress_bps': 2e9}, 'ports': [],

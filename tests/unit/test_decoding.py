@@ -12,7 +12,7 @@ import pytest
 
 from virtco import decoding
 from virtco import exception
-from virtco import fields
+from virtco.wire import fields
 
 
 @pytest.mark.parametrize(('kind', 'good', 'bad'), [

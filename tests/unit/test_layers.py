@@ -27,11 +27,11 @@ IMPURE_PACKAGES = {
 }
 PURE = [
     'virtco/units.py', 'virtco/hints.py', 'virtco/hint_encoding.py',
-    'virtco/hint_matrix.py', 'virtco/fields.py',
-    'virtco/hint_patterns.py', 'virtco/hintkit/figures.py',
-    'virtco/hintkit/made.py', 'virtco/hintkit/screen.py', 'virtco/model',
+    'virtco/hint_matrix.py', 'virtco/hint_patterns.py',
+    'virtco/hintkit/figures.py', 'virtco/hintkit/made.py',
+    'virtco/hintkit/screen.py', 'virtco/model',
     'virtco/scheduling', 'virtco/table', 'virtco/topology',
-    'virtco/profiles',
+    'virtco/profiles', 'virtco/wire',
     'virtco/measure', 'virtco/advise',
     'edge_module/tcplan',
 ]

@@ -31,7 +31,7 @@ PURE_IN_ROOMS = [
     'virtco.know.groups', 'virtco.know.host_uplinks',
     'virtco.know.pair_counters',
     'virtco.know.peer_counters',
-    'virtco.know.progress', 'virtco.know.reports', 'virtco.know.rules',
+    'virtco.know.progress', 'virtco.know.rules',
     'virtco.know.route', 'virtco.know.silence', 'virtco.know.snapshot',
     'virtco.know.summary',
     'virtco.know.sending', 'virtco.know.towards',

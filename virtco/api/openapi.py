@@ -25,8 +25,8 @@ from virtco.api.schemas import topology
 from virtco.ask import answer
 from virtco.ask import request
 from virtco.decide import asked
-from virtco.know import reports
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
+from virtco.wire import reports
 
 #: Frozen values, whose schemas are derived from them.
 TYPES = [answer.Answer, request.Placement, edge_policy.EdgePolicy,

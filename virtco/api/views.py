@@ -7,7 +7,7 @@ from typing import Any
 from virtco.db import codec
 from virtco.decide import waiting as waits
 from virtco.know import host_state
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
 
 
 def host(seen: host_state.View, policy: edge_policy.EdgePolicy | None,

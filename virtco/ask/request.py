@@ -8,7 +8,7 @@ from typing import Annotated
 
 import msgspec
 
-from virtco import fields
+from virtco.wire import fields
 
 _HOSTS = re.compile(fields.HOST_PATTERN)
 # Hints and metadata are a tenant's: virtco.hints judges what is in them.

@@ -12,8 +12,8 @@ from typing import Literal
 import msgspec
 
 from virtco import exception
-from virtco import fields
-from virtco.know import reports
+from virtco.wire import fields
+from virtco.wire import reports
 
 #: Requests at the same time, and how long one may wait for its hosts.
 MOST = 16

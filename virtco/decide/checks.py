@@ -25,12 +25,12 @@ from virtco import exception
 from virtco.decide import probes
 from virtco.know import findings
 from virtco.know import live_state
-from virtco.know import reports
 from virtco.measure import discovery
 from virtco.measure import preflight
 from virtco.measure import rounds
 from virtco.measure import together
 from virtco.topology.formats import plain
+from virtco.wire import reports
 
 LOG = logging.getLogger(__name__)
 

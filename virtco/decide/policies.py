@@ -19,10 +19,10 @@ from virtco.model import live
 from virtco.scheduling import deadlines
 from virtco.scheduling import starvation
 from virtco.table import coflow_table
-from virtco.table import edge_policy
 from virtco.table import host_policies
 from virtco.table import host_policy
 from virtco.table import layouts
+from virtco.wire import edge_policy
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

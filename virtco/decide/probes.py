@@ -19,11 +19,11 @@ from virtco import exception
 from virtco import metrics
 from virtco.decide import asked
 from virtco.know import rates
-from virtco.know import reports
 from virtco.measure import budget
 from virtco.measure import schedule
 from virtco.measure import together
 from virtco.model import cluster
+from virtco.wire import reports
 
 RETRY_S = 30.0
 STALE_REPORT_S = 30.0

@@ -7,8 +7,8 @@ from collections.abc import Collection
 from collections.abc import Mapping
 import threading
 
-from virtco.table import edge_policy
 from virtco.table import host_policy
+from virtco.wire import edge_policy
 
 LEASE = 1000
 

@@ -16,10 +16,10 @@ from virtco.decide import probes
 from virtco.decide import publisher
 from virtco.decide import stored
 from virtco.decide import waiting
-from virtco.know import reports
 from virtco.know import room
 from virtco.model import live
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
+from virtco.wire import reports
 
 
 class Decide:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from virtco.know import snapshot as known
-from virtco.table import edge_policy
 from virtco.table import layouts
 from virtco.table import unmanaged
+from virtco.wire import edge_policy
 
 
 def limit(snapshot: known.Snapshot, laid: layouts.Layouts,

@@ -11,7 +11,7 @@ import time
 from virtco import exception
 from virtco.db import leader
 from virtco.db import session as db_session
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
 
 LOG = logging.getLogger(__name__)
 

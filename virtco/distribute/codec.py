@@ -7,7 +7,7 @@ import dataclasses
 import msgspec
 
 from virtco.distribute import frames
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
 
 
 def edge_frame(epoch: int, generation: int, document: bytes) -> bytes:

@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 
 from virtco import exception
-from virtco import fields
 from virtco import units
-from virtco.know import reports
+from virtco.wire import fields
+from virtco.wire import reports
 
 #: Of these a delta tells the rows.
 LISTS = ('coflows', 'pairs')

@@ -23,8 +23,8 @@ from virtco.db import leader
 from virtco.db import session as db_session
 from virtco.distribute import frames
 from virtco.distribute import peers
-from virtco.know import reports
 from virtco.leadership import lock
+from virtco.wire import reports
 
 LOG = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ import logging
 import threading
 from typing import Any
 
-from virtco.know import reports
+from virtco.wire import reports
 
 LOG = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ import msgspec
 
 from virtco import decoding
 from virtco import exception
-from virtco import fields
 from virtco.distribute import deltas
-from virtco.know import reports
+from virtco.wire import fields
+from virtco.wire import reports
 
 
 class Hello(msgspec.Struct, frozen=True, tag='hello'):

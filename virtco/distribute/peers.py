@@ -15,7 +15,7 @@ from oslo_config import cfg
 
 from virtco.distribute import codec
 from virtco.distribute import frames
-from virtco.know import reports
+from virtco.wire import reports
 
 #: How often the leader says something, and after which silence it is gone.
 ALIVE_S = 0.5

@@ -18,8 +18,8 @@ from virtco.distribute import peers
 from virtco.distribute import server
 from virtco.distribute import source
 from virtco.distribute import tickets
-from virtco.know import reports
 from virtco.know import room as know_room
+from virtco.wire import reports
 
 LOG = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from virtco.distribute import intake
 from virtco.distribute import messages
 from virtco.distribute import session
 from virtco.distribute import tickets
-from virtco.know import reports
+from virtco.wire import reports
 
 try:
     import uvloop

@@ -13,7 +13,7 @@ from virtco import exception
 from virtco.distribute import deltas
 from virtco.distribute import frames
 from virtco.distribute import messages
-from virtco.know import reports
+from virtco.wire import reports
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from virtco import metrics
 from virtco.distribute import frames
 from virtco.distribute import intake
 from virtco.distribute import peers
-from virtco.know import reports
+from virtco.wire import reports
 
 LOG = logging.getLogger(__name__)
 

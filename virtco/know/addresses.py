@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Set
 
-from virtco.know import reports
+from virtco.wire import reports
 
 
 class Addresses:

@@ -8,8 +8,8 @@ import dataclasses
 
 import numpy as np
 
-from virtco.know import reports
 from virtco.scheduling import pilots
+from virtco.wire import reports
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -16,11 +16,11 @@ from virtco import units
 from virtco.know import byte_counters
 from virtco.know import pair_counters
 from virtco.know import peer_counters
-from virtco.know import reports
 from virtco.know import towards
 from virtco.know import uplinks
 from virtco.table import coflow_table
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
+from virtco.wire import reports
 
 if TYPE_CHECKING:
     from virtco.db import models

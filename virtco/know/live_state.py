@@ -26,7 +26,6 @@ from virtco.know import host_uplinks
 from virtco.know import inflight
 from virtco.know import progress
 from virtco.know import rates as measured_rates
-from virtco.know import reports
 from virtco.know import rules
 from virtco.know import sending
 from virtco.know import snapshot as snapshots
@@ -37,8 +36,9 @@ from virtco.model import snapshot as model
 from virtco.profiles import pairs as profile_pairs
 from virtco.scheduling import deadlines
 from virtco.table import coflow_table
-from virtco.table import edge_policy
 from virtco.topology import tree
+from virtco.wire import edge_policy
+from virtco.wire import reports
 
 if TYPE_CHECKING:
     from virtco.db import models

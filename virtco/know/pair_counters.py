@@ -17,7 +17,7 @@ import math
 import numpy as np
 
 from virtco.know import inflight
-from virtco.know import reports
+from virtco.wire import reports
 
 # Edge modules read these counters every few seconds, and less often when
 # there are many: silence of a shorter time than this means nothing.

@@ -7,7 +7,7 @@ Counted at the sender's port, so what stays within a host is seen, too.
 
 from collections.abc import Iterator
 
-from virtco.know import reports
+from virtco.wire import reports
 
 #: IP and TCP headers with time stamps, of a packet.
 HEADER_BYTES = 52

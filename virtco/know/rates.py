@@ -9,8 +9,8 @@ import threading
 from typing import Any
 from typing import TYPE_CHECKING
 
-from virtco.know import reports
 from virtco.measure import hostrates
+from virtco.wire import reports
 
 if TYPE_CHECKING:
     from virtco.db import models

@@ -33,7 +33,6 @@ from virtco.know import pairs
 from virtco.know import profiles
 from virtco.know import projects
 from virtco.know import rates
-from virtco.know import reports
 from virtco.know import rules
 from virtco.know import settings
 from virtco.know import snapshot
@@ -42,6 +41,7 @@ from virtco.know import uplinks
 from virtco.measure import history
 from virtco.scheduling import endings
 from virtco.topology import tree
+from virtco.wire import reports
 
 #: Of more, all groups are read anew: databases limit the terms of a query.
 MOST_GROUPS = 500

@@ -13,10 +13,10 @@ from collections.abc import Callable
 import numpy as np
 
 from virtco.know import byte_counters
-from virtco.know import reports
 from virtco.know import route as routes
 from virtco.model import live
 from virtco.scheduling import endings
+from virtco.wire import reports
 
 #: A flow that is not known to have ended keeps this share of its size: what
 #: is left of it is not known better than that.

@@ -5,8 +5,8 @@
 import math
 
 from virtco import units
-from virtco.know import reports
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
+from virtco.wire import reports
 
 # A destination that is not named any more keeps its limit for so long.
 KEPT_S = 10.0

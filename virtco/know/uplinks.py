@@ -5,8 +5,8 @@
 import dataclasses
 import functools
 
-from virtco.know import reports
 from virtco.measure import hostrates
+from virtco.wire import reports
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

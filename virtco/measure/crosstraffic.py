@@ -10,9 +10,7 @@ from collections.abc import Sequence
 
 from virtco import exception
 from virtco import units
-
-#: Throughput of the probing connection is taken over windows of this length.
-WINDOW_S = 0.01
+from virtco.wire import reports
 
 
 def cross_traffic(path_rate_bps: float, throughput_bps: float) -> float:
@@ -33,18 +31,8 @@ def of_windows(windows_bytes: Sequence[int], path_rate_bps: float
     last one, which ends early.
     """
     return [cross_traffic(path_rate_bps, units.bytes_per_s_to_bps(
-        size_bytes / WINDOW_S)) for size_bytes in windows_bytes[:-1]
+        size_bytes / reports.WINDOW_S)) for size_bytes in windows_bytes[:-1]
         if size_bytes]
-
-
-def steady_bps(windows_bytes: Sequence[int]) -> float:
-    """Rate of a connection without its first quarter: slow start, and what a
-    token bucket lets through; and without its last window, which ends early.
-    """
-    steady = windows_bytes[len(windows_bytes) // 4:-1]
-    if not steady:
-        return 0.0
-    return units.bytes_per_s_to_bps(sum(steady) / (len(steady) * WINDOW_S))
 
 
 def _need_positive(field: str, rate_bps: float) -> None:

@@ -17,7 +17,7 @@ import dataclasses
 import itertools
 
 from virtco.model import live
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
 
 FIRST_MINOR = edge_policy.FIRST_MINOR
 LAST_MINOR = edge_policy.LAST_MINOR

@@ -15,10 +15,10 @@ import dataclasses
 import numpy as np
 
 from virtco.model import live
-from virtco.table import edge_policy
 from virtco.table import host_policy
 from virtco.table import layouts
 from virtco.table import unmanaged
+from virtco.wire import edge_policy
 
 Limit = Callable[[layouts.Layouts, np.ndarray],
                  Mapping[str, edge_policy.Unmanaged]]

@@ -13,9 +13,9 @@ import dataclasses
 import numpy as np
 
 from virtco.table import coflow_table
-from virtco.table import edge_policy
 from virtco.table import layout as layouts
 from virtco.table import unmanaged as table_unmanaged
+from virtco.wire import edge_policy
 
 # Rates of what senders want vary from report to report.
 UNMANAGED_TOLERANCE = 0.1

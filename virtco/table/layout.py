@@ -12,7 +12,7 @@ import dataclasses
 import numpy as np
 
 from virtco.table import coflow_table
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
 
 Coflows = tuple[coflow_table.TableCoflow, ...]
 

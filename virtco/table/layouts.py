@@ -19,9 +19,9 @@ import numpy as np
 
 from virtco.model import uplinks as uplinks_model
 from virtco.table import coflow_table
-from virtco.table import edge_policy
 from virtco.table import layout
 from virtco.table import unmanaged
+from virtco.wire import edge_policy
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ import dataclasses
 import functools
 import math
 
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
 
 # A sender may grow by this before it is asked again.
 _GROWTH = 1.5

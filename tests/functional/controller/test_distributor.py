@@ -20,7 +20,7 @@ from edge_module import conf as edge_conf
 from edge_module import stream
 from tests.functional.controller import harness
 from virtco.distribute import frames
-from virtco.know import reports
+from virtco.wire import reports
 
 LINK = {'dev': 'uplink0', 'egress_bps': 1e8, 'ingress_bps': 1e8}
 PAIR = '[[0, "10MB"], [0, 0]]'

@@ -2,7 +2,7 @@
 
 """Builds policies for tests from few words."""
 
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
 
 
 class PolicyBuilder:

@@ -16,9 +16,9 @@ from tests.netns.edge import policies
 from tests.netns.edge import process
 from tests.unit import made
 from virtco.know import live_state
-from virtco.know import reports
 from virtco.model import states
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
+from virtco.wire import reports
 
 LINK_BPS = 40e6
 

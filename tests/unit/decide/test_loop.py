@@ -15,9 +15,9 @@ from virtco.db import groups as db_groups
 from virtco.db import migration
 from virtco.db import models
 from virtco.decide import loop
-from virtco.know import reports
 from virtco.know import snapshot
 from virtco.model import states
+from virtco.wire import reports
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from tests.unit.decide import test_policies as given_by
 from virtco.decide import policies
 from virtco.decide import senders
 from virtco.know import snapshot
-from virtco.table import edge_policy
 from virtco.table import unmanaged
+from virtco.wire import edge_policy
 
 NAMES = given_by.NAMES
 SHARE = 0.02

@@ -11,7 +11,7 @@ from virtco.db import migration
 from virtco.db import models
 from virtco.db import session as db_session
 from virtco.decide import stored
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
 
 
 class Clock:

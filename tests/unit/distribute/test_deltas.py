@@ -11,7 +11,7 @@ from tests.unit import made
 from virtco import exception
 from virtco.distribute import deltas
 from virtco.distribute import messages
-from virtco.know import reports
+from virtco.wire import reports
 
 NUMBERS = st.integers(0, 5)
 RATES = st.none() | st.integers(8, 12)

@@ -16,7 +16,7 @@ from virtco.conf import opts
 from virtco.distribute import codec
 from virtco.distribute import frames
 from virtco.distribute import server
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
 
 LARGE = edge_policy.EdgePolicy(
     'h1', 1, 60.0, 1e9, 1e9, 1e7, flows=tuple(

@@ -13,7 +13,7 @@ from virtco import decoding
 from virtco import exception
 from virtco.distribute import messages
 from virtco.distribute import session
-from virtco.know import reports
+from virtco.wire import reports
 
 PLAIN = made.PLAIN | {'applied_generation': 3}
 REPORT = made.report(applied_generation=3)

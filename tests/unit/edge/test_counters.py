@@ -13,8 +13,8 @@ from edge_module.classify import base as classify
 from edge_module.qdisc import wire
 from edge_module.tcplan import minors
 from tests.unit.edge import test_tcplan
-from virtco.know import reports
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
+from virtco.wire import reports
 
 STATS = {1: wire.ClassStats(1000), 2: wire.ClassStats(100, 0, 4, 1),
          0x10: wire.ClassStats(900, 2), 0x11: wire.ClassStats(600, 1, 7, 2),

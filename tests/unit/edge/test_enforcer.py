@@ -19,7 +19,7 @@ from edge_module.tcplan import model
 from tests.unit.edge import dictionaries
 from tests.unit.edge import test_tcplan
 from virtco import exception
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
 
 LINK_BPS, DEFAULT_BPS = 100e6, 3e6
 GRACE_S = 5.0

@@ -9,7 +9,7 @@ from edge_module import outbox as outboxes
 from tests.unit import made
 from virtco import exception
 from virtco.distribute import frames
-from virtco.know import reports
+from virtco.wire import reports
 
 REPORT = made.report(link={'egress_bps': 8e6, 'ingress_bps': 8e6},
                      applied_generation=1, cpu_s=1.0, health='ok')

@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.edge import test_tcplan
 from virtco import exception
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
 
 DOCUMENT = {
     'host': 'h1', 'generation': 3, 'ttl_s': 60.0, 'egress_bps': 1e8,

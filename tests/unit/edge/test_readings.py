@@ -18,7 +18,7 @@ from edge_module.qdisc import wire
 from edge_module.tcplan import minors
 from tests.unit.edge import test_enforcer
 from virtco import exception
-from virtco.know import reports
+from virtco.wire import reports
 
 KEY = base.Key('tap1', '10.0.0.1', '10.0.0.2', 80)
 STATS = {minors.LINK: wire.ClassStats(900),

@@ -14,7 +14,7 @@ from edge_module import state
 from edge_module.classify import base
 from edge_module.qdisc import wire
 from edge_module.tcplan import minors
-from virtco.know import reports
+from virtco.wire import reports
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 """Binding of flows to ports."""
 
 from edge_module.classify import base
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
 
 
 def flow(vm='v1', src='10.0.0.1', dst='10.0.0.2', minor=17, port=None):

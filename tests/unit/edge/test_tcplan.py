@@ -14,7 +14,7 @@ from edge_module.tcplan import minors
 from edge_module.tcplan import model
 from edge_module.tcplan import shape
 from edge_module.tcplan import steps
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
 
 LINK_BPS = 100e6
 

@@ -11,7 +11,7 @@ from edge_module.tcplan import shape
 from tests.unit.decide import test_lateness
 from tests.unit.decide import test_policies
 from virtco.decide import policies
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
 
 PAIR = test_lateness.FIRST
 

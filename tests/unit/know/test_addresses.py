@@ -3,7 +3,7 @@
 """Where VMs are, by the ports that hosts report."""
 
 from virtco.know import addresses
-from virtco.know import reports
+from virtco.wire import reports
 
 
 def port(vm, *ips):

@@ -9,8 +9,8 @@ from virtco.distribute import deltas
 from virtco.know import groups
 from virtco.know import pair_counters
 from virtco.know import peer_counters
-from virtco.know import reports
 from virtco.model import states
+from virtco.wire import reports
 
 STATE = states.MemberState
 

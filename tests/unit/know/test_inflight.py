@@ -9,13 +9,13 @@ import pytest
 from tests.unit.know import test_live_state as known
 from virtco.know import byte_counters
 from virtco.know import inflight
-from virtco.know import reports
 from virtco.know import route
 from virtco.know import snapshot
 from virtco.know import summary
 from virtco.model import snapshot as model
 from virtco.model import states
 from virtco.scheduling import endings
+from virtco.wire import reports
 
 STATE = states.CoflowState
 RULES = endings.Rules(quiet_s=2.0, start_bytes=1000.0)

@@ -9,10 +9,10 @@ import pytest
 
 from tests.unit import made
 from virtco.know import live_state
-from virtco.know import reports
 from virtco.know import rules
 from virtco.know import snapshot
 from virtco.model import states
+from virtco.wire import reports
 
 
 def member(group_id, index, host, state=states.MemberState.RUNNING):

@@ -13,8 +13,8 @@ from virtco.know import host_state
 from virtco.know import sending
 from virtco.know import towards
 from virtco.table import coflow_table
-from virtco.table import edge_policy
 from virtco.table import unmanaged
+from virtco.wire import edge_policy
 
 A, B = '02:00:00:00:00:0a', '02:00:00:00:00:0b'
 C, D = '02:00:00:00:00:0c', '02:00:00:00:00:0d'

@@ -10,13 +10,13 @@ from tests.unit.know import test_live_state as known
 from virtco.decide import policies
 from virtco.know import byte_counters
 from virtco.know import live_state
-from virtco.know import reports
 from virtco.know import route as routes
 from virtco.know import silence
 from virtco.know import snapshot
 from virtco.model import live
 from virtco.model import matrix as matrices
 from virtco.scheduling import endings
+from virtco.wire import reports
 
 report, left_bytes = known.report, known.left_bytes
 

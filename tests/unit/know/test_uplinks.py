@@ -4,9 +4,9 @@
 
 import pytest
 
-from virtco.know import reports
 from virtco.know import uplinks
 from virtco.measure import hostrates
+from virtco.wire import reports
 
 RULES = uplinks.Rules(default_bps=1e9, tolerance=0.1, max_age_s=100)
 LINK = reports.Link(1e8, 1e8)

@@ -7,6 +7,7 @@ import pytest
 
 from virtco import exception
 from virtco.measure import crosstraffic
+from virtco.wire import reports
 
 RATE = st.floats(1e6, 1e11)
 OTHERS = st.floats(0.0, 50.0)
@@ -34,13 +35,7 @@ def test_rates_that_make_no_sense_are_named(call, field):
 
 
 def test_cross_traffic_of_windows_of_ten_milliseconds():
-    full = int(1e8 / 8 * crosstraffic.WINDOW_S)
+    full = int(1e8 / 8 * reports.WINDOW_S)
     windows = [full] * 5 + [full // 2] * 5 + [0, full // 4, 7]
     assert crosstraffic.of_windows(windows, 1e8) == pytest.approx(
         [0] * 5 + [1] * 5 + [3])
-
-
-def test_the_steady_rate_leaves_slow_start_and_the_last_window_out():
-    assert crosstraffic.steady_bps([10 ** 6, 0, 125, 125, 125, 125, 125, 125,
-                                    1]) == pytest.approx(1e5)
-    assert crosstraffic.steady_bps([]) == crosstraffic.steady_bps([9]) == 0

@@ -12,8 +12,8 @@ import pytest
 from tests.unit.osc import controller
 from virtco.conf import probe as probe_conf
 from virtco.measure import calibration
-from virtco.measure import crosstraffic
 from virtco.osc import measure
+from virtco.wire import reports
 
 TCP_BPS = 95e6
 
@@ -221,7 +221,7 @@ def test_other_connections_on_a_path(monkeypatch):
     waits = []
     monkeypatch.setattr(measure.time, 'sleep', waits.append)
     path_bps = calibration.tcp_bps(1e8)
-    window = path_bps / 8 * crosstraffic.WINDOW_S
+    window = path_bps / 8 * reports.WINDOW_S
     found, asked = _cross({'rate_bps': path_bps / 2, 'windows_bytes': [
         window / 2, 0, window / 2, window / 4, 1.0]})
     assert asked == {'pairs': [['a', 'b']], 'kind': 'bulk', 'lasts_s': 5.0}

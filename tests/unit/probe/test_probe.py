@@ -569,3 +569,9 @@ def test_the_service_takes_part_in_a_round():
                    size_bytes=2 ** 18, window_s=0.002, start_in_s=0.1))
     assert found['method'] == 'bulk'
     assert found['sent_bytes'] == sum(found['windows_bytes']) > 2 ** 18
+
+
+def test_the_steady_rate_leaves_slow_start_and_the_last_window_out():
+    assert sender._steady_bps([10 ** 6, 0, 125, 125, 125, 125, 125, 125,
+                               1]) == pytest.approx(1e5)
+    assert sender._steady_bps([]) == sender._steady_bps([9]) == 0

@@ -5,7 +5,7 @@
 import dataclasses
 
 from virtco.table import coflow_table
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
 
 
 def policies(schedule, coflows, remaining, links, minors, options):

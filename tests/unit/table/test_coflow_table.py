@@ -15,9 +15,9 @@ from tests.unit.table import objects
 from virtco import scheduling
 from virtco.model import live
 from virtco.table import coflow_table
-from virtco.table import edge_policy
 from virtco.table import host_policies
 from virtco.table import layouts
+from virtco.wire import edge_policy
 
 HOSTS = ['h0', 'h1', 'h2']
 EGRESS_BPS, INGRESS_BPS = 1e8, 1.5e8

@@ -14,12 +14,12 @@ from tests.unit.table import test_coflow_table as table
 from virtco.model import live
 from virtco.model import uplinks
 from virtco.table import coflow_table
-from virtco.table import edge_policy
 from virtco.table import host_policies
 from virtco.table import host_policy
 from virtco.table import layout
 from virtco.table import layouts
 from virtco.table import unmanaged
+from virtco.wire import edge_policy
 
 EGRESS_BPS = (1e8, 3e8, 7e8)
 LINKS = tuple(coflow_table.Link(host, egress_bps, 2 * egress_bps,

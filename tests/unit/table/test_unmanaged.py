@@ -11,8 +11,8 @@ import pytest
 
 from tests.unit import made
 from virtco.know import towards
-from virtco.table import edge_policy
 from virtco.table import unmanaged
+from virtco.wire import edge_policy
 
 INF = math.inf
 

@@ -9,7 +9,6 @@ import falcon
 from virtco import app
 from virtco import decoding
 from virtco import exception
-from virtco import fields
 from virtco.api import context
 from virtco.api import media
 from virtco.api import views
@@ -17,7 +16,8 @@ from virtco.api.policies import operator as operator_rules
 from virtco.api.policies import service as service_rules
 from virtco.api.schemas import host as schema
 from virtco.decide import asked
-from virtco.know import reports
+from virtco.wire import fields
+from virtco.wire import reports
 
 _HOST = re.compile(fields.HOST_PATTERN)
 _REPORT: decoding.Decoder[reports.Report] = decoding.Decoder(reports.Report)

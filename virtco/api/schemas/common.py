@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from virtco import fields
+from virtco.wire import fields
 
 ID = msgspec.json.schema(fields.Id)
 NAME = msgspec.json.schema(fields.Name)

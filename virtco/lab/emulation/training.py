@@ -36,7 +36,7 @@ from virtco.lab.sim.figures import outcome
 from virtco.scheduling import fabric as fabric_model
 from virtco.scheduling.periodic import bounds
 from virtco.scheduling.periodic import jobs as jobs_model
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
 
 RATE_BPS = 20e6
 #: What the sender's hypervisor uses of its cable, and what of that is payload.

@@ -32,7 +32,6 @@ from virtco.db import codec
 from virtco.db import models
 from virtco.decide import policies
 from virtco.know import live_state
-from virtco.know import reports
 from virtco.know import rules
 from virtco.know import snapshot
 from virtco.know import uplinks
@@ -41,6 +40,7 @@ from virtco.lab.sim import borrowing
 from virtco.model import coflow as coflow_model
 from virtco.model import states
 from virtco.scheduling import endings
+from virtco.wire import reports
 
 #: A flow with less than this left has ended.
 _ENDED_BYTES = 1.0

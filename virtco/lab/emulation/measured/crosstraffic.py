@@ -26,6 +26,7 @@ from virtco.lab.sim.figures import outcome
 from virtco.measure import calibration
 from virtco.measure import crosstraffic
 from virtco.topology import tree
+from virtco.wire import reports
 
 #: Windows of 10 ms that are put together.
 TOGETHER = (1, 10, 100)
@@ -160,7 +161,7 @@ def _run(topology: Topology, bed: beds.Bed, path_bps: float, lasts_s: float,
         flow = bed.bulk('s0', 'r0', lasts_s).result()
         # The answer comes with the last byte.
         first_s = (time.monotonic() - begin_s
-                   - len(flow.windows_bytes) * crosstraffic.WINDOW_S)
+                   - len(flow.windows_bytes) * reports.WINDOW_S)
     return Run({together: _rows(flow.windows_bytes, together, first_s,
                                 path_bps, others) for together in TOGETHER})
 
@@ -169,11 +170,11 @@ def _rows(windows_bytes: Sequence[int], together: int, first_s: float,
           path_bps: float, others: Sequence[background.Connection]
           ) -> list[tuple[float, int, float]]:
     """Windows in which nothing arrived say nothing."""
-    width_s = together * crosstraffic.WINDOW_S
+    width_s = together * reports.WINDOW_S
     rows = []
     for index in range(0, len(windows_bytes) - together, together):
         size_bytes = sum(windows_bytes[index:index + together])
-        at_s = first_s + index * crosstraffic.WINDOW_S + width_s / 2
+        at_s = first_s + index * reports.WINDOW_S + width_s / 2
         if size_bytes:
             rows.append((at_s, sum(one.sends_at(at_s) for one in others),
                          crosstraffic.cross_traffic(

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from virtco.measure import latency
+from edge_module.probe import latency
 
 
 def test_of_a_hundred_the_second_longest_is_the_99th_percentile():

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reports and measurements of edge modules: their only description. Pure.
+"""Reports and measurements of edge modules: their only description.
 
 The edge module builds these values, the doors of the controller decode them
 (:mod:`virtco.decoding`), the API's document is generated from them, and all
@@ -14,10 +14,12 @@ from typing import Annotated
 
 import msgspec
 
-from virtco import fields
+from virtco.wire import fields
 
 MOST_COFLOWS = 10_000
 MOST_PAIRS = 100_000
+#: Length of a window of a bulk connection.
+WINDOW_S = 0.01
 RoundTrip = Annotated[float, msgspec.Meta(ge=0, le=3600)]
 
 
@@ -183,7 +185,8 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     :ivar lower_bound: the path is at least that fast.
     :ivar loss: share of the packets.
     :ivar rtt_s: the least of several round trips.
-    :ivar windows_bytes: of a bulk connection, received in each 10 ms.
+    :ivar windows_bytes: of a bulk connection, received in each
+        :data:`WINDOW_S`.
     :ivar sent_bytes: what it cost; None when the sender does not say.
     """
 

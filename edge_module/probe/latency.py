@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Round trips of a path.
-
-The edge modules import this module, so the standard library is all it needs.
-"""
+"""Round trips of a path."""
 
 from collections.abc import Sequence
 import dataclasses

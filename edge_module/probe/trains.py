@@ -2,8 +2,7 @@
 
 """The rate of a path from the arrival times of packet trains.
 
-A train is K bursts of B back-to-back packets (Choreo section 3.1). The edge
-modules import this module, so the standard library is all it needs.
+A train is K bursts of B back-to-back packets (Choreo section 3.1).
 
 Two rates are told from the same arrivals:
 

@@ -4,7 +4,6 @@
 
 The controller writes it (:meth:`EdgePolicy.to_dict`), the edge module reads
 it (:meth:`EdgePolicy.from_dict`, which refuses a malformed document whole).
-The standard library is all this module needs: the edge imports it.
 """
 
 import dataclasses

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from virtco import exception
-from virtco.table import edge_policy
+from virtco.wire import edge_policy
 
 DESTINATION = {'host': 'h1', 'minor': 17, 'weight': 1.0, 'rate_bps': 1e8,
                'ceil_bps': 2e8}

@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Types of single fields, which several documents share.
-
-The edge module imports this; msgspec is all that it needs.
-"""
+"""Types of single fields, which several documents share."""
 
 from typing import Annotated
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 import pytest
 
-from virtco.measure import trains
+from edge_module.probe import trains
 
 FRAME = 1514
 PAYLOAD = 1472
