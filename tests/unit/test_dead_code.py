@@ -58,11 +58,6 @@ CALLED_BY_OTHERS = {
     'edge_module/privileged/guarded.py:find_spec': 'the import system',
     'edge_module/shaper/bpf.py:_fields_': 'ctypes',
 }
-#: Equations that wait for what shows them; tests know them.
-WAITING = {
-    'virtco/scheduling/overestimate.py:factor': 'the bound on overstating',
-    'virtco/scheduling/pilots.py:believed': 'sizes from pilots',
-}
 #: Equipment of the tests: services, a client of Nova, kernels as plain Python.
 EQUIPMENT = ('virtco/lab/services/', 'virtco/lab/emulation/nova_client.py',
              'virtco/compiled.py')
@@ -268,7 +263,7 @@ class _Reader(ast.NodeVisitor):
         return [name for name in names
                 if not re.fullmatch('__.*__|_', name)
                 and not any(fnmatch.fnmatch(f'{self._path}:{name}', pattern)
-                            for pattern in (*CALLED_BY_OTHERS, *WAITING))
+                            for pattern in CALLED_BY_OTHERS)
                 and (self._class is None or owner is not None)
                 and not (self._path.startswith('tests/')
                          and self._runs_tests(node, name))]

@@ -16,8 +16,6 @@ import math
 
 import numpy as np
 
-from virtco.model import live
-
 #: Of a coflow's flows, at least one.
 SHARE = 0.01
 #: What a flow is taken for of which little has been seen.
@@ -65,20 +63,3 @@ def remaining_bytes(receiver: np.ndarray, sent_bytes: np.ndarray,
     least_bytes = OVERDUE * np.maximum(sent_bytes, FIRST_GUESS_BYTES / 10)
     return np.where(has_ended, 0.0,
                     np.maximum(size_bytes - sent_bytes, least_bytes))
-
-
-def believed(pairs: live.Pairs, sent_bytes: np.ndarray,
-             has_ended: np.ndarray, is_pilot: np.ndarray
-             ) -> tuple[live.Flows, live.Flows]:
-    """Pilots and the others as :func:`virtco.scheduling.schedule` takes them.
-
-    Each is a coflow of its own; under MRTF the pilots go first.
-    """
-    hosts: dict[str, int] = {}
-    receiver = np.array([hosts.setdefault(dst, len(hosts))
-                         for _src, dst in pairs], np.int64)
-    left = remaining_bytes(receiver, sent_bytes, has_ended, is_pilot)
-    pilots, others = (
-        live.Flows(live.Pairs(pairs[i] for i in np.flatnonzero(which)),
-                   left[which]) for which in (is_pilot, ~is_pilot))
-    return pilots, others

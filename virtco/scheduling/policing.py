@@ -30,32 +30,6 @@ def overrun_bytes(claimed_bytes: float, sent_bytes: float, beta: float
     return max(0.0, sent_bytes - allowance_bytes(claimed_bytes, beta))
 
 
-def expected_remaining_bytes(claimed_bytes: float, sent_bytes: float,
-                             beta: float, unhinted_bytes: float = 10e6
-                             ) -> float:
-    """Remaining size to schedule by, above 0 while a coflow is active.
-
-    Within the allowance what is left of it; beyond it what is left of twice
-    the allowance, then of four times, and so on: a guess that shrinks while
-    it is served, so that those who overran end one after the other instead of
-    taking turns byte by byte. Without a claim the limit of the queue that the
-    coflow would be in under Aalo's discretised least attained service, so
-    that a small one is soon through and large ones take turns by arrival.
-
-    :param unhinted_bytes: limit of the first queue; each next is ten times
-        as long.
-    """
-    if claimed_bytes <= 0:
-        limit = unhinted_bytes
-        while limit <= sent_bytes:
-            limit *= 10
-        return limit
-    limit = allowance_bytes(claimed_bytes, beta)
-    while limit <= sent_bytes:
-        limit *= 2
-    return max(0.01 * claimed_bytes, limit - sent_bytes)
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Account:
     """What a payer owes; ``overruns`` is what was charged per coflow."""

@@ -5,8 +5,6 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
-from virtco import scheduling
-from virtco.model import live
 from virtco.scheduling import pilots
 
 MB = 1e6
@@ -71,22 +69,3 @@ def test_all_that_run_have_something_left(flows):
     left = pilots.remaining_bytes(receiver, sent, ended, is_pilot)
     assert np.all(np.isfinite(left))
     assert np.array_equal(left > 0, ~ended)
-
-
-def test_the_scheduler_goes_by_what_is_believed():
-    """Two coflows alike but for what their pilots have sent."""
-    ports = [live.Port(host, 1e9, 1e9) for host in 'abcd']
-    pairs = live.Pairs((('a', 'c'), ('a', 'd'), ('b', 'c'), ('b', 'd')))
-    first = np.array([True, False, False, False])
-    coflows = []
-    for name, sent_bytes in (('large', 90 * MB), ('small', 2 * MB)):
-        for part, flows in zip(('pilots', 'others'), pilots.believed(
-                pairs, np.where(first, sent_bytes, 0.0), first, first)):
-            coflows.append(live.LiveCoflow(f'{name} {part}', flows))
-    fresh = pilots.believed(pairs, np.zeros(4), np.zeros(4, bool), first)
-    coflows += [live.LiveCoflow(f'new {part}', flows) for part, flows in
-                zip(('pilots', 'others'), fresh)]
-    made = scheduling.schedule(coflows, ports, now_s=0.0)
-    assert [row.coflow_id for row in made.coflows
-            if row.coflow_id not in ('large pilots', 'small pilots')] == [
-        'new pilots', 'new others', 'small others', 'large others']

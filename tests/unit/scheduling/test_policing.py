@@ -57,15 +57,6 @@ def test_forgotten_coflow_leaves_the_debt():
     assert policing.forget(account, 'a') == Account(40.0, ())
 
 
-@pytest.mark.parametrize('claimed, sent, expected', [
-    (100, 0, 120), (100, 90, 30), (100, 119.9, 1), (100, 120, 120),
-    (100, 170, 70), (100, 250, 230),
-    (0, 0, 10e6), (0, 3e9, 1e10), (0, 10e6, 100e6), (0.5, 0.1, 0.5)])
-def test_expected_remaining(claimed, sent, expected):
-    assert policing.expected_remaining_bytes(
-        claimed, sent, 0.2) == pytest.approx(expected)
-
-
 @pytest.mark.parametrize('value', [-1.0, math.nan, math.inf])
 def test_bad_numbers(value):
     with pytest.raises(exception.Invalid, match='new_bytes of a'):

@@ -45,6 +45,32 @@ class Claim:
         return sum(flow.remaining_bytes for flow in self.flows)
 
 
+def expected_remaining_bytes(claimed_bytes: float, sent_bytes: float,
+                             beta: float, unhinted_bytes: float = 10e6
+                             ) -> float:
+    """Remaining size to schedule by, above 0 while a coflow is active.
+
+    Within the allowance what is left of it; beyond it what is left of twice
+    the allowance, then of four times, and so on: a guess that shrinks while
+    it is served, so that those who overran end one after the other instead of
+    taking turns byte by byte. Without a claim the limit of the queue that the
+    coflow would be in under Aalo's discretised least attained service, so
+    that a small one is soon through and large ones take turns by arrival.
+
+    :param unhinted_bytes: limit of the first queue; each next is ten times
+        as long.
+    """
+    if claimed_bytes <= 0:
+        limit = unhinted_bytes
+        while limit <= sent_bytes:
+            limit *= 10
+        return limit
+    limit = policing.allowance_bytes(claimed_bytes, beta)
+    while limit <= sent_bytes:
+        limit *= 2
+    return max(0.01 * claimed_bytes, limit - sent_bytes)
+
+
 class _Active:
     def __init__(self, claim: Claim):
         self.claim = claim
@@ -60,7 +86,7 @@ class _Active:
              ) -> live.LiveCoflow:
         """What the controller knows; proportions of the flows are right."""
         claimed = self.claimed_bytes(now_s)
-        expected = policing.expected_remaining_bytes(
+        expected = expected_remaining_bytes(
             claimed, self.sent_bytes, beta)
         factor = expected / sum(self.left.values())
         whole = live.Flows(live.Pairs(

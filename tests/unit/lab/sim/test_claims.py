@@ -86,3 +86,12 @@ def test_bad_hints_degrade_gracefully(spoil, policed, worst):
         fair = claims.simulate(rows, PORTS, policy='fair')
         ratios.append(sum(bad.values()) / sum(fair.values()))
     assert np.mean(ratios) < worst, ratios
+
+
+@pytest.mark.parametrize('claimed, sent, expected', [
+    (100, 0, 120), (100, 90, 30), (100, 119.9, 1), (100, 120, 120),
+    (100, 170, 70), (100, 250, 230),
+    (0, 0, 10e6), (0, 3e9, 1e10), (0, 10e6, 100e6), (0.5, 0.1, 0.5)])
+def test_expected_remaining(claimed, sent, expected):
+    assert claims.expected_remaining_bytes(
+        claimed, sent, 0.2) == pytest.approx(expected)
