@@ -9,7 +9,6 @@ sizes are kept as ``base * scale``: MADD shrinks all flows of a coflow in
 proportion, which changes one number instead of all of them.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -109,17 +108,6 @@ def no_rates(fabric: Fabric) -> Rates:
                  np.zeros(len(fabric.scale)))
 
 
-def build(cap: np.ndarray, demands: Sequence[Demand],
-          uplinks: uplinks_model.Uplinks = uplinks_model.NONE) -> Fabric:
-    """Lay the demands out; ``cap`` is egress then ingress, shape (2H,)."""
-    counts = np.array([len(demand.bits) for demand in demands], np.int64)
-    owner = np.repeat(np.arange(len(demands)), counts)
-    return lay_out(cap, len(demands), owner, Demand(
-        _column(demands, 0, np.int64), _column(demands, 1, np.int64),
-        _column(demands, 2, np.float64), _column(demands, 3, np.float64)),
-        uplinks)[0]
-
-
 def lay_out(cap: np.ndarray, n_coflows: int, owner: np.ndarray,
             flows: Demand,
             uplinks: uplinks_model.Uplinks = uplinks_model.NONE
@@ -194,33 +182,3 @@ def _is_new(values: np.ndarray) -> np.ndarray:
     found = np.ones(len(values), bool)
     found[1:] = values[1:] != values[:-1]
     return found
-
-
-def append(fabric: Fabric, demands: Sequence[Demand]) -> Fabric:
-    """A fabric with the demands behind those it has; nothing is shared."""
-    new = build(fabric.cap[:2 * fabric.n_hosts], demands, fabric.uplinks)
-    n_flows, n_entries = len(fabric.base), len(fabric.port)
-    shift = {'flow_ptr': n_flows, 'entry_ptr': n_entries, 'src': n_entries,
-             'dst': n_entries, 'owner': len(fabric.scale), 'first': n_flows,
-             'last': n_flows, 'split': n_entries, 'skip': n_flows,
-             'up_ptr': len(fabric.up), 'up': n_entries}
-    joined = {}
-    for name in Fabric._fields:
-        if name == 'uplinks':
-            continue
-        old, added = getattr(fabric, name), getattr(new, name)
-        if name.endswith('_ptr'):
-            added = added[1:]
-        elif name == 'skip':
-            old = old[:-1]
-        if name in shift:
-            added = added + np.array(shift[name], added.dtype)
-        joined[name] = np.concatenate((old, added))
-    joined['cap'] = fabric.cap
-    return Fabric(**joined, uplinks=fabric.uplinks)
-
-
-def _column(demands: Sequence[Demand], which: int, dtype: type) -> np.ndarray:
-    if not demands:
-        return np.zeros(0, dtype)
-    return np.concatenate([demand[which] for demand in demands]).astype(dtype)

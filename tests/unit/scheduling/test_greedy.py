@@ -6,6 +6,7 @@ import hypothesis
 from hypothesis import strategies as st
 import numpy as np
 
+from virtco.lab.sim import demands as demand_model
 from virtco.scheduling import fabric as fabric_model
 from virtco.scheduling import policies
 from virtco.scheduling import rate_kernel
@@ -25,7 +26,7 @@ def test_no_flow_could_have_more(coflows, seed):
     demands = [fabric_model.Demand(
         *np.array(flows).T[:2], np.array(flows).T[2].astype(float),
         np.ones(len(flows))) for flows in coflows]
-    fabric = fabric_model.build(cap, demands)
+    fabric = demand_model.fabric_of(cap, demands)
     rates = fabric_model.no_rates(fabric)
     ones = np.ones(len(coflows))
     rate_kernel.allocate(

@@ -12,6 +12,7 @@ import pytest
 from tests import examples
 from virtco import exception
 from virtco import scheduling
+from virtco.lab.sim import demands as demand_model
 from virtco.model import live
 from virtco.scheduling import fabric
 from virtco.scheduling import policies
@@ -463,8 +464,8 @@ def test_kernels_are_compiled_once_for_all_sizes():
     pair = fabric.Demand(*np.divmod(np.array([1]), 2), np.ones(1), np.ones(1))
     none = fabric.Demand(*np.divmod(np.zeros(0, np.int64), 2), np.zeros(0),
                          np.zeros(0))
-    kinds = [[column.dtype for column in fabric.build(np.ones(4), demands)
-              if isinstance(column, np.ndarray)]
+    kinds = [[column.dtype for column in demand_model.fabric_of(
+                np.ones(4), demands) if isinstance(column, np.ndarray)]
              for demands in ([pair], [none], [])]
     assert kinds[0] == kinds[1] == kinds[2]
 

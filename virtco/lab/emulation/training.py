@@ -32,9 +32,9 @@ from virtco.lab.emulation import fabric as fabric_module
 from virtco.lab.emulation import janitor
 from virtco.lab.emulation import namespaces
 from virtco.lab.sim import training
+from virtco.lab.sim import training_bounds
 from virtco.lab.sim.figures import outcome
 from virtco.scheduling import fabric as fabric_model
-from virtco.scheduling.periodic import bounds
 from virtco.scheduling.periodic import jobs as jobs_model
 from virtco.wire import edge_policy
 
@@ -258,7 +258,7 @@ def figure(name: str, options: Options, display: displays.Display
             rows.append((scheme, found.mean_s, float(every.std()),
                          float(np.percentile(every, 95)), simulated_s,
                          100 * (found.mean_s / simulated_s - 1)))
-    bound_s = bounds.least_mean_iteration_s(periodic)
+    bound_s = training_bounds.least_mean_iteration_s(periodic)
     rows.append(('bound', bound_s, None, None, None, None))
     ratio = means_s['fair'] / means_s['order']
     return outcome.Outcome(

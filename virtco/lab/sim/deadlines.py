@@ -13,6 +13,7 @@ import math
 
 import numpy as np
 
+from virtco.lab.sim import demands as demand_model
 from virtco.lab.sim import simulation
 from virtco.scheduling import deadlines
 from virtco.scheduling import fabric as fabric_model
@@ -79,7 +80,7 @@ def with_deadlines(cap_bps: np.ndarray,
 
     :param share: of the coflows that have one.
     """
-    alone_s = simulation.alone_s(fabric_model.build(cap_bps, demands))
+    alone_s = simulation.alone_s(demand_model.fabric_of(cap_bps, demands))
     due_s = arrivals_s + alone_s * (1 + slack * rng.random(len(demands)))
     due_s[rng.random(len(demands)) >= share] = math.inf
     return Load(cap_bps, demands, arrivals_s, due_s)

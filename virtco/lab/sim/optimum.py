@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from virtco.lab.sim import bound
 from virtco.lab.sim import cloud
+from virtco.lab.sim import demands as demand_model
 from virtco.lab.sim import groups as group_model
 from virtco.lab.sim import schemes
 from virtco.model import cluster
-from virtco.scheduling import bound
-from virtco.scheduling import fabric as fabric_model
 
 
 def least_mean_cct_s(hosts: Sequence[cluster.Host],
@@ -30,7 +30,7 @@ def least_mean_cct_s(hosts: Sequence[cluster.Host],
             index[name] for name in result.hosts[group.name]]))
         for group in groups for coflow in group.coflows]
     return bound.least_mean_cct_s(
-        fabric_model.build(cap_bps, demands),
+        demand_model.fabric_of(cap_bps, demands),
         np.array([row.start_s for row in result.coflows]))
 
 

@@ -9,11 +9,12 @@ import math
 import numpy as np
 
 from virtco import exception
+from virtco.lab.sim import bound
+from virtco.lab.sim import demands as demand_model
 from virtco.lab.sim import pair_kernels
 from virtco.lab.sim import pairs
 from virtco.lab.sim import simulation
 from virtco.lab.sim import traces
-from virtco.scheduling import bound
 from virtco.scheduling import fabric as fabric_model
 
 #: Under their published rules SEBF and Aalo rate anew only when a coflow
@@ -55,7 +56,7 @@ def replay(trace: traces.Trace, rate_bps: float, config: simulation.Config,
     cap_bps = _capacity_bps(trace, rate_bps)
     demands = [coflow.demand() for coflow in trace.coflows]
     if config.policy == 'fair' and config.each_flow:
-        return _share_fairly(trace, fabric_model.build(cap_bps, demands),
+        return _share_fairly(trace, demand_model.fabric_of(cap_bps, demands),
                              progress)
     sim = simulation.Simulation(cap_bps, config, demands)
     alone_s = simulation.alone_s(sim.fabric)
@@ -71,7 +72,7 @@ def least_mean_cct_s(trace: traces.Trace, rate_bps: float) -> float:
 
     :raises virtco.exception.Invalid: for a rate that is not above 0.
     """
-    fabric = fabric_model.build(
+    fabric = demand_model.fabric_of(
         _capacity_bps(trace, rate_bps),
         [coflow.demand() for coflow in trace.coflows])
     return bound.least_mean_cct_s(fabric, np.array(

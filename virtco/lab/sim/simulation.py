@@ -11,6 +11,7 @@ import numpy as np
 
 from virtco import exception
 from virtco import units
+from virtco.lab.sim import demands as demand_model
 from virtco.lab.sim import engine
 from virtco.lab.sim import event_kernels
 from virtco.lab.sim import run_kernels
@@ -103,7 +104,7 @@ class Simulation:
         self.classes = config.chosen().classes
         self.now_s = 0.0
         self.events = 0
-        self._take(fabric_model.build(cap_bps, demands, above))
+        self._take(demand_model.fabric_of(cap_bps, demands, above))
         self.live = np.zeros(max(1, len(demands)), np.int64)
         self.n_live = 0
 
@@ -118,7 +119,7 @@ class Simulation:
         """Add coflows that are not active yet; returns their indices."""
         first = len(self.state.left)
         old = self.state
-        self._take(fabric_model.append(self.fabric, demands))
+        self._take(demand_model.append(self.fabric, demands))
         for fresh_column, old_column in zip(self.state, old):
             fresh_column[:first] = old_column
         grown = np.zeros(first + len(demands), np.int64)

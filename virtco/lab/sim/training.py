@@ -14,6 +14,7 @@ import math
 import numpy as np
 
 from virtco import exception
+from virtco.lab.sim import demands as demand_model
 from virtco.lab.sim import run_kernels
 from virtco.lab.sim import simulation
 from virtco.model import uplinks
@@ -99,7 +100,7 @@ class Cluster:
 
     def periodic(self, jobs: Sequence[Job]) -> list[jobs_model.PeriodicJob]:
         """The jobs as the scheduler sees them; links are ports."""
-        fabric = fabric_model.build(
+        fabric = demand_model.fabric_of(
             self.cap_bps, [job.demand for job in jobs], self.above)
         busy_s = (fabric.load / fabric.cap[fabric.port]).tolist()
         port = fabric.port.tolist()

@@ -16,6 +16,7 @@ import numpy as np
 
 from virtco import exception
 from virtco import units
+from virtco.lab.sim import demands as demand_model
 from virtco.lab.sim import deployed
 from virtco.lab.sim import replay
 from virtco.lab.sim import run_kernels
@@ -55,7 +56,7 @@ def run(trace: traces.Trace, rate_bps: float, policy: str,
     late.run(np.inf, progress)
     return replay.Replay(
         sim.completion_s().reshape(-1, 2).max(axis=1),
-        simulation.alone_s(fabric_model.build(cap_bps, whole)), sim.events)
+        simulation.alone_s(demand_model.fabric_of(cap_bps, whole)), sim.events)
 
 
 def _parts(demand: fabric_model.Demand) -> list[fabric_model.Demand]:

@@ -8,6 +8,7 @@ import pytest
 from virtco import compiled
 from virtco import exception
 from virtco.lab.sim import training
+from virtco.lab.sim import training_bounds
 from virtco.lab.sim import training_jobs
 from virtco.scheduling import fabric as fabric_model
 from virtco.scheduling import order_kernel
@@ -71,7 +72,8 @@ def test_jobs_as_the_scheduler_sees_them():
     one, other = CLUSTER.periodic(pair(2.0, 5.0))
     assert one.busy_s == pytest.approx({0: 0.5, 5: 0.5})
     assert (one.period_s, one.intensity) == pytest.approx((2.5, 4.0))
-    assert bounds.least_mean_iteration_s([one, other]) == pytest.approx(2.5)
+    assert training_bounds.least_mean_iteration_s(
+        [one, other]) == pytest.approx(2.5)
 
 
 def test_an_ordinary_coflow_goes_before_a_job_with_more_to_send():

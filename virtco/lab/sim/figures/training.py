@@ -10,6 +10,7 @@ import pathlib
 import numpy as np
 
 from virtco.lab.sim import training
+from virtco.lab.sim import training_bounds
 from virtco.lab.sim import training_jobs
 from virtco.lab.sim.figures import outcome
 from virtco.lab.sim.figures import samples
@@ -64,8 +65,8 @@ def _pair_run(setting: str, seed: int, context: samples.Context
     periodic = at.cluster.periodic(jobs)
     horizon_s = PAIR_PERIODS * max(job.period_s for job in periodic)
     found: dict[str, float] = {
-        'bound': bounds.least_mean_iteration_s(periodic),
-        'bound of GPUs': bounds.most_utilisation(periodic)}
+        'bound': training_bounds.least_mean_iteration_s(periodic),
+        'bound of GPUs': training_bounds.most_utilisation(periodic)}
     for scheme in PAIR_SCHEMES:
         result = at.cluster.run(jobs, scheme, horizon_s, horizon_s / 2)
         found[scheme] = float(np.mean([
@@ -144,9 +145,9 @@ def _serve(at: training_jobs.Site, jobs: list[training.Job],
     period_s = np.array([job.period_s for job in periodic])
     horizon_s = PERIODS * float(period_s.max())
     least = bounds.least_worst_slowdown(periodic)
-    found[f'bound{where}, GPUs'] = bounds.most_utilisation(periodic)
-    found[f'bound, no stragglers{where}, GPUs'] = bounds.most_utilisation(
-        periodic, STRAGGLES * least)
+    found[f'bound{where}, GPUs'] = training_bounds.most_utilisation(periodic)
+    found[f'bound, no stragglers{where}, GPUs'] = (
+        training_bounds.most_utilisation(periodic, STRAGGLES * least))
     for scheme in schemes:
         result = at.cluster.run(jobs, scheme, horizon_s, horizon_s / 4)
         slowdown = result.mean_s / period_s

@@ -9,8 +9,9 @@ import pytest
 import scipy
 
 from virtco import exception
+from virtco.lab.sim import bound
+from virtco.lab.sim import demands
 from virtco.lab.sim import simulation
-from virtco.scheduling import bound
 from virtco.scheduling import fabric as fabric_model
 
 N_HOSTS = 3
@@ -38,7 +39,7 @@ CAPACITIES = st.lists(st.sampled_from([0.5, 1.0, 2.0]), min_size=2 * N_HOSTS,
 
 
 def bound_s(coflows, cap_bps):
-    fabric = fabric_model.build(cap_bps, [demand(flows)
+    fabric = demands.fabric_of(cap_bps, [demand(flows)
                                           for _, flows in coflows])
     return bound.least_mean_cct_s(
         fabric, np.array([release for release, _ in coflows], float))
@@ -116,7 +117,7 @@ def test_stopping_early_gives_a_weaker_bound():
     coflows = [(0, [(0, 1, 5)]), (1, [(0, 1, 1), (0, 2, 1)]),
                (2, [(2, 1, 3)]), (2, [(0, 0, 2)])]
     cap_bps = np.ones(2 * N_HOSTS)
-    fabric = fabric_model.build(cap_bps, [demand(row[1]) for row in coflows])
+    fabric = demands.fabric_of(cap_bps, [demand(row[1]) for row in coflows])
     release = np.array([row[0] for row in coflows], float)
     found = [bound.least_mean_cct_s(fabric, release, rounds)
              for rounds in range(4)]
@@ -137,15 +138,15 @@ def test_a_cut_is_added_where_it_is_violated(cct_s, is_violated):
 
 def test_a_coflow_without_flows_takes_no_time():
     nothing = fabric_model.Demand(*(np.zeros(0) for _ in range(4)))
-    fabric = fabric_model.build(np.ones(2), [demand([(0, 0, 4)]), nothing])
+    fabric = demands.fabric_of(np.ones(2), [demand([(0, 0, 4)]), nothing])
     assert bound.least_mean_cct_s(fabric, np.array([0.0, 1.0])) == 2.0
-    assert bound.least_mean_cct_s(fabric_model.build(np.ones(2), []),
+    assert bound.least_mean_cct_s(demands.fabric_of(np.ones(2), []),
                                   np.zeros(0)) == 0.0
-    assert bound.least_mean_cct_s(fabric_model.build(np.ones(2), [nothing]),
+    assert bound.least_mean_cct_s(demands.fabric_of(np.ones(2), [nothing]),
                                   np.zeros(1)) == 0.0
 
 
 def test_a_port_without_capacity_is_refused():
-    fabric = fabric_model.build(np.array([0.0, 1.0]), [demand([(0, 0, 4)])])
+    fabric = demands.fabric_of(np.array([0.0, 1.0]), [demand([(0, 0, 4)])])
     with pytest.raises(exception.Invalid, match='0 bit/s'):
         bound.least_mean_cct_s(fabric, np.zeros(1))

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Fabrics of coflows that are given one by one."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from virtco.model import uplinks as uplinks_model
+from virtco.scheduling import fabric as fabric_model
+
+
+def fabric_of(cap: np.ndarray, demands: Sequence[fabric_model.Demand],
+              uplinks: uplinks_model.Uplinks = uplinks_model.NONE
+              ) -> fabric_model.Fabric:
+    """Lay the demands out; ``cap`` is egress then ingress, shape (2H,)."""
+    counts = np.array([len(demand.bits) for demand in demands], np.int64)
+    owner = np.repeat(np.arange(len(demands)), counts)
+    return fabric_model.lay_out(cap, len(demands), owner, fabric_model.Demand(
+        _column(demands, 0, np.int64), _column(demands, 1, np.int64),
+        _column(demands, 2, np.float64), _column(demands, 3, np.float64)),
+        uplinks)[0]
+
+
+def append(fabric: fabric_model.Fabric,
+           demands: Sequence[fabric_model.Demand]) -> fabric_model.Fabric:
+    """A fabric with the demands behind those it has; nothing is shared."""
+    new = fabric_of(fabric.cap[:2 * fabric.n_hosts], demands, fabric.uplinks)
+    n_flows, n_entries = len(fabric.base), len(fabric.port)
+    shift = {'flow_ptr': n_flows, 'entry_ptr': n_entries, 'src': n_entries,
+             'dst': n_entries, 'owner': len(fabric.scale), 'first': n_flows,
+             'last': n_flows, 'split': n_entries, 'skip': n_flows,
+             'up_ptr': len(fabric.up), 'up': n_entries}
+    joined = {}
+    for name in fabric_model.Fabric._fields:
+        if name == 'uplinks':
+            continue
+        old, added = getattr(fabric, name), getattr(new, name)
+        if name.endswith('_ptr'):
+            added = added[1:]
+        elif name == 'skip':
+            old = old[:-1]
+        if name in shift:
+            added = added + np.array(shift[name], added.dtype)
+        joined[name] = np.concatenate((old, added))
+    joined['cap'] = fabric.cap
+    return fabric_model.Fabric(**joined, uplinks=fabric.uplinks)
+
+
+def _column(demands: Sequence[fabric_model.Demand], which: int, dtype: type
+            ) -> np.ndarray:
+    if not demands:
+        return np.zeros(0, dtype)
+    return np.concatenate([demand[which] for demand in demands]).astype(dtype)
