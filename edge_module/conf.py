@@ -132,32 +132,6 @@ Related options:
 
 * ``ports_backend``, ``ovs_run_dir`` (openflow)
 """),
-    cfg.StrOpt('shaper', default='htb',
-               choices=[('htb', 'HTB at the root of the uplink'),
-                        ('edt', 'earliest departure times by BPF, and fq')],
-               help="""
-What gives classes their rates on the uplink.
-
-``htb`` has one lock for the device: on many cores with small frames it, and
-not the link, is the limit. ``edt`` has none, but classes cannot borrow from
-each other: the module hands unused rate on 20 times a second, and must run for
-that. It cuts no super-packets, so it is for links of 10 Gbit/s and more. It
-needs the kernel's fq, CAP_BPF, libbpf and a build with clang, and no other
-``user``. Run ``virtco-edge --cleanup`` before you change this option.
-
-Related options:
-
-* ``htb_offload``
-* ``user``
-"""),
-    cfg.BoolOpt('htb_offload', default=False, help="""
-Ask the uplink to shape by itself, if it can. The kernel does it where the
-device refuses, as it may for more classes or levels than it knows.
-
-Related options:
-
-* ``shaper``
-"""),
     cfg.StrOpt('ovs_run_dir', default='/var/run/openvswitch', help="""
 Directory of ovs-vswitchd's sockets, where ``classifier = openflow`` finds the
 management socket of every bridge.

@@ -19,10 +19,10 @@ from edge_module import drift
 from edge_module import kernel_events
 from edge_module.classify import base as classify
 from edge_module.qdisc import agreement
+from edge_module.qdisc import htb
 from edge_module.qdisc import receiver as edge_receiver
 from edge_module.qdisc import tree as edge_tree
 from edge_module.qdisc import wire
-from edge_module.shaper import base as shapers
 from edge_module.tcplan import minors
 from edge_module.tcplan import model
 from edge_module.tcplan import shape
@@ -43,7 +43,7 @@ class Enforcer:
         break off there.
     """
 
-    def __init__(self, uplink: shapers.Shaper, classifier: classify.Classifier,
+    def __init__(self, uplink: htb.Uplink, classifier: classify.Classifier,
                  link_bps: float, default_rate_bps: float, *,
                  settings: model.TreeSettings = model.TreeSettings(),
                  guard: agreement.Guard = agreement.NoGuard(),
@@ -73,7 +73,7 @@ class Enforcer:
                                       settings.frame_min_bytes)
 
     @property
-    def uplink(self) -> shapers.Shaper:
+    def uplink(self) -> htb.Uplink:
         return self.tree.uplink
 
     def desired_tree(self) -> model.Tree:
@@ -97,7 +97,7 @@ class Enforcer:
         leaf cannot cut, it would drop.
         """
         return max(self.uplink.frame_bytes(), *(
-            shapers.frame_bytes(port.dev) or 0 for port in self.ports or ()
+            htb.frame_bytes(port.dev) or 0 for port in self.ports or ()
             if port.is_here), 0)
 
     def desired_table(self) -> classify.Table:
@@ -273,7 +273,7 @@ class Enforcer:
             removed += [f'{item.name} classification' for item
                         in (self.classifier, *self.retired) if item.remove()]
             if self.uplink.delete_root():
-                removed.append(f'{self.uplink.name} of {self.uplink.dev}')
+                removed.append(f'htb of {self.uplink.dev}')
             if edge_receiver.remove(self.uplink.kernel, self.uplink.dev):
                 removed.append(f'redirection of what {self.uplink.dev} '
                                'receives')

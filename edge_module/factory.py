@@ -19,7 +19,6 @@ from edge_module.qdisc import agreement
 from edge_module.qdisc import htb
 from edge_module.qdisc import link_speed
 from edge_module.qdisc import receiver as edge_receiver
-from edge_module.shaper import base as shapers
 from edge_module.tcplan import model
 from virtco import exception
 
@@ -110,21 +109,6 @@ class Parts:
             raise exception.NotFound(
                 what='link speed of', id=self.conf.edge.uplink_dev) from error
 
-    def shaper(self) -> shapers.Shaper:
-        """:raises virtco.exception.Invalid: for one that cannot be used."""
-        options = self.conf.edge
-        if options.shaper == 'htb':
-            return htb.Uplink(self.kernel, options.uplink_dev,
-                              options.htb_offload)
-        from edge_module.shaper import edt
-        why = edt.missing() or (
-            'possible only while [edge] user is empty' if options.user
-            else None)
-        if why is not None:
-            raise exception.Invalid(field='[edge] shaper',
-                                    value=options.shaper, limit=why)
-        return edt.EdtShaper(self.kernel, options.uplink_dev)
-
     def enforcer(self) -> edge_enforcer.Enforcer:
         """An enforcer for the configured uplink.
 
@@ -137,7 +121,7 @@ class Parts:
         rate_bps = link_speed.egress_bps(self.conf)
         classifier, retired = self.classifiers()
         return edge_enforcer.Enforcer(
-            self.shaper(), classifier,
+            htb.Uplink(self.kernel, options.uplink_dev), classifier,
             rate_bps, rate_bps * options.default_share, retired=retired,
             settings=model.TreeSettings(
                 leaf_s=options.leaf_s,

@@ -36,8 +36,7 @@ class EdgeCollector(registry.Collector):
                      'Whether the kernel holds what the policy says.',
                      report is not None and report.health == 'ok')
         yield core.InfoMetricFamily(
-            'virtco_edge_enforcement', 'What shapes and what classifies.', {
-                'shaper': self.enforcer.uplink.how,
+            'virtco_edge_enforcement', 'What classifies.', {
                 'classifier': self.enforcer.classifier.name})
         if report is None:
             return

@@ -8,7 +8,7 @@ import dataclasses
 
 from edge_module import enforcer as edge_enforcer
 from edge_module.classify import base as classify
-from edge_module.shaper import base as shapers
+from edge_module.qdisc import htb
 from edge_module.tcplan import minors
 from virtco import units
 from virtco.wire import edge_policy
@@ -29,8 +29,8 @@ class Row:
 
 
 def rows(policy: edge_policy.EdgePolicy | None,
-         ports: Iterable[classify.VmPort], before: shapers.Snapshot,
-         after: shapers.Snapshot, elapsed_s: float) -> Iterator[Row]:
+         ports: Iterable[classify.VmPort], before: htb.Snapshot,
+         after: htb.Snapshot, elapsed_s: float) -> Iterator[Row]:
     """Rows of two readings of the kernel, in the order of the policy."""
     names = {minors.LINK: 'link', minors.HOST: 'host (default)',
              minors.SHARED: 'shared', minors.UNMANAGED: '  unmanaged'}
@@ -86,7 +86,7 @@ def table(shown: Iterable[Row]) -> str:
 
 def policy_lines(enforcer: edge_enforcer.Enforcer) -> str:
     policy = enforcer.policy
-    how = (f'{enforcer.uplink.dev} shaped by {enforcer.uplink.how}, '
+    how = (f'{enforcer.uplink.dev} shaped by htb, '
            f'classified by {enforcer.classifier.name}')
     if policy is None:
         return f'{how}\nNo policy.'

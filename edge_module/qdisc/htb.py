@@ -6,46 +6,76 @@ from collections.abc import Container
 from collections.abc import Iterable
 import dataclasses
 import errno
-import logging
+import fcntl
 import os
+import socket
+import struct
 
 from edge_module.privileged import protocol
 from edge_module.qdisc import wire
-from edge_module.shaper import base
 from edge_module.tcplan import minors
 from edge_module.tcplan import model
 from virtco import exception
 
-LOG = logging.getLogger(__name__)
+_SIOCGIFMTU = 0x8921
+# Ethernet's and VLANs', with some to spare.
+_HEADERS_BYTES = 64
 
 
-class Uplink(base.Shaper):
-    """Reads and changes our HTB on one device.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The tree that stands at one moment.
 
-    :param offload: ask the device to do it; see :meth:`ensure_root`.
+    :ivar present: whether our qdisc is in place.
+    :ivar foreign: somebody else's qdisc at the root that is in the way, such
+        as ``'tbf 8001:'``; None otherwise.
     """
 
-    name = 'htb'
+    present: bool
+    foreign: str | None
+    tree: model.Tree
+    stats: dict[int, wire.ClassStats]
 
-    def __init__(self, kernel: protocol.Kernel, dev: str,
-                 offload: bool = False):
-        super().__init__(kernel, dev)
-        self._offload = offload
 
-    @property
-    def how(self) -> str:
-        return 'htb, offloaded to the device' if self._offload else 'htb'
+class Uplink:
+    """Reads and changes our HTB on one device.
+
+    Methods raise :class:`virtco.exception.NotFound` without the device and
+    :class:`virtco.exception.KernelRefused` when the kernel refuses.
+    """
+
+    def __init__(self, kernel: protocol.Kernel, dev: str):
+        self.kernel = kernel
+        self.dev = dev
+
+    def ifindex(self) -> int:
+        try:
+            return socket.if_nametoindex(self.dev)
+        except OSError as error:
+            socket.socket().close()  # without descriptors there is none
+            raise exception.NotFound(what='uplink device',
+                                     id=self.dev) from error
+
+    def is_among(self, ifindexes: Container[int]) -> bool:
+        try:
+            return self.ifindex() in ifindexes
+        except exception.NotFound:
+            return False
+
+    def frame_bytes(self) -> int:
+        """The longest frame that the device sends."""
+        found = frame_bytes(self.dev)
+        if found is None:
+            raise exception.NotFound(what='uplink device', id=self.dev)
+        return found
 
     def _dump_qdiscs(self, ifindex: int) -> list[bytes]:
         """Qdiscs of the device, and of every other one too."""
         return self.kernel.tc_dump(
             wire.dump_request(wire.RTM_GETQDISC, ifindex))
 
-    def snapshot(self) -> base.Snapshot:
-        """Dump qdiscs and classes.
-
-        :raises virtco.exception.NotFound: without the device.
-        """
+    def snapshot(self) -> Snapshot:
+        """Dump qdiscs and classes."""
         ifindex = self.ifindex()
         bodies = [body for body in self._dump_qdiscs(ifindex)
                   if wire.is_of(body, ifindex)]
@@ -55,7 +85,7 @@ class Uplink(base.Shaper):
         if root is None or not root.is_ours:
             foreign = (f'{root.kind} {root.handle >> 16:x}:'
                        if root is not None and root.handle else None)
-            return base.Snapshot(False, foreign, {}, {})
+            return Snapshot(False, foreign, {}, {})
         leaves = {qdisc.handle: qdisc for qdisc in qdiscs
                   if qdisc.kind == 'tbf'}
         tree: model.Tree = {}
@@ -72,13 +102,10 @@ class Uplink(base.Shaper):
                                     limit_bytes=leaf.limit_bytes,
                                     packet_bytes=leaf.packet_bytes))
             stats[minor] = shown.stats
-        return base.Snapshot(True, None, tree, _with_drops(stats, bodies))
+        return Snapshot(True, None, tree, _with_drops(stats, bodies))
 
     def stats(self) -> dict[int, wire.ClassStats]:
-        """Counters of the classes; none while our qdisc is not there.
-
-        :raises virtco.exception.NotFound: without the device.
-        """
+        """Counters of the classes; none while our qdisc is not there."""
         ifindex = self.ifindex()
         bodies = [body for body in self._dump_qdiscs(ifindex)
                   if wire.is_of(body, ifindex)]
@@ -88,41 +115,21 @@ class Uplink(base.Shaper):
             return {}
         return _with_drops(self.class_stats(), bodies)
 
-    def class_stats(self, wanted: Container[int] | None = None
-                    ) -> dict[int, wire.ClassStats]:
+    def class_stats(self) -> dict[int, wire.ClassStats]:
         """Counters of the classes, but for what their leaves dropped.
 
-        The kernel offers no list of some classes. It answers a question for
-        one to all who listen to changes, so that all are dumped, and no more
-        is read than the number of those that are not wanted.
+        The kernel offers no list of some classes, and it answers a question
+        for one to all who listen to changes: so all are dumped.
         """
         # Without a parent, each leaf's own class comes as well.
-        return dict(filter(None, (
-            wire.read_stats(body, wanted) for body in self.kernel.tc_dump(
-                wire.dump_request(wire.RTM_GETTCLASS, self.ifindex(),
-                                  wire.ROOT_HANDLE)))))
+        return dict(filter(None, map(wire.read_stats, self.kernel.tc_dump(
+            wire.dump_request(wire.RTM_GETTCLASS, self.ifindex(),
+                              wire.ROOT_HANDLE)))))
 
     def ensure_root(self) -> None:
-        """Put our qdisc in place of the device's default one.
-
-        A device that cannot do it, or not for so many classes, leaves it to
-        the kernel.
-        """
-        what = f'create the qdisc of {self.dev}'
-        if self._offload:
-            try:
-                send(self.kernel, [wire.root_qdisc(
-                    self.ifindex(), minors.HOST, offload=True)], what)
-                return
-            except exception.KernelRefused as error:
-                self._give_up_offload(error)
+        """Put our qdisc in place of the device's default one."""
         send(self.kernel, [wire.root_qdisc(self.ifindex(), minors.HOST)],
-             what)
-
-    def _give_up_offload(self, error: exception.KernelRefused) -> None:
-        LOG.warning('%s does not shape by itself, the kernel does: %s',
-                    self.dev, error)
-        self._offload = False
+             f'create the qdisc of {self.dev}')
 
     def set_classes(self, classes: Iterable[model.HtbClass],
                     current: model.Tree) -> None:
@@ -138,15 +145,7 @@ class Uplink(base.Shaper):
                 leaves.append(wire.set_leaf(ifindex, wanted))
         # The kernel walks over all classes for each new one: a tenth faster
         # where no queues lie between them in memory.
-        try:
-            send(self.kernel, messages + leaves, f'set classes of {self.dev}')
-        except exception.KernelRefused as error:
-            if self._offload:
-                # Too many, or too deep: whoever asked tries again, and finds
-                # no qdisc.
-                self._give_up_offload(error)
-                self.delete_root()
-            raise
+        send(self.kernel, messages + leaves, f'set classes of {self.dev}')
 
     def delete_classes(self, minors: Iterable[int]) -> None:
         """Delete classes, children first as given; absence is tolerated."""
@@ -162,6 +161,17 @@ class Uplink(base.Shaper):
         send(self.kernel, [wire.delete_root(self.ifindex())],
              f'delete the qdisc of {self.dev}')
         return True
+
+
+def frame_bytes(dev: str) -> int | None:
+    """The longest frame that a device sends; None without the device."""
+    request = struct.pack('16si12x', dev.encode(), 0)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            answer = fcntl.ioctl(probe, _SIOCGIFMTU, request)
+        except OSError:
+            return None
+    return int(struct.unpack_from('i', answer, 16)[0]) + _HEADERS_BYTES
 
 
 def _with_drops(stats: dict[int, wire.ClassStats], qdiscs: Iterable[bytes]

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 import logging
 import math
 
+from edge_module.qdisc import htb
 from edge_module.qdisc import wire
-from edge_module.shaper import base
 from edge_module.tcplan import holding
 from edge_module.tcplan import model
 from edge_module.tcplan import steps
@@ -32,7 +32,7 @@ class TreeKeeper:
     :param step: called with the name of each step before it is made.
     """
 
-    def __init__(self, uplink: base.Shaper, step: Callable[[str], None]):
+    def __init__(self, uplink: htb.Uplink, step: Callable[[str], None]):
         self.uplink = uplink
         self._step = step
         # With the index of the device it was read from.
@@ -111,8 +111,7 @@ class TreeKeeper:
                                           qdisc=snapshot.foreign)
         if not snapshot.present:
             self._step('root')
-            LOG.info('Uplink %s is shaped by %s', self.uplink.dev,
-                     self.uplink.name)
+            LOG.info('Uplink %s is shaped by htb', self.uplink.dev)
             self.uplink.ensure_root()
             snapshot = self.uplink.snapshot()
         return snapshot.tree

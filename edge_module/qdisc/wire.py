@@ -7,7 +7,6 @@ encoding: 533 ms for a thousand classes, against 9 ms packed here. Layouts are
 those of ``linux/pkt_sched.h`` and ``linux/rtnetlink.h``.
 """
 
-from collections.abc import Container
 from collections.abc import Iterator
 import dataclasses
 import socket
@@ -53,7 +52,6 @@ _TBF_OPT = struct.Struct('=12s12sIII')
 
 KIND, OPTIONS, _STATS2 = 1, 2, 7
 _HTB_PARMS, _HTB_INIT, _HTB_RATE64, _HTB_CEIL64 = 1, 2, 6, 7
-_HTB_OFFLOAD = 9
 _TBF_PARMS, _TBF_RATE64, _TBF_BURST = 1, 4, 6
 # Bytes per second at which even the longest super-packet takes no nanosecond.
 # Otherwise one that was queued whole would never fit into the burst of a leaf
@@ -132,18 +130,14 @@ def _classid(minor: int) -> int:
     return ROOT_HANDLE | minor if minor else ROOT_HANDLE
 
 
-def root_qdisc(ifindex: int, default_minor: int, offload: bool = False
-               ) -> Message:
+def root_qdisc(ifindex: int, default_minor: int) -> Message:
     """Put our HTB at the root of a device that has none.
-
-    :param offload: the device is to do the work.
 
     Without NLM_F_REPLACE the kernel refuses when somebody was faster.
     """
     body = TCMSG.pack(0, ifindex, ROOT_HANDLE, TC_H_ROOT, 0)
     body += attr(KIND, b'htb\0') + attr(OPTIONS, attr(
-        _HTB_INIT, _HTB_GLOB.pack(3, R2Q_MARK, default_minor, 0, 0))
-        + (attr(_HTB_OFFLOAD, b'') if offload else b''))
+        _HTB_INIT, _HTB_GLOB.pack(3, R2Q_MARK, default_minor, 0, 0)))
     return RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, body
 
 
@@ -267,15 +261,10 @@ def read_class(body: bytes) -> ShownClass | None:
         _read_stats(attributes.get(_STATS2, b'')))
 
 
-def read_stats(body: bytes, wanted: Container[int] | None = None
-               ) -> tuple[int, ClassStats] | None:
-    """(minor, counters) of a class of ours; the rest is not looked at.
-
-    :param wanted: minors that are read; None: all.
-    """
+def read_stats(body: bytes) -> tuple[int, ClassStats] | None:
+    """(minor, counters) of a class of ours; the rest is not looked at."""
     handle, = _U32.unpack_from(body, _HANDLE_AT)
-    if handle >> 16 != ROOT_MAJOR or (
-            wanted is not None and handle & 0xffff not in wanted):
+    if handle >> 16 != ROOT_MAJOR:
         return None
     for kind, payload in attrs(body, TCMSG.size):
         if kind == _STATS2:

@@ -56,7 +56,6 @@ CALLED_BY_OTHERS = {
     'nova_filters/coflow_*.py:*': 'Nova, of its filters and weighers',
     'nova_filters/notifier.py:*': 'oslo.messaging, of its drivers',
     'edge_module/privileged/guarded.py:find_spec': 'the import system',
-    'edge_module/shaper/bpf.py:_fields_': 'ctypes',
 }
 #: Equipment of the tests: services, a client of Nova, kernels as plain Python.
 EQUIPMENT = ('virtco/lab/services/', 'virtco/lab/emulation/nova_client.py',

@@ -13,7 +13,6 @@ from edge_module.classify import base as classify
 from edge_module.classify import nft
 from edge_module.privileged import kernel
 from edge_module.qdisc import htb
-from edge_module.shaper import base as shapers
 from edge_module.tcplan import minors
 from tests.netns.edge import bed as beds
 from tests.netns.edge import controller as controllers
@@ -144,7 +143,7 @@ class Site:
         leaf, link = tree[_LEAF], tree[minors.LINK]
         return (leaf.rate_bps == leaf.ceil_bps == RATE_BPS
                 and link.rate_bps == LINK_BPS
-                and leaf.packet_bytes >= shapers.frame_bytes('uplink0')
+                and leaf.packet_bytes >= htb.frame_bytes('uplink0')
                 and minors.of_port(ifindex) in tree
                 and table.hooks == {(self.src.dev, ifindex)}
                 and table.entries == {classify.Key(

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A shaper and a classifier whose kernel is a dictionary."""
+"""An uplink and a classifier whose kernel is a dictionary."""
 
 from edge_module.classify import base as classify
+from edge_module.qdisc import htb
 from edge_module.qdisc import wire
-from edge_module.shaper import base as shapers
 from edge_module.tcplan import model
 from virtco import exception
 
@@ -22,15 +22,13 @@ class Kernel:
         return 7.0
 
 
-class Uplink(shapers.Shaper):
+class Uplink(htb.Uplink):
     """Classes stand as the enforcer set them.
 
     :ivar seen: counters of classes; those that stand have none else.
     :ivar refuses: names of methods that the kernel refuses.
     :ivar asked: names of methods in the order of their calls.
     """
-
-    name = 'dictionary'
 
     def __init__(self, dev='up1'):
         super().__init__(Kernel(), dev)
@@ -56,17 +54,16 @@ class Uplink(shapers.Shaper):
 
     def snapshot(self):
         self._ask('snapshot')
-        return shapers.Snapshot(self.present, self.foreign, dict(self.tree),
+        return htb.Snapshot(self.present, self.foreign, dict(self.tree),
                                 self.stats())
 
     def stats(self):
         return {minor: self.seen.get(minor, wire.ClassStats())
                 for minor in self.tree}
 
-    def class_stats(self, wanted=None):
+    def class_stats(self):
         self._ask('class_stats')
-        return {minor: seen for minor, seen in self.stats().items()
-                if wanted is None or minor in wanted}
+        return self.stats()
 
     def ensure_root(self):
         self._ask('ensure_root')

@@ -377,7 +377,7 @@ def test_cleanup_tells_what_was_there():
     found.retired.append(old)
     assert found.cleanup() == [
         'dictionary classification', 'dictionary classification',
-        'dictionary of up1', 'agreement about up1']
+        'htb of up1', 'agreement about up1']
     assert found.classifier.table is None and not found.uplink.present
     found.guard.ensured = 0
     assert found.cleanup() == []

@@ -67,21 +67,6 @@ def test_a_class_that_is_gone_already_is_deleted():
         htb.Uplink(Kernel([(0, errno.EBUSY)]), 'lo').delete_classes([0x11])
 
 
-def test_a_device_that_cannot_shape_leaves_it_to_the_kernel():
-    kernel = Kernel([(0, errno.EOPNOTSUPP)])
-    uplink = htb.Uplink(kernel, 'lo', True)
-    with pytest.raises(exception.KernelRefused):
-        uplink.ensure_root()
-    assert len(kernel.sent) == 2 and uplink.how == 'htb'
-    able = htb.Uplink(Kernel(), 'lo', True)
-    able.ensure_root()
-    assert len(able.kernel.sent) == 1 and 'offloaded' in able.how
-    able.kernel.refused = [(0, errno.ENOSPC)]
-    with pytest.raises(exception.KernelRefused):
-        able.set_classes([TREE[0x11]], {})
-    assert able.how == 'htb'
-
-
 def test_without_our_qdisc_there_is_nothing():
     uplink = htb.Uplink(Kernel(), 'lo')
     assert uplink.stats() == {} and not uplink.delete_root()

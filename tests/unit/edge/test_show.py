@@ -10,8 +10,8 @@ from edge_module import cmd
 from edge_module import drift
 from edge_module import show
 from edge_module.classify import base as classify
+from edge_module.qdisc import htb
 from edge_module.qdisc import wire
-from edge_module.shaper import base
 from edge_module.tcplan import minors
 from edge_module.tcplan import shape
 from tests.unit.edge import test_tcplan
@@ -23,7 +23,7 @@ PORTS = (classify.VmPort(vm='a', dev='tap0', mac='', ips=(), ifindex=4),
 def snapshot(tree, **values):
     """:param values: bytes sent, of all but the link's class."""
     stats = dict.fromkeys(tree, wire.ClassStats(**values))
-    return base.Snapshot(True, None, tree, stats)
+    return htb.Snapshot(True, None, tree, stats)
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_rows_are_by_the_policy_with_what_is_observed(policy, tree):
 
 
 def test_classes_of_no_policy_come_last(tree):
-    found = list(show.rows(None, (), base.Snapshot(True, None, {}, {}),
+    found = list(show.rows(None, (), htb.Snapshot(True, None, {}, {}),
                            snapshot(tree, sent_bytes=1000), 2.0))
     names = [row.name for row in found]
     n_leaving = names.count('(leaving)')
@@ -78,7 +78,7 @@ def test_a_table_is_aligned():
 
 def enforcer(policy=None, **values):
     return types.SimpleNamespace(
-        uplink=types.SimpleNamespace(dev='eth0', how='htb'),
+        uplink=types.SimpleNamespace(dev='eth0'),
         classifier=types.SimpleNamespace(name='nft'), policy=policy,
         **values)
 
