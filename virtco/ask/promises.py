@@ -131,10 +131,10 @@ def _port_s(problem: snapshot.PlacementProblem, plan: snapshot.Plan,
             sizes[pair] = sizes.get(pair, 0.0) + size_bytes * MARGIN
     index = {host: i for i, host in enumerate(ports.hosts)}
     egress_bps, ingress_bps = _rates(problem, ports)
-    return deadlines.port_s(
-        live.Flows(live.Pairs(sizes), np.array(list(sizes.values()))),
-        live.Ports(ports.hosts, egress_bps, ingress_bps, ports.uplinks),
-        index)
+    return live.Ports(
+        ports.hosts, egress_bps, ingress_bps, ports.uplinks).busy_s(
+            live.Flows(live.Pairs(sizes), np.array(list(sizes.values()))),
+            index)
 
 
 def _rates(problem: snapshot.PlacementProblem, ports: live.Ports

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from virtco import units
 from virtco.know import snapshot as known
 from virtco.model import live
 from virtco.scheduling.periodic import guard as guard_model
@@ -129,21 +128,15 @@ def _job(one: live.LiveCoflow, whole: live.Flows, snapshot: known.Snapshot,
          factor: float) -> jobs_model.PeriodicJob | None:
     """None where it sends nothing, or a link of it carries nothing."""
     hosts = snapshot.hosts.names
-    ends = whole.pairs.numbers(snapshot.hosts.number_of)
-    bits = whole.remaining_bytes * factor * units.BITS_PER_BYTE
-    start, passed = snapshot.uplinks.passed(*ends.T)
-    busy_s: dict[jobs_model.Link, float] = {}
-    for name, number, load, cap_bps in (
-            ('out', ends[:, 0], bits, snapshot.egress_bps),
-            ('in', ends[:, 1], bits, snapshot.ingress_bps),
-            ('up', passed, np.repeat(bits, np.diff(start)),
-             snapshot.uplinks.cap_bps)):
-        total = np.bincount(number, load, len(cap_bps))
-        for place in np.flatnonzero(total > 0).tolist():
-            if cap_bps[place] <= 0:
-                return None
-            busy_s[name, place if name == 'up' else hosts[place]] = float(
-                total[place] / cap_bps[place])
+    found_s = factor * live.Ports(
+        hosts, snapshot.egress_bps, snapshot.ingress_bps, snapshot.uplinks
+    ).busy_s(whole, snapshot.hosts.number_of)
+    if np.isinf(found_s).any():
+        return None
+    busy_s: dict[jobs_model.Link, float] = {
+        (place // len(hosts), hosts[place % len(hosts)])
+        if place < 2 * len(hosts) else place: float(found_s[place])
+        for place in np.flatnonzero(found_s).tolist()}
     return (jobs_model.PeriodicJob(one.coflow_id, float(one.compute_s),
                                    busy_s, one.workers) if busy_s else None)
 

@@ -40,10 +40,10 @@ def renew(snapshot: known.Snapshot, before: deadlines.Plan | None
     n_promised = sum(coflow.is_promised for coflow in wanting)
     ports = live.Ports(snapshot.hosts.names, snapshot.egress_bps,
                        snapshot.ingress_bps, snapshot.uplinks)
-    claims = deadlines.no_claims(len(deadlines.capacity_bps(ports)))
+    claims = deadlines.no_claims(len(ports.cap_bps))
     for coflow in wanting[:n_promised + MOST_WISHES]:
-        size_s = snapshot.size_factor * deadlines.port_s(
-            _columns(coflow.flows), ports, snapshot.hosts.number_of)
+        size_s = snapshot.size_factor * ports.busy_s(
+            _columns(coflow.flows), snapshot.hosts.number_of)
         left_s = coflow.deadline_s - snapshot.now_s
         if coflow.is_promised or deadlines.fits(claims, size_s, left_s):
             claims = claims.joined(coflow.coflow_id, size_s, left_s)

@@ -402,14 +402,14 @@ class LiveState:
             ports = live.Ports(
                 known.names, egress_bps / factor, ingress_bps / factor,
                 above._replace(cap_bps=above.cap_bps / factor))
-            claims = deadlines.no_claims(len(deadlines.capacity_bps(ports)))
+            claims = deadlines.no_claims(len(ports.cap_bps))
             for tracked in self._groups.coflows.values():
                 held = tracked.reserved
                 if held is not None and tracked.deadline_s > now_s and (
                         held.pairs.hosts <= known.number_of.keys()):
                     claims = claims.joined(
-                        tracked.coflow_id, deadlines.port_s(
-                            held, ports, known.number_of),
+                        tracked.coflow_id,
+                        ports.busy_s(held, known.number_of),
                         tracked.deadline_s - now_s)
             return ports, claims
 

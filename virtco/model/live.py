@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from virtco import units
 from virtco.model import uplinks as uplinks_model
 
 Row = TypeVar('Row')
@@ -199,6 +200,33 @@ class Ports(Sequence[Port]):
                    np.array([port.egress_bps for port in ports], np.float64),
                    np.array([port.ingress_bps for port in ports],
                             np.float64))
+
+    @property
+    def cap_bps(self) -> np.ndarray:
+        """Rate of each port: egress, ingress and uplinks, shape (n_ports,)."""
+        return np.concatenate((self.egress_bps, self.ingress_bps,
+                               self.uplinks.cap_bps))
+
+    def busy_s(self, flows: Flows, index: Mapping[str, int]) -> np.ndarray:
+        """Return how long flows keep each port busy alone, shape (n_ports,).
+
+        It is inf at a port without a rate that a flow crosses.
+
+        :param index: number of each host among the ports.
+        :raises KeyError: for a host that is none of the ports.
+        """
+        cap_bps = self.cap_bps
+        src, dst = flows.pairs.numbers(index).T
+        bits = flows.remaining_bytes * units.BITS_PER_BYTE * (src != dst)
+        start, passed = self.uplinks.passed(src, dst)
+        load = np.bincount(
+            np.concatenate((src, len(self) + dst, 2 * len(self) + passed)),
+            np.concatenate((bits, bits, np.repeat(bits, np.diff(start)))),
+            len(cap_bps))
+        with np.errstate(divide='ignore'):
+            found: np.ndarray = np.divide(
+                load, cap_bps, out=np.zeros(len(cap_bps)), where=load > 0)
+        return found
 
     def __len__(self) -> int:
         return len(self.hosts)

@@ -16,14 +16,10 @@ Sizes are port seconds: the time that a port takes at its full rate for what a
 coflow has left there.
 """
 
-from collections.abc import Mapping
 import dataclasses
 import math
 
 import numpy as np
-
-from virtco import units
-from virtco.model import live
 
 #: Fraction of a coflow, or of an interval, that rounding may take.
 ROUNDING = 1e-9
@@ -103,35 +99,6 @@ class Verdict:
     is_promised: bool
     bound_s: float
     earliest_s: float
-
-
-def port_s(flows: live.Flows, ports: live.Ports,
-           index: Mapping[str, int]) -> np.ndarray:
-    """Port seconds of flows, shape (n_ports,): egress, ingress and uplinks.
-
-    :param index: number of each host among the ports.
-    :raises KeyError: for a host that is none of the ports.
-    """
-    cap_bps = capacity_bps(ports)
-    pairs = flows.pairs.numbers(index)
-    crossing = pairs[:, 0] != pairs[:, 1]
-    src, dst = pairs[crossing].T
-    bits = flows.remaining_bytes[crossing] * units.BITS_PER_BYTE
-    n_hosts, n_ports = len(ports.hosts), len(cap_bps)
-    start, passed = ports.uplinks.passed(src, dst)
-    load = np.bincount(
-        np.concatenate((src, n_hosts + dst, 2 * n_hosts + passed)),
-        np.concatenate((bits, bits, np.repeat(bits, np.diff(start)))),
-        n_ports)
-    with np.errstate(divide='ignore'):
-        found: np.ndarray = np.divide(
-            load, cap_bps, out=np.zeros(n_ports), where=load > 0)
-    return found
-
-
-def capacity_bps(ports: live.Ports) -> np.ndarray:
-    return np.concatenate((ports.egress_bps, ports.ingress_bps,
-                           ports.uplinks.cap_bps))
 
 
 def renew(claims: Claims, now_s: float, before: Plan | None = None) -> Plan:

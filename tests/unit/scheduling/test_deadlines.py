@@ -41,11 +41,10 @@ def claims(*rows, n_ports=2):
 
 
 def test_port_seconds_count_both_ends_and_the_uplinks_between():
-    found = deadlines.port_s(flows(ac=3.0, ab=1.0, ca=2.0, aa=9.0),
-                             ports(BELOW_A_RACK), INDEX)
+    found = ports(BELOW_A_RACK).busy_s(
+        flows(ac=3.0, ab=1.0, ca=2.0, aa=9.0), INDEX)
     assert found == pytest.approx([4, 0, 1, 0, 2, 1 / 3, 3, 0, 3 / 1.5, 1.0])
-    found = deadlines.port_s(flows(ab=1.0), ports(egress_bps=(0, 1, 1, 1)),
-                             INDEX)
+    found = ports(egress_bps=(0, 1, 1, 1)).busy_s(flows(ab=1.0), INDEX)
     assert found[0] == math.inf
     assert found[1] == 0
 
@@ -192,16 +191,16 @@ def test_every_promise_is_kept(arriving, policy, below_a_rack):
     waiting = list(enumerate(arriving))
 
     def claimed():
-        found = deadlines.no_claims(len(deadlines.capacity_bps(fabric)))
+        found = deadlines.no_claims(len(fabric.cap_bps))
         for name in due_s.keys() & left.keys():
-            found = found.joined(name, deadlines.port_s(
-                left[name], fabric, INDEX), due_s[name] - now_s)
+            found = found.joined(name, fabric.busy_s(
+                left[name], INDEX), due_s[name] - now_s)
         return found
 
     for _ in range(400):
         while waiting and waiting[0][1][0] <= now_s + 1e-12:
             number, (_at_s, factor, its) = waiting.pop(0)
-            size_s = deadlines.port_s(its, fabric, INDEX)
+            size_s = fabric.busy_s(its, INDEX)
             left[str(number)] = its
             if factor < math.inf and deadlines.judge(
                     claimed(), size_s, factor * size_s.max()).is_promised:
