@@ -6,7 +6,7 @@ A small claim buys an early turn. Up to the claim times 1 + beta a coflow is
 honest (beta covers what estimates get wrong). Each byte of the overrun from
 there on is owed: while the payer (a project or a coflow, as the caller keys
 it) owes, its coflows are ordered as if they had no hints
-(:mod:`virtco.scheduling.attained`), until it has sent as many bytes that were
+(:mod:`virtco.scheduling.ordering`), until it has sent as many bytes that were
 honestly claimed. Raising the claim stops the debt from growing; it does not
 forgive what is owed.
 """

@@ -15,9 +15,9 @@ import numpy as np
 from virtco import exception
 from virtco import units
 from virtco.model import live
-from virtco.scheduling import attained
 from virtco.scheduling import fabric as fabric_model
 from virtco.scheduling import order_kernel
+from virtco.scheduling import ordering
 from virtco.scheduling import policies
 from virtco.scheduling import rate_kernel
 from virtco.scheduling import rater_kernel
@@ -81,8 +81,8 @@ def schedule(coflows: Sequence[live.LiveCoflow],
         lifted = np.array([n_left > 0 and starvation.is_starving(
             coflow, now_s, theta_s) for coflow, n_left in zip(
                 coflows, np.diff(fabric.flow_ptr).tolist())], bool)
-    order = _order(coflows, index, chosen, fabric, alone_s, lifted,
-                   late, rater)
+    order = ordering.find(coflows, ports, index, chosen, rater, fabric,
+                          alone_s, lifted, late)
     rated_s = alone_s
     if any(coflow.sending is not None for coflow in coflows):
         fabric = fabric_model.resized(fabric, _sending_bits(
@@ -268,110 +268,6 @@ def _ports(coflows: Sequence[live.LiveCoflow], pairs: Sequence[live.Pairs],
             field=f'host of coflow {coflow.coflow_id}', value=host,
             limit='one of the ports') from error
     return found[:, 0], found[:, 1]
-
-
-def _order(coflows: Sequence[live.LiveCoflow], index: dict[str, int],
-           policy: policies.Policy, fabric: fabric_model.Fabric,
-           alone_s: np.ndarray, lifted: np.ndarray,
-           late: Mapping[str, float], rater: rater_kernel.Rater
-           ) -> np.ndarray:
-    arrival_s = np.array([coflow.arrival_s for coflow in coflows])
-    key = arrival_s.astype(np.float64)
-    weight = np.array([coflow.weight for coflow in coflows], np.float64)
-    if policy.key == policies.BY_REMAINING:
-        key = alone_s / weight
-    elif policy.key == policies.BY_WHOLE:
-        key = _whole_s(coflows, index, fabric, alone_s)
-    if policy.key != policies.BY_ARRIVAL:
-        for c, coflow in enumerate(coflows):
-            if coflow.served is not None:
-                key[c] = attained.limit_s(_alone_s(
-                    coflow.served, fabric, index)) / (
-                        coflow.weight if policy.key == policies.BY_REMAINING
-                        else 1.0)
-    classes = np.array([coflow.priority_class for coflow in coflows],
-                       np.int64)
-    level = (np.unique(classes, return_inverse=True)[1].reshape(-1)
-             if policy.classes else np.zeros(len(coflows), np.int64))
-    for c in np.flatnonzero(lifted).tolist():
-        level[c] = -1
-        key[c] = max(coflows[c].served_s, coflows[c].arrival_s)
-    intensity = (_intensities(coflows, index, fabric, alone_s, late)
-                 if policy.key == policies.BY_REMAINING else None)
-    if intensity is not None:
-        order_kernel.rank_repeating(np.arange(len(coflows)), level, alone_s,
-                                    weight, intensity, key)
-    # Ties go to the earlier arrival: the sort is stable.
-    order = np.lexsort((arrival_s, key, level)).astype(np.int64)
-    if policy.swaps:
-        order_kernel.swap_neighbours(rater, order, level, weight)
-    return order
-
-
-def _intensities(coflows: Sequence[live.LiveCoflow], index: dict[str, int],
-                 fabric: fabric_model.Fabric, alone_s: np.ndarray,
-                 late: Mapping[str, float]) -> np.ndarray | None:
-    """Computing per iteration over time on the slowest link (Crux).
-
-    Those that are late are above all others, who is late for longest first.
-
-    :returns: 0 for those that say nothing of computing, shape (C,); None when
-        all of them do.
-    """
-    repeating = [c for c, coflow in enumerate(coflows)
-                 if coflow.compute_s > 0 and coflow.served is None]
-    if not repeating:
-        return None
-    found = np.zeros(len(coflows))
-    for c in repeating:
-        coflow = coflows[c]
-        whole_s = (alone_s[c] if coflow.whole is None
-                   else _alone_s(coflow.whole, fabric, index))
-        if whole_s > 0:
-            found[c] = coflow.compute_s * coflow.workers / whole_s
-    most = found.max() or 1.0
-    for place, c in enumerate(sorted(
-            (c for c in repeating if coflows[c].coflow_id in late),
-            key=lambda c: -late[coflows[c].coflow_id]), 2):
-        found[c] = most * place
-    return found
-
-
-def _whole_s(coflows: Sequence[live.LiveCoflow],
-             index: dict[str, int], fabric: fabric_model.Fabric,
-             alone_s: np.ndarray) -> np.ndarray:
-    """Time of each whole coflow alone, what it has sent included.
-
-    Where the whole is not given, it stands to the rest as the bits do: MADD
-    keeps the flows' proportions.
-    """
-    left = np.bincount(fabric.owner, fabric.base, len(coflows))
-    sent = np.array([max(0.0, coflow.sent_bytes) for coflow in coflows],
-                    np.float64) * units.BITS_PER_BYTE
-    sent_per_left: np.ndarray = np.divide(
-        sent, left, out=np.zeros(len(coflows)), where=left > 0)
-    whole_s: np.ndarray = alone_s * (1 + sent_per_left)
-    for c, coflow in enumerate(coflows):
-        if coflow.whole is not None:
-            whole_s[c] = _alone_s(coflow.whole, fabric, index)
-    return whole_s
-
-
-def _alone_s(flows: live.Flows, fabric: fabric_model.Fabric,
-             index: dict[str, int]) -> float:
-    """Time of the slowest port (VirtCO Eq. 3)."""
-    cap = fabric.cap
-    ports = flows.pairs.numbers(index)
-    crossing = ports[:, 0] != ports[:, 1]
-    bits = flows.remaining_bytes[crossing] * units.BITS_PER_BYTE
-    load = np.bincount(ports[crossing, 0], bits, len(cap))
-    load += np.bincount(ports[crossing, 1] + len(index), bits, len(cap))
-    start, passed = fabric.uplinks.passed(*ports[crossing].T)
-    load += np.bincount(passed + 2 * len(index),
-                        np.repeat(bits, np.diff(start)), len(cap))
-    used = load > 0
-    with np.errstate(divide='ignore'):
-        return float((load[used] / cap[used]).max(initial=0.0))
 
 
 def _flow_bps(fabric: fabric_model.Fabric, rates: fabric_model.Rates,
