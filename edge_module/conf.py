@@ -117,24 +117,18 @@ Connection to Open vSwitch's database when ``ports_backend`` is ``ovs``.
     cfg.StrOpt('classifier', default='auto',
                choices=[('auto', 'what fits the virtual switch'),
                         ('nft', 'nftables at ingress of the VM ports'),
-                        ('openflow', "set_queue in Open vSwitch's flows, for "
-                                     'its kernel datapath'),
                         ('nft-egress', 'nftables at egress of the uplink, '
                                        'for the userspace datapath of Open '
                                        'vSwitch')], help="""
 Where packets are put into the class of their coflow.
 
 ``auto`` takes ``nft-egress`` when the uplink is in a bridge of Open vSwitch's
-userspace datapath, and ``nft`` otherwise. Another backend may be chosen at any
-time; the start after that removes the traces of the one before.
+userspace datapath, and ``nft`` otherwise. Another one may be chosen at any
+time; the next start puts it in the place of the one before.
 
 Related options:
 
-* ``ports_backend``, ``ovs_run_dir`` (openflow)
-"""),
-    cfg.StrOpt('ovs_run_dir', default='/var/run/openvswitch', help="""
-Directory of ovs-vswitchd's sockets, where ``classifier = openflow`` finds the
-management socket of every bridge.
+* ``ports_backend``
 """),
     cfg.StrOpt('state_dir', default='/var/lib/virtco', help="""
 Directory of the last policy and the counters, which outlive a restart. It
@@ -192,9 +186,8 @@ Related options:
 """),
     cfg.StrOpt('helper_user', default='', help="""
 User of the helper process, better not the module's own: it does for the module
-what needs CAP_NET_ADMIN, on the uplink, the VM ports and the bridges alone. Of
-its groups only the first one counts; ``classifier = openflow`` needs one that
-may use the bridges' management sockets. Empty: the same as ``user``.
+what needs CAP_NET_ADMIN, on the uplink and the VM ports alone. Of its groups
+only the first one counts. Empty: the same as ``user``.
 
 Related options:
 

@@ -18,6 +18,7 @@ from oslo_log import log as logging
 from edge_module import drift
 from edge_module import kernel_events
 from edge_module.classify import base as classify
+from edge_module.classify import nft
 from edge_module.qdisc import agreement
 from edge_module.qdisc import htb
 from edge_module.qdisc import receiver as edge_receiver
@@ -36,19 +37,16 @@ LOG = logging.getLogger(__name__)
 class Enforcer:
     """Applies policies to one uplink and its VM ports.
 
-    :param retired: classifiers that an earlier start may have used; their
-        traces go when this one's classification stands.
     :param speed_bps: what ``link_bps`` is now, for a link that changes.
     :param step: called with the name of each step before it is made; tests
         break off there.
     """
 
-    def __init__(self, uplink: htb.Uplink, classifier: classify.Classifier,
+    def __init__(self, uplink: htb.Uplink, classifier: nft.NftClassifier,
                  link_bps: float, default_rate_bps: float, *,
                  settings: model.TreeSettings = model.TreeSettings(),
                  guard: agreement.Guard = agreement.NoGuard(),
                  receiver: edge_receiver.Receiver | None = None,
-                 retired: Iterable[classify.Classifier] = (),
                  grace_s: float = 5.0,
                  speed_bps: Callable[[], float] | None = None,
                  step: Callable[[str], None] = lambda name: None):
@@ -58,7 +56,6 @@ class Enforcer:
         self.settings = settings
         self.guard = guard
         self.receiver = receiver
-        self.retired = list(retired)
         self.grace_s = grace_s
         self.speed_bps = speed_bps or (lambda: self.link_bps)
         self._seen_link: tuple[object, ...] = ()
@@ -158,7 +155,6 @@ class Enforcer:
         if self.policy is not None and self.ports is not None:
             self.step('classify')
             self.classifier.replace(self.desired_table())
-            self._retire()
         if self.policy is not None and self.receiver is not None:
             self.step('receive')
             self.receiver.ensure(self.policy)
@@ -171,17 +167,6 @@ class Enforcer:
             return self.tree.add(wanted).leave
         return self.tree.change(wanted, self._settings_now()).leave
 
-    def _retire(self) -> None:
-        while self.retired:
-            other = self.retired.pop()
-            try:
-                if other.remove():
-                    LOG.info('The classification of %s is replaced by that '
-                             'of %s', other.name, self.classifier.name)
-            except exception.VirtcoException as error:
-                LOG.warning('What %s may have left is not removed: %s',
-                            other.name, error)
-
     def was_lost(self, changes: kernel_events.Changes) -> bool:
         """Whether somebody took away what this module relies on; cheap.
 
@@ -192,7 +177,7 @@ class Enforcer:
             return (devices is None
                     or bool(devices) and self.uplink.is_among(devices)
                     or changes.links and self._link() != self._seen_link
-                    or self.classifier.was_lost(devices, changes.tables)
+                    or changes.tables
                     or self.guard.was_lost())
 
     def _link(self) -> tuple[object, ...]:
@@ -270,8 +255,8 @@ class Enforcer:
         with self.lock:
             # Classification first: a packet whose class is gone would still
             # be shaped, by the default class.
-            removed += [f'{item.name} classification' for item
-                        in (self.classifier, *self.retired) if item.remove()]
+            if self.classifier.remove():
+                removed.append(f'{self.classifier.name} classification')
             if self.uplink.delete_root():
                 removed.append(f'htb of {self.uplink.dev}')
             if edge_receiver.remove(self.uplink.kernel, self.uplink.dev):

@@ -9,9 +9,7 @@ from oslo_config import cfg
 import tenacity
 
 from edge_module import enforcer as edge_enforcer
-from edge_module.classify import base as classify
 from edge_module.classify import nft
-from edge_module.classify import openflow
 from edge_module.ports import base as ports_base
 from edge_module.ports import static
 from edge_module.privileged import protocol
@@ -61,34 +59,17 @@ class Parts:
         from edge_module.qdisc import ovs_agreement
         return ovs_agreement.OvsGuard(self.database, self.conf.edge.uplink_dev)
 
-    def classifiers(self) -> tuple[classify.Classifier,
-                                   list[classify.Classifier]]:
-        """The one to be used, and others that may have left traces."""
+    def classifier(self) -> nft.NftClassifier:
+        """The one that sees the packets of this virtual switch."""
         options = self.conf.edge
         name = options.classifier
         if name == 'auto':
-            name = self._fitting()
-        # These two share one table: there is no need to retire either.
-        nftables = (nft.NftEgressClassifier(self.kernel, options.uplink_dev)
-                    if name == 'nft-egress'
-                    else nft.NftClassifier(self.kernel))
-        every: list[classify.Classifier] = [nftables]
-        if self.database is not None:
-            every.append(openflow.OpenflowClassifier(
-                self.kernel, self.database, options.ovs_run_dir))
-        elif name == 'openflow':
-            raise exception.Invalid(
-                field='[edge] classifier', value=name,
-                limit='for ports_backend = ovs')
-        chosen = next(item for item in every if item.name == name)
-        return chosen, [item for item in every if item is not chosen]
-
-    def _fitting(self) -> str:
-        """The classifier that sees the packets of this virtual switch."""
-        if self.database is None:
-            return 'nft'
-        datapath = self.database.datapath_of(self.conf.edge.uplink_dev)
-        return 'nft-egress' if datapath == 'netdev' else 'nft'
+            is_userspace = self.database is not None and (
+                self.database.datapath_of(options.uplink_dev) == 'netdev')
+            name = 'nft-egress' if is_userspace else 'nft'
+        if name == 'nft-egress':
+            return nft.NftEgressClassifier(self.kernel, options.uplink_dev)
+        return nft.NftClassifier(self.kernel)
 
     def receiver(self, egress_bps: float) -> edge_receiver.Receiver | None:
         options = self.conf.edge
@@ -119,10 +100,9 @@ class Parts:
             raise exception.Invalid(field='[edge] uplink_dev', value='unset',
                                     limit='the name of a network device')
         rate_bps = link_speed.egress_bps(self.conf)
-        classifier, retired = self.classifiers()
         return edge_enforcer.Enforcer(
-            htb.Uplink(self.kernel, options.uplink_dev), classifier,
-            rate_bps, rate_bps * options.default_share, retired=retired,
+            htb.Uplink(self.kernel, options.uplink_dev), self.classifier(),
+            rate_bps, rate_bps * options.default_share,
             settings=model.TreeSettings(
                 leaf_s=options.leaf_s,
                 min_leaf_bytes=options.leaf_min_bytes,

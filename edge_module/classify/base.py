@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What every classification backend does, and what it is given."""
+"""What is classified: ports, entries and their counters."""
 
-import abc
 from collections.abc import Iterable
 from collections.abc import Mapping
-from collections.abc import Set
 import dataclasses
 import ipaddress
 import re
@@ -152,67 +150,3 @@ def used(control: Mapping[int, int] | None, entries: Mapping[Key, int]
 def address(text: str) -> str:
     """An address in the one form in which addresses are compared."""
     return str(ipaddress.ip_address(text)) if ':' in text else text
-
-
-class Classifier(abc.ABC):
-    """Keeps one classification in the kernel or in the switch."""
-
-    name: str
-
-    def build_table(self, flows: Iterable[edge_policy.FlowEntry],
-                    ports: Iterable[VmPort],
-                    control: Mapping[int, int] | None = None) -> Table:
-        """What :meth:`replace` is to be given for a policy and ports.
-
-        :param control: see :class:`Table`.
-        """
-        return build_table(flows, ports, control)
-
-    @abc.abstractmethod
-    def replace(self, table: Table) -> int:
-        """Make the kernel hold exactly this table.
-
-        In one transaction, or in an order in which no packet of a managed
-        flow is without its class before or its class after. Entries that are
-        right stay untouched, with their counters.
-
-        :returns: number of entries and ports that were changed.
-        :raises virtco.exception.VirtcoException: when the kernel or the
-            switch refuses; the next call reads what stands, and goes on.
-        """
-
-    @abc.abstractmethod
-    def forget(self) -> None:
-        """Read what is there before the next replace."""
-
-    #: Whether :attr:`Table.limits` have an effect.
-    limits = False
-
-    def destinations(self) -> frozenset[str]:
-        """Ethernet addresses to which unmanaged packets went of late."""
-        return frozenset()
-
-    def was_lost(self, devices: Set[int], tables: bool) -> bool:
-        """Whether something says that it is not there any more; cheap.
-
-        :param devices: indexes of those whose qdiscs or filters others
-            changed.
-        :param tables: whether others changed our table of nftables.
-        """
-        return False
-
-    @abc.abstractmethod
-    def dump(self) -> tuple[Table, dict[Key, Counted]]:
-        """What the kernel holds now, with its counters."""
-
-    def counted(self) -> dict[Key, Counted]:
-        """The counters alone."""
-        return self.dump()[1]
-
-    def peers(self) -> dict[tuple[str, str], Counted]:
-        """What no entry matches: by device and the address it went to."""
-        return {}
-
-    @abc.abstractmethod
-    def remove(self) -> bool:
-        """Take away every trace; False when there was none."""

@@ -10,7 +10,6 @@ port; a tenant is recognised by the port, so equal addresses do not meet.
 
 from collections.abc import Iterable
 from collections.abc import Mapping
-from collections.abc import Set
 import dataclasses
 import json
 import socket
@@ -77,8 +76,11 @@ def _key(entry: nft_text.Entry, names: Mapping[int, str]) -> base.Key:
                     *entry[1:])
 
 
-class NftClassifier(base.Classifier):
-    """See the module. ``replace`` works from what it last knew or read."""
+class NftClassifier:
+    """See the module. ``replace`` works from what it last knew or read.
+
+    :cvar limits: whether :attr:`Table.limits` have an effect.
+    """
 
     name = 'nft'
     hook = nft_text.INGRESS
@@ -90,7 +92,24 @@ class NftClassifier(base.Classifier):
         self.has_table = False
         self.has_skeleton = False
 
+    def build_table(self, flows: Iterable[edge_policy.FlowEntry],
+                    ports: Iterable[base.VmPort],
+                    control: Mapping[int, int] | None = None) -> base.Table:
+        """What :meth:`replace` is to be given for a policy and ports.
+
+        :param control: see :class:`base.Table`.
+        """
+        return base.build_table(flows, ports, control)
+
     def replace(self, table: base.Table) -> int:
+        """Make the kernel hold exactly this table, in one transaction.
+
+        Entries that are right stay untouched, with their counters.
+
+        :returns: number of entries and ports that were changed.
+        :raises virtco.exception.KernelRefused: the next call reads what
+            stands, and goes on.
+        """
         ifindexes = dict(table.hooks) if self.hook.with_dev else {'': 0}
         entries = {nft_text.Entry(ifindexes[key.dev], key.src_ip, key.dst_ip,
                                   key.dst_port): minor
@@ -137,10 +156,8 @@ class NftClassifier(base.Classifier):
         return len(stale) + len(fresh) + len(gone) + len(new)
 
     def forget(self) -> None:
+        """Read what is there before the next replace."""
         self.known = None
-
-    def was_lost(self, devices: Set[int], tables: bool) -> bool:
-        return tables
 
     def _new_table(self) -> str:
         """In place of one that is damaged or of another make, if any."""
@@ -188,6 +205,7 @@ class NftClassifier(base.Classifier):
                 in nft_listing.Reader(self.hook, objects).counted.items()}
 
     def destinations(self) -> frozenset[str]:
+        """Ethernet addresses to which unmanaged packets went of late."""
         if self.known is None or not self.known.follows:
             return frozenset()
         code, output, _ = self.kernel.nft_run(
@@ -195,6 +213,7 @@ class NftClassifier(base.Classifier):
         return nft_listing.elements(output) if code == 0 else frozenset()
 
     def peers(self) -> dict[tuple[str, str], base.Counted]:
+        """What no entry matches: by device and the address it went to."""
         if self.known is None or not self.hook.with_dev:
             return {}
         devices = {name: dev for dev, ifindex in self.known.hooks
@@ -211,6 +230,7 @@ class NftClassifier(base.Classifier):
                 if name in devices for address, seen in found.items()}
 
     def remove(self) -> bool:
+        """Take away every trace; False when there was none."""
         code, _, _ = self.kernel.nft_run(f'delete table {nft_text.TABLE}')
         self.known = None
         self.has_table = self.has_skeleton = False

@@ -9,7 +9,6 @@ restart of the database; everything here reads that replica.
 from collections.abc import Callable
 import dataclasses
 from typing import Any
-from typing import NamedTuple
 
 from oslo_log import log as logging
 from ovs.db import idl as ovs_idl
@@ -38,13 +37,6 @@ class OvsInterface:
     vm: str
     mac: str
     notes: tuple[str, ...] = ()
-
-
-class Place(NamedTuple):
-    """Where Open vSwitch has plugged a device in."""
-
-    bridge: str
-    ofport: int
 
 
 class _Replica(connection.OvsdbIdl):
@@ -136,17 +128,6 @@ class OvsDb:
                 if any(item.name == dev for item in port.interfaces):
                     return bridge.datapath_type or 'system'
         return None
-
-    def bridges(self) -> list[str]:
-        """Names of the bridges."""
-        return sorted(bridge.name for bridge in self._rows('Bridge'))
-
-    def places(self) -> dict[str, Place]:
-        """Where every device is, but for those that have no port yet."""
-        return {item.name: Place(bridge.name, item.ofport[0])
-                for bridge in self._rows('Bridge') for port in bridge.ports
-                for item in port.interfaces
-                if item.ofport and item.ofport[0] > 0}
 
     def _port_of(self, dev: str) -> ovs_idl.Row | None:
         for port in self._rows('Port'):

@@ -39,7 +39,6 @@ context = priv_context.PrivContext(
 _CALLS: dict[str, tuple[Callable[..., None], Callable[..., Any]]] = {
     'tc_send': (limits.Limits.check_tc, kernel.tc_send),
     'nft_run': (limits.Limits.check_nft, kernel.nft_run),
-    'ofctl_run': (limits.Limits.check_ofctl, kernel.ofctl_run),
     'cpu_s': (lambda held_against: None, time.process_time),
 }
 
@@ -75,7 +74,7 @@ def _ask(name: str, *arguments: Any) -> Any:
                                       why=str(error)) from error
 
 
-tc_send, nft_run, ofctl_run, cpu_s = (
+tc_send, nft_run, cpu_s = (
     functools.partial(_ask, name) for name in _CALLS)
 # Reading needs no privilege.
 tc_dump = kernel.tc_dump

@@ -12,7 +12,6 @@ import errno
 import secrets
 import socket
 import struct
-import subprocess
 import threading
 
 _HEADER = struct.Struct('=IHHII')
@@ -204,20 +203,6 @@ def nft_run(commands: str) -> tuple[int, str, str]:
         if _nft is None:
             _nft = _Nft()
         return _nft.run(commands)
-
-
-def ofctl_run(arguments: list[str], text: str) -> tuple[int, str, str]:
-    """Run ovs-ofctl: the switch's sockets belong to root.
-
-    :returns: exit code, output, errors.
-    """
-    try:
-        done = subprocess.run(['ovs-ofctl', *arguments], input=text,
-                              capture_output=True, text=True,
-                              timeout=_TIMEOUT_S)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return 1, '', str(error)
-    return done.returncode, done.stdout, done.stderr
 
 
 def alive() -> bool:

@@ -3,9 +3,9 @@
 """What the helper does for the agent, and what it refuses.
 
 The agent may be in somebody else's hands. So every call is held against what
-this module's own code asks for, on the configured uplink and bridge
-sockets: messages by type, device and kind, commands of nft and ovs-ofctl word
-by word. Nothing here trusts what the agent says about itself.
+this module's own code asks for, on the configured uplink: messages by type,
+device and kind, commands of nft word by word. Nothing here trusts what the
+agent says about itself.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,6 @@ import socket
 
 from oslo_config import cfg
 
-from edge_module.classify import openflow
 from edge_module.privileged import devices
 from edge_module.qdisc import redirect
 from edge_module.qdisc import wire
@@ -73,19 +72,6 @@ _NFT = re.compile('|'.join((
     r'meta priority 1:7[0-9a-f]{3} update @peers[46]_\d{1,10} '
     r'\{ ip6? daddr \})',
     rf'delete chain {_TABLE} dev_\d{{1,10}}_{_DEV}')))
-_FLOW = re.compile(
-    rf'(?:delete_strict cookie={openflow.COOKIE:#x}/-1,'
-    rf'|add cookie={openflow.COOKIE:#x},)'
-    r'table=0,priority=6553[2-4],reg15=(?:0|0x[0-9a-f]{1,5}),in_port=\d{1,10}'
-    r'(?:,(?:ip|ipv6|tcp|udp|tcp6|udp6))?'
-    r'(?:,(?:nw|ipv6)_(?:src|dst)=[0-9a-fA-F:.]{2,45}){0,2}'
-    r'(?:,tp_dst=\d{1,5})?'
-    r'(?:,actions=set_queue:\d{1,5},'
-    r'(?:load:0x[0-9a-f]{1,5}->NXM_NX_REG15\[(?:|17|0\.\.15)\],)'
-    r'(?:check_pkt_larger\(\d{1,4}\)->NXM_NX_REG15\[16\],)?'
-    r'resubmit\(,0\))?')
-_BRIDGE = re.compile(r'[A-Za-z0-9_.-]{1,15}')
-
 
 class Refused(PermissionError):
     """The helper does not do that for anybody."""
@@ -96,7 +82,6 @@ class Limits:
     """What the helper's own configuration names."""
 
     uplink_dev: str
-    ovs_run_dir: str
     may_be_port: Callable[[str], bool] = devices.may_be_port
 
     # -- netlink -----------------------------------------------------------
@@ -119,7 +104,8 @@ class Limits:
     # -- nftables ----------------------------------------------------------
 
     def check_nft(self, commands: str) -> None:
-        _check_length(commands)
+        if len(commands) > _MOST_TEXT:
+            raise Refused(f'{len(commands)} characters')
         for line in commands.removesuffix('\n').split('\n'):
             found = _NFT.fullmatch(line)
             if found is None and not _is_rule(line) or (
@@ -128,40 +114,6 @@ class Limits:
 
     def _may_hook(self, dev: str | None) -> bool:
         return dev in (None, self.uplink_dev) or self.may_be_port(str(dev))
-
-    # -- Open vSwitch ------------------------------------------------------
-
-    def check_ofctl(self, arguments: Sequence[str], text: str) -> None:
-        _check_length(text)
-        arguments = list(arguments)
-        head = ['-O', openflow.VERSIONS, '--no-names']
-        for command, last, may_have_text in (
-                (['--bundle', 'add-flows'], ['-'], True),
-                (['dump-flows'], [openflow.OURS], False),
-                (['del-flows'], [openflow.OURS], False)):
-            begin = [*head, *command]
-            if (arguments[:len(begin)] == begin
-                    and arguments[len(begin) + 1:] == last
-                    and self._is_bridge(arguments[len(begin)])
-                    and (may_have_text or not text)):
-                break
-        else:
-            raise Refused(f'ovs-ofctl {" ".join(arguments)[:80]}')
-        for line in text.splitlines():
-            if _FLOW.fullmatch(line) is None:
-                raise Refused(f'flow {line[:80]!r}')
-
-    def _is_bridge(self, target: str) -> bool:
-        begin, end = f'unix:{self.ovs_run_dir}/', '.mgmt'
-        return (target.startswith(begin) and target.endswith(end)
-                and _BRIDGE.fullmatch(target[len(begin):-len(end)])
-                is not None)
-
-
-def _check_length(text: str) -> None:
-    if len(text) > _MOST_TEXT:
-        raise Refused(f'{len(text)} characters')
-
 
 def _is_rule(line: str) -> bool:
     found = _RULE.fullmatch(line)
@@ -213,4 +165,4 @@ def configured() -> Limits:
     from edge_module import conf  # not where only the calls are wanted
     conf.register_opts(cfg.CONF)
     options = cfg.CONF.edge
-    return Limits(options.uplink_dev or '', options.ovs_run_dir)
+    return Limits(options.uplink_dev or '')

@@ -18,10 +18,6 @@ class Kernel(Protocol):
     def nft_run(self, commands: str) -> tuple[int, str, str]:
         """Run nft commands: exit code, JSON output, errors."""
 
-    def ofctl_run(self, arguments: list[str], text: str
-                  ) -> tuple[int, str, str]:
-        """Run ovs-ofctl: exit code, output, errors."""
-
     def alive(self) -> bool:
         """Whether calls can still be made."""
 

@@ -18,15 +18,14 @@ from oslo_config import cfg
 
 from edge_module import conf as edge_conf
 from edge_module.classify import nft_text
-from edge_module.classify import openflow
 from edge_module.privileged import guarded
 from edge_module.privileged import limits
 from edge_module.qdisc import redirect
 from edge_module.qdisc import wire
 
 SECRET = 'nobody-may-read-this'
-nft, tc, ofctl = (functools.partial(guarded.call, name)
-                  for name in ('nft_run', 'tc_send', 'ofctl_run'))
+nft, tc = (functools.partial(guarded.call, name)
+           for name in ('nft_run', 'tc_send'))
 
 
 def tries(directory):
@@ -34,7 +33,6 @@ def tries(directory):
     other = socket.if_nametoindex('other0')
     uplink = socket.if_nametoindex('uplink0')
     hook = nft_text.INGRESS
-    run_dir = f'{directory}/ovs'
     yield 'read a file by include', lambda: nft(
         f'include "{directory}/secret"\n')
     yield 'include behind a command', lambda: nft(
@@ -71,19 +69,6 @@ def tries(directory):
     yield 'too many messages', lambda: tc(
         [wire.delete_root(other)] * 500_001)
     yield 'nested for nothing', lambda: tc(_nested(200))
-    yield 'an option of ovs-ofctl', lambda: ofctl(
-        [f'--log-file={run_dir}/br.mgmt', '-O', openflow.VERSIONS,
-         '--no-names', 'dump-flows', f'unix:{run_dir}/br.mgmt',
-         openflow.OURS], '')
-    yield 'flows from a file', lambda: ofctl(
-        ['-O', openflow.VERSIONS, '--no-names', '--bundle', 'add-flows',
-         f'unix:{run_dir}/br.mgmt', f'{directory}/secret'], '')
-    yield 'a socket by another directory', lambda: ofctl(
-        ['-O', openflow.VERSIONS, '--no-names', 'dump-flows',
-         f'unix:{run_dir}/link/br.mgmt', openflow.OURS], '')
-    yield 'a socket by a way up', lambda: ofctl(
-        ['-O', openflow.VERSIONS, '--no-names', 'dump-flows',
-         f'unix:{run_dir}/../br.mgmt', openflow.OURS], '')
     yield 'another call', lambda: guarded.call('ask', (18, 0, b''))
     yield 'a call of python', lambda: guarded.call('__import__', 'antigravity')
     yield 'a function that is not offered', lambda: _remote(
@@ -110,7 +95,6 @@ def main():
     edge_conf.register_opts(cfg.CONF)
     cfg.CONF([])
     cfg.CONF.set_override('uplink_dev', 'uplink0', 'edge')
-    cfg.CONF.set_override('ovs_run_dir', f'{directory}/ovs', 'edge')
     guarded.start_and_drop('nobody', 'daemon')
     found = {}
     for name, attempt in tries(directory):

@@ -38,8 +38,6 @@ def _tried(netns, directory):
     secret = directory / 'secret'
     secret.write_text(f'add table inet {escapes.SECRET}\n')
     secret.chmod(0o600)
-    (directory / 'ovs').mkdir()
-    (directory / 'ovs' / 'link').symlink_to(directory)
     planted = directory / 'planted'
     planted.mkdir()
     (planted / 'planted.py').write_text(
@@ -66,7 +64,6 @@ def test_no_way_leads_out_of_the_helper(tried):
     assert len(refused) >= len(found['tries']) - 5, found['tries']
     assert escapes.SECRET not in said and not (directory / 'ran').exists()
     # Nothing has come of it.
-    assert not list(directory.glob('ovs/*.mgmt'))
     assert 'htb' not in beds.run('tc', 'qdisc', 'show', 'dev', 'other0',
                                  netns=netns)
     rules = beds.run('nft', 'list', 'ruleset', netns=netns)

@@ -3,6 +3,7 @@
 """An uplink and a classifier whose kernel is a dictionary."""
 
 from edge_module.classify import base as classify
+from edge_module.classify import nft
 from edge_module.qdisc import htb
 from edge_module.qdisc import wire
 from edge_module.tcplan import model
@@ -88,18 +89,17 @@ class Uplink(htb.Uplink):
         return was
 
 
-class Classifier(classify.Classifier):
+class Classifier(nft.NftClassifier):
     """Its table is what it was given.
 
     :ivar forgot: how often it was told to.
-    :ivar lost: what :meth:`was_lost` says.
     """
 
     name = 'dictionary'
 
     def __init__(self, limits=False):
         self.limits = limits
-        self.table, self.forgot, self.lost = None, 0, False
+        self.table, self.forgot = None, 0
         self.counts, self.peer_counts, self.macs = {}, {}, frozenset()
         self.readings = []
 
@@ -112,10 +112,6 @@ class Classifier(classify.Classifier):
 
     def destinations(self):
         return self.macs
-
-    def was_lost(self, devices, tables):
-        self.told = devices, tables
-        return self.lost
 
     def dump(self):
         return self.table or classify.Table(), self.counts

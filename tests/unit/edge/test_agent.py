@@ -100,7 +100,7 @@ def test_options_reach_the_enforcer(conf):
             settings.overhead_bytes, settings.frame_min_bytes) == (
         0.5, 20000, 0.25, 24, 84)
     assert isinstance(found.guard, agreement.NoGuard)
-    assert found.receiver is None and found.retired == []
+    assert found.receiver is None
     assert found.classifier.name == 'nft' and found.speed_bps() == 1.5e9
     conf.set_override('uplink_dev', '', 'edge')
     with pytest.raises(exception.Invalid, match='uplink_dev'):
@@ -123,23 +123,14 @@ class Database:
         return self.kind
 
 
-@pytest.mark.parametrize('kind, asked, name, others', [
-    (None, 'auto', 'nft', []), (None, 'nft-egress', 'nft-egress', []),
-    ('system', 'auto', 'nft', ['openflow']),
-    ('netdev', 'auto', 'nft-egress', ['openflow']),
-    ('netdev', 'openflow', 'openflow', ['nft']),
-    ('system', 'nft', 'nft', ['openflow'])])
-def test_the_classifier_fits_the_switch(conf, kind, asked, name, others):
+@pytest.mark.parametrize('kind, asked, name', [
+    (None, 'auto', 'nft'), (None, 'nft-egress', 'nft-egress'),
+    ('system', 'auto', 'nft'), ('netdev', 'auto', 'nft-egress'),
+    ('netdev', 'nft', 'nft'), ('system', 'nft-egress', 'nft-egress')])
+def test_the_classifier_fits_the_switch(conf, kind, asked, name):
     found = parts(conf, classifier=asked)
     found.database = Database(kind) if kind else None
-    chosen, retired = found.classifiers()
-    assert chosen.name == name
-    assert [one.name for one in retired] == others
-
-
-def test_a_switch_that_is_not_there_classifies_nothing(conf):
-    with pytest.raises(exception.Invalid, match='ports_backend = ovs'):
-        parts(conf, classifier='openflow').classifiers()
+    assert found.classifier().name == name
 
 
 @pytest.mark.parametrize('mask, may', [

@@ -257,15 +257,12 @@ class Guard(agreement.NoGuard):
 @pytest.mark.parametrize('change, is_lost', [
     ({}, False), ({'devices': None}, True),
     ({'devices': frozenset({7})}, True), ({'devices': frozenset({8})}, False),
-    ({'links': True}, False), ({'tables': True}, False)])
+    ({'links': True}, False), ({'tables': True}, True)])
 def test_what_is_not_ours_is_no_loss(change, is_lost):
     found = started(guard=Guard())
     found.forget()
-    changes = kernel_events.Changes(**change)
-    assert bool(found.was_lost(changes)) == is_lost
+    assert bool(found.was_lost(kernel_events.Changes(**change))) == is_lost
     assert found.guard.ensured == 2
-    if changes.tables:
-        assert found.classifier.told == (frozenset(), True)
 
 
 def test_each_part_may_be_lost():
@@ -281,9 +278,6 @@ def test_each_part_may_be_lost():
         assert not found.was_lost(kernel_events.Changes())
         found.forget()
         assert not found.was_lost(links)
-    found.classifier.lost = True
-    assert found.was_lost(kernel_events.Changes())
-    found.classifier.lost = False
     found.guard.lost = True
     assert found.was_lost(kernel_events.Changes())
 
@@ -353,31 +347,10 @@ def test_the_receiver_hears_of_policies_alone():
     assert found.steps[-1] == 'receive'
 
 
-class Stubborn(dictionaries.Classifier):
-    def remove(self):
-        self.lost = True
-        raise exception.KernelRefused(
-            what='remove', count=1, why='told to')
-
-
-def test_classifiers_of_before_are_removed_once_this_one_stands():
-    old, stubborn = dictionaries.Classifier(), Stubborn()
-    old.table = classify.Table()
-    found = make(retired=[old, stubborn])
-    found.set_policy(ONE, 100.0)
-    assert old.table is not None and not stubborn.lost
-    found.set_ports((PORT,), 100.0)
-    assert old.table is None and stubborn.lost and not found.retired
-
-
 def test_cleanup_tells_what_was_there():
     found = started(guard=Guard())
-    old = dictionaries.Classifier()
-    old.table = classify.Table()
-    found.retired.append(old)
     assert found.cleanup() == [
-        'dictionary classification', 'dictionary classification',
-        'htb of up1', 'agreement about up1']
+        'dictionary classification', 'htb of up1', 'agreement about up1']
     assert found.classifier.table is None and not found.uplink.present
     found.guard.ensured = 0
     assert found.cleanup() == []

@@ -8,8 +8,6 @@ import pytest
 
 from edge_module.classify import base
 from edge_module.classify import nft
-from edge_module.classify import openflow
-from edge_module.ports import ovsdb
 from edge_module.privileged import limits
 from edge_module.qdisc import redirect
 from edge_module.qdisc import wire
@@ -17,8 +15,7 @@ from edge_module.tcplan import shape
 from tests.unit.edge import test_tcplan
 
 # ``lo`` is the one device that is everywhere.
-LIMITS = limits.Limits('lo', '/run/openvswitch',
-                       lambda dev: dev.startswith('tap'))
+LIMITS = limits.Limits('lo', lambda dev: dev.startswith('tap'))
 UPLINK, OTHER = 1, 99
 HTB = wire.attr(wire.KIND, b'htb\0')
 
@@ -31,11 +28,6 @@ class _Kernel:
         LIMITS.check_nft(text)
         self.commands.append(text)
         return (1, '', '') if text.startswith('list') else (0, '', '')
-
-    def ofctl_run(self, arguments, text):
-        LIMITS.check_ofctl(arguments, text)
-        self.commands.append(text)
-        return 0, '', ''
 
 
 addresses = st.one_of(
@@ -139,55 +131,10 @@ def test_other_messages_are_refused(message):
         LIMITS.check_tc([message])
 
 
-@given(entries)
-def test_all_flows_are_allowed(found):
-    places = {'tap1': ovsdb.Place('br-int', 4)}
-    table = base.Table(frozenset({('tap1', 3)}), found, {
-        minor: minor | 0x8000 for minor in found.values()})
-    text = ''.join(
-        f'{line}\n' for flow, classes
-        in openflow.wanted_flows(table, places).items()
-        for line in (
-            f'delete_strict {openflow.OURS},{flow.match()}',
-            f'add cookie={openflow.COOKIE:#x},{flow.match()},'
-            f'actions={openflow._actions(flow, classes)}'))
-    LIMITS.check_ofctl(['-O', openflow.VERSIONS, '--no-names', '--bundle',
-                        'add-flows', 'unix:/run/openvswitch/br-int.mgmt',
-                        '-'], text)
-
-
-_DUMP = ['-O', openflow.VERSIONS, '--no-names', 'dump-flows']
-_ADD = ['-O', openflow.VERSIONS, '--no-names', '--bundle', 'add-flows',
-        'unix:/run/openvswitch/br.mgmt', '-']
-
-
-@pytest.mark.parametrize('arguments, text', [
-    ([*_DUMP, 'unix:/run/openvswitch/br.mgmt'], ''),
-    ([*_DUMP, 'unix:/run/openvswitch/br.mgmt', 'table=0'], ''),
-    ([*_DUMP, 'unix:/run/openvswitch/../x.mgmt', openflow.OURS], ''),
-    ([*_DUMP, 'tcp:192.0.2.1', openflow.OURS], ''),
-    ([*_DUMP, '--log-file=/etc/passwd', openflow.OURS], ''),
-    (['--log-file=/etc/passwd', *_DUMP, 'unix:/run/openvswitch/br.mgmt',
-      openflow.OURS], ''),
-    ([*_ADD[:-1], '/etc/shadow'], ''),
-    (_ADD, 'add cookie=0x1,table=0,actions=drop'),
-    (_ADD, f'add cookie={openflow.COOKIE:#x},table=0,priority=65533,reg15=0,'
-           'in_port=4,ip,actions=output:7'),
-    (_ADD, f'add cookie={openflow.COOKIE:#x},table=0,priority=65533,reg15=0,'
-           'in_port=4,ip,actions=set_queue:4,load:0x1->NXM_NX_REG15[],'
-           'resubmit(,0),output:7'),
-    (_ADD, f'delete_strict cookie={openflow.COOKIE:#x}/0,table=0,'
-           'priority=65533,reg15=0,in_port=4')])
-def test_other_calls_of_ovs_ofctl_are_refused(arguments, text):
-    with pytest.raises(PermissionError):
-        LIMITS.check_ofctl(arguments, text)
-
-
 def test_a_call_has_a_size(monkeypatch):
     monkeypatch.setattr(limits, '_MOST_TEXT', 100)
     monkeypatch.setattr(limits, '_MOST_MESSAGES', 3)
     for ask in (lambda: LIMITS.check_nft('list table netdev virtco\n' * 5),
-                lambda: LIMITS.check_ofctl(_ADD, 'x' * 101),
                 lambda: LIMITS.check_tc([wire.delete_root(UPLINK)] * 4)):
         with pytest.raises(PermissionError):
             ask()
