@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What every stage of the search is worth.
+"""What every stage of a launch is worth.
 
 ``python -m benchmarks.ablation [--family NAME ...] [--seeds A..B]
-[--budget S] [--long-s S] [--counted] [--json]``
+[--budget S ...] [--variant TEXT ...] [--long-s S] [--counted] [--json]``
 
 Instances of hard families (:mod:`benchmarks.instances`) are planned as a
-launch does, then once without each stage or start, and once with each method
-that is kept out of the launch. ``mean``, ``p90`` and ``p99`` are of the ratio
-to the best of all these answers and, with ``--long-s``, of a run of so many
-seconds; ``certified`` is the share of answers proven to be within 1 %.
-``seconds`` are the CPU's, or with ``--counted`` those of a counter, which
-makes the table the same on any machine.
+launch plans them, then once without each stage or part of a stage. Families
+with running coflows are planned ``online`` and judged by the simulated sum of
+all coflows' times, those of several coflows ``joint`` and by the objective,
+the others ``isolated`` and by the time of the group.
+
+``mean``, ``p90`` and ``p99`` are of the ratio to the best of all these
+answers and, with ``--long-s``, of a run of so many seconds; ``certified`` is
+the share of answers proven to be within 1 %. ``seconds`` are the CPU's, or
+with ``--counted`` those of a counter, which makes the table the same on any
+machine. ``--variant`` selects rows whose name contains the text.
 """
 
 import argparse
@@ -24,6 +28,8 @@ import time
 from typing import Any
 from unittest import mock
 
+import numpy as np
+
 from benchmarks import instances as generator
 from benchmarks import placement
 from benchmarks import reference
@@ -31,45 +37,39 @@ from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver import planner
 from virtco.solver import search
-from virtco.solver.exact import lp_rounding
-from virtco.solver.exact import smallgroup
+from virtco.solver.bounds import lowerbounds
+from virtco.solver.judging import portfolio
+from virtco.solver.model import instance as instances
+from virtco.solver.partition import master
+from virtco.solver.partition import setpartition
 from virtco.solver.stages import annealing
 from virtco.solver.stages import carvings
 from virtco.solver.stages import proofs
 from virtco.solver.stages import state as states
-from virtco.solver.starts import choreo
 
+Objective = snapshot.Objective
 Change = Callable[[], contextlib.AbstractContextManager[Any]]
-
-
-def _choreo(state: states.State, budget: budgets.Budget) -> None:
-    assign = choreo.place(state.inst, budget)
-    if assign is not None:
-        state.add(states.Method.CHOREO, assign)
-
-
-def _relaxation(state: states.State, budget: budgets.Budget) -> None:
-    assign, lower_s = lp_rounding.place(state.inst, budget)
-    state.raise_bound(lower_s)
-    if assign is not None:
-        state.add(states.Method.LP_ROUNDING, assign)
-
-
-def _subsets(state: states.State, budget: budgets.Budget) -> None:
-    if smallgroup.applies(state.inst):
-        optimum_s, assign = smallgroup.solve(state.inst)
-        state.offer(states.Method.EXHAUSTIVE, assign)
-        state.raise_bound(optimum_s)
 
 
 def _nothing(*_args: Any) -> None:
     """Instead of a stage."""
 
 
+def _no(*_args: Any) -> bool:
+    return False
+
+
 def without(name: str) -> Change:
     """A launch without the stages of that name."""
-    return lambda: mock.patch.object(search, 'STAGES', tuple(
-        stage for stage in search.STAGES if stage.name != name))
+    @contextlib.contextmanager
+    def change() -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            for table in ('STAGES', 'FINISH'):
+                stack.enter_context(mock.patch.object(search, table, tuple(
+                    stage for stage in getattr(search, table)
+                    if stage.name != name)))
+            yield
+    return change
 
 
 def replaced(module: Any, name: str, by: Any) -> Change:
@@ -77,84 +77,122 @@ def replaced(module: Any, name: str, by: Any) -> Change:
     return lambda: mock.patch.object(module, name, by)
 
 
-def before_rounds(name: str, run: Callable[..., None], share: float
-                  ) -> Change:
-    """A launch with one more stage after the first local search."""
-    def change() -> contextlib.AbstractContextManager[Any]:
-        stages = list(search.STAGES)
-        names = [stage.name for stage in stages]
-        stages.insert(names.index('set partition'),
-                      search.Stage(name, run, share))
-        return mock.patch.object(search, 'STAGES', tuple(stages))
+def both(*changes: Change) -> Change:
+    """A launch with several changes."""
+    @contextlib.contextmanager
+    def change() -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            for one in changes:
+                stack.enter_context(one())
+            yield
     return change
 
 
-def _no_start(method: snapshot.Method) -> Change:
-    """Without one of the quick search's starts."""
-    usual = annealing._first_starts
+def _fewer(name: str, method: snapshot.Method) -> Change:
+    """Without one of the starts that a function yields."""
+    usual = getattr(annealing, name)
 
     def starts(*args: Any) -> Iterator[annealing.Found]:
         return ((by, start) for by, start in usual(*args) if by != method)
-    return replaced(annealing, '_first_starts', starts)
+    return replaced(annealing, name, starts)
 
 
+_NO_BOUND = replaced(lowerbounds, 'anchored_sets',
+                     lambda *_args: lowerbounds.Bound(0.0, False))
+_NO_CARVING = replaced(carvings, '_carve', _nothing)
 VARIANTS: dict[str, Change] = {
     'as it is': contextlib.nullcontext,
-    'without first bound': without('first bound'),
-    'without bound': without('bound'),
-    'without carving': replaced(carvings, '_carve', _nothing),
-    'without quick search': without('quick search'),
-    'without spread start': _no_start(snapshot.Method.SPREAD),
-    'without min-cut start': _no_start(snapshot.Method.MIN_CUT),
-    'without local search': without('local search'),
+    **{f'without {stage.name}': without(stage.name)
+       for stage in (*search.STAGES, *search.FINISH)},
+    'without anchored sets': _NO_BOUND,
+    'without any carving': _NO_CARVING,
+    'without sets and carving': both(_NO_BOUND, _NO_CARVING),
+    'without bounds of tiers': replaced(lowerbounds, 'tiers',
+                                        lambda _inst: ()),
+    'without spread start': _fewer('_first_starts', snapshot.Method.SPREAD),
+    'without min-cut start': _fewer('_first_starts',
+                                    snapshot.Method.MIN_CUT),
+    'without more starts': replaced(annealing, '_more_starts',
+                                    lambda *_args: ()),
     'without any local search': replaced(states.State, 'anneal', _nothing),
-    'without set partition': replaced(proofs, '_narrow', _nothing),
-    'without rounds': without('rounds'),
-    "with Choreo's start": before_rounds('choreo', _choreo, 0.3),
-    'with compact relaxation': before_rounds('relaxation', _relaxation, 0.3),
-    'with subset programme': before_rounds('subsets', _subsets, 0.3),
+    'without any set partition': replaced(proofs, '_narrow', _nothing),
+    'without linked uplinks': replaced(setpartition.Partition, 'link', _no),
+    'without integer program': replaced(master.Master, 'choose', _nothing),
+    'without dive': replaced(setpartition.Partition, '_dive', _nothing),
+    'without proposals': replaced(portfolio, 'applies', _no),
+    **{f'without proposal of {name}': replaced(planner, 'RIVALS', tuple(
+        one for one in planner.RIVALS if one[0] != name))
+        for name, _share in planner.RIVALS},
 }
 
 
+def _objective(item: reference.Instance) -> snapshot.Objective:
+    if item.get('running'):
+        return Objective.ONLINE
+    return (Objective.JOINT if any(f.get('coflow') for f in item['flows'])
+            else Objective.ISOLATED)
+
+
+def _cost_s(problem: snapshot.PlacementProblem, plan: snapshot.Plan) -> float:
+    if plan.objective is Objective.ISOLATED:
+        return plan.cct_s
+    if plan.objective is Objective.JOINT:
+        return plan.objective_s
+    inst = instances.build(problem, reduce=False)
+    index = {host.name: i for i, host in enumerate(problem.hosts)}
+    return portfolio.Judged(inst, budgets.unlimited()).cost_s(np.array(
+        [index[plan.hosts[vms[0]]] for vms in inst.node_vms]))
+
+
+def _is_certified(plan: snapshot.Plan) -> bool:
+    if plan.objective is Objective.ISOLATED:
+        return plan.gap <= 0.01
+    return plan.objective_s - plan.objective_bound_s <= (
+        0.01 * plan.objective_bound_s)
+
+
 def measure(items: list[reference.Instance], budget_s: float, counted: bool,
-            long_s: float) -> dict[str, Any]:
+            long_s: float, variants: dict[str, Change]
+            ) -> dict[str, dict[str, Any]]:
     """A row for each variant."""
     problems = {item['name']: reference.to_problem(item) for item in items}
 
     def run(seconds: float, certify: bool = False
-            ) -> dict[str, tuple[snapshot.Plan, float]]:
-        plans = {}
-        for name, problem in problems.items():
+            ) -> dict[str, tuple[float, bool, float]]:
+        found = {}
+        for item in items:
+            problem = problems[item['name']]
             clock = (budgets.Counter() if counted
                      else budgets.Timer(time.process_time))
             started_s = clock()
             plan = planner.plan(problem, budget_s=seconds, clock=clock,
-                                objective=snapshot.Objective.ISOLATED,
-                                certify=certify)
-            plans[name] = plan, clock() - started_s
-        return plans
+                                objective=_objective(item), certify=certify)
+            took_s = clock() - started_s
+            found[item['name']] = (_cost_s(problem, plan),
+                                   _is_certified(plan), took_s)
+        return found
 
     answers = {}
-    for name, change in VARIANTS.items():
+    for name, change in variants.items():
         with change():
             answers[name] = run(budget_s)
     every = list(answers.values())
     if long_s:
         every.append(run(long_s, certify=True))
-    best_s = {name: min(plans[name][0].cct_s for plans in every)
+    best_s = {name: min(found[name][0] for found in every)
               for name in problems}
     rows = {}
-    for variant, plans in answers.items():
-        ratios = [plan.cct_s / best_s[name] if best_s[name] else 1.0
-                  for name, (plan, _seconds) in plans.items()]
+    for variant, found in answers.items():
+        ratios = [cost_s / best_s[name] if best_s[name] else 1.0
+                  for name, (cost_s, _certified, _seconds) in found.items()]
         rows[variant] = {
             'mean': statistics.fmean(ratios),
             'p90': placement.percentile(ratios, 90),
             'p99': placement.percentile(ratios, 99),
             'certified': statistics.fmean(
-                plan.gap <= 0.01 for plan, _seconds in plans.values()),
+                certified for _cost, certified, _seconds in found.values()),
             'seconds': statistics.fmean(
-                seconds for _plan, seconds in plans.values())}
+                seconds for _cost, _certified, seconds in found.values())}
     return rows
 
 
@@ -164,27 +202,32 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--family', choices=generator.HARD, action='append')
     parser.add_argument('--seeds', type=placement.seeds, default=range(1))
-    parser.add_argument('--budget', type=float, default=0.25)
+    parser.add_argument('--budget', type=float, action='append')
+    parser.add_argument('--variant', action='append')
     parser.add_argument('--long-s', type=float, default=0.0)
     parser.add_argument('--counted', action='store_true')
     parser.add_argument('--json', action='store_true')
     options = parser.parse_args()
     planner.load_libraries()
+    variants = {name: change for name, change in VARIANTS.items()
+                if name == 'as it is' or not options.variant
+                or any(text in name for text in options.variant)}
     result = {}
-    for family in options.family or ['hose18x40', 'hose1000x200']:
+    for family in options.family or ['hose18x40', 'rack18x40', 'busy18x40']:
         items = [item for seed in options.seeds
                  for item in generator.hard(family, seed)]
-        result[family] = measure(items, options.budget, options.counted,
-                                 options.long_s)
-        if options.json:
-            continue
-        heads = f'{family}, {len(items)} instances, {options.budget:g} s'
-        print(f'{heads:38}{"mean":>7}{"p90":>7}{"p99":>7}{"certified":>11}'
-              f'{"seconds":>9}')
-        for variant, row in result[family].items():
-            print(f'{variant:38}{row["mean"]:7.3f}{row["p90"]:7.3f}'
-                  f'{row["p99"]:7.3f}{row["certified"]:11.2f}'
-                  f'{row["seconds"]:9.3f}', flush=True)
+        for budget_s in options.budget or [0.25]:
+            heads = f'{family}, {len(items)} instances, {budget_s:g} s'
+            rows = result[heads] = measure(
+                items, budget_s, options.counted, options.long_s, variants)
+            if options.json:
+                continue
+            print(f'{heads:38}{"mean":>7}{"p90":>7}{"p99":>7}'
+                  f'{"certified":>11}{"seconds":>9}')
+            for variant, row in rows.items():
+                print(f'{variant:38}{row["mean"]:7.3f}{row["p90"]:7.3f}'
+                      f'{row["p99"]:7.3f}{row["certified"]:11.2f}'
+                      f'{row["seconds"]:9.3f}', flush=True)
     if options.json:
         print(json.dumps(result, indent=1))
 

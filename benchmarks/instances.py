@@ -64,6 +64,8 @@ class Shape(NamedTuple):
 
     :ivar pods: of as many racks each.
     :ivar cube: capacities of three resources instead of slots.
+    :ivar running: coflows that run on the hosts already.
+    :ivar coflows: into which the flows are dealt.
     """
 
     hosts: int
@@ -73,6 +75,8 @@ class Shape(NamedTuple):
     racks: int = 0
     pods: int = 0
     cube: bool = False
+    running: int = 0
+    coflows: int = 1
 
 
 _ALL = ('sparse', 'medium', 'dense', 'shuffle', 'groups', 'tree', 'mesh')
@@ -92,6 +96,12 @@ HARD = {
     'pod48x60': Shape(48, 60, ('sparse', 'medium', 'groups', 'shuffle'),
                       ('bg', 'measured'), racks=8, pods=2),
     'cube18x40': Shape(18, 40, _ALL, ('bg', 'measured'), cube=True),
+    'busy18x40': Shape(18, 40, ('sparse', 'medium', 'groups', 'shuffle'),
+                       ('bg', 'measured'), running=6),
+    'busyrack18x40': Shape(18, 40, ('sparse', 'groups', 'shuffle'),
+                           ('bg', 'measured'), racks=3, running=6),
+    'joint18x40': Shape(18, 40, ('sparse', 'medium', 'shuffle'),
+                        ('bg', 'measured'), coflows=4),
 }
 #: Of a flavor and of a host, per vCPU: GB of memory and of disk.
 FLAVOR_GB = ((1, 20), (2, 10), (4, 10), (8, 5))
@@ -336,7 +346,33 @@ def _hard(family: str, shape: Shape, pattern: str, kind: str, seed: int
             host['rack'] = f'r{m % shape.racks}'
     if shape.cube:
         _cube(rng, hosts, result['vms'])
+    if shape.coflows > 1:
+        _deal(shape, result)
+    result['running'] = [
+        _running(rng, f'running-{i}', shape.hosts)
+        for i in range(shape.running)]
     return result
+
+
+def _deal(shape: Shape, result: dict[str, Any]) -> None:
+    """Keep the flows within groups of VMs, each with a coflow."""
+    size = -(-shape.vms // shape.coflows)
+    for flow in result['flows']:
+        flow['coflow'] = int(flow['src'][1:]) // size
+        flow['dst'] = f"v{flow['coflow'] * size + int(flow['dst'][1:]) % size}"
+    result['flows'] = [flow for flow in result['flows']
+                       if flow['src'] != flow['dst']]
+
+
+def _running(rng: random.Random, name: str, n_hosts: int) -> dict[str, Any]:
+    """A shuffle between hosts, of bytes like the group's."""
+    hosts = rng.sample(range(n_hosts), rng.randint(4, 8))
+    half = len(hosts) // 2
+    size_bytes = 1e8 * rng.lognormvariate(0, 1)
+    return {'id': name, 'flows': [
+        {'src': f'h{a}', 'dst': f'h{b}',
+         'bytes': round(size_bytes * rng.lognormvariate(0, .5))}
+        for a in hosts[:half] for b in hosts[half:]]}
 
 
 def _cube(rng: random.Random, hosts: list[dict[str, Any]],

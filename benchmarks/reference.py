@@ -5,8 +5,9 @@
 hosts: [{id, slots, egress, ingress, rack?}] (bytes/s); racks: optional
 [{id, uplink_out, uplink_in, parent?}], a parent is another one, so that they
 are a tree of any depth; vms: [{id, size, pinned?}]; flows: [{src, dst,
-bytes}]; slots and size are numbers, or lists of one per resource; pair_rate:
-optional {a: {b: rate}}, which replaces egress and ingress; status,
+bytes, coflow?}], a coflow is a number; running: optional [{id, flows}] with
+flows between hosts; slots and size are numbers, or lists of one per resource;
+pair_rate: optional {a: {b: rate}}, which replaces egress and ingress; status,
 best_known, lower_bound, placement. The judge shares no code with the solver.
 """
 
@@ -42,6 +43,10 @@ def to_problem(instance: Instance) -> snapshot.PlacementProblem:
     bps = units.bytes_per_s_to_bps
     row = {vm['id']: i for i, vm in enumerate(instance['vms'])}
     pairs = instance.get('pair_rate')
+    rows: dict[int, list[tuple[int, int, float]]] = {0: []}
+    for f in instance['flows']:
+        rows.setdefault(f.get('coflow', 0), []).append(
+            (row[f['src']], row[f['dst']], f['bytes']))
     return snapshot.PlacementProblem(
         hosts=tuple(cluster.Host(
             str(h['id']), vector(h['slots']), bps(h['egress']),
@@ -49,10 +54,10 @@ def to_problem(instance: Instance) -> snapshot.PlacementProblem:
         vms=tuple(cluster.Vm(
             str(v['id']), vector(v['size']), v.get('pinned'))
             for v in instance['vms']),
-        coflows=(coflow.Coflow.from_flows(
-            instance['name'], len(row),
-            [(row[f['src']], row[f['dst']], f['bytes'])
-             for f in instance['flows']]),),
+        coflows=tuple(coflow.Coflow.from_flows(
+            f"{instance['name']}/{number}", len(row), flows)
+            for number, flows in sorted(rows.items())),
+        active=tuple(_running(one) for one in instance.get('running') or ()),
         tree=cluster.Tree(
             tuple(cluster.Subtree(r['id'], bps(r['uplink_out']),
                                   bps(r['uplink_in']), r.get('parent'))
@@ -63,6 +68,17 @@ def to_problem(instance: Instance) -> snapshot.PlacementProblem:
                        for b, rate in row.items()} if pairs else None,
         resources=('slots', 'memory_gb', 'disk_gb')[
             :len(vector(instance['hosts'][0]['slots']))])
+
+
+def _running(one: dict[str, Any]) -> snapshot.ActiveCoflow:
+    out: dict[str, float] = {}
+    into: dict[str, float] = {}
+    for f in one['flows']:
+        out[f['src']] = out.get(f['src'], 0.0) + f['bytes']
+        into[f['dst']] = into.get(f['dst'], 0.0) + f['bytes']
+    return snapshot.ActiveCoflow(
+        one['id'], tuple(out.items()), tuple(into.items()), tuple(
+            (f['src'], f['dst'], float(f['bytes'])) for f in one['flows']))
 
 
 def vector(value: float | list[float]) -> tuple[float, ...]:

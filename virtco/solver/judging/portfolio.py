@@ -44,15 +44,37 @@ def applies(problem: snapshot.PlacementProblem,
             and bool(problem.coflows) and problem.pair_rate_bps is None)
 
 
-def best(inst: instances.Instance, candidates: Iterable[Candidate],
-         budget: budgets.Budget) -> Candidate:
-    """The first one wins a tie, and where simulating takes too long.
+class Judged:
+    """What placements cost when all known coflows are simulated with them.
 
     :param inst: of which the assignments are.
     :param budget: is charged.
     """
-    simulated = judge.Judge(inst, budget)
-    ahead = objectives.Ahead.of(inst, snapshot.Objective.ONLINE)
+
+    def __init__(self, inst: instances.Instance, budget: budgets.Budget):
+        self._inst = inst
+        self._judge = judge.Judge(inst, budget)
+        self._ahead = objectives.Ahead.of(inst, snapshot.Objective.ONLINE)
+
+    def cost_s(self, assign: np.ndarray) -> float | None:
+        """Sum of CCTs with a part of the wait of coflows to come.
+
+        None where simulating takes too long.
+        """
+        total_s = self._judge.total_s(assign)
+        if total_s is None:
+            return None
+        own_s = instances.times_s(
+            objectives.own_loads(self._inst, assign).sum(axis=0),
+            self._inst.s_per_byte)[:self._inst.n_fabric]
+        return total_s + AHEAD_WEIGHT * float(
+            self._ahead.per_port_s(own_s).sum())
+
+
+def best(inst: instances.Instance, candidates: Iterable[Candidate],
+         budget: budgets.Budget) -> Candidate:
+    """The first one wins a tie, and where simulating takes too long."""
+    judged = Judged(inst, budget)
     chosen, least_s = None, np.inf
     seen: set[bytes] = set()
     for candidate in candidates:
@@ -60,16 +82,12 @@ def best(inst: instances.Instance, candidates: Iterable[Candidate],
         if key in seen:
             continue
         seen.add(key)
-        total_s = simulated.total_s(candidate.assign)
+        cost_s = judged.cost_s(candidate.assign)
         if chosen is None:
             chosen = candidate
-        if total_s is None:
+        if cost_s is None:
             break
-        own_s = instances.times_s(
-            objectives.own_loads(inst, candidate.assign).sum(axis=0),
-            inst.s_per_byte)[:inst.n_fabric]
-        total_s += AHEAD_WEIGHT * float(ahead.per_port_s(own_s).sum())
-        if total_s < least_s:
-            chosen, least_s = candidate, total_s
+        if cost_s < least_s:
+            chosen, least_s = candidate, cost_s
     assert chosen is not None
     return chosen
