@@ -10,9 +10,8 @@ same everywhere: instances and starts come from fixed seeds.
 anneal-*
     Moves per second of the local search: hosts x VMs; *levels* is the online
     objective with 8 coflows that run already.
-price, anchored, subsets
-    Looks at a node while columns are priced; cheapest sets around a node;
-    steps of the dynamic programme over subsets.
+price, anchored
+    Looks at a node while columns are priced; cheapest sets around a node.
 schedule-*
     Orders and rates of 500 coflows on 150 hosts, found anew, with what MADD
     leaves handed out in order (greedy) or shared (max-min).
@@ -44,7 +43,6 @@ from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver.bounds import anchored
 from virtco.solver.bounds import lowerbounds
-from virtco.solver.exact import smallgroup
 from virtco.solver.model import instance as instances
 from virtco.solver.moves import localsearch
 from virtco.solver.partition import columns
@@ -126,15 +124,6 @@ def _anchored() -> Run:
     return _timed(run)
 
 
-def _subsets() -> Run:
-    inst = _instance('18x10')
-
-    def run() -> float:
-        smallgroup.solve(inst)
-        return inst.n_hosts * 3.0 ** inst.n_nodes
-    return _timed(run)
-
-
 def _schedule(backfill: str) -> Run:
     rng = np.random.default_rng(7)
     sim = simulation.Simulation(
@@ -169,7 +158,6 @@ KERNELS: dict[str, tuple[str, Callable[[], Run]]] = {
         _anneal, '1000x200', 200_000)),
     'price': ('looks/s', _price),
     'anchored': ('sets/s', _anchored),
-    'subsets': ('steps/s', _subsets),
     'schedule-greedy': ('passes/s', functools.partial(_schedule, 'greedy')),
     'schedule-max-min': ('passes/s', functools.partial(
         _schedule, 'max-min')),

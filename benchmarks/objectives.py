@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import instances
+from virtco.lab.placement import baselines
 from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco.model import snapshot
@@ -107,9 +108,9 @@ def one_by_one(hosts: list[cluster.Host], apps: list[coflow_model.Coflow],
     for number, app in enumerate(apps):
         now = [cluster.Host(h.name, (free[h.name],), h.egress_bps,
                             h.ingress_bps) for h in hosts]
-        plan = planners.plan(group(now, app, active), planner=planner,
-                             objective=objective, budget_s=budget_s,
-                             seed=100 * seed + number, clock=CLOCK[0])
+        plan = baselines.plan(group(now, app, active), planner=planner,
+                              objective=objective, budget_s=budget_s,
+                              seed=100 * seed + number, clock=CLOCK[0])
         for name in plan.hosts:
             free[name] -= 1
         active.append(loads(app, plan.hosts))

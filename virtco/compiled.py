@@ -35,13 +35,11 @@ KERNELS = (
     'virtco.lab.sim.pair_kernels',
     'virtco.advise.kernels',
     'virtco.solver.bounds.anchored',
-    'virtco.solver.exact.enumeration',
     'virtco.solver.moves.kernel',
     'virtco.solver.judging.judge_kernel',
     'virtco.solver.model.loads_kernel',
     'virtco.solver.partition.pricing',
     'virtco.solver.moves.rank_kernel',
-    'virtco.solver.exact.subsets',
 )
 _ROOT = pathlib.Path(__file__).parent.parent
 

@@ -102,7 +102,7 @@ def test_one_of_an_earlier_build_goes(build, beside):
 
 def test_kernels_that_share_functions_are_compiled_all_or_none():
     rater = 'virtco.scheduling.rater_kernel'
-    alone = 'virtco.solver.exact.subsets'
+    alone = 'virtco.solver.moves.kernel'
     assert compiled.together([alone]) == {alone}
     scheduling = compiled.together([rater])
     assert rater in scheduling

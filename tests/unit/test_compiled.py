@@ -13,13 +13,16 @@ import pytest
 
 from virtco import compiled
 
-KERNEL = 'virtco.solver.exact.subsets'
+KERNEL = 'virtco.solver.moves.rank_kernel'
 RUN = '''
-from array import array
-from virtco.solver.exact import subsets
-print(subsets.__file__.rpartition('.')[2],
-      subsets.solve(1, 1, array('d', [0, 3]), array('d', [0, 0]),
-                    array('q', [0, 0]), array('d', [0, 0])))
+import numpy as np
+from virtco.solver.moves import rank_kernel
+own_s, port = np.zeros((1, 2)), np.zeros(1, np.int64)
+rank_kernel.own_times(
+    0, 1, 1, np.array([3.0]), np.zeros((1, 1), np.int64),
+    np.ones((1, 1, 1)), np.full((1, 2, 2), -1), np.zeros((1, 2, 2)), own_s,
+    port)
+print(rank_kernel.__file__.rpartition('.')[2], own_s[0, 1])
 '''
 
 

@@ -42,7 +42,7 @@ ALLOWED = {('virtco/solver/planner.py', 'time'),
 # Rooms and modules of the planner; each imports only what stands before it.
 SOLVER_ORDER = [
     'budget', 'model', 'bounds', 'starts', 'moves', 'partition', 'judging',
-    'exact', 'targets', 'baselines', 'stages', 'search',
+    'smallgroup', 'targets', 'stages', 'search', 'residual',
     'planner', 'together', 'counterfactuals', 'delays', 'reevaluation',
 ]
 

@@ -10,14 +10,9 @@ GROUP = 'placement'
 
 PLANNERS = [
     ('virtco', 'relaxation, rounding and search over all active coflows'),
-    ('lp-rounding', 'a compact linear relaxation and its rounding alone'),
     ('virtco-printed', 'Algorithm 2 of the paper on residual bandwidth'),
     ('spread', 'no two VMs of a group on a host while hosts last'),
     ('min-cut', 'strong traffic-aware placement, the traffic of a group only'),
-    ('random', 'any host with room'),
-    ('round-robin', 'host after host'),
-    ('min-machines', 'as few hosts as possible'),
-    ('choreo', "Choreo's greedy Algorithm 1"),
 ]
 OBJECTIVES = [
     ('online', 'sum of the completion times of all active coflows'),

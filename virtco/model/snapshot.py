@@ -100,12 +100,7 @@ class Method(enum.StrEnum):
     #: The search alone in the cloud, and on what others leave.
     ISOLATED = 'isolated'
     VIRTCO_PRINTED = 'virtco-printed'
-    LP_ROUNDING = 'lp-rounding'
-    CHOREO = 'choreo'
-    RANDOM = 'random'
-    ROUND_ROBIN = 'round-robin'
-    MIN_MACHINES = 'min-machines'
-    #: Of a record that another version wrote.
+    #: Of a record that another version wrote, or of the laboratory.
     OTHER = 'other'
 
     @classmethod

@@ -11,25 +11,27 @@ from collections.abc import Callable
 from collections.abc import Iterator
 import dataclasses
 import math
+import random
 import time
 
 import numpy as np
 
 from virtco import exception
 from virtco.model import snapshot
-from virtco.solver import baselines
 from virtco.solver import budget as budgets
+from virtco.solver import residual
 from virtco.solver import search
 from virtco.solver.bounds import lowerbounds
-from virtco.solver.exact import lp_rounding
 from virtco.solver.judging import portfolio
 from virtco.solver.model import instance as instances
 from virtco.solver.model import objectives
+from virtco.solver.moves import mincut
 from virtco.solver.moves import ranking
 from virtco.solver.stages import state as states
+from virtco.solver.starts import candidates
 from virtco.solver.starts import feasible
 
-PLANNERS = ('virtco', *baselines.NAMES)
+PLANNERS = ('virtco', 'virtco-printed', 'spread', 'min-cut')
 #: Part of the budget that the online search has where others propose, too,
 #: and who they are, with theirs.
 ONLINE_SHARE = 0.5
@@ -126,13 +128,13 @@ def _judged(problem: snapshot.PlacementProblem, seed: int, budget_s: float,
                 return
             placed: np.ndarray | None
             if by == 'virtco-printed':
-                placed, _found = searched(baselines.residual(problem),
+                placed, _found = searched(residual.residual(problem),
                                           snapshot.Objective.ISOLATED, share)
             elif by == 'isolated':
                 placed, _found = searched(
                     problem, snapshot.Objective.ISOLATED, share)
             else:
-                placed = baselines.place(by, inst, seed, budget)
+                placed = _by_rule(by, inst, seed, budget)
             if placed is not None:
                 yield portfolio.Candidate(by, placed)
 
@@ -154,24 +156,30 @@ def _baseline(problem: snapshot.PlacementProblem,
     notes: tuple[str, ...] = ()
     placed: np.ndarray | None
     if planner == 'virtco-printed':
-        residual = _build(baselines.residual(problem), budget)
-        found = search.run(residual, snapshot.Objective.ISOLATED, seed,
+        inst_left = _build(residual.residual(problem), budget)
+        found = search.run(inst_left, snapshot.Objective.ISOLATED, seed,
                            budget)
-        placed = residual.host_index[found.assign]
+        placed = inst_left.host_index[found.assign]
         moves, notes = found.moves, found.notes
-    elif planner == 'lp-rounding':
-        placed, relaxed_s = lp_rounding.place(inst, budget)
-        lower_s = max(lower_s, relaxed_s)
     else:
         # A rule without an end of its own would be another rule.
-        placed = baselines.place(planner, inst, seed,
-                                 budgets.Budget(budget.clock, math.inf))
+        placed = _by_rule(planner, inst, seed,
+                          budgets.Budget(budget.clock, math.inf))
     if placed is None:
         placed = feasible.any_placement(inst, seed, budget)
         notes = (f'{planner} got stuck; any valid placement instead',)
     return _answer(inst, objective, states.Outcome(
         placed, objectives.evaluate(inst, placed, objective),
         snapshot.Method(planner), lower_s=lower_s, moves=moves, notes=notes))
+
+
+def _by_rule(planner: str, inst: instances.Instance, seed: int,
+             budget: budgets.Budget) -> np.ndarray | None:
+    """Hosts per node by a rule that knows no coflow; None when stuck."""
+    candidates.spend(inst, budget)
+    if planner == 'spread':
+        return candidates.spread(inst, random.Random(seed))
+    return mincut.place(inst, seed, budget, mincut.MOVES * inst.n_nodes)
 
 
 def load_libraries() -> None:

@@ -36,14 +36,17 @@ class Part:
 def plan(problems: Sequence[snapshot.PlacementProblem], *,
          objective: snapshot.Objective = snapshot.Objective.ONLINE,
          planner_name: str = 'virtco', seed: int = 0, budget_s: float = 1.0,
-         clock: Callable[[], float] = time.monotonic) -> tuple[Part, ...]:
+         clock: Callable[[], float] = time.monotonic,
+         plan_one: Callable[..., snapshot.Plan] = planner.plan
+         ) -> tuple[Part, ...]:
     """Place groups that wait together; one alone is planned as ever.
 
     :param budget_s: for all of them.
+    :param plan_one: another planner to compare with.
     :raises virtco.exception.PlacementInfeasible: when not all fit.
     """
     budget = budgets.Budget(budgets.clock_of(clock), budget_s)
-    found = planner.plan(
+    found = plan_one(
         problems[0] if len(problems) == 1 else join(problems),
         objective=objective, planner=planner_name, seed=seed,
         budget_s=budget_s, clock=clock)

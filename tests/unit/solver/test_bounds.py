@@ -2,6 +2,7 @@
 
 """Bounds, relaxation, exact solvers and reduction against each other."""
 
+import dataclasses
 import math
 import random
 
@@ -15,13 +16,12 @@ from tests import examples
 from tests.unit.solver import oracles
 from tests.unit.solver import problems
 from virtco import exception
+from virtco.lab.placement import relaxation
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver import planner
+from virtco.solver import smallgroup
 from virtco.solver.bounds import lowerbounds
-from virtco.solver.exact import lp_rounding
-from virtco.solver.exact import relaxation
-from virtco.solver.exact import smallgroup
 from virtco.solver.model import instance as instances
 
 SETTINGS = hypothesis.settings(
@@ -44,7 +44,7 @@ def test_bounds_stay_below_the_optimum(problem):
     relaxed = relaxation.solve(inst, budgets.unlimited())
     if relaxed is not None:
         assert relaxed.lower_s <= best * (1 + 1e-6)
-        rounded = lp_rounding.round_shares(inst, relaxed.share)
+        rounded = relaxation.round_shares(inst, relaxed.share)
         if rounded is not None:
             assert problems.is_valid(problem, inst.to_hosts(rounded))
 
@@ -52,28 +52,26 @@ def test_bounds_stay_below_the_optimum(problem):
 @SETTINGS
 @hypothesis.given(problems.problems('hose', max_vms=6))
 def test_reduction_loses_nothing(problem):
-    try:
-        full = instances.build(problem, reduce=False)
-        small = instances.build(problem)
-    except exception.PlacementInfeasible:
-        return
+    best = problems.optimum(problem, problems.isolated_s)
+    hypothesis.assume(best is not None)
+    full = instances.build(problem, reduce=False)
+    small = instances.build(problem)
     assert set(small.host_index) <= set(full.host_index)
-    hypothesis.assume(smallgroup.applies(full) and smallgroup.applies(small))
-    assert smallgroup.solve(full)[0] == pytest.approx(
-        smallgroup.solve(small)[0], rel=1e-9)
+    kept = [problem.hosts[m] for m in small.host_index]
+    rest = dataclasses.replace(problem, hosts=tuple(kept), active=())
+    assert problems.optimum(rest, problems.isolated_s) == pytest.approx(
+        best, rel=1e-9)
 
 
 @SETTINGS
 @hypothesis.given(problems.problems())
-def test_small_group_solvers_agree(problem):
+def test_enumeration_finds_the_optimum(problem):
     try:
         inst = instances.build(problem)
     except exception.PlacementInfeasible:
         return
     best = problems.optimum(problem, problems.isolated_s)
     best = math.inf if best is None else best
-    if smallgroup.applies(inst):
-        assert smallgroup.solve(inst)[0] == pytest.approx(best, rel=1e-9)
     if smallgroup.enumerable(inst):
         result = smallgroup.enumerate_all(inst, math.inf,
                                           budgets.unlimited())
@@ -82,12 +80,13 @@ def test_small_group_solvers_agree(problem):
 
 
 @pytest.mark.parametrize('seed', range(4))
-def test_milp_and_dynamic_programme_agree(seed):
+def test_milp_and_enumeration_agree(seed):
     item = generator.small(random.Random(seed), 4 * seed + seed % 2)
     problem = reference.to_problem(item)
     optimum_s, hosts = oracles.virtco_milp(problem)
-    inst = instances.build(problem)
-    assert optimum_s == pytest.approx(smallgroup.solve(inst)[0], rel=1e-5)
+    found_s, _assign = smallgroup.enumerate_all(
+        instances.build(problem), math.inf, budgets.unlimited())
+    assert optimum_s == pytest.approx(found_s, rel=1e-5)
     assert problems.is_valid(problem, hosts)
     assert problems.isolated_s(problem, hosts) == pytest.approx(
         optimum_s, rel=1e-5)

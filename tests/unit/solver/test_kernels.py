@@ -16,9 +16,6 @@ from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver.bounds import anchored
 from virtco.solver.bounds import lowerbounds
-from virtco.solver.exact import enumeration
-from virtco.solver.exact import smallgroup
-from virtco.solver.exact import subsets
 from virtco.solver.model import instance as instances
 from virtco.solver.model import loads
 from virtco.solver.moves import kernel
@@ -76,34 +73,6 @@ def least_times(inst):
     return [lowerbounds.least_around(graph, classes, node, 1e300, 0.0, 100,
                                      budget)
             for node in range(inst.n_nodes)]
-
-
-@pytest.mark.parametrize('number', [0, 2, 3])
-def test_enumeration_is_the_same_uncompiled(monkeypatch, number):
-    """Without anything that ties hosts, with racks, with pipes."""
-    inst = instances.build(reference.to_problem(
-        generator.small(random.Random(number), number)))
-    assert smallgroup.enumerable(inst)
-    expected_s, expected = smallgroup.enumerate_all(
-        inst, math.inf, budgets.unlimited())
-    monkeypatch.setattr(smallgroup, 'enumeration',
-                        compiled.plain(enumeration.__name__))
-    again_s, again = smallgroup.enumerate_all(
-        inst, math.inf, budgets.unlimited())
-    assert 0 < again_s == expected_s
-    np.testing.assert_array_equal(again, expected)
-
-
-def test_subset_programme_is_the_same_uncompiled(monkeypatch):
-    inst = instances.build(reference.to_problem(
-        generator.small(random.Random(4), 0)))
-    assert smallgroup.applies(inst)
-    expected = smallgroup.solve(inst)
-    monkeypatch.setattr(subsets, 'solve',
-                        compiled.plain(subsets.__name__).solve)
-    again = smallgroup.solve(inst)
-    assert again[0] == expected[0]
-    np.testing.assert_array_equal(again[1], expected[1])
 
 
 def test_search_never_breaks_a_constraint_nor_loses_its_best():

@@ -418,21 +418,6 @@ def test_the_plan_says_what_became_of_the_relaxation():
     assert relaxed(easy, 0.5) == snapshot.Relaxed.CERTIFIED_BEFORE
 
 
-def test_lp_rounding_is_valid_and_bounded_by_its_relaxation():
-    problem = reference.to_problem(generator.small(random.Random(1), 2))
-    best = planner.plan(problem, objective=Objective.ISOLATED,
-                        clock=budgets.Counter())
-    plan = planner.plan(problem, objective=Objective.ISOLATED,
-                        planner='lp-rounding', clock=budgets.Counter())
-    assert plan.method == snapshot.Method.LP_ROUNDING
-    assert 0 < plan.lower_bound_s <= best.cct_s * (1 + 1e-9)
-    assert plan.cct_s >= best.cct_s * (1 - 1e-9)
-    late = planner.plan(problem, objective=Objective.ISOLATED, budget_s=0,
-                        planner='lp-rounding', clock=budgets.Counter())
-    assert late.notes == ('lp-rounding got stuck; any valid placement '
-                          'instead',)
-
-
 def test_a_near_answer_that_no_carving_found_is_searched_from():
     """Many running coflows make any placement near in sum."""
     problem = snapshot.PlacementProblem(

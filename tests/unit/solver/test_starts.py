@@ -22,7 +22,6 @@ from virtco.solver.model import instance as instances
 from virtco.solver.model import traffic
 from virtco.solver.starts import candidates
 from virtco.solver.starts import carving
-from virtco.solver.starts import choreo
 from virtco.solver.starts import feasible
 from virtco.solver.starts import sequence
 
@@ -66,14 +65,11 @@ def places(found):
 
 RULES = {
     'best fit': lambda inst, rng: candidates.best_fit(inst),
-    'min machines': lambda inst, rng: candidates.min_machines(inst),
-    'round robin': lambda inst, rng: candidates.round_robin(inst),
     'spread': candidates.spread,
     'random': candidates.random_fit,
     'pack': lambda inst, rng: candidates.pack(inst),
     'cluster': lambda inst, rng: candidates.cluster(
         inst, budgets.unlimited()),
-    'choreo': lambda inst, rng: choreo.place(inst, budgets.unlimited()),
 }
 
 
@@ -129,19 +125,6 @@ def test_best_fit_takes_the_fullest_host_with_room():
         [5, 3, 4], [3, 2, 1]))) == [1, 2, 2]
     # A host that some other is full of is not asked.
     assert places(candidates.best_fit(build([2, 9], [3]))) == [1]
-
-
-def test_as_few_machines_as_possible():
-    inst = build([3, 5, 4], [2, 2, 2, 1])
-    assert places(candidates.min_machines(inst)) == [1, 1, 2, 1]
-    assert places(candidates.best_fit(inst)) == [0, 2, 2, 0]
-
-
-def test_round_robin_goes_on_behind_the_last():
-    assert places(candidates.round_robin(build(
-        [2, 1, 2], [1, 1, 1, 1, 1]))) == [0, 1, 2, 0, 2]
-    assert places(candidates.round_robin(build(
-        [1, 3, 1], [2, 1, 1, 1]))) == [1, 2, 0, 1]
 
 
 def test_spread_shares_no_host_while_they_last():
@@ -208,44 +191,6 @@ def test_a_rules_work():
     assert budget.clock.units == 2 * (
         budgets.CALL_UNITS * candidates.PLACE_CALLS
         + candidates.PLACE_CELLS * 3)
-
-
-def test_choreo_takes_the_fastest_path_of_the_largest_transfer():
-    place = choreo.place
-    rates = [(8.0, 1.0), (4.0, 8.0), (1.0, 6.0)]
-    inst = build([1, 1, 1], [1, 1], [(0, 1, 5.0)], rates)
-    assert places(place(inst, budgets.unlimited())) == [0, 1]
-    # Together where there is room for both: nothing is faster.
-    inst = build([1, 1, 2], [1, 1], [(0, 1, 5.0)], rates)
-    assert places(place(inst, budgets.unlimited())) == [2, 2]
-    # The second transfer shares h0's egress: 4 of it is less than h1's 5.
-    inst = build([2, 1, 1, 1], [1, 1, 2, 1][:2] + [1, 1],
-                 [(0, 1, 9.0), (2, 3, 5.0)],
-                 [(8.0, 1.0), (5.0, 8.0), (1.0, 8.0), (1.0, 6.0)],
-                 vms=tuple(cluster.Vm(f'v{j}', (1.0,), allowed=allowed)
-                           for j, allowed in enumerate((
-                               frozenset({'h0'}), frozenset({'h2'}),
-                               frozenset({'h0', 'h1'}),
-                               frozenset({'h3'})))))
-    assert places(place(inst, budgets.unlimited())) == [0, 2, 1, 3]
-    late = budgets.Budget(budgets.Counter(), 0.0)
-    assert place(inst, late) is None
-
-
-def test_choreo_knows_pipes():
-    rates = {(a, b): 1.0 for a in ('h0', 'h1', 'h2')
-             for b in ('h0', 'h1', 'h2') if a != b}
-    inst = build([1, 1, 1], [1, 1], [(0, 1, 5.0)],
-                 pair_rate_bps={**rates, ('h2', 'h1'): 3.0})
-    assert places(choreo.place(inst, budgets.unlimited())) == [2, 1]
-    paths = choreo._Paths(inst)
-    paths.use(2, 1)
-    paths.use(0, 0)
-    every = np.arange(3)
-    found = paths.rates(every, every)
-    assert found[2, 1] * 8 == pytest.approx(1.5)
-    assert found[0, 1] * 8 == pytest.approx(1.0)
-    assert (np.diag(found) == np.inf).all()
 
 
 def test_any_placement_solves_what_rules_do_not():

@@ -15,6 +15,7 @@ import numpy as np
 
 from virtco import exception
 from virtco import units
+from virtco.lab.placement import baselines
 from virtco.lab.sim import groups as group_model
 from virtco.lab.sim import schemes
 from virtco.lab.sim import simulation
@@ -218,7 +219,8 @@ class _Cloud:
                                        active=active) for group in batch],
             objective=self.scheme.objective,
             planner_name=self.scheme.planner, seed=self.seed,
-            budget_s=self.budget_s * len(batch), clock=clock)
+            budget_s=self.budget_s * len(batch), clock=clock,
+            plan_one=baselines.plan)
         self.planned_s.append(clock())
         return [part.plan for part in parts]
 

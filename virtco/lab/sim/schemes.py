@@ -18,7 +18,8 @@ from virtco.model import snapshot
 class Scheme:
     """How VMs are placed and coflows served.
 
-    :ivar planner: a name that :func:`virtco.solver.planner.plan` knows.
+    :ivar planner: a name that :func:`virtco.lab.placement.baselines.plan`
+        knows.
     :ivar policy: a scheduling policy.
     :ivar objective: what virtco's planner minimises.
     :ivar window_s: groups that come within this of the first one that waits

@@ -5,8 +5,8 @@
 import numpy as np
 
 from virtco.solver import budget as budgets
+from virtco.solver import smallgroup
 from virtco.solver.bounds import lowerbounds
-from virtco.solver.exact import smallgroup
 from virtco.solver.stages import state as states
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Constructive placements: starts of the search and baselines.
+"""Constructive placements: starts of the search.
 
 Every function takes an :class:`~virtco.solver.model.instance.Instance` and
 returns hosts per node, or None when its rule runs into a full cloud.
@@ -96,36 +96,11 @@ def by_size(inst: instances.Instance) -> list[int]:
 
 def best_fit(inst: instances.Instance) -> np.ndarray | None:
     """Best-fit decreasing: the fullest host that has room."""
-    return first_fit(inst, by_size(inst), _fullest)
+    return first_fit(inst, by_size(inst), fullest)
 
 
-def _fullest(filler: Filler, node: int, hosts: np.ndarray) -> int:
+def fullest(filler: Filler, node: int, hosts: np.ndarray) -> int:
     return int(hosts[filler.left()[hosts].argmin()])
-
-
-def min_machines(inst: instances.Instance) -> np.ndarray | None:
-    """As few hosts as possible (Choreo section 6): largest first, then fill.
-
-    A host that is in use is filled before an empty one is opened.
-    """
-    def choose(filler: Filler, node: int, hosts: np.ndarray) -> int:
-        used = np.isin(hosts, filler.assign[filler.assign >= 0])
-        if used.any():
-            return _fullest(filler, node, hosts[used])
-        return int(hosts[filler.left()[hosts].argmax()])
-    return first_fit(inst, by_size(inst), choose)
-
-
-def round_robin(inst: instances.Instance) -> np.ndarray | None:
-    """The next machine in the list that has room (Choreo section 6)."""
-    last = -1
-
-    def choose(filler: Filler, node: int, hosts: np.ndarray) -> int:
-        nonlocal last
-        after = hosts[hosts > last]
-        last = int(after[0] if len(after) else hosts[0])
-        return last
-    return first_fit(inst, range(inst.n_nodes), choose)
 
 
 def spread(inst: instances.Instance, rng: random.Random

@@ -21,13 +21,13 @@ from virtco.lab.emulation import shaping
 from virtco.lab.emulation import traffic
 from virtco.lab.emulation import transfers
 from virtco.lab.emulation.measured import bed as beds
+from virtco.lab.placement import baselines
 from virtco.lab.sim.figures import outcome
 from virtco.measure import calibration
 from virtco.measure import rounds
 from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco.model import snapshot
-from virtco.solver import planner
 
 MACHINES = tuple(f'm{n}' for n in range(5))
 #: Rates of the paths that are not 1.
@@ -147,8 +147,8 @@ def _problem(rates_bps: Mapping[Pair, float],
 
 
 def _plan(problem: snapshot.PlacementProblem, name: str) -> tuple[str, ...]:
-    return tuple(planner.plan(problem, planner=name,
-                              objective=snapshot.Objective.ISOLATED).hosts)
+    return tuple(baselines.plan(problem, planner=name,
+                                objective=snapshot.Objective.ISOLATED).hosts)
 
 
 def _expected_s(places: Sequence[str], rates_bps: Mapping[Pair, float],

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from tests.unit.solver import problems
+from virtco.lab.placement import relaxation
 from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
-from virtco.solver.exact import lp_rounding
-from virtco.solver.exact import relaxation
 from virtco.solver.model import instance as instances
 
 
@@ -97,16 +96,16 @@ def test_work_is_counted_by_pairs_and_classes():
         11 * relaxation.STEP_UNITS * relaxation.SETUP_STEPS)
     none = budgets.Budget(budgets.Counter(), 1e-9)
     assert solve(inst, none) is None
-    assert lp_rounding.place(inst, none) == (None, 0.0)
+    assert relaxation.place(inst, none) is None
 
 
 def test_rounding_takes_the_largest_share_that_fits():
     inst = build([(0, 1, 6.0)], ((1, 8, 8),) * 2)
-    assert lp_rounding.round_shares(inst, np.array(
+    assert relaxation.round_shares(inst, np.array(
         [[0.6, 0.4], [0.9, 0.1]])).tolist() == [1, 0]
-    assert lp_rounding.round_shares(inst, np.array(
+    assert relaxation.round_shares(inst, np.array(
         [[0.6, 0.4], [0.1, 0.9]])).tolist() == [0, 1]
-    assert lp_rounding.round_shares(inst, np.array(
+    assert relaxation.round_shares(inst, np.array(
         [[0.9, 0.1], [0.6, 0.4]])).tolist() == [0, 1]
 
 
@@ -117,34 +116,33 @@ def test_among_equal_shares_traffic_decides():
     share[0] = 0.9, 0.1
     share[2] = 0.3, 0.7
     # 1 exchanges more with 0 than with 2; 3 talks to 2 alone.
-    assert lp_rounding.round_shares(inst, share).tolist() == [0, 0, 1, 1]
-    assert lp_rounding._pull(
+    assert relaxation.round_shares(inst, share).tolist() == [0, 0, 1, 1]
+    assert relaxation._pull(
         _filled(inst, {0: 0, 2: 1}), 1, _both(inst)).tolist() == [0.6, 0.4]
 
 
 def _filled(inst, where):
-    filler = lp_rounding.candidates.Filler(inst)
+    filler = relaxation.candidates.Filler(inst)
     for node, host in where.items():
         filler.put(node, host)
     return filler
 
 
 def _both(inst):
-    return lp_rounding.traffic.both_ways(inst)
+    return relaxation.traffic.both_ways(inst)
 
 
 def test_rounding_may_run_into_a_wall():
     inst = build([(0, 1, 1.0)], ((2, 8, 8), (1, 8, 8)), demands=(2.0, 1.0))
-    assert lp_rounding.round_shares(
+    assert relaxation.round_shares(
         inst, np.array([[0.1, 0.0], [0.9, 0.0]])) is None
-    placed, lower_s = lp_rounding.place(inst, budgets.unlimited())
-    assert inst.fits(placed)
+    assert inst.fits(relaxation.place(inst, budgets.unlimited()))
     # They never fit together.
-    assert lower_s == pytest.approx(1.0, rel=1e-3)
+    assert solve(inst).lower_s == pytest.approx(1.0, rel=1e-3)
 
 
 def test_fig_1_is_bounded_and_rounded():
     inst = instances.build(problems.fig_1_problem(), reduce=False)
-    placed, lower_s = lp_rounding.place(inst, budgets.unlimited())
-    assert inst.fits(placed)
+    assert inst.fits(relaxation.place(inst, budgets.unlimited()))
+    lower_s = solve(inst).lower_s
     assert 0 < lower_s <= 4.0 < math.inf

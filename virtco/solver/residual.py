@@ -1,47 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The first-class planners other than virtco's own.
+"""The bandwidth that running coflows leave, for the printed planner.
 
 ``virtco-printed`` is Algorithm 2 as the paper has it: the newcomer alone,
-on the bandwidth that the running coflows leave, solved nearly to optimality
-by the local search. The others know no coflow at all.
+on the residual bandwidth, solved nearly to optimality by the local search.
 """
 
 import dataclasses
-import random
 
 import numpy as np
 
 from virtco.model import snapshot
-from virtco.solver import budget as budgets
 from virtco.solver.model import instance as instances
-from virtco.solver.moves import mincut
-from virtco.solver.starts import candidates
-from virtco.solver.starts import choreo
 
-NAMES = ('virtco-printed', 'lp-rounding', 'spread', 'min-cut', 'random',
-         'round-robin', 'min-machines', 'choreo')
 #: A port without residual bandwidth keeps this share, so that the printed
 #: method can tell a full port from a dead one.
-LEAST_RESIDUAL = 1e-3
-
-
-def place(name: str, inst: instances.Instance, seed: int,
-          budget: budgets.Budget) -> np.ndarray | None:
-    """Hosts per node by the rule of that name; None when it gets stuck."""
-    candidates.spend(inst, budget)
-    rng = random.Random(seed)
-    if name == 'spread':
-        return candidates.spread(inst, rng)
-    if name == 'random':
-        return candidates.random_fit(inst, rng)
-    if name == 'round-robin':
-        return candidates.round_robin(inst)
-    if name == 'min-machines':
-        return candidates.min_machines(inst)
-    if name == 'choreo':
-        return choreo.place(inst, budget)
-    return mincut.place(inst, seed, budget, mincut.MOVES * inst.n_nodes)
+LEAST = 1e-3
 
 
 def residual(problem: snapshot.PlacementProblem
@@ -65,7 +39,7 @@ def residual(problem: snapshot.PlacementProblem
                                         - size_bytes / seconds)
     share = np.divide(left, full, out=np.ones(len(full)),
                       where=(full > 0) & (full < np.inf))
-    share = np.maximum(share, LEAST_RESIDUAL)
+    share = np.maximum(share, LEAST)
     m, q = inst.n_hosts, len(inst.uplinks)
     up = dict(zip((one.name for one in inst.uplinks.subtrees),
                   zip(share[2 * m:2 * m + q].tolist(),

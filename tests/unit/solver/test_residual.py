@@ -9,7 +9,7 @@ import pytest
 from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
-from virtco.solver import baselines
+from virtco.solver import residual as residuals
 
 
 def running(name, src, dst, size_bytes):
@@ -19,7 +19,7 @@ def running(name, src, dst, size_bytes):
 
 def residual(active, rates=((8.0, 16.0), (16.0, 4.0), (8.0, 0.0)),
              tree=cluster.Tree()):
-    return baselines.residual(snapshot.PlacementProblem(
+    return residuals.residual(snapshot.PlacementProblem(
         tuple(cluster.Host(f'h{m}', (1.0,), *rate)
               for m, rate in enumerate(rates)),
         tuple(cluster.Vm(f'v{j}', (1.0,)) for j in range(2)),
@@ -41,7 +41,7 @@ def test_a_coflow_takes_what_its_slowest_port_gives():
     assert not found.active
     assert rates_of(found) == [
         (pytest.approx(4.0), 16), (16, pytest.approx(
-            4.0 * baselines.LEAST_RESIDUAL)), (8, 0)]
+            4.0 * residuals.LEAST)), (8, 0)]
 
 
 def test_the_next_one_has_what_the_first_leaves():

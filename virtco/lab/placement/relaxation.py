@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The linear relaxation that VirtCO's problem (5) should have been.
+"""The linear relaxation that VirtCO's problem (5) should have been, rounded.
 
 As printed, (5) bounds V and W only from above, so alpha is unbounded, and
 with V >= y_j - y_k added, x_j^m = slot_m / sum slot has no cut at all. Here
@@ -19,6 +19,11 @@ solution. With O_j and I_j a VM's bytes out and in, w_jk = p_jk + p_kj:
 Identical hosts are one class of c hosts (slot and B times c), which loses
 nothing. z exists for pairs with traffic only. Racks are not in it and pipes
 enter by their sums, so its optimum is a lower bound for them too.
+
+VirtCO's Algorithm 2 puts each VM on the host with its largest x_j^m, which
+breaks the slots of most instances. Here the largest share that still fits is
+taken first, over all VMs and hosts; among equal shares the host with more of
+the VM's traffic wins.
 """
 
 import dataclasses
@@ -31,6 +36,7 @@ from virtco.solver.bounds import lowerbounds
 from virtco.solver.model import classes
 from virtco.solver.model import instance as instances
 from virtco.solver.model import traffic
+from virtco.solver.starts import candidates
 
 #: Units of work of a step of the simplex method per variable, what setting
 #: it up takes in steps.
@@ -191,3 +197,46 @@ def solve(inst: instances.Instance, budget: budgets.Budget
         model.add_products()
         model.add_products_of_slots()
     return model.solve(budget)
+
+
+def place(inst: instances.Instance, budget: budgets.Budget
+          ) -> np.ndarray | None:
+    """Solve and round; None without time and where the rest fits nowhere."""
+    if not budget.holds(build_units(inst)):
+        return None
+    solution = solve(inst, budget)
+    return None if solution is None else round_shares(inst, solution.share)
+
+
+def round_shares(inst: instances.Instance, share: np.ndarray
+                 ) -> np.ndarray | None:
+    """Hosts per node, or None when the nodes left over do not fit.
+
+    :param share: x_j^m, shape (n, M).
+    """
+    filler = candidates.Filler(inst)
+    bytes_between = traffic.both_ways(inst)
+    left = set(np.flatnonzero(filler.assign < 0).tolist())
+    while left:
+        best, where = -1.0, (-1, -1)
+        for node in sorted(left):
+            hosts = filler.hosts_for(node)
+            if not len(hosts):
+                return None
+            pull = _pull(filler, node, bytes_between)
+            value = np.round(share[node, hosts], 6) + 1e-7 * pull[hosts]
+            if value.max() > best:
+                best = float(value.max())
+                where = node, int(hosts[value.argmax()])
+        filler.put(*where)
+        left.discard(where[0])
+    return filler.done()
+
+
+def _pull(filler: candidates.Filler, node: int,
+          bytes_between: np.ndarray) -> np.ndarray:
+    """Part of the node's traffic that is with nodes on each host."""
+    pull = np.zeros(filler.inst.n_hosts)
+    placed = np.flatnonzero(filler.assign >= 0)
+    np.add.at(pull, filler.assign[placed], bytes_between[node, placed])
+    return pull / max(float(bytes_between[node].sum()), 1e-300)

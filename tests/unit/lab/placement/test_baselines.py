@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Planners to compare with, by small clouds."""
+
+import random
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from benchmarks import instances as generator
+from benchmarks import reference
+from tests import examples
+from tests.unit.solver import problems
+from tests.unit.solver.test_starts import build
+from tests.unit.solver.test_starts import places
+from virtco import exception
+from virtco.lab.placement import baselines
+from virtco.lab.placement import choreo
+from virtco.model import cluster
+from virtco.model import snapshot
+from virtco.solver import budget as budgets
+from virtco.solver import planner
+from virtco.solver.starts import candidates
+
+SETTINGS = hypothesis.settings(
+    max_examples=examples.count(40), deadline=None,
+    suppress_health_check=list(hypothesis.HealthCheck))
+
+
+@SETTINGS
+@hypothesis.given(problems.problems(),
+                  st.sampled_from(['virtco', *baselines.RULES]))
+def test_every_planner_answers_validly(problem, name):
+    try:
+        plan = baselines.plan(problem, planner=name, seed=3,
+                              clock=budgets.Counter())
+    except exception.PlacementInfeasible:
+        assert problems.optimum(problem, problems.isolated_s) is None
+        return
+    assert problems.is_valid(problem, plan.hosts)
+    assert plan.cct_s == pytest.approx(
+        problems.isolated_s(problem, plan.hosts), rel=1e-9)
+    again = baselines.plan(problem, planner=name, seed=3,
+                           clock=budgets.Counter())
+    assert again == plan
+
+
+def test_an_unknown_planner_is_refused():
+    with pytest.raises(exception.Invalid):
+        baselines.plan(problems.fig_1_problem(), planner='best')
+
+
+def test_a_rule_without_time_says_that_it_got_stuck():
+    problem = reference.to_problem(generator.small(random.Random(1), 2))
+    late = baselines.plan(problem, planner='lp-rounding', budget_s=0,
+                          clock=budgets.Counter())
+    assert late.notes == ('lp-rounding got stuck; any valid placement '
+                          'instead',)
+    best = planner.plan(problem, objective=snapshot.Objective.ISOLATED,
+                        clock=budgets.Counter())
+    plan = baselines.plan(problem, planner='lp-rounding',
+                          objective=snapshot.Objective.ISOLATED,
+                          clock=budgets.Counter())
+    assert plan.notes == () and plan.cct_s >= best.cct_s * (1 - 1e-9)
+
+
+@pytest.mark.parametrize('name', sorted(baselines.RULES))
+def test_a_rule_ends_where_there_is_no_room(name):
+    roomy = build([4, 4], [2, 1, 1])
+    assert roomy.fits(baselines.RULES[name](roomy, 1, budgets.unlimited()))
+    # All fit by sum, and each alone.
+    full = build([3, 3], [2, 2, 2], [(0, 1, 1.0), (1, 2, 1.0)])
+    assert baselines.RULES[name](full, 1, budgets.unlimited()) is None
+
+
+def test_as_few_machines_as_possible():
+    inst = build([3, 5, 4], [2, 2, 2, 1])
+    assert places(baselines.min_machines(inst)) == [1, 1, 2, 1]
+    assert places(candidates.best_fit(inst)) == [0, 2, 2, 0]
+
+
+def test_round_robin_goes_on_behind_the_last():
+    assert places(baselines.round_robin(build(
+        [2, 1, 2], [1, 1, 1, 1, 1]))) == [0, 1, 2, 0, 2]
+    assert places(baselines.round_robin(build(
+        [1, 3, 1], [2, 1, 1, 1]))) == [1, 2, 0, 1]
+
+
+def test_choreo_takes_the_fastest_path_of_the_largest_transfer():
+    place = choreo.place
+    rates = [(8.0, 1.0), (4.0, 8.0), (1.0, 6.0)]
+    inst = build([1, 1, 1], [1, 1], [(0, 1, 5.0)], rates)
+    assert places(place(inst, budgets.unlimited())) == [0, 1]
+    # Together where there is room for both: nothing is faster.
+    inst = build([1, 1, 2], [1, 1], [(0, 1, 5.0)], rates)
+    assert places(place(inst, budgets.unlimited())) == [2, 2]
+    # The second transfer shares h0's egress: 4 of it is less than h1's 5.
+    inst = build([2, 1, 1, 1], [1, 1, 2, 1][:2] + [1, 1],
+                 [(0, 1, 9.0), (2, 3, 5.0)],
+                 [(8.0, 1.0), (5.0, 8.0), (1.0, 8.0), (1.0, 6.0)],
+                 vms=tuple(cluster.Vm(f'v{j}', (1.0,), allowed=allowed)
+                           for j, allowed in enumerate((
+                               frozenset({'h0'}), frozenset({'h2'}),
+                               frozenset({'h0', 'h1'}),
+                               frozenset({'h3'})))))
+    assert places(place(inst, budgets.unlimited())) == [0, 2, 1, 3]
+    late = budgets.Budget(budgets.Counter(), 0.0)
+    assert place(inst, late) is None
+
+
+def test_choreo_knows_pipes():
+    rates = {(a, b): 1.0 for a in ('h0', 'h1', 'h2')
+             for b in ('h0', 'h1', 'h2') if a != b}
+    inst = build([1, 1, 1], [1, 1], [(0, 1, 5.0)],
+                 pair_rate_bps={**rates, ('h2', 'h1'): 3.0})
+    assert places(choreo.place(inst, budgets.unlimited())) == [2, 1]
+    paths = choreo._Paths(inst)
+    paths.use(2, 1)
+    paths.use(0, 0)
+    every = np.arange(3)
+    found = paths.rates(every, every)
+    assert found[2, 1] * 8 == pytest.approx(1.5)
+    assert found[0, 1] * 8 == pytest.approx(1.0)
+    assert (np.diag(found) == np.inf).all()
