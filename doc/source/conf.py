@@ -7,7 +7,10 @@ import logging
 import pathlib
 import subprocess
 
+from cliff import sphinxext
 import yaml
+
+from virtco.osc import shell
 
 ROOT = pathlib.Path(__file__).parents[2]
 CACHE = ROOT / 'releasenotes/notes/reno.cache'
@@ -56,6 +59,9 @@ extensions = [
     'sphinx.ext.autodoc',
     'sphinx.ext.mathjax',
 ]
+
+# The reference names commands as the shell does.
+sphinxext.commandmanager.CommandManager = shell.Commands
 
 html_theme = 'furo'
 html_title = f'virtco {version}'

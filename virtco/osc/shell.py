@@ -2,7 +2,7 @@
 
 """``virtco``: the operator's command line."""
 
-from collections.abc import Container
+from collections.abc import Iterator
 from importlib import metadata
 import os
 import sys
@@ -53,12 +53,50 @@ class ClientManager:
         return found
 
 
+#: Commands of the openstack client, declared in setup.cfg.
+SHARED = 'openstack.coflow.v1'
+#: Shared commands that the rule of :func:`own_name` would not name.
+_SHORT = {'coflow doctor': 'doctor', 'coflow rate list': 'rates'}
+
+
+def own_name(name: str) -> str:
+    """Name in ``virtco`` of a command of ``openstack``.
+
+    A noun after "coflow" stands alone: coflow host list is host list.
+    """
+    first, _, rest = name.partition(' ')
+    is_noun = first == 'coflow' and ' ' in rest
+    return _SHORT.get(name) or (rest if is_noun else name)
+
+
+class Commands(commandmanager.CommandManager):
+    """The commands of ``openstack coflow`` and those of a group of its own.
+
+    A command is imported when it runs, so that others need not its packages.
+    """
+
+    def load_commands(self, namespace: str) -> None:
+        declared = metadata.entry_points()
+        for group in (namespace, SHARED):
+            self.commands |= {own_name(found.name.replace('_', ' ')): found
+                              for found in declared.select(group=group)}
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        """Names with commands, for help; only those that can be imported."""
+        for name, found in self.commands.items():
+            try:
+                found.load()
+            except ModuleNotFoundError:
+                continue
+            yield name, found
+
+
 class Shell(app.App):
     def __init__(self) -> None:
         super().__init__(
             description='Coflows, their placement and their enforcement.',
             version=version.version_string(),
-            command_manager=commandmanager.CommandManager('virtco.cli'),
+            command_manager=Commands('virtco.cli'),
             deferred_help=True)
 
     def build_option_parser(self, description: str | None,
@@ -87,30 +125,16 @@ class Shell(app.App):
         self.client_manager = ClientManager(self.options)
 
     def run_subcommand(self, argv: list[str]) -> int:
-        """Tell what to install for a command that is not there.
+        """Tell what to install for a command that cannot be imported.
 
         Errors of a command end in one line and exit code 1, by cliff.
         """
-        missing = _missing(argv, self.command_manager.commands)
-        if missing is not None:
-            self.stderr.write(f'virtco {" ".join(argv)}: {missing}\n')
+        try:
+            return super().run_subcommand(argv)
+        except ModuleNotFoundError as error:
+            self.stderr.write(
+                f'virtco {" ".join(argv)}: {entry.missing(error, "osc")}\n')
             return 1
-        return super().run_subcommand(argv)
-
-
-def _missing(argv: list[str], loaded: Container[str]) -> str | None:
-    """What to install for a command that could not be loaded.
-
-    The extra ``hint`` brings what ``virtco hint`` needs, and no more.
-    """
-    for found in metadata.entry_points(group='virtco.cli'):
-        words = found.name.split('_')
-        if argv[:len(words)] == words and ' '.join(words) not in loaded:
-            try:
-                found.load()
-            except ModuleNotFoundError as error:
-                return entry.missing(error, 'osc')
-    return None
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import configparser
+import pathlib
 import sys
 
 from keystoneauth1 import session as ks_session
 import pytest
 
 from virtco.osc import shell
+
+ROOT = pathlib.Path(__file__).parents[3]
+#: Verbs of which "coflow" is the noun in both shells.
+OF_COFLOWS = {'list', 'show', 'register', 'announce', 'done', 'set', 'delete'}
 
 
 @pytest.mark.parametrize('login', [
@@ -55,3 +61,31 @@ def test_an_error_of_the_controller_ends_in_one_line(monkeypatch, caplog):
     told, = (record.getMessage() for record in caplog.records
              if record.levelname == 'ERROR')
     assert 'http://127.0.0.1:1' in told and '\n' not in told
+
+
+def _declared(group):
+    config = configparser.ConfigParser(delimiters=['='])
+    config.optionxform = str
+    config.read(ROOT / 'setup.cfg')
+    return dict(line.split(' = ') for line in config[
+        'entry_points'][group].strip().split('\n'))
+
+
+def test_each_command_is_declared_once_and_is_in_both_shells():
+    shared, own = _declared(shell.SHARED), _declared('virtco.cli')
+    assert not set(shared.values()) & set(own.values())
+    assert len({*shared.values(), *own.values()}) == len(shared) + len(own)
+    named = {shell.own_name(name.replace('_', ' ')): target
+             for name, target in shared.items()}
+    assert len(named) == len(shared)
+    assert {name.removeprefix('coflow ') for name in named
+            if name.startswith('coflow ')} == OF_COFLOWS
+    commands = shell.Shell().command_manager.commands
+    assert {name: commands[name].value for name in named} == named
+    assert all(name.replace('_', ' ') in commands for name in own)
+
+
+def test_help_leaves_out_what_cannot_be_imported(monkeypatch):
+    monkeypatch.setitem(sys.modules, 'virtco.osc.doctor', None)
+    found = dict(shell.Commands('virtco.cli'))
+    assert 'doctor' not in found and 'hint check' in found
