@@ -103,6 +103,17 @@ def neutron(layout: layouts.Layout, database: str, broker: str) -> Groups:
             'quotas': {'quota_port': -1}}
 
 
+def mechanism() -> dict[str, str]:
+    """Files that declare the cloud's mechanism driver to Neutron."""
+    info = 'virtco_lab-0.dist-info'
+    return {f'{info}/METADATA':
+                'Metadata-Version: 2.1\nName: virtco-lab\nVersion: 0\n',
+            f'{info}/entry_points.txt': ini({
+                'neutron.ml2.mechanism_drivers': {
+                    'virtco_lab': 'virtco.lab.cloud.mechanism:LabMechanism'
+                }})}
+
+
 def nova(layout: layouts.Layout, database: str, api_database: str,
          broker: str) -> Groups:
     return {

@@ -167,7 +167,8 @@ class Keeper:
                 'OS_GLANCE_CONFIG_DIR': str(self.layout.home / 'etc/glance')
             }),
             self._wsgi('neutron', 'neutron.wsgi.api', {
-                'OS_NEUTRON_CONFIG_FILES': config['neutron']}),
+                'OS_NEUTRON_CONFIG_FILES': config['neutron'],
+                'PYTHONPATH': self._mechanism()}),
             self._wsgi('nova', 'nova.wsgi.osapi_compute', {
                 # The first file is taken for the paste configuration.
                 'OS_NOVA_CONFIG_FILES': ';'.join(
@@ -175,6 +176,20 @@ class Keeper:
             *(daemons.Daemon(self.layout, name, [
                 layouts.script(name), '--config-file', config['nova']])
               for name in ('nova-conductor', 'nova-scheduler'))])
+
+    def _mechanism(self) -> str:
+        """Python's search path with the cloud's mechanism driver.
+
+        ML2 finds drivers by entry points alone. This one belongs to no
+        package that is installed, so no other Neutron is offered it.
+        """
+        path = self.layout.home / 'drivers'
+        for name, text in configs.mechanism().items():
+            file = path / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        return os.pathsep.join(filter(None, [
+            str(path), os.environ.get('PYTHONPATH')]))
 
     def _controllers(self) -> None:
         layout = self.layout

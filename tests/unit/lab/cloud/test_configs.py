@@ -3,8 +3,10 @@
 """The cloud's configuration files, without a cloud."""
 
 import configparser
+from importlib import metadata
 import json
 import os
+import pathlib
 
 import pytest
 
@@ -12,6 +14,7 @@ from virtco.lab.cloud import command
 from virtco.lab.cloud import configs
 from virtco.lab.cloud import layout as layouts
 
+ROOT = pathlib.Path(__file__).parents[4]
 LAYOUT = layouts.Layout('abc123', '172.30.0.1', ('compute1', 'compute2'), 2,
                         5e7, 42)
 
@@ -43,6 +46,19 @@ def test_nova_asks_the_controllers_over_tls():
     virtco = _read(configs.nova(LAYOUT, 'db', 'api', 'rabbit'))['virtco']
     assert virtco['controller_url'] == 'https://172.30.0.1:8791'
     assert virtco['cafile'] == '/run/virtco-cloud/tls/ca.pem'
+
+
+def test_neutron_finds_the_drivers_it_is_configured_with(tmp_path):
+    for name, text in configs.mechanism().items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    found, = metadata.distributions(path=[str(tmp_path)])
+    driver, = found.entry_points.select(group='neutron.ml2.mechanism_drivers')
+    assert driver.name == _read(
+        configs.neutron(LAYOUT, 'db', 'rabbit'))['ml2']['mechanism_drivers']
+    assert (ROOT / f'{driver.module.replace(".", "/")}.py').exists()
+    assert 'neutron' not in (ROOT / 'setup.cfg').read_text().partition(
+        '[entry_points]')[2]
 
 
 def test_haproxy_knows_every_controller():
