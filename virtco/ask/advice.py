@@ -33,6 +33,8 @@ LOG = logging.getLogger(__name__)
 MOST_ITERATIONS = 100
 #: A migration that is not seen to end counts as under way for so long.
 MIGRATING_S = 600.0
+#: Of one look at all groups, unless the caller gives another.
+BUDGET_S = 5.0
 MIB = 2 ** 20
 
 
@@ -73,7 +75,7 @@ class Adviser:
         free = dict(self._hosts())
         budget = budgets.Budget(
             budgets.clock_of(time.monotonic),
-            self._conf.budget_s if budget_s is None else budget_s)
+            BUDGET_S if budget_s is None else budget_s)
         found = []
         for group in self._groups():
             if not budget.in_time():

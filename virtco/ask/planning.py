@@ -115,7 +115,7 @@ class Planning:
         now_s = self._clock()
         self._state.meet(hosts, now_s)
         pairs_bps = {}
-        if self._pairs is not None and self._conf.probe.use_pairs:
+        if self._pairs is not None:
             chosen = self._pairs.choose(
                 hosts, now_s, lambda: self._state.wire_tree(now_s))
             pairs_bps = self._state.payload_pairs(chosen.rates_bps)

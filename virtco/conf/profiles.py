@@ -15,15 +15,8 @@ Keep how many bytes each pair of VMs of a group sends in each hour.
 ``virtco profile show``, ``virtco hint from-observed`` and ``virtco:app`` need
 it. A tenant sees its own groups only.
 """),
-    cfg.FloatOpt('flush_interval_s', default=30.0, min=0.1, max=3600, help="""
-Time in seconds between two writes of profiles to the database. Bytes that were
-counted since the last one are lost when the leader ends without warning.
-"""),
     cfg.IntOpt('keep_days', default=28, min=1, max=3650, help="""
 Number of days for which profiles are kept. A pair takes up to 1 kB per day.
-"""),
-    cfg.IntOpt('max_rows_per_project', default=5000, min=24, help="""
-Number of hours of groups kept for one project; the oldest are dropped.
 """),
 ]
 

@@ -37,9 +37,6 @@ Rate at which a VM writes its memory, in bits per second. A migration copies
 the memory at the rate of the link less this one. Where that is not above 0
 the VM is not moved.
 """),
-    cfg.FloatOpt('budget_s', default=5, min=0.1, max=600, help="""
-Time to look for moves, in seconds.
-"""),
 ]
 
 

@@ -41,9 +41,6 @@ goes to the front for a tenth of them; 0 turns it off. Progress is what it
 would send alone in that tenth; ``min_rate_fraction``, which even the last
 coflow keeps, is less.
 """),
-    cfg.FloatOpt('fifo_plus_share', default=0.03, min=0, max=1, help="""
-Share of each port that ``order = fifo+`` leaves to those behind.
-"""),
     cfg.FloatOpt('beta', default=-1, min=-1, max=10, help="""
 Over-estimation of sizes: a coflow is scheduled as if it were ``1 + beta``
 times as large, so that traffic of low priority beside it does not make it
@@ -55,10 +52,6 @@ Headers per byte of payload. The qdiscs count bytes on the wire, the matrices
 name bytes of payload: TCP with 1500-byte packets sends 1514 bytes for each
 1448. Too small a value ends coflows early (their last bytes then share the
 default class), too large a value ends them late, see ``quiet_s``.
-"""),
-    cfg.FloatOpt('done_fraction', default=0.9, min=0.1, max=1, help="""
-A coflow that has sent at least this share of its bytes and then nothing for
-``quiet_s`` is done, although its counters never reached the hint.
 """),
     cfg.FloatOpt('quiet_s', default=1.0, min=0.01, max=3600, help="""
 Time without progress, in seconds, after which a coflow counts as idle: busy
@@ -78,15 +71,6 @@ one grave mistake does not last for ever; 0 turns debts off. Related:
 """),
     cfg.FloatOpt('default_share', default=0.02, min=0.001, max=0.9, help="""
 Share of each uplink guaranteed to everything that is not a coflow.
-"""),
-    cfg.FloatOpt('min_rate_fraction', default=0.01, min=0.0001, max=0.2,
-                 help="""
-Share of an uplink for the coflows that the order leaves nothing, all of them
-together, so that their connections stay alive and their bytes are seen.
-"""),
-    cfg.FloatOpt('rate_tolerance_fraction', default=0.03, min=0, max=0.5,
-                 help="""
-A policy whose rates all moved by less than this fraction is not sent again.
 """),
     cfg.FloatOpt('interval_s', default=0.2, min=0.01, max=60, help="""
 Shortest time, in seconds, between two computations that were caused by
@@ -110,18 +94,6 @@ Related options:
     cfg.FloatOpt('policy_ttl_s', default=60, min=1, max=86400, help="""
 How long an edge module holds on to a policy when the controller is away, in
 seconds, before it decays to fair sharing.
-"""),
-    cfg.FloatOpt('minor_grace_s', default=10, min=0, max=3600, help="""
-Time, in seconds, before the class number of an ended coflow is used again.
-"""),
-    cfg.FloatOpt('background_half_life_s', default=5, min=0.1, max=3600,
-                 help="""
-Half-life, in seconds, of the moving average of traffic that belongs to no
-coflow and reduces what the coflows are given.
-"""),
-    cfg.FloatOpt('max_background_fraction', default=0.5, min=0, max=0.95,
-                 help="""
-Largest share of an uplink that such traffic may take from the coflows.
 """),
 ]
 

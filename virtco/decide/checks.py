@@ -295,7 +295,7 @@ class Checks:
         return came
 
     def _wait(self, is_over: Callable[[], bool], more_s: float = 0.0) -> None:
-        until_s = time.monotonic() + float(self._conf.timeout_s) + 1 + more_s
+        until_s = time.monotonic() + probes.TIMEOUT_S + 1 + more_s
         while not (is_over() or self._stopped
                    or time.monotonic() > until_s):
             time.sleep(POLL_S)

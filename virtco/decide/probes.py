@@ -29,6 +29,8 @@ RETRY_S = 30.0
 STALE_REPORT_S = 30.0
 #: Hosts that are about to be used are measured again so much earlier.
 _AWAITED = 0.25
+#: After which an unanswered train is given up, as at both of its ends.
+TIMEOUT_S = 5.0
 #: In which an order that somebody asked for has come to the edge modules.
 _FETCHED_S = 3.0
 #: Time for all orders of a round to arrive, and for its hosts to connect.
@@ -153,8 +155,7 @@ class Prober:
         with self._lock:
             now_s = self._clock()
             plan = self._plan(now_s)
-            found = self._measurable(now_s, STALE_REPORT_S,
-                                     self._conf.only_idle)
+            found = self._measurable(now_s, STALE_REPORT_S, True)
             for src, dst in pairs:
                 if (src in self._trains or dst in self._expected
                         or not {src, dst} <= found.targets.keys()):
@@ -201,7 +202,7 @@ class Prober:
     def _ordered(self, found: Measurable, pair: tuple[str, str],
                  transfer: together.Transfer | None, now_s: float) -> _Train:
         train = _Train(str(uuid.uuid4()), pair, found.targets[pair[1]],
-                       now_s + self._conf.timeout_s)
+                       now_s + TIMEOUT_S)
         if transfer is not None:
             train.order = {
                 'kind': 'bulk', 'lasts_s': transfer.most_s,
@@ -281,10 +282,8 @@ class Prober:
             conf = self._conf
             self._schedule = schedule.Schedule(schedule.Rules(
                 conf.freshness_s, conf.freshness_s * _AWAITED, RETRY_S,
-                conf.bursts * conf.packets * conf.packet_bytes,
-                conf.all_pairs_hosts, conf.readings,
-                conf.max_concurrent_trains), budget.Budget(
-                    conf.max_link_share, conf.max_bytes_per_hour))
+                conf.bursts * conf.packets * conf.packet_bytes),
+                budget.Budget(conf.max_link_share, conf.max_bytes_per_hour))
             ages = self._rates.age_s(now_s)
             for pair in sorted(ages, key=lambda pair: -ages[pair]):
                 self._schedule.measured(pair, now_s - ages[pair])
@@ -307,14 +306,15 @@ class Prober:
                 or self._held):
             return
         self._next_look_s = now_s + self._conf.interval_s
-        found = self._measurable(now_s, STALE_REPORT_S, self._conf.only_idle)
+        # A train would disturb a busy coflow, and see what it leaves.
+        found = self._measurable(now_s, STALE_REPORT_S, True)
         self._begin_asked(plan, found, now_s)
         pairs = plan.next(found.links_bps, now_s, awaited=found.awaited,
                           tree=found.tree)
         for src, dst in pairs:
             self._trains[src] = self._expected[dst] = _Train(
                 str(uuid.uuid4()), (src, dst), found.targets[dst],
-                now_s + self._conf.timeout_s)
+                now_s + TIMEOUT_S)
         self._count(plan, now_s)
 
     def _begin_asked(self, plan: schedule.Schedule, found: Measurable,
@@ -327,7 +327,7 @@ class Prober:
                        now_s)
             self._trains[src] = self._expected[dst] = _Train(
                 str(uuid.uuid4()), (src, dst), found.targets[dst],
-                now_s + self._conf.timeout_s + _FETCHED_S
+                now_s + TIMEOUT_S + _FETCHED_S
                 + (request.lasts_s if is_bulk else 0.0),
                 asked=name, order=request.order())
 

@@ -203,7 +203,7 @@ class Advice:
                    ) -> Mapping[str, estimates.Estimate]:
         now_s = self._clock()
         readings = estimates.Readings.of(
-            self._pairs.table(now_s - self._conf.probe.history_retention_s),
+            self._pairs.table(now_s - pairs.RETENTION_S),
             group.hosts, self._state.links_bps(set(group.hosts), now_s),
             self._conf.placement.default_link_bps, self._usable)
         return estimates_by(readings, estimates.Basis(chosen),

@@ -17,6 +17,10 @@ from virtco.model import cluster
 if TYPE_CHECKING:
     from virtco.db import models
 
+#: Readings kept of each pair: as many as the RPCA paper takes.
+DEPTH = 10
+#: Age at which a reading is forgotten: a week.
+RETENTION_S = 604_800.0
 #: Estimators are compared anew after so long.
 CHOICE_S = 600.0
 

@@ -17,6 +17,11 @@ from virtco.profiles import learning
 from virtco.profiles import pairs
 from virtco.profiles import prediction
 
+#: Between two writes; what was counted since the last one is lost when the
+#: leader ends without warning.
+FLUSH_S = 30.0
+#: Hours of groups kept for one project, the latest: 28 days of seven groups.
+MAX_ROWS = 5000
 #: Rows that are too old are looked for once in so many writes.
 PURGE_EVERY = 100
 #: Pairs of a group, the largest, whose next hour is told: 2 ms each.
@@ -53,8 +58,7 @@ class Profiles:
             fence(session)
             for project_id in db_profiles.add(session, self._hour(),
                                               counted):
-                db_profiles.trim(session, project_id,
-                                 self._conf.max_rows_per_project)
+                db_profiles.trim(session, project_id, MAX_ROWS)
             if purges:
                 db_profiles.purge(session, self._hour() - (
                     prediction.HOURS_PER_DAY * self._conf.keep_days))

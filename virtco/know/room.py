@@ -106,8 +106,8 @@ class Know:
         self._clock = clock
         self.rates = rates.Rates()
         self.pairs = pairs.Pairs(
-            self.rates, conf.probe.history_readings,
-            conf.probe.history_retention_s, conf.probe.max_age_s)
+            self.rates, pairs.DEPTH, pairs.RETENTION_S,
+            uplinks.FRESH_PERIODS * conf.probe.freshness_s)
         self.live = live_state.LiveState(rules_of(conf), self.rates,
                                          self._plane)
         self.peer: Peer | None = None
@@ -147,7 +147,7 @@ class Know:
         self._finder = periodic.Periodic('read findings', FINDINGS_S,
                                          self._read_findings, counts)
         self._profiler = periodic.Periodic(
-            'write profiles', conf.profiles.flush_interval_s,
+            'write profiles', profiles.FLUSH_S,
             lambda: self.profiles.flush(self.fence), counts)
 
     def _plane(self) -> tree.Plane | None:
@@ -332,8 +332,7 @@ class Know:
             def forget(session: orm.Session) -> None:
                 self.fence(session)
                 records.forget_readings(
-                    session, now_s - self._conf.probe.history_retention_s,
-                    self._conf.probe.history_readings)
+                    session, now_s - pairs.RETENTION_S, pairs.DEPTH)
 
             self.database.retried(forget)
         # No more than a tenth of a core.
@@ -388,11 +387,10 @@ class Know:
 def rules_of(conf: cfg.ConfigOpts) -> rules.Rules:
     scheduler = conf.scheduler
     return rules.Rules(
-        scheduler.background_half_life_s, scheduler.wire_overhead_fraction,
-        endings.Rules(quiet_s=scheduler.quiet_s,
-                      done_fraction=scheduler.done_fraction),
-        uplinks.Rules(conf.placement.default_link_bps,
-                      conf.probe.tolerance_fraction, conf.probe.max_age_s),
-        snapshot.Share(scheduler.default_share,
-                       scheduler.max_background_fraction),
-        scheduler.max_debt_bytes)
+        wire_overhead_fraction=scheduler.wire_overhead_fraction,
+        ending=endings.Rules(quiet_s=scheduler.quiet_s),
+        uplink=uplinks.Rules(
+            conf.placement.default_link_bps,
+            max_age_s=uplinks.FRESH_PERIODS * conf.probe.freshness_s),
+        share=snapshot.Share(scheduler.default_share),
+        max_debt_bytes=scheduler.max_debt_bytes)

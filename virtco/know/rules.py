@@ -12,7 +12,11 @@ from virtco.scheduling import endings
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rules:
-    """See ``[scheduler]``, ``[probe]`` and ``[placement]``."""
+    """See ``[scheduler]``, ``[probe]`` and ``[placement]``.
+
+    :ivar half_life_s: of the moving average of background traffic, five
+        times the default interval of reports.
+    """
 
     half_life_s: float = 5.0
     wire_overhead_fraction: float = 0.0

@@ -24,10 +24,18 @@ FAIR = 'fair'
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Options:
-    """The operator's choices; see ``[scheduler]``.
+    """How coflows are scheduled: an operator's choices and constants.
 
-    :ivar beta: below 0: the observed share of background traffic.
     :ivar theta_s: inf: never.
+    :ivar fifo_plus_share: of each port, left to those behind; the paper's.
+    :ivar beta: below 0: the observed share of background traffic.
+    :ivar min_rate_fraction: of an uplink, for all coflows together that the
+        order leaves nothing, so that their connections stay alive and their
+        bytes are seen. The simulation of the deployed order counts it.
+    :ivar rate_tolerance_fraction: a policy is not sent again while all of its
+        rates moved by less than that.
+    :ivar minor_grace_s: before the class number of an ended coflow is used
+        again: twice as long as an edge module keeps the class.
     """
 
     order: str = 'mrtf'
@@ -104,7 +112,11 @@ class Hosts(tuple[Host, ...]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Share:
-    """What coflows leave of an uplink to others; see ``[scheduler]``."""
+    """What coflows leave of an uplink to others; see ``[scheduler]``.
+
+    :ivar max_background_fraction: of an uplink, the most that background
+        traffic takes from the coflows, so that no flood stops them.
+    """
 
     default_share: float = 0.02
     max_background_fraction: float = 0.5

@@ -25,9 +25,18 @@ class Capacity:
     source: str = 'unknown'
 
 
+#: A measurement counts for this many times ``[probe] freshness_s``: three
+#: repetitions may fail.
+FRESH_PERIODS = 4
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rules:
-    """See ``[probe]`` and ``[placement] default_link_bps``."""
+    """See ``[placement] default_link_bps``.
+
+    :ivar tolerance: fraction of the link's speed within which a measurement
+        confirms it: pairs below it by more are planned by themselves, too.
+    """
 
     default_bps: float = 1e9
     tolerance: float = 0.1

@@ -44,7 +44,8 @@ class Rules:
     :ivar awaited_s: the same for hosts that are about to be used.
     :ivar retry_s: a pair that failed rests for so long.
     :ivar train_bytes: of one train, before it is known what was sent.
-    :ivar all_pairs_hosts: up to so many hosts measure all their pairs.
+    :ivar all_pairs_hosts: up to so many hosts measure all their pairs, at
+        128 at a time within ``freshness_s``.
     :ivar readings: that each host is to have per direction if there are more.
     :ivar most_trains: at the same time.
     """

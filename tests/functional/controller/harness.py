@@ -4,6 +4,7 @@
 
 import contextlib
 import itertools
+import json
 import pathlib
 import re
 import secrets
@@ -21,6 +22,8 @@ from tests import patience
 # Of one read of an answer; what is slow is no failure, see ``patience``.
 DEADLINE_S = 600
 MATRIX = '{"pattern": "shuffle", "senders": 2, "receivers": 2, "size": "1GB"}'
+#: Of controllers whose tests do not wait.
+CONSTANTS = {}
 
 wait_for = patience.wait_for
 
@@ -29,13 +32,14 @@ class ControllerProcess:
     """virtco-controller with a database of its own on loopback.
 
     :param options: lines of configuration, ``{section: {name: value}}``.
+    :param constants: of modules, by name, instead of the product's.
     :param wrapper: a command before its own; it then starts by exec.
     :param is_exec: start as installed, not by a fork of a warm process: for
         tests of the start itself.
     """
 
     def __init__(self, home, options=None, wrapper=(), program='controller',
-                 is_exec=False):
+                 is_exec=False, constants=None):
         self.home = pathlib.Path(home)
         self.config = self.home / 'virtco.conf'
         self.log = self.home / 'log'
@@ -48,6 +52,7 @@ class ControllerProcess:
             'placement': {'deadline_s': 50}}
         for section, values in (options or {}).items():
             self.options.setdefault(section, {}).update(values)
+        self.constants = dict(CONSTANTS, **(constants or {}))
         self.wrapper = list(wrapper)
         self.is_exec = is_exec or bool(wrapper)
         self.program = program
@@ -63,9 +68,9 @@ class ControllerProcess:
         popen = subprocess.Popen if self.is_exec else forks.Popen
         with self.log.open('ab') as log:
             self.process = popen(
-                [*self.wrapper, sys.executable, '-m',
-                 f'virtco.cmd.{self.program}', '--config-file',
-                 str(self.config)], stdout=log, stderr=log)
+                [*self.wrapper, sys.executable, '-m', 'tests.constants',
+                 json.dumps(self.constants), f'virtco.cmd.{self.program}',
+                 '--config-file', str(self.config)], stdout=log, stderr=log)
         if wait:
             self.wait_port()
             self.wait_ready()

@@ -16,8 +16,8 @@ LINK_BPS = 1e8
 
 @pytest.fixture
 def controller(tmp_path):
-    with harness.running(tmp_path, {'probe': {
-            'enabled': 'false', 'history_readings': 4}}) as found:
+    with harness.running(tmp_path, {'probe': {'enabled': 'false'}}, constants={
+            'virtco.know.pairs.DEPTH': 4}) as found:
         yield found
 
 

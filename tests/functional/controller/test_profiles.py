@@ -17,8 +17,9 @@ WIRE = 1.0456
 
 @pytest.fixture(scope='module')
 def controller(tmp_path_factory):
-    with harness.running(tmp_path_factory.mktemp('profiles'), {
-            'profiles': {'flush_interval_s': 0.2}}) as found:
+    with harness.running(
+            tmp_path_factory.mktemp('profiles'),
+            constants={'virtco.know.profiles.FLUSH_S': 0.2}) as found:
         yield found
 
 
@@ -103,7 +104,7 @@ def test_of_several_pairs_between_two_hosts_each_has_its_own(tenant):
 
 
 def test_a_restart_keeps_what_was_counted(make):
-    controller = make({'profiles': {'flush_interval_s': 3600}})
+    controller = make(constants={'virtco.know.profiles.FLUSH_S': 3600.0})
     tenant = controller.tenant()
     hosts = tenant.launch(2, matrix='[[0, "20MB"], [0, 0]]', hosts=APART)
     edges = tenant.edges(hosts)

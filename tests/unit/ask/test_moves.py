@@ -23,7 +23,7 @@ class Moves(asking.Asking):
     """Two VMs of a group on h0 and h1; h2 has room for both."""
 
     def __init__(self, free=HOSTS, **conf):
-        super().__init__(reevaluation={'dirty_bps': 0, 'budget_s': 60}
+        super().__init__(reevaluation={'dirty_bps': 0}
                          | conf)
         self.free = dict(free)
         self.state.payload_rates = lambda hosts, *_args: {

@@ -122,13 +122,13 @@ CHOSEN = {'order': 'sebf', 'ceil': 'link'}
 
 def test_options_are_those_of_the_operator():
     conf = types.SimpleNamespace(
-        theta_s=7.0, fifo_plus_share=0.1, beta='0.2',
-        policing_tolerance=0.3, quiet_s=0.4, min_rate_fraction=0.5,
-        rate_tolerance_fraction=0.6, policy_ttl_s=8.0, minor_grace_s=9.0,
-        protect_receivers=True, limit_senders=False, default_share=0.05)
+        theta_s=7.0, beta='0.2', policing_tolerance=0.3, quiet_s=0.4,
+        policy_ttl_s=8.0, protect_receivers=True, limit_senders=False,
+        default_share=0.05)
     assert loop.options(conf, CHOSEN, False) == snapshot.Options(
-        'sebf', True, 7.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 8.0, 9.0, True,
-        False, 0.05)
+        'sebf', True, 7.0, beta=0.2, policing_tolerance=0.3, quiet_s=0.4,
+        policy_ttl_s=8.0, protect_receivers=True, limit_senders=False,
+        default_share=0.05)
     conf.theta_s = 0.0
     other = loop.options(conf, {'order': 'mrtf', 'ceil': 'rate'}, False)
     assert (other.theta_s, other.work_conserving) == (math.inf, False)

@@ -27,10 +27,9 @@ class Clock:
 def made():
     clock = Clock()
     conf = types.SimpleNamespace(probe=types.SimpleNamespace(
-        enabled=True, only_idle=False, interval_s=1.0, freshness_s=100.0,
-        timeout_s=5.0, bursts=10, packets=200, packet_bytes=1472,
-        all_pairs_hosts=256, readings=8, max_concurrent_trains=128,
-        max_link_share=1.0, max_bytes_per_hour=None))
+        enabled=True, interval_s=1.0, freshness_s=100.0, bursts=10,
+        packets=200, packet_bytes=1472, max_link_share=1.0,
+        max_bytes_per_hour=None))
     found = rates.Rates()
     targets = {host: (f'10.0.0.{i}', 7000 + i)
                for i, host in enumerate(HOSTS)}

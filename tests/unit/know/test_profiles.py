@@ -107,8 +107,8 @@ def test_rows_that_are_too_old_go_once_in_a_hundred_writes():
     assert bench.rows().keys() == {('p-a', 1001), ('p-a', 1049)}
 
 
-def test_a_project_keeps_its_newest_rows():
-    bench = Bench(max_rows_per_project=24)
+def test_a_project_keeps_its_newest_rows(bench, monkeypatch):
+    monkeypatch.setattr(profiles, 'MAX_ROWS', 24)
     for hour in range(30):
         bench.flush(hour, r01=1)
     bench.flush(0, 'q-c', r01=1)

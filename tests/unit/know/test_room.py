@@ -10,6 +10,7 @@ from tests.unit.know import test_live_state as known
 from virtco import exception
 from virtco import metrics
 from virtco.db import models
+from virtco.know import pairs
 from virtco.know import room
 from virtco.know import snapshot
 from virtco.measure import preflight
@@ -41,15 +42,18 @@ class Peer:
         return lambda *args: self.told.append((name, *args))
 
 
+@pytest.fixture(autouse=True)
+def _short_history(monkeypatch):
+    monkeypatch.setattr(pairs, 'DEPTH', 3)
+    monkeypatch.setattr(pairs, 'RETENTION_S', 7200.0)
+
+
 class Bench:
     def __init__(self, database=None, leads=True):
         self.database = database or stored.database()
         self.leases, self.now_s, self.changes = Leases(), 1000.0, []
         self.know = room.Know(
             stored.conf(controller={'flush_interval_s': 60},
-                        profiles={'flush_interval_s': 60},
-                        probe={'history_readings': 3,
-                               'history_retention_s': 7200.0},
                         scheduler={'wire_overhead_fraction': 0.0}),
             self.database, metrics.Metrics(), self.leases,
             lambda: self.now_s)

@@ -85,10 +85,8 @@ def test_what_is_not_given_is_as_the_configuration_has_it():
     # sender is limited by itself.
     assert (default.wire_factor, default.payload_fraction) == (1.0, 0.98)
     options = snapshot.Options()
-    for name in ('order', 'fifo_plus_share', 'beta', 'policing_tolerance',
-                 'quiet_s', 'min_rate_fraction', 'rate_tolerance_fraction',
-                 'policy_ttl_s', 'minor_grace_s', 'protect_receivers',
-                 'default_share'):
+    for name in ('order', 'beta', 'policing_tolerance', 'quiet_s',
+                 'policy_ttl_s', 'protect_receivers', 'default_share'):
         assert getattr(options, name) == getattr(conf.scheduler, name)
     assert not options.limit_senders
     assert options.work_conserving
@@ -96,17 +94,12 @@ def test_what_is_not_given_is_as_the_configuration_has_it():
 
 def test_rules_are_those_of_the_configuration():
     conf = stored.conf(
-        scheduler={'background_half_life_s': 7.0,
-                   'wire_overhead_fraction': 0.25, 'quiet_s': 3.0,
-                   'done_fraction': 0.8, 'default_share': 0.5,
-                   'max_background_fraction': 0.4, 'max_debt_bytes': 1e15},
-        placement={'default_link_bps': 3e9},
-        probe={'tolerance_fraction': 0.3, 'max_age_s': 777.0})
+        scheduler={'wire_overhead_fraction': 0.25, 'quiet_s': 3.0,
+                   'default_share': 0.5, 'max_debt_bytes': 1e15},
+        placement={'default_link_bps': 3e9}, probe={'freshness_s': 777.0})
     found = room.rules_of(conf)
-    assert (found.half_life_s, found.wire_factor) == (7.0, 1.25)
-    assert found.payload_fraction == 0.4
-    assert (found.ending.quiet_s, found.ending.done_fraction) == (3.0, 0.8)
-    assert found.share == snapshot.Share(0.5, 0.4)
-    assert (found.uplink.default_bps, found.uplink.tolerance,
-            found.uplink.max_age_s) == (3e9, 0.3, 777.0)
+    assert (found.wire_factor, found.payload_fraction) == (1.25, 0.4)
+    assert found.ending.quiet_s == 3.0
+    assert found.share == snapshot.Share(0.5)
+    assert (found.uplink.default_bps, found.uplink.max_age_s) == (3e9, 3108.0)
     assert found.max_debt_bytes == 1e15

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Programs with other constants than those of the product.
+
+    python -m tests.constants CONSTANTS MODULE [ARGUMENT…]
+
+CONSTANTS is a JSON object such as ``{"virtco.know.room.FLUSH_S": 0.1}``: tests
+that would wait for a constant's time give another.
+"""
+
+import importlib
+import json
+import runpy
+import sys
+
+
+def main():
+    text, program, *arguments = sys.argv[1:]
+    for name, value in json.loads(text).items():
+        module, _, constant = name.rpartition('.')
+        found = importlib.import_module(module)
+        assert hasattr(found, constant), name
+        setattr(found, constant, value)
+    sys.modules.pop(program, None)
+    sys.argv[:] = [program, *arguments]
+    runpy.run_module(program, run_name='__main__', alter_sys=True)
+
+
+if __name__ == '__main__':
+    main()
