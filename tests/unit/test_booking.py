@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is booked on a host though Nova's numbers do not show it."""
+"""The ledger of room: what may be booked beside what Nova's numbers tell."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,96 +8,87 @@ import pytest
 
 from virtco.model import booking
 
-NOW_S = 1000.0
+
+def left(shown, settled=0, claimed=0, planned=0, others=0, room=None):
+    """Return (room, what is left), of one resource."""
+    account = booking.Account(
+        (settled,), (claimed,), (planned,), (others,),
+        None if room is None else (room,))
+    return account.room_in((shown,))[0], account.left_in((shown,))[0]
 
 
-def booked(n=1.0, room=None, has_vm=True, is_settled=False):
-    return booking.Booking('h', (n,), has_vm, is_settled,
-                           None if room is None else (room,))
-
-
-def held(shown, *bookings):
-    room, found = booking.rooms(bookings, {'h': (shown,)})['h']
-    return room[0], found[0]
-
-
-def test_what_nova_does_not_show_is_held():
+def test_what_nova_does_not_show_is_booked():
     """Four slots, one settled: Nova shows three."""
-    assert held(3, booked(is_settled=True), booked(room=4)) == (4, 1)
+    assert left(3, settled=1, claimed=1, room=4) == (4, 2)
     # Two reserved one after the other, then the numbers show the first.
-    assert held(3, booked(is_settled=True), booked(room=4),
-                booked(room=4)) == (4, 2)
-    assert held(2, booked(is_settled=True), booked(room=4),
-                booked(room=4)) == (4, 1)
-    assert held(1, booked(is_settled=True), booked(room=4),
-                booked(room=4)) == (4, 0)
+    assert left(3, settled=1, claimed=2, room=4) == (4, 1)
+    assert left(2, settled=1, claimed=2, room=4) == (4, 1)
+    assert left(1, settled=1, claimed=2, room=4) == (4, 1)
 
 
-def test_a_plan_is_always_held():
-    """Nova knows nothing of it, whatever its numbers have shrunk by."""
-    assert held(4, booked(room=4, has_vm=False)) == (4, 1)
-    assert held(2, booked(room=4, has_vm=False)) == (2, 1)
+def test_a_plan_is_never_in_novas_numbers():
+    assert left(4, planned=1, room=4) == (4, 3)
+    assert left(2, planned=1, room=4) == (2, 1)
+    settled, young = 1, 2
+    # Nova shows nothing of the young one, or all of it.
+    for shown in (8, 6):
+        assert left(shown, settled, young, 3, room=9) == (9, 3)
 
 
-def test_without_a_memory_all_is_held():
-    assert held(3, booked(), booked(is_settled=True)) == (4, 1)
+def test_without_a_memory_nothing_young_is_in_the_numbers():
+    assert left(3, settled=1, claimed=1) == (4, 2)
 
 
-def test_servers_of_others_shrink_the_room():
-    """Eight slots, three of strangers that came after the reservation."""
-    assert held(5, booked(room=8)) == (6, 0)
-    assert held(4, booked(room=8)) == (5, 0)
-    # A stranger left: Nova shows more than was there then.
-    assert held(9, booked(room=8)) == (9, 1)
+def test_more_may_be_booked_than_there_is():
+    assert left(2, planned=5) == (2, 0)
+
+
+def test_servers_without_a_group_shrink_the_room():
+    """Eight slots, three of servers that came after the reservation."""
+    assert left(5, claimed=1, room=8) == (6, 5)
+    assert left(4, claimed=1, room=8) == (5, 4)
+    # One left: Nova shows more than was there then.
+    assert left(9, claimed=1, room=8) == (9, 8)
+    # The numbers may lack one that a notification told of.
+    assert left(8, others=3) == (5, 5)
+    assert left(8, others=3, claimed=1, room=5) == (5, 4)
+    assert left(4, others=3, claimed=1, room=5) == (5, 4)
 
 
 def test_each_resource_for_itself():
-    found = booking.rooms([
-        booking.Booking('h', (2.0, 512.0), True, False, (4.0, 1024.0))],
-        {'h': (4.0, 512.0), 'other': (1.0, 1.0)})
-    assert found == {'h': ((4.0, 1024.0), (2.0, 0.0))}
-
-
-@pytest.mark.parametrize(('is_running', 'placed_at', 'expected'), [
-    (False, None, False), (False, 0.0, False), (True, None, True),
-    (True, NOW_S - 60, True), (True, NOW_S - 59, False),
-    (True, NOW_S, False), (True, NOW_S + 59, False),
-    # The clock was set back by an hour.
-    (True, NOW_S + 3600, True)])
-def test_settled(is_running, placed_at, expected):
-    assert booking.is_settled(is_running, placed_at, NOW_S) == expected
-
-
-def test_a_plan_is_held_beside_those_that_nova_may_know():
-    settled, young = booked(is_settled=True), booked(2, room=9)
-    plan = booked(3, room=9, has_vm=False)
-    # Nova shows nothing of the young one: 9 less the settled one.
-    assert held(8, settled, young, plan) == (9, 2 + 3)
-    # It shows all of it: the plan alone is held.
-    assert held(6, settled, young, plan) == (9, 3)
-    # More is held than Nova shows as free.
-    assert held(2, booked(5, has_vm=False)) == (2, 5)
+    account = booking.Account((0, 0), (2, 512), (0, 0), (0, 0), (4, 1024))
+    assert account.room_in((4, 512)) == (4, 1024)
+    ledger = booking.Ledger({'h': account}, {'h': (4, 512), 'other': (1, 1)})
+    assert ledger.left() == {'h': (2, 512), 'other': (1, 1)}
+    assert ledger.room('other') == (1, 1)
+    assert ledger.admits({'h': (2, 512), 'other': (1, 1)})
+    for wanted in ({'h': (2.1, 0)}, {'other': (0, 1.1)}, {'unseen': (0, 0)}):
+        assert not ledger.admits(wanted)
+    # Sums of tenths are not exact.
+    assert booking.fits((0.1 + 0.2,), (0.3,))
 
 
 def test_vectors_are_of_the_same_resources():
     with pytest.raises(ValueError):
-        booking.rooms([booking.Booking('h', (1.0, 2.0), True, False)],
-                      {'h': (4.0,)})
+        booking.Account((1, 2), (1,), (1,), (1,)).room_in((4,))
+    with pytest.raises(ValueError):
+        booking.fits((1, 2), (1,))
+
+
+def test_accounts_add_up():
+    one = booking.Account((1,), (2,), (3,), (4,), (5,))
+    other = booking.Account((10,), (20,), (30,), (40,))
+    assert one + other == other + one == booking.Account(
+        (11,), (22,), (33,), (44,), (5,))
 
 
 @given(st.integers(1, 8), st.integers(0, 4),
-       st.lists(st.tuples(st.integers(1, 3), st.booleans()), max_size=6),
-       st.integers(0, 6), st.lists(st.integers(1, 3), max_size=3))
+       st.lists(st.integers(1, 3), max_size=6), st.integers(0, 6),
+       st.lists(st.integers(1, 3), max_size=3))
 def test_nothing_is_booked_twice_and_no_room_is_lost(
-        free, n_settled, young, n_shown, plans):
-    """Of those that came after the first one, Nova shows any number; of
-    plans it shows none.
-    """
-    total = free + n_settled + sum(n for n, _ in young)
-    bookings = [booked(is_settled=True)] * n_settled + [
-        booked(n, total) for n, _ in young] + [
-        booked(n, has_vm=False) for n in plans]
-    shown = total - n_settled - sum(n for n, _ in young[:n_shown])
-    found = booking.rooms(bookings, {'h': (float(shown),)}).get('h')
-    left = shown - (found[1][0] if found else 0)
-    assert left == free - sum(plans)
+        free, settled, young, n_shown, plans):
+    """Nova shows any number of those that came after the first one."""
+    total = free + settled + sum(young)
+    shown = total - settled - sum(young[:n_shown])
+    assert left(shown, settled, sum(young), sum(plans), room=total)[1] == max(
+        0, free - sum(plans))

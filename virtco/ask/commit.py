@@ -4,7 +4,6 @@
 
 from collections.abc import Iterator
 from collections.abc import Sequence
-from collections.abc import Set
 from typing import Any
 
 import sqlalchemy as sa
@@ -18,6 +17,7 @@ from virtco.db import bookings
 from virtco.db import codec
 from virtco.db import groups as db_groups
 from virtco.db import models
+from virtco.model import booking
 from virtco.model import snapshot
 from virtco.model import states
 
@@ -39,7 +39,6 @@ class Commit:
         self._plan = plan
         self._placed = dict(zip(rows, plan.hosts, strict=True))
         self._expires_at = reads.expiry_s()
-        self._rooms = view.rooms
 
     def write(self) -> None:
         """:raises virtco.exception.Conflict: when what it rests on is gone.
@@ -47,18 +46,17 @@ class Commit:
         view, session = self._view, self._session
         # First of all: the row of the generation serialises the commits, and
         # only what is read after it is what the others have committed.
-        if not view.is_advice:
+        if not view.stays:
             self._advance()
-            self._rooms |= self._reads.rooms_without_bookings(
-                session, self._free(set(self._placed.values())
-                                    - self._rooms.keys()))
+            self._check_room()
         self._check_promise()
         if view.is_new:
             self._insert()
         self._reads.note(session, self._request, view.notes,
                          view.group.name, view.group.id)
         if view.is_advice:
-            self._advise()
+            if not view.stays:
+                self._advise()
         elif not view.is_new:
             self._update()
 
@@ -103,38 +101,30 @@ class Commit:
 
     def _advance(self) -> None:
         """Commit on the generation of the snapshot, or on a later one in
-        which the plan is as valid: same members, and still room for it.
+        which the group has the same members.
         """
+        view = self._view
         try:
-            db_groups.advance(self._session, self._view.generation)
+            db_groups.advance(self._session, view.generation)
         except exception.Conflict:
             db_groups.advance(self._session)
-            if not self._still_valid():
+            if not view.is_new and _seen(view.members) != _seen(
+                    db_groups.members(self._session, view.group.id)):
                 raise
 
-    def _still_valid(self) -> bool:
-        view = self._view
-        if not view.is_new and _seen(view.members) != _seen(
-                db_groups.members(self._session, view.group.id)):
-            return False
-        held, self._rooms = self._reads.booked(
-            self._session, self._request, view.group.id,
-            view.member.row_index)
-        if held == view.held:
-            return True
-        demand = self._request.flavor.vector
-        wanted = problem_builder.sum_by_host(
+    def _check_room(self) -> None:
+        """:raises Conflict: where the plan does not fit any more."""
+        view, demand = self._view, self._request.flavor.vector
+        self._wanted = problem_builder.sum_by_host(
             (self._placed[m.row_index], demand) for m in view.members
-            if m.instance_uuid is None and m.row_index in self._placed)
-        free = self._free(wanted.keys())
-        return all(problem_builder.fits(wanted[host], problem_builder.minus(
-            left, held[host]) if host in held else left)
-            for host, left in free.items())
-
-    def _free(self, hosts: Set[str]) -> dict[str, problem_builder.Vector]:
-        """Of those of these hosts that Nova offers."""
-        free = self._request.free
-        return {host: free[host] for host in hosts if host in free}
+            if m is view.member or (
+                not view.is_advice and m.instance_uuid is None
+                and m.row_index in self._placed))
+        self._ledger = bookings.ledger(
+            self._session.connection(), self._reads.now_s(),
+            self._request.free, self._wanted, view.beside())
+        if not self._ledger.admits(self._wanted):
+            raise exception.Conflict(what='room', id=min(self._wanted))
 
     def _plans(self) -> Iterator[tuple[models.Member, dict[str, Any]]]:
         """Members that no VM is yet, and what is planned for them."""
@@ -160,17 +150,25 @@ class Commit:
 
     def _booked_on(self, host: str) -> dict[str, float | None]:
         """Columns that tell later what Nova's numbers lacked."""
-        room = self._rooms.get(host, (None,) * len(bookings.ROOM))
-        return {'placed_at': self._reads.now_s(),
-                **dict(zip(bookings.ROOM, room, strict=True))}
+        return {'placed_at': self._reads.now_s(), **dict(zip(
+            bookings.ROOM, self._ledger.room(host), strict=True))}
 
     def _advise(self) -> None:
-        """A VM that runs is to move there; Nova has the word."""
+        """A VM that runs is to move there, or one that was reserved may be
+        built there; Nova has the word.
+
+        Until Nova says where it is, it takes room on both hosts.
+        """
         member = self._view.member
+        host = self._placed[member.row_index]
         self._session.execute(sa.update(models.Member).where(
             models.Member.instance_uuid == member.instance_uuid,
             models.Member.state == states.MemberState.RUNNING).values(
-                planned_host=self._placed[member.row_index]))
+                planned_host=host))
+        bookings.claim(
+            self._session, self._request.instance_uuid, host,
+            _demand(self._request), True,
+            self._reads.now_s() + booking.MOVE_S)
 
     def _take(self) -> None:
         """The instance becomes its member."""

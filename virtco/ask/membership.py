@@ -3,7 +3,6 @@
 """Which member of which group an instance is."""
 
 from collections.abc import Callable
-from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import logging
@@ -40,8 +39,8 @@ class View:
     """What one attempt saw of the database.
 
     :ivar member: that the instance is, or becomes.
-    :ivar held: host -> what is booked there and Nova's numbers lack.
-    :ivar rooms: host -> what it has for members, where some are.
+    :ivar free: offered host -> what may be booked there.
+    :ivar stays: the instance keeps the host that was reserved for it.
     :ivar is_new: the group does not exist yet.
     :ivar matrices: of the coflows that are live.
     :ivar keeps_matrix: the group's are those of the hint.
@@ -58,8 +57,8 @@ class View:
     members: list[models.Member]
     coflows: list[models.Coflow]
     member: models.Member
-    held: dict[str, booking.Vector]
-    rooms: dict[str, booking.Vector]
+    free: dict[str, booking.Vector]
+    stays: bool
     is_new: bool
     matrices: tuple[coflow_model.Coflow, ...]
     keeps_matrix: bool
@@ -75,6 +74,13 @@ class View:
         """The instance has its host, the answer only ranks the others."""
         return self.member.state in (states.MemberState.RESERVED,
                                      states.MemberState.RUNNING)
+
+    def beside(self) -> bookings.Beside:
+        """What an answer books anew, so that it does not count."""
+        keeps_row = self.is_advice and not self.stays
+        return bookings.Beside(
+            self.group.id, -1 if keeps_row else self.member.row_index,
+            not self.is_advice, self.member.instance_uuid or '')
 
     def planned(self) -> db_members.Planned | None:
         """The member, if a host is planned for it."""
@@ -149,46 +155,15 @@ class Reader:
         else:
             member = next(m for m in members
                           if m.row_index == member.row_index)
-        return View(generation, group, members, coflows, member,
-                    *self.booked(session, request, group.id,
-                                 member.row_index),
-                    is_new, matrices, keeps_matrix, notes, hint.wishes,
-                    deadline=hint.deadline if is_new else None)
-
-    def booked(self, session: orm.Session, request: requests.Placement,
-               group_id: str, row_index: int
-               ) -> tuple[dict[str, booking.Vector],
-                          dict[str, booking.Vector]]:
-        """What is held per host, and the rooms.
-
-        Neither the member in question counts nor those of its group that are
-        only planned: they are planned anew.
-        """
-        now_s = self._clock()
-        since_s = now_s - booking.SETTLED_S
-        shown = request.free
-        young = [row for row in bookings.young(session, since_s)
-                 if row.host in shown]
-        old = bookings.old(session, since_s, {row.host for row in young})
-        found = bookings.rooms((
-            row for row in young + old if row.group_id != group_id
-            or (row.state != states.MemberState.PLANNED
-                and row.row_index != row_index)), shown, now_s)
-        return ({host: held for host, (_room, held) in found.items()
-                 if any(held)},
-                {host: room for host, (room, _held) in found.items()})
-
-    def rooms_without_bookings(self, session: orm.Session,
-                               free: Mapping[str, booking.Vector]
-                               ) -> dict[str, booking.Vector]:
-        """Of hosts on which nothing is young: Nova's numbers are right.
-
-        :param free: per host, as Nova shows it.
-        """
-        taken = bookings.old_demands(
-            session, self._clock() - booking.SETTLED_S, free)
-        return {host: tuple(map(sum, zip(left, taken[host])))
-                if host in taken else left for host, left in free.items()}
+        view = View(
+            generation, group, members, coflows, member, {},
+            member.state == states.MemberState.RESERVED
+            and member.host in request.free, is_new, matrices, keeps_matrix,
+            notes, hint.wishes, deadline=hint.deadline if is_new else None)
+        view.free = bookings.ledger(
+            session.connection(), self._clock(), request.free,
+            beside=view.beside()).left()
+        return view
 
     def _new_group(self, session: orm.Session, request: requests.Placement,
                    hint: hints.Hint,

@@ -26,6 +26,7 @@ from virtco.ask import planning
 from virtco.ask import promises
 from virtco.ask import request as requests
 from virtco.ask import siblings
+from virtco.db import bookings
 from virtco.db import groups as db_groups
 from virtco.db import members as db_members
 from virtco.db import records
@@ -126,16 +127,18 @@ class Placer:
             self._siblings.remember(key, view.group.id, digest)
         question = Question(request, fingerprint, is_known)
         planned = view.planned()
-        if planned is None or not siblings.has_room(request, planned):
-            return self._planned(question, view, deadline)
-        with self._database.writer() as session:
-            answer = self._assign(session.connection(), question, planned,
-                                  view.wishes, view.notes, deadline)
-            self._reader.note(session, request, view.notes,
-                              planned.group_name, planned.group_id)
-            session.flush()
-            deadline.claim()
-        return answer
+        if planned is not None and planned.host in request.free:
+            with self._database.writer() as session:
+                answer = self._assign(
+                    session.connection(), question, planned, view.wishes,
+                    view.notes, deadline)
+                if answer is not None:
+                    self._reader.note(session, request, view.notes,
+                                      planned.group_name, planned.group_id)
+                    session.flush()
+                    deadline.claim()
+                    return answer
+        return self._planned(question, view, deadline)
 
     def _as_sibling(self, request: requests.Placement, fingerprint: str,
                     outline: hints.Outline, deadline: deadlines.Deadline
@@ -158,16 +161,27 @@ class Placer:
                 connection, Question(request, fingerprint,
                                      before is not None), planned,
                 outline.wishes, (), deadline)
-            deadline.claim()
+            if answer is not None:
+                deadline.claim()
         return answer
 
     def _assign(self, connection: sa.Connection, question: Question,
                 planned: db_members.Planned, wishes: hints.Wishes,
                 notes: membership.Notes, deadline: deadlines.Deadline
-                ) -> answers.Answer:
-        """The instance becomes a member whose host is planned."""
+                ) -> answers.Answer | None:
+        """The instance becomes a member whose host is planned.
+
+        None where the host has no room for it: the plan was made for another
+        flavor, or others have come.
+        """
         deadline.enter('commit')
         request = question.request
+        db_members.advance(connection)
+        if not bookings.ledger(
+                connection, self._clock(), request.free, [planned.host],
+                bookings.Beside(planned.group_id, planned.index)).admits(
+                    {planned.host: request.flavor.vector}):
+            return None
         answer = self._siblings.answer(
             request, planned, self._planning.allowed(
                 request, wishes, planned.host), notes)

@@ -64,7 +64,7 @@ class Planning:
             be in time.
         """
         question = self._question(request, view)
-        if _stays(question, view.member):
+        if view.stays:
             return self._as_planned(question, view)
         return self._solve(question, view, deadline)
 
@@ -109,7 +109,7 @@ class Planning:
                   view: membership.View) -> problem_builder.Question:
         members = tuple(self._member(request, view, member)
                         for member in view.members)
-        free = self._open_hosts(request, view)
+        free = self._open_hosts(view)
         hosts = free.keys() | {member.host for member in members
                                if member.host}
         now_s = self._clock()
@@ -131,22 +131,19 @@ class Planning:
                 hosts, now_s, self._settings.is_fair),
             tree=self._state.payload_tree(now_s),
             loads=self._state.loads(view.group.id), pairs_bps=pairs_bps,
-            held=view.held,
             batch=membership.batch_rows(request, view.members, view.member),
             server_group=request.server_group)
 
-    def _open_hosts(self, request: requests.Placement,
-                    view: membership.View
+    def _open_hosts(self, view: membership.View
                     ) -> dict[str, problem_builder.Vector]:
-        """What is free per candidate that is not drained, or for which
+        """What may be booked per candidate that is not drained, or for which
         the group was planned before.
         """
         planned = {member.host for member in view.members
                    if member.state != states.MemberState.RUNNING}
         drained = self._state.drained - planned
-        free: dict[str, problem_builder.Vector] = {
-            entry.host: entry.free.vector for entry in request.hosts
-            if entry.host not in drained}
+        free = {host: left for host, left in view.free.items()
+                if host not in drained}
         if not free:
             view.notes.append(('infeasible', 'every candidate host is '
                                              'drained'))
@@ -162,14 +159,11 @@ class Planning:
                     if own or not has_vm else
                     (member.vcpus, member.memory_mb, member.disk_gb)),
             host=member.host, instance_uuid=member.instance_uuid,
-            fixed=has_vm and member.host is not None,
-            # What Nova's numbers lack of it is held.
-            in_nova=has_vm)
+            fixed=has_vm and member.host is not None)
 
     def _as_planned(self, question: problem_builder.Question,
                     view: membership.View) -> Solution:
-        problem, rows = problem_builder.build(question, keep_planned=True,
-                                              respect_held=False)
+        problem, rows = problem_builder.build(question, keep_planned=True)
         by_row = {m.row_index: m.host for m in view.members}
         return problem, rows, self._plan_of(view.group, tuple(
             by_row[row] or by_row[question.asked] or '' for row in rows))
@@ -189,12 +183,9 @@ class Planning:
     def _solve(self, question: problem_builder.Question,
                view: membership.View, deadline: deadlines.Deadline
                ) -> Solution | None:
-        """Plan the open rows, or where they do not fit the one alone.
-
-        Advice books nothing, so at last it ranks hosts that others hold.
-        """
-        keep = view.is_advice
-        problem, rows = problem_builder.build(question, keep_planned=keep)
+        """Plan the open rows, or where they do not fit the one alone."""
+        problem, rows = problem_builder.build(
+            question, keep_planned=view.is_advice)
         if view.is_new and not view.wishes:
             # With other new groups that ask now.
             part = self._window.plan(
@@ -203,13 +194,11 @@ class Planning:
                 return part.problem, rows, part.plan
         deadline.enter('solve')
         met = self._plan(problem, view, deadline)
-        for respect_held in (True, False) if view.is_advice else (True,):
-            # Where a wish is refused, a part of the group is no answer.
-            if met is None and view.refused is None:
-                problem, rows = problem_builder.build(
-                    question, keep_planned=keep and respect_held,
-                    respect_held=respect_held, alone=True)
-                met = self._plan(problem, view, deadline)
+        # Where a wish is refused, a part of the group is no answer.
+        if met is None and view.refused is None:
+            problem, rows = problem_builder.build(
+                question, keep_planned=view.is_advice, alone=True)
+            met = self._plan(problem, view, deadline)
         return None if met is None else (met.problem, rows, met.plan)
 
     def _plan(self, problem: snapshot.PlacementProblem,
@@ -242,13 +231,6 @@ class Planning:
         view.notes += [('wish_unmet', text) for text in met.notes]
         self._metrics.plans.labels(met.plan.relaxed).inc()
         return met
-
-
-def _stays(question: problem_builder.Question,
-           member: models.Member) -> bool:
-    """Whether a VM that was told its host before is told the same again."""
-    return (member.state == states.MemberState.RESERVED
-            and member.host in question.free)
 
 
 def _log_progress(progress: snapshot.Progress) -> None:

@@ -25,7 +25,6 @@ class Member:
 
     :ivar host: where it runs or is planned, None = nowhere yet.
     :ivar fixed: it has a VM, so it stays where it is.
-    :ivar in_nova: Nova's free capacity surely lacks its demand already.
     """
 
     index: int
@@ -33,7 +32,6 @@ class Member:
     host: str | None = None
     instance_uuid: str | None = None
     fixed: bool = False
-    in_nova: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,11 +39,11 @@ class Question:
     """One placement pass.
 
     :ivar asked: index of the member that is asked about.
-    :ivar free: candidate host -> what Nova says is left on it.
+    :ivar free: candidate host -> what may be booked on it, see
+        :class:`virtco.model.booking.Ledger`.
     :ivar tree: the fabric above the hosts.
     :ivar pairs_bps: payload rates of the pairs that are slower than their
         hosts.
-    :ivar held: host -> what other groups have reserved but not yet taken.
     :ivar batch: members whose VMs come in the same request.
     """
 
@@ -58,7 +56,6 @@ class Question:
     loads: tuple[snapshot.ActiveCoflow, ...] = ()
     pairs_bps: Mapping[tuple[str, str], float] = dataclasses.field(
         default_factory=dict)
-    held: Mapping[str, Vector] = dataclasses.field(default_factory=dict)
     batch: frozenset[int] = frozenset()
     server_group: requests.ServerGroup | None = None
 
@@ -67,15 +64,6 @@ def demand_of(values: Mapping[str, float]) -> Vector:
     get = values.get
     return (float(get('vcpus', 0)), float(get('memory_mb', 0)),
             float(get('disk_gb', 0)))
-
-
-def fits(demand: Vector, free: Vector) -> bool:
-    return all(need <= have for need, have in zip(demand, free, strict=True))
-
-
-def minus(free: Vector, demand: Vector) -> Vector:
-    return tuple(max(0.0, have - need)
-                 for have, need in zip(free, demand, strict=True))
 
 
 def sum_by_host(demands: Iterable[tuple[str, Vector]]) -> dict[str, Vector]:
@@ -88,27 +76,20 @@ def sum_by_host(demands: Iterable[tuple[str, Vector]]) -> dict[str, Vector]:
 
 
 def build(question: Question, *, keep_planned: bool = False,
-          respect_held: bool = True, alone: bool = False
-          ) -> tuple[snapshot.PlacementProblem, tuple[int, ...]]:
+          alone: bool = False) -> tuple[
+              snapshot.PlacementProblem, tuple[int, ...]]:
     """The problem, and the index of the member of each of its VMs.
 
     :param keep_planned: members without a VM stay where they are planned, too;
         only the member in question is free.
-    :param respect_held: what other groups hold is taken from the free
-        capacity.
     :param alone: members that have neither VM nor plan are left out.
     """
     members = [member for member in question.members
                if member.index == question.asked or member.fixed
                or not alone]
     free = dict(question.free)
-    if respect_held:
-        free = {host: minus(left, question.held[host])
-                if host in question.held else left
-                for host, left in free.items()}
     candidates = frozenset(free)
-    left = dict(free)
-    vms = [_vm(member, question, keep_planned, candidates, left)
+    vms = [_vm(member, question, keep_planned, candidates)
            for member in members]
     for vm in vms:
         if vm.pinned is not None:
@@ -139,19 +120,12 @@ def _pairs(question: Question, hosts: Mapping[str, Vector]
 
 
 def _vm(member: Member, question: Question, keep_planned: bool,
-        candidates: frozenset[str], left: dict[str, Vector]) -> cluster.Vm:
+        candidates: frozenset[str]) -> cluster.Vm:
     name = member.instance_uuid or f'member {member.index}'
     stays = member.host is not None and (member.fixed or keep_planned)
     if member.index == question.asked or not stays:
         return cluster.Vm(name, member.demand, allowed=candidates)
-    host = member.host
-    # Nova may or may not have booked a VM it was only just told about. When
-    # the room is there it is taken off here, to be on the safe side.
-    counted = (member.in_nova or host not in left
-               or not fits(member.demand, left[host]))
-    if not counted and host is not None:
-        left[host] = minus(left[host], member.demand)
-    return cluster.Vm(name, member.demand, pinned=host, counted=counted)
+    return cluster.Vm(name, member.demand, pinned=member.host, counted=True)
 
 
 def _restricted(coflow: coflow_model.Coflow, position: Mapping[int, int]

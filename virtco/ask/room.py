@@ -36,7 +36,6 @@ from virtco.db import session as db_session
 from virtco.know import live_state
 from virtco.know import pairs as known_pairs
 from virtco.know import settings
-from virtco.model import booking
 
 if TYPE_CHECKING:
     from virtco.ask import advice
@@ -252,24 +251,17 @@ class Ask:
 
     def free_after_bookings(self, free: Mapping[str, Mapping[str, float]]
                             ) -> dict[str, dict[str, float]]:
-        """What is left on each host beside what is booked but not yet there.
+        """What may still be booked on each host.
 
         :param free: as Nova or placement shows it.
         :raises virtco.exception.DatabaseUnavailable:
         """
         shown = {host: problem.demand_of(left) for host, left in free.items()}
-        now_s = self._clock()
-        since_s = now_s - booking.SETTLED_S
         with self._database.reader() as session:
-            young = [row for row in bookings.young(session, since_s)
-                     if row.host in shown]
-            found = bookings.rooms(
-                young + bookings.old(session, since_s,
-                                     {row.host for row in young}),
-                shown, now_s)
-        return {host: dict(zip(problem.RESOURCES, problem.minus(
-            left, found[host][1]) if host in found else left))
-            for host, left in shown.items()}
+            found = bookings.ledger(session.connection(), self._clock(),
+                                    shown).left()
+        return {host: dict(zip(problem.RESOURCES, left))
+                for host, left in found.items()}
 
     def what_if(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Answer ``POST /v1/plans``.

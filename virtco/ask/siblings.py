@@ -19,7 +19,6 @@ import threading
 import sqlalchemy as sa
 
 from virtco.ask import answer as answers
-from virtco.ask import problem as problem_builder
 from virtco.ask import request as requests
 from virtco.db import members
 
@@ -91,7 +90,7 @@ class Siblings:
         return found if (
             found is not None and known is not None
             and found.group_id == known.group_id
-            and has_room(request, found)) else None
+            and found.host in request.free) else None
 
     def answer(self, request: requests.Placement, planned: members.Planned,
                allowed: list[str] | None,
@@ -118,10 +117,3 @@ class Siblings:
         # No host comes more than twice.
         return list(dict.fromkeys(itertools.islice(
             others, 2 * MOST_ALTERNATES)))[:MOST_ALTERNATES]
-
-
-def has_room(request: requests.Placement, planned: members.Planned) -> bool:
-    """Whether Nova offers the planned host, with room for the instance."""
-    offers = [offer for offer in request.hosts if offer.host == planned.host]
-    return any(problem_builder.fits(request.flavor.vector, offer.free.vector)
-               for offer in offers)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Members that have a host, by the host."""
+"""What is booked on hosts: members' rows, and claims beside them."""
 
 from collections.abc import Collection
-from collections.abc import Iterable
 from collections.abc import Mapping
+import dataclasses
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,75 +14,140 @@ from virtco.db import models
 from virtco.model import booking
 from virtco.model import states
 
-_MEMBERS = models.Base.metadata.tables['members'].c
+_TABLES = models.Base.metadata.tables
+_MEMBERS, _CLAIMS = _TABLES['members'].c, _TABLES['claims'].c
 #: Columns of what Nova showed, in the order of a demand's resources.
 ROOM = ('room_vcpus', 'room_memory_mb', 'room_disk_gb')
 DEMAND = ('vcpus', 'memory_mb', 'disk_gb')
-_BOOKING = sa.select(
-    _MEMBERS.group_id, _MEMBERS.row_index, _MEMBERS.host, _MEMBERS.state,
-    _MEMBERS.placed_at, *(_MEMBERS[name] for name in DEMAND + ROOM))
-_YOUNG = _BOOKING.where(
-    _MEMBERS.host.is_not(None),
-    (_MEMBERS.expires_at > 0)  # what is not null, by the index
-    | (_MEMBERS.placed_at > sa.bindparam('since_s')))
-_IS_OLD = (_MEMBERS.host.in_(sa.bindparam('hosts', expanding=True)),
-           _MEMBERS.state == states.MemberState.RUNNING,
-           _MEMBERS.placed_at.is_(None)
-           | (_MEMBERS.placed_at <= sa.bindparam('since_s')))
-_OLD = _BOOKING.where(*_IS_OLD)
-_OLD_DEMANDS = sa.select(
-    _MEMBERS.host, *(sa.func.sum(_MEMBERS[name]) for name in DEMAND)
-).where(*_IS_OLD).group_by(_MEMBERS.host)
+
+_IS_SETTLED = sa.and_(
+    _MEMBERS.state == states.MemberState.RUNNING,
+    # A clock that was set back makes nothing young for long.
+    sa.or_(_MEMBERS.placed_at.is_(None),
+           _MEMBERS.placed_at <= sa.bindparam('since_s'),
+           _MEMBERS.placed_at >= sa.bindparam('until_s')))
+_IS_PLANNED = _MEMBERS.state == states.MemberState.PLANNED
+_COUNTS = ~sa.and_(
+    _MEMBERS.group_id == sa.bindparam('group_id'), sa.or_(
+        _MEMBERS.row_index == sa.bindparam('row_index', type_=sa.Integer),
+        _MEMBERS.state == sa.bindparam('anew')))
+_IS_YOUNG = sa.or_(_MEMBERS.expires_at > 0,  # what is not null, by the index
+                   _MEMBERS.placed_at > sa.bindparam('since_s'))
 
 
-def young(session: orm.Session, since_s: float) -> list[Any]:
-    """Members of all groups that are reserved, planned, or came to their
-    host after that time.
+def _sums(columns: Any, *conditions: sa.ColumnElement[bool]) -> list[Any]:
+    return [sa.func.sum(sa.case((sa.and_(*conditions), columns[name]),
+                                else_=0.0)) for name in DEMAND]
+
+
+_NEVER = _MEMBERS.row_index < 0
+_OF_MEMBERS = sa.select(
+    _MEMBERS.host, *_sums(_MEMBERS, _COUNTS, _IS_SETTLED),
+    *_sums(_MEMBERS, _COUNTS, ~_IS_SETTLED, ~_IS_PLANNED),
+    *_sums(_MEMBERS, _COUNTS, _IS_PLANNED), *_sums(_MEMBERS, _NEVER),
+    *(sa.func.min(sa.case((~_IS_SETTLED, _MEMBERS[name])))
+      for name in ROOM)).group_by(_MEMBERS.host)
+_NO_CLAIM = _CLAIMS.expires_at < 0
+_OF_CLAIMS = sa.select(
+    _CLAIMS.host, *_sums(_CLAIMS, _NO_CLAIM),
+    *_sums(_CLAIMS, _CLAIMS.is_member), *_sums(_CLAIMS, _NO_CLAIM),
+    *_sums(_CLAIMS, ~_CLAIMS.is_member),
+    *(sa.func.min(sa.case((_NO_CLAIM, _CLAIMS[name])))
+      for name in DEMAND)).where(
+        _CLAIMS.expires_at > sa.bindparam('now_s'),
+        _CLAIMS.instance_uuid != sa.bindparam('instance_uuid')).group_by(
+            _CLAIMS.host)
+_HOSTS: sa.BindParameter[Any] = sa.bindparam('hosts', expanding=True)
+_OF_HOSTS = sa.union_all(_OF_MEMBERS.where(_MEMBERS.host.in_(_HOSTS)),
+                         _OF_CLAIMS.where(_CLAIMS.host.in_(_HOSTS)))
+_OF_ALL = sa.union_all(
+    _OF_MEMBERS.where(_MEMBERS.host.in_(sa.select(_MEMBERS.host).where(
+        _MEMBERS.host.is_not(None), _IS_YOUNG))), _OF_CLAIMS)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Beside:
+    """Bookings that do not count, as they are to be made anew.
+
+    :ivar row_index: of the member in question.
+    :ivar plans: likewise all members of its group without a VM.
+    :ivar instance_uuid: of the VM that may be on its way to a host.
     """
-    return list(session.connection().execute(_YOUNG, {'since_s': since_s}))
+
+    group_id: str = ''
+    row_index: int = -1
+    plans: bool = False
+    instance_uuid: str = ''
 
 
-def old(session: orm.Session, since_s: float,
-        hosts: Collection[str]) -> list[Any]:
-    """Members that have run on one of these hosts since then."""
-    return list(session.connection().execute(
-        _OLD, {'since_s': since_s, 'hosts': list(hosts)})) if hosts else []
+def ledger(connection: sa.Connection, now_s: float,
+           shown: Mapping[str, booking.Vector],
+           hosts: Collection[str] | None = None, beside: Beside = Beside()
+           ) -> booking.Ledger:
+    """What is booked on hosts.
 
-
-def old_demands(session: orm.Session, since_s: float,
-                hosts: Collection[str]) -> dict[str, booking.Vector]:
-    """Of the members that :func:`old` finds, together per host.
-
-    A host may have hundreds of them, so the database adds them up.
+    :param shown: free capacity per host, as Nova says.
+    :param hosts: that matter. None: all; then hosts are left out on which
+        Nova's numbers are right.
     """
-    return {row[0]: tuple(map(float, row[1:]))
-            for row in session.connection().execute(_OLD_DEMANDS, {
-                'since_s': since_s, 'hosts': list(hosts)})} if hosts else {}
+    chosen = shown if hosts is None else {
+        host: shown[host] for host in hosts if host in shown}
+    accounts: dict[str, booking.Account] = {}
+    if chosen:
+        values = {
+            'now_s': now_s, 'since_s': now_s - booking.SETTLED_S,
+            'until_s': now_s + booking.SETTLED_S, 'group_id': beside.group_id,
+            'row_index': beside.row_index,
+            'anew': states.MemberState.PLANNED if beside.plans else '',
+            'instance_uuid': beside.instance_uuid}
+        for row in connection.execute(
+                _OF_ALL if hosts is None else _OF_HOSTS,
+                values if hosts is None else values | {
+                    'hosts': list(chosen)}):
+            if row[0] in chosen:
+                account = _account(row)
+                accounts[row[0]] = (accounts[row[0]] + account
+                                    if row[0] in accounts else account)
+    return booking.Ledger(accounts, chosen)
 
 
-def rooms(rows: Iterable[Any], shown: Mapping[str, booking.Vector],
-          now_s: float
-          ) -> dict[str, tuple[booking.Vector, booking.Vector]]:
-    """Room and held capacity per host, see :func:`virtco.model.booking.rooms`.
-
-    :param rows: of :func:`young` and :func:`old`.
-    """
-    return booking.rooms((booking.Booking(
-        row.host, tuple(row[5:8]), row.state != states.MemberState.PLANNED,
-        booking.is_settled(row.state == states.MemberState.RUNNING,
-                           row.placed_at, now_s),
-        tuple(row[8:11]) if row.room_vcpus is not None else None)
-        for row in rows), shown)
+def _account(row: Any) -> booking.Account:
+    n = len(DEMAND)
+    settled, claimed, planned, others, room = (
+        tuple(row[1 + n * i:1 + n * (i + 1)]) for i in range(5))
+    return booking.Account(settled, claimed, planned, others,
+                           None if None in room else room)
 
 
-def give_back(session: orm.Session, host: str,
-              demand: Mapping[str, float]) -> None:
-    """A settled member leaves: there is so much less room for members.
+def claim(session: orm.Session, instance_uuid: str, host: str,
+          demand: Mapping[str, float], is_member: bool, until_s: float
+          ) -> None:
+    """A VM takes room of a host beside the rows of members."""
+    session.merge(models.Claim(
+        instance_uuid=instance_uuid, host=host, is_member=is_member,
+        expires_at=until_s, **{name: demand[name] for name in DEMAND}))
 
-    Nova's numbers may have shown its room as free before we knew.
+
+def claimed_host(session: orm.Session, instance_uuid: str) -> str | None:
+    return session.scalar(sa.select(models.Claim.host).where(
+        models.Claim.instance_uuid == instance_uuid))
+
+
+def release(session: orm.Session, instance_uuid: str) -> None:
+    """End the VM's claim, if it has one; flushes nothing."""
+    session.connection().execute(sa.delete(_TABLES['claims']).where(
+        _CLAIMS.instance_uuid == instance_uuid))
+
+
+def lessen_room(session: orm.Session, host: str,
+                demand: Mapping[str, float]) -> None:
+    """Young bookings remember less room on the host.
+
+    A settled member left, which Nova's numbers may have shown as free before
+    we knew; or a VM without a group came, which they may have lacked.
     """
     session.execute(sa.update(models.Member).where(
         models.Member.host == host,
         models.Member.room_vcpus.is_not(None)).values({
-            room: models.Base.metadata.tables['members'].c[room]
-            - demand[name] for room, name in zip(ROOM, DEMAND)}))
+            room: _MEMBERS[room] - demand[name]
+            for room, name in zip(ROOM, DEMAND)}))

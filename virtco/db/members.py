@@ -92,16 +92,21 @@ _TAKE = sa.update(_TABLES['members']).where(
         'planned_host': sa.bindparam('on_host')})
 
 
+def advance(connection: sa.Connection) -> None:
+    """Count the generation on: plans of the group under way must see it."""
+    connection.execute(_ADVANCE)
+
+
 def take(connection: sa.Connection, planned: Planned,
          values: Mapping[str, Any]) -> None:
     """The instance becomes that member, on its planned host.
+
+    The generation was counted on before.
 
     :param values: columns of the member.
     :raises virtco.exception.Conflict: when another one took it, or it has
         another host by now.
     """
-    # Plans of the group that are under way must see it.
-    connection.execute(_ADVANCE)
     done = connection.execute(_TAKE, {
         'of_group': planned.group_id, 'of_index': planned.index,
         'on_host': planned.host, **values})

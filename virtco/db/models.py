@@ -120,6 +120,25 @@ class Member(Base):
     room_disk_gb: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
 
 
+class Claim(Base):
+    """Room that a VM takes on a host beside the rows of members.
+
+    :ivar is_member: a member on its way to the host. Otherwise a VM without a
+        group that came lately, which Nova's numbers may lack.
+    """
+
+    __tablename__ = 'claims'
+
+    instance_uuid: orm.Mapped[str] = orm.mapped_column(
+        short_text(36), primary_key=True)
+    host: orm.Mapped[str] = orm.mapped_column(short_text(255), index=True)
+    is_member: orm.Mapped[bool] = orm.mapped_column(sa.Boolean)
+    vcpus: orm.Mapped[float] = orm.mapped_column(sa.Double)
+    memory_mb: orm.Mapped[float] = orm.mapped_column(sa.Double)
+    disk_gb: orm.Mapped[float] = orm.mapped_column(sa.Double)
+    expires_at: orm.Mapped[float] = orm.mapped_column(sa.Double, index=True)
+
+
 class Coflow(Base):
     """One matrix. Without a group it is registered for later use.
 

@@ -63,19 +63,24 @@ class Transitions:
         """
         return self._changed(
             instance_uuid, lambda session, member: self._built(
-                session, member, host, flavor or {}, at_s))
+                session, member, host, flavor or {}, at_s), host, flavor)
 
     def _changed(self, instance_uuid: str,
-                 change: Callable[[orm.Session, models.Member], bool]
-                 ) -> str | None:
+                 change: Callable[[orm.Session, models.Member], bool],
+                 host: str | None = None,
+                 flavor: Mapping[str, float] | None = None) -> str | None:
         """The member's group, if ``change`` says that it changed it.
 
-        Most servers are no members, and nothing is written for them. What is
-        read after the generation is what other transactions have committed,
-        and all lock in the same order.
+        Most servers are no members; of them only the room is written down
+        that they take. What is read after the generation is what other
+        transactions have committed, and all lock in the same order.
+
+        :param host: where it runs; None: nowhere.
         """
         with self._database.reader() as session:
-            if db_groups.member_of(session, instance_uuid) is None:
+            if db_groups.member_of(session, instance_uuid) is None and (
+                    host and not flavor
+                    or bookings.claimed_host(session, instance_uuid) == host):
                 return None
 
         def work(session: orm.Session) -> str | None:
@@ -83,7 +88,8 @@ class Transitions:
             db_groups.advance(session)
             member = db_groups.member_of(session, instance_uuid)
             if member is None:
-                raise _Unchanged
+                self._change_other(session, instance_uuid, host, flavor)
+                return None
             if change(session, member):
                 return member.group_id
             if not session.is_modified(member):
@@ -99,6 +105,7 @@ class Transitions:
                flavor: Mapping[str, float], at_s: float | None) -> bool:
         if _is_overtaken(member, at_s):
             return False
+        bookings.release(session, member.instance_uuid or '')
         if (member.state == states.MemberState.RUNNING
                 and member.host == host
                 and all(getattr(member, name) == value
@@ -106,6 +113,9 @@ class Transitions:
             return False
         if member.host != host:
             self._note_host(session, member, host)
+        if (member.host != host
+                or member.state == states.MemberState.RUNNING):
+            # It moved or was resized: the room is that of long ago.
             self._leave_host(session, member)
         member.state = states.MemberState.RUNNING
         member.host = host
@@ -117,13 +127,25 @@ class Transitions:
 
     def _leave_host(self, session: orm.Session,
                     member: models.Member) -> None:
-        if member.host is not None and booking.is_settled(
-                member.state == states.MemberState.RUNNING,
-                member.placed_at, self._clock()):
-            bookings.give_back(session, member.host, {
+        if (member.host is not None
+                and member.state == states.MemberState.RUNNING
+                and (member.placed_at is None
+                     or abs(self._clock() - member.placed_at)
+                     >= booking.SETTLED_S)):
+            bookings.lessen_room(session, member.host, {
                 name: getattr(member, name) for name in bookings.DEMAND})
         for name in bookings.ROOM:
             setattr(member, name, None)
+
+    def _change_other(self, session: orm.Session, instance_uuid: str,
+                      host: str | None, flavor: Mapping[str, float] | None
+                      ) -> None:
+        """A VM without a group takes room that Nova's numbers may lack."""
+        bookings.release(session, instance_uuid)
+        if host is not None and flavor:
+            bookings.claim(session, instance_uuid, host, flavor, False,
+                           self._clock() + booking.SETTLED_S)
+            bookings.lessen_room(session, host, flavor)
 
     def _note_host(self, session: orm.Session, member: models.Member,
                    host: str) -> None:
@@ -149,6 +171,7 @@ class Transitions:
         if why:
             self._note(session, member, 'build_failed', why)
         self._leave_host(session, member)
+        bookings.release(session, member.instance_uuid or '')
         db_groups.vacate(member)
         session.flush()
         self._retire_if_empty(session, member.group_id)
@@ -169,6 +192,7 @@ class Transitions:
         if _is_overtaken(member, at_s) or member.host is None:
             return False
         self._leave_host(session, member)
+        bookings.release(session, member.instance_uuid or '')
         member.state = states.MemberState.VACANT
         member.host = None
         member.expires_at = None

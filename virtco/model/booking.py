@@ -1,91 +1,104 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How much of each host is booked though Nova's numbers do not show it. Pure.
+"""The ledger of room: no host is booked above what Nova leaves for it. Pure.
 
-A member is *settled* when it has run on its host for so long that the numbers
-which Nova's schedulers read include it. Until then they may or may not, and
-only their own change tells: each member remembers the room that Nova showed on
-its host for settled and later members together. What the numbers have shrunk
-by since is what they include.
+Of each host and resource: booked + Nova's own <= capacity. The *room* is the
+capacity less Nova's own, so it is what all bookings share. Nova does not tell
+it: its numbers include some bookings and lack others.
+
+A member is *settled* when it has run on its host for so long that Nova's
+numbers include it. Until then they may or may not. Hence the room lies
+between two bounds, and young bookings remember where: each holds the room of
+its host at the time of its commit.
 """
 
-from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
 
 #: How long after a VM was built Nova's numbers may lack it: compute services
 #: write them again after ``[compute] update_resources_interval``, 60 s.
 SETTLED_S = 60.0
+#: Longest time for which a VM on its way to a host is booked there without a
+#: notification.
+MOVE_S = 600.0
+#: Sums of floating point numbers differ by less.
+ROUNDING = 1e-6
 
 Vector = tuple[float, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Booking:
-    """A member that has a host.
+class Account:
+    """Bookings on one host, per resource.
 
-    :ivar has_vm: Nova may have claimed the room.
-    :ivar is_settled: Nova's numbers include it.
-    :ivar room: of the host when it was booked, None when that is not known.
+    :ivar settled: members that Nova's numbers include.
+    :ivar claimed: members that have a VM; the numbers may include them.
+    :ivar planned: members without a VM; the numbers lack them.
+    :ivar others: VMs without a group that came lately; the numbers may lack
+        them.
+    :ivar room: least that a young booking remembers, None without any.
     """
 
-    host: str
-    demand: Vector
-    has_vm: bool
-    is_settled: bool
+    settled: Vector
+    claimed: Vector
+    planned: Vector
+    others: Vector
     room: Vector | None = None
 
+    def __add__(self, other: 'Account') -> 'Account':
+        return Account(_add(self.settled, other.settled),
+                       _add(self.claimed, other.claimed),
+                       _add(self.planned, other.planned),
+                       _add(self.others, other.others),
+                       self.room or other.room)
 
-def is_settled(is_running: bool, placed_at: float | None,
-               now_s: float) -> bool:
-    """A clock that was set back makes nothing young for long."""
-    return is_running and (placed_at is None
-                           or abs(now_s - placed_at) >= SETTLED_S)
+    def room_in(self, shown: Vector) -> Vector:
+        """What the host has for bookings.
 
+        :param shown: free capacity, as Nova says.
+        """
+        least = tuple(map(max, (
+            s + t - o for s, t, o in zip(
+                shown, self.settled, self.others, strict=True)),
+            self.room or (float('-inf'),) * len(shown)))
+        most = _add(_add(shown, self.settled), self.claimed)
+        return tuple(map(min, least, most))
 
-def rooms(bookings: Iterable[Booking], shown: Mapping[str, Vector]
-          ) -> dict[str, tuple[Vector, Vector]]:
-    """Room and held capacity of each host with a booking.
-
-    The room is what the host has for members, settled ones included. What is
-    held is to be taken off what Nova shows as free.
-
-    :param shown: host -> free capacity, as Nova says.
-    """
-    by_host: dict[str, list[Booking]] = {}
-    for booking in bookings:
-        if booking.host in shown:
-            by_host.setdefault(booking.host, []).append(booking)
-    return {host: _room(found, shown[host])
-            for host, found in by_host.items()}
-
-
-def _room(bookings: list[Booking], shown: Vector) -> tuple[Vector, Vector]:
-    zero = (0.0,) * len(shown)
-    settled = _sum(zero, (b.demand for b in bookings if b.is_settled))
-    claimed = _sum(zero, (b.demand for b in bookings
-                          if b.has_vm and not b.is_settled))
-    planned = _sum(zero, (b.demand for b in bookings if not b.has_vm))
-    # None of the young ones is in Nova's numbers, or all of them are: the
-    # room lies in between, and the members remember where.
-    least = _add(shown, settled)
-    most = _add(least, claimed)
-    room = least
-    for booking in bookings:
-        if booking.room is not None and not booking.is_settled:
-            room = tuple(map(max, room, booking.room))
-    room = tuple(map(min, room, most))
-    # The room is no more than most, so no more is left than is shown.
-    left = (r - b - c - p for r, b, c, p in zip(
-        room, settled, claimed, planned))
-    return room, tuple(max(0.0, s - f) for s, f in zip(shown, left))
+    def left_in(self, shown: Vector) -> Vector:
+        """What may still be booked, at most what Nova shows as free."""
+        return tuple(max(0.0, r - b - c - p) for r, b, c, p in zip(
+            self.room_in(shown), self.settled, self.claimed, self.planned))
 
 
-def _sum(start: Vector, vectors: Iterable[Vector]) -> Vector:
-    total = start
-    for vector in vectors:
-        total = _add(total, vector)
-    return total
+class Ledger:
+    """Accounts by host, and what Nova shows as free."""
+
+    def __init__(self, accounts: Mapping[str, Account],
+                 shown: Mapping[str, Vector]):
+        self._accounts = accounts
+        self._shown = shown
+
+    def room(self, host: str) -> Vector:
+        account = self._accounts.get(host)
+        shown = self._shown[host]
+        return shown if account is None else account.room_in(shown)
+
+    def left(self) -> dict[str, Vector]:
+        """What may still be booked on each host that Nova shows."""
+        return {host: shown if host not in self._accounts
+                else self._accounts[host].left_in(shown)
+                for host, shown in self._shown.items()}
+
+    def admits(self, wanted: Mapping[str, Vector]) -> bool:
+        """Whether more may be booked: so much on each of these hosts."""
+        left = self.left()
+        return all(host in left and fits(demand, left[host])
+                   for host, demand in wanted.items())
+
+
+def fits(demand: Vector, free: Vector) -> bool:
+    return all(need <= have + ROUNDING
+               for need, have in zip(demand, free, strict=True))
 
 
 def _add(a: Vector, b: Vector) -> Vector:

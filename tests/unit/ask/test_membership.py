@@ -11,6 +11,7 @@ from tests.unit.ask import asking
 from virtco import exception
 from virtco import hints as hint_reader
 from virtco.ask import membership
+from virtco.db import bookings
 from virtco.db import models
 from virtco.model import states
 
@@ -62,7 +63,7 @@ def test_a_new_group_begins_vacant(ask):
         for row in range(3)]
     assert view.member is view.members[1]
     assert view.notes == []
-    assert (view.held, view.rooms) == ({}, {})
+    assert view.free == dict.fromkeys(('h0', 'h1', 'h2'), asking.FREE)
     (coflow,) = view.coflows
     assert (coflow.group_id, coflow.project_id, coflow.name, coflow.position,
             coflow.state, coflow.n_vms, coflow.n_flows, coflow.size_bytes
@@ -219,7 +220,7 @@ def test_an_application_without_a_matrix(ask):
 
 
 def test_what_is_booked_by_others(ask):
-    """What the member has, and what its group only plans, is planned anew.
+    """What the group only plans is planned anew with a member.
     """
     young = {'expires_at': asking.NOW_S + 60, 'vcpus': 1.0,
              'memory_mb': 2.0, 'disk_gb': 3.0, 'instance_uuid': None}
@@ -237,9 +238,15 @@ def test_what_is_booked_by_others(ask):
             for row, host in enumerate(('h3', 'h0', 'unseen'))))
     view = look(ask, matrix=None, hosts=('h0', 'h1', 'h2', 'h3'))
     # Nova's numbers may lack the VM of row 2, as the row remembers.
-    assert view.held == {'h0': (1, 2, 3), 'h2': (1, 2, 3), 'h3': (1, 2, 3)}
-    assert view.rooms == {'h0': asking.FREE, 'h2': asking.FREE,
-                          'h3': asking.FREE}
+    less = (1, 4094, 87)
+    assert view.stays
+    assert view.free == dict.fromkeys(('h0', 'h1', 'h2', 'h3'), less)
+    view = look(ask, matrix=None, hosts=('h1', 'h2'))
+    assert view.is_advice and not view.stays
+    assert view.free == {'h1': less, 'h2': less}
+    view = look(ask, 1, matrix=None, hosts=('h1', 'h2'))
+    assert not view.is_advice
+    assert view.free == {'h1': asking.FREE, 'h2': less}
 
 
 def test_vms_that_run_for_long_hold_nothing(ask):
@@ -252,16 +259,16 @@ def test_vms_that_run_for_long_hold_nothing(ask):
         'p-b', 0, 'h0', state=State.PLANNED, instance_uuid=None,
         expires_at=asking.NOW_S + 1))
     view = look(ask, 2, matrix=None)
-    assert view.held == {'h0': (1, 2, 3)}
-    assert view.rooms == {'h0': (2 + 5, 4096 + 7, 90 + 11)}
+    assert view.free == {'h0': (1, 4094, 87), 'h1': asking.FREE,
+                         'h2': asking.FREE}
+    shown = {'h0': (2.0, 4096.0, 90.0), 'h1': (2.0, 3.0, 4.0)}
     with ask.database.reader() as session:
-        assert ask.reader.rooms_without_bookings(
-            session, {'h1': (2.0, 3.0, 4.0), 'h2': (1.0, 1.0, 1.0)}) == {
-                'h1': (7, 10, 15), 'h2': (1, 1, 1)}
-        # One that came within the last minute is not counted as old.
-        ask.now_s = asking.NOW_S - 1.5
-        assert ask.reader.rooms_without_bookings(
-            session, {'h1': (2.0, 3.0, 4.0)}) == {'h1': (2, 3, 4)}
+        for now_s, rooms in (
+                (asking.NOW_S, [(2 + 5, 4096 + 7, 90 + 11), (7, 10, 15)]),
+                # One that came within the last minute is not settled.
+                (asking.NOW_S - 1.5, [(2, 4096, 90), (2, 3, 4)])):
+            found = bookings.ledger(session.connection(), now_s, shown, shown)
+            assert [found.room(host) for host in shown] == rooms
 
 
 def test_a_vm_that_came_lately_holds_what_nova_may_not_show(ask):
@@ -270,7 +277,8 @@ def test_a_vm_that_came_lately_holds_what_nova_may_not_show(ask):
     stored.add(ask.database, stored.group('b'), *(stored.member(
         'p-b', row, f'h{row}', placed_at=asking.NOW_S - age_s)
         for row, age_s in enumerate((59.5, 60.5))))
-    assert look(ask, 0, matrix=None).held == {'h0': (1, 2, 3)}
+    free = look(ask, 0, matrix=None).free
+    assert (free['h0'], free['h1']) == ((1, 4094, 87), asking.FREE)
 
 
 def test_when_a_reservation_ends():

@@ -361,3 +361,39 @@ def test_what_takes_time_is_named(ask):
     racks(ask, ('h0', 'r0'))
     assert phases(4, hints=WITHIN | {'virtco:coflow': 'b'}) == [
         'read', 'solve', 'commit']
+
+
+def test_a_sibling_of_another_flavor_takes_no_more_than_there_is():
+    """Of 8 vCPUs 1 + 1 are the group's, 6 another's: 4 do not fit."""
+    one = asking.Asking()
+    host = {'h0': (8, 65536, 900)}
+    lone = {'matrix': [[0]], 'num_instances': 1}
+    pair = {'matrix': [[0, 1e9], [0, 0]], 'num_instances': 2}
+    assert one.place(0, hosts=host, flavor=(1, 1, 1), **pair).host == 'h0'
+    assert one.place(9, hosts=host, flavor=(6, 1, 1), hints={
+        'virtco:coflow': 'b'}, **lone).host == 'h0'
+    found = one.place(1, hosts=host, flavor=(4, 1, 1), **pair)
+    assert found.status == 'neutral' and 'no valid placement' in found.why
+    # Where another host has room, it goes there.
+    found = one.place(1, hosts=host | {'h1': (4, 9, 9)}, flavor=(4, 1, 1),
+                      **pair)
+    assert found.host == 'h1'
+    assert sorted((row['host'], row['vcpus'])
+                  for row in one.rows(models.Member)) == [
+        ('h0', 1), ('h0', 6), ('h1', 4)]
+
+
+def test_a_retry_takes_room_on_both_hosts():
+    """Nova asks once more, without the host on which the build failed, or
+    only for alternates.
+    """
+    one = asking.Asking()
+    lone = {'matrix': [[0]], 'num_instances': 1}
+    first = one.place(0, hosts=('h0', 'h1'), **lone).host
+    assert one.place(0, hosts=('h0', 'h1', 'h2'), **lone).host == first
+    (other,) = {'h0', 'h1'} - {first}
+    assert one.place(0, hosts=(other,), **lone).host == other
+    (row,) = one.rows(models.Member)
+    assert (row['host'], row['state']) == (first, 'reserved')
+    (claim,) = one.rows(models.Claim)
+    assert (claim['instance_uuid'], claim['host']) == ('vm-0', other)

@@ -110,16 +110,6 @@ def test_what_others_hold_is_theirs(ask):
     assert {kind for kind, _detail in held_alone} == {'infeasible'}
 
 
-def test_advice_books_nothing_so_it_ranks_what_others_hold(ask):
-    ask.place(0, hosts=('h0', 'h1'))
-    change(ask, 0, state=State.RUNNING, expires_at=None)
-    held(ask, 'h2', 'h3')
-    for hosts in (('h2',), ('h2', 'h3')):
-        problem, rows, plan = ask.solve(0, hosts=hosts, matrix=None)
-        assert 0 in rows
-        assert plan.hosts[rows.index(0)] in hosts
-
-
 def test_planned_siblings_stay_where_one_is_only_advised(ask):
     first = ask.place(0)
     change(ask, 0, state=State.RUNNING, expires_at=None)

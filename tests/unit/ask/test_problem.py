@@ -43,7 +43,7 @@ def test_open_rows_are_planned_on_the_candidates():
 
 
 def test_vms_that_run_are_pinned_and_counted():
-    running = problem.Member(1, ONE, 'z', 'i1', fixed=True, in_nova=True)
+    running = problem.Member(1, ONE, 'z', 'i1', fixed=True)
     found, _order = problem.build(question(
         [problem.Member(0, ONE), running, problem.Member(2, ONE)],
         {'a': room(2)}))
@@ -52,23 +52,6 @@ def test_vms_that_run_are_pinned_and_counted():
     # Its host is no candidate: nothing else may go there.
     assert next(h for h in found.hosts if h.name == 'z').free == room(0)
     assert found.vms[0].allowed == frozenset('a')
-
-
-def test_a_vm_nova_may_not_have_booked_is_taken_off_while_there_is_room():
-    told = problem.Member(1, ONE, 'a', 'i1', fixed=True)
-    for slots, counted in ((1, False), (0, True)):
-        found, _order = problem.build(question(
-            [problem.Member(0, ONE), told, problem.Member(2, ONE)],
-            {'a': room(slots), 'b': room(2)}))
-        assert found.vms[1].counted is counted
-
-
-def test_what_others_hold_is_taken_off_unless_that_leaves_nothing():
-    asked = question(rows(None, None, None), {'a': room(3)},
-                     held={'a': room(2), 'x': room(9)})
-    assert problem.build(asked)[0].hosts[0].free == room(1)
-    assert problem.build(asked, respect_held=False)[0].hosts[0].free == (
-        room(3))
 
 
 def test_planned_rows_can_stay():
@@ -80,7 +63,7 @@ def test_planned_rows_can_stay():
 
 
 def test_alone_leaves_out_rows_without_a_vm():
-    fixed = problem.Member(2, ONE, 'b', 'i2', fixed=True, in_nova=True)
+    fixed = problem.Member(2, ONE, 'b', 'i2', fixed=True)
     found, order = problem.build(question(
         [*rows(None, 'a'), fixed], {'a': room(1)}), alone=True)
     assert order == (0, 2)
@@ -100,7 +83,7 @@ def test_loads_elsewhere_do_not_matter():
 
 @pytest.mark.parametrize('policy', list(snapshot.GroupPolicy))
 def test_a_server_group_over_known_and_coming_rows(policy):
-    fixed = problem.Member(2, ONE, 'b', 'i2', fixed=True, in_nova=True)
+    fixed = problem.Member(2, ONE, 'b', 'i2', fixed=True)
     found, _order = problem.build(question(
         [*rows(None, None), fixed], {'a': room(2), 'b': room(2)},
         batch=frozenset({0, 1}),

@@ -16,6 +16,7 @@ from virtco.ask import problem
 from virtco.ask import request as requests
 from virtco.ask import siblings
 from virtco.db import members
+from virtco.model import booking
 
 NONE = {'vcpus': 0, 'memory_mb': 0, 'disk_gb': 0}
 
@@ -37,27 +38,6 @@ def planned(host='h0', **values):
         'group_id': 'g', 'group_name': 'G', 'index': 3, 'state': 'PLANNED',
         'host': host, 'cct_s': 2.0, 'lower_bound_s': 1.0, 'gap': 0.5,
         'method': 'spread', 'bottleneck': 'h1 egress'} | values)
-
-
-AMOUNTS = st.tuples(*(st.integers(0, 3) for _ in NONE))
-
-
-@given(AMOUNTS, st.lists(st.tuples(st.sampled_from(['h0', 'h1', 'h2']),
-                                   *(st.integers(0, 3) for _ in NONE)),
-                         min_size=1, max_size=5))
-def test_room_is_what_nova_offers_on_the_planned_host(flavor, free):
-    """In each resource, and by one offer; other hosts are of no matter."""
-    one = request(flavor, free)
-    for host in ('h0', 'h1', 'h2'):
-        assert siblings.has_room(one, planned(host)) == any(
-            name == host and all(map(int.__ge__, amounts, flavor))
-            for name, *amounts in free)
-    # More room is never worse, and a VM that needs nothing fits.
-    assert not siblings.has_room(one, planned('h3'))
-    more = [(host, *(amount + 1 for amount in amounts))
-            for host, *amounts in free]
-    assert siblings.has_room(request(flavor, more), planned('h0')) >= (
-        siblings.has_room(one, planned('h0')))
 
 
 def test_what_a_request_holds():
@@ -194,10 +174,7 @@ VECTORS = st.tuples(*(st.integers(0, 9).map(float) for _ in NONE))
 
 @given(VECTORS, VECTORS)
 def test_vectors(free, demand):
-    assert problem.fits(demand, free) == all(map(float.__le__, demand, free))
-    left = problem.minus(free, demand)
-    assert left == tuple(max(0.0, f - d) for f, d in zip(free, demand))
-    assert problem.fits((0.0,) * 3, left)
+    assert booking.fits(demand, free) == all(map(float.__le__, demand, free))
     assert problem.sum_by_host([('a', free), ('b', free), ('a', demand)]) == {
         'a': tuple(f + d for f, d in zip(free, demand)), 'b': free}
     assert problem.demand_of(dict(zip(NONE, demand))) == demand
@@ -205,9 +182,6 @@ def test_vectors(free, demand):
 
 
 def test_vectors_are_of_the_same_resources():
-    for combine in (problem.fits, problem.minus):
-        with pytest.raises(ValueError):
-            combine((1.0, 1.0, 1.0), (2.0, 2.0))
     with pytest.raises(ValueError):
         problem.sum_by_host([('a', (1.0, 1.0))])
 

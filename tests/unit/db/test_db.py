@@ -131,28 +131,23 @@ def test_members_are_found_by_their_host(database):
                    state=states.MemberState.RUNNING),
             member('p-a', 3, host='h1', placed_at=5.0,
                    state=states.MemberState.RUNNING), member('p-a', 4)])
+    shown = {host: (9.0, 9.0, 9.0) for host in ('h1', 'h2', 'h9')}
     with database.reader() as session:
-        def rows(found):
-            return sorted(row.row_index for row in found)
-        assert rows(bookings.young(session, 2.0)) == [0, 3]
-        assert rows(bookings.old(session, 2.0, ['h1', 'h2'])) == [1, 2]
-        assert rows(bookings.old(session, 2.0, ['h1'])) == [1]
-        assert bookings.old(session, 2.0, []) == []
-        assert bookings.old_demands(session, 2.0, []) == {}
-        sums = {}
-        for row in bookings.old(session, 2.0, ['h1', 'h2']):
-            sums[row.host] = tuple(map(sum, zip(
-                sums.get(row.host, (0.0,) * 3), row[5:8])))
-        assert sums and sums == bookings.old_demands(session, 2.0,
-                                                     ['h1', 'h2', 'h9'])
+        found = bookings.ledger(session.connection(), 62.0, shown)
+        # Nothing is young on the others.
+        assert found.left() == {'h1': (7.0, 5.0, 3.0), 'h2': shown['h2'],
+                                'h9': shown['h9']}
+        assert [bookings.ledger(session.connection(), 62.0, shown, [
+            host]).room(host) for host in shown] == [
+                (10.0, 11.0, 12.0), (10.0, 11.0, 12.0), (9.0, 9.0, 9.0)]
     with database.writer() as session:
-        bookings.give_back(session, 'h1', {
+        bookings.lessen_room(session, 'h1', {
             'vcpus': 1.0, 'memory_mb': 2.0, 'disk_gb': 3.0})
     with database.reader() as session:
-        one, other = sorted(bookings.old(session, 2.0, ['h1', 'h2']),
-                            key=lambda row: row.row_index)
-        assert tuple(one[8:]) == (6.0, 6.0, 6.0)
-        assert tuple(other[8:]) == (None, None, None)
+        rows = groups.members(session, 'p-a')
+        assert [row.room_disk_gb for row in rows] == [
+            None, 6.0, None, None, None]
+        assert (rows[1].room_vcpus, rows[1].room_memory_mb) == (6.0, 6.0)
 
 
 def test_usage_counts_the_living_of_a_project(database):
@@ -205,7 +200,8 @@ def test_purging_keeps_what_lives(database):
         counts = records.purge(session, 10.0)
     # The placement of 'old' went with its row, the one without a row too.
     assert counts == {'coflows': 1, 'members': 1, 'groups': 1,
-                      'placements': 2, 'events': 0, 'decisions': 1}
+                      'placements': 2, 'events': 0, 'claims': 0,
+                      'decisions': 1}
     with database.reader() as session:
         assert groups.get(session, 'p-live') is not None
         assert groups.get(session, 'p-new') is not None

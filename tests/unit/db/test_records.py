@@ -382,9 +382,34 @@ def test_the_room_of_a_host_is_that_of_its_members(session):
                      room_memory_mb=14.0, room_disk_gb=99.0, **demand),
          made.member('p-a', 2, state=states.MemberState.PLANNED,
                      expires_at=200.0, **demand))
-    rows = bookings.young(session, 40.0) + bookings.old(session, 40.0, ['h'])
-    assert bookings.rooms(rows, {'h': (10.0, 10.0, 10.0)}, 100.0) == {
-        'h': ((11.5, 14.0, 16.0), (1.5, 2.0, 3.0))}
+    found = bookings.ledger(session.connection(), 100.0,
+                            {'h': (10.0, 10.0, 10.0)})
+    assert found.room('h') == (11.5, 14.0, 16.0)
+    assert found.left() == {'h': (8.5, 8.0, 7.0)}
+    # Half of the row is planned anew, so it does not count.
+    assert bookings.ledger(
+        session.connection(), 100.0, {'h': (10.0, 10.0, 10.0)},
+        beside=bookings.Beside('p-a', 1, True)).left() == {
+            'h': (10.0, 10.0, 10.0)}
+
+
+def test_claims_take_room_until_they_end(session):
+    shown = {'h': (8.0, 8.0, 8.0)}
+    demand = {'vcpus': 1.0, 'memory_mb': 2.0, 'disk_gb': 3.0}
+    bookings.claim(session, 'move', 'h', demand, True, 50.0)
+    bookings.claim(session, 'other', 'h', demand, False, 60.0)
+    session.flush()
+    connection = session.connection()
+    for now_s, left in ((49.0, (6, 4, 2)), (50.0, (7, 6, 5)),
+                        (60.0, (8, 8, 8))):
+        assert bookings.ledger(connection, now_s, shown).left() == {'h': left}
+        assert bookings.ledger(connection, now_s, shown, ['h']).left() == {
+            'h': left}
+    assert bookings.ledger(connection, 0.0, shown, beside=bookings.Beside(
+        instance_uuid='move')).left() == {'h': (7, 6, 5)}
+    assert bookings.claimed_host(session, 'move') == 'h'
+    bookings.release(session, 'move')
+    assert bookings.claimed_host(session, 'move') is None
 
 
 def test_the_newest_of_very_many_coflows(session):

@@ -9,7 +9,7 @@ from virtco.db import models
 #: Columns that make a row unique, where they are not one of its own name.
 KEYS = {
     'cluster': ['id'], 'groups': ['id'], 'coflows': ['id'],
-    'members': ['group_id', 'row_index'],
+    'members': ['group_id', 'row_index'], 'claims': ['instance_uuid'],
     'profile_hours': ['group_id', 'hour'], 'placements': ['instance_uuid'],
     'decisions': ['group_id'], 'hosts': ['host'],
     'readings': ['src', 'dst', 'slot'], 'events': ['id'],

@@ -83,6 +83,7 @@ def _values(uuid='new'):
 
 def test_a_member_is_taken_once_and_seen(planned, session):
     one = members.next_planned(planned, 'p', 'a', 'new', 2, 0)
+    members.advance(planned)
     members.take(planned, one, _values())
     session.expire_all()
     row = session.get(models.Member, ('p-a', 2))

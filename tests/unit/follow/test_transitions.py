@@ -161,3 +161,60 @@ def test_what_only_the_leader_repairs_is_fenced(database):
     with pytest.raises(exception.Deposed):
         follow.apply(notifications.Built(UUID, 'h1'))
     assert row(database) == before
+
+
+FLAVOR = {'vcpus': 2.0, 'memory_mb': 4.0, 'disk_gb': 8.0}
+
+
+def rooms(database):
+    with database.reader() as session:
+        return [found.room_vcpus for found in groups.members(session, 'g')]
+
+
+def claims(database):
+    with database.reader() as session:
+        return [(found.instance_uuid, found.host, found.is_member,
+                 found.vcpus, found.expires_at)
+                for found in session.query(models.Claim)]
+
+
+def remember_rooms(database):
+    with database.writer() as session:
+        session.query(models.Claim).delete()
+        for found in groups.members(session, 'g'):
+            found.room_vcpus = found.room_memory_mb = found.room_disk_gb = 99.0
+
+
+def test_servers_without_a_group_take_room_too(follow, database):
+    begin(database)
+    remember_rooms(database)
+    came = notifications.Built('stranger', 'h0', tuple(FLAVOR.items()))
+    for _ in range(2):
+        assert follow.apply(came) is None
+        assert claims(database) == [('stranger', 'h0', False, 2.0, 1060.0)]
+        assert rooms(database) == [97.0, 99.0]
+    # It moves, and its room at the first host stays lost for a while.
+    assert follow.built('stranger', 'h9', FLAVOR) is None
+    assert claims(database) == [('stranger', 'h9', False, 2.0, 1060.0)]
+    assert rooms(database) == [97.0, 97.0]
+    # A flavor that is not told tells nothing.
+    assert follow.built('another', 'h0') is None
+    assert len(claims(database)) == 1
+    assert follow.gone('stranger') is None
+    assert follow.gone('stranger') is None
+    assert claims(database) == []
+
+
+def test_a_resize_forgets_the_room_of_long_ago(follow, database):
+    begin(database)
+    remember_rooms(database)
+    with database.writer() as session:
+        session.add(models.Claim(
+            instance_uuid='other', host='h9', is_member=True,
+            expires_at=1500.0, **FLAVOR))
+    assert follow.built('other', 'h9', FLAVOR) == 'g'
+    assert rooms(database) == [99.0, None]
+    assert claims(database) == []
+    # Who was built as it was reserved remembers.
+    assert follow.built(UUID, 'h0', FLAVOR) == 'g'
+    assert rooms(database) == [99.0, None]

@@ -85,6 +85,14 @@ def _groups() -> None:
         *_some(sa.Double, 'vcpus', 'memory_mb', 'disk_gb'),
         sa.Column('placed_at', sa.Double, index=True))
     _table(
+        'claims',
+        sa.Column('instance_uuid', models.short_text(36), primary_key=True),
+        sa.Column('host', models.short_text(255), index=True,
+                  nullable=False),
+        *_some(sa.Boolean, 'is_member'),
+        *_some(sa.Double, 'vcpus', 'memory_mb', 'disk_gb'),
+        sa.Column('expires_at', sa.Double, index=True, nullable=False))
+    _table(
         'placements',
         sa.Column('instance_uuid', models.short_text(36), primary_key=True),
         *_some(models.short_text(255), 'project_id'),
