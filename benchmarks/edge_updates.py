@@ -29,7 +29,6 @@ import time
 from oslo_config import cfg
 
 from edge_module import conf as edge_conf
-from edge_module import enforcer
 from edge_module import report
 from edge_module import state
 from edge_module.classify import base as classify
@@ -37,6 +36,7 @@ from edge_module.classify import nft
 from edge_module.privileged import kernel
 from edge_module.qdisc import htb
 from edge_module.tcplan import model
+from tests import enforcers
 from virtco.wire import edge_policy
 from virtco.wire import reports
 
@@ -96,8 +96,8 @@ class Bench:
         self.enforcer = self.fresh()
         self.rows: list[dict[str, object]] = []
 
-    def fresh(self) -> enforcer.Enforcer:
-        made = enforcer.Enforcer(htb.Uplink(kernel, 'uplink0'),
+    def fresh(self) -> enforcers.Enforcer:
+        made = enforcers.Enforcer(htb.Uplink(kernel, 'uplink0'),
                                  nft.NftClassifier(kernel), _LINK_BPS, 1e6,
                                  grace_s=0.0)
         made.ports = (classify.VmPort(
@@ -155,7 +155,7 @@ class Bench:
 class Reports:
     """Reports as the agent makes them, and the longest time between two."""
 
-    def __init__(self, made: enforcer.Enforcer, state_dir: str):
+    def __init__(self, made: enforcers.Enforcer, state_dir: str):
         conf = cfg.ConfigOpts()
         edge_conf.register_opts(conf)
         conf([])

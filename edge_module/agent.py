@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The edge agent: pulls the policy, keeps the kernel true, reports.
+"""The edge agent: connect, then sync whenever something happens.
 
-A stop leaves the kernel's state in place.
+:meth:`Agent.sync` makes the kernel what the policy and the ports of now ask
+for. Events only wake it: a policy of the stream, ports that come and go, what
+others change in the kernel, the time of an audit, the end of the policy's time
+to live. Whatever was missed or refused, the next sync makes right.
 """
 
 import threading
@@ -13,28 +16,30 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from edge_module import enforcer as edge_enforcer
-from edge_module import epochs
-from edge_module import keeper as edge_keeper
 from edge_module import kernel_events
-from edge_module import pull
+from edge_module import policy_ttl
 from edge_module import report
-from edge_module import services
 from edge_module import state
 from edge_module import stream
 from edge_module import supervise
 from edge_module.ports import base as ports_base
 from edge_module.probe import service as probe_service
 from virtco import exception
-from virtco.wire import edge_policy
+from virtco import systemd
 from virtco.wire import reports
 
 LOG = logging.getLogger(__name__)
 
+TICK_S, _IDLE_S = 0.25, 0.5
+_FIRST_RETRY_S, _LAST_RETRY_S = 0.2, 5.0
 _SAVE_INTERVAL_S = 5.0
 
 
 class Agent:
-    """One hypervisor's agent; :meth:`run` returns after :meth:`stop`."""
+    """One hypervisor's agent; :meth:`run` returns after :meth:`stop`.
+
+    :ivar is_failing: whether the kernel is not as it should be.
+    """
 
     def __init__(self, conf: cfg.ConfigOpts,
                  enforcer: edge_enforcer.Enforcer,
@@ -42,68 +47,53 @@ class Agent:
                  kernel_watch: kernel_events.KernelWatch | None = None):
         self.conf = conf
         self.enforcer = enforcer
+        self.applied_generation = 0
+        self.is_failing = False
         self.probe: probe_service.ProbeService | None = None
-        self._save_due_s = 0.0
+        self._failure: str | None = None
+        self._refused: str | None = None
+        self._told: str | None = ''
+        self._audit_due_s = self._save_due_s = 0.0
+        self._retry_after_s = _FIRST_RETRY_S
         self._is_ending = False
         self._stop = threading.Event()
         self._watch = kernel_watch or kernel_events.KernelWatch()
-        self.keeper = edge_keeper.Keeper(
-            enforcer, self._watch, conf.edge.audit_interval_s,
-            lambda: self.reporter.wake())
         files = state.StateDir(conf.edge.state_dir)
-        self._link = stream.Link(
-            conf, lambda: self.keeper.applied_generation, self._stop,
-            epochs.Epochs(files))
-        self.policies = pull.PolicySource(conf, enforcer, files, self._stop,
-                                          self._apply, self.keeper.refuse,
-                                          self._link)
+        self.policy = policy_ttl.HeldPolicy(conf.edge.host, files)
+        self.ports = ports_base.Ports(port_source, self._watch.wake)
+        self.link = stream.Link(conf, lambda: self.applied_generation,
+                                self._stop, files, self._watch.wake)
         self.reporter = report.Reporter(conf, enforcer, files, self._stop,
-                                        self._about, self.keeper.failed,
-                                        self._link.say_report)
-        self._watcher = ports_base.PortWatcher(port_source,
-                                               self.keeper.set_ports)
-        self._crew = supervise.Crew(
+                                        self._about, self.failed,
+                                        self.link.say_report)
+        self._threads = [
             supervise.Supervised(name, work, self._stop, self.reporter.wake)
-            for name, work in (('policy', self.policies.pull),
-                               ('report', self.reporter.report),
-                               ('ports', self._watcher.follow),
-                               ('stream', self._link.run)))
+            for name, work in (('stream', self.link.run),
+                               ('report', self.reporter.report))]
 
     def run(self) -> bool:
-        """Enforce until told to stop.
+        """Enforce until told to stop; the kernel's state stays in place.
 
         :returns: False when the privileged helper died: whoever started this
             process should start it again.
         """
-        self.policies.load()
-        try:
-            self._watcher.check()
-        except exception.VirtcoException as error:
-            self.keeper.failed(error)
-        self.keeper.make_true()
-        self.probe = services.start_probe(self.conf, self._link)
-        services.serve_metrics(self.conf, self.reporter, self.policies)
-        self._crew.start()
-        LOG.info('Enforcing on %s of %s with %s for %s',
-                 self.enforcer.uplink.dev, self.conf.edge.host,
-                 self.enforcer.classifier.name,
-                 self.conf.edge.controller_url)
         kernel = self.enforcer.uplink.kernel
-        status = services.Status(self.enforcer.uplink.dev)
+        # Go on with the last policy until the controller answers.
+        self._name(self.policy.load())
+        self.sync()
+        self.connect()
         while kernel.alive() and not self._is_ending:
-            status.tell(self.keeper.error)
-            self.policies.decay(time.monotonic())
+            was_lost = self.sync()
+            self._tell()
             self._save()
-            self.keeper.turn()
-        status.end()
-        self._stop.set()
-        self.reporter.wake()
-        self._watch.close()
-        self._watcher.stop()
-        if self.probe is not None:
-            self.probe.stop()
-        self.reporter.save()
-        LOG.info('Stopped; the kernel goes on with what it has')
+            # What was lost is put right at once; what goes on being lost,
+            # such as port after port by Open vSwitch's restart, in turns.
+            if was_lost:
+                self._watch.pause(TICK_S)
+            else:
+                self._watch.wait(TICK_S if self.enforcer.is_waiting
+                                 or self.is_failing else _IDLE_S)
+        self.disconnect()
         return kernel.alive()
 
     def stop(self) -> None:
@@ -111,31 +101,136 @@ class Agent:
         self._is_ending = True
         self._watch.wake()
 
-    def _apply(self, policy: edge_policy.EdgePolicy, fair: bool) -> None:
-        self.reporter.readings.name(policy)
-        self.keeper.apply(policy, fair)
+    def connect(self) -> None:
+        """Begin to hear of policies, to report, and to measure."""
+        if self.conf.probe.enabled:
+            try:
+                self.probe = probe_service.ProbeService(
+                    self.conf, self.link, self.conf.edge.host)
+                self.probe.start()
+            except OSError as error:
+                LOG.error('No packet trains, plans use the link speed: %s',
+                          error)
+        if self.conf.edge.metrics_port:
+            from edge_module import metrics  # only where somebody looks
+            metrics.serve(self.conf, self.reporter, self.link)
+        for thread in self._threads:
+            thread.start()
+        LOG.info('Enforcing on %s of %s with %s for %s',
+                 self.enforcer.uplink.dev, self.conf.edge.host,
+                 self.enforcer.classifier.name,
+                 self.conf.edge.controller_url)
+
+    def disconnect(self) -> None:
+        systemd.notify(STOPPING=1)
+        self._stop.set()
+        self.reporter.wake()
+        self._watch.close()
+        self.ports.close()
+        if self.probe is not None:
+            self.probe.stop()
+        self.reporter.save()
+        LOG.info('Stopped; the kernel goes on with what it has')
+
+    def sync(self) -> bool:
+        """Make the kernel what the policy and the ports of now ask for.
+
+        :returns: whether others had taken away something.
+        """
+        offer = self.link.take_policy()
+        refusal = self._consider(offer) if offer is not None else None
+        now_s = time.monotonic()
+        was_lost = False
+        try:
+            changes = self._watch.changes()
+            self.ports.read(look=changes.links)
+            was_lost = self.enforcer.was_lost(changes)
+            if was_lost or now_s >= self._audit_due_s:
+                self._audit_due_s = now_s + self.conf.edge.audit_interval_s
+                self.enforcer.forget()
+            if self.enforcer.sync(
+                    self.policy.policy, self.policy.is_past_ttl(
+                        now_s, self.link.heard_s), self.ports.ports, now_s):
+                self._succeeded()
+        except Exception as error:
+            if not isinstance(error, (exception.VirtcoException, OSError)):
+                LOG.exception('A sync broke off')
+            self.failed(error)
+            # A refusal may last: reading everything again has its price.
+            self._retry_after_s = min(_LAST_RETRY_S, 2 * self._retry_after_s)
+        if offer is not None:
+            self.link.say_taken(offer.generation, refusal)
+        return was_lost
+
+    def _consider(self, offer: stream.Offer) -> str | None:
+        """Take a policy; a malformed or older one is refused whole.
+
+        :returns: why it is refused.
+        """
+        try:
+            self._name(self.policy.take(offer.document, offer.epoch))
+        except exception.PolicyInvalid as error:
+            why = str(error)
+            if why != self._refused:
+                LOG.error('Refused, the old policy stays: %s', why)
+            self._refused = why
+            self.reporter.wake()
+            return why
+        self._refused = None
+        return None
+
+    def _name(self, policy: Any) -> None:
+        if policy is not None:
+            self.reporter.readings.name(policy)
+
+    def _succeeded(self) -> None:
+        policy = self.enforcer.policy
+        self.applied_generation = policy.generation if policy else 0
+        self._failure, self.is_failing = None, False
+        self._retry_after_s = _FIRST_RETRY_S
+        self.reporter.wake()
+
+    def failed(self, error: Exception) -> None:
+        """Something could not be read or changed: audit soon."""
+        why = supervise.describe(error)
+        if why != self._failure:
+            LOG.error('Not enforced yet: %s', why)
+        self._failure, self.is_failing = why, True
+        self._audit_due_s = min(self._audit_due_s,
+                                time.monotonic() + self._retry_after_s)
+        self.reporter.wake()
+
+    @property
+    def error(self) -> str | None:
+        """Why something is not enforced, or was refused."""
+        return self._failure or self._refused
+
+    def _tell(self) -> None:
+        """Tell systemd; the agent is ready as soon as it enforces."""
+        if self.error != self._told:
+            self._told = self.error
+            ready = {'READY': 1} if self.error is None else {}
+            systemd.notify(STATUS=self.error or 'Enforcing on '
+                           + self.enforcer.uplink.dev, **ready)
 
     def _save(self) -> None:
         now_s = time.monotonic()
         if now_s >= self._save_due_s:
             self._save_due_s = now_s + _SAVE_INTERVAL_S
             self.reporter.save()
-            self.policies.save()
+        self.policy.save()
 
     def _about(self) -> dict[str, Any]:
         """The fields of a report that only the agent knows."""
-        problem = self._crew.problem
-        error = self.keeper.error or problem
+        problem = next((thread.problem for thread in self._threads
+                        if thread.problem is not None), None)
+        error = self.error or problem
+        degraded = error or self.ports.error or self.enforcer.fair
         found: dict[str, Any] = {
-            'applied_generation': self.keeper.applied_generation,
-            'health': self._health(error, problem), 'error': error}
+            'applied_generation': self.applied_generation, 'error': error,
+            'health': ('error' if self.is_failing or problem is not None
+                       else 'degraded' if degraded else 'ok')}
         if self.probe is not None:
             found['probe'] = reports.Responder(self.probe.address,
                                                self.probe.port)
         return found
-
-    def _health(self, error: str | None, problem: str | None) -> str:
-        if self.keeper.is_failing or problem is not None:
-            return 'error'
-        degraded = error or self._watcher.error or self.enforcer.fair
-        return 'degraded' if degraded else 'ok'

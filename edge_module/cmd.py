@@ -14,6 +14,7 @@ from edge_module import conf as edge_conf
 from edge_module import enforcer as edge_enforcer
 from edge_module import factory
 from edge_module import kernel_events
+from edge_module import policy_ttl
 from edge_module import show
 from edge_module import state
 from edge_module.ports import base as ports_base
@@ -22,7 +23,6 @@ from edge_module.privileged import kernel
 from virtco import configuration
 from virtco import exception
 from virtco import systemd
-from virtco.wire import edge_policy
 
 _SHOW_S = 1.0
 # They have a line for every message; ``debug`` is about this module.
@@ -92,10 +92,9 @@ def _saved_enforcer(conf: cfg.ConfigOpts) -> edge_enforcer.Enforcer:
     """An enforcer that knows what the agent saved."""
     parts = factory.Parts(conf, kernel)
     enforcer = parts.enforcer()
-    saved = state.StateDir(conf.edge.state_dir).load('policy')
-    if saved is not None:
-        enforcer.policy = edge_policy.EdgePolicy.from_dict(saved['policy'])
-        enforcer.fair = bool(saved.get('fair'))
+    held = policy_ttl.HeldPolicy(conf.edge.host,
+                                 state.StateDir(conf.edge.state_dir))
+    enforcer.policy, enforcer.fair = held.load(), held.was_past_ttl
     source = parts.ports()
     enforcer.ports = ports_base.with_devices(source.read(),
                                              source.is_switched)
@@ -119,7 +118,7 @@ def _show(conf: cfg.ConfigOpts) -> int:
 
 
 def _check(conf: cfg.ConfigOpts) -> int:
-    drift = _saved_enforcer(conf).drift()
+    drift = show.drift(_saved_enforcer(conf))
     for line in filter(None, (drift.conflict, *drift.classes,
                               *drift.entries)):
         print(line)

@@ -8,18 +8,16 @@ next start reads the kernel and goes on from there.
 """
 
 from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
 import threading
+from typing import TYPE_CHECKING
 
 from oslo_log import log as logging
 
-from edge_module import drift
 from edge_module import kernel_events
 from edge_module.classify import base as classify
 from edge_module.classify import nft
-from edge_module.qdisc import agreement
 from edge_module.qdisc import htb
 from edge_module.qdisc import receiver as edge_receiver
 from edge_module.qdisc import tree as edge_tree
@@ -31,12 +29,16 @@ from edge_module.tcplan import turns
 from virtco import exception
 from virtco.wire import edge_policy
 
+if TYPE_CHECKING:
+    from edge_module.ports import ovsdb
+
 LOG = logging.getLogger(__name__)
 
 
 class Enforcer:
     """Applies policies to one uplink and its VM ports.
 
+    :param guard: keeps Open vSwitch, if there is one, from the uplink's qdisc.
     :param speed_bps: what ``link_bps`` is now, for a link that changes.
     :param step: called with the name of each step before it is made; tests
         break off there.
@@ -45,7 +47,7 @@ class Enforcer:
     def __init__(self, uplink: htb.Uplink, classifier: nft.NftClassifier,
                  link_bps: float, default_rate_bps: float, *,
                  settings: model.TreeSettings = model.TreeSettings(),
-                 guard: agreement.Guard = agreement.NoGuard(),
+                 guard: 'ovsdb.OvsGuard | None' = None,
                  receiver: edge_receiver.Receiver | None = None,
                  grace_s: float = 5.0,
                  speed_bps: Callable[[], float] | None = None,
@@ -64,6 +66,7 @@ class Enforcer:
         self._made = shape.Made()
         self.policy: edge_policy.EdgePolicy | None = None
         self.fair = False
+        self._is_stale = True
         self.ports: tuple[classify.VmPort, ...] | None = None
         self.lock = threading.RLock()
         self._turns = turns.PortTurns(settings.overhead_bytes,
@@ -107,26 +110,37 @@ class Enforcer:
             return table
         return classify.limited(table, policy.unmanaged)
 
-    def set_policy(self, policy: edge_policy.EdgePolicy, now_s: float,
-                   fair: bool = False) -> None:
-        """Take over a policy, or the same one decayed to fair sharing.
+    def sync(self, policy: edge_policy.EdgePolicy | None, fair: bool,
+             ports: tuple[classify.VmPort, ...] | None, now_s: float) -> bool:
+        """Bring the kernel to what a policy and ports ask for.
 
-        :param now_s: any monotonic clock, the same for :meth:`collect`.
-        :raises virtco.exception.VirtcoException: when the kernel refuses; the
-            next call or :meth:`reconcile` goes on from where it stopped.
+        Call it whenever one of them may be another one, after
+        :meth:`forget`, and a few times a second while :attr:`is_waiting`.
+        What is not known yet after a start is left as it was: all that stands
+        while there is no policy, the classification while there are no ports.
+
+        :param policy: None: not known yet.
+        :param fair: the policy decayed to fair sharing.
+        :param ports: None: not known yet.
+        :param now_s: any monotonic clock, always the same.
+        :returns: whether there was something to compare.
+        :raises virtco.exception.QdiscConflict: when somebody else shapes the
+            uplink; nothing is changed.
+        :raises virtco.exception.VirtcoException: when the kernel refuses;
+            after :meth:`forget` it goes on from where it stopped.
         """
         with self.lock:
-            self.policy, self.fair = policy, fair
-            self._follow(now_s)
-
-    def set_ports(self, ports: Iterable[classify.VmPort], now_s: float
-                  ) -> None:
-        with self.lock:
-            self.ports = tuple(ports)
-            self._follow(now_s)
+            wanted = policy, fair, ports
+            is_due = self._is_stale or wanted != (
+                self.policy, self.fair, self.ports)
+            if is_due:
+                self._is_stale = False
+                self.policy, self.fair, self.ports = wanted
+                self._follow(now_s)
+            self._collect(now_s)
+            return is_due
 
     def _follow(self, now_s: float) -> None:
-        """Change what is to be another one than it was."""
         is_known = self.tree.is_known
         try:
             self._make_so(now_s)
@@ -134,23 +148,12 @@ class Enforcer:
             if not is_known:
                 raise
             # Others may have changed it, and it was not heard of yet.
-            self.reconcile(now_s)
-
-    def reconcile(self, now_s: float) -> None:
-        """Bring the kernel from whatever it holds to what it should hold.
-
-        What is not known yet after a start is left as it was: all that stands
-        while there is no policy, the classification while there are no ports.
-
-        :raises virtco.exception.QdiscConflict: when somebody else shapes the
-            uplink; nothing is changed.
-        """
-        with self.lock:
             self.tree.forget()
             self._make_so(now_s)
 
     def _make_so(self, now_s: float) -> None:
-        self.guard.ensure()
+        if self.guard is not None:
+            self.guard.ensure()
         leave = self._shape()
         if self.policy is not None and self.ports is not None:
             self.step('classify')
@@ -178,7 +181,7 @@ class Enforcer:
                     or bool(devices) and self.uplink.is_among(devices)
                     or changes.links and self._link() != self._seen_link
                     or changes.tables
-                    or self.guard.was_lost())
+                    or self.guard is not None and self.guard.was_lost())
 
     def _link(self) -> tuple[object, ...]:
         """What says whether tree and limits still fit the devices."""
@@ -189,8 +192,9 @@ class Enforcer:
             return ()
 
     def forget(self) -> None:
-        """Trust nothing remembered: the next reconcile reads it all."""
+        """Trust nothing remembered: the next sync reads it all."""
         with self.lock:
+            self._is_stale = True
             self.classifier.forget()
             self.tree.forget()
             self._seen_link = self._link()
@@ -217,37 +221,22 @@ class Enforcer:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether :meth:`collect` has something to do, now or later."""
+        """Whether :meth:`sync` has something to do later."""
         return self.tree.is_waiting
 
-    def collect(self, now_s: float) -> None:
-        """Do what had to wait; call it a few times a second.
+    def _collect(self, now_s: float) -> None:
+        """Do what had to wait.
 
         Classes whose time of grace is over are deleted, those that were held
         up until their queue was sent get their rate.
         """
-        with self.lock:
-            if self.tree.is_draining:
-                self.tree.let_leave(self._shape(), now_s + self.grace_s)
-            if self.tree.is_due(now_s):
-                wanted = self.desired_tree()
-                if wanted.keys() & self.tree.delete(wanted, now_s):
-                    # At once: they stood under other parents.
-                    self._make_so(now_s)
-
-    def drift(self) -> drift.Drift:
-        """Compare, and change nothing."""
-        snapshot = self.uplink.snapshot()
-        if snapshot.foreign is not None:
-            return drift.Drift(
-                conflict=f'{self.uplink.dev} has {snapshot.foreign}')
-        # How long turns are follows from counters, not from the policy.
-        desired = {minor: dataclasses.replace(
-            item, quantum_bytes=snapshot.tree[minor].quantum_bytes)
-            if minors.has_turns(minor) and minor in snapshot.tree else item
-            for minor, item in self.desired_tree().items()}
-        return drift.between(snapshot.tree, desired,
-                             self.classifier.dump()[0], self.desired_table())
+        if self.tree.is_draining:
+            self.tree.let_leave(self._shape(), now_s + self.grace_s)
+        if self.tree.is_due(now_s):
+            wanted = self.desired_tree()
+            if wanted.keys() & self.tree.delete(wanted, now_s):
+                # At once: they stood under other parents.
+                self._make_so(now_s)
 
     def cleanup(self) -> list[str]:
         """Remove all that this module made; what was removed."""
@@ -262,6 +251,6 @@ class Enforcer:
             if edge_receiver.remove(self.uplink.kernel, self.uplink.dev):
                 removed.append(f'redirection of what {self.uplink.dev} '
                                'receives')
-            if self.guard.remove():
+            if self.guard is not None and self.guard.remove():
                 removed.append(f'agreement about {self.uplink.dev}')
         return removed

@@ -4,6 +4,7 @@
 
 import logging
 from typing import Any
+from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 import tenacity
@@ -13,14 +14,22 @@ from edge_module.classify import nft
 from edge_module.ports import base as ports_base
 from edge_module.ports import static
 from edge_module.privileged import protocol
-from edge_module.qdisc import agreement
 from edge_module.qdisc import htb
 from edge_module.qdisc import link_speed
 from edge_module.qdisc import receiver as edge_receiver
 from edge_module.tcplan import model
 from virtco import exception
 
+if TYPE_CHECKING:
+    from edge_module.ports import ovsdb
+
 LOG = logging.getLogger(__name__)
+
+
+def _ovsdb() -> Any:
+    """The module with a library of some weight, only where it is needed."""
+    from edge_module.ports import ovsdb
+    return ovsdb
 
 
 class Parts:
@@ -29,10 +38,8 @@ class Parts:
     def __init__(self, conf: cfg.ConfigOpts, kernel: protocol.Kernel):
         self.conf = conf
         self.kernel = kernel
-        self.database: Any = None
-        if conf.edge.ports_backend == 'ovs':
-            from edge_module.ports import ovsdb  # a library of some weight
-            self.database = ovsdb.OvsDb(conf.edge.ovsdb_connection)
+        self.database = (_ovsdb().OvsDb(conf.edge.ovsdb_connection)
+                         if conf.edge.ports_backend == 'ovs' else None)
 
     def wait_ready(self) -> None:
         """Return when Open vSwitch answers, if it is needed at all.
@@ -45,19 +52,20 @@ class Parts:
             retry=tenacity.retry_if_exception_type(exception.OvsUnavailable),
             wait=tenacity.wait_exponential(min=0.5, max=5),
             before_sleep=tenacity.before_sleep_log(LOG, logging.WARNING),
-        )(self.database.interfaces)()
+        )(self.database.ports)()
 
     def ports(self) -> ports_base.PortSource:
         if self.database is None:
             return static.StaticPorts(self.conf.edge.ports_file)
-        from edge_module.ports import ovs as ovs_ports
-        return ovs_ports.OvsPorts(self.database)
+        ports: ports_base.PortSource = _ovsdb().OvsPorts(self.database)
+        return ports
 
-    def guard(self) -> agreement.Guard:
+    def guard(self) -> 'ovsdb.OvsGuard | None':
         if self.database is None:
-            return agreement.NoGuard()
-        from edge_module.qdisc import ovs_agreement
-        return ovs_agreement.OvsGuard(self.database, self.conf.edge.uplink_dev)
+            return None
+        guard: ovsdb.OvsGuard = _ovsdb().OvsGuard(
+            self.database, self.conf.edge.uplink_dev)
+        return guard
 
     def classifier(self) -> nft.NftClassifier:
         """The one that sees the packets of this virtual switch."""

@@ -6,29 +6,32 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 
+from oslo_config import cfg
+from oslo_log import log as logging
 from prometheus_client import core
 from prometheus_client import registry
 from prometheus_client import start_http_server
 
-from edge_module import pull
 from edge_module import report
+from edge_module import stream
 from virtco.wire import reports
+
+LOG = logging.getLogger(__name__)
 
 
 class EdgeCollector(registry.Collector):
     """Reads the agent when it is asked, and keeps nothing of its own."""
 
-    def __init__(self, reporter: report.Reporter,
-                 policies: pull.PolicySource):
+    def __init__(self, reporter: report.Reporter, link: stream.Link):
         self.reporter = reporter
-        self.policies = policies
+        self.link = link
         self.enforcer = reporter.enforcer
 
     def collect(self) -> Iterator[core.Metric]:
         report = self.reporter.last_report
         yield _gauge('virtco_edge_controller_up',
                      'Whether the controller answered the last call.',
-                     bool(self.policies.controller_up))
+                     self.link.is_up)
         yield _gauge('virtco_edge_fair_sharing',
                      'Whether the policy decayed for want of a controller.',
                      self.enforcer.fair)
@@ -163,12 +166,13 @@ def _counter(name: str, text: str, value: float) -> core.Metric:
     return core.CounterMetricFamily(name, text, value=float(value))
 
 
-def serve(reporter: report.Reporter, policies: pull.PolicySource,
-          address: str, port: int) -> None:
-    """Serve the metrics from a thread of their own.
-
-    :raises OSError: when the port is taken.
-    """
+def serve(conf: cfg.ConfigOpts, reporter: report.Reporter, link: stream.Link
+          ) -> None:
+    """Serve the metrics from a thread of their own, if the port is free."""
     own = registry.CollectorRegistry()
-    own.register(EdgeCollector(reporter, policies))
-    start_http_server(port, address, own)
+    own.register(EdgeCollector(reporter, link))
+    options = conf.edge
+    try:
+        start_http_server(options.metrics_port, options.metrics_address, own)
+    except OSError as error:
+        LOG.error('No metrics on port %d: %s', options.metrics_port, error)

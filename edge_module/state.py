@@ -7,13 +7,9 @@ import json
 import os
 import pathlib
 import threading
-import time
 from typing import Any
 
 from oslo_log import log as logging
-
-from virtco import exception
-from virtco.wire import edge_policy
 
 LOG = logging.getLogger(__name__)
 
@@ -51,23 +47,4 @@ class StateDir:
         except (OSError, ValueError) as error:
             LOG.warning('Cannot read %s in %s, starting without: %s', name,
                         self.path, error)
-            return None
-
-    def save_policy(self, policy: edge_policy.EdgePolicy, fair: bool,
-                    age_s: float) -> None:
-        """Save a policy that was renewed so long ago."""
-        self.save('policy', {'policy': policy.to_dict(), 'fair': fair,
-                             'renewed_at': time.time() - age_s})
-
-    def load_policy(self) -> tuple[edge_policy.EdgePolicy, float] | None:
-        """The saved policy, and how long ago it was renewed."""
-        saved = self.load('policy')
-        if saved is None:
-            return None
-        try:
-            return (edge_policy.EdgePolicy.from_dict(saved['policy']),
-                    max(0.0, time.time() - float(saved['renewed_at'])))
-        except (exception.PolicyInvalid, KeyError, TypeError,
-                ValueError) as error:
-            LOG.warning('The saved policy is of no use: %s', error)
             return None

@@ -2,8 +2,8 @@
 
 """The connection to the controller's distributor.
 
-One thread holds it; the others hand it what they have to say and wait for
-what they are told.
+One thread holds it. The others hand it what they have to say, and take what it
+was told.
 """
 
 from collections.abc import Callable
@@ -14,14 +14,13 @@ import socket
 import threading
 import time
 from typing import Any
+from typing import NamedTuple
 
 from oslo_config import cfg
 from oslo_log import log as logging
 
-from edge_module import client as edge_client
-from edge_module import epochs
-from edge_module import outage
 from edge_module import outbox
+from edge_module import state
 from edge_module import talk
 from virtco import exception
 from virtco.wire import reports
@@ -34,13 +33,79 @@ _LAST_BACKOFF_S = 10.0
 _LOOK_AGAIN = 3
 #: Times the heartbeat's interval that the controller may be silent.
 _SILENT = 2.5
+_EPOCH = 'epoch'
+
+
+class Offer(NamedTuple):
+    """A policy as it arrived.
+
+    :ivar epoch: of the scheduler that made it.
+    """
+
+    epoch: int
+    generation: int
+    document: Any
+
+
+class Epochs:
+    """Which scheduler this host listens to: the newest that it heard of.
+
+    It is remembered on disk, so that a start forgets nothing.
+
+    :param files: None remembers until the end of the process.
+    :ivar newest: 0 until a scheduler said which one it is.
+    """
+
+    def __init__(self, files: state.StateDir | None = None):
+        self._files = files
+        self._lock = threading.Lock()
+        saved = files.load(_EPOCH) if files is not None else None
+        self.newest = saved if type(saved) is int and saved > 0 else 0
+
+    def hear(self, epoch: int) -> None:
+        """:raises virtco.exception.PolicyInvalid: when its time is over."""
+        with self._lock:
+            if epoch < self.newest:
+                raise exception.PolicyInvalid(
+                    field='epoch', value=epoch,
+                    limit=f'at least {self.newest}')
+            if epoch > self.newest:
+                self.newest = epoch
+                if self._files is not None:
+                    self._files.save(_EPOCH, epoch)
+
+
+class Outage:
+    """One line when the controller goes, and one when it is back."""
+
+    def __init__(self) -> None:
+        self._began_s: float | None = None
+
+    def begin(self, why: str) -> None:
+        """Say why, unless it was said before.
+
+        :param why: a sentence.
+        """
+        level = logging.WARNING if self._began_s is None else logging.DEBUG
+        if self._began_s is None:
+            self._began_s = time.monotonic()
+        LOG.log(level, '%s The last policy holds.', why)
+
+    def end(self) -> None:
+        """Say how long it lasted, if there was one."""
+        if self._began_s is None:
+            return
+        lasted_s = time.monotonic() - self._began_s
+        self._began_s = None
+        LOG.info('The controller answers again after %.1f s.', lasted_s)
 
 
 class Link:
     """
     :param generation: of the policy that is here, 0 without one.
-    :param heard: which schedulers were heard of.
     :param stop: ends :meth:`run`.
+    :param files: where the newest scheduler is remembered.
+    :param offered: called when there is something for :meth:`take_policy`.
     :ivar is_up: whether there is a connection.
     :ivar heard_s: when the distributor last said something, by the monotonic
         clock; long ago before it ever did.
@@ -48,25 +113,27 @@ class Link:
 
     def __init__(self, conf: cfg.ConfigOpts, generation: Callable[[], int],
                  stop: threading.Event,
-                 heard: epochs.Epochs | None = None):
+                 files: state.StateDir | None = None,
+                 offered: Callable[[], None] = lambda: None):
         self._conf = conf
-        self._epochs = heard or epochs.Epochs()
+        self._epochs = Epochs(files)
+        self._offered = offered
         self._generation = generation
         self._stop = stop
         self._changed = threading.Condition()
         self.is_up = False
         self.heard_s = -math.inf
-        self._policy: tuple[int, Any] | None = None
+        self._offer: Offer | None = None
         self._train: dict[str, Any] | None = None
         self._outbox = outbox.Outbox()
-        self._outage = outage.Outage()
+        self._outage = Outage()
         self._addresses: list[talk.Address] = []
 
     # The thread of the connection.
 
     def run(self) -> None:
         """Connect, and again, until told to stop."""
-        rest = edge_client.EdgeClient(self._conf)
+        rest = talk.EdgeClient(self._conf)
         n_failures = 0
         while not self._stop.is_set():
             try:
@@ -132,17 +199,18 @@ class Link:
         elif kind == 'refused':
             raise exception.ControllerUnavailable(
                 url=self._conf.edge.controller_url, why=message.get('why'))
-        with self._changed:
-            if kind == 'policy':
-                self._take_policy(message)
-            elif kind == 'probe':
+        elif kind == 'policy':
+            # One of a scheduler that led before is refused.
+            epoch = message.get('epoch', 0)
+            self._epochs.hear(epoch)
+            with self._changed:
+                self._offer = Offer(epoch, message['generation'],
+                                    message['policy'])
+            self._offered()
+        elif kind == 'probe':
+            with self._changed:
                 self._train = message.get('train')
-            self._changed.notify_all()
-
-    def _take_policy(self, message: dict[str, Any]) -> None:
-        """The newest only; one of a scheduler that led before is refused."""
-        self._epochs.hear(message.get('epoch', 0))
-        self._policy = message['generation'], message['policy']
+                self._changed.notify_all()
 
     # What the other threads see.
 
@@ -150,28 +218,14 @@ class Link:
         with self._changed:
             self.is_up = is_up
             if not is_up:
-                self._policy = self._train = None
+                self._offer = self._train = None
             self._changed.notify_all()
 
-    @property
-    def epoch(self) -> int:
-        """Of the newest scheduler that was heard of."""
-        return self._epochs.newest
-
-    def wait_policy(self, have: int | None, wait_s: float
-                    ) -> tuple[int, Any] | None:
-        """The newest policy and its generation.
-
-        :param have: generation of the one that was taken last.
-        :returns: None when there is no other one in time.
-        """
+    def take_policy(self) -> Offer | None:
+        """The newest policy that was not taken yet."""
         with self._changed:
-            self._changed.wait_for(
-                lambda: self._policy is not None
-                and self._policy[0] != have, wait_s)
-            if self._policy is None or self._policy[0] == have:
-                return None
-            return self._policy
+            offer, self._offer = self._offer, None
+        return offer
 
     def wait_train(self, wait_s: float) -> dict[str, Any] | None:
         """The next packet train to send."""

@@ -3,7 +3,6 @@
 """Threads that may die and are started again."""
 
 from collections.abc import Callable
-from collections.abc import Iterable
 import errno
 import resource
 import threading
@@ -59,23 +58,6 @@ class Supervised:
         if self.problem is not None:
             self.problem = None
             self._changed()
-
-
-class Crew:
-    """All supervised threads."""
-
-    def __init__(self, threads: Iterable[Supervised]):
-        self._threads = tuple(threads)
-
-    def start(self) -> None:
-        for thread in self._threads:
-            thread.start()
-
-    @property
-    def problem(self) -> str | None:
-        """Of the first one that is not at work."""
-        return next((thread.problem for thread in self._threads
-                     if thread.problem is not None), None)
 
 
 def describe(error: Exception) -> str:

@@ -2,12 +2,15 @@
 
 """Open vSwitch's database: its ports, and peace about the uplink's qdisc.
 
+Nova writes ``vm-uuid`` and ``attached-mac`` into an interface's
+``external_ids`` when it plugs a VM. Addresses stand nowhere in there, so that
+a flow of a VM is looked for at all of its ports.
+
 The library keeps a replica of four tables up to date by itself, also over a
 restart of the database; everything here reads that replica.
 """
 
 from collections.abc import Callable
-import dataclasses
 from typing import Any
 
 from oslo_log import log as logging
@@ -15,6 +18,8 @@ from ovs.db import idl as ovs_idl
 from ovsdbapp.backend.ovs_idl import connection
 from ovsdbapp.schema.open_vswitch import impl_idl
 
+from edge_module.classify import base as classify
+from edge_module.ports import base
 from edge_module.ports import kinds
 from virtco import exception
 
@@ -24,19 +29,6 @@ _TABLES = ('Open_vSwitch', 'Bridge', 'Port', 'Interface', 'QoS')
 _TIMEOUT_S = 5
 NOOP = 'linux-noop'
 _OWNER = 'virtco-edge'
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class OvsInterface:
-    """An interface that Nova or Neutron marked as a VM's.
-
-    :ivar notes: see :mod:`edge_module.ports.kinds`.
-    """
-
-    dev: str
-    vm: str
-    mac: str
-    notes: tuple[str, ...] = ()
 
 
 class _Replica(connection.OvsdbIdl):
@@ -106,8 +98,8 @@ class OvsDb:
         with api.ovsdb_connection.lock:
             return list(api.idl.tables[table].rows.values())
 
-    def interfaces(self) -> tuple[OvsInterface, ...]:
-        """The interfaces of VMs."""
+    def ports(self) -> tuple[classify.VmPort, ...]:
+        """The interfaces that Nova or Neutron marked as a VM's."""
         found = []
         rows = self._rows('Interface')
         offloads = any(row.other_config.get('hw-offload') == 'true'
@@ -116,9 +108,9 @@ class OvsDb:
         for row in rows:
             ids = row.external_ids
             if 'vm-uuid' in ids:
-                found.append(OvsInterface(
-                    row.name, ids['vm-uuid'], ids.get('attached-mac', ''),
-                    kinds.of_switch(row.type, offloads, routes)))
+                found.append(classify.VmPort(
+                    ids['vm-uuid'], row.name, mac=ids.get('attached-mac', ''),
+                    notes=kinds.of_switch(row.type, offloads, routes)))
         return tuple(sorted(found, key=lambda item: item.dev))
 
     def datapath_of(self, dev: str) -> str | None:
@@ -178,3 +170,58 @@ class OvsDb:
             transaction.add(api.db_clear('Port', port.name, 'qos'))
             transaction.add(api.db_destroy('QoS', qos.uuid))
         return True
+
+
+class OvsPorts(base.PortSource):
+    """The VM interfaces of one Open vSwitch; told by events."""
+
+    is_switched = True
+
+    def __init__(self, database: OvsDb):
+        self.database = database
+
+    def notify(self, callback: Callable[[], None]) -> None:
+        self.database.on_change = callback
+
+    def token(self) -> object:
+        return self.database.changes
+
+    def read(self) -> tuple[classify.VmPort, ...]:
+        return self.database.ports()
+
+    def close(self) -> None:
+        self.database.close()
+
+
+class OvsGuard:
+    """Open vSwitch is told to leave the qdisc of one uplink alone."""
+
+    def __init__(self, database: OvsDb, dev: str):
+        self.database = database
+        self.dev = dev
+        self._seen: tuple[int, str | None] | None = None
+
+    def ensure(self) -> None:
+        """Agree with Open vSwitch.
+
+        :raises virtco.exception.QdiscConflict: when it shapes the uplink.
+        """
+        # Looked at before: what changes meanwhile shows as a difference.
+        changes = self.database.changes
+        found = self.database.qos_type(self.dev)
+        self._seen = changes, NOOP if found == '' else found
+        self.database.ensure_noop(self.dev)
+
+    def was_lost(self) -> bool:
+        """Whether it is not as :meth:`ensure` last saw it; cheap."""
+        changes = self.database.changes
+        if self._seen is None or self._seen[0] == changes:
+            return False
+        if self.database.qos_type(self.dev) != self._seen[1]:
+            return True
+        self._seen = changes, self._seen[1]
+        return False
+
+    def remove(self) -> bool:
+        """Undo what :meth:`ensure` did; False when there was nothing."""
+        return self.database.remove_noop(self.dev)

@@ -38,7 +38,6 @@ def exported():
             classes=[one], unmanaged=types.SimpleNamespace(
                 others_bps=1.0, limits=[types.SimpleNamespace(
                     host='h', rate_bps=1.0)])),
-        uplink=types.SimpleNamespace(how='htb'),
         classifier=types.SimpleNamespace(name='nft'))
     reporter = types.SimpleNamespace(
         enforcer=enforcer,
@@ -48,8 +47,8 @@ def exported():
             unmanaged={'limited': [{'host': 'h', 'sent_bytes': 1}]},
             coflows=[{'coflow_id': 'c', 'sent_bytes': 1, 'destinations': [
                 {'host': 'h', 'sent_bytes': 1}]}]))
-    policies = types.SimpleNamespace(controller_up=True)
-    for family in edge_metrics.EdgeCollector(reporter, policies).collect():
+    link = types.SimpleNamespace(is_up=True)
+    for family in edge_metrics.EdgeCollector(reporter, link).collect():
         for sample in family.samples:
             found[sample.name] = set(sample.labels)
     return found

@@ -52,19 +52,23 @@ class Edge:
         self.host = host
         self.generation = 0
         self.stop = threading.Event()
-        self.link = stream.Link(conf, lambda: self.generation, self.stop)
+        self.offered = threading.Event()
+        self.link = stream.Link(conf, lambda: self.generation, self.stop,
+                                offered=self.offered.set)
         self._thread = threading.Thread(target=self.link.run, daemon=True)
         self._thread.start()
 
     def policy(self, check=lambda policy: True):
         """The next policy that passes, acknowledged."""
         def look():
-            found = self.link.wait_policy(self.generation, 1.0)
+            self.offered.wait(1.0)
+            self.offered.clear()
+            found = self.link.take_policy()
             if found is None:
                 return None
-            self.generation, policy = found
+            self.generation = found.generation
             self.link.say_taken(self.generation)
-            return policy if check(policy) else None
+            return found.document if check(found.document) else None
 
         return harness.wait_for(look, 'the policy')
 

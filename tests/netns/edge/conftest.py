@@ -9,11 +9,11 @@ import time
 
 import pytest
 
-from edge_module import enforcer
 from edge_module.classify import base as classify
 from edge_module.classify import nft
 from edge_module.privileged import kernel
 from edge_module.qdisc import htb
+from tests import enforcers
 from tests import run_name
 from tests.netns.edge import bed as beds
 
@@ -27,7 +27,7 @@ class Edge:
         self.bed = bed
         self.netns = bed.ns(host)
         self.host = host
-        self.enforcer = enforcer.Enforcer(
+        self.enforcer = enforcers.Enforcer(
             htb.Uplink(kernel, 'uplink0'), nft.NftClassifier(kernel),
             link_bps, link_bps * 0.02, **kwargs)
 

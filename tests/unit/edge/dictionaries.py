@@ -22,6 +22,9 @@ class Kernel:
     def cpu_s(self):
         return 7.0
 
+    def alive(self):
+        return True
+
 
 class Uplink(htb.Uplink):
     """Classes stand as the enforcer set them.

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a whole agent says of itself, and the parts it is made of."""
+"""When an agent syncs, what it says of itself, and the parts it is made of."""
+
+import dataclasses
+import math
+import types
 
 from oslo_config import cfg
 import pytest
@@ -8,13 +12,58 @@ import pytest
 from edge_module import agent as edge_agent
 from edge_module import conf as edge_conf
 from edge_module import factory
-from edge_module.ports import static
+from edge_module import kernel_events
+from edge_module import stream
+from edge_module.ports import base as ports_base
 from edge_module.privileged import choice
-from edge_module.qdisc import agreement
 from tests.unit.edge import dictionaries
 from tests.unit.edge import test_enforcer
-from tests.unit.edge import test_keeper
 from virtco import exception
+
+AUDIT_S = 60.0
+ERROR = exception.KernelRefused(what='act', count=1, why='told to')
+
+
+class Watch:
+    """Nobody changes anything unless the test says so."""
+
+    def __init__(self):
+        self.found = kernel_events.Changes()
+        self.waited, self.woken = [], 0
+
+    def changes(self):
+        found, self.found = self.found, kernel_events.Changes()
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def wait(self, timeout_s):
+        self.waited.append(('wait', timeout_s))
+
+    def pause(self, timeout_s):
+        self.waited.append(('pause', timeout_s))
+
+    def wake(self):
+        self.woken += 1
+
+    def close(self):
+        self.is_closed = True
+
+
+class Source(ports_base.PortSource):
+    """One port."""
+
+    def __init__(self):
+        self.ports = (dataclasses.replace(test_enforcer.PORT, dev='lo'),)
+        self.error = None
+
+    def token(self):
+        return self.ports
+
+    def read(self):
+        if self.error is not None:
+            raise self.error
+        return self.ports
 
 
 @pytest.fixture
@@ -24,35 +73,233 @@ def conf(tmp_path):
     found([], project='virtco')
     for name, value in {'uplink_dev': 'lo', 'host': 'h1',
                         'link_egress_bps': 2e9, 'link_margin': 0.25,
+                        'audit_interval_s': AUDIT_S,
                         'state_dir': str(tmp_path)}.items():
         found.set_override(name, value, 'edge')
+    found.set_override('enabled', False, 'probe')
     return found
 
 
 @pytest.fixture
-def agent(conf):
-    return edge_agent.Agent(conf, test_enforcer.make(), static.StaticPorts(''),
-                            test_keeper.Watch())
+def clock(monkeypatch):
+    now = types.SimpleNamespace(s=1000.0)
+    monkeypatch.setattr(edge_agent, 'time', types.SimpleNamespace(
+        monotonic=lambda: now.s))
+    return now
 
 
-def test_a_policy_reaches_all_that_need_it(agent):
-    agent._apply(test_enforcer.ONE, False)
-    assert agent.enforcer.policy == test_enforcer.ONE
+@pytest.fixture
+def told(monkeypatch):
+    """What systemd hears."""
+    found = []
+    monkeypatch.setattr(edge_agent.systemd, 'notify',
+                        lambda **fields: found.append(fields))
+    return found
+
+
+@pytest.fixture
+def fresh(conf, clock):
+    """An agent that has not looked at the kernel yet."""
+    found = edge_agent.Agent(conf, test_enforcer.make(), Source(), Watch())
+    found.taken, found.woken = [], []
+    found.link.say_taken = lambda *told: found.taken.append(told)
+    found.reporter.wake = lambda: found.woken.append(clock.s)
+    return found
+
+
+def offer(agent, policy=test_enforcer.ONE, epoch=1, **changes):
+    """Have it arrive over the stream, and sync."""
+    policy = dataclasses.replace(policy, **changes)
+    agent.link._offer = stream.Offer(epoch, policy.generation,
+                                     policy.to_dict())
+    return agent.sync()
+
+
+@pytest.fixture
+def agent(fresh):
+    """One with a policy, whose first audit is over."""
+    fresh.link.heard_s = 1e9
+    fresh.sync()
+    offer(fresh)
+    fresh.taken.clear()
+    fresh.woken.clear()
+    return fresh
+
+
+def snapshots(agent):
+    return agent.enforcer.uplink.asked.count('snapshot')
+
+
+def test_the_first_sync_compares_everything(fresh):
+    assert (fresh.error, fresh.is_failing, fresh.applied_generation) == (
+        None, False, 0)
+    fresh.sync()
+    assert fresh.enforcer.uplink.tree == fresh.enforcer.desired_tree()
+    assert fresh.applied_generation == 0 and fresh.enforcer.policy is None
+    assert [port.ifindex for port in fresh.enforcer.ports] == [1]
+
+
+def test_a_policy_is_applied_at_once(agent):
+    before = snapshots(agent)
+    offer(agent, generation=7)
+    assert agent.applied_generation == 7 and agent.taken == [(7, None)]
+    assert agent.woken == [1000.0] and snapshots(agent) == before
+    agent.sync()
+    assert len(agent.woken) == 1
     agent.enforcer.uplink.seen = {0x10: test_enforcer.wire.ClassStats(77)}
     agent.reporter.readings.read(0.0)
-    assert agent.reporter.readings.counted()['coflows'][0].sent_bytes == 77
+    (coflow,) = [one for one in agent.reporter.readings.counted()['coflows']
+                 if one.sent_bytes]
+    assert coflow.sent_bytes == 77
     about = agent._about()
     assert (about['applied_generation'], about['health'],
-            about['error']) == (1, 'ok', None)
+            about['error']) == (7, 'ok', None)
+
+
+def test_ports_that_come_are_bound(agent):
+    agent.ports.source.ports = ()
+    agent.sync()
+    assert agent.enforcer.ports == () and len(agent.woken) == 1
+    assert not agent.enforcer.classifier.table.hooks
+    agent.ports.source.error = ERROR
+    agent.ports.source.ports = (test_enforcer.PORT,)
+    agent.sync()
+    assert agent.enforcer.ports == () and not agent.is_failing
+    assert agent._about()['health'] == 'degraded'
+
+
+def test_a_policy_past_its_time_to_live_is_shared_equally(agent, clock):
+    agent.policy._renewed_s = agent.link.heard_s = clock.s
+    clock.s += test_enforcer.ONE.ttl_s + 0.1
+    agent.sync()
+    assert agent.enforcer.fair and agent._about()['health'] == 'degraded'
+    agent.link.heard_s = clock.s
+    agent.sync()
+    assert not agent.enforcer.fair and agent._about()['health'] == 'ok'
+
+
+def test_an_audit_comes_in_its_time(agent, clock):
+    before = snapshots(agent)
+    forgot = agent.enforcer.classifier.forgot
+    clock.s += AUDIT_S - 0.1
+    agent.sync()
+    assert snapshots(agent) == before
+    agent.enforcer.uplink.tree.pop(0x21)
+    clock.s += 0.1
+    assert agent.sync() is False
+    assert snapshots(agent) == before + 1
+    assert 0x21 in agent.enforcer.uplink.tree
+    agent.sync()
+    assert snapshots(agent) == before + 1
+    assert agent.enforcer.classifier.forgot == forgot + 1
+
+
+def test_what_was_lost_is_made_at_once(agent, clock):
+    agent._watch.found = kernel_events.Changes(frozenset({7}))
+    agent.enforcer.uplink.tree.pop(0x21)
+    assert agent.sync() is True
+    assert 0x21 in agent.enforcer.uplink.tree
+    # The next audit is counted from here.
+    before = snapshots(agent)
+    clock.s += AUDIT_S - 1
+    assert agent.sync() is False
+    assert snapshots(agent) == before
+
+
+def test_a_refusal_is_tried_again_less_and_less_often(agent, clock):
+    uplink = agent.enforcer.uplink
+    uplink.refuses.add('snapshot')
+    clock.s += AUDIT_S
+    agent.sync()
+    assert agent.is_failing and 'told to' in agent.error
+    assert agent.woken == [clock.s]
+    tried_s = [clock.s]
+    count = snapshots(agent)
+    for _ in range(200):
+        clock.s += 0.1
+        agent.sync()
+        if snapshots(agent) != count:
+            count = snapshots(agent)
+            tried_s.append(clock.s)
+    between_s = [after - before
+                 for before, after in zip(tried_s, tried_s[1:])]
+    assert between_s == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0],
+                                      abs=0.11)
+    uplink.refuses.clear()
+    clock.s += 5
+    agent.sync()
+    assert not agent.is_failing and agent.error is None
+    # The next one begins with short pauses again.
+    uplink.refuses.add('snapshot')
+    clock.s += AUDIT_S
+    agent.sync()
+    count = snapshots(agent)
+    clock.s += 0.21
+    agent.sync()
+    assert snapshots(agent) == count + 1
+
+
+def test_a_failure_elsewhere_brings_the_audit_forward(agent, clock, caplog):
+    count = snapshots(agent)
+    agent.failed(ERROR)
+    agent.failed(ERROR)
+    assert caplog.text.count('Not enforced yet') == 1
+    assert agent.is_failing and agent.error == str(ERROR)
+    assert agent.woken == [clock.s] * 2
+    agent.sync()
+    assert snapshots(agent) == count
+    clock.s += 0.2
+    agent.sync()
+    assert snapshots(agent) == count + 1 and not agent.is_failing
+    # It does not put off one that is due before.
+    clock.s += AUDIT_S - 0.1
+    agent.failed(ERROR)
+    clock.s += 0.1
+    agent.sync()
+    assert snapshots(agent) == count + 2
+
+
+@pytest.mark.parametrize('error, is_a_bug', [
+    (ERROR, False), (OSError(24, 'too many files'), False),
+    (KeyError('x'), True)])
+def test_what_goes_wrong_ends_nothing(agent, caplog, error, is_a_bug):
+    agent._watch.found = error
+    agent.sync()
+    assert agent.is_failing and ('Traceback' in caplog.text) == is_a_bug
+
+
+def test_a_refused_document_is_told_until_the_next_is_taken(agent, clock,
+                                                            caplog):
+    for _ in range(2):
+        offer(agent, generation=0)
+        assert 'generation' in agent.error and not agent.is_failing
+    assert caplog.text.count('the old policy stays') == 1
+    assert [why == agent.error for _, why in agent.taken] == [True] * 2
+    assert len(agent.woken) == 2 and agent.applied_generation == 1
+    clock.s += AUDIT_S
+    agent.sync()
+    assert 'generation' in agent.error
+    offer(agent, generation=2)
+    assert agent.error is None and agent.taken[-1] == (2, None)
+
+
+def test_what_the_kernel_refuses_is_not_applied(agent, clock):
+    agent.enforcer.uplink.refuses.add('set_classes')
+    offer(agent, test_enforcer.TWO, generation=9)
+    assert agent.applied_generation == 1 and agent.is_failing
+    assert agent.taken == [(9, None)]
+    agent.enforcer.uplink.refuses.clear()
+    clock.s += 1
+    agent.sync()
+    assert agent.applied_generation == 9 and not agent.is_failing
 
 
 @pytest.mark.parametrize('spoil, health', [
-    (lambda agent: agent.keeper.failed(OSError(5, 'x')), 'error'),
-    (lambda agent: agent.keeper.refuse('x'), 'degraded'),
-    (lambda agent: setattr(agent._watcher, 'error', 'x'), 'degraded'),
+    (lambda agent: agent.failed(OSError(5, 'x')), 'error'),
+    (lambda agent: offer(agent, host='h2'), 'degraded'),
+    (lambda agent: setattr(agent.ports, 'error', 'x'), 'degraded'),
     (lambda agent: setattr(agent.enforcer, 'fair', True), 'degraded'),
-    (lambda agent: setattr(agent._crew._threads[0], 'problem', 'x'),
-     'error'),
+    (lambda agent: setattr(agent._threads[0], 'problem', 'x'), 'error'),
     (lambda agent: None, 'ok')])
 def test_health(agent, spoil, health):
     spoil(agent)
@@ -60,27 +307,65 @@ def test_health(agent, spoil, health):
     agent.reporter.make(0.0)
 
 
-def test_it_saves_now_and_then(agent, monkeypatch):
-    now = [100.0]
+def run(agent, *steps):
+    """Run it; each time it waits the next step is made, then it ends."""
+    left = list(steps)
+    wait, pause = agent._watch.wait, agent._watch.pause
+    agent.connect = lambda: None
+
+    def next_step(timeout_s, waited):
+        waited(timeout_s)
+        if left:
+            left.pop(0)()
+        else:
+            agent.stop()
+
+    agent._watch.wait = lambda timeout_s: next_step(timeout_s, wait)
+    agent._watch.pause = lambda timeout_s: next_step(timeout_s, pause)
+    assert agent.run()
+    return agent._watch.waited
+
+
+def test_it_waits_for_what_is_to_come(agent, clock, told):
+    def lose():
+        agent._watch.found = kernel_events.Changes(frozenset({7}))
+
+    def leave():
+        offer(agent, test_enforcer.TWO, generation=2)
+
+    def end_grace():
+        clock.s += test_enforcer.GRACE_S + 1
+
+    idle, tick = ('wait', edge_agent._IDLE_S), ('wait', edge_agent.TICK_S)
+    assert run(agent, lose, lambda: None, leave, end_grace,
+               lambda: agent.failed(ERROR)) == [
+        idle, ('pause', edge_agent.TICK_S), idle, tick, idle, tick]
+    assert 0x10 not in agent.enforcer.uplink.tree
+    assert told == [{'STATUS': 'Enforcing on up1', 'READY': 1},
+                    {'STATUS': str(ERROR)}, {'STOPPING': 1}]
+    assert agent._watch.is_closed and agent._watch.woken == 1
+
+
+def test_it_goes_on_with_what_was_saved(agent, conf, told):
+    run(agent)
+    again = edge_agent.Agent(conf, test_enforcer.make(), Source(), Watch())
+    run(again)
+    assert again.enforcer.policy == test_enforcer.ONE
+    assert again.applied_generation == 1
+    assert again.reporter.epoch == agent.reporter.epoch
+
+
+def test_it_saves_now_and_then(agent, clock, monkeypatch):
     saved = []
-    monkeypatch.setattr(edge_agent.time, 'monotonic', lambda: now[0])
-    monkeypatch.setattr(agent.reporter, 'save', lambda: saved.append(now[0]))
-    for now[0] in (100.0, 104.9, 105.0, 106.0):
+    monkeypatch.setattr(agent.reporter, 'save', lambda: saved.append(clock.s))
+    for clock.s in (1100.0, 1104.9, 1105.0, 1106.0):
         agent._save()
-    assert saved == [100.0, 105.0]
+    assert saved == [1100.0, 1105.0]
 
 
-def test_stop_ends_it_and_wakes_it(agent):
-    assert not agent._is_ending
-    agent.stop()
-    assert agent._is_ending and agent._watch.woken == 1
-
-
-def test_its_threads(conf):
-    found = edge_agent.Agent(conf, test_enforcer.make(),
-                             static.StaticPorts(''), test_keeper.Watch())
-    assert [one.name for one in found._crew._threads] == [
-        'policy', 'report', 'ports', 'stream']
+def test_its_threads(fresh):
+    assert [one.name for one in fresh._threads] == ['stream', 'report']
+    assert fresh.link.heard_s == -math.inf
 
 
 def parts(conf, **options):
@@ -99,8 +384,7 @@ def test_options_reach_the_enforcer(conf):
     assert (settings.leaf_s, settings.min_leaf_bytes, settings.link_packet_s,
             settings.overhead_bytes, settings.frame_min_bytes) == (
         0.5, 20000, 0.25, 24, 84)
-    assert isinstance(found.guard, agreement.NoGuard)
-    assert found.receiver is None
+    assert found.guard is None and found.receiver is None
     assert found.classifier.name == 'nft' and found.speed_bps() == 1.5e9
     conf.set_override('uplink_dev', '', 'edge')
     with pytest.raises(exception.Invalid, match='uplink_dev'):

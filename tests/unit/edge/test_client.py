@@ -8,8 +8,8 @@ import threading
 from oslo_config import cfg
 import pytest
 
-from edge_module import client
 from edge_module import conf as edge_conf
+from edge_module import talk
 from virtco import exception
 
 
@@ -48,7 +48,7 @@ def _client(server):
     conf.set_override('http_timeout_s', 2, 'edge')
     conf.set_override('controller_url', 'http://127.0.0.1:'
                       f'{server.server_address[1]}/virtco/', 'edge')
-    return client.EdgeClient(conf)
+    return talk.EdgeClient(conf)
 
 
 def test_it_asks_for_its_host(server):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 import pytest
 
-from edge_module import drift
+from edge_module import show
 from edge_module.classify import base
 from edge_module.tcplan import shape
 from tests.unit.edge import test_tcplan
@@ -21,10 +21,10 @@ TABLE = base.Table(frozenset({('tap1', 5)}), {KEY: 0x11}, {0x11: 0x8010},
 
 
 @pytest.mark.parametrize('found', [
-    drift.Drift(classes=('c',)), drift.Drift(entries=('e',)),
-    drift.Drift(conflict='x')])
+    show.Drift(classes=('c',)), show.Drift(entries=('e',)),
+    show.Drift(conflict='x')])
 def test_any_difference_is_one(found):
-    assert found and not drift.Drift()
+    assert found and not show.Drift()
 
 
 @given(st.sets(st.sampled_from(sorted(TREE))),
@@ -33,13 +33,13 @@ def test_classes(missing, slow):
     have = {minor: dataclasses.replace(item, rate_bps=item.rate_bps - 8)
             if minor in slow else item for minor, item in TREE.items()
             if minor not in missing}
-    found = drift.between(have, TREE, TABLE, TABLE)
+    found = show.between(have, TREE, TABLE, TABLE)
     assert not found.entries and found.conflict is None
     assert sorted(line.partition(' HtbClass')[0] for line in found.classes
                   ) == sorted(
         [f'missing class {minor:#x}' for minor in missing]
         + [f'class {minor:#x} should be' for minor in slow - missing])
-    surplus = drift.between(TREE, have, TABLE, TABLE).classes
+    surplus = show.between(TREE, have, TABLE, TABLE).classes
     assert {line for line in surplus if line.startswith('surplus')} >= {
         f'surplus class {minor:#x}' for minor in missing}
 
@@ -62,6 +62,6 @@ def test_classes(missing, slow):
     ({'others': {'tap1': 0xf006, 'tap2': 0xf007}},
      'what tap2 sends unmanaged is in another class')])
 def test_entries(have, line):
-    found = drift.between(TREE, TREE, dataclasses.replace(TABLE, **have),
+    found = show.between(TREE, TREE, dataclasses.replace(TABLE, **have),
                           TABLE)
     assert found.entries == (line,) and not found.classes

@@ -9,7 +9,6 @@ from oslo_config import cfg
 import pytest
 
 from edge_module import conf as edge_conf
-from edge_module import readings
 from edge_module import report
 from edge_module import state
 from edge_module.classify import base
@@ -37,7 +36,7 @@ def clock(monkeypatch):
         now.s += now.cost_s
         return now.s
 
-    monkeypatch.setattr(readings, 'time', types.SimpleNamespace(
+    monkeypatch.setattr(report, 'time', types.SimpleNamespace(
         thread_time=thread_time, process_time=lambda: 4.0004))
     return now
 
@@ -53,7 +52,7 @@ def enforcer():
 
 
 def make(enforcer, interval_s=1.0, pairs_interval_s=10.0, rows=()):
-    found = readings.Readings(enforcer, interval_s, pairs_interval_s, rows)
+    found = report.Readings(enforcer, interval_s, pairs_interval_s, rows)
     found.name(enforcer.policy)
     return found
 

@@ -7,7 +7,6 @@ import types
 import pytest
 
 from edge_module import cmd
-from edge_module import drift
 from edge_module import show
 from edge_module.classify import base as classify
 from edge_module.qdisc import htb
@@ -92,13 +91,13 @@ def test_the_policy_in_words(policy):
 
 
 @pytest.mark.parametrize(('found', 'code', 'lines'), [
-    (drift.Drift(), 0, ['The kernel holds what the policy says.']),
-    (drift.Drift(('class',), ('entry',), 'conflict'), 1,
+    (show.Drift(), 0, ['The kernel holds what the policy says.']),
+    (show.Drift(('class',), ('entry',), 'conflict'), 1,
      ['conflict', 'class', 'entry']),
-    (drift.Drift(('class',)), 1, ['class'])])
+    (show.Drift(('class',)), 1, ['class'])])
 def test_a_check_says_what_differs(monkeypatch, capsys, found, code, lines):
-    monkeypatch.setattr(cmd, '_saved_enforcer', lambda _conf: enforcer(
-        drift=lambda: found))
+    monkeypatch.setattr(cmd, '_saved_enforcer', lambda conf: conf)
+    monkeypatch.setattr(show, 'drift', lambda _enforcer: found)
     assert cmd._check(None) == code
     assert capsys.readouterr().out.splitlines() == lines
 

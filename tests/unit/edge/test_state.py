@@ -1,20 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What outlives a restart, and which scheduler is listened to."""
+"""What outlives a restart."""
 
-import json
 import os
 import stat
-import time
 
-from hypothesis import given
-from hypothesis import strategies as st
 import pytest
 
-from edge_module import epochs
 from edge_module import state
-from tests.unit.edge import test_enforcer
-from virtco import exception
 
 
 @pytest.fixture
@@ -56,63 +49,3 @@ def test_what_is_saved_is_on_the_disk_before_its_name(files, monkeypatch):
         order.append('replace'), replace(*names)))
     files.save('x', [1, 2])
     assert order == [6, 'replace']
-
-
-@pytest.mark.parametrize('age_s', [0.0, 75.0])
-def test_a_policy_keeps_its_age(files, age_s):
-    files.save_policy(test_enforcer.ONE, True, age_s)
-    policy, found_s = files.load_policy()
-    assert policy == test_enforcer.ONE
-    assert age_s <= found_s < age_s + 60
-    saved = files.load('policy')
-    assert saved['fair'] is True
-    # A clock that was set back makes no policy younger than new.
-    saved['renewed_at'] = time.time() + 1000
-    files.save('policy', saved)
-    assert files.load_policy() == (test_enforcer.ONE, 0.0)
-
-
-@pytest.mark.parametrize('saved', [
-    {}, [], {'policy': {}, 'renewed_at': 1.0},
-    {'policy': test_enforcer.ONE.to_dict(), 'renewed_at': 'x'}])
-def test_a_policy_that_is_none_is_not_taken(files, saved, caplog):
-    assert files.load_policy() is None and not caplog.records
-    files.save('policy', saved)
-    assert files.load_policy() is None
-    assert 'of no use' in caplog.text
-
-
-@given(st.lists(st.integers(0, 9), max_size=8))
-def test_the_newest_scheduler_is_listened_to(heard):
-    found, newest = epochs.Epochs(), 0
-    for epoch in heard:
-        if epoch < newest:
-            with pytest.raises(exception.PolicyInvalid) as caught:
-                found.hear(epoch)
-            assert caught.value.kwargs == {
-                'field': 'epoch', 'value': epoch,
-                'limit': f'at least {newest}'}
-        else:
-            found.hear(epoch)
-        newest = max(newest, epoch)
-        assert found.newest == newest
-
-
-def test_the_newest_scheduler_is_known_after_a_start(files):
-    epochs.Epochs(files).hear(0)
-    assert files.load('epoch') is None
-    epochs.Epochs(files).hear(3)
-    written = os.stat(files.path / 'epoch.json').st_ino
-    again = epochs.Epochs(files)
-    assert again.newest == 3
-    again.hear(3)
-    assert os.stat(files.path / 'epoch.json').st_ino == written
-    with pytest.raises(exception.PolicyInvalid):
-        again.hear(2)
-
-
-@pytest.mark.parametrize('saved, newest', [
-    (1, 1), (0, 0), (-2, 0), (True, 0), ('3', 0), (None, 0)])
-def test_a_saved_epoch_that_is_none_is_not_taken(files, saved, newest):
-    (files.path / 'epoch.json').write_text(json.dumps(saved))
-    assert epochs.Epochs(files).newest == newest

@@ -2,14 +2,20 @@
 
 """What is heard of a distributor, and what its silence means."""
 
+import json
+import logging
 import math
+import os
 import socket
 import threading
 
+from hypothesis import given
+from hypothesis import strategies as st
 from oslo_config import cfg
 import pytest
 
 from edge_module import conf as edge_conf
+from edge_module import state
 from edge_module import stream
 from tests import patience
 from tests.unit import made
@@ -27,7 +33,10 @@ def link():
     conf([], project='virtco')
     conf.set_override('host', 'h1', 'edge')
     conf.set_override('http_timeout_s', 0.2, 'edge')
-    found = stream.Link(conf, lambda: 6, threading.Event())
+    offered = []
+    found = stream.Link(conf, lambda: 6, threading.Event(),
+                        offered=lambda: offered.append(1))
+    found.offered = offered
     yield found
     found._outbox.wake_end.close()
     found._outbox._wake.close()
@@ -38,21 +47,22 @@ def policy(generation, **fields):
             'policy': {'n': generation}, **fields}
 
 
-def test_the_newest_policy_is_waited_for(link):
+def test_the_newest_policy_is_taken_once(link):
     assert not link.is_up and link.heard_s == -math.inf
     link._set_up(True)
-    assert link.is_up and link.wait_policy(None, 0) is None
+    assert link.is_up and link.take_policy() is None
     link._hear(policy(3))
     link._hear(policy(5))
-    assert link.wait_policy(None, 60) == (5, {'n': 5})
-    assert link.wait_policy(5, 0.01) is None
-    assert link.wait_policy(3, 0) == (5, {'n': 5})
+    assert len(link.offered) == 2
+    assert link.take_policy() == (0, 5, {'n': 5})
+    assert link.take_policy() is None
     with pytest.raises(exception.PolicyInvalid):
         link._hear(policy(7, epoch=2))
         link._hear(policy(8, epoch=1))
-    assert link.wait_policy(None, 0) == (7, {'n': 7}) and link.epoch == 2
+    assert link.take_policy() == (2, 7, {'n': 7})
+    link._hear(policy(9, epoch=2))
     link._set_up(False)
-    assert link.wait_policy(None, 0) is None and not link.is_up
+    assert link.take_policy() is None and not link.is_up
 
 
 def test_a_train_is_for_one_taker(link):
@@ -121,7 +131,8 @@ def test_a_conversation(link):
     talking.say('welcome', **WELCOME)
     patience.wait_for(lambda: link.is_up, 'the connection')
     talking.say('policy', generation=5, policy={'n': 5}, epoch=4)
-    assert link.wait_policy(None, 60) == (5, {'n': 5}) and link.epoch == 4
+    patience.wait_for(lambda: link.offered, 'the policy')
+    assert link.take_policy() == (4, 5, {'n': 5})
     assert link._outage._began_s is None
     link.say_taken(5, 'too odd')
     assert talking.hear() == [{'type': 'nack', 'epoch': 4, 'generation': 5,
@@ -145,3 +156,65 @@ def test_a_conversation(link):
     patience.wait_for(lambda: link.heard_s > heard_s, 'the answer')
     assert talking.end() == [2.5]
     assert not link.is_up and link._outage._began_s is not None
+
+
+def lines(caplog):
+    return [record.getMessage() for record in caplog.records
+            if record.levelno > logging.DEBUG]
+
+
+def test_many_failures_are_one_line(caplog):
+    caplog.set_level(logging.DEBUG)
+    found = stream.Outage()
+    found.end()
+    found.begin('Lost the distributor: it was closed.')
+    found.begin('No connection to the distributor: refused.')
+    assert lines(caplog) == [
+        'Lost the distributor: it was closed. The last policy holds.']
+    found.end()
+    found.end()
+    assert len(lines(caplog)) == 2
+    assert 'answers again after' in lines(caplog)[1]
+    found.begin('Again.')
+    assert len(lines(caplog)) == 3
+
+
+@pytest.fixture
+def files(tmp_path):
+    return state.StateDir(str(tmp_path))
+
+
+@given(st.lists(st.integers(0, 9), max_size=8))
+def test_the_newest_scheduler_is_listened_to(heard):
+    found, newest = stream.Epochs(), 0
+    for epoch in heard:
+        if epoch < newest:
+            with pytest.raises(exception.PolicyInvalid) as caught:
+                found.hear(epoch)
+            assert caught.value.kwargs == {
+                'field': 'epoch', 'value': epoch,
+                'limit': f'at least {newest}'}
+        else:
+            found.hear(epoch)
+        newest = max(newest, epoch)
+        assert found.newest == newest
+
+
+def test_the_newest_scheduler_is_known_after_a_start(files):
+    stream.Epochs(files).hear(0)
+    assert files.load('epoch') is None
+    stream.Epochs(files).hear(3)
+    written = os.stat(files.path / 'epoch.json').st_ino
+    again = stream.Epochs(files)
+    assert again.newest == 3
+    again.hear(3)
+    assert os.stat(files.path / 'epoch.json').st_ino == written
+    with pytest.raises(exception.PolicyInvalid):
+        again.hear(2)
+
+
+@pytest.mark.parametrize('saved, newest', [
+    (1, 1), (0, 0), (-2, 0), (True, 0), ('3', 0), (None, 0)])
+def test_a_saved_epoch_that_is_none_is_not_taken(files, saved, newest):
+    (files.path / 'epoch.json').write_text(json.dumps(saved))
+    assert stream.Epochs(files).newest == newest

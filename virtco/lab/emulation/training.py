@@ -109,12 +109,6 @@ class Bed:
             nft.NftClassifier(kernel), self._edge_bps, OTHERS * rate_bps,
             settings=model.TreeSettings(min_leaf_bytes=QUEUE_BYTES,
                                         link_packet_s=0.004))
-        self._pool.submit(self._set_ports).result()
-
-    def _set_ports(self) -> None:
-        self._enforcer.set_ports([classify.VmPort(
-            sender.vm, sender.dev, socket.if_nametoindex(sender.dev),
-            sender.mac, (sender.address,)) for sender in self._senders], 0.0)
 
     def _set_policy(self, is_in_order: bool) -> None:
         """A class of equal rate for each job, which may use all of the link.
@@ -136,7 +130,10 @@ class Bed:
                 sender.vm, sender.vm, sender.address, receiver.address,
                 minor + 1) for (sender, minor), receiver in zip(
                     self._numbered(), self._receivers)))
-        self._enforcer.set_policy(policy, time.monotonic())
+        ports = tuple(classify.VmPort(
+            sender.vm, sender.dev, socket.if_nametoindex(sender.dev),
+            sender.mac, (sender.address,)) for sender in self._senders)
+        self._enforcer.sync(policy, False, ports, time.monotonic())
 
     def _numbered(self) -> Iterator[tuple[fabric_module.VmPort, int]]:
         return zip(self._senders, itertools.count(edge_policy.FIRST_MINOR, 2))

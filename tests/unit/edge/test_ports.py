@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""When ports are read, looked up and told."""
+"""When ports are read and looked up."""
 
 import pytest
 
@@ -41,63 +41,57 @@ def source():
 
 
 @pytest.fixture
-def told():
-    return []
+def ports(source):
+    return base.Ports(source)
 
 
-@pytest.fixture
-def watcher(source, told):
-    found = base.PortWatcher(source, told.append)
-    yield found
-    if not source.is_closed:
-        found.stop()
+def indexes(ports):
+    return [(port.vm, port.ifindex) for port in ports.ports]
 
 
-def test_ports_are_told_once_with_their_devices(watcher, source, told):
-    watcher.check()
-    watcher.check()
-    assert [(port.vm, port.ifindex) for ports in told for port in ports] == [
-        ('a', 1)]
-    assert source.n_reads == 1
+def test_ports_are_read_once_with_their_devices(ports, source):
+    assert ports.ports is None
+    ports.read()
+    ports.read()
+    assert indexes(ports) == [('a', 1)] and source.n_reads == 1
     source.ports, source.number = (), 1
-    watcher.check(look=False)
-    assert told[1:] == [()]
+    ports.read(look=False)
+    assert ports.ports == ()
 
 
-def test_a_source_without_sense_keeps_the_ports(watcher, source, told):
+def test_a_source_without_sense_keeps_the_ports(ports, source):
     source.error = exception.Invalid(field='f', value=1, limit='2')
-    watcher.check()
-    assert told == [] and 'f' in watcher.error
+    ports.read()
+    assert ports.ports is None and 'f' in ports.error
     source.error = None
-    watcher.check(look=False)
-    assert len(told) == 1 and watcher.error is None
+    ports.read(look=False)
+    assert indexes(ports) == [('a', 1)] and ports.error is None
     source.error, source.number = exception.Invalid(
         field='f', value=1, limit='2'), 1
-    watcher.check()
-    assert watcher.error and len(told) == 1
+    ports.read()
+    assert ports.error and indexes(ports) == [('a', 1)]
     # It is read again until it makes sense.
     n_reads = source.n_reads
-    watcher.check(look=False)
+    ports.read(look=False)
     assert source.n_reads == n_reads + 1
 
 
-def test_devices_are_looked_up_when_announced_or_due(watcher, monkeypatch,
-                                                     told):
+def test_devices_are_looked_up_when_announced_or_due(ports, monkeypatch):
     now_s = [100.0]
     monkeypatch.setattr(base.time, 'monotonic', lambda: now_s[0])
     index = [1]
     monkeypatch.setattr(base, '_ifindex', lambda dev: index[0])
-    watcher.check()
+    ports.read()
     index[0] = 2
     now_s[0] += 4.99
-    watcher.check(look=False)
-    assert len(told) == 1
+    ports.read(look=False)
+    assert indexes(ports) == [('a', 1)]
     now_s[0] += 0.01
-    watcher.check(look=False)
-    assert len(told) == 2
+    ports.read(look=False)
+    assert indexes(ports) == [('a', 2)]
     index[0] = 3
-    watcher.check(look=True)
-    assert [port.ifindex for ports in told for port in ports] == [1, 2, 3]
+    ports.read(look=True)
+    assert indexes(ports) == [('a', 3)]
 
 
 def test_a_device_that_is_not_here():
@@ -105,10 +99,10 @@ def test_a_device_that_is_not_here():
     assert base.with_devices([port])[0].ifindex == 0
 
 
-def test_a_stop_ends_all(watcher, source):
-    watcher.stop()
+def test_a_source_tells_of_changes_until_it_is_closed(source):
+    changed = []
+    ports = base.Ports(source, lambda: changed.append(1))
+    source.callback()
+    assert changed == [1]
+    ports.close()
     assert source.is_closed
-    assert watcher._links.fileno() == -1
-    # Whoever follows later ends at once.
-    watcher.follow()
-    assert source.n_reads == 0
