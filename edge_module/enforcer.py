@@ -11,7 +11,7 @@ from collections.abc import Callable
 from collections.abc import Mapping
 import dataclasses
 import threading
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from oslo_log import log as logging
 
@@ -29,10 +29,21 @@ from edge_module.tcplan import turns
 from virtco import exception
 from virtco.wire import edge_policy
 
-if TYPE_CHECKING:
-    from edge_module.ports import ovsdb
-
 LOG = logging.getLogger(__name__)
+
+
+class Guard(Protocol):
+    """Peace with whoever else may look after the uplink's qdisc."""
+
+    def ensure(self) -> None:
+        """:raises virtco.exception.QdiscConflict: when it shapes the uplink.
+        """
+
+    def was_lost(self) -> bool:
+        """Whether it is not as :meth:`ensure` last saw it; cheap."""
+
+    def remove(self) -> bool:
+        """Undo what :meth:`ensure` did; False when there was nothing."""
 
 
 class Enforcer:
@@ -47,7 +58,7 @@ class Enforcer:
     def __init__(self, uplink: htb.Uplink, classifier: nft.NftClassifier,
                  link_bps: float, default_rate_bps: float, *,
                  settings: model.TreeSettings = model.TreeSettings(),
-                 guard: 'ovsdb.OvsGuard | None' = None,
+                 guard: Guard | None = None,
                  receiver: edge_receiver.Receiver | None = None,
                  grace_s: float = 5.0,
                  speed_bps: Callable[[], float] | None = None,

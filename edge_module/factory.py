@@ -4,7 +4,6 @@
 
 import logging
 from typing import Any
-from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 import tenacity
@@ -19,9 +18,6 @@ from edge_module.qdisc import link_speed
 from edge_module.qdisc import receiver as edge_receiver
 from edge_module.tcplan import model
 from virtco import exception
-
-if TYPE_CHECKING:
-    from edge_module.ports import ovsdb
 
 LOG = logging.getLogger(__name__)
 
@@ -60,10 +56,10 @@ class Parts:
         ports: ports_base.PortSource = _ovsdb().OvsPorts(self.database)
         return ports
 
-    def guard(self) -> 'ovsdb.OvsGuard | None':
+    def guard(self) -> edge_enforcer.Guard | None:
         if self.database is None:
             return None
-        guard: ovsdb.OvsGuard = _ovsdb().OvsGuard(
+        guard: edge_enforcer.Guard = _ovsdb().OvsGuard(
             self.database, self.conf.edge.uplink_dev)
         return guard
 

@@ -46,6 +46,15 @@ SOLVER_ORDER = [
     'planner', 'together', 'counterfactuals', 'delays', 'reevaluation',
 ]
 
+# What the edge module may import of virtco.
+OF_EDGE = (
+    'virtco.wire', 'virtco.units', 'virtco.exception',
+    # Leaves by which every daemon starts: its options, and what systemd hears.
+    'virtco.configuration', 'virtco.systemd',
+    # Both ends of the stream cut bytes into frames, and one tells what changed
+    # in a report where the other one puts it in: the same code, no types.
+    'virtco.distribute.frames', 'virtco.distribute.deltas')
+
 LABORATORY_COMMANDS = {'virtco/cmd/emulate.py', 'virtco/cmd/present.py',
                        'virtco/cmd/report.py', 'virtco/cmd/reproduce.py',
                        'virtco/cmd/sim.py', 'virtco/cmd/testcases.py'}
@@ -104,6 +113,15 @@ def _loaded_by(statement):
     done = subprocess.run([sys.executable, '-c', code], cwd=ROOT, check=True,
                           capture_output=True, text=True)
     return {name.split('.')[0] for name in done.stdout.split()}
+
+
+@pytest.mark.parametrize('path', [
+    str(path.relative_to(ROOT)) for path in _sources(['edge_module'])])
+def test_the_edge_knows_the_contract_alone(path):
+    for name in _imports(ROOT / path):
+        assert not name.startswith(('virtco.', 'nova_filters')) or any(
+            f'{name}.'.startswith(f'{one}.') for one in OF_EDGE), (
+                f'{path}: {name}')
 
 
 def test_edge_agent_stays_light():
