@@ -11,12 +11,17 @@ _MAX_LABELS = 400
 
 
 def save(plane: tree.Plane, path: str) -> None:
-    """Draw the switches by level, the hosts at the bottom.
+    """Write a picture of the plane to a file.
 
     :param path: its ending tells the format (png, svg, pdf).
     :raises OSError: when the file cannot be written.
     :raises ValueError: for an ending that is unknown.
     """
+    picture(plane).savefig(path, bbox_inches='tight', dpi=120)
+
+
+def picture(plane: tree.Plane) -> figure.Figure:
+    """Draw the switches by level, the hosts at the bottom."""
     spots: dict[str, tuple[float, float]] = {}
     edges: list[tuple[str, str, str]] = []
     width = 0.0
@@ -41,7 +46,7 @@ def save(plane: tree.Plane, path: str) -> None:
     for height, name in enumerate(plane.level_names()):
         axes.text(-0.5, height + 1, name, ha='right', fontsize=8)
     axes.set_title(f'plane {plane.name}')
-    found.savefig(path, bbox_inches='tight', dpi=120)
+    return found
 
 
 def _lay(node: tree.Node, left: float,

@@ -173,6 +173,44 @@ def test_where_a_picture_puts_switches_and_hosts():
         ('core', 'r0', 'up 1.5 bit/s')]
 
 
+@pytest.mark.parametrize('most_labels', [9, 7])
+def test_what_a_picture_shows(monkeypatch, most_labels):
+    """Eight spots: names are left out where there are too many."""
+    pytest.importorskip('matplotlib')
+    from virtco.topology import plot
+    monkeypatch.setattr(plot, '_MAX_LABELS', most_labels)
+    axes, = plot.picture(PLANE).axes
+    assert axes.get_title() == 'plane p' and not axes.axison
+    labels = {
+        ('n1', 0, -0.08, 90), ('n2', 1, -0.08, 90), ('b', 2, -0.08, 90),
+        ('a', 3, -0.08, 90), ('r2', 0.5, 0.92, 0), ('r1', 2.5, 0.92, 0),
+        ('r0', 4, 0.92, 0), ('core', 2, 1.92, 0),
+        ('2.5 Gbit/s', 1.25, 1.5, 0), ('up 1.5 bit/s', 3, 1.5, 0),
+        ('up 1 Tbit/s, down 500 Mbit/s', 2.25, 1.5, 0)}
+    assert {(text.get_text(), *text.get_position(), text.get_rotation())
+            for text in axes.texts} == {
+        ('rack', -0.5, 1, 0), ('pod', -0.5, 2, 0)} | (
+            labels if most_labels > 8 else set())
+    assert {tuple(zip(*line.get_data())) for line in axes.lines} == {
+        ((0.5, 1), (0, 0)), ((0.5, 1), (1, 0)), ((2.5, 1), (2, 0)),
+        ((2.5, 1), (3, 0)), ((2, 2), (0.5, 1)), ((2, 2), (2.5, 1)),
+        ((2, 2), (4, 1))}
+    colours = {}
+    for spot in axes.collections:
+        colours.setdefault(tuple(spot.get_facecolor()[0]), set()).add(
+            spot.get_offsets()[0].tolist()[1])
+    assert sorted(map(sorted, colours.values())) == [[0.0], [1.0, 2.0]]
+
+
+@pytest.mark.parametrize(('n_hosts', 'width'), [(1, 6), (40, 10), (241, 60)])
+def test_a_wide_plane_has_a_wide_picture(n_hosts, width):
+    pytest.importorskip('matplotlib')
+    from virtco.topology import plot
+    plane = tree.Plane('p', (), (tree.Node('r', tuple(
+        f'h{i}' for i in range(n_hosts))),))
+    assert plot.picture(plane).get_size_inches().tolist() == [width, 4.5]
+
+
 def test_a_table_without_a_name_for_hosts_has_them_first():
     plane, = formats.read('gpu,rack,pod\na,r1,p1\nb,r2,p1\nc,r3,p2\n', 'f',
                           formats.TABLE).topology.planes
