@@ -157,7 +157,6 @@ class Layouts:
         found: np.ndarray = rate_bps * factor[host_of_child]
         return found
 
-
     def meeting(self, is_one: np.ndarray, number_of: Mapping[str, int],
                 uplinks: uplinks_model.Uplinks) -> np.ndarray:
         """Whether each child shares a receiver or an uplink with one of these.

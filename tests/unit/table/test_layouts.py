@@ -393,6 +393,19 @@ def test_ceilings_are_what_kept_coflows_before_leave_of_the_receiver(drawn):
             rate_bps + beyond_bps / sharing))
 
 
+def test_coflows_after_the_first_have_equal_parts_of_what_is_left():
+    laid = lay_out(a(('h2', 'h0')), a(('h1', 'h0'), name='b'),
+                   a(('h2', 'h0'), name='c'))
+    # Children of b, of a and of c; 200 Mbit/s arrive at h0.
+    assert laid.coflow_of[laid.class_of].tolist() == [1, 0, 2]
+    child_bps, ranks = np.array([2e7, 1e7, 3e7]), np.arange(3)
+    for kept, expected_bps in (
+            ([1, 1, 1], [2e7 + 1.7e8 / 2, 2e8, 3e7 + 1.4e8 / 2]),
+            ([1, 0, 1], [1.9e8, 2e8, 1.9e8]), ([0, 0, 0], [2e8] * 3)):
+        assert laid.ceil_bps(child_bps, ranks, np.array(kept, bool)
+                             ) == pytest.approx(expected_bps)
+
+
 @given(_arrivals(), st.lists(st.integers(-1, 1), min_size=3, max_size=3))
 def test_children_meet_at_a_receiver_or_on_an_uplink(drawn, racks):
     """Each rack has an uplink up, 0 and 1, and one down, 2 and 3."""
