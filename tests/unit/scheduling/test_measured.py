@@ -47,6 +47,31 @@ def test_an_honest_job_is_never_bounded(compute_s, send_s, every_s, first_s):
             compute_s + send_s) + 2 * every_s
 
 
+def test_a_count_is_full_after_20_iterations_and_20_s():
+    def counted(*rows):
+        period = measured.Period()
+        return [period.count(*row, 1.0) for row in rows], period
+
+    # One iteration may have begun before.
+    full, period = counted((21.0, (5.0, 25.0)))
+    assert full == [True] and period.least_s == 1.0
+    assert (period.most_compute_s(0.25), period.most_compute_s(2.0)) == (
+        pytest.approx(0.8), 0.0)
+    assert counted((20.9, (5.0, 25.0)))[0] == [False]
+    assert counted((21.0, (5.0, 24.9)))[0] == [False]
+    # A host that is late tells of bytes that are older.
+    full, period = counted((10.0, (5.0, 6.0)), (11.0, (3.0, 25.0)))
+    assert full == [False, True] and period.least_s == 1.1
+
+
+def test_the_shortest_of_the_last_three_counts():
+    period, found = measured.Period(), []
+    for took_s in (20.0, 60.0, 40.0, 80.0, 60.0):
+        assert period.count(21.0, (0.0, took_s), 1.0)
+        found.append(period.least_s)
+    assert found == [1.0, 1.0, 1.0, 2.0, 2.0]
+
+
 def test_a_pause_is_no_longer_iteration():
     period = measured.Period()
     counted = []

@@ -31,6 +31,21 @@ def test_pilots_are_spread():
     assert len(np.unique(at % 145)) > 80
 
 
+def test_the_same_flows_are_pilots_each_time():
+    """Steps of the golden ratio spread them."""
+    assert np.flatnonzero(pilots.choose(1000)).tolist() == [
+        90, 180, 236, 326, 472, 562, 618, 708, 854, 944]
+    assert np.flatnonzero(pilots.choose(10, 0.5)).tolist() == [0, 2, 4, 6, 8]
+    assert np.flatnonzero(pilots.choose(201)).tolist() == [47, 124, 171]
+
+
+def test_without_a_sample_all_are_taken_for_a_megabyte():
+    assert remaining([0, 1], [0, 0.25], [0, 0], [0, 0]) == [1.0, 0.75]
+    # What seems to be sent is to send a tenth of it, or of 100 kB.
+    assert remaining([0] * 3, [0.05, 0.08, 0.2], [1, 0, 0], [0] * 3) == (
+        pytest.approx([0.0, 0.01, 0.02]))
+
+
 def test_a_pilot_tells_of_the_others():
     # One of 8 MB has ended; 2 MB of another's are on their way.
     assert remaining([0, 0, 0], [8, 2, 0], [1, 0, 0], [1, 0, 0]) == (

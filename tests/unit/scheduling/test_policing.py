@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import dataclasses
 import math
 
 import hypothesis
@@ -14,8 +15,10 @@ from virtco.scheduling.policing import Report
 
 def test_within_the_allowance_nothing_is_owed():
     account = policing.charge(Account(), [Report('a', 100, 120, 120)], 0.2)
-    assert not account.in_debt
+    assert account == Account()
     assert policing.overrun_bytes(0, 1e12, 0.0) == 0.0
+    assert policing.charge(Account(), [Report('a', 0, 0, 0)], 0.0
+                           ) == Account()
 
 
 def test_overrun_is_charged_once():
@@ -39,6 +42,19 @@ def test_bytes_beyond_the_claim_do_not_pay():
     assert account.debt_bytes == pytest.approx(100.0)
 
 
+def test_bytes_that_were_sent_before_pay_nothing_back():
+    account = policing.charge(Account(10.0), [Report('a', 10, 100, 5)], 0.0)
+    assert account == Account(100.0, (('a', 90.0),))
+
+
+def test_less_than_a_byte_is_owed_too():
+    account = policing.charge(Account(), [Report('a', 1, 1.5, 0.5)], 0.0)
+    assert account == Account(0.5, (('a', 0.5),))
+    account = policing.charge(account, [Report('b', 9, 1, 1),
+                                        Report('a', 1, 2, 0.5)], 0.0)
+    assert account == Account(0.5, (('a', 1.0),))
+
+
 def test_raised_claim_stops_the_debt_but_forgives_nothing():
     account = policing.charge(Account(), [Report('a', 10, 50, 50)], 0.0)
     later = policing.charge(account, [Report('a', 1000, 60, 10)], 0.0)
@@ -58,9 +74,12 @@ def test_forgotten_coflow_leaves_the_debt():
 
 
 @pytest.mark.parametrize('value', [-1.0, math.nan, math.inf])
-def test_bad_numbers(value):
-    with pytest.raises(exception.Invalid, match='new_bytes of a'):
-        policing.charge(Account(), [Report('a', 1, 1, value)], 0.0)
+@pytest.mark.parametrize('field', ['claimed_bytes', 'sent_bytes',
+                                   'new_bytes'])
+def test_bad_numbers(field, value):
+    report = dataclasses.replace(Report('a', 1, 1, 1), **{field: value})
+    with pytest.raises(exception.Invalid, match=f'{field} of a'):
+        policing.charge(Account(), [report], 0.0)
 
 
 @hypothesis.given(st.lists(st.floats(0, 1e9), min_size=1, max_size=20),

@@ -448,6 +448,8 @@ def test_a_ceiling_is_news_by_its_part_of_the_link():
     first = update(4e7)
     assert ceil_bps(first, 'h0') == (1e8, 1e8)
     assert ceil_bps(first, 'h1') == (3e8, 6e7)
+    # Without a tolerance the same is no news either.
+    assert update(4e7, first, tolerance=0.0).changed == ()
     # The twentieth part of the link of h1 is 15 Mbit/s.
     assert update(5.4e7, first).changed == ('h0',)
     second = update(5.6e7, first)

@@ -89,13 +89,19 @@ def test_those_that_flood_all_share_what_others_may():
 def test_small_changes_are_no_news():
     one = unmanaged.limits({'h2': 1e8}, {'h1': _sender(['h2'])})['h1']
     limit = one.limits[0]
-    for changes, is_close in (({'rate_bps': 1.05e8}, True),
-                              ({'rate_bps': 1.2e8}, False),
+    for changes, is_close in (({'rate_bps': 1.11e8}, True),
+                              ({'rate_bps': 1.12e8}, False),
+                              ({'rate_bps': 0.9e8}, True),
+                              ({'host': 'h3'}, False),
                               ({'slot': 2}, False),
                               ({'macs': (_mac(7),)}, False)):
         other = dataclasses.replace(
             one, limits=(dataclasses.replace(limit, **changes),))
         assert unmanaged.is_close(one, other, 0.1) is is_close
+    assert unmanaged.is_close(one, dataclasses.replace(one), 0.0)
+    for others_bps, is_close in ((2.2e7, True), (2.3e7, False)):
+        assert unmanaged.is_close(one, dataclasses.replace(
+            one, others_bps=others_bps), 0.1) is is_close
     assert unmanaged.is_close(None, None, 0.1)
     assert not unmanaged.is_close(None, one, 0.1)
 
