@@ -19,6 +19,7 @@ import tempfile
 import time
 import types
 
+import hypothesis
 import pytest
 
 from tests.mutation import areas
@@ -105,6 +106,13 @@ class _Watch:
         self.has_failed = False
         self._limit_s = limit_s
         self._session = None
+
+    def pytest_configure(self):
+        # The first example that fails says enough; none is made smaller.
+        hypothesis.settings.register_profile(
+            'mutants', hypothesis.settings.get_profile('virtco'),
+            phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate))
+        hypothesis.settings.load_profile('mutants')
 
     def pytest_sessionstart(self, session):
         self._session = session
