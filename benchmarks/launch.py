@@ -305,7 +305,7 @@ def started(home: pathlib.Path, n_hosts: int, n_coflows: int, n_flows: int,
     controller = app.App.of(conf)
     migration.upgrade(controller.database)
     fill(controller, n_hosts, n_coflows, n_flows)
-    controller.start(auto_sync=False)
+    controller.start()
     controller.ask.load_planner(is_used=True)
     server = waitress.create_server(
         deploy.application(conf, controller), host='127.0.0.1', port=0,

@@ -132,15 +132,14 @@ class App:
         """Nothing runs yet, and nothing was read."""
         return cls(conf, starting, clock)
 
-    def start(self, auto_sync: bool) -> None:
+    def start(self) -> None:
         """Bring up the database, the state of before and the threads.
 
         Reports and policies are served from here on, placements when the
-        planner is loaded (:meth:`virtco.ask.room.Ask.load_planner`).
-
-        :param auto_sync: bring an embedded database's schema up to date.
+        planner is loaded (:meth:`virtco.ask.room.Ask.load_planner`). The
+        schema of an embedded database is brought up to date.
         """
-        if auto_sync and self.database.is_sqlite:
+        if self.database.is_sqlite:
             migration.upgrade(self.database)
         self._watch.start()
         self._stand_by()

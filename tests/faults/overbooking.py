@@ -23,7 +23,7 @@ from tests.functional.controller import harness
 
 OPTIONS = {
     'controller': {'db_timeout_s': 20},
-    'placement': {'deadline_s': 50, 'attempts': 100, 'budget_s': 0.05},
+    'placement': {'deadline_s': 50, 'budget_s': 0.05},
 }
 
 

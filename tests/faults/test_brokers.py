@@ -68,8 +68,7 @@ def test_etcd_and_rabbitmq_are_killed(kind, servers, databases, tmp_path):
         # Longer than a busy machine stands still: nobody is to be deposed.
         'leadership': {'backend_url': etcd.url, 'lease_s': 15},
         'notifications': {'transport_url': rabbitmq.url},
-        'placement': {'deadline_s': DEADLINE_S, 'attempts': 100,
-                      'budget_s': 0.05}}
+        'placement': {'deadline_s': DEADLINE_S, 'budget_s': 0.05}}
     with contextlib.ExitStack() as stack:
         controllers = []
         for name in ('first', 'second'):

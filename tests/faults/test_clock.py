@@ -36,9 +36,8 @@ def clock(tmp_path):
 
 @pytest.fixture
 def controller(clock, tmp_path):
-    found = harness.ControllerProcess(tmp_path, {
-        'controller': {'reap_interval_s': 0.1}}, wrapper=[
-            'env', f'PYTHONPATH={tmp_path / "python"}'])
+    found = harness.ControllerProcess(tmp_path, wrapper=[
+        'env', f'PYTHONPATH={tmp_path / "python"}'])
     yield found.start()
     found.stop(9)
 

@@ -52,8 +52,7 @@ def test_nothing_is_lost_or_doubled(kind, databases, tmp_path):
     controller = harness.ControllerProcess(tmp_path, {
         'api': {'port': port}, 'database': {'connection': connection},
         'controller': {'db_timeout_s': 2},
-        'placement': {'deadline_s': DEADLINE_S, 'attempts': 100,
-                      'budget_s': 0.05}})
+        'placement': {'deadline_s': DEADLINE_S, 'budget_s': 0.05}})
     with contextlib.ExitStack() as stack:
         stack.callback(controller.stop, signal.SIGKILL)
         controller.start()

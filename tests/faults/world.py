@@ -43,11 +43,9 @@ db_timeout_s = 10
 port = 0
 [placement]
 deadline_s = 60
-attempts = 100
 budget_s = 0.005
 reservation_ttl_s = {ttl_s}
 [scheduler]
-rate_tolerance_fraction = 0
 wire_overhead_fraction = 0
 '''
 
@@ -122,6 +120,9 @@ class World:
                 seen = leader.current(session)
                 epoch = leader.take_over(session, seen, 'test', '')
         found.decide.loop.leads = lambda: True
+        options = found.decide.loop.options
+        found.decide.loop.options = lambda: dataclasses.replace(
+            options(), rate_tolerance_fraction=0.0)
         found._policies.lead(epoch)
         found.know.load()
         found._epoch = epoch
@@ -467,7 +468,7 @@ def _no_port_above_capacity(found):
         for one in policy.classes:
             for destination in one.destinations:
                 into[destination.host] += destination.rate_bps
-    least_bps = LINK_BPS * 0.01  # each class's, see min_rate_fraction
+    least_bps = LINK_BPS * 0.01  # each class's, see snapshot.Options
     for host, in_bps in into.items():
         assert in_bps <= LINK_BPS + least_bps * len(found.snapshot.coflows), (
             host, in_bps)

@@ -210,7 +210,7 @@ def make(tmp_path, parts=app.Parts(), **groups):
 def test_a_process_alone_leads_until_it_stops(tmp_path):
     own = make(tmp_path, app.Parts(distributes=False, plans=False))
     assert not own.plans
-    own.start(auto_sync=True)
+    own.start()
     try:
         assert own.leads() and own.keeps() and own.epoch() == 1
         assert own._storer.is_alive() and own._checker.is_alive()
@@ -231,7 +231,7 @@ def test_a_process_alone_leads_until_it_stops(tmp_path):
         assert not part.is_alive()
     again = make(tmp_path, app.Parts(schedules=False))
     try:
-        again.start(auto_sync=False)
+        again.start()
         assert again.elector is None and not again.leads()
         assert again._follower.is_alive() and again.feed.is_alive()
         assert not again._storer.is_alive() and again.keeps()
@@ -259,7 +259,7 @@ def test_with_credentials_of_nova_tenants_are_told_and_moves_looked_for(
     stops = []
     # It may be waiting for the leader before, and the lead does not.
     own._follower.stop = lambda wait=True: stops.append(wait)
-    own.start(auto_sync=True)
+    own.start()
     threads = (own._feedback, own._adviser, own._source._thread,
                own._storer, own.know._estimator, own.know._finder)
     try:
@@ -278,13 +278,12 @@ def test_with_credentials_of_nova_tenants_are_told_and_moves_looked_for(
 def test_only_an_embedded_database_is_upgraded(tmp_path, monkeypatch):
     upgraded = []
     monkeypatch.setattr(migration, 'upgrade', upgraded.append)
-    for auto_sync, is_sqlite in ((True, True), (True, False),
-                                 (False, True)):
+    for is_sqlite in (True, False):
         own = make(tmp_path)
         monkeypatch.setattr(own.database, 'is_sqlite', is_sqlite)
         monkeypatch.setattr(own, '_stand_by', lambda: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            own.start(auto_sync)
+            own.start()
         own._watch.stop()
         own.database.dispose()
     assert len(upgraded) == 1

@@ -25,6 +25,14 @@ _SERVICE = re.compile(
 _PLACEMENT = re.compile(r'/v1/placements/[^/]+')
 _MONITORING = ('/health', '/metrics')
 
+#: Connections at the same time, all ports together; edge modules have theirs
+#: to the distributor.
+MAX_CONNECTIONS = 4096
+#: Of a request; the longest are topologies.
+MAX_BODY_BYTES = 4 * 1024 * 1024
+#: After which a connection is closed that sent half a request, or none.
+SILENCE_S = 60
+
 
 def addresses(conf: cfg.ConfigOpts) -> list[tuple[str, int]]:
     """Of each listener: the API's, the services' and that for monitoring, as

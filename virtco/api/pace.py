@@ -3,6 +3,7 @@
 """How often each project may ask."""
 
 from collections.abc import Callable
+import math
 import threading
 import time
 from typing import Any
@@ -13,6 +14,8 @@ from oslo_config import cfg
 #: Roles of those who answer for the cloud, and not for a project.
 EXEMPT = frozenset({'admin', 'service'})
 MOST_PROJECTS = 10_000
+#: Requests that may come at once after a silence, in seconds of the pace.
+AT_ONCE_S = 4
 
 
 class Pace:
@@ -56,8 +59,8 @@ class Limiter:
     """Middleware of falcon; keystonemiddleware has named the project."""
 
     def __init__(self, conf: cfg.ConfigOpts):
-        self._pace = Pace(conf.limits.requests_per_s,
-                          conf.limits.requests_at_once)
+        per_s = conf.limits.requests_per_s
+        self._pace = Pace(per_s, math.ceil(AT_ONCE_S * per_s))
 
     def process_request(self, request: falcon.Request,
                         _response: Any) -> None:

@@ -34,12 +34,11 @@ class _Entry:
 
 
 class Journal:
-    """:param keep: events of a project."""
+    """Keeps answers without a plan until they are written as events."""
 
-    def __init__(self, database: db_session.Database, keep: int,
+    def __init__(self, database: db_session.Database,
                  clock: Callable[[], float]):
         self._database = database
-        self._keep = keep
         self._clock = clock
         self._lock = threading.Lock()
         self._entries: collections.deque[_Entry] = collections.deque(
@@ -68,7 +67,7 @@ class Journal:
         try:
             with self._database.writer(db_session.PATIENCE_S) as session:
                 for entry in entries:
-                    records.add_event(session, keep=self._keep, kind=NEUTRAL,
+                    records.add_event(session, kind=NEUTRAL,
                                       **dataclasses.asdict(entry))
         except (exception.DatabaseUnavailable, exception.Conflict):
             return

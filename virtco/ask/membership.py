@@ -30,6 +30,8 @@ from virtco.model import states
 
 LOG = logging.getLogger(__name__)
 
+#: Of all living groups of a project: ten of the largest.
+MAX_PROJECT_BYTES = 1e18
 # Kind and detail of events.
 Notes = Sequence[tuple[str, str]]
 
@@ -96,11 +98,7 @@ class View:
 def limits_of(conf: cfg.ConfigOpts) -> hints.Limits:
     return hints.Limits(
         max_vms=conf.limits.max_vms_per_group,
-        max_flows=conf.limits.max_flows_per_group,
-        max_bytes_per_flow=conf.limits.max_bytes_per_flow,
-        max_bytes=conf.limits.max_bytes_per_group,
-        max_coflows=conf.limits.max_coflows_per_group,
-        max_text_bytes=conf.limits.max_text_bytes)
+        max_flows=conf.limits.max_flows_per_group)
 
 
 class Reader:
@@ -226,7 +224,7 @@ class Reader:
         """Write events down."""
         for kind, detail in notes:
             records.add_event(
-                session, keep=self._conf.limits.max_events_per_project,
+                session,
                 project_id=request.project_id, group_name=group_name,
                 group_id=group_id, instance_uuid=request.instance_uuid,
                 kind=kind, detail=detail, created_at=self._clock())
@@ -247,8 +245,7 @@ def check_project(session: orm.Session, conf: cfg.ConfigOpts,
     for field, value, most, shown in (
             ('groups', n_groups + n_new, bounds.max_groups_per_project, str),
             ('flows', n_flows, bounds.max_flows_per_project, str),
-            ('bytes', size_bytes, bounds.max_bytes_per_project,
-             units.format_size)):
+            ('bytes', size_bytes, MAX_PROJECT_BYTES, units.format_size)):
         if value > most:
             raise exception.HintInvalid(
                 field=f'{field} of the project', value=shown(value),

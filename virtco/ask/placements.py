@@ -67,8 +67,7 @@ class Placer:
         self._clock = clock
         self._retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(exception.Conflict),
-            stop=tenacity.stop_after_attempt(conf.placement.attempts)
-            | tenacity.stop_after_delay(conf.placement.deadline_s),
+            stop=tenacity.stop_after_delay(conf.placement.deadline_s),
             wait=tenacity.wait_random_exponential(0.005, 0.1),
             after=lambda _: metrics.plan_conflicts.inc(), reraise=True)
         self._reader = membership.Reader(conf, clock)

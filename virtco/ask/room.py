@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
+#: Placements worked on at the same time; more are answered without an opinion.
+WORKERS = 8
+
 
 class Ask:
     """:param changed: is told the ids of groups that were planned.
@@ -77,14 +80,13 @@ class Ask:
         self._metrics.placements_under_way.set_function(
             lambda: self._pace.n_under_way)
         self._is_used = False
-        self._journal = journal.Journal(
-            database, conf.limits.max_events_per_project, clock)
+        self._journal = journal.Journal(database, clock)
         self._decisions = decisions.Decisions(database)
         self._writer = periodic.Periodic('write the journal',
                                          journal.INTERVAL_S,
                                          self._write, counts)
         self._pool = concurrent.futures.ThreadPoolExecutor(
-            conf.placement.workers, thread_name_prefix='placement')
+            WORKERS, thread_name_prefix='placement')
 
     def start(self) -> None:
         self._writer.start()

@@ -194,7 +194,7 @@ class Loader:
                 self._program.schedules, self._program.distributes,
                 self._program.serves))
             rooms.on_deposed = self._begin_anew
-            rooms.start(self._conf.controller.db_auto_sync)
+            rooms.start()
             self._rooms = rooms
         self.front.hand_over(
             deploy.application(self._conf, rooms) if self._program.serves
@@ -258,11 +258,10 @@ def _server(conf: cfg.ConfigOpts, program: Program,
         chosen.listens(ports)
     server = waitress.create_server(
         chosen, sockets=found, threads=conf.api.threads,
-        max_request_body_size=conf.api.max_body_bytes,
-        connection_limit=conf.api.max_connections, ident='virtco',
-        channel_timeout=conf.api.request_timeout_s,
-        cleanup_interval=min(30, conf.api.request_timeout_s),
-        **SERVER)
+        max_request_body_size=listeners.MAX_BODY_BYTES,
+        connection_limit=listeners.MAX_CONNECTIONS, ident='virtco',
+        channel_timeout=listeners.SILENCE_S,
+        cleanup_interval=min(30, listeners.SILENCE_S), **SERVER)
     _limit_addresses(server, conf.api.max_connections_per_address)
     return server
 

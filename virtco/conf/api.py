@@ -37,22 +37,12 @@ Related options:
 * ``[virtco] controller_url`` in nova.conf and ``[edge] controller_url``, which
   then name this port
 """),
-    cfg.IntOpt('max_connections', default=4096, min=16, max=65536, help="""
-Connections at the same time, all ports together.
-"""),
     cfg.IntOpt('max_connections_per_address', default=1024, min=4, max=65536,
                help="""
 Connections at the same time from one address; more are closed at once.
 """),
-    cfg.IntOpt('request_timeout_s', default=60, min=1, max=3600, help="""
-Time of silence, in seconds, after which a connection is closed that is not
-waiting for an answer: one that sent half a request, or none.
-"""),
     cfg.IntOpt('threads', default=64, min=4, max=4096, help="""
 Threads that serve requests; each holds one request at a time.
-"""),
-    cfg.IntOpt('max_body_bytes', default=4 * 1024 * 1024, min=1024, help="""
-Largest request body, in bytes; a longer one is answered with 413.
 """),
     cfg.StrOpt('auth_strategy', default='noauth',
                choices=[('noauth', 'every caller is an operator'),

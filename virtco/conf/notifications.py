@@ -9,22 +9,16 @@ from oslo_config import cfg
 GROUP = 'notifications'
 
 OPTS = [
-    cfg.StrOpt('transport_url', secret=True, help="""
+    cfg.MultiStrOpt('transport_url', default=[], secret=True, help="""
 Message bus of Nova's notifications, such as
 ``rabbit://user:password@host:5672/``. Unset: no listener, and the ``virtco``
 notification driver in Nova posts to ``/v1/notifications`` instead.
-"""),
-    cfg.MultiStrOpt('transport_urls', default=[], secret=True, help="""
-Message buses of Nova's cells, given once per value, in addition to
-``transport_url``: where each cell has a bus of its own, its computes send
-their notifications there. They are the ``transport_url`` of the cells, as
+
+Given once per bus where each of Nova's cells has its own, because its computes
+send their notifications there. They are the ``transport_url`` of the cells, as
 ``nova-manage cell_v2 list_cells --verbose`` shows them, or
 ``[oslo_messaging_notifications] transport_url`` where nova.conf has one. The
 bus of the super conductor is one of them: it tells of builds without a host.
-
-Related options:
-
-* ``[notifications] transport_url``
 """),
     cfg.StrOpt('exchange', default='nova', help="""
 Exchange that Nova sends to, its ``control_exchange``.

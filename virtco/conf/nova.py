@@ -43,10 +43,6 @@ servers a round.
 The account of ``[nova] auth_type`` needs the right to change the metadata of
 all servers.
 """),
-    cfg.IntOpt('page_size', default=500, min=1, max=1000, help="""
-Number of servers asked for at a time. Nova's ``[api] max_limit`` bounds it,
-too.
-"""),
 ]
 
 

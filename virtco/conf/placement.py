@@ -67,13 +67,6 @@ planned together; 0 plans each at once. Every new group's answer comes later
 by this, and ``deadline_s`` counts it. Groups whose requests reach the same
 controller process are planned together.
 """),
-    cfg.IntOpt('workers', default=8, min=1, max=256, help="""
-Placements worked on at the same time; more are answered without an opinion.
-"""),
-    cfg.IntOpt('attempts', default=12, min=1, max=100, help="""
-How often a plan is made when others are committed meanwhile and leave it no
-room. ``deadline_s`` ends the attempts, too.
-"""),
     cfg.FloatOpt('reservation_ttl_s', default=300, min=1, max=86400, help="""
 How long the planned host of a VM stays reserved, in seconds, when Nova does
 not report that the VM was built.

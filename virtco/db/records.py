@@ -10,6 +10,8 @@ from sqlalchemy import orm
 
 from virtco.db import models
 
+#: Events of a project; the oldest are dropped.
+KEPT_EVENTS = 1000
 #: Values of an IN; of more, all rows are read.
 MOST_IN = 500
 
@@ -148,8 +150,8 @@ def placement(session: orm.Session,
     return session.get(models.Placement, instance_uuid)
 
 
-def add_event(session: orm.Session, *, keep: int, **values: Any) -> None:
-    """Add an event and drop the project's oldest beyond ``keep``."""
+def add_event(session: orm.Session, **values: Any) -> None:
+    """Add an event and drop the project's oldest beyond KEPT_EVENTS."""
     event = models.Event(**values)
     session.add(event)
     session.flush()
@@ -158,7 +160,7 @@ def add_event(session: orm.Session, *, keep: int, **values: Any) -> None:
     # that a subquery of the same statement reads.
     oldest = session.scalar(
         sa.select(models.Event.id).where(project)
-        .order_by(models.Event.id.desc()).offset(keep).limit(1))
+        .order_by(models.Event.id.desc()).offset(KEPT_EVENTS).limit(1))
     if oldest is not None:
         session.execute(sa.delete(models.Event).where(
             project, models.Event.id <= oldest))

@@ -103,9 +103,7 @@ def start(conf: cfg.ConfigOpts,
 
 def urls_of(conf: cfg.ConfigOpts) -> list[str]:
     """Of all cells, each once."""
-    options = conf.notifications
-    return list(dict.fromkeys(filter(
-        None, [options.transport_url, *options.transport_urls])))
+    return list(dict.fromkeys(filter(None, conf.notifications.transport_url)))
 
 
 def _transports(conf: cfg.ConfigOpts, urls: list[str]) -> list[Any]:
@@ -117,9 +115,7 @@ def _transports(conf: cfg.ConfigOpts, urls: list[str]) -> list[Any]:
             found.append(oslo_messaging.get_notification_transport(
                 conf, url=url))
         except oslo_messaging.MessagingException as error:
-            name = ('transport_url' if url == conf.notifications.transport_url
-                    else 'transport_urls')
             raise exception.Invalid(
-                field=f'[notifications] {name}',
+                field='[notifications] transport_url',
                 value=url.partition(':')[0], limit=str(error)) from error
     return found

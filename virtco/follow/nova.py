@@ -15,6 +15,8 @@ from virtco import exception
 from virtco.follow import comparison
 
 GROUP = 'nova'
+#: Servers asked for at a time; Nova's ``[api] max_limit`` bounds it, too.
+PAGE = '500'
 #: Nova tells the scheduler hints of a server since then.
 HINTS_VERSION = '2.100'
 
@@ -54,7 +56,7 @@ class Nova:
             with translated():
                 response = self._adapter.get('/servers/detail', params={
                     'all_tenants': '1', 'project_id': project_id,
-                    'limit': str(self._conf.page_size), **marker})
+                    'limit': PAGE, **marker})
                 response.raise_for_status()
                 page = response.json()
                 servers = [_server(body) for body in page['servers']]
@@ -76,7 +78,7 @@ class Nova:
                 response = self._adapter.get(
                     '/servers/detail', microversion=HINTS_VERSION, params={
                         'all_tenants': '1',
-                        'limit': str(self._conf.page_size), **marker})
+                        'limit': PAGE, **marker})
                 if response.status_code == 406:
                     raise exception.NovaUnavailable(
                         why=f'it has no microversion {HINTS_VERSION}, which '
@@ -139,7 +141,7 @@ class Nova:
             with translated():
                 response = self._adapter.get(
                     '/os-hypervisors/detail', microversion='2.53',
-                    params={'limit': str(self._conf.page_size), **marker})
+                    params={'limit': PAGE, **marker})
                 response.raise_for_status()
                 page = response.json()
                 found |= {one['id']: one['service']['host']

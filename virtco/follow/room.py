@@ -27,6 +27,10 @@ LOG = logging.getLogger(__name__)
 PURGE_EVERY = 100
 
 
+#: Between looks for expired reservations and old records.
+REAP_S = 5.0
+
+
 class Follow:
     """:param changed: is told the ids of groups that changed.
     :param waiting: VMs that a host last reported, and that Nova has not
@@ -44,12 +48,11 @@ class Follow:
         self._changed = changed
         self._waiting = waiting
         self._clock = clock
-        self._transitions = transitions.Transitions(conf, database, clock)
+        self._transitions = transitions.Transitions(database, clock)
         #: Raises in a transaction of one who does not lead any more.
         self.fence: Callable[[orm.Session], None] = lambda session: None
         self._auditor: auditor.Auditor | None = None
-        self._reaper = periodic.Periodic(
-            'reap', conf.controller.reap_interval_s, self._turn, counts)
+        self._reaper = periodic.Periodic('reap', REAP_S, self._turn, counts)
         self._n_turns = 0
 
     def lead(self) -> None:
@@ -57,8 +60,8 @@ class Follow:
         self._reaper.start()
         # Nova's notifications hold whoever hears them, what is concluded from
         # its lists only if the leader does.
-        repairs = transitions.Transitions(self._conf, self._database,
-                                          self._clock, self.fence)
+        repairs = transitions.Transitions(self._database, self._clock,
+                                          self.fence)
         self._auditor = auditor.start(
             self._conf, self._database,
             lambda change: self._told(repairs.apply(change)), self._metrics)

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import logging
 import time
 
-from oslo_config import cfg
 from sqlalchemy import orm
 
 from virtco.db import bookings
@@ -36,10 +35,9 @@ class Transitions:
     :param fence: is called in each transaction, and may raise.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
+    def __init__(self, database: db_session.Database,
                  clock: Callable[[], float] = time.time,
                  fence: Callable[[orm.Session], None] = lambda _: None):
-        self._conf = conf
         self._database = database
         self._clock = clock
         self._fence = fence
@@ -244,7 +242,7 @@ class Transitions:
               detail: str) -> None:
         group = db_groups.get(session, member.group_id)
         records.add_event(
-            session, keep=self._conf.limits.max_events_per_project,
+            session,
             project_id=group.project_id if group is not None else '',
             group_name=group.name if group is not None else '',
             group_id=member.group_id,

@@ -25,6 +25,9 @@ from virtco.db import records
 from virtco.db import session as db_session
 from virtco.model import coflow as coflow_model
 
+#: Coflows of a group, hinted and announced.
+MAX_COFLOWS = hint_matrix.Limits().max_coflows
+
 
 class Announcements:
     """:param changed: is called with the ids of changed groups."""
@@ -108,7 +111,7 @@ class Announcements:
                 session.delete(coflow)
             else:
                 kept.append(coflow)
-        most = self._conf.limits.max_coflows_per_group
+        most = MAX_COFLOWS
         excess = len(kept) + len(names) - most
         ended = sorted((coflow for coflow in kept if not coflow.is_live),
                        key=lambda coflow: coflow.ended_at or 0.0)

@@ -23,7 +23,8 @@ from tests import patience
 DEADLINE_S = 600
 MATRIX = '{"pattern": "shuffle", "senders": 2, "receivers": 2, "size": "1GB"}'
 #: Of controllers whose tests do not wait.
-CONSTANTS = {}
+CONSTANTS = {'virtco.know.room.FLUSH_S': 0.1,
+             'virtco.follow.room.REAP_S': 0.2}
 
 wait_for = patience.wait_for
 
@@ -46,8 +47,7 @@ class ControllerProcess:
         self.database = self.home / 'virtco.sqlite'
         self.options = {'api': {'port': 0}, 'distributor': {'port': 0},
                         'controller': {
-            'state_dir': self.home, 'flush_interval_s': 0.1,
-            'reap_interval_s': 0.2, 'db_timeout_s': 2},
+            'state_dir': self.home, 'db_timeout_s': 2},
             # Patient, because the machine that runs the tests may be busy.
             'placement': {'deadline_s': 50}}
         for section, values in (options or {}).items():

@@ -19,7 +19,8 @@ BACK = [[0, 0], [5000000, 0]]
 
 @pytest.fixture
 def launched(make):
-    tenant = make({'limits': {'max_coflows_per_group': 2}}).tenant()
+    tenant = make(constants={
+        'virtco.know.announcements.MAX_COFLOWS': 2}).tenant()
     hosts = tenant.launch(2, matrix=HINT, hosts={'h0': 1, 'h1': 1})
     return tenant, tenant.edges(hosts), hosts
 

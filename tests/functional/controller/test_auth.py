@@ -11,6 +11,7 @@ import pytest
 from tests.functional.controller import harness
 from virtco import app
 from virtco.api import deploy
+from virtco.api import pace
 from virtco.cmd import controller as controller_cmd
 from virtco.distribute import frames
 
@@ -26,13 +27,15 @@ def application(tmp_path_factory):
         '[api]\nauth_strategy = keystone\n'
         '[keystone_authtoken]\nwww_authenticate_uri = http://127.0.0.1:1\n'
         'auth_type = none\n[placement]\ndeadline_s = 50\n'
-        '[limits]\nrequests_per_s = 0.01\nrequests_at_once = 60\n'
+        '[limits]\nrequests_per_s = 0.01\n'
         'max_registered_per_project = 2\n[distributor]\nport = 0\n')
     conf = controller_cmd.make_conf(['--config-file', str(config)])
     controller = app.App.of(conf)
-    controller.start(auto_sync=True)
+    controller.start()
     controller.ask.load_planner(is_used=False)
-    wsgi = deploy.application(conf, controller)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pace, 'AT_ONCE_S', 6000)
+        wsgi = deploy.application(conf, controller)
 
     # falcon's test client inspects the signature, webob's hide theirs.
     def call(environ, start_response):

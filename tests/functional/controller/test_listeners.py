@@ -14,8 +14,9 @@ import requests
 def ports(make):
     """The controller, and its ports for services and for monitoring."""
     controller = make({'api': {
-        'service_port': 0, 'request_timeout_s': 1,
-        'max_connections_per_address': 400}, 'monitoring': {'port': 0}})
+        'service_port': 0, 'max_connections_per_address': 400},
+        'monitoring': {'port': 0}},
+        constants={'virtco.api.listeners.SILENCE_S': 1})
     line, = re.findall('Listening on (.*)', controller.log_text())
     monitoring, service, _ = re.findall(r'port (\d+)', line)
     return controller, service, monitoring

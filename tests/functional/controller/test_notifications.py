@@ -63,8 +63,7 @@ def notify(notify_of):
 def controller(buses, tmp_path_factory):
     with harness.running(tmp_path_factory.mktemp('listener'), {
             'notifications': {
-                'transport_url': buses[0].url,
-                'transport_urls': '\ntransport_urls = '.join(
+                'transport_url': '\ntransport_url = '.join(
                     bus.url for bus in buses)},
             'placement': {'deadline_s': 50},
             'controller': {'db_timeout_s': 2}}) as found:

@@ -247,7 +247,7 @@ def test_concurrent_groups_never_share_a_slot(make):
 
     However long a busy machine takes for the plans that are made anew.
     """
-    tenant = make({'placement': {'deadline_s': 50, 'attempts': 100},
+    tenant = make({'placement': {'deadline_s': 50},
                    'controller': {'db_timeout_s': 50}}).tenant()
     room = {f'h{i}': 2 for i in range(8)}
 

@@ -38,7 +38,7 @@ def details(database):
 
 
 def test_they_are_written_once(database):
-    book = journal.Journal(database, 100, lambda: 5.0)
+    book = journal.Journal(database, lambda: 5.0)
     add(book, 0)
     add(book, 1, hints={})
     add(book, 2)
@@ -52,7 +52,7 @@ def test_they_are_written_once(database):
 
 
 def test_they_wait_for_the_database(database, monkeypatch):
-    book = journal.Journal(database, 100, lambda: 5.0)
+    book = journal.Journal(database, lambda: 5.0)
     add(book, 0)
 
     def away(*_args, **_kwargs):
@@ -67,7 +67,7 @@ def test_they_wait_for_the_database(database, monkeypatch):
 
 
 def test_of_a_storm_the_newest_are_kept(database):
-    book = journal.Journal(database, 1000, lambda: 5.0)
+    book = journal.Journal(database, lambda: 5.0)
     for number in range(journal.MOST_WAITING + 3):
         add(book, number)
     book.write()
@@ -76,7 +76,7 @@ def test_of_a_storm_the_newest_are_kept(database):
 
 
 def test_texts_that_no_column_holds(database):
-    book = journal.Journal(database, 1000, lambda: 5.0)
+    book = journal.Journal(database, lambda: 5.0)
     request = requests.Placement(
         project_id='p', hints={'virtco:coflow': 'n' * 300},
         flavor=requests.Resources(1, 1, 1), hosts=[

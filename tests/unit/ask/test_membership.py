@@ -290,10 +290,12 @@ def test_when_a_reservation_ends():
 @pytest.mark.parametrize(('bound', 'most', 'said'), [
     ('max_groups_per_project', 2, 'groups of the project'),
     ('max_flows_per_project', 6, 'flows of the project'),
-    ('max_bytes_per_project', 175 + BYTES, 'bytes of the project')])
-def test_bounds_of_a_project(bound, most, said):
+    (None, 175 + BYTES, 'bytes of the project')])
+def test_bounds_of_a_project(bound, most, said, monkeypatch):
     for less, fits in ((0, True), (1, False)):
-        ask = asking.Asking(limits={bound: int(most) - less})
+        if bound is None:
+            monkeypatch.setattr(membership, 'MAX_PROJECT_BYTES', most - less)
+        ask = asking.Asking(limits={bound: int(most) - less} if bound else {})
         add(ask, name='other', id='p-a', coflows=[stored.coflow('p-a')])
         if fits:
             assert look(ask).is_new

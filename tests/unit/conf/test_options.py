@@ -86,7 +86,7 @@ def test_nova_is_asked_within_bounds_of_its_own():
     assert 'interface' not in conf.nova
     # Passwords stay out of the log.
     assert {opt.dest for _, opt in OWN if opt.secret} == {
-        'backend_url', 'transport_url', 'transport_urls'}
+        'backend_url', 'transport_url'}
 
 
 @pytest.mark.parametrize('text', [

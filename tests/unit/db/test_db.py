@@ -162,12 +162,13 @@ def test_usage_counts_the_living_of_a_project(database):
         assert groups.usage(session, 'q') == (0, 0, 0.0)
 
 
-def test_events_are_bounded_per_project(database):
+def test_events_are_bounded_per_project(database, monkeypatch):
+    monkeypatch.setattr(records, 'KEPT_EVENTS', 3)
     for i in range(7):
         with database.writer() as session:
             for project in 'pq':
                 records.add_event(
-                    session, keep=3, project_id=project, group_name='g',
+                    session, project_id=project, group_name='g',
                     instance_uuid='', kind='k', detail=str(i),
                     created_at=float(i))
     with database.reader() as session:
@@ -331,7 +332,7 @@ def test_names_are_bytes(database):
             session.add(group(name, id=str(i), why=name, n_vms=i + 1))
             session.add(group('a', project_id=name, id=f'of {i}'))
             records.save_settings(session, {name: name})
-            records.add_event(session, keep=9, project_id=name,
+            records.add_event(session, project_id=name,
                               group_name=name, kind='k', detail=name,
                               created_at=1.0)
     with database.reader() as session:

@@ -132,7 +132,7 @@ def test_only_live_coflows_of_a_project_change(session):
 
 def _event(session, uuid='', **values):
     records.add_event(session, **{
-        'keep': 50, 'project_id': 'p', 'group_name': 'g', 'kind': 'k',
+        'project_id': 'p', 'group_name': 'g', 'kind': 'k',
         'instance_uuid': uuid, 'detail': '', 'created_at': 1.0} | values)
 
 

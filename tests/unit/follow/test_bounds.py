@@ -88,7 +88,7 @@ def test_a_value_in_nova_is_short(length, is_cut):
 def test_an_ignored_hint_is_told_for_an_hour(at_s, is_told):
     database, _tenant, found = told(1)
     with database.writer() as session:
-        records.add_event(session, keep=9, project_id='p', group_name='',
+        records.add_event(session, project_id='p', group_name='',
                           instance_uuid='x', kind='hint_ignored',
                           detail='why', created_at=at_s)
     assert ('x' in found.wanted()) is is_told

@@ -51,7 +51,7 @@ def told(database):
 
 def ignored(database, uuid, why, at=NOW_S):
     with database.writer() as session:
-        records.add_event(session, keep=100, project_id='p', group_name='',
+        records.add_event(session, project_id='p', group_name='',
                           instance_uuid=uuid, kind='hint_ignored', detail=why,
                           created_at=at)
 

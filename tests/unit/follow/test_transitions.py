@@ -5,11 +5,9 @@
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
-from oslo_config import cfg
 import pytest
 
 from virtco import exception
-from virtco.conf import opts
 from virtco.db import groups
 from virtco.db import migration
 from virtco.db import models
@@ -32,10 +30,7 @@ def database(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def follow(database):
-    conf = cfg.ConfigOpts()
-    opts.register_opts(conf)
-    conf([])
-    return transitions.Transitions(conf, database, lambda: 1000.0)
+    return transitions.Transitions(database, lambda: 1000.0)
 
 
 def begin(database):
@@ -155,7 +150,7 @@ def test_what_only_the_leader_repairs_is_fenced(database):
 
     begin(database)
     before = row(database)
-    follow = transitions.Transitions(None, database, lambda: 1000.0, fence)
+    follow = transitions.Transitions(database, lambda: 1000.0, fence)
     with pytest.raises(exception.Deposed):
         follow.apply(notifications.Gone(UUID))
     with pytest.raises(exception.Deposed):

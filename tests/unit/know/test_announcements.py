@@ -17,11 +17,16 @@ MATRIX = [[0, 100, 50], [0, 0, 25], [7, 0, 0]]
 DONE = states.CoflowState.DONE
 
 
+@pytest.fixture(autouse=True)
+def _few(monkeypatch):
+    monkeypatch.setattr(announcements, 'MAX_COFLOWS', 3)
+
+
 class Bench:
     """A group 'a' of three rows with one hinted coflow 'c'."""
 
-    def __init__(self, most=3):
-        self.conf = stored.conf(limits={'max_coflows_per_group': most})
+    def __init__(self):
+        self.conf = stored.conf()
         self.database = stored.database()
         stored.add(self.database, stored.group(), stored.coflow('p-a'))
         self.changed = []
@@ -148,8 +153,8 @@ def test_the_oldest_that_ended_make_room(bench):
     assert bench.coflows().keys() == {'c', 'w', 'x', 'y'}
 
 
-def test_what_ended_stays_while_there_is_room():
-    bench = Bench(most=4)
+def test_what_ended_stays_while_there_is_room(bench, monkeypatch):
+    monkeypatch.setattr(announcements, 'MAX_COFLOWS', 4)
     bench.announce('x')
     bench.end('x', 1.0)
     bench.announce('y')

@@ -50,6 +50,12 @@ def dense(flows):
             for src in range(3)]
 
 
+@pytest.fixture(autouse=True)
+def _keep(monkeypatch):
+    """Restore the constant that each example sets."""
+    monkeypatch.setattr(announcements, 'MAX_COFLOWS', 3)
+
+
 class Bench:
     """A group of three rows with a hinted coflow, used over and over."""
 
@@ -62,12 +68,13 @@ class Bench:
     def begin(self, most):
         self.changed.clear()
         self.now_s = 100.0
-        conf = stored.conf(limits={'max_coflows_per_group': most})
+        announcements.MAX_COFLOWS = most
         with self.database.writer() as session:
             session.query(models.Coflow).delete()
         stored.add(self.database, stored.coflow('p-a', position=4))
         return announcements.Announcements(
-            conf, self.database, self.changed.append, lambda: self.now_s)
+            stored.conf(), self.database, self.changed.append,
+            lambda: self.now_s)
 
     def rows(self):
         """All that is stored of each coflow, by name."""

@@ -53,8 +53,7 @@ class Bench:
         self.database = database or stored.database()
         self.leases, self.now_s, self.changes = Leases(), 1000.0, []
         self.know = room.Know(
-            stored.conf(controller={'flush_interval_s': 60},
-                        scheduler={'wire_overhead_fraction': 0.0}),
+            stored.conf(scheduler={'wire_overhead_fraction': 0.0}),
             self.database, metrics.Metrics(), self.leases,
             lambda: self.now_s)
         self.know.on_change.append(self.changes.append)
