@@ -41,3 +41,36 @@ def test_a_tree_with_hosts_at_every_height():
         'core (pod) 3 hosts', '│   here: h[1-2]',
         '├─ r1 (rack) 0 hosts',
         '└─ r2 (rack) up 2 Gbit/s, down 1 Gbit/s 1 hosts: h3']
+
+
+@pytest.mark.parametrize(('text', 'first', 'rest', 'width', 'lines'), [
+    ('abcdefgh', '> ', '  ', 10, ['> abcdefgh']),
+    ('abcdefghi', '> ', '  ', 10, ['> abcdefgh', '  i']),
+    ('abc defgh ijkl', '> ', '  ', 10, ['> abc', '  defgh', '  ijkl']),
+    ('abc,defgh,ijkl', '> ', '    ', 12, ['> abc,defgh,', '    ijkl']),
+    ('ab,cd ef,ghijkl', '', '', 8, ['ab,cd', 'ef,', 'ghijkl']),
+    ('a' * 30, '> ', '  ', 12, ['> ' + 'a' * 10] + ['  ' + 'a' * 10] * 2),
+    ('a' * 31, '> ', '  ', 12, [
+        '> ' + 'a' * 10, '  ' + 'a' * 10, '  ' + 'a' * 9 + '…']),
+    ('aaaa bbbb cccc dddd eeee', '', '  ', 9, [
+        'aaaa', '  bbbb', '  cccc d…']),
+    # Of eight characters there is always room; what is beyond is cut off.
+    ('abcdefghijkl', '> ', '  ', 5, ['> abc', '  ijk']),
+    ('', '> ', '', 9, [])])
+def test_long_lines_are_broken_at_blanks_and_commas(text, first, rest, width,
+                                                    lines):
+    assert list(drawing._wrapped(text, first, rest, width)) == lines
+
+
+def test_a_plane_as_wide_as_it_is_asked_for():
+    root = tree.Node('core', (), (
+        tree.Node('r1', ('a', 'b', 'c', 'd'), (), tree.Uplink(2e9, 2e9)),
+        tree.Node('row', (), (tree.Node('r2', ('e1', 'e2'), (), tree.Uplink(
+            oversubscription=4.0)),))))
+    assert list(drawing.plane(tree.Plane('p', (), (root,)), 22)) == [
+        'plane p: rack < pod <', '  zone; 6 hosts', 'core (zone) 6 hosts',
+        '├─ r1 (rack) 2 Gbit/s', '│      4 hosts: a,b,c,', '│      d',
+        '└─ row (pod) 2 hosts', '   └─ r2 (rack) 4:1 2',
+        '          hosts:', '          e[1-2]']
+    assert drawing.without_leaf('p', ['host-1', 'host-2'], 22) == [
+        '2 hosts are in no leaf', '  of plane p: host-1,', '  host-2']

@@ -356,3 +356,123 @@ def test_a_model_of_topograph():
             ('switches: 3\nblocks: []\n', 'switches')):
         with pytest.raises(exception.InputInvalid, match=words):
             formats.read(wrong, 'f')
+
+
+def planes(n, entry):
+    return ''.join(entry.format(i) for i in range(n))
+
+
+@pytest.mark.parametrize('name, text, words', [
+    (formats.SLURM_YAML, 'a: 1', 'a list of topologies'),
+    (formats.SLURM_YAML, planes(17, '- {{topology: t{}, flat: true}}\n'),
+     'at most 16'),
+    (formats.SLURM_YAML, planes(2, '- {{topology: t, flat: true, x{0}: 1}}\n'),
+     "topology: 'x0'"),
+    (formats.SLURM_YAML, planes(2, '- {{topology: t, tree: {{}}}}\n'),
+     'line 2: .*no other topology has'),
+    (formats.SLURM_YAML, '- {topology: a, flat: true, tree: {}}',
+     'exactly one of'),
+    (formats.SLURM_YAML, '- topology: a', 'exactly one of'),
+    (formats.SLURM_YAML, '- {topology: a, tree: 3}',
+     'a mapping with switches'),
+    (formats.SLURM_YAML, '- {topology: a, tree: {switches: x}}', 'a list'),
+    (formats.SLURM_YAML, '- {topology: a, block: {blocks: [{block: b, '
+                         'children: c}]}}', 'block, nodes'),
+    (formats.YAML, '3', 'a mapping with planes'),
+    (formats.YAML, 'planes: 3', 'planes: .*a list'),
+    (formats.YAML, 'planes:\n' + planes(17, '- name: p{}\n'), 'at most 16'),
+    (formats.YAML, 'planes:\n- name: p\n- name: p\n',
+     'line 3: .*no other plane has'),
+    (formats.YAML, 'planes: [{name: p, nodes: [{name: a, hosts: [[x]]}]}]',
+     'node a: hosts: .*text'),
+    (formats.YAML, 'planes: [{name: p, nodes: [{name: a, hosts: {x: y}}]}]',
+     'node a: hosts: .*text'),
+    (formats.YAML, 'planes: [{name: p, nodes: [{name: a, hosts: ["n["]}]}]',
+     'a host list .brackets'),
+    (formats.YAML, 'planes: [{name: p, nodes: [{name: a, hosts: '
+                   '["n[1-60000]", "n[60001-100001]"]}]}]',
+     'more than 40000 names'),
+    (formats.TOPOGRAPH, '[]', 'an object with instances'),
+    (formats.TOPOGRAPH, '{"instances": 3}', 'an object with instances'),
+    (formats.TOPOGRAPH, '{"instances": [3]}', 'instance 1: .*an object'),
+    (formats.TOPOGRAPH_MODEL, '- a', 'an object with switches and blocks'),
+    (formats.TOPOGRAPH_MODEL, 'switches: {"a b": {}}', "switch: 'a b'"),
+    (formats.TOPOGRAPH_MODEL, 'switches: {a: {switches: ["b c"]}}',
+     "switch a: switches: 'b c'"),
+    (formats.TABLE, 'host,a b\nh,x\n', "line 1: column: 'a b'"),
+    (formats.TABLE, 'host,rack\nh,' + 'x' * 140_000, 'line 2: .*lines of CSV')
+])
+def test_what_no_file_says(name, text, words):
+    with pytest.raises(exception.InputInvalid, match=words):
+        formats.read(text, 'f', name)
+
+
+def test_as_many_planes_as_there_may_be():
+    for name, text in (
+            (formats.SLURM_YAML, planes(16, '- {{topology: t{}, tree: {{}}}}\n'
+                                        )),
+            (formats.YAML, 'planes:\n' + planes(16, '- name: p{}\n'))):
+        assert len(formats.read(text, 'f', name).topology.planes) == 16
+
+
+def test_what_is_named_is_one_plane():
+    text = 'planes:\n- name: p\n- name: q\n'
+    with pytest.raises(exception.InputInvalid, match='the file names 2'):
+        formats.read(text, 'f', plane='front')
+    with pytest.raises(exception.InputInvalid, match="^f: plane: 'a b'"):
+        formats.read(text, 'f', plane='a b')
+    with pytest.raises(exception.TopologyInvalid, match="level: 'a b'"):
+        formats.renamed(formats.read(text, 'f').topology, ('a b',))
+    two = formats.read(text, 'f').topology
+    with pytest.raises(laws.Wrong, match='planes: 2'):
+        formats.write(two, formats.SLURM_CONF)
+    with pytest.raises(laws.Wrong, match='planes: 2'):
+        formats.write(two, formats.TOPOGRAPH)
+
+
+def test_renaming_keeps_higher_levels_and_all_uplinks():
+    plane = tree.Plane('p', (
+        tree.Level('a', tree.Uplink(1e9)), tree.Level('b', tree.Uplink(2e9)),
+        tree.Level('c')), (tree.Node('r', ('h',)),))
+    found, = formats.renamed(tree.Topology((plane,)), ('x', 'y')).planes
+    assert found.levels == (
+        tree.Level('x', tree.Uplink(1e9)), tree.Level('y', tree.Uplink(2e9)),
+        tree.Level('c'))
+
+
+@pytest.mark.parametrize('text, name', [
+    (99 * 'a: 1\n' + 'SwitchName=a', formats.SLURM_CONF),
+    (100 * 'a: 1\n' + 'SwitchName=a', formats.YAML),
+    ('# x\n\n  blockname=b Nodes=c', formats.SLURM_CONF),
+    ('---\n# x\n- topology: a', formats.SLURM_YAML),
+    ('---\n---\n- topology: a', formats.YAML),
+    ('\n {"instances": []}', formats.TOPOGRAPH), ('{"planes": []}',
+                                                  formats.YAML),
+    ('# "instances"\nplanes: []', formats.YAML),
+    ('blocks: \n- switch: a', formats.TOPOGRAPH_MODEL), ('', formats.YAML)])
+def test_what_a_text_looks_like(text, name):
+    assert formats.detect(text) == name
+
+
+@pytest.mark.parametrize('hosts, text', [
+    (['n1'], 'n1'), (['n1', 'n3'], 'n[1,3]'), (['n1', 'n2'], 'n[1-2]'),
+    (['x', 'x1'], 'x,x1'), (['x1', 'x'], 'x1,x'),
+    (['n9', 'n10'], 'n[9-10]'), (['n1', 'n02'], 'n[1,02]'),
+    (['n09', 'n10', 'n11', 'm1', 'n12'], 'n[09-11],m1,n12'),
+    (['a1b', 'a2b'], 'a1b,a2b'), (['9', '10', '12'], '[9-10,12]')])
+def test_the_shortest_list_of_hosts(hosts, text):
+    assert hostlist.compress(hosts) == text
+    assert hostlist.expand(text, len(hosts)) == tuple(hosts)
+    with pytest.raises(ValueError, match=f'more than {len(hosts) - 1} names'):
+        hostlist.expand(text, len(hosts) - 1)
+
+
+def test_ranges_as_slurm_has_them():
+    assert hostlist.expand(' a[ 1 - 2 , 07],, b[3-3] ', 4) == (
+        'a1', 'a2', 'a07', 'b3')
+    for text, words in (('n[2-1]', 'ends before'), ('a]b[', 'do not match'),
+                        ('a[[1]]', 'do not match'), ('a[1', 'do not match'),
+                        ('a b', 'is not a host list'),
+                        ('a[x]', r'\[x\] is not a range|not a host list')):
+        with pytest.raises(ValueError, match=words):
+            hostlist.expand(text, 9)

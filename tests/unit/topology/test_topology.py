@@ -130,3 +130,10 @@ def test_a_nova_without_names_gives_nothing():
                      ('rack', 'zone'))
     assert read.topology.planes == ()
     assert 'rack, zone' in read.notices[0]
+
+
+def test_nova_names_each_switch_once():
+    with pytest.raises(exception.TopologyInvalid, match=(
+            'host h1: .*a name of its own for each level')):
+        nova.read([nova.Aggregate('a', ('h1',), {
+            'virtco:rack': 'x', 'virtco:pod': 'x'})], {}, ('rack', 'pod'))
