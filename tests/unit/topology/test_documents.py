@@ -104,7 +104,7 @@ def test_nesting_is_bounded():
 
 @pytest.mark.parametrize('text, line', [
     ('a: 1\n? [b]\n: 2\n', 2), ('a: 1\na: 2\n', 2), ('a: &x 1\nb: *x\n', 2),
-    ('a:\n\tb: 1', 2), ('a: \x01', None)])
+    ('a:\n\tb: 1', 2), ('a: \x01', None), ('a: [\n', 2)])
 def test_unreadable_yaml_names_its_line(text, line):
     with pytest.raises(document.Unreadable) as error:
         document.from_yaml(text)
