@@ -12,6 +12,8 @@ import pytest
 
 from tests import examples
 from virtco.lab.sim import demands as demand_model
+from virtco.lab.sim import run_kernels
+from virtco.lab.sim import simulation
 from virtco.model import uplinks as uplinks_model
 from virtco.scheduling import fabric as fabric_model
 from virtco.scheduling import order_kernel
@@ -263,3 +265,43 @@ def test_what_was_sent_in_proportion_is_in_the_scale(situation, weights):
 def test_sets_of_ports_have_words_of_64(situation, n_lifted):
     agree(situation, True, min(n_lifted, len(situation[-1])),
           policies.SHARE_MADD, policies.BACKFILL_GREEDY)
+
+
+@hypothesis.settings(deadline=None, max_examples=examples.count(80))
+@hypothesis.given(situations((0, 1, 64, 65), 66), st.floats(0.5, 4.0))
+def test_sets_of_ports_follow_flows_that_end_and_come_back(situation, step_s):
+    """As a simulation goes on they are those of a fabric laid out anew."""
+    cap, _, _, flows, _, order = situation
+    sim = simulation.Simulation(
+        np.maximum(cap, 0.5), simulation.Config(),
+        [fabric_model.Demand(*(np.array(column) for column in (
+            [one.path[0][1] for one in some], [one.path[1][1] for one in some],
+            [float(one.bits) for one in some], [1.0] * len(some))))
+            for some in ([one for one in flows if one.coflow == c]
+                         for c in order)])
+    fabric = sim.fabric
+    first = fabric.base.copy(), fabric.load.copy(), fabric.alive.copy()
+
+    def agrees():
+        rates = fabric_model.no_rates(fabric)
+        for rater in (sim.rater, rater_kernel.Rater(fabric, rates)):
+            rate_kernel.allocate(
+                rater, np.array(order), 0, policies.SHARE_MADD,
+                policies.BACKFILL_GREEDY, 0.0, 0.0, np.ones(len(order)),
+                np.ones(len(order)))
+        return all(np.array_equal(getattr(sim.rates, name),
+                                  getattr(rates, name))
+                   for name in ('residual', 'pace', 'extra_flow',
+                                'extra_rate'))
+
+    for c in order:
+        sim.start(c)
+    for _ in range(4):
+        sim.run(sim.now_s + step_s)
+        sim.rates.extra_flow[:], sim.rates.extra_rate[:] = 0, 0.0
+        assert agrees()
+    sim.run()
+    for c in order:
+        run_kernels.release(sim.rater, sim.run_of, c, *first)
+        sim.rates.extra_flow[:], sim.rates.extra_rate[:] = 0, 0.0
+        assert agrees()
