@@ -46,6 +46,14 @@ def test_one_of_a_resource_or_less_is_asked_for_too():
         assert (r1.slots, r1.limiting) == (slots, 'vcpus')
 
 
+def test_a_host_without_a_resource_or_with_less_than_none_has_no_room():
+    for free in ({'vcpus': 3.0}, {'vcpus': 3.0, 'gpus': -3.0}):
+        r1, *_others = capacity.count(
+            PLANE, 'rack', {'vcpus': 0.5, 'gpus': 0.5}, {'a': free}, [2]
+            ).domains
+        assert (r1.slots, r1.most_per_host, r1.limiting) == (0, 0, 'gpus')
+
+
 def test_wrong_questions_are_named():
     with pytest.raises(exception.TopologyInvalid, match="'row'.*rack, pod"):
         capacity.count(PLANE, 'row', DEMAND, {}, [2])
