@@ -159,7 +159,6 @@ def _order(snapshot: known.Snapshot, coflows: Sequence[known.Coflow],
         made = scheduling.schedule(
             tier, ports, policy=options.order, now_s=now_s,
             theta_s=options.theta_s if tier is tiers[0] else math.inf,
-            fifo_plus_share=options.fifo_plus_share,
             late=late, floors=floors, size_factor=snapshot.size_factor,
             first_rank=len(found))
         ports = made.left

@@ -27,7 +27,6 @@ class Options:
     """How coflows are scheduled: an operator's choices and constants.
 
     :ivar theta_s: inf: never.
-    :ivar fifo_plus_share: of each port, left to those behind; the paper's.
     :ivar beta: below 0: the observed share of background traffic.
     :ivar min_rate_fraction: of an uplink, for all coflows together that the
         order leaves nothing, so that their connections stay alive and their
@@ -41,7 +40,6 @@ class Options:
     order: str = 'mrtf'
     work_conserving: bool = True
     theta_s: float = math.inf
-    fifo_plus_share: float = 0.03
     beta: float = -1.0
     policing_tolerance: float = 0.5
     quiet_s: float = 1.0

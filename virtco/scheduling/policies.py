@@ -31,7 +31,8 @@ class Policy(NamedTuple):
     :ivar key: BY_…, what the order within a class goes by.
     :ivar classes: whether operators' priority classes come first.
     :ivar sharing: SHARE_…
-    :ivar trickle: whether those behind the head keep a small share (FIFO+).
+    :ivar trickle: share of each port that each coflow behind the head keeps;
+        all of them together get half of the port at most (FIFO+).
     :ivar swaps: whether neighbours in the order swap while that lowers the
         sum of the prefix CCTs.
     :ivar summary: one line for help texts.
@@ -40,7 +41,7 @@ class Policy(NamedTuple):
     key: int
     classes: bool
     sharing: int
-    trickle: bool = False
+    trickle: float = 0.0
     swaps: bool = False
     summary: str = ''
 
@@ -54,7 +55,7 @@ POLICIES = {
         'smallest effective bottleneck first (Varys)')),
     'fifo': Policy(BY_ARRIVAL, False, SHARE_MADD, summary=(
         'first in, first out')),
-    'fifo+': Policy(BY_ARRIVAL, False, SHARE_MADD, trickle=True, summary=(
+    'fifo+': Policy(BY_ARRIVAL, False, SHARE_MADD, trickle=0.03, summary=(
         'FIFO with a small share for those behind (Orchestra 7.4)')),
     'priority': Policy(BY_ARRIVAL, True, SHARE_MADD, summary=(
         'operators\' classes, FIFO within a class (Orchestra 7.4)')),

@@ -34,7 +34,6 @@ NOTHING_BYTES = 1e-6
 def schedule(coflows: Sequence[live.LiveCoflow],
              ports: Sequence[live.Port], *, policy: str = 'mrtf',
              now_s: float, theta_s: float = math.inf,
-             fifo_plus_share: float = 0.03,
              late: Mapping[str, float] = types.MappingProxyType({}),
              floors: Mapping[str, float] = types.MappingProxyType({}),
              size_factor: float = 1.0,
@@ -47,8 +46,6 @@ def schedule(coflows: Sequence[live.LiveCoflow],
     :param policy: a name of :data:`virtco.scheduling.policies.POLICIES`.
     :param now_s: on the clock of the coflows' times.
     :param theta_s: a coflow without progress for this long goes first.
-    :param fifo_plus_share: of each port, for each coflow behind the head,
-        under ``fifo+``; all of them together get half of it at most.
     :param late: since when periodic coflows go before the others that are
         served by intensity, by id.
     :param floors: guaranteed paces by id, in fractions of what is left per
@@ -63,10 +60,6 @@ def schedule(coflows: Sequence[live.LiveCoflow],
     """
     chosen = policies.get(policy)
     starvation.check_theta(theta_s)
-    if not 0 <= fifo_plus_share <= 1:
-        raise exception.Invalid(field='fifo_plus_share',
-                                value=fifo_plus_share,
-                                limit='between 0 and 1')
     ports = live.Ports.of(ports)
     index = _index(ports)
     fabric, flows = _lay_out(coflows, ports, index, size_factor)
@@ -96,7 +89,7 @@ def schedule(coflows: Sequence[live.LiveCoflow],
     rate_kernel.allocate(
         rater, order, int(lifted.sum()), chosen.sharing,
         policies.backfill(chosen), HORIZON_S,
-        fifo_plus_share if chosen.trickle else 0.0,
+        chosen.trickle,
         np.array([coflow.weight for coflow in coflows], np.float64), rated_s)
     flow_bps = _flow_bps(fabric, rates, rater.n_extra)
     ends_s = now_s + _ends(fabric, rater, chosen, order, flow_bps)

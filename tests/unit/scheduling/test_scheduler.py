@@ -435,7 +435,6 @@ def test_dead_port_is_never_served():
     ('policy', {'policy': 'fastest'}),
     ('theta_s', {'theta_s': 0.0}),
     ('theta_s', {'theta_s': math.nan}),
-    ('fifo_plus_share', {'fifo_plus_share': 1.1}),
     ('host of coflow x', {'coflows': [coflow('x', ('a', 'zz', 1))]}),
     ('remaining_bytes of coflow x',
      {'coflows': [coflow('x', ('a', 'b', -1))]}),

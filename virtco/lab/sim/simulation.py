@@ -48,7 +48,6 @@ class Config:
         proportion to what they have left, as the controller does.
     :ivar each_flow: rate anew whenever a flow ends; else, as Varys does, only
         when a coflow starts or ends.
-    :ivar fifo_plus_share: see :func:`virtco.scheduling.schedule`.
     :ivar theta_s: a coflow without progress for this long goes first …
     :ivar quantum_s: … until it was served for so long; default a tenth of
         theta. Less than that is not progress.
@@ -57,7 +56,6 @@ class Config:
     policy: str = 'mrtf'
     backfill: str = 'greedy'
     each_flow: bool = True
-    fifo_plus_share: float = 0.03
     theta_s: float = math.inf
     quantum_s: float | None = None
 
@@ -80,7 +78,7 @@ class Config:
             key=policy.key, sharing=policy.sharing,
             backfill=BACKFILLS[self.backfill], each_flow=self.each_flow,
             swaps=policy.swaps,
-            trickle=self.fifo_plus_share if policy.trickle else 0.0,
+            trickle=policy.trickle,
             theta_s=theta_s,
             quantum_s=quantum_s if theta_s < math.inf else 0.0)
 
