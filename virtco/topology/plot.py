@@ -34,12 +34,12 @@ def picture(plane: tree.Plane) -> figure.Figure:
     labelled = len(spots) <= _MAX_LABELS
     for parent, child, text in edges:
         (x0, y0), (x1, y1) = spots[parent], spots[child]
-        axes.plot([x0, x1], [y0, y1], color='0.6', linewidth=0.7, zorder=1)
+        axes.plot([x0, x1], [y0, y1], color='0.6', linewidth=0.7, zorder=0)
         if text and labelled:
             axes.text((x0 + x1) / 2, (y0 + y1) / 2, text, fontsize=6,
                       ha='center')
     for name, (x, y) in spots.items():
-        axes.scatter([x], [y], s=14, color='C0' if y > 0 else 'C1', zorder=2)
+        axes.scatter([x], [y], s=14, color='C0' if y > 0 else 'C1')
         if labelled:
             axes.text(x, y - 0.08, name.partition('\0')[2], fontsize=6,
                       ha='center', va='top', rotation=90 if y == 0 else 0)

@@ -157,6 +157,13 @@ def test_a_speed_without_a_unit_or_bound_is_left_out():
         assert len(read.notices) == (rate_bps is None)
 
 
+def test_a_picture_is_written(tmp_path):
+    pytest.importorskip('matplotlib')
+    from virtco.topology import plot
+    plot.save(PLANE, str(tmp_path / 'plane.svg'))
+    assert '<svg' in (tmp_path / 'plane.svg').read_text()
+
+
 def test_where_a_picture_puts_switches_and_hosts():
     pytest.importorskip('matplotlib')
     from virtco.topology import plot
@@ -200,12 +207,16 @@ def test_what_a_picture_shows(monkeypatch, most_labels):
         colours.setdefault(tuple(spot.get_facecolor()[0]), set()).add(
             spot.get_offsets()[0].tolist()[1])
     assert sorted(map(sorted, colours.values())) == [[0.0], [1.0, 2.0]]
+    # Switches hide the ends of their lines.
+    assert max(line.zorder for line in axes.lines) < min(
+        spot.zorder for spot in axes.collections)
 
 
 @pytest.mark.parametrize(('n_hosts', 'width'), [(1, 6), (40, 10), (241, 60)])
-def test_a_wide_plane_has_a_wide_picture(n_hosts, width):
+def test_a_wide_plane_has_a_wide_picture(monkeypatch, n_hosts, width):
     pytest.importorskip('matplotlib')
     from virtco.topology import plot
+    monkeypatch.setattr(plot, '_MAX_LABELS', 0)
     plane = tree.Plane('p', (), (tree.Node('r', tuple(
         f'h{i}' for i in range(n_hosts))),))
     assert plot.picture(plane).get_size_inches().tolist() == [width, 4.5]
