@@ -137,3 +137,7 @@ def test_nova_names_each_switch_once():
             'host h1: .*a name of its own for each level')):
         nova.read([nova.Aggregate('a', ('h1',), {
             'virtco:rack': 'x', 'virtco:pod': 'x'})], {}, ('rack', 'pod'))
+
+
+def test_traits_have_letters_and_digits_of_ascii():
+    assert nova.trait_prefix('zöne-2 x') == 'CUSTOM_Z_NE_2_X_'
